@@ -1,0 +1,66 @@
+/**
+ * The one client interface: over HTTP(S) for the agent and the commands (`http-client.ts`), direct for controllers in the
+ * control plane's process (`controlplane/server/direct-client.ts`). Both give `StatusError`s and objects that the caller owns.
+ */
+import type { KubeList, KubeObject } from '../meta/object.ts';
+
+/** Names a resource; constants stand in `resources.ts`. */
+export interface Resource {
+  readonly group: string;
+  readonly version: string;
+  readonly resource: string;
+  readonly kind: string;
+  readonly namespaced: boolean;
+}
+
+export type PatchType = 'json' | 'merge' | 'strategic' | 'apply';
+
+export interface ClientListOptions {
+  readonly namespace?: string;
+  readonly labelSelector?: string;
+  readonly fieldSelector?: string;
+  readonly resourceVersion?: string;
+  readonly resourceVersionMatch?: string;
+  readonly limit?: number;
+  readonly continue?: string;
+  readonly signal?: AbortSignal;
+}
+
+export interface ClientWatchOptions extends Omit<ClientListOptions, 'limit' | 'continue'> {
+  readonly sendInitialEvents?: boolean;
+  readonly timeoutSeconds?: number;
+}
+
+export interface ClientWriteOptions {
+  readonly subresource?: string;
+  readonly dryRun?: boolean;
+  readonly fieldManager?: string;
+  readonly force?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+export interface ClientDeleteOptions {
+  readonly gracePeriodSeconds?: number;
+  readonly propagationPolicy?: 'Orphan' | 'Background' | 'Foreground';
+  readonly preconditions?: { readonly uid?: string; readonly resourceVersion?: string };
+  readonly dryRun?: boolean;
+  readonly signal?: AbortSignal;
+}
+
+export interface ClientWatchEvent {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK';
+  readonly object: KubeObject;
+}
+
+export interface Client {
+  get(resource: Resource, namespace: string, name: string, options?: { readonly subresource?: string; readonly resourceVersion?: string; readonly signal?: AbortSignal }): Promise<KubeObject>;
+  list(resource: Resource, options?: ClientListOptions): Promise<KubeList>;
+  create(resource: Resource, namespace: string, object: KubeObject, options?: ClientWriteOptions & { readonly name?: string }): Promise<KubeObject>;
+  update(resource: Resource, object: KubeObject, options?: ClientWriteOptions): Promise<KubeObject>;
+  patch(resource: Resource, namespace: string, name: string, type: PatchType, patch: unknown, options?: ClientWriteOptions): Promise<KubeObject>;
+  /** The object as it was left, or a Status, as the server answers. */
+  delete(resource: Resource, namespace: string, name: string, options?: ClientDeleteOptions): Promise<unknown>;
+  deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void>;
+  /** Ends without an error when the server or the signal ends it; throws `Expired` when history is gone. */
+  watch(resource: Resource, options?: ClientWatchOptions): AsyncIterable<ClientWatchEvent>;
+}

@@ -1,0 +1,128 @@
+/**
+ * Errors of validation: which field, what was there, and why it will not do.
+ *
+ * Validation returns every error it finds and never throws. `toString` gives the wording that clients see inside the
+ * message of a 422 (`spec.replicas: Invalid value: -1: must be greater than or equal to 0`).
+ */
+import type { JsonValue } from './object.ts';
+
+export type FieldErrorType =
+  | 'FieldValueNotFound'
+  | 'FieldValueRequired'
+  | 'FieldValueDuplicate'
+  | 'FieldValueInvalid'
+  | 'FieldValueNotSupported'
+  | 'FieldValueForbidden'
+  | 'FieldValueTooLong'
+  | 'FieldValueTooMany'
+  | 'InternalError'
+  | 'FieldValueTypeInvalid';
+
+const TITLES: Readonly<Record<FieldErrorType, string>> = {
+  FieldValueNotFound: 'Not found',
+  FieldValueRequired: 'Required value',
+  FieldValueDuplicate: 'Duplicate value',
+  FieldValueInvalid: 'Invalid value',
+  FieldValueNotSupported: 'Unsupported value',
+  FieldValueForbidden: 'Forbidden',
+  FieldValueTooLong: 'Too long',
+  FieldValueTooMany: 'Too many',
+  InternalError: 'Internal error',
+  FieldValueTypeInvalid: 'Invalid value',
+};
+
+/** Field errors whose text has no bad value between title and detail. */
+const WITHOUT_VALUE: ReadonlySet<FieldErrorType> = new Set([
+  'FieldValueRequired',
+  'FieldValueForbidden',
+  'FieldValueTooLong',
+  'FieldValueTooMany',
+  'InternalError',
+]);
+
+export class FieldError {
+  readonly type: FieldErrorType;
+  readonly field: string;
+  readonly value: unknown;
+  readonly detail: string;
+
+  constructor(type: FieldErrorType, field: string, value: unknown, detail: string) {
+    this.type = type;
+    this.field = field;
+    this.value = value;
+    this.detail = detail;
+  }
+
+  /** The text without the field's path, as `details.causes[].message` has it. */
+  body(): string {
+    const title = TITLES[this.type];
+    const shown = WITHOUT_VALUE.has(this.type) ? title : `${title}: ${showValue(this.value)}`;
+    return this.detail === '' ? shown : `${shown}: ${this.detail}`;
+  }
+
+  toString(): string {
+    return `${this.field}: ${this.body()}`;
+  }
+}
+
+/** Strings are quoted as Go's %q does, objects and lists are JSON, `undefined` is null. */
+function showValue(value: unknown): string {
+  if (value === undefined || value === null) return 'null';
+  if (typeof value === 'string') return quote(value);
+  if (typeof value === 'number' || typeof value === 'boolean' || typeof value === 'bigint') return String(value);
+  return JSON.stringify(value as JsonValue, (_key, inner: unknown) => (typeof inner === 'bigint' ? Number(inner) : inner));
+}
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  '\u0007': '\\a',
+  '\b': '\\b',
+  '\f': '\\f',
+  '\n': '\\n',
+  '\r': '\\r',
+  '\t': '\\t',
+  '\v': '\\v',
+  '"': '\\"',
+  '\\': '\\\\',
+};
+
+/** A string in double quotes, escaped as Go's `strconv.Quote` does for the printable and control characters. */
+export function quote(text: string): string {
+  let out = '"';
+  for (const char of text) {
+    const escape = ESCAPES[char];
+    const code = char.codePointAt(0) ?? 0;
+    if (escape !== undefined) out += escape;
+    else if (code < 0x20 || code === 0x7f) out += `\\x${code.toString(16).padStart(2, '0')}`;
+    else out += char;
+  }
+  return `${out}"`;
+}
+
+export const required = (field: string, detail = ''): FieldError => new FieldError('FieldValueRequired', field, '', detail);
+export const invalid = (field: string, value: unknown, detail: string): FieldError =>
+  new FieldError('FieldValueInvalid', field, value, detail);
+export const typeInvalid = (field: string, value: unknown, detail: string): FieldError =>
+  new FieldError('FieldValueTypeInvalid', field, value, detail);
+export const duplicate = (field: string, value: unknown): FieldError =>
+  new FieldError('FieldValueDuplicate', field, value, '');
+export const forbidden = (field: string, detail: string): FieldError =>
+  new FieldError('FieldValueForbidden', field, '', detail);
+export const notFound = (field: string, value: unknown): FieldError =>
+  new FieldError('FieldValueNotFound', field, value, '');
+export const internal = (field: string, detail: string): FieldError => new FieldError('InternalError', field, '', detail);
+
+export function tooLong(field: string, maxBytes: number): FieldError {
+  const unit = maxBytes === 1 ? 'byte' : 'bytes';
+  return new FieldError('FieldValueTooLong', field, '', `may not be more than ${maxBytes} ${unit}`);
+}
+
+export function tooMany(field: string, actual: number, max: number): FieldError {
+  const unit = max === 1 ? 'item' : 'items';
+  return new FieldError('FieldValueTooMany', field, actual, `must have at most ${max} ${unit}`);
+}
+
+/** The supported values are shown sorted, quoted, as the reference shows them. */
+export function notSupported(field: string, value: unknown, supported: readonly string[]): FieldError {
+  const values = [...supported].sort().map(quote).join(', ');
+  return new FieldError('FieldValueNotSupported', field, value, `supported values: ${values}`);
+}

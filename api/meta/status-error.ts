@@ -1,0 +1,193 @@
+/**
+ * The one error type of the API: an error that carries the `Status` object the client receives.
+ *
+ * Built by named constructors whose messages are the reference's; recognised by predicates on `reason`. Thrown anywhere,
+ * turned into an answer in one place (the server's error handler), rebuilt from an answer in the client.
+ */
+import { type FieldError } from './field-error.ts';
+
+export interface StatusCause {
+  reason?: string;
+  message?: string;
+  field?: string;
+}
+
+export interface StatusDetails {
+  name?: string;
+  group?: string;
+  kind?: string;
+  uid?: string;
+  causes?: StatusCause[];
+  retryAfterSeconds?: number;
+}
+
+export interface Status {
+  kind: 'Status';
+  apiVersion: 'v1';
+  metadata: { resourceVersion?: string; continue?: string; remainingItemCount?: number };
+  status: 'Success' | 'Failure';
+  message?: string;
+  reason?: string;
+  details?: StatusDetails;
+  code: number;
+}
+
+export class StatusError extends Error {
+  readonly status: Status;
+
+  constructor(status: Status, options?: ErrorOptions) {
+    super(status.message ?? status.reason ?? `status ${status.code}`, options);
+    this.name = 'StatusError';
+    this.status = status;
+  }
+
+  get code(): number {
+    return this.status.code;
+  }
+
+  get reason(): string {
+    return this.status.reason ?? '';
+  }
+}
+
+/** A failure; empty details are left out. */
+export function newStatusError(
+  code: number,
+  reason: string,
+  message: string,
+  options: { readonly details?: StatusDetails; readonly cause?: unknown; readonly metadata?: Status['metadata'] } = {},
+): StatusError {
+  const status: Status = {
+    kind: 'Status',
+    apiVersion: 'v1',
+    metadata: options.metadata ?? {},
+    status: 'Failure',
+    message,
+    ...(reason === '' ? {} : { reason }),
+    ...(options.details === undefined ? {} : { details: options.details }),
+    code,
+  };
+  return new StatusError(status, options.cause === undefined ? undefined : { cause: options.cause });
+}
+
+/** What an error is about: a resource (`pods`), or in `newInvalid` a kind (`Pod`), with its group. */
+export interface Subject {
+  readonly group: string;
+  readonly resource: string;
+}
+
+function details(subject: Subject, name: string): StatusDetails {
+  return {
+    ...(name === '' ? {} : { name }),
+    ...(subject.group === '' ? {} : { group: subject.group }),
+    ...(subject.resource === '' ? {} : { kind: subject.resource }),
+  };
+}
+
+/** `pods`, `deployments.apps`. */
+export function qualified(subject: Subject): string {
+  return subject.group === '' ? subject.resource : `${subject.resource}.${subject.group}`;
+}
+
+export function newNotFound(subject: Subject, name: string): StatusError {
+  return newStatusError(404, 'NotFound', `${qualified(subject)} "${name}" not found`, { details: details(subject, name) });
+}
+
+export function newAlreadyExists(subject: Subject, name: string): StatusError {
+  return newStatusError(409, 'AlreadyExists', `${qualified(subject)} "${name}" already exists`, {
+    details: details(subject, name),
+  });
+}
+
+export function newConflict(subject: Subject, name: string, why: string): StatusError {
+  return newStatusError(409, 'Conflict', `Operation cannot be fulfilled on ${qualified(subject)} "${name}": ${why}`, {
+    details: details(subject, name),
+  });
+}
+
+export function newForbidden(subject: Subject, name: string, why: string): StatusError {
+  let message: string;
+  if (qualified(subject) === '') message = `forbidden: ${why}`;
+  else if (name === '') message = `${qualified(subject)} is forbidden: ${why}`;
+  else message = `${qualified(subject)} "${name}" is forbidden: ${why}`;
+  return newStatusError(403, 'Forbidden', message, { details: details(subject, name) });
+}
+
+export function newUnauthorized(message = 'Unauthorized'): StatusError {
+  return newStatusError(401, 'Unauthorized', message);
+}
+
+export function newBadRequest(message: string): StatusError {
+  return newStatusError(400, 'BadRequest', message);
+}
+
+export function newGone(message: string): StatusError {
+  return newStatusError(410, 'Gone', message);
+}
+
+/** 410 with reason `Expired`: history no longer holds what was asked for. */
+export function newExpired(message: string): StatusError {
+  return newStatusError(410, 'Expired', message);
+}
+
+export function newMethodNotSupported(subject: Subject, action: string): StatusError {
+  return newStatusError(405, 'MethodNotAllowed', `${action} is not supported on resources of kind "${qualified(subject)}"`, {
+    details: details(subject, ''),
+  });
+}
+
+export function newInternalError(message: string, cause?: unknown): StatusError {
+  return newStatusError(500, 'InternalError', `Internal error occurred: ${message}`, {
+    details: { causes: [{ message }] },
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+export function newServiceUnavailable(message: string): StatusError {
+  return newStatusError(503, 'ServiceUnavailable', message);
+}
+
+export function newTimeout(message: string, retryAfterSeconds = 0): StatusError {
+  return newStatusError(504, 'Timeout', `Timeout: ${message}`, {
+    details: retryAfterSeconds === 0 ? {} : { retryAfterSeconds },
+  });
+}
+
+export function newTooManyRequests(message: string, retryAfterSeconds: number): StatusError {
+  return newStatusError(429, 'TooManyRequests', message, { details: { retryAfterSeconds } });
+}
+
+export function newRequestEntityTooLarge(message: string): StatusError {
+  return newStatusError(413, 'RequestEntityTooLarge', message);
+}
+
+export function newUnsupportedMediaType(message: string): StatusError {
+  return newStatusError(415, 'UnsupportedMediaType', message);
+}
+
+export function newNotAcceptable(message: string): StatusError {
+  return newStatusError(406, 'NotAcceptable', message);
+}
+
+/** 422 for an object of `kind`; several errors stand in brackets, equal texts once. */
+export function newInvalid(kind: Subject, name: string, errors: readonly FieldError[]): StatusError {
+  const texts = [...new Set(errors.map(String))];
+  const list = texts.length === 1 ? texts[0] : `[${texts.join(', ')}]`;
+  const causes = errors.map((error) => ({ reason: error.type, message: error.body(), field: error.field }));
+  const message = `${qualified(kind)} "${name}" is invalid${texts.length === 0 ? '' : `: ${list}`}`;
+  return newStatusError(422, 'Invalid', message, {
+    details: { ...details(kind, name), ...(causes.length === 0 ? {} : { causes }) },
+  });
+}
+
+export function isStatusError(error: unknown, reason?: string): error is StatusError {
+  return error instanceof StatusError && (reason === undefined || error.reason === reason);
+}
+
+export const isNotFound = (error: unknown): boolean => isStatusError(error, 'NotFound');
+export const isAlreadyExists = (error: unknown): boolean => isStatusError(error, 'AlreadyExists');
+export const isConflict = (error: unknown): boolean => isStatusError(error, 'Conflict');
+export const isForbidden = (error: unknown): boolean => isStatusError(error, 'Forbidden');
+export const isInvalid = (error: unknown): boolean => isStatusError(error, 'Invalid');
+/** History is gone: list again. */
+export const isExpired = (error: unknown): boolean => isStatusError(error, 'Expired') || isStatusError(error, 'Gone');

@@ -1,0 +1,37 @@
+/** What an authenticator is. Each stands in a file of its own; `union.ts` tries them until one knows the caller. */
+import type { X509Certificate } from 'node:crypto';
+
+export interface UserInfo {
+  readonly name: string;
+  readonly uid?: string;
+  readonly groups: readonly string[];
+  readonly extra?: Readonly<Record<string, readonly string[]>>;
+}
+
+export interface Credentials {
+  /** Lower-case names, as node:http gives them. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** What the TLS handshake gave; not verified by it. The first is the leaf. */
+  readonly peerCertificate: (() => X509Certificate | undefined) | undefined;
+  /** Address of the peer. */
+  readonly remoteAddress: string;
+}
+
+export interface Authenticated {
+  readonly user: UserInfo;
+  /** Audiences that the token is good for; absent where the method has none. */
+  readonly audiences?: readonly string[];
+}
+
+/** `undefined`: not mine, ask the next. An error: mine, and refused (the answer is 401 all the same unless another knows the caller). */
+export interface Authenticator {
+  authenticate(credentials: Credentials): Authenticated | undefined | Promise<Authenticated | undefined>;
+}
+
+/** Authenticates a bearer token alone (TokenReview asks the same). `audiences` empty: those of the API server. */
+export interface TokenAuthenticator {
+  authenticateToken(
+    token: string,
+    audiences: readonly string[],
+  ): Authenticated | undefined | Promise<Authenticated | undefined>;
+}

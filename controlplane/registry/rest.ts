@@ -1,0 +1,176 @@
+/**
+ * What a verb of the server asks of a resource: the boundary between `server/` (HTTP, negotiation, streams) and
+ * `registry/` (objects). Either side knows the other by this file alone.
+ *
+ * A result is an `Entry`: the object and its JSON bytes, encoded once and shared. The server writes the bytes as they are
+ * for JSON clients; for Table, metadata-only, YAML and protobuf it asks `registry/encodings.ts` by entry (cached there).
+ */
+import type { Selector } from '../../api/meta/selector.ts';
+import type { FieldSelector } from '../../api/meta/field-selector.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
+import type { UserInfo } from '../authentication/authentication.ts';
+
+/** An object with `apiVersion`, `kind` and `metadata.resourceVersion`, in the version that the resource serves. Frozen by convention. */
+export interface Entry {
+  readonly object: KubeObject;
+  /** JSON of `object`, without a trailing newline. */
+  readonly bytes: Buffer;
+}
+
+/** Everything of a request that the registry may need. One a request; made by the server (or the direct client). */
+export interface RequestContext {
+  readonly user: UserInfo;
+  readonly signal: AbortSignal;
+  /** `fieldManager` parameter, else what stands before the first `/` of the User-Agent. */
+  readonly fieldManager: string;
+  readonly userAgent: string;
+  /** Adds a `Warning: 299` header once per text. */
+  warn(text: string): void;
+  annotate(key: string, value: string): void;
+  /** Authorizes another action of the same user (binding of create-on-update, escalation checks, …). */
+  may(verb: string, target: { group: string; resource: string; subresource?: string; namespace: string; name: string }): Promise<boolean>;
+}
+
+export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
+
+export interface GetOptions {
+  /** `''`: newest; `'0'`: any; else not older than. */
+  readonly resourceVersion: string;
+}
+
+export interface ListOptions {
+  readonly labelSelector: Selector;
+  readonly fieldSelector: FieldSelector;
+  readonly resourceVersion: string;
+  readonly resourceVersionMatch: '' | 'NotOlderThan' | 'Exact';
+  /** 0: no limit. */
+  readonly limit: number;
+  readonly continue: string;
+}
+
+export interface ListResult {
+  readonly entries: readonly Entry[];
+  readonly resourceVersion: string;
+  readonly continue: string;
+  readonly remainingItemCount: number | undefined;
+}
+
+export interface WatchOptions {
+  readonly labelSelector: Selector;
+  readonly fieldSelector: FieldSelector;
+  /** `''` and `'0'`: what is there first (synthetic ADDED), else events after it. */
+  readonly resourceVersion: string;
+  readonly resourceVersionMatch: '' | 'NotOlderThan' | 'Exact';
+  readonly allowWatchBookmarks: boolean;
+  readonly sendInitialEvents: boolean | undefined;
+  /** The name when one object is watched by its path. */
+  readonly name: string;
+}
+
+export type WatchEvent =
+  | { readonly type: 'ADDED' | 'MODIFIED' | 'DELETED'; readonly entry: Entry }
+  | { readonly type: 'BOOKMARK'; readonly resourceVersion: string; readonly initialEventsEnd: boolean }
+  | { readonly type: 'ERROR'; readonly error: Error };
+
+export interface WatchSink {
+  /** A batch; the same array (and so the same entries) goes to every watch that asks for the same. Return `false` to ask for a pause until `resume()`. */
+  onEvents(events: readonly WatchEvent[]): boolean;
+  onEnd(): void;
+}
+
+export interface WatchHandle {
+  resume(): void;
+  close(): void;
+}
+
+export interface WriteOptions {
+  readonly dryRun: boolean;
+  readonly fieldValidation: FieldValidation;
+}
+
+export interface DeleteOptions {
+  readonly dryRun: boolean;
+  readonly gracePeriodSeconds: number | undefined;
+  readonly propagationPolicy: '' | 'Orphan' | 'Background' | 'Foreground';
+  readonly orphanDependents: boolean | undefined;
+  readonly preconditions: { readonly uid?: string; readonly resourceVersion?: string } | undefined;
+  readonly ignoreStoreReadErrorWithClusterBreakingPotential?: boolean;
+}
+
+/** A body as the server decoded it: JSON value with what decoding noticed. The registry conforms it to the schema. */
+export interface Body {
+  /** Of JSON, YAML or protobuf; not yet checked against the schema. */
+  readonly value: unknown;
+  /** Fields that the text had twice (`spec.replicas`), for field validation. */
+  readonly duplicates: readonly string[];
+}
+
+export type Patch =
+  | { readonly type: 'json'; readonly body: unknown }
+  | { readonly type: 'merge' | 'strategic'; readonly body: unknown; readonly duplicates: readonly string[] }
+  | { readonly type: 'apply'; readonly body: unknown; readonly duplicates: readonly string[]; readonly force: boolean };
+
+export interface Written {
+  readonly entry: Entry;
+  readonly created: boolean;
+}
+
+export type Deleted =
+  /** Still there (finalizers, grace period): the object as it is now, 200 (or 202 where the reference says so). */
+  | { readonly state: 'marked'; readonly entry: Entry }
+  /** Gone. `entry` where the reference answers with the object (pods, …), else a Status is answered. */
+  | { readonly state: 'gone'; readonly entry: Entry | undefined; readonly object: KubeObject };
+
+/**
+ * A served resource, or a subresource of one. Verbs that it lacks are absent; the server answers 405 for them.
+ * `namespace` is `''` for cluster scope and for lists over all namespaces.
+ */
+export interface Rest {
+  readonly info: ResourceInfo;
+  /** Set for subresources. */
+  readonly subresource: SubresourceInfo | undefined;
+  get?(context: RequestContext, namespace: string, name: string, options: GetOptions): Promise<Entry> | Entry;
+  list?(context: RequestContext, namespace: string, options: ListOptions): Promise<ListResult> | ListResult;
+  watch?(context: RequestContext, namespace: string, options: WatchOptions, sink: WatchSink): Promise<WatchHandle>;
+  /** `name`: only for subresources that are created on an object (`pods/x/binding`). `status` of the answer may differ from 201. */
+  create?(context: RequestContext, namespace: string, name: string, body: Body, options: WriteOptions): Promise<Entry | CreatedAs>;
+  update?(context: RequestContext, namespace: string, name: string, body: Body, options: WriteOptions): Promise<Written>;
+  patch?(context: RequestContext, namespace: string, name: string, patch: Patch, options: WriteOptions): Promise<Written>;
+  delete?(context: RequestContext, namespace: string, name: string, options: DeleteOptions): Promise<Deleted>;
+  /** Resolves to what was deleted, as a list. */
+  deleteCollection?(context: RequestContext, namespace: string, list: ListOptions, options: DeleteOptions): Promise<ListResult>;
+  /** `exec`, `attach`, `portforward`, `proxy`, `log`: where the stream goes. The server does the streaming. */
+  connect?(context: RequestContext, namespace: string, name: string, request: ConnectRequest): Promise<ConnectTarget>;
+}
+
+export interface CreatedAs {
+  readonly status: number;
+  readonly entry: Entry;
+}
+
+export interface ConnectRequest {
+  readonly method: string;
+  /** What follows the subresource, with its leading slash, for `proxy`. */
+  readonly path: string;
+  readonly query: URLSearchParams;
+}
+
+export interface ConnectTarget {
+  /** `https://10.0.0.1:10250/exec/ns/pod/container?…` */
+  readonly url: URL;
+  /** How the server proves itself there. */
+  readonly credentials: 'kubelet-client' | 'none';
+  /** Only a plain GET is proxied (logs). */
+  readonly plain: boolean;
+}
+
+/** Everything that is served. Rows come and go at run time (custom resources). */
+export interface ResourceCatalog {
+  /** `subresource` `''` is the resource itself. */
+  find(group: string, version: string, resource: string, subresource: string): Rest | undefined;
+  /** Rows in the order of discovery. */
+  resources(): readonly ResourceInfo[];
+  /** Called after each change of the set. */
+  onChange(listener: () => void): void;
+}

@@ -1,0 +1,95 @@
+/**
+ * The revision log: what every backend (`sqlite/`, `memory.ts`, later `etcd/`) implements, and what its contract suite
+ * (`test/contract/storage-contract.ts`) tests.
+ *
+ * Keys are `/<group>/<resource>/[<namespace>/]<name>` (group `core` is written `core`); values are opaque bytes. One
+ * increasing revision counts all writes of all keys. A write is durable, and visible to readers and watchers, before its
+ * promise resolves; readers never see what is not durable.
+ */
+
+export interface StoredValue {
+  readonly key: string;
+  readonly value: Buffer;
+  readonly createRevision: number;
+  /** Revision of the last write of this key. */
+  readonly revision: number;
+}
+
+export interface StorageList {
+  readonly items: readonly StoredValue[];
+  /** The revision that the list shows. */
+  readonly revision: number;
+  /** Items that follow the page. */
+  readonly remaining: number;
+}
+
+export type StorageEvent =
+  | { readonly type: 'put'; readonly created: boolean; readonly current: StoredValue; readonly previous: StoredValue | undefined }
+  /** `revision` is that of the deletion. */
+  | { readonly type: 'delete'; readonly key: string; readonly revision: number; readonly previous: StoredValue };
+
+export interface StorageWatch {
+  /** No event is delivered after it returns. */
+  close(): void;
+}
+
+export interface WatchObserver {
+  /** Events of one commit group, in order of revision. Must not throw. */
+  onEvents(events: readonly StorageEvent[]): void;
+  /** The watch ended by itself: compacted below its position, or the storage closed. */
+  onEnd(error: StorageError | undefined): void;
+}
+
+export interface Storage {
+  /** The newest durable revision. */
+  revision(): number;
+  get(key: string, options?: { readonly revision?: number }): Promise<StoredValue | undefined>;
+  /** Ordered by key. `revision` reads the past; throws `compacted` or `future-revision`. */
+  list(
+    prefix: string,
+    options?: { readonly revision?: number; readonly limit?: number; readonly startAfter?: string },
+  ): Promise<StorageList>;
+  /** Throws `exists`. `expiresAtMs` (wall clock) removes the key by itself later (events). */
+  create(key: string, value: Buffer, options?: { readonly expiresAtMs?: number }): Promise<StoredValue>;
+  /** Throws `conflict` when the key's revision is another, `not-found` when it is gone. */
+  update(key: string, value: Buffer, expectedRevision: number, options?: { readonly expiresAtMs?: number }): Promise<StoredValue>;
+  /** Resolves to the revision of the deletion. Throws as `update` does. */
+  delete(key: string, expectedRevision: number): Promise<number>;
+  /** Events with a revision above `afterRevision`; the past first. Throws `compacted`. */
+  watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch;
+  /** Forgets versions that were superseded at or below `revision`. */
+  compact(revision: number): Promise<void>;
+  compactedRevision(): number;
+  /** Waits for the writes under way. */
+  close(): Promise<void>;
+}
+
+export type StorageErrorCode =
+  | 'exists'
+  | 'not-found'
+  | 'conflict'
+  | 'compacted'
+  | 'future-revision'
+  | 'full'
+  | 'locked'
+  | 'unusable'
+  | 'closed'
+  /** The write may or may not have come through. */
+  | 'unknown-outcome';
+
+export class StorageError extends Error {
+  readonly code: StorageErrorCode;
+  /** `conflict` and `exists`: what is there. */
+  readonly current: StoredValue | undefined;
+
+  constructor(code: StorageErrorCode, message: string, options: ErrorOptions & { readonly current?: StoredValue } = {}) {
+    super(message, options);
+    this.name = 'StorageError';
+    this.code = code;
+    this.current = options.current;
+  }
+}
+
+export function isStorageError(error: unknown, code?: StorageErrorCode): error is StorageError {
+  return error instanceof StorageError && (code === undefined || error.code === code);
+}
