@@ -1,0 +1,308 @@
+/**
+ * The typed flag table: one row a flag, from which the parser, `--help`, shell completion and the docs derive.
+ *
+ * The syntax is that of the reference's programs: `--flag=value` and `--flag value`, booleans without a value, `_` for `-`
+ * in names, short names (`-v 4`, `-v=4`), `--` ends the flags. A flag given twice takes the last value, lists and maps
+ * collect. Every error is one line that names the flag and, for an unknown name, the nearest right one.
+ */
+import { formatDuration, parseDuration } from './duration.ts';
+
+/** A value by the flag's type: durations are milliseconds. */
+export interface FlagTypes {
+  string: string;
+  boolean: boolean;
+  integer: number;
+  number: number;
+  /** Milliseconds. */
+  duration: number;
+  /** Comma-separated, or repeated, or both. */
+  list: readonly string[];
+  /** Repeated only: commas belong to the value. */
+  array: readonly string[];
+  /** `a=1,b=2`, or repeated. */
+  map: Readonly<Record<string, string>>;
+}
+
+export type FlagType = keyof FlagTypes;
+
+export interface Flag<T extends FlagType = FlagType> {
+  /** Without dashes. */
+  readonly name: string;
+  readonly type: T;
+  readonly default: FlagTypes[T];
+  /** One or two sentences, for `--help` and the docs. */
+  readonly help: string;
+  /** Heading in `--help`. */
+  readonly group: string;
+  readonly short?: string;
+  /** What the value is called in `--help`; by type otherwise. */
+  readonly placeholder?: string;
+  /** Says what to use instead; printed once as a warning when the flag is given. */
+  readonly deprecated?: string;
+  /** Accepted, but without effect here: says why; printed once as a warning when the flag is given. */
+  readonly noEffect?: string;
+  /** The allowed values of a string. */
+  readonly choices?: readonly string[];
+  /** Refuses a value: returns the reason, or `undefined`. */
+  readonly check?: (value: FlagTypes[T]) => string | undefined;
+  readonly hidden?: boolean;
+}
+
+/** A row of the table. Keys of the table are the options' names in the program. */
+export function flag<T extends FlagType>(row: Flag<T>): Flag<T> {
+  return row;
+}
+
+export type FlagTable = Readonly<Record<string, AnyFlag>>;
+export type AnyFlag = { readonly [T in FlagType]: Flag<T> }[FlagType];
+export type FlagValues<Table> = {
+  readonly [Key in keyof Table]: Table[Key] extends { readonly type: infer T extends FlagType } ? FlagTypes[T] : never;
+};
+
+export interface ParsedFlags<Table> {
+  readonly values: FlagValues<Table>;
+  /** Keys that the command line gave. */
+  readonly given: ReadonlySet<keyof Table>;
+  /** What is no flag. */
+  readonly arguments: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+/** Bad usage: one line; the command exits with 2. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+/** Parses a command line by the table. Throws `UsageError`. */
+export function parseFlags<const Table extends FlagTable>(table: Table, argv: readonly string[]): ParsedFlags<Table> {
+  const byName = indexByName(table);
+  const values: Record<string, unknown> = {};
+  for (const [key, row] of Object.entries(table)) values[key] = row.default;
+  const given = new Set<string>();
+  const rest: string[] = [];
+  const warnings: string[] = [];
+  for (let index = 0; index < argv.length; index++) {
+    const word = argv[index] ?? '';
+    if (word === '--') {
+      rest.push(...argv.slice(index + 1));
+      break;
+    }
+    if (!word.startsWith('-') || word === '-') {
+      rest.push(word);
+      continue;
+    }
+    const { name, inline } = splitWord(word);
+    const entry = byName.get(name);
+    if (entry === undefined) throw new UsageError(unknownFlag(word.split('=')[0] ?? word, [...byName.keys()]));
+    const [key, row] = entry;
+    let text = inline;
+    if (text === undefined) {
+      if (row.type === 'boolean') text = 'true';
+      else {
+        index += 1;
+        text = argv[index];
+        if (text === undefined) throw new UsageError(`flag needs an argument: ${word}`);
+      }
+    }
+    values[key] = takeValue(row, text, given.has(key) ? values[key] : undefined);
+    if (!given.has(key)) warnings.push(...warningsOf(row));
+    given.add(key);
+  }
+  return { values: values as FlagValues<Table>, given: given as ReadonlySet<keyof Table>, arguments: rest, warnings };
+}
+
+function indexByName(table: FlagTable): Map<string, readonly [string, AnyFlag]> {
+  const byName = new Map<string, readonly [string, AnyFlag]>();
+  for (const [key, row] of Object.entries(table)) {
+    byName.set(row.name, [key, row]);
+    if (row.short !== undefined) byName.set(row.short, [key, row]);
+  }
+  return byName;
+}
+
+function splitWord(word: string): { name: string; inline: string | undefined } {
+  const bare = word.replace(/^--?/, '');
+  const equals = bare.indexOf('=');
+  const name = (equals < 0 ? bare : bare.slice(0, equals)).replaceAll('_', '-');
+  return { name, inline: equals < 0 ? undefined : bare.slice(equals + 1) };
+}
+
+function warningsOf(row: AnyFlag): string[] {
+  const warnings: string[] = [];
+  if (row.deprecated !== undefined) warnings.push(`Flag --${row.name} has been deprecated, ${row.deprecated}`);
+  if (row.noEffect !== undefined) warnings.push(`Flag --${row.name} has no effect: ${row.noEffect}`);
+  return warnings;
+}
+
+/** One value of a flag by its text. `before` is what the same command line gave already, for lists and maps. Throws `UsageError`. */
+export function takeValue(row: AnyFlag, text: string, before?: unknown): FlagTypes[FlagType] {
+  const fail = (why: string): never => {
+    throw new UsageError(`invalid argument ${JSON.stringify(text)} for "--${row.name}" flag: ${why}`);
+  };
+  const value = convert(row.type, text, before, fail);
+  if (row.choices !== undefined && typeof value === 'string' && !row.choices.includes(value)) {
+    fail(`must be one of ${row.choices.map((choice) => JSON.stringify(choice)).join(', ')}`);
+  }
+  const reason = (row.check as ((value: unknown) => string | undefined) | undefined)?.(value);
+  if (reason !== undefined) fail(reason);
+  return value;
+}
+
+function convert(type: FlagType, text: string, before: unknown, fail: (why: string) => never): FlagTypes[FlagType] {
+  switch (type) {
+    case 'string':
+      return text;
+    case 'boolean':
+      if (/^(1|t|T|true|TRUE|True)$/.test(text)) return true;
+      if (/^(0|f|F|false|FALSE|False)$/.test(text)) return false;
+      return fail('must be true or false');
+    case 'integer':
+      return /^[+-]?\d+$/.test(text) && Number.isSafeInteger(Number(text))
+        ? Number(text)
+        : fail('must be a whole number');
+    case 'number':
+      return text !== '' && Number.isFinite(Number(text)) ? Number(text) : fail('must be a number');
+    case 'duration':
+      return parseDuration(text) ?? fail('must be a duration such as 30s, 5m or 1h30m');
+    case 'list':
+      return [...((before as readonly string[] | undefined) ?? []), ...(text === '' ? [] : text.split(','))];
+    case 'array':
+      return [...((before as readonly string[] | undefined) ?? []), text];
+    case 'map':
+      return { ...(before as Record<string, string> | undefined), ...parsePairs(text, fail) };
+    default:
+      return type satisfies never;
+  }
+}
+
+function parsePairs(text: string, fail: (why: string) => never): Record<string, string> {
+  const pairs: Record<string, string> = {};
+  for (const pair of text.split(',').filter((part) => part.trim() !== '')) {
+    const [, key, separator, value] = /^\s*([^=<]+?)\s*([=<])(.*)$/s.exec(pair) ?? [];
+    if (key === undefined || value === undefined) fail(`${JSON.stringify(pair)} must be formatted as key=value`);
+    else pairs[key] = separator === '<' ? `<${value}` : value;
+  }
+  return pairs;
+}
+
+function unknownFlag(word: string, names: readonly string[]): string {
+  const near = nearest(word.replace(/^-+/, ''), names);
+  return `unknown flag: ${word}${near === undefined ? '' : ` (did you mean --${near}?)`}`;
+}
+
+/** The candidate that a person most likely meant; `undefined` where none is near. */
+export function nearest(word: string, candidates: readonly string[]): string | undefined {
+  let best: string | undefined;
+  let bestDistance = Math.max(2, Math.floor(word.length / 3)) + 1;
+  for (const candidate of candidates) {
+    const distance = editDistance(word, candidate, bestDistance);
+    if (distance < bestDistance) {
+      best = candidate;
+      bestDistance = distance;
+    }
+  }
+  return best ?? candidates.find((candidate) => word.length > 3 && candidate.includes(word));
+}
+
+/** Levenshtein's distance with swapped neighbours; gives up at `limit`. */
+function editDistance(left: string, right: string, limit: number): number {
+  if (Math.abs(left.length - right.length) >= limit) return limit;
+  let beforePrevious: number[] = [];
+  let previous = Array.from({ length: right.length + 1 }, (_, index) => index);
+  for (let row = 1; row <= left.length; row++) {
+    const current = [row];
+    for (let column = 1; column <= right.length; column++) {
+      const same = left[row - 1] === right[column - 1];
+      let cost = Math.min(
+        (previous[column] ?? 0) + 1,
+        (current[column - 1] ?? 0) + 1,
+        (previous[column - 1] ?? 0) + (same ? 0 : 1),
+      );
+      if (row > 1 && column > 1 && left[row - 1] === right[column - 2] && left[row - 2] === right[column - 1]) {
+        cost = Math.min(cost, (beforePrevious[column - 2] ?? 0) + 1);
+      }
+      current.push(cost);
+    }
+    beforePrevious = previous;
+    previous = current;
+  }
+  return previous[right.length] ?? limit;
+}
+
+/** The default as a person would type it; '' where it is empty. */
+export function formatDefault(row: AnyFlag): string {
+  switch (row.type) {
+    case 'duration':
+      return formatDuration(row.default);
+    case 'list':
+    case 'array':
+      return row.default.join(',');
+    case 'map':
+      return Object.entries(row.default)
+        .map(([key, value]) => (value.startsWith('<') ? `${key}${value}` : `${key}=${value}`))
+        .join(',');
+    default:
+      return String(row.default);
+  }
+}
+
+const PLACEHOLDERS: Readonly<Record<FlagType, string>> = {
+  string: 'string',
+  boolean: '',
+  integer: 'int',
+  number: 'float',
+  duration: 'duration',
+  list: 'strings',
+  array: 'string',
+  map: 'key=value,…',
+};
+
+/** The flags by group, wrapped at `width` columns, for `--help`. */
+export function formatFlags(table: FlagTable, width = 80): string {
+  const groups = new Map<string, AnyFlag[]>();
+  for (const row of Object.values(table)) {
+    if (row.hidden === true) continue;
+    const rows = groups.get(row.group) ?? [];
+    rows.push(row);
+    groups.set(row.group, rows);
+  }
+  let out = '';
+  for (const [group, rows] of groups) {
+    out += `\n${group}:\n`;
+    for (const row of rows.toSorted((left, right) => (left.name < right.name ? -1 : 1))) out += formatRow(row, width);
+  }
+  return out;
+}
+
+function formatRow(row: AnyFlag, width: number): string {
+  const placeholder = row.placeholder ?? PLACEHOLDERS[row.type];
+  const names = row.short === undefined ? `      --${row.name}` : `  -${row.short}, --${row.name}`;
+  const shown = formatDefault(row);
+  const isEmpty = shown === '' || (row.type === 'boolean' && !row.default) || shown === '0' || shown === '0s';
+  const text = [
+    row.help,
+    row.choices === undefined ? '' : `One of: ${row.choices.join(', ')}.`,
+    isEmpty ? '' : `(default ${row.type === 'string' ? JSON.stringify(shown) : shown})`,
+    row.deprecated === undefined ? '' : `(DEPRECATED: ${row.deprecated})`,
+    row.noEffect === undefined ? '' : `(no effect: ${row.noEffect})`,
+  ]
+    .filter((part) => part !== '')
+    .join(' ');
+  return `${names}${placeholder === '' ? '' : ` ${placeholder}`}\n${wrap(text, width - 10, ' '.repeat(10))}\n`;
+}
+
+/** Words in lines of at most `width` columns, each line with `indent` before it. */
+export function wrap(text: string, width: number, indent: string): string {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(/\s+/)) {
+    if (line !== '' && line.length + 1 + word.length > width) {
+      lines.push(indent + line);
+      line = word;
+    } else {
+      line = line === '' ? word : `${line} ${word}`;
+    }
+  }
+  if (line !== '') lines.push(indent + line);
+  return lines.join('\n');
+}
