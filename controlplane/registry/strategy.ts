@@ -1,0 +1,131 @@
+/**
+ * What a kind may say about itself: policy only. The generic store (`store-write.ts`) owns the order in which these are
+ * called and everything that all kinds share (names, uid, resourceVersion, finalizers, admission, managed fields).
+ *
+ * Functions get objects in the version in which the kind is stored, already decoded and defaulted by the schema table, and
+ * may change `object` in place where their name says so; `old` is shared with the cache and is never changed. Validation
+ * returns every error and never throws. A kind that says nothing gets the behaviour described at each member.
+ */
+import type { FieldError } from '../../api/meta/field-error.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { RequestContext } from './rest.ts';
+
+/** What a strategy may know of the request. */
+export interface StrategyContext {
+  readonly request: RequestContext;
+  /** `''` for objects of the cluster. */
+  readonly namespace: string;
+  readonly dryRun: boolean;
+  /** Wall-clock milliseconds. */
+  readonly nowMs: number;
+}
+
+/** Something that was taken for an object before it is valid (addresses, ports): kept or given back with the write's outcome. */
+export interface Reservation {
+  commit(): void;
+  revert(): void;
+}
+
+/** Paths that a caller may not own through this endpoint, as arrays of names: `[['status']]`. */
+export type ResetFields = readonly (readonly string[])[];
+
+/** A page's column definition and cells: see `columns/`. */
+export interface TableColumn {
+  readonly name: string;
+  readonly type: 'string' | 'integer' | 'number' | 'boolean' | 'date';
+  readonly format: string;
+  readonly description: string;
+  /** 0 is always shown, 1 with `-o wide`. */
+  readonly priority: number;
+}
+
+export type Cell = string | number | boolean | null;
+
+export interface TableColumns {
+  readonly columns: readonly TableColumn[];
+  /** One cell a column. Ages are computed when a Table is asked for, so `nowMs` is part of the input. */
+  cells(object: KubeObject, nowMs: number): Cell[];
+}
+
+export interface GracefulDeletion {
+  /**
+   * Seconds that the object stays after DELETE (0: gone at once), from what was asked; may change `object` (pods: a
+   * grace period of 0 for pods without a node).
+   */
+  gracePeriodSeconds(object: KubeObject, requested: number | undefined): number;
+}
+
+/** How a resource, its `status`, or another subresource that writes the same object is changed. */
+export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
+  /** Resets what this endpoint must not change. The generation has been copied from `old` already. */
+  prepareForUpdate?(object: Object, old: Object, context: StrategyContext): void;
+  /** Whether the change counts as one of intent; absent: no generation for this kind. Called after `prepareForUpdate`. */
+  changesGeneration?(object: Object, old: Object): boolean;
+  /** Object metadata has been validated already. */
+  validateUpdate?(object: Object, old: Object, context: StrategyContext): FieldError[];
+  warningsOnUpdate?(object: Object, old: Object, context: StrategyContext): string[];
+  readonly resetFields?: ResetFields;
+}
+
+export interface Strategy<Object extends KubeObject = KubeObject> extends UpdateStrategy<Object> {
+  /** Defaults that the schema table cannot say. Runs after decoding, on creates, updates and patches alike. */
+  applyDefaults?(object: Object): void;
+
+  // --- names
+  /** Reasons against a name, or against a generateName with `prefix`. Absent: a DNS-1123 subdomain. */
+  validateName?(name: string, prefix: boolean): string[];
+
+  // --- create
+  /** Resets what a client may not set. The name is drawn already. */
+  prepareForCreate?(object: Object, context: StrategyContext): void;
+  /** Takes addresses, ports, …; its errors come before validation's. `old` on update. */
+  reserve?(object: Object, old: Object | undefined, context: StrategyContext): Promise<Reservation | undefined>;
+  validateCreate?(object: Object, context: StrategyContext): FieldError[];
+  warningsOnCreate?(object: Object, context: StrategyContext): string[];
+  /** Brings what is valid into the form that is stored. */
+  canonicalise?(object: Object): void;
+  /** Generation starts at 1 and is managed; absent: what the client sent is kept. */
+  readonly managesGeneration?: boolean;
+
+  // --- update
+  /** PUT of a name that is not there creates it. Absent: 404. */
+  readonly allowCreateOnUpdate?: boolean;
+  /** PUT without a resourceVersion is an error. Absent: it overwrites. */
+  readonly requiresResourceVersion?: boolean;
+
+  // --- delete
+  readonly gracefulDeletion?: GracefulDeletion;
+  /** Changes the object when it is marked as terminating (namespaces: the phase). */
+  markTerminating?(object: Object): void;
+  /** Finalizers beside `metadata.finalizers` that keep a terminating object (namespaces: `spec.finalizers`). */
+  remainingFinalizers?(object: Object): number;
+  /** What `propagationPolicy` is when the client says nothing. Absent: `Background`. */
+  readonly defaultPropagation?: 'Orphan' | 'Background';
+  /** DELETE answers with the object that is gone instead of a Status. */
+  readonly returnsDeleted?: boolean;
+  /** After the object is gone from storage (addresses are given back). Must not throw. */
+  afterDelete?(object: Object): void;
+  /** After a write came through. Must not throw. */
+  afterWrite?(object: Object, old: Object | undefined): void;
+  /** Checks before anything is marked; throws a `StatusError`. */
+  checkDelete?(object: Object, context: StrategyContext): void;
+
+  /** Milliseconds until the object is removed by itself (events). */
+  timeToLiveMs?(object: Object): number | undefined;
+
+  // --- reads
+  /** Values of the supported field selectors beside `metadata.name` and `metadata.namespace`. */
+  readonly selectableFields?: Readonly<Record<string, (object: Object) => string>>;
+  readonly columns?: TableColumns;
+
+  // --- subresources
+  /** Absent: `spec` and everything but `status` and `metadata` are kept as they were. */
+  readonly status?: UpdateStrategy<Object>;
+}
+
+/** A kind's strategy under the names it is stored by; rows stand in `kinds.ts`. */
+export interface KindRow {
+  readonly group: string;
+  readonly resource: string;
+  readonly strategy: Strategy;
+}
