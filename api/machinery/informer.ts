@@ -1,0 +1,274 @@
+/**
+ * Shared, indexed caches of resources, kept current by reflectors: one informer for each resource and selection however many
+ * ask for it, started when the first asks. Objects in a cache are shared: they must never be changed.
+ *
+ * Each handler hears of every object exactly once as `add`, then of its changes, then of its deletion, in order. An object
+ * that was deleted and made again under one name between two looks is a `delete` and an `add`.
+ */
+import type { KubeObject } from '../meta/object.ts';
+import type { Logger } from '../component/logger.ts';
+import type { Client, ClientWatchEvent, Resource } from './client.ts';
+import type { Clock } from './clock.ts';
+import type { ResourceOf } from './resources.ts';
+import { runReflector, type ReflectorSelection } from './reflector.ts';
+
+export interface InformerHandler<T> {
+  add?(object: T): void;
+  update?(previous: T, current: T): void;
+  /** The last known state. */
+  delete?(object: T): void;
+}
+
+export interface Registration {
+  remove(): void;
+}
+
+/** What readers see; only the informer writes. */
+export interface Informer<T = KubeObject> {
+  readonly resource: Resource;
+  /** The whole contents were taken once. */
+  readonly hasSynced: boolean;
+  /** Resolves when it has; rejects with the signal's reason. */
+  synced(signal?: AbortSignal): Promise<void>;
+  /** `namespace` is '' for cluster-scoped objects. */
+  get(namespace: string, name: string): T | undefined;
+  /** All, or those of a namespace. */
+  list(namespace?: string): T[];
+  readonly size: number;
+  /** Objects whose index function gave `value`. */
+  byIndex(index: string, value: string): T[];
+  /** Adds an index; adding a name again is no-op, so that several users may ask for the same. */
+  addIndex(name: string, values: (object: T) => readonly string[]): void;
+  /** What is in the cache already is told as `add` at once. */
+  addHandler(handler: InformerHandler<T>): Registration;
+}
+
+export interface InformersOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** False for direct clients, whose lists cost nothing. */
+  readonly watchList?: boolean;
+}
+
+export class Informers {
+  readonly #options: InformersOptions;
+  readonly #abort = new AbortController();
+  readonly #informers = new Map<
+    string,
+    { readonly informer: CachingInformer; readonly run: Promise<void>; readonly stop: AbortController }
+  >();
+
+  constructor(options: InformersOptions) {
+    this.#options = options;
+  }
+
+  /** The shared informer of that resource and selection, started if it is new. */
+  for<T = KubeObject>(resource: ResourceOf<T>, selection: ReflectorSelection = {}): Informer<T> {
+    const key = keyOf(resource, selection);
+    const known = this.#informers.get(key);
+    // the cache holds what the resource's constant promises
+    if (known !== undefined) return known.informer as unknown as Informer<T>;
+    const informer = new CachingInformer(resource, this.#options.logger);
+    const stop = new AbortController();
+    const run = runReflector(
+      { ...this.#options, ...selection, resource },
+      informer,
+      AbortSignal.any([this.#abort.signal, stop.signal]),
+    );
+    this.#informers.set(key, { informer, run, stop });
+    return informer as unknown as Informer<T>;
+  }
+
+  /** Stops one informer whose resource is gone, e.g. a custom one. */
+  async stop(resource: Resource, selection: ReflectorSelection = {}): Promise<void> {
+    const key = keyOf(resource, selection);
+    const entry = this.#informers.get(key);
+    if (entry === undefined) return;
+    this.#informers.delete(key);
+    entry.stop.abort(new Error('the informer was stopped'));
+    await entry.run;
+  }
+
+  /** Resolves when all that were asked for have synced. */
+  async synced(signal?: AbortSignal): Promise<void> {
+    await Promise.all([...this.#informers.values()].map(({ informer }) => informer.synced(signal)));
+  }
+
+  async close(): Promise<void> {
+    this.#abort.abort(new Error('the informers were closed'));
+    await Promise.all([...this.#informers.values()].map(({ run }) => run));
+  }
+}
+
+function keyOf(resource: Resource, selection: ReflectorSelection): string {
+  const { namespace = '', labelSelector = '', fieldSelector = '' } = selection;
+  return [resource.group, resource.version, resource.resource, namespace, labelSelector, fieldSelector].join('|');
+}
+
+interface Index {
+  readonly values: (object: KubeObject) => readonly string[];
+  readonly entries: Map<string, Set<KubeObject>>;
+}
+
+/** The cache and the sink of one reflector. */
+export class CachingInformer implements Informer {
+  readonly resource: Resource;
+  readonly #logger: Logger;
+  readonly #namespaces = new Map<string, Map<string, KubeObject>>();
+  readonly #indexes = new Map<string, Index>();
+  /** Replaced, never changed: one that is added during a notification hears of that object from the cache. */
+  #handlers: readonly InformerHandler<KubeObject>[] = [];
+  #waiters: (() => void)[] = [];
+  #size = 0;
+  #hasSynced = false;
+
+  constructor(resource: Resource, logger: Logger) {
+    this.resource = resource;
+    this.#logger = logger;
+  }
+
+  get hasSynced(): boolean {
+    return this.#hasSynced;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  synced(signal?: AbortSignal): Promise<void> {
+    if (this.#hasSynced) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      const onAbort = (): void => reject(signal?.reason as Error);
+      if (signal?.aborted) return onAbort();
+      signal?.addEventListener('abort', onAbort, { once: true });
+      this.#waiters.push(() => {
+        signal?.removeEventListener('abort', onAbort);
+        resolve();
+      });
+    });
+  }
+
+  get(namespace: string, name: string): KubeObject | undefined {
+    return this.#namespaces.get(namespace)?.get(name);
+  }
+
+  list(namespace?: string): KubeObject[] {
+    if (namespace !== undefined) return [...(this.#namespaces.get(namespace)?.values() ?? [])];
+    const all: KubeObject[] = [];
+    for (const objects of this.#namespaces.values()) for (const object of objects.values()) all.push(object);
+    return all;
+  }
+
+  byIndex(index: string, value: string): KubeObject[] {
+    const found = this.#indexes.get(index);
+    if (found === undefined) throw new Error(`informer of ${this.resource.resource} has no index ${index}`);
+    return [...(found.entries.get(value) ?? [])];
+  }
+
+  addIndex(name: string, values: (object: KubeObject) => readonly string[]): void {
+    if (this.#indexes.has(name)) return;
+    const index: Index = { values, entries: new Map() };
+    this.#indexes.set(name, index);
+    for (const object of this.list()) addTo(index, object);
+  }
+
+  addHandler(handler: InformerHandler<KubeObject>): Registration {
+    this.#handlers = [...this.#handlers, handler];
+    for (const object of this.list()) this.#call(() => handler.add?.(object));
+    return { remove: () => void (this.#handlers = this.#handlers.filter((other) => other !== handler)) };
+  }
+
+  /** Of the reflector. */
+  replace(items: readonly KubeObject[]): void {
+    const kept = new Set<string>();
+    for (const item of items) {
+      kept.add(`${item.metadata.namespace ?? ''}/${item.metadata.name ?? ''}`);
+      this.#put(item);
+    }
+    if (kept.size !== this.#size) {
+      for (const object of this.list()) {
+        if (!kept.has(`${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`)) this.#remove(object);
+      }
+    }
+    this.#hasSynced = true;
+    for (const waiter of this.#waiters.splice(0)) waiter();
+  }
+
+  /** Of the reflector. */
+  apply(event: ClientWatchEvent): void {
+    if (event.type === 'DELETED') this.#remove(event.object);
+    else if (event.type !== 'BOOKMARK') this.#put(event.object);
+  }
+
+  #put(object: KubeObject): void {
+    const { namespace = '', name = '' } = object.metadata;
+    const previous = this.get(namespace, name);
+    if (previous === undefined) {
+      this.#store(object);
+      for (const handler of this.#handlers) this.#call(() => handler.add?.(object));
+      return;
+    }
+    if (previous.metadata.uid !== object.metadata.uid) {
+      this.#remove(previous);
+      this.#put(object);
+      return;
+    }
+    if (previous.metadata.resourceVersion === object.metadata.resourceVersion) return;
+    for (const index of this.#indexes.values()) removeFrom(index, previous);
+    this.#namespaces.get(namespace)?.set(name, object);
+    for (const index of this.#indexes.values()) addTo(index, object);
+    for (const handler of this.#handlers) this.#call(() => handler.update?.(previous, object));
+  }
+
+  #store(object: KubeObject): void {
+    const { namespace = '', name = '' } = object.metadata;
+    let objects = this.#namespaces.get(namespace);
+    if (objects === undefined) {
+      objects = new Map();
+      this.#namespaces.set(namespace, objects);
+    }
+    objects.set(name, object);
+    this.#size++;
+    for (const index of this.#indexes.values()) addTo(index, object);
+  }
+
+  #remove(object: KubeObject): void {
+    const { namespace = '', name = '' } = object.metadata;
+    const objects = this.#namespaces.get(namespace);
+    const previous = objects?.get(name);
+    if (objects === undefined || previous === undefined) return;
+    objects.delete(name);
+    if (objects.size === 0) this.#namespaces.delete(namespace);
+    this.#size--;
+    for (const index of this.#indexes.values()) removeFrom(index, previous);
+    // the event carries the newest state, unless it is of another object of that name
+    const last = object.metadata.uid === previous.metadata.uid ? object : previous;
+    for (const handler of this.#handlers) this.#call(() => handler.delete?.(last));
+  }
+
+  /** A handler's bug must not stop the others, or the reflector. */
+  #call(notify: () => void): void {
+    try {
+      notify();
+    } catch (error) {
+      this.#logger.error({ resource: this.resource.resource, err: error }, 'an event handler failed');
+    }
+  }
+}
+
+function addTo(index: Index, object: KubeObject): void {
+  for (const value of index.values(object)) {
+    const entry = index.entries.get(value);
+    if (entry === undefined) index.entries.set(value, new Set([object]));
+    else entry.add(object);
+  }
+}
+
+function removeFrom(index: Index, object: KubeObject): void {
+  for (const value of index.values(object)) {
+    const entry = index.entries.get(value);
+    entry?.delete(object);
+    if (entry?.size === 0) index.entries.delete(value);
+  }
+}

@@ -1,0 +1,198 @@
+/**
+ * Keeps a copy of a resource current: takes the whole of it once (a watch that sends initial events where the server can,
+ * a paged list otherwise), follows it by watches that resume where the last one ended, and starts over only when
+ * the server has forgotten that place. Informers are built on it.
+ *
+ * The sink sees every change after the last `replace` once and in order.
+ */
+import { isExpired, isStatusError } from '../meta/status-error.ts';
+import type { KubeObject } from '../meta/object.ts';
+import type { Logger } from '../component/logger.ts';
+import type { Client, ClientListOptions, ClientWatchEvent, Resource } from './client.ts';
+import type { Clock } from './clock.ts';
+
+const INITIAL_EVENTS_END = 'k8s.io/initial-events-end';
+const PAGE_SIZE = 500;
+const FIRST_BACKOFF_MS = 800;
+const LONGEST_BACKOFF_MS = 30_000;
+/** A run as long as this without an error starts the back-off anew. */
+const HEALTHY_AFTER_MS = 120_000;
+
+export interface ReflectorSink {
+  /** The whole contents, as of `resourceVersion`. */
+  replace(items: readonly KubeObject[], resourceVersion: string): void;
+  apply(event: ClientWatchEvent): void;
+}
+
+export interface ReflectorSelection {
+  readonly namespace?: string;
+  readonly labelSelector?: string;
+  readonly fieldSelector?: string;
+}
+
+export interface ReflectorOptions extends ReflectorSelection {
+  readonly client: Client;
+  readonly resource: Resource;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Ask for the initial contents by a watch; a direct client lists as cheaply. */
+  readonly watchList?: boolean;
+  /** Random in [0, 1). */
+  readonly random?: () => number;
+}
+
+/** Runs until the signal aborts. Never rejects: what fails is logged and tried again. */
+export async function runReflector(options: ReflectorOptions, sink: ReflectorSink, signal: AbortSignal): Promise<void> {
+  const reflector = new Reflector(options, sink);
+  while (!signal.aborted) {
+    try {
+      await reflector.step(signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      await reflector.backOff(error, signal);
+    }
+  }
+}
+
+type Position =
+  | { readonly kind: 'empty' }
+  | { readonly kind: 'lost' }
+  | { readonly kind: 'at'; readonly resourceVersion: string };
+
+class Reflector {
+  readonly #options: ReflectorOptions;
+  readonly #sink: ReflectorSink;
+  readonly #selection: ReflectorSelection;
+  #position: Position = { kind: 'empty' };
+  #watchList: boolean;
+  #backoffMs = FIRST_BACKOFF_MS;
+  #lastFailure = Number.NEGATIVE_INFINITY;
+
+  constructor(options: ReflectorOptions, sink: ReflectorSink) {
+    this.#options = options;
+    this.#sink = sink;
+    this.#watchList = options.watchList ?? true;
+    const { namespace, labelSelector, fieldSelector } = options;
+    this.#selection = {
+      ...(namespace === undefined ? {} : { namespace }),
+      ...(labelSelector === undefined ? {} : { labelSelector }),
+      ...(fieldSelector === undefined ? {} : { fieldSelector }),
+    };
+  }
+
+  /** One list, or one watch until it ends. */
+  async step(signal: AbortSignal): Promise<void> {
+    if (this.#position.kind === 'at') await this.#follow(this.#position.resourceVersion, signal);
+    else if (this.#watchList) await this.#watchContents(signal);
+    else await this.#listContents(signal);
+  }
+
+  async backOff(error: unknown, signal: AbortSignal): Promise<void> {
+    const { clock, logger, resource } = this.#options;
+    if (isExpired(error)) {
+      this.#position = { kind: 'lost' };
+      logger.debug({ resource: resource.resource, error: String(error) }, 'history is gone; listing again');
+    } else {
+      logger.warn({ resource: resource.resource, error: String(error) }, 'cannot follow the resource; trying again');
+    }
+    if (clock.monotonic() - this.#lastFailure > HEALTHY_AFTER_MS) this.#backoffMs = FIRST_BACKOFF_MS;
+    this.#lastFailure = clock.monotonic();
+    const asked = isStatusError(error) ? (error.status.details?.retryAfterSeconds ?? 0) * 1000 : 0;
+    const jittered = this.#backoffMs * (1 + (this.#options.random ?? Math.random)());
+    this.#backoffMs = Math.min(this.#backoffMs * 2, LONGEST_BACKOFF_MS);
+    await clock.sleep(Math.max(asked, jittered), signal).catch(ignoreAbort(signal));
+  }
+
+  /** Initial contents as a stream of ADDED events that a marked bookmark closes; then goes on with the same watch. */
+  async #watchContents(signal: AbortSignal): Promise<void> {
+    const { client, resource } = this.#options;
+    const contents = new Map<string, KubeObject>();
+    let complete = false;
+    const stream = client.watch(resource, {
+      ...this.#selection,
+      sendInitialEvents: true,
+      resourceVersionMatch: 'NotOlderThan',
+      timeoutSeconds: this.#timeoutSeconds(),
+      signal,
+    });
+    try {
+      for await (const event of stream) {
+        if (complete) this.#advance(event);
+        else if (event.type === 'BOOKMARK') {
+          if (event.object.metadata.annotations?.[INITIAL_EVENTS_END] !== 'true') continue;
+          complete = true;
+          this.#replaced([...contents.values()], event.object.metadata.resourceVersion ?? '');
+          contents.clear();
+        } else if (event.type === 'DELETED') contents.delete(keyOf(event.object));
+        else contents.set(keyOf(event.object), event.object);
+      }
+    } catch (error) {
+      if (complete || signal.aborted || !isRefusal(error)) throw error;
+      this.#watchList = false;
+    }
+  }
+
+  async #listContents(signal: AbortSignal): Promise<void> {
+    const { client, resource } = this.#options;
+    const items: KubeObject[] = [];
+    // what is cached will do at first; after a loss only the newest state cannot be older than what was seen
+    let page: Pick<ClientListOptions, 'resourceVersion' | 'continue' | 'limit'> =
+      this.#position.kind === 'empty' ? { resourceVersion: '0' } : { limit: PAGE_SIZE };
+    for (;;) {
+      const list = await client.list(resource, { ...this.#selection, ...page, signal });
+      for (const item of list.items) items.push(item);
+      if (list.metadata.continue === undefined || list.metadata.continue === '') {
+        this.#replaced(items, list.metadata.resourceVersion ?? '');
+        return;
+      }
+      page = { limit: PAGE_SIZE, continue: list.metadata.continue };
+    }
+  }
+
+  async #follow(resourceVersion: string, signal: AbortSignal): Promise<void> {
+    const { client, resource, clock } = this.#options;
+    const started = clock.monotonic();
+    let events = 0;
+    const timeoutSeconds = this.#timeoutSeconds();
+    for await (const event of client.watch(resource, { ...this.#selection, resourceVersion, timeoutSeconds, signal })) {
+      events++;
+      this.#advance(event);
+    }
+    if (signal.aborted) return;
+    // a server that ends watches at once must not be asked in a tight loop
+    if (events === 0 && clock.monotonic() - started < 1000) throw new Error('the watch ended at once');
+  }
+
+  #replaced(items: readonly KubeObject[], resourceVersion: string): void {
+    this.#sink.replace(items, resourceVersion);
+    this.#position = { kind: 'at', resourceVersion };
+  }
+
+  #advance(event: ClientWatchEvent): void {
+    if (event.type !== 'BOOKMARK') this.#sink.apply(event);
+    const resourceVersion = event.object.metadata.resourceVersion;
+    if (resourceVersion !== undefined && resourceVersion !== '') this.#position = { kind: 'at', resourceVersion };
+  }
+
+  /** Between 5 and 10 minutes, so that the watches of many clients do not end together. */
+  #timeoutSeconds(): number {
+    return Math.floor(300 * (1 + (this.#options.random ?? Math.random)()));
+  }
+}
+
+function keyOf(object: KubeObject): string {
+  return `${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`;
+}
+
+/** Servers that do not know initial events say so by one of these. */
+function isRefusal(error: unknown): boolean {
+  return (
+    isStatusError(error, 'Invalid') || isStatusError(error, 'BadRequest') || isStatusError(error, 'MethodNotAllowed')
+  );
+}
+
+function ignoreAbort(signal: AbortSignal): (error: unknown) => void {
+  return (error) => {
+    if (!signal.aborted) throw error;
+  };
+}

@@ -1,0 +1,53 @@
+/**
+ * A `Client` seen through the static types of `ResourceOf`: the one place where answers are cast to their kind. Controllers
+ * and the agent call it; the transports implement the plain `Client`.
+ */
+import type { KubeList, KubeObject } from '../meta/object.ts';
+import type {
+  Client,
+  ClientDeleteOptions,
+  ClientListOptions,
+  ClientWriteOptions,
+  PatchType,
+  Resource,
+} from './client.ts';
+import type { ResourceOf } from './resources.ts';
+
+export interface TypedClient {
+  readonly untyped: Client;
+  get<T = KubeObject>(
+    resource: ResourceOf<T>,
+    namespace: string,
+    name: string,
+    options?: { readonly subresource?: string; readonly signal?: AbortSignal },
+  ): Promise<T>;
+  list<T = KubeObject>(resource: ResourceOf<T>, options?: ClientListOptions): Promise<KubeList<T>>;
+  create<T extends KubeObject>(
+    resource: ResourceOf<T>,
+    namespace: string,
+    object: T,
+    options?: ClientWriteOptions & { readonly name?: string },
+  ): Promise<T>;
+  update<T extends KubeObject>(resource: ResourceOf<T>, object: T, options?: ClientWriteOptions): Promise<T>;
+  patch<T = KubeObject>(
+    resource: ResourceOf<T>,
+    namespace: string,
+    name: string,
+    type: PatchType,
+    patch: unknown,
+    options?: ClientWriteOptions,
+  ): Promise<T>;
+  delete(resource: Resource, namespace: string, name: string, options?: ClientDeleteOptions): Promise<unknown>;
+}
+
+export function typedClient(client: Client): TypedClient {
+  return {
+    untyped: client,
+    get: async <T>(...args: Parameters<Client['get']>) => (await client.get(...args)) as T,
+    list: async <T>(...args: Parameters<Client['list']>) => (await client.list(...args)) as KubeList<T>,
+    create: async <T>(...args: Parameters<Client['create']>) => (await client.create(...args)) as T,
+    update: async <T>(...args: Parameters<Client['update']>) => (await client.update(...args)) as T,
+    patch: async <T>(...args: Parameters<Client['patch']>) => (await client.patch(...args)) as T,
+    delete: (...args) => client.delete(...args),
+  };
+}

@@ -1,0 +1,169 @@
+/**
+ * A queue of keys for level-based loops: a key stands in it once however often it is added, is handled by one worker at a
+ * time, and comes back after it is done when it was added meanwhile. Failures come back later and later, key by key.
+ *
+ * Bounded by the number of different keys; `maxLength` refuses more (the caller's next full sync adds them again).
+ */
+import type { Clock, Timer } from './clock.ts';
+
+export interface WorkQueueOptions {
+  readonly clock: Clock;
+  /** Delay after the first failure of a key; doubles with each. */
+  readonly baseDelayMs?: number;
+  readonly maxDelayMs?: number;
+  readonly maxLength?: number;
+}
+
+export class WorkQueue {
+  readonly #clock: Clock;
+  readonly #baseDelayMs: number;
+  readonly #maxDelayMs: number;
+  readonly #maxLength: number;
+  /** In order of arrival; all are in `#dirty`, none in `#processing`. */
+  readonly #ready = new Set<string>();
+  readonly #processing = new Set<string>();
+  /** Added while processing. */
+  readonly #again = new Set<string>();
+  readonly #delayed = new Map<string, { readonly at: number; readonly timer: Timer }>();
+  readonly #failures = new Map<string, number>();
+  readonly #waiters: ((key: string | undefined) => void)[] = [];
+  #shutDown = false;
+
+  constructor(options: WorkQueueOptions) {
+    this.#clock = options.clock;
+    this.#baseDelayMs = options.baseDelayMs ?? 5;
+    this.#maxDelayMs = options.maxDelayMs ?? 1_000_000;
+    this.#maxLength = options.maxLength ?? 1_000_000;
+  }
+
+  /** Keys that wait for a worker now. */
+  get length(): number {
+    return this.#ready.size;
+  }
+
+  /** Nothing waits, is delayed, or is being handled. */
+  get idle(): boolean {
+    return this.#ready.size === 0 && this.#processing.size === 0 && this.#delayed.size === 0;
+  }
+
+  get isShutDown(): boolean {
+    return this.#shutDown;
+  }
+
+  /** False when the queue is full or shut down. */
+  add(key: string): boolean {
+    if (this.#shutDown) return false;
+    if (this.#processing.has(key)) {
+      this.#again.add(key);
+      return true;
+    }
+    if (this.#ready.has(key)) return true;
+    const waiter = this.#waiters.shift();
+    if (waiter !== undefined) {
+      this.#processing.add(key);
+      waiter(key);
+      return true;
+    }
+    if (this.#ready.size >= this.#maxLength) return false;
+    this.#ready.add(key);
+    return true;
+  }
+
+  /** Adds later; of several delays of a key the shortest counts. */
+  addAfter(key: string, delayMs: number): void {
+    if (this.#shutDown) return;
+    if (delayMs <= 0) {
+      this.add(key);
+      return;
+    }
+    const at = this.#clock.monotonic() + delayMs;
+    const earlier = this.#delayed.get(key);
+    if (earlier !== undefined) {
+      if (earlier.at <= at) return;
+      earlier.timer.cancel();
+    }
+    const timer = this.#clock.after(delayMs, () => {
+      this.#delayed.delete(key);
+      this.add(key);
+    });
+    this.#delayed.set(key, { at, timer });
+  }
+
+  /** Adds after the key's back-off, which grows with each call until `forget`. */
+  addRateLimited(key: string): void {
+    const failures = this.#failures.get(key) ?? 0;
+    this.#failures.set(key, failures + 1);
+    this.addAfter(key, Math.min(this.#baseDelayMs * 2 ** Math.min(failures, 50), this.#maxDelayMs));
+  }
+
+  forget(key: string): void {
+    this.#failures.delete(key);
+  }
+
+  /** Failures since the last `forget`. */
+  failures(key: string): number {
+    return this.#failures.get(key) ?? 0;
+  }
+
+  /** The next key, which the caller gives back by `done`; `undefined` after `shutDown`. */
+  next(): Promise<string | undefined> {
+    for (const key of this.#ready) {
+      this.#ready.delete(key);
+      this.#processing.add(key);
+      return Promise.resolve(key);
+    }
+    if (this.#shutDown) return Promise.resolve(undefined);
+    return new Promise((resolve) => this.#waiters.push(resolve));
+  }
+
+  done(key: string): void {
+    this.#processing.delete(key);
+    if (this.#again.delete(key)) this.add(key);
+  }
+
+  /** Takes no more keys, forgets what waits, and wakes the workers. */
+  shutDown(): void {
+    this.#shutDown = true;
+    for (const { timer } of this.#delayed.values()) timer.cancel();
+    this.#delayed.clear();
+    this.#ready.clear();
+    this.#again.clear();
+    for (const waiter of this.#waiters.splice(0)) waiter(undefined);
+  }
+}
+
+export interface WorkersOptions {
+  readonly queue: WorkQueue;
+  readonly workers: number;
+  readonly signal: AbortSignal;
+  readonly reconcile: (key: string, signal: AbortSignal) => Promise<void>;
+  /** Called for each failure; the key comes back by its back-off unless this returns `'drop'`. */
+  readonly onError: (error: unknown, key: string, failures: number) => 'drop' | void;
+}
+
+/** Runs workers until the signal aborts; resolves when the last reconcile has ended. */
+export async function runWorkers(options: WorkersOptions): Promise<void> {
+  const { queue, signal } = options;
+  const stop = (): void => queue.shutDown();
+  if (signal.aborted) stop();
+  signal.addEventListener('abort', stop, { once: true });
+  await Promise.all(Array.from({ length: options.workers }, () => work(options)));
+  signal.removeEventListener('abort', stop);
+}
+
+async function work({ queue, signal, reconcile, onError }: WorkersOptions): Promise<void> {
+  for (let key = await queue.next(); key !== undefined; key = await queue.next()) {
+    try {
+      await reconcile(key, signal);
+      queue.forget(key);
+    } catch (error) {
+      // what is cut off by the shutdown is no failure
+      if (!signal.aborted) {
+        if (onError(error, key, queue.failures(key) + 1) === 'drop') queue.forget(key);
+        else queue.addRateLimited(key);
+      }
+    } finally {
+      queue.done(key);
+    }
+  }
+}

@@ -1,0 +1,78 @@
+/**
+ * Virtual time: nothing happens until a test calls `advance`, which fires due timers in order and lets everything they
+ * started settle (promises, next ticks) before the next one fires.
+ */
+import { sleepOn, type Clock, type Timer } from '../../api/machinery/clock.ts';
+
+interface Pending {
+  readonly at: number;
+  readonly order: number;
+  readonly callback: () => void;
+}
+
+export class FakeClock implements Clock {
+  #now: number;
+  readonly #start: number;
+  #order = 0;
+  readonly #timers = new Set<Pending>();
+
+  constructor(start = Date.UTC(2026, 0, 2, 3, 4, 5)) {
+    this.#now = start;
+    this.#start = start;
+  }
+
+  now(): number {
+    return this.#now;
+  }
+
+  monotonic(): number {
+    return this.#now - this.#start;
+  }
+
+  after(delayMs: number, callback: () => void): Timer {
+    const pending: Pending = { at: this.#now + Math.max(0, delayMs), order: this.#order++, callback };
+    this.#timers.add(pending);
+    return { cancel: () => void this.#timers.delete(pending) };
+  }
+
+  sleep(delayMs: number, signal?: AbortSignal): Promise<void> {
+    return sleepOn(this, delayMs, signal);
+  }
+
+  /** Timers that have not fired. */
+  get pendingTimers(): number {
+    return this.#timers.size;
+  }
+
+  /** Milliseconds until the next timer; `undefined` where there is none. */
+  get nextTimerMs(): number | undefined {
+    const next = this.#next();
+    return next === undefined ? undefined : next.at - this.#now;
+  }
+
+  /** Moves time forward, firing what becomes due. */
+  async advance(ms: number): Promise<void> {
+    const target = this.#now + ms;
+    await this.settle();
+    for (let next = this.#next(); next !== undefined && next.at <= target; next = this.#next()) {
+      this.#now = next.at;
+      this.#timers.delete(next);
+      next.callback();
+      await this.settle();
+    }
+    this.#now = target;
+  }
+
+  /** Lets all promises and ticks that are ready run, without moving time. */
+  async settle(): Promise<void> {
+    for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  #next(): Pending | undefined {
+    let best: Pending | undefined;
+    for (const timer of this.#timers) {
+      if (best === undefined || timer.at < best.at || (timer.at === best.at && timer.order < best.order)) best = timer;
+    }
+    return best;
+  }
+}
