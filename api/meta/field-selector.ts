@@ -1,0 +1,109 @@
+/**
+ * Field selectors: `metadata.name=x,status.phase!=Running`. Which fields a kind supports is the registry's business; here
+ * they are parsed and matched over a getter.
+ */
+import { newBadRequest } from './status-error.ts';
+
+export interface FieldRequirement {
+  readonly field: string;
+  readonly operator: '=' | '!=';
+  readonly value: string;
+}
+
+/** Reads a field's text; `''` where the object has none. */
+export type FieldGetter = (field: string) => string;
+
+export interface FieldSelector {
+  readonly requirements: readonly FieldRequirement[];
+  readonly isEmpty: boolean;
+  matches(get: FieldGetter): boolean;
+  /** The value that `field` must have, where the selector fixes it. */
+  exactValue(field: string): string | undefined;
+  toString(): string;
+}
+
+class RequirementList implements FieldSelector {
+  readonly requirements: readonly FieldRequirement[];
+
+  constructor(requirements: readonly FieldRequirement[]) {
+    this.requirements = requirements;
+  }
+
+  get isEmpty(): boolean {
+    return this.requirements.length === 0;
+  }
+
+  matches(get: FieldGetter): boolean {
+    for (const requirement of this.requirements) {
+      if ((get(requirement.field) === requirement.value) !== (requirement.operator === '=')) return false;
+    }
+    return true;
+  }
+
+  exactValue(field: string): string | undefined {
+    return this.requirements.find((one) => one.field === field && one.operator === '=')?.value;
+  }
+
+  toString(): string {
+    return this.requirements.map((one) => `${one.field}${one.operator}${escapeFieldValue(one.value)}`).join(',');
+  }
+}
+
+export const everyField: FieldSelector = new RequirementList([]);
+
+export function newFieldSelector(requirements: readonly FieldRequirement[]): FieldSelector {
+  return requirements.length === 0 ? everyField : new RequirementList(requirements);
+}
+
+/** Throws a 400 with the words other API servers use. */
+export function parseFieldSelector(text: string): FieldSelector {
+  const requirements: FieldRequirement[] = [];
+  for (const term of splitTerms(text).sort()) {
+    if (term === '') continue;
+    const operator = /!=|==|=/.exec(term);
+    if (operator === null) throw newBadRequest(`invalid selector: '${text}'; can't understand '${term}'`);
+    requirements.push({
+      field: term.slice(0, operator.index),
+      operator: operator[0] === '!=' ? '!=' : '=',
+      value: unescapeValue(term.slice(operator.index + operator[0].length)),
+    });
+  }
+  return newFieldSelector(requirements);
+}
+
+/** At commas that no backslash escapes. */
+function splitTerms(text: string): string[] {
+  const terms: string[] = [];
+  let start = 0;
+  for (let i = 0; i < text.length; i++) {
+    if (text[i] === '\\') i++;
+    else if (text[i] === ',') {
+      terms.push(text.slice(start, i));
+      start = i + 1;
+    }
+  }
+  terms.push(text.slice(start));
+  return terms;
+}
+
+export function escapeFieldValue(value: string): string {
+  return value.replace(/[\\,=]/g, '\\$&');
+}
+
+function unescapeValue(text: string): string {
+  if (!/[\\,=]/.test(text)) return text;
+  let value = '';
+  let escaped = false;
+  for (const char of text) {
+    if (escaped) {
+      if (!'\\,='.includes(char)) throw newBadRequest(`invalid field selector: invalid escape sequence: \\${char}`);
+      value += char;
+      escaped = false;
+    } else if (char === '\\') escaped = true;
+    else if (char === ',' || char === '=') {
+      throw newBadRequest(`invalid field selector: unescaped character in value: ${char.charCodeAt(0)}`);
+    } else value += char;
+  }
+  if (escaped) throw newBadRequest('invalid field selector: invalid escape sequence: \\');
+  return value;
+}

@@ -1,0 +1,371 @@
+/**
+ * Which strings are names: DNS labels and subdomains, qualified names, label values, path segments, keys and ports.
+ *
+ * Every check returns what is wrong in the words clients know from other API servers; an empty list means valid.
+ * Called by object validation, selectors, the kinds' validation and the admission plugins.
+ */
+import { invalid, required, type FieldError } from './field-error.ts';
+
+const LABEL = '[a-z0-9]([-a-z0-9]*[a-z0-9])?';
+const SUBDOMAIN = `${LABEL}(\\.${LABEL})*`;
+const UNDERSCORE_LABEL = '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?';
+const UNDERSCORE_SUBDOMAIN = `${UNDERSCORE_LABEL}(\\.${UNDERSCORE_LABEL})*`;
+const RFC1035_LABEL = '[a-z]([-a-z0-9]*[a-z0-9])?';
+const QUALIFIED = '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]';
+const LABEL_VALUE = `(${QUALIFIED})?`;
+const WILDCARD = `\\*\\.${SUBDOMAIN}`;
+const C_IDENTIFIER = '[A-Za-z_][A-Za-z0-9_]*';
+const HTTP_PATH = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+";
+const HEADER = '[-A-Za-z0-9]+';
+const ENVIRONMENT = '[-._a-zA-Z][-._a-zA-Z0-9]*';
+const CONFIG_KEY = '[-._a-zA-Z0-9]+';
+const PERCENT = '[0-9]+%';
+
+const whole = (source: string): RegExp => new RegExp(`^(?:${source})$`);
+const LABEL_PATTERN = whole(LABEL);
+const SUBDOMAIN_PATTERN = whole(SUBDOMAIN);
+const UNDERSCORE_PATTERN = whole(UNDERSCORE_SUBDOMAIN);
+const RFC1035_PATTERN = whole(RFC1035_LABEL);
+const QUALIFIED_PATTERN = whole(QUALIFIED);
+const LABEL_VALUE_PATTERN = whole(LABEL_VALUE);
+const WILDCARD_PATTERN = whole(WILDCARD);
+const C_IDENTIFIER_PATTERN = whole(C_IDENTIFIER);
+const HTTP_PATH_PATTERN = whole(HTTP_PATH);
+const HEADER_PATTERN = whole(HEADER);
+const ENVIRONMENT_PATTERN = whole(ENVIRONMENT);
+const CONFIG_KEY_PATTERN = whole(CONFIG_KEY);
+const PERCENT_PATTERN = whole(PERCENT);
+
+export const MAX_LABEL_LENGTH = 63;
+export const MAX_SUBDOMAIN_LENGTH = 253;
+
+const EMPTY = 'must be non-empty';
+
+/** `message (e.g. 'a',  or 'b', regex used for validation is '…')`; the odd spacing is what clients see elsewhere too. */
+export function patternError(message: string, pattern: string, ...examples: readonly string[]): string {
+  if (examples.length === 0) return `${message} (regex used for validation is '${pattern}')`;
+  const shown = examples.map((example) => `'${example}', `).join(' or ');
+  return `${message} (e.g. ${shown}regex used for validation is '${pattern}')`;
+}
+
+export const maxLengthError = (max: number): string => `must be no more than ${max} characters`;
+const maxBytesError = (max: number): string => `must be no more than ${max} bytes`;
+export const rangeError = (low: number, high: number): string => `must be between ${low} and ${high}, inclusive`;
+
+/** Lengths count bytes, as the wire does. */
+const sizeOf = (text: string): number => Buffer.byteLength(text);
+const tooLongFor = (text: string, max: number): boolean =>
+  text.length > max || (text.length * 3 > max && sizeOf(text) > max);
+
+export function dnsLabelErrors(value: string): string[] {
+  const errors: string[] = [];
+  if (tooLongFor(value, MAX_LABEL_LENGTH)) errors.push(maxLengthError(MAX_LABEL_LENGTH));
+  if (LABEL_PATTERN.test(value)) return errors;
+  errors.push(
+    SUBDOMAIN_PATTERN.test(value)
+      ? 'must not contain dots'
+      : patternError(
+          "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character",
+          LABEL,
+          'my-name',
+          '123-abc',
+        ),
+  );
+  return errors;
+}
+
+const SUBDOMAIN_ERROR = patternError(
+  "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character",
+  SUBDOMAIN,
+  'example.com',
+);
+
+export function dnsSubdomainErrors(value: string): string[] {
+  const errors: string[] = [];
+  if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
+  if (!SUBDOMAIN_PATTERN.test(value)) errors.push(SUBDOMAIN_ERROR);
+  return errors;
+}
+
+/** As a subdomain, but labels may have `_`: search domains of a pod's DNS config. */
+export function dnsSubdomainWithUnderscoreErrors(value: string): string[] {
+  const errors: string[] = [];
+  if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
+  if (!UNDERSCORE_PATTERN.test(value)) {
+    errors.push(
+      patternError(
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character",
+        UNDERSCORE_SUBDOMAIN,
+        'example.com',
+      ),
+    );
+  }
+  return errors;
+}
+
+export function rfc1035LabelErrors(value: string): string[] {
+  const errors: string[] = [];
+  if (tooLongFor(value, MAX_LABEL_LENGTH)) errors.push(maxLengthError(MAX_LABEL_LENGTH));
+  if (!RFC1035_PATTERN.test(value)) {
+    errors.push(
+      patternError(
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character",
+        RFC1035_LABEL,
+        'my-name',
+        'abc-123',
+      ),
+    );
+  }
+  return errors;
+}
+
+export function wildcardSubdomainErrors(value: string): string[] {
+  const errors: string[] = [];
+  if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
+  if (!WILDCARD_PATTERN.test(value)) {
+    errors.push(
+      patternError(
+        "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+        WILDCARD,
+        '*.example.com',
+      ),
+    );
+  }
+  return errors;
+}
+
+const QUALIFIED_TEXT =
+  "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+const QUALIFIED_ERROR = patternError(QUALIFIED_TEXT, QUALIFIED, 'MyName', 'my.name', '123-abc');
+
+/** Label keys and annotation keys are what passed most often; a set of them spares two regular expressions a key. */
+const knownQualifiedNames = new Set<string>();
+const KNOWN_NAMES = 4096;
+
+/** `name` or `prefix/name`. */
+export function qualifiedNameErrors(value: string): string[] {
+  if (knownQualifiedNames.has(value)) return [];
+  const errors = findQualifiedNameErrors(value);
+  if (errors.length === 0 && knownQualifiedNames.size < KNOWN_NAMES) knownQualifiedNames.add(value);
+  return errors;
+}
+
+function findQualifiedNameErrors(value: string): string[] {
+  const parts = value.split('/');
+  if (parts.length > 2) {
+    return [
+      `a qualified name ${QUALIFIED_ERROR} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`,
+    ];
+  }
+  const errors: string[] = [];
+  const name = parts.at(-1) ?? '';
+  const prefix = parts.length === 2 ? (parts[0] ?? '') : undefined;
+  if (prefix === '') errors.push(`prefix part ${EMPTY}`);
+  else if (prefix !== undefined) {
+    if (tooLongFor(prefix, MAX_SUBDOMAIN_LENGTH)) errors.push(`prefix part ${maxBytesError(MAX_SUBDOMAIN_LENGTH)}`);
+    if (!SUBDOMAIN_PATTERN.test(prefix)) errors.push(`prefix part ${SUBDOMAIN_ERROR}`);
+  }
+  if (name === '') errors.push(`name part ${EMPTY}`);
+  else if (tooLongFor(name, MAX_LABEL_LENGTH)) errors.push(`name part ${maxBytesError(MAX_LABEL_LENGTH)}`);
+  if (!QUALIFIED_PATTERN.test(name)) errors.push(`name part ${QUALIFIED_ERROR}`);
+  return errors;
+}
+
+export function labelValueErrors(value: string): string[] {
+  const errors: string[] = [];
+  if (tooLongFor(value, MAX_LABEL_LENGTH)) errors.push(maxBytesError(MAX_LABEL_LENGTH));
+  if (!LABEL_VALUE_PATTERN.test(value)) {
+    errors.push(
+      patternError(
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+        LABEL_VALUE,
+        'MyValue',
+        'my_value',
+        '12345',
+      ),
+    );
+  }
+  return errors;
+}
+
+/** What a URL's path can hold as one segment. */
+export function pathSegmentErrors(name: string): string[] {
+  if (name === '.' || name === '..') return [`may not be '${name}'`];
+  return ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`);
+}
+
+export function cIdentifierErrors(value: string): string[] {
+  if (C_IDENTIFIER_PATTERN.test(value)) return [];
+  return [
+    patternError(
+      "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_'",
+      C_IDENTIFIER,
+      'my_name',
+      'MY_NAME',
+      'MyName',
+    ),
+  ];
+}
+
+export const portNumberErrors = (port: number): string[] =>
+  Number.isInteger(port) && port >= 1 && port <= 65535 ? [] : [rangeError(1, 65535)];
+
+export const rangeErrors = (value: number, low: number, high: number): string[] =>
+  value >= low && value <= high ? [] : [rangeError(low, high)];
+
+export function portNameErrors(port: string): string[] {
+  const errors: string[] = [];
+  if (tooLongFor(port, 15)) errors.push(maxLengthError(15));
+  if (!/^[-a-z0-9]+$/.test(port)) {
+    errors.push('must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)');
+  }
+  if (!/[a-z]/.test(port)) errors.push('must contain at least one letter (a-z)');
+  if (port.includes('--')) errors.push('must not contain consecutive hyphens');
+  if (port.startsWith('-') || port.endsWith('-')) errors.push('must not begin or end with a hyphen');
+  return errors;
+}
+
+export function percentErrors(value: string): string[] {
+  if (PERCENT_PATTERN.test(value)) return [];
+  return [
+    patternError("a valid percent string must be a numeric string followed by an ending '%'", PERCENT, '1%', '93%'),
+  ];
+}
+
+export function httpHeaderNameErrors(value: string): string[] {
+  if (HEADER_PATTERN.test(value)) return [];
+  return [patternError("a valid HTTP header must consist of alphanumeric characters or '-'", HEADER, 'X-Header-Name')];
+}
+
+function parentDirectoryErrors(value: string): string[] {
+  if (value === '.') return ["must not be '.'"];
+  if (value === '..') return ["must not be '..'"];
+  return value.startsWith('..') ? ["must not start with '..'"] : [];
+}
+
+/** The strict form: what every shell can name. */
+export function environmentNameErrors(value: string): string[] {
+  const errors: string[] = [];
+  if (!ENVIRONMENT_PATTERN.test(value)) {
+    errors.push(
+      patternError(
+        "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not start with a digit",
+        ENVIRONMENT,
+        'my.env-name',
+        'MY_ENV.NAME',
+        'MyEnvName1',
+      ),
+    );
+  }
+  return [...errors, ...parentDirectoryErrors(value)];
+}
+
+/** What containers accept: anything printable in ASCII but `=`. */
+export function relaxedEnvironmentNameErrors(value: string): string[] {
+  const errors: string[] = [];
+  if (value === '') errors.push(`environment variable name ${EMPTY}`);
+  if (!/^[\x20-\x3c\x3e-\x7e]*$/.test(value)) {
+    errors.push("a valid environment variable name must consist only of printable ASCII characters other than '='");
+  }
+  return errors;
+}
+
+/** Keys of config maps and secrets. */
+export function configKeyErrors(value: string): string[] {
+  const errors: string[] = [];
+  if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
+  if (!CONFIG_KEY_PATTERN.test(value)) {
+    errors.push(
+      patternError(
+        "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+        CONFIG_KEY,
+        'key.name',
+        'KEY_NAME',
+        'key-name',
+      ),
+    );
+  }
+  return [...errors, ...parentDirectoryErrors(value)];
+}
+
+/** A domain of at least three labels: names of webhooks and the like. */
+export function fullyQualifiedNameErrors(field: string, name: string): FieldError[] {
+  if (name === '') return [required(field)];
+  const errors = dnsSubdomainErrors(name);
+  if (errors.length > 0) return [invalid(field, name, errors.join(','))];
+  if (name.split('.').length < 3) {
+    return [invalid(field, name, 'should be a domain with at least three segments separated by dots')];
+  }
+  return [];
+}
+
+/** A domain of at least two labels, which may end in a dot. */
+export function fullyQualifiedDomainErrors(field: string, name: string): FieldError[] {
+  if (name === '') return [required(field)];
+  const domain = name.endsWith('.') ? name.slice(0, -1) : name;
+  const errors = dnsSubdomainErrors(domain);
+  if (errors.length > 0) return [invalid(field, domain, errors.join(','))];
+  const labels = domain.split('.');
+  if (labels.length < 2) {
+    return [invalid(field, domain, 'should be a domain with at least two segments separated by dots')];
+  }
+  return labels
+    .map((label) => ({ label, errors: dnsLabelErrors(label) }))
+    .filter((found) => found.errors.length > 0)
+    .map((found) => invalid(field, found.label, found.errors.join(',')));
+}
+
+/** `acme.io/foo`. */
+export function domainPrefixedPathErrors(field: string, text: string): FieldError[] {
+  if (text === '') return [required(field)];
+  const slash = text.indexOf('/');
+  const host = text.slice(0, Math.max(slash, 0));
+  const path = text.slice(slash + 1);
+  if (slash === -1 || host === '' || path === '') {
+    return [invalid(field, text, 'must be a domain-prefixed path (such as "acme.io/foo")')];
+  }
+  const errors = dnsSubdomainErrors(host).map((error) => invalid(field, host, error));
+  if (!HTTP_PATH_PATTERN.test(path)) errors.push(invalid(field, path, patternError('Invalid path', HTTP_PATH)));
+  return errors;
+}
+
+/** `asPrefix`: the text will get a generated suffix, so a dash at its end is no fault. */
+export interface NameForm {
+  readonly asPrefix: boolean;
+}
+
+/** How a kind names its objects. */
+export type NameRule = (name: string, form: NameForm) => string[];
+
+function maskTrailingDash(name: string): string {
+  return name.length > 1 && name.endsWith('-') ? `${name.slice(0, -2)}a` : name;
+}
+
+const masked =
+  (check: (name: string) => string[]): NameRule =>
+  (name, form) =>
+    check(form.asPrefix ? maskTrailingDash(name) : name);
+
+export const nameIsSubdomain: NameRule = masked(dnsSubdomainErrors);
+export const nameIsLabel: NameRule = masked(dnsLabelErrors);
+export const nameIsRfc1035Label: NameRule = masked(rfc1035LabelErrors);
+export const nameIsPathSegment: NameRule = (name, form) =>
+  form.asPrefix
+    ? ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`)
+    : pathSegmentErrors(name);
+
+/** No vowels and no digits that look like letters: generated names spell nothing. */
+const SUFFIX_ALPHABET = 'bcdfghjklmnpqrstvwxz2456789';
+const SUFFIX_LENGTH = 5;
+
+/** A `generateName` with five random characters; a base that would make the name too long is cut. */
+export function generateName(base: string, random: () => number = Math.random): string {
+  const kept = base.slice(0, MAX_LABEL_LENGTH - SUFFIX_LENGTH);
+  return kept + randomSuffix(SUFFIX_LENGTH, random);
+}
+
+export function randomSuffix(length: number, random: () => number = Math.random): string {
+  let suffix = '';
+  for (let i = 0; i < length; i++) suffix += SUFFIX_ALPHABET.charAt(Math.floor(random() * SUFFIX_ALPHABET.length));
+  return suffix;
+}

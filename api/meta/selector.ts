@@ -1,0 +1,303 @@
+/**
+ * Label selectors: the requirement list, its matching, and how a `LabelSelector` of an object becomes one. The text form
+ * (`app in (a,b),!tier`) is read by `selector-parser.ts`.
+ *
+ * A selector never changes once made; sets of values are built once, so matching is a few map look-ups.
+ */
+import type { V1LabelSelector, V1LabelSelectorRequirement } from '@kubernetes/client-node';
+import { FieldError, forbidden, invalid, quote, required } from './field-error.ts';
+import { labelValueErrors, qualifiedNameErrors } from './names.ts';
+import { newBadRequest } from './status-error.ts';
+
+export type LabelOperator = 'in' | 'notin' | '=' | '==' | '!=' | 'exists' | '!' | 'gt' | 'lt';
+export type Labels = Readonly<Record<string, string>>;
+
+export interface LabelRequirement {
+  readonly key: string;
+  readonly operator: LabelOperator;
+  /** Sorted, each once. */
+  readonly values: readonly string[];
+}
+
+export interface Selector {
+  /** Sorted by key. */
+  readonly requirements: readonly LabelRequirement[];
+  /** Matches everything. */
+  readonly isEmpty: boolean;
+  matches(labels: Labels | undefined): boolean;
+  /** The value that `key` must have, where the selector fixes it. */
+  exactValue(key: string): string | undefined;
+  toString(): string;
+}
+
+const NO_LABELS: Labels = {};
+
+class RequirementList implements Selector {
+  readonly requirements: readonly LabelRequirement[];
+  readonly #tests: readonly ((labels: Labels) => boolean)[];
+
+  constructor(requirements: readonly LabelRequirement[]) {
+    this.requirements = requirements;
+    this.#tests = requirements.map(testOf);
+  }
+
+  get isEmpty(): boolean {
+    return this.requirements.length === 0;
+  }
+
+  matches(labels: Labels | undefined): boolean {
+    for (const test of this.#tests) {
+      if (!test(labels ?? NO_LABELS)) return false;
+    }
+    return true;
+  }
+
+  exactValue(key: string): string | undefined {
+    return this.requirements.find(
+      (one) => one.key === key && ['=', '==', 'in'].includes(one.operator) && one.values.length === 1,
+    )?.values[0];
+  }
+
+  toString(): string {
+    return this.requirements.map(requirementText).join(',');
+  }
+}
+
+class NothingSelector implements Selector {
+  readonly requirements: readonly LabelRequirement[] = [];
+  readonly isEmpty = false;
+
+  matches(): boolean {
+    return false;
+  }
+
+  exactValue(): undefined {
+    return undefined;
+  }
+
+  toString(): string {
+    return '';
+  }
+}
+
+export const everything: Selector = new RequirementList([]);
+export const nothing: Selector = new NothingSelector();
+
+function valueOf(labels: Labels, key: string): string | undefined {
+  return Object.hasOwn(labels, key) ? labels[key] : undefined;
+}
+
+function testOf({ key, operator, values }: LabelRequirement): (labels: Labels) => boolean {
+  const set = new Set(values);
+  switch (operator) {
+    case 'in':
+    case '=':
+    case '==':
+      return (labels) => {
+        const value = valueOf(labels, key);
+        return value !== undefined && set.has(value);
+      };
+    case 'notin':
+    case '!=':
+      return (labels) => {
+        const value = valueOf(labels, key);
+        return value === undefined || !set.has(value);
+      };
+    case 'exists':
+      return (labels) => valueOf(labels, key) !== undefined;
+    case '!':
+      return (labels) => valueOf(labels, key) === undefined;
+    case 'gt':
+    case 'lt': {
+      const bound = parseInt64(values[0] ?? '') ?? 0n;
+      return (labels) => {
+        const number = parseInt64(valueOf(labels, key) ?? '');
+        return number !== undefined && (operator === 'gt' ? number > bound : number < bound);
+      };
+    }
+  }
+}
+
+/** A decimal that fits into 64 bits. */
+export function parseInt64(text: string): bigint | undefined {
+  if (!/^[+-]?[0-9]+$/.test(text)) return undefined;
+  const number = BigInt(text.startsWith('+') ? text.slice(1) : text);
+  return BigInt.asIntN(64, number) === number ? number : undefined;
+}
+
+function requirementText({ key, operator, values }: LabelRequirement): string {
+  switch (operator) {
+    case 'exists':
+      return key;
+    case '!':
+      return `!${key}`;
+    case 'in':
+    case 'notin':
+      return `${key} ${operator} (${values.join(',')})`;
+    case 'gt':
+      return `${key}>${values[0] ?? ''}`;
+    case 'lt':
+      return `${key}<${values[0] ?? ''}`;
+    default:
+      return `${key}${operator}${values[0] ?? ''}`;
+  }
+}
+
+export function newSelector(requirements: readonly LabelRequirement[]): Selector {
+  if (requirements.length === 0) return everything;
+  const byKey = [...requirements].sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
+  return new RequirementList(byKey);
+}
+
+/** Matches objects that have all of `labels`. Nothing is checked: the labels are those of an object. */
+export function selectorOfLabels(labels: Labels): Selector {
+  return newSelector(Object.entries(labels).map(([key, value]) => ({ key, operator: '=' as const, values: [value] })));
+}
+
+/** What is wrong with a label's key, as one error; `path` may be unknown. */
+export function labelKeyError(key: string, path: string): FieldError | undefined {
+  const errors = qualifiedNameErrors(key);
+  return errors.length === 0 ? undefined : invalid(path, key, errors.join('; '));
+}
+
+const CARDINALITY: Readonly<Record<LabelOperator, { ok: (count: number) => boolean; text: string }>> = {
+  in: { ok: (n) => n > 0, text: "for 'in', 'notin' operators, values set can't be empty" },
+  notin: { ok: (n) => n > 0, text: "for 'in', 'notin' operators, values set can't be empty" },
+  '=': { ok: (n) => n === 1, text: 'exact-match compatibility requires one single value' },
+  '==': { ok: (n) => n === 1, text: 'exact-match compatibility requires one single value' },
+  '!=': { ok: (n) => n === 1, text: 'exact-match compatibility requires one single value' },
+  exists: { ok: (n) => n === 0, text: 'values set must be empty for exists and does not exist' },
+  '!': { ok: (n) => n === 0, text: 'values set must be empty for exists and does not exist' },
+  gt: { ok: (n) => n === 1, text: "for 'Gt', 'Lt' operators, exactly one value is required" },
+  lt: { ok: (n) => n === 1, text: "for 'Gt', 'Lt' operators, exactly one value is required" },
+};
+
+/** A checked requirement; throws an `Error` that lists every fault. */
+export function newRequirement(key: string, operator: LabelOperator, given: readonly string[]): LabelRequirement {
+  const values = [...new Set(given)].sort();
+  const errors: FieldError[] = [];
+  const keyError = labelKeyError(key, 'key');
+  if (keyError !== undefined) errors.push(keyError);
+  const { ok, text } = CARDINALITY[operator];
+  if (!ok(values.length)) errors.push(invalid('values', values, text));
+  if (operator === 'gt' || operator === 'lt') {
+    values.forEach((value, index) => {
+      if (parseInt64(value) !== undefined) return;
+      errors.push(invalid(`values[${index}]`, value, "for 'Gt', 'Lt' operators, the value must be an integer"));
+    });
+  }
+  values.forEach((value, index) => {
+    const found = labelValueErrors(value);
+    if (found.length > 0) errors.push(invalid(`values[${index}][${key}]`, value, found.join('; ')));
+  });
+  if (errors.length > 0) throw new RequirementError(errors);
+  return { key, operator, values };
+}
+
+export class RequirementError extends Error {
+  constructor(errors: readonly FieldError[]) {
+    const texts = [...new Set(errors.map(String))];
+    super(texts.length === 1 ? texts[0] : `[${texts.join(', ')}]`);
+    this.name = 'RequirementError';
+  }
+}
+
+const OBJECT_OPERATORS: Readonly<Record<string, LabelOperator>> = {
+  In: 'in',
+  NotIn: 'notin',
+  Exists: 'exists',
+  DoesNotExist: '!',
+};
+
+/**
+ * The selector of a field of an object: absent selects nothing, empty selects everything. Throws a 400 for what
+ * `validateLabelSelector` would refuse.
+ */
+export function fromLabelSelector(selector: V1LabelSelector | null | undefined): Selector {
+  if (selector === undefined || selector === null) return nothing;
+  const requirements: LabelRequirement[] = [];
+  try {
+    for (const [key, value] of Object.entries(selector.matchLabels ?? {})) {
+      requirements.push(newRequirement(key, '=', [value]));
+    }
+    for (const expression of selector.matchExpressions ?? []) {
+      const operator = OBJECT_OPERATORS[expression.operator];
+      if (operator === undefined) {
+        throw newBadRequest(`${quote(expression.operator)} is not a valid label selector operator`);
+      }
+      requirements.push(newRequirement(expression.key, operator, expression.values ?? []));
+    }
+  } catch (error) {
+    throw error instanceof RequirementError ? newBadRequest(error.message) : error;
+  }
+  return newSelector(requirements);
+}
+
+export interface LabelSelectorOptions {
+  /** Old objects may hold values that no label can have. */
+  readonly allowInvalidValues?: boolean;
+}
+
+export function validateLabelSelector(
+  selector: V1LabelSelector | null | undefined,
+  path: string,
+  options: LabelSelectorOptions = {},
+): FieldError[] {
+  if (selector === undefined || selector === null) return [];
+  const errors = validateLabels(selector.matchLabels, `${path}.matchLabels`);
+  (selector.matchExpressions ?? []).forEach((expression, index) => {
+    errors.push(...validateExpression(expression, `${path}.matchExpressions[${index}]`, options));
+  });
+  return errors;
+}
+
+function validateExpression(
+  expression: V1LabelSelectorRequirement,
+  path: string,
+  options: LabelSelectorOptions,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  const values = expression.values ?? [];
+  switch (OBJECT_OPERATORS[expression.operator]) {
+    case 'in':
+    case 'notin':
+      if (values.length === 0) {
+        errors.push(required(`${path}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
+      }
+      break;
+    case 'exists':
+    case '!':
+      if (values.length > 0) {
+        errors.push(forbidden(`${path}.values`, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+      }
+      break;
+    default:
+      errors.push(invalid(`${path}.operator`, expression.operator ?? '', 'not a valid selector operator'));
+  }
+  errors.push(...validateLabelName(expression.key ?? '', `${path}.key`));
+  if (options.allowInvalidValues) return errors;
+  values.forEach((value, index) => {
+    for (const text of labelValueErrors(value)) errors.push(invalid(`${path}.values[${index}]`, value, text));
+  });
+  return errors;
+}
+
+export function validateLabelName(name: string, path: string): FieldError[] {
+  return qualifiedNameErrors(name).map((text) => invalid(path, name, text));
+}
+
+/** Keys and values of an object's labels; keys in order, so that the errors are. */
+export function validateLabels(labels: Labels | null | undefined, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  for (const [key, value] of Object.entries(labels ?? {}).sort(([a], [b]) => (a < b ? -1 : 1))) {
+    errors.push(...validateLabelName(key, path));
+    for (const text of labelValueErrors(value)) errors.push(invalid(path, value, text));
+  }
+  return errors;
+}
+
+/** The text form of a `LabelSelector` (`kubectl scale` and horizontal scalers read it from `status.selector`). */
+export function formatLabelSelector(selector: V1LabelSelector | null | undefined): string {
+  const text = fromLabelSelector(selector).toString();
+  return text === '' ? '<none>' : text;
+}
