@@ -1,0 +1,80 @@
+/** PKCS #10 certificate requests: made by agents and commands, read and checked by the API and the signers. */
+import { createPublicKey, type KeyObject } from 'node:crypto';
+import * as der from './der.ts';
+import { EXTENSION, readExtensions, writeExtension, type Extension } from './extensions.ts';
+import { readAlternativeNames, readName, writeAlternativeNames, writeName } from './names.ts';
+import type { AlternativeNames, DistinguishedName, ParsedName } from './names.ts';
+import { readPem, writePem } from './pem.ts';
+import { signed, verifySigned, type KeyPair } from './signing.ts';
+
+const EXTENSION_REQUEST = '1.2.840.113549.1.9.14';
+
+export interface CertificateRequestTemplate {
+  readonly subject: DistinguishedName;
+  readonly names?: AlternativeNames;
+  /** Beside the alternative names. */
+  readonly extensions?: readonly Extension[];
+}
+
+/** The PEM of a new request, signed by its own key. */
+export function createCsr(template: CertificateRequestTemplate, keys: KeyPair): string {
+  const extensions = [...(template.extensions ?? [])];
+  const { dns = [], ip = [], email = [], uri = [] } = template.names ?? {};
+  if (dns.length + ip.length + email.length + uri.length > 0) {
+    extensions.push({
+      oid: EXTENSION.subjectAltName,
+      critical: false,
+      value: writeAlternativeNames(template.names ?? {}),
+    });
+  }
+  const attributes =
+    extensions.length === 0
+      ? []
+      : [der.sequence(der.oid(EXTENSION_REQUEST), der.setOf(der.sequence(...extensions.map(writeExtension))))];
+  const body = der.sequence(
+    der.integer(0),
+    writeName(template.subject),
+    keys.publicKey.export({ type: 'spki', format: 'der' }),
+    der.tlv(der.contextTag(0), ...attributes),
+  );
+  return writePem('CERTIFICATE REQUEST', signed(body, keys.privateKey));
+}
+
+export interface CertificateRequest {
+  readonly subject: ParsedName;
+  readonly publicKey: KeyObject;
+  readonly extensions: readonly Extension[];
+  readonly names: Required<AlternativeNames>;
+  /** The holder of the key made the request. */
+  readonly signatureValid: boolean;
+}
+
+/** Throws with a reason when the text is no request. */
+export function parseCsr(pem: string): CertificateRequest {
+  const block = readPem(pem)[0];
+  if (block === undefined || block.label !== 'CERTIFICATE REQUEST') {
+    throw new der.DerError('PEM block type must be CERTIFICATE REQUEST');
+  }
+  return parseCsrDer(block.der);
+}
+
+export function parseCsrDer(raw: Buffer): CertificateRequest {
+  const parts = der.readAll(der.readOnly(raw, der.TAG.sequence).content);
+  const [, subject, spki, attributes] = der.readAll(der.expect(parts[0], der.TAG.sequence).content);
+  if (subject === undefined || spki === undefined) throw new der.DerError('a request is cut off');
+  const publicKey = createPublicKey({ key: spki.whole, type: 'spki', format: 'der' });
+  const extensions: Extension[] = [];
+  for (const attribute of attributes === undefined ? [] : der.readAll(attributes.content)) {
+    const [type, values] = der.readAll(der.expect(attribute, der.TAG.sequence).content);
+    if (type === undefined || der.readOid(type) !== EXTENSION_REQUEST) continue;
+    extensions.push(...readExtensions(der.readElement(der.expect(values, der.TAG.set).content)));
+  }
+  const san = extensions.find((extension) => extension.oid === EXTENSION.subjectAltName);
+  return {
+    subject: readName(subject),
+    publicKey,
+    extensions,
+    names: san === undefined ? { dns: [], ip: [], email: [], uri: [] } : readAlternativeNames(san.value),
+    signatureValid: verifySigned(parts, publicKey),
+  };
+}

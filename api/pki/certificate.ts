@@ -1,0 +1,176 @@
+/**
+ * X.509 certificates: making them over node:crypto, and reading what the rules of the cluster look at.
+ *
+ * Used by the control plane's authority and signers, by the agent's serving certificate, and by client-certificate
+ * authentication. Chains are verified in `chain.ts`.
+ */
+import { createHash, createPublicKey, randomBytes, type KeyObject } from 'node:crypto';
+import * as der from './der.ts';
+import {
+  EXTENDED_KEY_USAGES,
+  EXTENSION,
+  basicConstraintsExtension,
+  extendedKeyUsageExtension,
+  keyUsageExtension,
+  readBasicConstraints,
+  readExtendedKeyUsages,
+  readExtensions,
+  readKeyUsages,
+  writeExtension,
+  type BasicConstraints,
+  type Extension,
+  type KeyUsage,
+} from './extensions.ts';
+import { readAlternativeNames, readName, writeAlternativeNames, writeName } from './names.ts';
+import type { AlternativeNames, DistinguishedName, ParsedName } from './names.ts';
+import { algorithmOf, signed } from './signing.ts';
+import { readPem, writePem } from './pem.ts';
+
+export interface CertificateTemplate {
+  /** The DER of a request's subject may be passed on as it is. */
+  readonly subject: DistinguishedName | Buffer;
+  readonly publicKey: KeyObject;
+  readonly notBeforeMs: number;
+  readonly notAfterMs: number;
+  readonly names?: AlternativeNames;
+  readonly keyUsages?: readonly KeyUsage[];
+  /** Names of `EXTENDED_KEY_USAGES`, or OIDs. */
+  readonly extendedKeyUsages?: readonly string[];
+  /** Absent: no basic constraints at all. */
+  readonly basicConstraints?: BasicConstraints;
+  /** A serial number of 128 random bits when absent. */
+  readonly serialNumber?: Uint8Array;
+}
+
+export interface Issuer {
+  readonly privateKey: KeyObject;
+  /** Absent: self-signed. */
+  readonly certificate?: Certificate;
+}
+
+/** The DER of a new certificate, signed by `issuer`. */
+export function createCertificate(template: CertificateTemplate, issuer: Issuer): Buffer {
+  const subject = Buffer.isBuffer(template.subject) ? template.subject : writeName(template.subject);
+  const spki = template.publicKey.export({ type: 'spki', format: 'der' });
+  const subjectKeyId = keyIdOf(spki);
+  const authorityKeyId =
+    issuer.certificate?.subjectKeyId ?? (issuer.certificate === undefined ? subjectKeyId : undefined);
+  const extensions = extensionsOf(template, subject);
+  if (template.basicConstraints?.isCa === true) {
+    extensions.push({ oid: EXTENSION.subjectKeyId, critical: false, value: der.octetString(subjectKeyId) });
+  }
+  if (authorityKeyId !== undefined && issuer.certificate !== undefined) {
+    const value = der.sequence(der.tlv(der.contextTag(0, true), authorityKeyId));
+    extensions.push({ oid: EXTENSION.authorityKeyId, critical: false, value });
+  }
+  const serial = Buffer.from(template.serialNumber ?? randomBytes(16));
+  if (template.serialNumber === undefined) serial[0] = ((serial[0] ?? 0) & 0x7f) | 0x40;
+  const toBeSigned = der.sequence(
+    der.tlv(der.contextTag(0), der.integer(2)),
+    der.integer(serial),
+    algorithmOf(issuer.privateKey).identifier,
+    issuer.certificate?.subject.raw ?? subject,
+    der.sequence(der.time(template.notBeforeMs), der.time(template.notAfterMs)),
+    subject,
+    spki,
+    ...(extensions.length === 0 ? [] : [der.tlv(der.contextTag(3), der.sequence(...extensions.map(writeExtension)))]),
+  );
+  return signed(toBeSigned, issuer.privateKey);
+}
+
+function extensionsOf(template: CertificateTemplate, subject: Buffer): Extension[] {
+  const extensions: Extension[] = [];
+  const usages = template.keyUsages ?? [];
+  if (usages.length > 0) extensions.push(keyUsageExtension(usages));
+  const extended = template.extendedKeyUsages ?? [];
+  if (extended.length > 0)
+    extensions.push(extendedKeyUsageExtension(extended.map((name) => EXTENDED_KEY_USAGES[name] ?? name)));
+  if (template.basicConstraints !== undefined) extensions.push(basicConstraintsExtension(template.basicConstraints));
+  const { dns = [], ip = [], email = [], uri = [] } = template.names ?? {};
+  if (dns.length + ip.length + email.length + uri.length > 0) {
+    // Critical where the subject is empty (RFC 5280, 4.2.1.6).
+    extensions.push({
+      oid: EXTENSION.subjectAltName,
+      critical: subject.length === 2,
+      value: writeAlternativeNames(template.names ?? {}),
+    });
+  }
+  return extensions;
+}
+
+/** SHA-1 of the key's bits (RFC 5280, 4.2.1.2, method 1): an identifier, not a protection. */
+function keyIdOf(spki: Buffer): Buffer {
+  const [, bits] = der.readAll(der.readOnly(spki, der.TAG.sequence).content);
+  return createHash('sha1').update(der.expect(bits, der.TAG.bitString).content.subarray(1)).digest();
+}
+
+/** A certificate as it was read. */
+export interface Certificate {
+  readonly raw: Buffer;
+  readonly serialNumber: Buffer;
+  readonly issuer: ParsedName;
+  readonly subject: ParsedName;
+  readonly notBeforeMs: number;
+  readonly notAfterMs: number;
+  readonly publicKey: KeyObject;
+  readonly extensions: readonly Extension[];
+  readonly keyUsages: readonly KeyUsage[] | undefined;
+  /** OIDs; `undefined`: good for every use. */
+  readonly extendedKeyUsages: readonly string[] | undefined;
+  readonly basicConstraints: BasicConstraints | undefined;
+  readonly names: Required<AlternativeNames>;
+  readonly subjectKeyId: Buffer | undefined;
+  readonly authorityKeyId: Buffer | undefined;
+  /** Body, algorithm and signature, for `verifySigned`. */
+  readonly parts: readonly der.DerElement[];
+}
+
+/** Throws `DerError` (or what node:crypto throws for a key that it cannot use). */
+export function parseCertificate(raw: Buffer): Certificate {
+  const parts = der.readAll(der.readOnly(raw, der.TAG.sequence).content);
+  const body = der.readAll(der.expect(parts[0], der.TAG.sequence).content);
+  if (body[0]?.tag === der.contextTag(0)) body.shift();
+  const [serial, , issuer, validity, subject, spki, ...optional] = body;
+  if (subject === undefined || issuer === undefined || spki === undefined)
+    throw new der.DerError('a certificate is cut off');
+  const [notBefore, notAfter] = der.readAll(der.expect(validity, der.TAG.sequence).content);
+  if (notBefore === undefined || notAfter === undefined) throw new der.DerError('a validity is cut off');
+  const list = optional.find((element) => element.tag === der.contextTag(3));
+  const extensions = list === undefined ? [] : readExtensions(der.readElement(list.content));
+  const value = (oid: string): Buffer | undefined => extensions.find((extension) => extension.oid === oid)?.value;
+  const read = <T>(oid: string, reader: (bytes: Buffer) => T): T | undefined => {
+    const bytes = value(oid);
+    return bytes === undefined ? undefined : reader(bytes);
+  };
+  return {
+    raw,
+    serialNumber: der.expect(serial, der.TAG.integer).content,
+    issuer: readName(issuer),
+    subject: readName(subject),
+    notBeforeMs: der.readTime(notBefore),
+    notAfterMs: der.readTime(notAfter),
+    publicKey: createPublicKey({ key: spki.whole, type: 'spki', format: 'der' }),
+    extensions,
+    keyUsages: read(EXTENSION.keyUsage, readKeyUsages),
+    extendedKeyUsages: read(EXTENSION.extendedKeyUsage, readExtendedKeyUsages),
+    basicConstraints: read(EXTENSION.basicConstraints, readBasicConstraints),
+    names: read(EXTENSION.subjectAltName, readAlternativeNames) ?? { dns: [], ip: [], email: [], uri: [] },
+    subjectKeyId: read(EXTENSION.subjectKeyId, (bytes) => der.readOnly(bytes, der.TAG.octetString).content),
+    authorityKeyId: read(
+      EXTENSION.authorityKeyId,
+      (bytes) =>
+        der.readAll(der.readOnly(bytes, der.TAG.sequence).content).find((item) => item.tag === der.contextTag(0, true))
+          ?.content,
+    ),
+    parts,
+  };
+}
+
+/** Every `CERTIFICATE` block of a bundle. */
+export function parseCertificates(pem: string): Certificate[] {
+  return readPem(pem)
+    .filter((block) => block.label === 'CERTIFICATE')
+    .map((block) => parseCertificate(block.der));
+}
+
+export const certificatePem = (raw: Uint8Array): string => writePem('CERTIFICATE', raw);

@@ -1,0 +1,96 @@
+/**
+ * Verification of a certificate up to a trusted root, with the rules that the reference applies to client certificates:
+ * signatures, validity of every link, CA flag and path length of every issuer, the wanted extended usage in every link
+ * that restricts usage, and no critical extension that is not understood.
+ */
+import { EXTENDED_KEY_USAGES, EXTENSION } from './extensions.ts';
+import { verifySigned } from './signing.ts';
+import type { Certificate } from './certificate.ts';
+
+export type ChainResult =
+  | { readonly valid: true; readonly chain: readonly Certificate[] }
+  | { readonly valid: false; readonly reason: string };
+
+export interface ChainOptions {
+  readonly roots: readonly Certificate[];
+  readonly intermediates: readonly Certificate[];
+  readonly nowMs: number;
+  /** A name of `EXTENDED_KEY_USAGES`. */
+  readonly usage: string;
+}
+
+const UNDERSTOOD: ReadonlySet<string> = new Set([
+  EXTENSION.keyUsage,
+  EXTENSION.subjectAltName,
+  EXTENSION.basicConstraints,
+  EXTENSION.extendedKeyUsage,
+  EXTENSION.subjectKeyId,
+  EXTENSION.authorityKeyId,
+]);
+/** Signatures that one verification may cost: a hostile bundle of intermediates must not be searched for ever. */
+const MAX_SIGNATURES = 100;
+
+export function verifyChain(leaf: Certificate, options: ChainOptions): ChainResult {
+  const budget = { signatures: MAX_SIGNATURES };
+  const wanted = EXTENDED_KEY_USAGES[options.usage] ?? options.usage;
+  let reason = 'x509: certificate signed by unknown authority';
+  const refuse = (why: string): undefined => {
+    reason = why;
+    return undefined;
+  };
+
+  const walk = (chain: readonly Certificate[]): readonly Certificate[] | undefined => {
+    const current = chain.at(-1) ?? leaf;
+    const why = unusable(current, { chain, wanted, nowMs: options.nowMs });
+    if (why !== undefined) return refuse(why);
+    if (options.roots.some((root) => root.raw.equals(current.raw))) return chain;
+    const issuers = [
+      ...options.roots.map((certificate) => certificate),
+      ...options.intermediates.filter((certificate) => !chain.some((link) => link.raw.equals(certificate.raw))),
+    ].filter((candidate) => mayHaveIssued(candidate, current));
+    for (const issuer of issuers) {
+      if (--budget.signatures < 0)
+        return refuse('x509: signature check attempts limit reached while verifying certificate chain');
+      if (!verifySigned(current.parts, issuer.publicKey)) continue;
+      const found = walk([...chain, issuer]);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  };
+  const chain = walk([leaf]);
+  return chain === undefined ? { valid: false, reason } : { valid: true, chain };
+}
+
+function mayHaveIssued(candidate: Certificate, child: Certificate): boolean {
+  if (!candidate.subject.raw.equals(child.issuer.raw)) return false;
+  if (child.authorityKeyId === undefined || candidate.subjectKeyId === undefined) return true;
+  return child.authorityKeyId.equals(candidate.subjectKeyId);
+}
+
+/** Why this link will not do; the last of `chain` is the link itself. */
+function unusable(
+  link: Certificate,
+  at: { readonly chain: readonly Certificate[]; readonly wanted: string; readonly nowMs: number },
+): string | undefined {
+  if (at.nowMs < link.notBeforeMs || at.nowMs > link.notAfterMs) {
+    return 'x509: certificate has expired or is not yet valid';
+  }
+  if (link.extensions.some((extension) => extension.critical && !UNDERSTOOD.has(extension.oid))) {
+    return 'x509: unhandled critical extension';
+  }
+  const usages = link.extendedKeyUsages;
+  if (usages !== undefined && !usages.includes(at.wanted) && !usages.includes(EXTENDED_KEY_USAGES['any'] ?? '')) {
+    return 'x509: certificate specifies an incompatible key usage';
+  }
+  if (at.chain.length === 1) return undefined;
+  if (link.basicConstraints?.isCa !== true)
+    return 'x509: invalid signature: parent certificate cannot sign this kind of certificate';
+  if (link.keyUsages !== undefined && !link.keyUsages.includes('cert sign')) {
+    return 'x509: invalid signature: parent certificate cannot sign this kind of certificate';
+  }
+  const below = at.chain.length - 2;
+  if (link.basicConstraints.maxPathLength !== undefined && below > link.basicConstraints.maxPathLength) {
+    return 'x509: too many intermediates for path length constraint';
+  }
+  return undefined;
+}

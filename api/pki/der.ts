@@ -1,0 +1,211 @@
+/**
+ * Distinguished Encoding Rules: the few types that X.509 needs, written and read.
+ *
+ * The writer gives buffers that nest; the reader walks a buffer without copying and throws `DerError` for lengths that do
+ * not fit. Used by certificate.ts, certificate-request.ts and the CSR rules of both sides.
+ */
+
+export class DerError extends Error {
+  override readonly name = 'DerError';
+}
+
+export const TAG = {
+  boolean: 0x01,
+  integer: 0x02,
+  bitString: 0x03,
+  octetString: 0x04,
+  null: 0x05,
+  oid: 0x06,
+  utf8String: 0x0c,
+  printableString: 0x13,
+  ia5String: 0x16,
+  utcTime: 0x17,
+  generalizedTime: 0x18,
+  sequence: 0x30,
+  set: 0x31,
+} as const;
+
+/** `[n]`: constructed unless `primitive`. */
+export function contextTag(n: number, primitive = false): number {
+  return (primitive ? 0x80 : 0xa0) | n;
+}
+
+export function tlv(tag: number, ...contents: readonly Uint8Array[]): Buffer {
+  let length = 0;
+  for (const part of contents) length += part.length;
+  const header = [tag];
+  if (length < 0x80) header.push(length);
+  else {
+    const bytes: number[] = [];
+    for (let rest = length; rest > 0; rest = Math.floor(rest / 256)) bytes.unshift(rest % 256);
+    header.push(0x80 | bytes.length, ...bytes);
+  }
+  return Buffer.concat([Buffer.from(header), ...contents]);
+}
+
+export const sequence = (...contents: readonly Uint8Array[]): Buffer => tlv(TAG.sequence, ...contents);
+export const octetString = (content: Uint8Array): Buffer => tlv(TAG.octetString, content);
+export const boolean = (value: boolean): Buffer => tlv(TAG.boolean, Buffer.from([value ? 0xff : 0]));
+export const utf8String = (text: string): Buffer => tlv(TAG.utf8String, Buffer.from(text, 'utf8'));
+export const nullValue = (): Buffer => tlv(TAG.null);
+
+/** Elements in the order that DER wants of a SET OF. */
+export function setOf(...contents: readonly Buffer[]): Buffer {
+  return tlv(TAG.set, ...[...contents].sort(Buffer.compare));
+}
+
+/** Without unused bits, unless `unusedBits` says so. */
+export function bitString(content: Uint8Array, unusedBits = 0): Buffer {
+  return tlv(TAG.bitString, Buffer.from([unusedBits]), content);
+}
+
+/** An unsigned number, big-endian. */
+export function integer(value: Uint8Array | number): Buffer {
+  let bytes = typeof value === 'number' ? numberBytes(value) : Buffer.from(value);
+  while (bytes.length > 1 && bytes[0] === 0) bytes = bytes.subarray(1);
+  const first = bytes[0];
+  if (first === undefined) return tlv(TAG.integer, Buffer.from([0]));
+  return first >= 0x80 ? tlv(TAG.integer, Buffer.from([0]), bytes) : tlv(TAG.integer, bytes);
+}
+
+function numberBytes(value: number): Buffer {
+  const out = Buffer.alloc(6);
+  out.writeUIntBE(value, 0, 6);
+  return out;
+}
+
+export function oid(dotted: string): Buffer {
+  const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number);
+  const bytes: number[] = [];
+  for (const part of [first * 40 + second, ...rest]) {
+    const group = [part % 128];
+    for (let left = Math.floor(part / 128); left > 0; left = Math.floor(left / 128)) group.unshift((left % 128) | 0x80);
+    bytes.push(...group);
+  }
+  return tlv(TAG.oid, Buffer.from(bytes));
+}
+
+/** UTCTime through 2049, GeneralizedTime after (RFC 5280, 4.1.2.5). */
+export function time(epochMs: number): Buffer {
+  const digits = new Date(epochMs).toISOString().replace(/[-:T]|\.\d+/g, '');
+  return Number(digits.slice(0, 4)) < 2050
+    ? tlv(TAG.utcTime, Buffer.from(digits.slice(2), 'ascii'))
+    : tlv(TAG.generalizedTime, Buffer.from(digits, 'ascii'));
+}
+
+export interface DerElement {
+  readonly tag: number;
+  readonly content: Buffer;
+  /** Header and content. */
+  readonly whole: Buffer;
+}
+
+/** One element at the start of `data`; what follows is left. */
+export function readElement(data: Buffer): DerElement {
+  const tag = data[0];
+  const short = data[1];
+  if (tag === undefined || short === undefined) throw new DerError('data is cut off');
+  if ((tag & 0x1f) === 0x1f) throw new DerError('tags above 30 are not read');
+  let start = 2;
+  let length = short;
+  if (short === 0x80) throw new DerError('an indefinite length is not DER');
+  if (short > 0x80) {
+    const count = short & 0x7f;
+    if (count > 4 || data.length < 2 + count) throw new DerError('a length does not fit');
+    length = data.readUIntBE(2, count);
+    if (length < 0x80 || (count > 1 && data[2] === 0)) throw new DerError('a length is not minimal');
+    start += count;
+  }
+  const end = start + length;
+  if (end > data.length) throw new DerError('data is cut off');
+  return { tag, content: data.subarray(start, end), whole: data.subarray(0, end) };
+}
+
+/** The elements one after another that fill `content`. */
+export function readAll(content: Buffer): DerElement[] {
+  const elements: DerElement[] = [];
+  for (let rest = content; rest.length > 0;) {
+    const element = readElement(rest);
+    elements.push(element);
+    rest = rest.subarray(element.whole.length);
+  }
+  return elements;
+}
+
+/** One element that fills `data`. */
+export function readOnly(data: Buffer, tag: number): DerElement {
+  const element = readElement(data);
+  if (element.tag !== tag) throw new DerError(`tag ${element.tag} where ${tag} was expected`);
+  if (element.whole.length !== data.length) throw new DerError('trailing data');
+  return element;
+}
+
+export function expect(element: DerElement | undefined, tag: number): DerElement {
+  if (element === undefined) throw new DerError('an element is missing');
+  if (element.tag !== tag) throw new DerError(`tag ${element.tag} where ${tag} was expected`);
+  return element;
+}
+
+export function readOid(element: DerElement): string {
+  expect(element, TAG.oid);
+  const parts: number[] = [];
+  let value = 0;
+  for (const byte of element.content) {
+    value = value * 128 + (byte & 0x7f);
+    if (value > Number.MAX_SAFE_INTEGER / 256) throw new DerError('an object identifier is too large');
+    if ((byte & 0x80) === 0) {
+      parts.push(value);
+      value = 0;
+    }
+  }
+  const [head = 0, ...rest] = parts;
+  const first = Math.min(Math.floor(head / 40), 2);
+  return [first, head - first * 40, ...rest].join('.');
+}
+
+export function readBoolean(element: DerElement): boolean {
+  expect(element, TAG.boolean);
+  return element.content[0] !== 0;
+}
+
+const PRINTABLE = /^[A-Za-z0-9 '()+,\-./:=?*&]*$/;
+
+/** Text of any string type that names use. */
+export function readText(element: DerElement): string {
+  switch (element.tag) {
+    case TAG.printableString: {
+      const text = element.content.toString('latin1');
+      if (!PRINTABLE.test(text)) throw new DerError('a PrintableString holds other characters');
+      return text;
+    }
+    case TAG.utf8String: {
+      return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(element.content);
+    }
+    case TAG.ia5String:
+    case 0x12: // NumericString
+    case 0x14: // TeletexString
+    case 0x1a: // VisibleString
+      return element.content.toString('latin1');
+    case 0x1e: {
+      if (element.content.length % 2 !== 0) throw new DerError('a BMPString has an odd length');
+      return Buffer.from(element.content).swap16().toString('utf16le');
+    }
+    default:
+      throw new DerError(`tag ${element.tag} is no string`);
+  }
+}
+
+/** Epoch milliseconds. */
+export function readTime(element: DerElement): number {
+  const text = element.content.toString('latin1');
+  let full: string;
+  if (element.tag === TAG.utcTime) full = `${Number(text.slice(0, 2)) >= 50 ? '19' : '20'}${text}`;
+  else if (element.tag === TAG.generalizedTime) full = text;
+  else throw new DerError(`tag ${element.tag} is no time`);
+  const match = /^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/.exec(full);
+  if (match === null) throw new DerError('a time is malformed');
+  const [, year, month, day, hour, minute, second] = match;
+  const epochMs = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`);
+  if (Number.isNaN(epochMs)) throw new DerError('a time is malformed');
+  return epochMs;
+}

@@ -1,0 +1,102 @@
+/** Distinguished names and alternative names of certificates and requests. */
+import * as der from './der.ts';
+import { isIP } from 'node:net';
+
+export interface DistinguishedName {
+  readonly commonName?: string;
+  readonly organizations?: readonly string[];
+}
+
+/** A name as it was read: every attribute by its OID, in order. */
+export interface ParsedName {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  readonly attributes: readonly { readonly oid: string; readonly value: string }[];
+  readonly raw: Buffer;
+}
+
+export interface AlternativeNames {
+  readonly dns?: readonly string[];
+  readonly ip?: readonly string[];
+  readonly email?: readonly string[];
+  readonly uri?: readonly string[];
+}
+
+const COMMON_NAME = '2.5.4.3';
+const ORGANIZATION = '2.5.4.10';
+
+export function writeName(name: DistinguishedName): Buffer {
+  const rdns: Buffer[] = [];
+  const attribute = (oid: string, value: string): Buffer => der.sequence(der.oid(oid), der.utf8String(value));
+  const organizations = name.organizations ?? [];
+  if (organizations.length > 0) rdns.push(der.setOf(...organizations.map((value) => attribute(ORGANIZATION, value))));
+  if (name.commonName !== undefined && name.commonName !== '')
+    rdns.push(der.setOf(attribute(COMMON_NAME, name.commonName)));
+  return der.sequence(...rdns);
+}
+
+export function readName(element: der.DerElement): ParsedName {
+  const attributes: { oid: string; value: string }[] = [];
+  for (const rdn of der.readAll(der.expect(element, der.TAG.sequence).content)) {
+    for (const pair of der.readAll(der.expect(rdn, der.TAG.set).content)) {
+      const [type, value] = der.readAll(der.expect(pair, der.TAG.sequence).content);
+      if (type === undefined || value === undefined) throw new der.DerError('an attribute of a name is cut off');
+      attributes.push({ oid: der.readOid(type), value: der.readText(value) });
+    }
+  }
+  const of = (oid: string): string[] => attributes.filter((item) => item.oid === oid).map((item) => item.value);
+  return { commonName: of(COMMON_NAME).at(-1) ?? '', organizations: of(ORGANIZATION), attributes, raw: element.whole };
+}
+
+/** IPv4 in 4 bytes, IPv6 in 16. */
+export function ipBytes(address: string): Buffer {
+  if (isIP(address) === 4) return Buffer.from(address.split('.').map(Number));
+  if (isIP(address) !== 6) throw new der.DerError(`"${address}" is no IP address`);
+  const out = Buffer.alloc(16);
+  const embedded = /^(.*:)(\d+\.\d+\.\d+\.\d+)$/.exec(address);
+  let text = address;
+  if (embedded !== null) {
+    const bytes = (embedded[2] ?? '').split('.').map(Number);
+    const word = (i: number): string => (((bytes[i] ?? 0) << 8) | (bytes[i + 1] ?? 0)).toString(16);
+    text = `${embedded[1]}${word(0)}:${word(2)}`;
+  }
+  const [head = '', tail] = text.split('::');
+  const words = (part: string): number[] =>
+    part === '' ? [] : part.split(':').map((word) => Number.parseInt(word, 16));
+  words(head).forEach((word, i) => out.writeUInt16BE(word, i * 2));
+  if (tail !== undefined) {
+    const last = words(tail);
+    last.forEach((word, i) => out.writeUInt16BE(word, 16 - (last.length - i) * 2));
+  }
+  return out;
+}
+
+export function ipText(bytes: Buffer): string {
+  if (bytes.length === 4) return [...bytes].join('.');
+  if (bytes.length !== 16) throw new der.DerError('an IP address has another length');
+  const words = Array.from({ length: 8 }, (_, i) => bytes.readUInt16BE(i * 2).toString(16));
+  // WHATWG URLs shorten IPv6 addresses canonically (RFC 5952).
+  return new URL(`http://[${words.join(':')}]/`).hostname.slice(1, -1);
+}
+
+export function writeAlternativeNames(names: AlternativeNames): Buffer {
+  const text = (n: number, value: string): Buffer => der.tlv(der.contextTag(n, true), Buffer.from(value, 'latin1'));
+  return der.sequence(
+    ...(names.dns ?? []).map((name) => text(2, name)),
+    ...(names.email ?? []).map((name) => text(1, name)),
+    ...(names.ip ?? []).map((address) => der.tlv(der.contextTag(7, true), ipBytes(address))),
+    ...(names.uri ?? []).map((name) => text(6, name)),
+  );
+}
+
+export function readAlternativeNames(value: Buffer): Required<AlternativeNames> {
+  const names = { dns: [] as string[], ip: [] as string[], email: [] as string[], uri: [] as string[] };
+  for (const element of der.readAll(der.readOnly(value, der.TAG.sequence).content)) {
+    const text = element.content.toString('latin1');
+    if (element.tag === der.contextTag(1, true)) names.email.push(text);
+    else if (element.tag === der.contextTag(2, true)) names.dns.push(text);
+    else if (element.tag === der.contextTag(6, true)) names.uri.push(text);
+    else if (element.tag === der.contextTag(7, true)) names.ip.push(ipText(element.content));
+  }
+  return names;
+}

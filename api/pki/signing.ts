@@ -1,0 +1,85 @@
+/** Signature algorithms of certificates and requests over node:crypto keys, and making such keys. */
+import { constants, generateKeyPair, sign, verify, type KeyObject } from 'node:crypto';
+import * as der from './der.ts';
+
+const ECDSA: Readonly<Record<string, { readonly oid: string; readonly hash: string }>> = {
+  prime256v1: { oid: '1.2.840.10045.4.3.2', hash: 'sha256' },
+  secp384r1: { oid: '1.2.840.10045.4.3.3', hash: 'sha384' },
+  secp521r1: { oid: '1.2.840.10045.4.3.4', hash: 'sha512' },
+};
+const RSA_SHA256 = '1.2.840.113549.1.1.11';
+const ED25519 = '1.3.101.112';
+
+const VERIFY: Readonly<Record<string, { readonly hash: string | null; readonly type: string }>> = {
+  '1.2.840.10045.4.3.2': { hash: 'sha256', type: 'ec' },
+  '1.2.840.10045.4.3.3': { hash: 'sha384', type: 'ec' },
+  '1.2.840.10045.4.3.4': { hash: 'sha512', type: 'ec' },
+  '1.2.840.113549.1.1.11': { hash: 'sha256', type: 'rsa' },
+  '1.2.840.113549.1.1.12': { hash: 'sha384', type: 'rsa' },
+  '1.2.840.113549.1.1.13': { hash: 'sha512', type: 'rsa' },
+  [ED25519]: { hash: null, type: 'ed25519' },
+};
+
+interface Algorithm {
+  /** AlgorithmIdentifier. */
+  readonly identifier: Buffer;
+  readonly hash: string | null;
+}
+
+export function algorithmOf(key: KeyObject): Algorithm {
+  switch (key.asymmetricKeyType) {
+    case 'rsa':
+      return { identifier: der.sequence(der.oid(RSA_SHA256), der.nullValue()), hash: 'sha256' };
+    case 'ed25519':
+      return { identifier: der.sequence(der.oid(ED25519)), hash: null };
+    case 'ec': {
+      const found = ECDSA[key.asymmetricKeyDetails?.namedCurve ?? ''];
+      if (found !== undefined) return { identifier: der.sequence(der.oid(found.oid)), hash: found.hash };
+      throw new TypeError(`cannot sign with curve ${key.asymmetricKeyDetails?.namedCurve}`);
+    }
+    default:
+      throw new TypeError(`cannot sign with a ${key.asymmetricKeyType} key`);
+  }
+}
+
+/** `SEQUENCE { toBeSigned, algorithm, signature }`. */
+export function signed(toBeSigned: Buffer, key: KeyObject): Buffer {
+  const { identifier, hash } = algorithmOf(key);
+  return der.sequence(toBeSigned, identifier, der.bitString(sign(hash, toBeSigned, key)));
+}
+
+/** Checks what `signed` made; unknown algorithms and keys of another type are refused. */
+export function verifySigned(parts: readonly der.DerElement[], key: KeyObject): boolean {
+  const [body, algorithm, signature] = parts;
+  if (body === undefined || algorithm === undefined || signature === undefined) return false;
+  const [id] = der.readAll(der.expect(algorithm, der.TAG.sequence).content);
+  const known = id === undefined ? undefined : VERIFY[der.readOid(id)];
+  if (known === undefined || known.type !== key.asymmetricKeyType) return false;
+  const bits = der.expect(signature, der.TAG.bitString).content.subarray(1);
+  const options = known.type === 'rsa' ? { key, padding: constants.RSA_PKCS1_PADDING } : key;
+  return verify(known.hash, body.whole, options, bits);
+}
+
+export interface KeyPair {
+  readonly privateKey: KeyObject;
+  readonly publicKey: KeyObject;
+}
+
+/** Off the event loop. */
+export function generateKey(type: 'ecdsa' | 'rsa'): Promise<KeyPair> {
+  return new Promise((resolve, reject) => {
+    const done = (error: Error | null, publicKey: KeyObject, privateKey: KeyObject): void => {
+      if (error !== null) reject(error);
+      else resolve({ privateKey, publicKey });
+    };
+    if (type === 'ecdsa') generateKeyPair('ec', { namedCurve: 'prime256v1' }, done);
+    else generateKeyPair('rsa', { modulusLength: 2048 }, done);
+  });
+}
+
+/** As the reference's tools write it: SEC 1 for EC, PKCS #1 for RSA. */
+export function privateKeyPem(key: KeyObject): string {
+  if (key.asymmetricKeyType === 'ec') return key.export({ type: 'sec1', format: 'pem' }).toString();
+  if (key.asymmetricKeyType === 'rsa') return key.export({ type: 'pkcs1', format: 'pem' }).toString();
+  return key.export({ type: 'pkcs8', format: 'pem' }).toString();
+}

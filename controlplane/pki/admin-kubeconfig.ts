@@ -1,0 +1,74 @@
+/** The administrator's kubeconfig: a client certificate of the group `system:masters`, kept fresh like every other. */
+import { createPublicKey } from 'node:crypto';
+import { parseCertificates } from '../../api/pki/certificate.ts';
+import { issue, staleReason, type Authority, type Wanted } from './authority.ts';
+import { readIfThere, writeFileAtomic } from './files.ts';
+
+export const ADMIN: Wanted = {
+  subject: { commonName: 'kubernetes-admin', organizations: ['system:masters'] },
+  usage: 'client auth',
+  lifetimeMs: 365 * 86_400_000,
+};
+
+const base64 = (text: string): string => Buffer.from(text).toString('base64');
+
+/** JSON is YAML, but people read this file. */
+function kubeconfig(options: {
+  readonly server: string;
+  readonly ca: string;
+  readonly certificate: string;
+  readonly key: string;
+}): string {
+  return [
+    'apiVersion: v1',
+    'kind: Config',
+    'clusters:',
+    '- name: orchlet',
+    '  cluster:',
+    `    certificate-authority-data: ${base64(options.ca)}`,
+    `    server: ${options.server}`,
+    'users:',
+    '- name: kubernetes-admin',
+    '  user:',
+    `    client-certificate-data: ${base64(options.certificate)}`,
+    `    client-key-data: ${base64(options.key)}`,
+    'contexts:',
+    '- name: kubernetes-admin@orchlet',
+    '  context:',
+    '    cluster: orchlet',
+    '    user: kubernetes-admin',
+    'current-context: kubernetes-admin@orchlet',
+    '',
+  ].join('\n');
+}
+
+/** Written again when the certificate is stale, or the server's URL or the authority changed. */
+export async function ensureAdminKubeconfig(
+  path: string,
+  server: string,
+  authority: Authority,
+  nowMs: number,
+): Promise<void> {
+  const text = (await readIfThere(path)) ?? '';
+  const data = (key: string): string => {
+    const found = new RegExp(`^ +${key}: (\\S+)$`, 'm').exec(text)?.[1];
+    return found === undefined ? '' : Buffer.from(found, 'base64').toString();
+  };
+  const [current] = parseCertificates(data('client-certificate-data'));
+  const keyPem = data('client-key-data');
+  const usable =
+    current !== undefined &&
+    keyPem !== '' &&
+    createPublicKey(keyPem).equals(current.publicKey) &&
+    staleReason(current, ADMIN, authority, nowMs) === undefined;
+  const sameServer =
+    text.includes(`    server: ${server}\n`) && data('certificate-authority-data') === authority.certificatePem;
+  if (usable && sameServer) return;
+  const credentials = usable
+    ? { certificate: data('client-certificate-data'), key: keyPem }
+    : await issue(ADMIN, authority, nowMs).then((made) => ({
+        certificate: made.certificatePem,
+        key: made.privateKeyPem,
+      }));
+  await writeFileAtomic(path, kubeconfig({ server, ca: authority.certificatePem, ...credentials }), 0o600);
+}

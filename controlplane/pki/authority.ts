@@ -1,0 +1,153 @@
+/**
+ * A certificate authority on disk and what it issues: each certificate stands beside its key (`name.crt`, `name.key`) and
+ * is made anew when it is missing, near its end, of another authority, or lacks a name that is wanted now.
+ */
+import { createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto';
+import { join } from 'node:path';
+import {
+  certificatePem,
+  createCertificate,
+  parseCertificate,
+  parseCertificates,
+  type Certificate,
+} from '../../api/pki/certificate.ts';
+import type { AlternativeNames, DistinguishedName } from '../../api/pki/names.ts';
+import { ipBytes } from '../../api/pki/names.ts';
+import { generateKey, privateKeyPem, verifySigned } from '../../api/pki/signing.ts';
+import { readIfThere, writeFileAtomic } from './files.ts';
+
+const DAY_MS = 86_400_000;
+/** Clocks of a cluster differ. */
+const BACKDATE_MS = 5 * 60_000;
+
+export interface Authority {
+  readonly certificate: Certificate;
+  readonly certificatePem: string;
+  readonly privateKey: KeyObject;
+}
+
+export interface KeyAndCertificate {
+  readonly certificate: Certificate;
+  readonly certificatePem: string;
+  readonly privateKeyPem: string;
+}
+
+export async function ensureAuthority(
+  directory: string,
+  name: string,
+  commonName: string,
+  nowMs: number,
+): Promise<Authority> {
+  const [pem, keyPem] = await Promise.all([
+    readIfThere(join(directory, `${name}.crt`)),
+    readIfThere(join(directory, `${name}.key`)),
+  ]);
+  if (pem !== undefined && keyPem !== undefined) return readAuthority(pem, keyPem, join(directory, `${name}.crt`));
+  if (pem !== undefined)
+    throw new Error(
+      `${join(directory, `${name}.key`)} is missing: the authority of ${name}.crt cannot be used without it`,
+    );
+  const keys = await generateKey('ecdsa');
+  const raw = createCertificate(
+    {
+      subject: { commonName },
+      publicKey: keys.publicKey,
+      notBeforeMs: nowMs - BACKDATE_MS,
+      notAfterMs: nowMs + 3650 * DAY_MS,
+      keyUsages: ['digital signature', 'key encipherment', 'cert sign'],
+      basicConstraints: { isCa: true },
+      names: { dns: [commonName] },
+    },
+    { privateKey: keys.privateKey },
+  );
+  await writeFileAtomic(join(directory, `${name}.key`), privateKeyPem(keys.privateKey), 0o600);
+  await writeFileAtomic(join(directory, `${name}.crt`), certificatePem(raw), 0o644);
+  return { certificate: parseCertificate(raw), certificatePem: certificatePem(raw), privateKey: keys.privateKey };
+}
+
+/** A CA certificate (the first of the file signs; more may follow) and its key. */
+export function readAuthority(pem: string, keyPem: string, path: string): Authority {
+  const [certificate] = parseCertificates(pem);
+  if (certificate === undefined) throw new Error(`${path} holds no certificate`);
+  const privateKey = createPrivateKey(keyPem);
+  if (!createPublicKey(privateKey).equals(certificate.publicKey))
+    throw new Error(`the key of ${path} belongs to another certificate`);
+  return { certificate, certificatePem: pem, privateKey };
+}
+
+export interface Wanted {
+  readonly subject: DistinguishedName;
+  readonly names?: AlternativeNames;
+  readonly usage: 'server auth' | 'client auth';
+  readonly lifetimeMs: number;
+}
+
+/** `undefined`: good. Else why it must be made anew. */
+export function staleReason(
+  current: Certificate,
+  wanted: Wanted,
+  authority: Authority,
+  nowMs: number,
+): string | undefined {
+  if (!verifySigned(current.parts, authority.certificate.publicKey)) return 'the authority changed';
+  const lifetimeMs = current.notAfterMs - current.notBeforeMs;
+  if (nowMs > current.notAfterMs - lifetimeMs * 0.3) return 'it nears its end';
+  if (nowMs < current.notBeforeMs) return 'it is not valid yet';
+  if (current.subject.commonName !== wanted.subject.commonName) return 'its subject changed';
+  if (String(current.subject.organizations) !== String(wanted.subject.organizations ?? []))
+    return 'its subject changed';
+  const dns = new Set(current.names.dns);
+  if (!(wanted.names?.dns ?? []).every((name) => dns.has(name))) return 'its names changed';
+  const ip = new Set(current.names.ip.map((address) => ipBytes(address).toString('hex')));
+  if (!(wanted.names?.ip ?? []).every((address) => ip.has(ipBytes(address).toString('hex'))))
+    return 'its addresses changed';
+  return undefined;
+}
+
+/** The certificate `name` of the directory; `issued` says why it was made now. */
+export async function ensureCertificate(
+  directory: string,
+  name: string,
+  wanted: Wanted,
+  authority: Authority,
+  nowMs: number,
+): Promise<KeyAndCertificate & { readonly issued: string | undefined }> {
+  const paths = { crt: join(directory, `${name}.crt`), key: join(directory, `${name}.key`) };
+  const [pem, keyPem] = await Promise.all([readIfThere(paths.crt), readIfThere(paths.key)]);
+  let why: string | undefined = 'it is missing';
+  if (pem !== undefined && keyPem !== undefined) {
+    const [current] = parseCertificates(pem);
+    const matches = current !== undefined && createPublicKey(keyPem).equals(current.publicKey);
+    why = matches ? staleReason(current, wanted, authority, nowMs) : 'its key is another';
+    if (current !== undefined && why === undefined) {
+      return { certificate: current, certificatePem: pem, privateKeyPem: keyPem, issued: undefined };
+    }
+  }
+  const made = await issue(wanted, authority, nowMs);
+  await writeFileAtomic(paths.key, made.privateKeyPem, 0o600);
+  await writeFileAtomic(paths.crt, made.certificatePem, 0o644);
+  return { ...made, issued: why };
+}
+
+/** A fresh key and its certificate. */
+export async function issue(wanted: Wanted, authority: Authority, nowMs: number): Promise<KeyAndCertificate> {
+  const keys = await generateKey('ecdsa');
+  const raw = createCertificate(
+    {
+      subject: wanted.subject,
+      publicKey: keys.publicKey,
+      notBeforeMs: nowMs - BACKDATE_MS,
+      notAfterMs: Math.min(nowMs + wanted.lifetimeMs, authority.certificate.notAfterMs),
+      keyUsages: ['digital signature', 'key encipherment'],
+      extendedKeyUsages: [wanted.usage],
+      basicConstraints: { isCa: false },
+      ...(wanted.names === undefined ? {} : { names: wanted.names }),
+    },
+    authority,
+  );
+  return {
+    certificate: parseCertificate(raw),
+    certificatePem: certificatePem(raw),
+    privateKeyPem: privateKeyPem(keys.privateKey),
+  };
+}
