@@ -1,0 +1,103 @@
+/** `Exchange` over HTTP/1.1, and the only one that can be upgraded to a raw connection. */
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { X509Certificate } from 'node:crypto';
+import type { TLSSocket } from 'node:tls';
+import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
+import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
+
+export class Http1Exchange implements Exchange {
+  readonly method: string;
+  readonly target: string;
+  readonly headers: RequestHeaders;
+  readonly protocol = 'HTTP/1.1';
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  #upgrade: Upgrade | undefined;
+  #taken = false;
+
+  constructor(request: IncomingMessage, response: ServerResponse, upgrade?: Upgrade) {
+    this.method = request.method ?? 'GET';
+    this.target = request.url ?? '/';
+    this.headers = request.headers;
+    this.#request = request;
+    this.#response = response;
+    this.#upgrade = upgrade;
+  }
+
+  get remoteAddress(): string {
+    return this.#request.socket.remoteAddress ?? '';
+  }
+
+  get answered(): boolean {
+    return this.#response.headersSent || this.#taken;
+  }
+
+  get closed(): boolean {
+    return this.#response.destroyed || this.#response.writableEnded || this.#request.socket.destroyed;
+  }
+
+  peerCertificate(): X509Certificate | undefined {
+    return (this.#request.socket as TLSSocket).getPeerX509Certificate();
+  }
+
+  async readBody(limit: number): Promise<Buffer> {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    for await (const chunk of this.#request.iterator({ destroyOnReturn: false })) {
+      const piece = chunk as Buffer;
+      size += piece.length;
+      if (size > limit) throw newRequestEntityTooLarge(`Request entity too large: limit is ${limit}`);
+      chunks.push(piece);
+    }
+    return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks, size);
+  }
+
+  bodyStream(): AsyncIterable<Buffer> {
+    return this.#request.iterator({ destroyOnReturn: false });
+  }
+
+  send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void {
+    if (this.answered || this.closed) return;
+    const bytes = typeof body === 'string' ? Buffer.from(body) : body;
+    headers['content-length'] = bytes?.length ?? 0;
+    // A body that was not read to its end would be taken for the next request.
+    if (!this.#request.complete) headers['connection'] = 'close';
+    this.#response.writeHead(status, headers);
+    this.#response.end(this.method === 'HEAD' ? undefined : bytes);
+  }
+
+  start(status: number, headers: ResponseHeaders): void {
+    if (this.answered || this.closed) return;
+    this.#response.writeHead(status, headers);
+    this.#response.flushHeaders();
+  }
+
+  write(chunk: Buffer | string): boolean {
+    return this.closed ? true : this.#response.write(chunk);
+  }
+
+  end(): void {
+    if (!this.closed) this.#response.end();
+  }
+
+  onDrain(listener: () => void): void {
+    this.#response.removeAllListeners('drain');
+    this.#response.on('drain', listener);
+  }
+
+  onClose(listener: () => void): void {
+    if (this.#response.destroyed || this.#request.socket.destroyed) listener();
+    else this.#response.once('close', listener);
+  }
+
+  abort(): void {
+    this.#request.socket.destroy();
+  }
+
+  takeUpgrade(): Upgrade | undefined {
+    const upgrade = this.#upgrade;
+    this.#upgrade = undefined;
+    if (upgrade !== undefined) this.#taken = true;
+    return upgrade;
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * `Exchange` over HTTP/2: on the stream itself, without node's request and response objects, which cost more than all the
+ * rest of a small read.
+ */
+import { constants, type ServerHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http2';
+import type { X509Certificate } from 'node:crypto';
+import type { TLSSocket } from 'node:tls';
+import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
+import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
+
+export class Http2Exchange implements Exchange {
+  readonly method: string;
+  readonly target: string;
+  readonly headers: RequestHeaders;
+  readonly protocol = 'HTTP/2.0';
+  readonly #stream: ServerHttp2Stream;
+  readonly #socket: TLSSocket;
+  #answered = false;
+
+  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, socket: TLSSocket) {
+    this.method = headers[':method'] ?? 'GET';
+    this.target = headers[':path'] ?? '/';
+    this.headers = headers;
+    this.#stream = stream;
+    this.#socket = socket;
+  }
+
+  get remoteAddress(): string {
+    return this.#socket.remoteAddress ?? '';
+  }
+
+  get answered(): boolean {
+    return this.#answered;
+  }
+
+  get closed(): boolean {
+    return this.#stream.closed || this.#stream.destroyed;
+  }
+
+  peerCertificate(): X509Certificate | undefined {
+    return this.#socket.getPeerX509Certificate();
+  }
+
+  async readBody(limit: number): Promise<Buffer> {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    for await (const chunk of this.#stream.iterator({ destroyOnReturn: false })) {
+      const piece = chunk as Buffer;
+      size += piece.length;
+      if (size > limit) throw newRequestEntityTooLarge(`Request entity too large: limit is ${limit}`);
+      chunks.push(piece);
+    }
+    return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks, size);
+  }
+
+  bodyStream(): AsyncIterable<Buffer> {
+    return this.#stream.iterator({ destroyOnReturn: false });
+  }
+
+  send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void {
+    if (!this.#begin()) return;
+    const withStatus = headers as OutgoingHttpHeaders;
+    withStatus[':status'] = status;
+    if (body === undefined || body.length === 0 || this.method === 'HEAD') {
+      this.#stream.respond(withStatus, { endStream: true });
+    } else {
+      this.#stream.respond(withStatus);
+      this.#stream.end(body);
+    }
+    if (!this.#stream.readableEnded) this.#refuseRest();
+  }
+
+  start(status: number, headers: ResponseHeaders): void {
+    if (!this.#begin()) return;
+    this.#stream.respond({ ...headers, ':status': status });
+  }
+
+  write(chunk: Buffer | string): boolean {
+    return this.closed ? true : this.#stream.write(chunk);
+  }
+
+  end(): void {
+    if (!this.closed) this.#stream.end();
+  }
+
+  onDrain(listener: () => void): void {
+    this.#stream.removeAllListeners('drain');
+    this.#stream.on('drain', listener);
+  }
+
+  onClose(listener: () => void): void {
+    if (this.closed) listener();
+    else this.#stream.once('close', listener);
+  }
+
+  abort(): void {
+    if (!this.closed) this.#stream.close(constants.NGHTTP2_INTERNAL_ERROR);
+  }
+
+  takeUpgrade(): Upgrade | undefined {
+    return undefined;
+  }
+
+  #begin(): boolean {
+    if (this.#answered) return false;
+    this.#answered = true;
+    return !this.closed;
+  }
+
+  /** What the client still sends is read and dropped: the stream would stay open otherwise. */
+  #refuseRest(): void {
+    this.#stream.resume();
+  }
+}

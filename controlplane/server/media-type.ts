@@ -1,0 +1,147 @@
+/**
+ * Which encodings a client can have: the readings of `Accept` and `Content-Type`.
+ *
+ * Two stages with errors of their own, as in the reference: the route says what it can give at all, then the encoder
+ * looks for the first clause that it can satisfy together with its parameters (`as=Table;g=meta.k8s.io;v=v1`).
+ */
+import { newNotAcceptable, newStatusError, newUnsupportedMediaType, type StatusError } from '../../api/meta/status-error.ts';
+import type { MetaVersion } from './encoding.ts';
+
+export type Format = 'json' | 'yaml' | 'protobuf';
+
+export interface OutputMediaType {
+  readonly format: Format;
+  readonly as: 'Table' | 'PartialObjectMetadata' | 'PartialObjectMetadataList' | '';
+  readonly version: MetaVersion;
+  readonly pretty: boolean;
+}
+
+export const JSON_TYPE = 'application/json';
+export const YAML_TYPE = 'application/yaml';
+export const PROTOBUF_TYPE = 'application/vnd.kubernetes.protobuf';
+
+const CONTENT_TYPES: Readonly<Record<Format, string>> = { json: JSON_TYPE, yaml: YAML_TYPE, protobuf: PROTOBUF_TYPE };
+const FORMATS: ReadonlyMap<string, Format> = new Map([
+  [JSON_TYPE, 'json'],
+  [YAML_TYPE, 'yaml'],
+  [PROTOBUF_TYPE, 'protobuf'],
+]);
+const PRODUCED = [JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE];
+const STREAMED = [`${JSON_TYPE};stream=watch`, `${PROTOBUF_TYPE};stream=watch`];
+const DEFAULT: OutputMediaType = { format: 'json', as: '', version: 'v1', pretty: false };
+const PLAIN: Readonly<Record<Format, OutputMediaType>> = {
+  json: DEFAULT,
+  yaml: { ...DEFAULT, format: 'yaml' },
+  protobuf: { ...DEFAULT, format: 'protobuf' },
+};
+
+export const contentTypeOf = (format: Format): string => CONTENT_TYPES[format];
+
+interface Clause {
+  readonly type: string;
+  readonly params: ReadonlyMap<string, string>;
+  readonly quality: number;
+}
+
+export interface NegotiationScope {
+  /** `false` for custom resources. */
+  readonly protobuf: boolean;
+  /** Whether Table and metadata may be asked for. */
+  readonly transforms: boolean;
+  readonly watch: 'never' | 'possible' | 'now';
+  /** The route checks first, with a text of its own. Custom resources have no such routes. */
+  readonly routeCheck: boolean;
+}
+
+/** Throws 406. */
+export function negotiateOutput(accept: string | undefined, scope: NegotiationScope): OutputMediaType {
+  if (accept === undefined || accept === '' || accept === JSON_TYPE || accept === '*/*') return DEFAULT;
+  if (accept === PROTOBUF_TYPE && scope.protobuf) return PLAIN.protobuf;
+  if (scope.routeCheck) checkRoute(accept, scope);
+  for (const clause of parseAccept(accept)) {
+    const match = satisfy(clause, scope);
+    if (match !== undefined) return match;
+  }
+  const offered = scope.protobuf ? PRODUCED : [JSON_TYPE, YAML_TYPE];
+  throw newNotAcceptable(`only the following media types are accepted: ${offered.join(', ')}`);
+}
+
+/** Where nothing can be negotiated an error goes out as JSON. */
+export function negotiateError(accept: string | undefined): Format {
+  if (accept === undefined || accept === '' || accept === JSON_TYPE) return 'json';
+  for (const clause of parseAccept(accept)) {
+    if (clause.type === '*/*') return 'json';
+    const format = FORMATS.get(clause.type);
+    if (format !== undefined) return format;
+  }
+  return 'json';
+}
+
+function satisfy(clause: Clause, scope: NegotiationScope): OutputMediaType | undefined {
+  const format = clause.type === '*/*' ? 'json' : FORMATS.get(clause.type);
+  if (format === undefined || (format === 'protobuf' && !scope.protobuf)) return undefined;
+  if (scope.watch === 'now' && format === 'yaml') return undefined;
+  const as = clause.params.get('as');
+  const pretty = clause.params.get('pretty') === '1';
+  const stream = clause.params.get('stream');
+  if (stream !== undefined && stream !== 'watch') return undefined;
+  if (as === undefined) return pretty ? { ...PLAIN[format], pretty } : PLAIN[format];
+  const group = clause.params.get('g');
+  const version = clause.params.get('v');
+  if (!scope.transforms || group !== 'meta.k8s.io' || (version !== 'v1' && version !== 'v1beta1')) return undefined;
+  if (as === 'Table' ? format === 'protobuf' : as !== 'PartialObjectMetadata' && as !== 'PartialObjectMetadataList') {
+    return undefined;
+  }
+  return { format, as: as as OutputMediaType['as'], version, pretty };
+}
+
+function checkRoute(accept: string, scope: NegotiationScope): void {
+  const produced = scope.watch === 'never' ? PRODUCED : [...PRODUCED, ...STREAMED];
+  for (const part of accept.split(',')) {
+    const bare = (part.split(';')[0] ?? '').trim();
+    if (bare === '' || bare === '*/*' || FORMATS.has(bare)) return;
+  }
+  throw routeError(406, 'NotAcceptable', `406: Not Acceptable\n\nAvailable representations: ${produced.join(', ')}`);
+}
+
+/** The route's errors have details, though empty ones. */
+export function routeError(code: number, reason: string, message: string): StatusError {
+  return newStatusError(code, reason, message, { details: {} });
+}
+
+function parseAccept(accept: string): Clause[] {
+  const clauses: Clause[] = [];
+  for (const part of accept.split(',')) {
+    const [type = '', ...rest] = part.split(';').map((piece) => piece.trim());
+    if (type === '') continue;
+    const params = new Map<string, string>();
+    let quality = 1;
+    for (const param of rest) {
+      const eq = param.indexOf('=');
+      const key = (eq < 0 ? param : param.slice(0, eq)).trim();
+      const value = eq < 0 ? '' : param.slice(eq + 1).trim();
+      if (key === 'q') quality = Number.parseFloat(value) || 0;
+      else params.set(key, value);
+    }
+    clauses.push({ type, params, quality });
+  }
+  const vague = (type: string): number => (type.startsWith('*/') ? 2 : type.endsWith('/*') ? 1 : 0);
+  return clauses.sort((a, b) => b.quality - a.quality || vague(a.type) - vague(b.type));
+}
+
+/** The encoding of a body of a create, an update or a delete; throws 415. */
+export function inputFormat(contentType: string | undefined, scope: { readonly protobuf: boolean }): Format {
+  if (contentType === undefined || contentType === '' || contentType === JSON_TYPE) return 'json';
+  const format = FORMATS.get((contentType.split(';')[0] ?? '').trim().toLowerCase());
+  if (format !== undefined && (format !== 'protobuf' || scope.protobuf)) return format;
+  const accepted = scope.protobuf ? PRODUCED : [JSON_TYPE, YAML_TYPE];
+  throw newUnsupportedMediaType(
+    `the body of the request was in an unknown format - accepted media types include: ${accepted.join(', ')}`,
+  );
+}
+
+/** Whether a client may have the answer compressed. */
+export function acceptsGzip(acceptEncoding: string | undefined): boolean {
+  if (acceptEncoding === undefined) return false;
+  return acceptEncoding.split(',').some((part) => part.trim().split(';')[0] === 'gzip');
+}

@@ -1,0 +1,257 @@
+/**
+ * The options that a request carries in its query or, for deletions, in its body: read, converted and validated with the
+ * reference's errors (400 where a value does not parse, 422 where it is not allowed).
+ */
+import { parseSelector } from '../../api/meta/selector-parser.ts';
+import { everything } from '../../api/meta/selector.ts';
+import { everyField, parseFieldSelector } from '../../api/meta/field-selector.ts';
+import { FieldError, forbidden, invalid, notSupported, required } from '../../api/meta/field-error.ts';
+import { newBadRequest, newInvalid } from '../../api/meta/status-error.ts';
+import type { DeleteOptions, FieldValidation, ListOptions, WatchOptions, WriteOptions } from '../registry/rest.ts';
+import { queryBoolean } from './request-info.ts';
+
+const MAX_FIELD_MANAGER_BYTES = 128;
+
+export interface ListRequest extends ListOptions {
+  readonly watch: boolean;
+  readonly allowWatchBookmarks: boolean;
+  readonly sendInitialEvents: boolean | undefined;
+  readonly timeoutSeconds: number | undefined;
+}
+
+/** Throws 400 for values that do not parse, 422 for combinations that are not allowed. */
+export function parseListOptions(query: URLSearchParams): ListRequest {
+  const timeout = query.get('timeoutSeconds');
+  const initial = query.get('sendInitialEvents');
+  const labels = query.get('labelSelector');
+  const fields = query.get('fieldSelector');
+  const limit = query.get('limit');
+  const options: ListRequest = {
+    labelSelector: labels === null || labels === '' ? everything : parseSelector(labels),
+    fieldSelector: fields === null || fields === '' ? everyField : parseFieldSelector(fields),
+    resourceVersion: query.get('resourceVersion') ?? '',
+    resourceVersionMatch: (query.get('resourceVersionMatch') ?? '') as ListOptions['resourceVersionMatch'],
+    limit: limit === null ? 0 : Math.max(0, parseInteger(limit)),
+    continue: query.get('continue') ?? '',
+    watch: flag(query, 'watch'),
+    allowWatchBookmarks: flag(query, 'allowWatchBookmarks'),
+    sendInitialEvents: initial === null ? undefined : queryBoolean(initial),
+    timeoutSeconds: timeout === null ? undefined : parseInteger(timeout),
+  };
+  return options;
+}
+
+export function validateListOptions(options: ListRequest): void {
+  const errors = options.watch ? watchErrors(options) : listErrors(options);
+  if (errors.length > 0) throw newInvalid({ group: 'meta.k8s.io', resource: 'ListOptions' }, '', errors);
+}
+
+const MATCH = 'resourceVersionMatch';
+const WITH_CONTINUE = 'resourceVersionMatch is forbidden when continue is provided';
+
+function listErrors(options: ListRequest): FieldError[] {
+  const errors: FieldError[] = [];
+  const match: string = options.resourceVersionMatch;
+  if (match !== '') {
+    if (options.resourceVersion === '') {
+      errors.push(forbidden(MATCH, 'resourceVersionMatch is forbidden unless resourceVersion is provided'));
+    }
+    if (options.continue !== '') errors.push(forbidden(MATCH, WITH_CONTINUE));
+    if (match !== 'Exact' && match !== 'NotOlderThan') {
+      errors.push(unsupported(MATCH, match, ['Exact', 'NotOlderThan', '']));
+    }
+    if (match === 'Exact' && options.resourceVersion === '0') {
+      errors.push(forbidden(MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'));
+    }
+  }
+  if (options.sendInitialEvents !== undefined) {
+    errors.push(forbidden('sendInitialEvents', 'sendInitialEvents is forbidden for list'));
+  }
+  return errors;
+}
+
+function watchErrors(options: ListRequest): FieldError[] {
+  const errors: FieldError[] = [];
+  const match: string = options.resourceVersionMatch;
+  if (options.sendInitialEvents !== undefined && match !== 'NotOlderThan') {
+    errors.push(forbidden(MATCH, 'sendInitialEvents requires setting resourceVersionMatch to NotOlderThan'));
+  }
+  if (match !== '') {
+    if (options.sendInitialEvents === undefined) {
+      errors.push(forbidden(MATCH, 'resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided'));
+    }
+    if (match !== 'NotOlderThan') errors.push(unsupported(MATCH, match, ['NotOlderThan']));
+  }
+  if (options.continue !== '') errors.push(forbidden(MATCH, WITH_CONTINUE));
+  return errors;
+}
+
+/** Unlike `notSupported`, keeps the order of the values. */
+function unsupported(field: string, value: unknown, supported: readonly string[]): FieldError {
+  const quoted = supported.map((text) => JSON.stringify(text)).join(', ');
+  return new FieldError('FieldValueNotSupported', field, value, `supported values: ${quoted}`);
+}
+
+export function watchOptionsOf(options: ListRequest, name: string): WatchOptions {
+  return {
+    labelSelector: options.labelSelector,
+    fieldSelector: options.fieldSelector,
+    resourceVersion: options.resourceVersion,
+    resourceVersionMatch: options.resourceVersionMatch,
+    allowWatchBookmarks: options.allowWatchBookmarks,
+    sendInitialEvents: options.sendInitialEvents,
+    name,
+  };
+}
+
+/** Whole numbers as the query's reader takes them, with its text when they are none. */
+function parseInteger(text: string): number {
+  if (!/^[+-]?\d+$/.test(text)) throw newBadRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
+  const value = Number(text);
+  if (!Number.isSafeInteger(value)) throw newBadRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: value out of range`);
+  return value;
+}
+
+function flag(query: URLSearchParams, name: string): boolean {
+  const value = query.get(name);
+  return value !== null && queryBoolean(value);
+}
+
+export interface WriteRequest extends WriteOptions {
+  readonly fieldManager: string;
+  /** Of apply; `undefined` where not given. */
+  readonly force: boolean | undefined;
+}
+
+export type WriteOptionsKind = 'CreateOptions' | 'UpdateOptions' | 'PatchOptions';
+
+/** Throws 422. */
+export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind, apply = false): WriteRequest {
+  const fieldManager = query.get('fieldManager') ?? '';
+  const validation = query.get('fieldValidation') ?? '';
+  const dryRun = query.getAll('dryRun');
+  const force = kind === 'PatchOptions' ? query.get('force') : null;
+  const errors: FieldError[] = [];
+  if (apply && fieldManager === '') errors.push(required('fieldManager', 'is required for apply patch'));
+  if (kind === 'PatchOptions' && !apply && force !== null) {
+    errors.push(forbidden('force', 'may not be specified for non-apply patch'));
+  }
+  errors.push(...fieldManagerErrors(fieldManager), ...dryRunErrors(dryRun));
+  if (!['', 'Ignore', 'Strict', 'Warn'].includes(validation)) {
+    errors.push(notSupported('fieldValidation', validation, ['', 'Ignore', 'Strict', 'Warn']));
+  }
+  if (errors.length > 0) throw newInvalid({ group: 'meta.k8s.io', resource: kind }, '', errors);
+  return {
+    dryRun: dryRun.length > 0,
+    fieldValidation: validation === '' ? 'Warn' : (validation as FieldValidation),
+    fieldManager,
+    force: force === null ? undefined : queryBoolean(force),
+  };
+}
+
+export function fieldManagerErrors(fieldManager: string): FieldError[] {
+  const errors: FieldError[] = [];
+  if (Buffer.byteLength(fieldManager) > MAX_FIELD_MANAGER_BYTES) {
+    errors.push(new FieldError('FieldValueTooLong', 'fieldManager', '', `may not be more than ${MAX_FIELD_MANAGER_BYTES} bytes`));
+  }
+  let position = 0;
+  for (const char of fieldManager) {
+    if (!isPrintable(char)) {
+      const code = (char.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0');
+      errors.push(invalid('fieldManager', fieldManager, `invalid character U+${code} (at position ${position})`));
+    }
+    position += Buffer.byteLength(char);
+  }
+  return errors;
+}
+
+/** Letters, marks, numbers, punctuation, symbols and the ASCII space. */
+function isPrintable(char: string): boolean {
+  return char === ' ' || /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u.test(char);
+}
+
+function dryRunErrors(values: readonly string[]): FieldError[] {
+  if (values.every((value) => value === 'All')) return [];
+  return [notSupported('dryRun', values, ['All'])];
+}
+
+/** DeleteOptions from the query (`body` absent) or from a decoded body. Throws 400 and 422. */
+export function parseDeleteOptions(query: URLSearchParams, body: Record<string, unknown> | undefined): DeleteOptions {
+  const raw = body === undefined ? fromQuery(query) : fromBody(body);
+  const errors: FieldError[] = [];
+  if (raw.orphanDependents !== undefined && raw.propagationPolicy !== undefined) {
+    errors.push(
+      invalid('propagationPolicy', raw.propagationPolicy, 'orphanDependents and deletionPropagation cannot be both set'),
+    );
+  }
+  const policy = raw.propagationPolicy;
+  if (policy !== undefined && !['Foreground', 'Background', 'Orphan'].includes(policy)) {
+    errors.push(unsupported('propagationPolicy', policy, ['Foreground', 'Background', 'Orphan', 'nil']));
+  }
+  errors.push(...dryRunErrors(raw.dryRun));
+  if (errors.length > 0) throw newInvalid({ group: 'meta.k8s.io', resource: 'DeleteOptions' }, '', errors);
+  return {
+    dryRun: raw.dryRun.length > 0,
+    gracePeriodSeconds: raw.gracePeriodSeconds,
+    propagationPolicy: (policy ?? '') as DeleteOptions['propagationPolicy'],
+    orphanDependents: raw.orphanDependents,
+    preconditions: raw.preconditions,
+    ...(raw.ignoreStoreReadError ? { ignoreStoreReadErrorWithClusterBreakingPotential: true } : {}),
+  };
+}
+
+interface RawDeleteOptions {
+  readonly dryRun: readonly string[];
+  readonly gracePeriodSeconds: number | undefined;
+  readonly propagationPolicy: string | undefined;
+  readonly orphanDependents: boolean | undefined;
+  readonly preconditions: DeleteOptions['preconditions'];
+  readonly ignoreStoreReadError: boolean;
+}
+
+function fromQuery(query: URLSearchParams): RawDeleteOptions {
+  const grace = query.get('gracePeriodSeconds');
+  const orphan = query.get('orphanDependents');
+  return {
+    dryRun: query.getAll('dryRun'),
+    gracePeriodSeconds: grace === null ? undefined : parseInteger(grace),
+    propagationPolicy: query.get('propagationPolicy') ?? undefined,
+    orphanDependents: orphan === null ? undefined : queryBoolean(orphan),
+    preconditions: undefined,
+    ignoreStoreReadError: flag(query, 'ignoreStoreReadErrorWithClusterBreakingPotential'),
+  };
+}
+
+function fromBody(body: Record<string, unknown>): RawDeleteOptions {
+  const preconditions = field(body, 'preconditions', 'object') as Record<string, unknown> | undefined;
+  const uid = preconditions === undefined ? undefined : (field(preconditions, 'uid', 'string') as string | undefined);
+  const version = preconditions === undefined ? undefined : (field(preconditions, 'resourceVersion', 'string') as string | undefined);
+  return {
+    dryRun: stringList(body['dryRun']),
+    gracePeriodSeconds: field(body, 'gracePeriodSeconds', 'number') as number | undefined,
+    propagationPolicy: field(body, 'propagationPolicy', 'string') as string | undefined,
+    orphanDependents: field(body, 'orphanDependents', 'boolean') as boolean | undefined,
+    preconditions:
+      preconditions === undefined
+        ? undefined
+        : { ...(uid === undefined ? {} : { uid }), ...(version === undefined ? {} : { resourceVersion: version }) },
+    ignoreStoreReadError: field(body, 'ignoreStoreReadErrorWithClusterBreakingPotential', 'boolean') === true,
+  };
+}
+
+const GO_TYPES: Readonly<Record<string, string>> = { number: 'int64', boolean: 'bool', object: 'v1.Preconditions' };
+
+function field(object: Record<string, unknown>, name: string, type: 'string' | 'number' | 'boolean' | 'object'): unknown {
+  const value = object[name];
+  if (value === undefined || value === null) return undefined;
+  const right = type === 'number' ? Number.isInteger(value) : typeof value === type && !Array.isArray(value);
+  if (right) return value;
+  const found = Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
+  throw newBadRequest(`json: cannot unmarshal ${found} into Go struct field DeleteOptions.${name} of type ${GO_TYPES[type] ?? type}`);
+}
+
+function stringList(value: unknown): readonly string[] {
+  if (value === undefined || value === null) return [];
+  if (Array.isArray(value) && value.every((item) => typeof item === 'string')) return value;
+  throw newBadRequest('json: cannot unmarshal DeleteOptions.dryRun into Go struct field DeleteOptions.dryRun of type []string');
+}
