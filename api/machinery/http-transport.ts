@@ -1,0 +1,308 @@
+/**
+ * Connections to one API server: a single HTTP/2 session where the server speaks it, a keep-alive pool of HTTP/1.1 otherwise
+ * (plain `http://` too). A session that is lost, or that was opened with credentials since replaced, is opened anew by
+ * the next request. Knows nothing of the API; `http-client.ts` does.
+ */
+import { request as httpRequest, Agent as HttpAgent, type IncomingHttpHeaders } from 'node:http';
+import { request as httpsRequest, Agent as HttpsAgent } from 'node:https';
+import http2, { type ClientHttp2Session, type ClientHttp2Stream } from 'node:http2';
+import { isIP } from 'node:net';
+import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
+import type { Readable } from 'node:stream';
+import type { Clock, Timer } from './clock.ts';
+
+export interface TransportOptions {
+  /** `https://host:port`, with or without a path that is put before every request's. */
+  readonly server: string;
+  /** PEM; the system's roots without it. */
+  readonly ca?: string | undefined;
+  readonly serverName?: string | undefined;
+  readonly insecureSkipVerify?: boolean;
+  readonly clock: Clock;
+  readonly connectTimeoutMs?: number;
+  /** Off: HTTP/1.1 only. */
+  readonly http2?: boolean;
+}
+
+export interface TransportRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: Buffer | string | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface TransportResponse {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Readable;
+}
+
+export interface ClientCertificate {
+  readonly certificate?: string | undefined;
+  readonly key?: string | undefined;
+}
+
+/** The request never reached the server, or was not begun: safe to send again. */
+export class NotSentError extends Error {
+  constructor(cause: unknown) {
+    super(cause instanceof Error ? cause.message : String(cause), { cause });
+    this.name = 'NotSentError';
+  }
+}
+
+const PING_IDLE_MS = 30_000;
+const PING_TIMEOUT_MS = 15_000;
+
+export class HttpTransport {
+  readonly #options: TransportOptions;
+  readonly #url: URL;
+  #certificate: ClientCertificate = {};
+  #connection: Promise<Connection> | undefined;
+  #live: Connection | undefined;
+  #closed = false;
+
+  constructor(options: TransportOptions) {
+    this.#options = options;
+    this.#url = new URL(options.server.includes('://') ? options.server : `https://${options.server}`);
+  }
+
+  get server(): string {
+    return this.#url.origin;
+  }
+
+  /** Another certificate closes the connections that were made with the last one, open watches included. */
+  useCertificate(next: ClientCertificate): void {
+    if (next.certificate === this.#certificate.certificate && next.key === this.#certificate.key) return;
+    this.#certificate = next;
+    this.closeConnections();
+  }
+
+  closeConnections(): void {
+    this.#connection = undefined;
+    this.#live?.close();
+    this.#live = undefined;
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.closeConnections();
+  }
+
+  async request(request: TransportRequest): Promise<TransportResponse> {
+    if (this.#closed) throw new Error('the client is closed');
+    request.signal?.throwIfAborted();
+    const prefix = this.#url.pathname === '/' ? '' : this.#url.pathname.replace(/\/$/, '');
+    const connection = await this.#connected();
+    return connection.send({ ...request, path: prefix + request.path });
+  }
+
+  #connected(): Promise<Connection> {
+    if (this.#connection !== undefined && this.#live?.usable !== false) return this.#connection;
+    this.#live = undefined;
+    const opening: Promise<Connection> = this.#open().then(
+      (connection) => {
+        // the certificate was replaced meanwhile
+        if (this.#connection === opening) this.#live = connection;
+        return connection;
+      },
+      (error: unknown) => {
+        if (this.#connection === opening) this.#connection = undefined;
+        throw new NotSentError(error);
+      },
+    );
+    this.#connection = opening;
+    return opening;
+  }
+
+  async #open(): Promise<Connection> {
+    if (this.#url.protocol === 'http:') return new PooledConnection(this.#url, undefined);
+    const options = this.#tlsOptions();
+    if (this.#options.http2 === false) return new PooledConnection(this.#url, options);
+    const socket = await connectTls(options, this.#options.clock, this.#options.connectTimeoutMs ?? 30_000);
+    if (socket.alpnProtocol === 'h2') return new Http2Connection(this.#url, socket, this.#options.clock);
+    socket.destroy();
+    return new PooledConnection(this.#url, { ...options, ALPNProtocols: ['http/1.1'] });
+  }
+
+  #tlsOptions(): ConnectionOptions {
+    const host = this.#url.hostname.replace(/^\[|\]$/g, '');
+    const { ca, serverName, insecureSkipVerify } = this.#options;
+    const { certificate, key } = this.#certificate;
+    const name = serverName ?? (isIP(host) === 0 ? host : undefined);
+    return {
+      host,
+      port: this.#url.port === '' ? 443 : Number(this.#url.port),
+      ALPNProtocols: ['h2', 'http/1.1'],
+      rejectUnauthorized: insecureSkipVerify !== true,
+      ...(ca === undefined ? {} : { ca }),
+      ...(name === undefined ? {} : { servername: name }),
+      ...(certificate === undefined ? {} : { cert: certificate }),
+      ...(key === undefined ? {} : { key }),
+    };
+  }
+}
+
+interface Connection {
+  readonly usable: boolean;
+  send(request: TransportRequest): Promise<TransportResponse>;
+  close(): void;
+}
+
+function connectTls(options: ConnectionOptions, clock: Clock, timeoutMs: number): Promise<TLSSocket> {
+  return new Promise((resolve, reject) => {
+    const socket = tls.connect(options);
+    const timer = clock.after(timeoutMs, () => socket.destroy(new Error(`no connection to ${options.host}:${options.port} within ${timeoutMs / 1000} s`)));
+    const onError = (error: Error): void => {
+      timer.cancel();
+      reject(error);
+    };
+    socket.once('error', onError);
+    socket.once('secureConnect', () => {
+      timer.cancel();
+      socket.off('error', onError);
+      resolve(socket);
+    });
+  });
+}
+
+class Http2Connection implements Connection {
+  readonly #session: ClientHttp2Session;
+  readonly #authority: string;
+  readonly #clock: Clock;
+  readonly #streams = new Set<ClientHttp2Stream>();
+  #heardAt = 0;
+  #pinger: Timer | undefined;
+  usable = true;
+
+  constructor(url: URL, socket: TLSSocket, clock: Clock) {
+    this.#authority = url.host;
+    this.#clock = clock;
+    this.#session = http2.connect(url.origin, {
+      createConnection: () => socket,
+      settings: { enablePush: false, initialWindowSize: 4 << 20 },
+    });
+    this.#session.once('connect', (session) => session.setLocalWindowSize(8 << 20));
+    const lost = (): void => {
+      this.usable = false;
+      this.#pinger?.cancel();
+    };
+    // each open stream reports the error to its request
+    this.#session.on('error', lost);
+    this.#session.on('goaway', lost);
+    this.#session.on('close', lost);
+    // an idle connection must not keep the process alive
+    this.#session.unref();
+  }
+
+  send(request: TransportRequest): Promise<TransportResponse> {
+    return new Promise((resolve, reject) => {
+      let stream: ClientHttp2Stream;
+      try {
+        stream = this.#session.request(
+          { ':method': request.method, ':path': request.path, ':authority': this.#authority, ...request.headers },
+          { endStream: request.body === undefined, ...(request.signal === undefined ? {} : { signal: request.signal }) },
+        );
+      } catch (error) {
+        this.usable = false;
+        reject(new NotSentError(error));
+        return;
+      }
+      this.#track(stream);
+      let answered = false;
+      stream.once('response', (headers) => {
+        answered = true;
+        resolve({ status: Number(headers[':status'] ?? 0), headers, body: stream });
+      });
+      stream.on('error', (error) => {
+        if (!answered) reject(request.signal?.aborted ? (request.signal.reason as Error) : stream.rstCode === http2.constants.NGHTTP2_REFUSED_STREAM ? new NotSentError(error) : error);
+      });
+      stream.once('close', () => {
+        if (!answered) reject(request.signal?.aborted ? (request.signal.reason as Error) : new Error('the connection was closed before an answer came'));
+      });
+      if (request.body !== undefined) stream.end(request.body);
+    });
+  }
+
+  close(): void {
+    this.usable = false;
+    this.#pinger?.cancel();
+    this.#session.close();
+    for (const stream of this.#streams) stream.close(http2.constants.NGHTTP2_CANCEL);
+    this.#session.destroy();
+  }
+
+  #track(stream: ClientHttp2Stream): void {
+    if (this.#streams.size === 0) this.#session.ref();
+    this.#streams.add(stream);
+    this.#heardAt = this.#clock.monotonic();
+    stream.on('data', () => undefined).pause();
+    this.#watchOver();
+    stream.once('close', () => {
+      this.#streams.delete(stream);
+      if (this.#streams.size > 0) return;
+      this.#session.unref();
+      this.#pinger?.cancel();
+      this.#pinger = undefined;
+    });
+  }
+
+  /** While requests are open, a peer that is silent for long is asked for a sign of life. */
+  #watchOver(): void {
+    if (this.#pinger !== undefined) return;
+    this.#pinger = this.#clock.after(PING_IDLE_MS, () => {
+      this.#pinger = undefined;
+      if (!this.usable || this.#streams.size === 0) return;
+      const deadline = this.#clock.after(PING_TIMEOUT_MS, () => {
+        this.usable = false;
+        this.#session.destroy(new Error('the server does not answer pings'));
+      });
+      const sent = this.#session.ping(() => {
+        deadline.cancel();
+        this.#heardAt = this.#clock.monotonic();
+      });
+      if (!sent) deadline.cancel();
+      this.#watchOver();
+    });
+  }
+}
+
+class PooledConnection implements Connection {
+  readonly #url: URL;
+  readonly #tls: ConnectionOptions | undefined;
+  readonly #agent: HttpAgent;
+  usable = true;
+
+  constructor(url: URL, tlsOptions: ConnectionOptions | undefined) {
+    this.#url = url;
+    this.#tls = tlsOptions;
+    this.#agent = tlsOptions === undefined ? new HttpAgent({ keepAlive: true }) : new HttpsAgent({ keepAlive: true });
+  }
+
+  send({ method, path, headers, body, signal }: TransportRequest): Promise<TransportResponse> {
+    return new Promise((resolve, reject) => {
+      const host = this.#url.hostname.replace(/^\[|\]$/g, '');
+      const options = {
+        host,
+        port: this.#url.port,
+        method,
+        path,
+        agent: this.#agent,
+        headers: { ...headers, host: this.#url.host, ...(body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }) },
+        ...(signal === undefined ? {} : { signal }),
+      };
+      const request = this.#tls === undefined ? httpRequest(options) : httpsRequest({ ...this.#tls, ...options });
+      request.once('response', (response) => resolve({ status: response.statusCode ?? 0, headers: response.headers, body: response }));
+      request.once('error', (error: NodeJS.ErrnoException) => {
+        if (signal?.aborted) reject(signal.reason as Error);
+        else reject(error.code === 'ECONNREFUSED' || (error.code === 'ECONNRESET' && request.reusedSocket) ? new NotSentError(error) : error);
+      });
+      request.end(body);
+    });
+  }
+
+  close(): void {
+    this.usable = false;
+    this.#agent.destroy();
+  }
+}
