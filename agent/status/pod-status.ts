@@ -1,0 +1,110 @@
+/**
+ * Pure rules of pod statuses: how what the agent says and what the API server has become one, and what the patch between
+ * them is. The agent owns some conditions; all others belong to whoever wrote them and stay.
+ */
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { JsonValue } from '../../api/meta/object.ts';
+import type { Pod, PodCondition, PodStatus } from '../core-types.ts';
+
+/** Conditions that nobody but the agent writes. */
+const OWNED_CONDITIONS: ReadonlySet<string> = new Set([
+  'PodScheduled',
+  'Initialized',
+  'Ready',
+  'ContainersReady',
+  'PodReadyToStartContainers',
+  'PodResizePending',
+  'PodResizeInProgress',
+  'AllContainersRestarting',
+]);
+
+/** Conditions that the agent may write beside others. */
+const SHARED_CONDITIONS: ReadonlySet<string> = new Set(['DisruptionTarget']);
+
+export function isTerminalPhase(phase: string | undefined): boolean {
+  return phase === 'Succeeded' || phase === 'Failed';
+}
+
+export function condition(status: PodStatus | undefined, type: string): PodCondition | undefined {
+  return status?.conditions?.find((candidate) => candidate.type === type);
+}
+
+/**
+ * The status as it is kept: a condition whose status did not change keeps its transition time, and a start time once set
+ * stays.
+ */
+export function normalize(next: PodStatus, previous: PodStatus | undefined, now: string): PodStatus {
+  const conditions = next.conditions?.map((entry) => {
+    const before = condition(previous, entry.type);
+    const lastTransitionTime =
+      before !== undefined && before.status === entry.status
+        ? (before.lastTransitionTime ?? now)
+        : (entry.lastTransitionTime ?? now);
+    return { ...entry, lastTransitionTime };
+  });
+  const startTime = previous?.startTime ?? next.startTime ?? now;
+  return { ...next, startTime, ...(conditions === undefined ? {} : { conditions }) } as PodStatus;
+}
+
+/** What the API server should have: our status over its own, foreign conditions kept. */
+export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayStillRun: boolean): PodStatus {
+  const foreign = (remote?.conditions ?? []).filter(
+    (entry) =>
+      !OWNED_CONDITIONS.has(entry.type) &&
+      !(SHARED_CONDITIONS.has(entry.type) && condition(ours, entry.type) !== undefined),
+  );
+  const own = (ours.conditions ?? []).filter(
+    (entry) => OWNED_CONDITIONS.has(entry.type) || SHARED_CONDITIONS.has(entry.type),
+  );
+  const merged: PodStatus = { ...ours, conditions: [...own, ...foreign] };
+  // A pod is not told to be over while a container may still run: others would take its place.
+  if (mayStillRun && isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase)) {
+    if (remote?.phase === undefined) delete merged.phase;
+    else merged.phase = remote.phase;
+  }
+  return merged;
+}
+
+/** Fields of a status that the agent never writes. */
+const FOREIGN_FIELDS: ReadonlySet<string> = new Set([
+  'nominatedNodeName',
+  'resourceClaimStatuses',
+  'extendedResourceClaimStatus',
+]);
+
+/**
+ * The strategic merge patch from `remote` to `merged`, or `undefined` where there is nothing to say. Conditions merge by
+ * type, addresses are replaced as a list; the pod's uid makes it a patch of this very pod.
+ */
+export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonValue> | undefined {
+  const remote = (pod.status ?? {}) as Record<string, JsonValue>;
+  const next = merged as Record<string, JsonValue | undefined>;
+  const changes: Record<string, JsonValue> = {};
+  for (const key of new Set([...Object.keys(remote), ...Object.keys(next)])) {
+    if (FOREIGN_FIELDS.has(key)) continue;
+    const value = next[key];
+    if (jsonEqual(remote[key], value)) continue;
+    if (value === undefined) changes[key] = null;
+    else if (key === 'conditions') changes[key] = changedConditions(pod.status, merged);
+    else if (key === 'podIPs' || key === 'hostIPs') changes[key] = [...(value as JsonValue[]), { $patch: 'replace' }];
+    else changes[key] = value;
+  }
+  if (Array.isArray(changes.conditions) && changes.conditions.length === 0) delete changes.conditions;
+  if (Object.keys(changes).length === 0) return undefined;
+  return { metadata: { uid: pod.metadata.uid }, status: changes };
+}
+
+function changedConditions(remote: PodStatus | undefined, merged: PodStatus): JsonValue[] {
+  const entries: JsonValue[] = [];
+  for (const entry of merged.conditions ?? []) {
+    const before = condition(remote, entry.type) as Record<string, JsonValue> | undefined;
+    const after = entry as unknown as Record<string, JsonValue>;
+    if (before !== undefined && jsonEqual(before, after)) continue;
+    const gone = Object.keys(before ?? {}).filter((key) => after[key] === undefined);
+    entries.push({ ...after, ...Object.fromEntries(gone.map((key) => [key, null])) });
+  }
+  for (const entry of remote?.conditions ?? []) {
+    if (condition(merged, entry.type) === undefined) entries.push({ type: entry.type, $patch: 'delete' });
+  }
+  return entries;
+}
