@@ -24,10 +24,22 @@ export type Scalar =
   | 'fieldsV1';
 
 export type TypeNode =
-  | { readonly kind: 'scalar'; readonly scalar: Scalar }
-  | { readonly kind: 'list'; readonly items: TypeNode }
+  /** `message`: the protobuf form of a JSON value that has one of several types (schemas of custom resources). */
+  | {
+      readonly kind: 'scalar';
+      readonly scalar: Scalar;
+      readonly message?: 'schemaOrBool' | 'schemaOrArray' | 'schemaOrStringArray';
+    }
+  /** `wrapped`: protobuf has a message with one repeated field in its place. */
+  | { readonly kind: 'list'; readonly items: TypeNode; readonly wrapped?: true }
   | { readonly kind: 'map'; readonly values: TypeNode }
   | { readonly kind: 'struct'; readonly struct: StructType };
+
+/**
+ * What becomes of a field that is absent, null or empty:
+ * `print`: it is there with its zero value; `null`: there, null where absent; `keep`: absent stays absent, zero stays; `omit`: zero vanishes.
+ */
+export type Presence = 'print' | 'null' | 'keep' | 'omit';
 
 export interface Field {
   readonly name: string;
@@ -36,6 +48,10 @@ export interface Field {
   readonly required: boolean;
   /** Absent where the field has no protobuf form. */
   readonly protobufNumber?: number;
+  /** Numbers of the messages around it that JSON does not show, outermost first. */
+  readonly protobufInline?: readonly number[];
+  /** Absent for custom resources: what is there stays. */
+  readonly presence?: Presence;
   /** Absent: `atomic` for scalars' lists is the default of structured merge. */
   readonly listType?: 'atomic' | 'set' | 'map';
   readonly listMapKeys?: readonly string[];
@@ -56,6 +72,8 @@ export interface StructType {
   readonly fields: ReadonlyMap<string, Field>;
   /** Of the struct itself, where its type says so for every use. */
   readonly mapType?: 'atomic' | 'granular';
+  /** Discriminated unions among the fields, as OpenAPI shows them. */
+  readonly unions?: readonly JsonValue[];
   /** Keep what the schema does not name (custom resources). */
   readonly preserveUnknown?: boolean;
   /** Values of fields that are not named (custom resources with both properties and additionalProperties do not exist; kept for embedded resources). */

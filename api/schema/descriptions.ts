@@ -1,0 +1,73 @@
+/**
+ * Texts of types and fields, from the official client package's declarations. Costly, so read a file at a time on first
+ * use: only OpenAPI (and what `kubectl explain` asks of it) needs them. A field without a text of its own has its type's.
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+
+interface Texts {
+  readonly type: string | undefined;
+  readonly fields: ReadonlyMap<string, string>;
+}
+
+const NONE: Texts = { type: undefined, fields: new Map() };
+const cache = new Map<string, Texts>();
+let folder: string | undefined;
+
+/** The text of a built-in type or field; `undefined` where there is none. */
+export function describe(structName: string, fieldName?: string): string | undefined {
+  let texts = cache.get(structName);
+  if (texts === undefined) {
+    texts = read(structName);
+    cache.set(structName, texts);
+  }
+  return fieldName === undefined ? texts.type : texts.fields.get(fieldName);
+}
+
+function read(structName: string): Texts {
+  if (!structName.startsWith('io.k8s.')) return NONE;
+  folder ??= modelsFolder();
+  for (const name of modelNames(structName)) {
+    const file = join(folder, `${name}.d.ts`);
+    if (existsSync(file)) return parse(readFileSync(file, 'utf8'));
+  }
+  return NONE;
+}
+
+function modelsFolder(): string {
+  // Resolving does not load the package.
+  return join(dirname(createRequire(import.meta.url).resolve('@kubernetes/client-node')), 'gen', 'models');
+}
+
+/** `CoreV1Event` before `V1Event`: a class has its group's name only where two groups share the type's. */
+function modelNames(structName: string): string[] {
+  const parts = structName.split('.');
+  const kind = parts.pop() ?? '';
+  const version = capital(parts.pop() ?? '');
+  const group = capital(parts.pop() ?? '');
+  return [`${group}${version}${kind}`, `${version}${kind}`];
+}
+
+function capital(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+const DECLARATION = /\/\*\*\n((?:[ \t]*\*(?!\/).*\n)*)[ \t]*\*\/\n(?:export declare class \w+|[ \t]*'([^']+)'\??:)/g;
+
+function parse(source: string): Texts {
+  const fields = new Map<string, string>();
+  let type: string | undefined;
+  for (const [, comment = '', field] of source.matchAll(DECLARATION)) {
+    const text = comment
+      .split('\n')
+      .map((line) => line.replace(/^[ \t]*\*[ ]?/, ''))
+      .join('\n')
+      .trim()
+      .replaceAll("\\'", "'")
+      .replaceAll('\\"', '"');
+    if (field === undefined) type = text;
+    else fields.set(field, text);
+  }
+  return { type, fields };
+}

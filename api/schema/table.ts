@@ -1,0 +1,196 @@
+/**
+ * The built-in API types, read from the generated `table.json`.
+ *
+ * Loading parses one file and makes nothing else: a struct's fields are built when they are first asked for, so that
+ * start-up pays for the types that are used. One `Schema` a process is enough; everything in it is immutable.
+ */
+import { readFileSync } from 'node:fs';
+import type { JsonValue } from '../meta/object.ts';
+import { describe } from './descriptions.ts';
+import { builtinResources } from './resources.ts';
+import type { Field, Presence, Scalar, Schema, StructType, TypeNode } from './schema.ts';
+
+/** As `scripts/generate-api.ts` writes them. */
+type FieldRow = readonly [
+  name: string,
+  type: string,
+  number: number | readonly number[],
+  required: number,
+  options?: Readonly<Record<string, string>>,
+];
+type TypeRow = readonly [name: string, fields: readonly FieldRow[], options?: Readonly<Record<string, string>>];
+
+const SCALARS: Readonly<Record<string, Scalar>> = {
+  s: 'string',
+  b: 'boolean',
+  i: 'int32',
+  l: 'int64',
+  f: 'double',
+  y: 'bytes',
+  t: 'time',
+  m: 'microTime',
+  d: 'duration',
+  q: 'quantity',
+  n: 'intOrString',
+  a: 'any',
+  r: 'rawExtension',
+  v: 'fieldsV1',
+};
+
+const PRESENCE: Readonly<Record<string, Presence>> = { '?': 'keep', '!': 'print', '0': 'null' };
+
+const MESSAGES = { aB: 'schemaOrBool', aA: 'schemaOrArray', aS: 'schemaOrStringArray' } as const;
+
+class TableStruct implements StructType {
+  readonly name: string;
+  declare readonly mapType?: 'atomic' | 'granular';
+  declare readonly unions?: readonly JsonValue[];
+  readonly #rows: readonly FieldRow[];
+  readonly #table: BuiltinSchema;
+  #fields: ReadonlyMap<string, Field> | undefined;
+
+  constructor(row: TypeRow, table: BuiltinSchema) {
+    this.name = row[0];
+    this.#rows = row[1];
+    this.#table = table;
+    const mapType = row[2]?.['mapType'];
+    if (mapType === 'atomic' || mapType === 'granular') this.mapType = mapType;
+    const unions = row[2]?.['unions'];
+    if (unions !== undefined) this.unions = JSON.parse(unions) as JsonValue[];
+  }
+
+  get fields(): ReadonlyMap<string, Field> {
+    this.#fields ??= new Map(this.#rows.map((row) => [row[0], this.#table.field(row)]));
+    return this.#fields;
+  }
+}
+
+class BuiltinSchema implements Schema {
+  readonly #structs: readonly TableStruct[];
+  readonly #byName: ReadonlyMap<string, TableStruct>;
+  readonly #byKind = new Map<string, TableStruct | undefined>();
+
+  constructor(rows: readonly TypeRow[]) {
+    this.#structs = rows.map((row) => new TableStruct(row, this));
+    this.#byName = new Map(this.#structs.map((struct) => [struct.name, struct]));
+  }
+
+  struct(name: string): StructType | undefined {
+    return this.#byName.get(name);
+  }
+
+  kind(group: string, version: string, kind: string): StructType | undefined {
+    const key = `${group}/${version}/${kind}`;
+    if (!this.#byKind.has(key))
+      this.#byKind.set(key, this.#byName.get(typeNameOf(group, version, kind)) ?? this.#optionsOf(group, kind));
+    return this.#byKind.get(key);
+  }
+
+  /** Options and `Status` are kinds of every group (`apps/v1 DeleteOptions`). */
+  #optionsOf(group: string, kind: string): TableStruct | undefined {
+    if (group !== '' && group !== 'meta.k8s.io' && !kind.endsWith('Options')) return undefined;
+    return this.#byName.get(`io.k8s.apimachinery.pkg.apis.meta.v1.${kind}`);
+  }
+
+  description(structName: string, fieldName?: string): string | undefined {
+    return describe(structName, fieldName);
+  }
+
+  structNames(): Iterable<string> {
+    return this.#byName.keys();
+  }
+
+  field(row: FieldRow): Field {
+    const [name, code, path, required, options = {}] = row;
+    const presence = PRESENCE[code.charAt(0)];
+    const typed = this.#type(/^[?!]/.test(code) || /^0./.test(code) ? code.slice(1) : code);
+    const number = typeof path === 'number' ? path : (path.at(-1) ?? 0);
+    return {
+      name,
+      type: typed,
+      required: required === 1,
+      presence: presence !== undefined && /^[?!0]./.test(code) ? presence : 'omit',
+      ...(number === 0 ? {} : { protobufNumber: number }),
+      ...(typeof path === 'number' ? {} : { protobufInline: path.slice(0, -1) }),
+      ...optionsOf(options),
+    };
+  }
+
+  #type(code: string): TypeNode {
+    switch (code.charAt(0)) {
+      case '[':
+        return { kind: 'list', items: this.#type(code.slice(1)) };
+      case '*':
+        return { kind: 'list', items: this.#type(code.slice(1)), wrapped: true };
+      case '{':
+        return { kind: 'map', values: this.#type(code.slice(1)) };
+      default: {
+        if (code === 'aB' || code === 'aA' || code === 'aS')
+          return { kind: 'scalar', scalar: 'any', message: MESSAGES[code] };
+        const scalar = SCALARS[code];
+        if (scalar !== undefined) return { kind: 'scalar', scalar };
+        const struct = this.#structs[Number(code)];
+        if (struct === undefined) throw new Error(`table.json names the unknown type ${code}`);
+        return { kind: 'struct', struct };
+      }
+    }
+  }
+}
+
+function optionsOf(options: Readonly<Record<string, string>>): Partial<Field> {
+  const { listType, keys, fieldMapType, patch, mergeKey } = options;
+  return {
+    ...(listType === 'atomic' || listType === 'set' || listType === 'map' ? { listType } : {}),
+    ...(keys === undefined ? {} : { listMapKeys: keys.split(',') }),
+    ...(fieldMapType === 'atomic' || fieldMapType === 'granular' ? { mapType: fieldMapType } : {}),
+    ...(patch === undefined ? {} : { patchStrategy: patch.split(',') }),
+    ...(mergeKey === undefined ? {} : { patchMergeKey: mergeKey }),
+    ...(options['default'] === undefined ? {} : { default: JSON.parse(options['default']) as JsonValue }),
+  };
+}
+
+/** Packages whose name is not the first label of the group. */
+const PACKAGES: Readonly<Record<string, string>> = {
+  '': 'io.k8s.api.core',
+  'apiextensions.k8s.io': 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions',
+  'apiregistration.k8s.io': 'io.k8s.kube-aggregator.pkg.apis.apiregistration',
+  'flowcontrol.apiserver.k8s.io': 'io.k8s.api.flowcontrol',
+  'internal.apiserver.k8s.io': 'io.k8s.api.apiserverinternal',
+  'meta.k8s.io': 'io.k8s.apimachinery.pkg.apis.meta',
+  'rbac.authorization.k8s.io': 'io.k8s.api.rbac',
+};
+
+/** `io.k8s.api.apps.v1.Deployment` of `apps`, `v1`, `Deployment`. */
+export function typeNameOf(group: string, version: string, kind: string): string {
+  return `${PACKAGES[group] ?? `io.k8s.api.${group.split('.')[0] ?? ''}`}.${version}.${kind}`;
+}
+
+/** The other way for the types of served kinds: group, version and kind of a type name. */
+export function groupVersionKindOf(structName: string): { group: string; version: string; kind: string } | undefined {
+  return kindsByType().get(structName);
+}
+
+let byType: ReadonlyMap<string, { group: string; version: string; kind: string }> | undefined;
+
+function kindsByType(): ReadonlyMap<string, { group: string; version: string; kind: string }> {
+  if (byType === undefined) {
+    const found = new Map<string, { group: string; version: string; kind: string }>();
+    for (const row of builtinResources()) {
+      const kinds = [row, ...row.subresources];
+      for (const { group, version, kind } of kinds) {
+        for (const name of [kind, `${kind}List`])
+          found.set(typeNameOf(group, version, name), { group, version, kind: name });
+      }
+    }
+    byType = found;
+  }
+  return byType;
+}
+
+let builtin: BuiltinSchema | undefined;
+
+/** The types of the release that is served. Parsed once a process. */
+export function loadSchema(): Schema {
+  builtin ??= new BuiltinSchema(JSON.parse(readFileSync(new URL('table.json', import.meta.url), 'utf8')) as TypeRow[]);
+  return builtin;
+}

@@ -1,0 +1,332 @@
+/**
+ * Makes `api/schema/table.json` and `api/schema/resources.json` from the facts in `api/schema/facts` and the official
+ * client package's models (which are loaded here only; the running program never does).
+ *
+ * The facts say what the models cannot: protobuf numbers, list types, merge keys, defaults, what an empty field becomes.
+ * The models prove the facts whole: every field of a model must be in the facts with the same JSON type and the other way
+ * round, else nothing is written. `--check` writes nothing and fails where the files differ from what would be written.
+ */
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { pathToFileURL } from 'node:url';
+
+const root = new URL('../', import.meta.url);
+const facts = new URL('api/schema/facts/', root);
+const models = new URL('node_modules/@kubernetes/client-node/dist/gen/models/', root);
+
+export type Presence = 'print' | 'null' | 'keep' | 'omit';
+
+export interface FieldFacts {
+  name: string;
+  number: string;
+  type: string;
+  required: boolean;
+  options: Record<string, string>;
+}
+
+export interface TypeFacts {
+  name: string;
+  options: Record<string, string>;
+  fields: FieldFacts[];
+}
+
+const SCALARS: Readonly<Record<string, string>> = {
+  string: 's',
+  bool: 'b',
+  int32: 'i',
+  int64: 'l',
+  double: 'f',
+  bytes: 'y',
+  time: 't',
+  microTime: 'm',
+  duration: 'd',
+  quantity: 'q',
+  intOrString: 'n',
+  any: 'a',
+  schemaOrBool: 'aB',
+  schemaOrArray: 'aA',
+  schemaOrStringArray: 'aS',
+  rawExtension: 'r',
+  fieldsV1: 'v',
+};
+
+function lines(file: string): string[] {
+  return readFileSync(new URL(file, facts), 'utf8')
+    .split('\n')
+    .filter((line) => line.trim() !== '' && !line.startsWith('#'));
+}
+
+function options(words: readonly string[]): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const word of words) {
+    const at = word.indexOf('=');
+    if (at === -1) found[word] = '';
+    else found[word.slice(0, at)] = word.slice(at + 1);
+  }
+  return found;
+}
+
+export function readTypes(): TypeFacts[] {
+  const types: TypeFacts[] = [];
+  let pkg = '';
+  for (const line of lines('types.txt')) {
+    const words = splitWords(line.trim());
+    const [first = '', second = '', third = ''] = words;
+    if (line.startsWith('package ')) pkg = second;
+    else if (line.startsWith('type '))
+      types.push({ name: `${pkg}.${second}`, options: options(words.slice(2)), fields: [] });
+    else {
+      const extra = options(words.slice(3));
+      types.at(-1)?.fields.push({
+        name: first,
+        number: second,
+        type: qualify(third, pkg),
+        required: 'required' in extra,
+        options: extra,
+      });
+    }
+  }
+  return types;
+}
+
+/** Words of a line; what follows `unions=` or `default=` is JSON and may have blanks. */
+function splitWords(line: string): string[] {
+  const json = /\b(?:unions|default)=.*$/.exec(line);
+  if (json === null) return line.split(/\s+/);
+  return [...line.slice(0, json.index).trim().split(/\s+/), json[0]];
+}
+
+function qualify(type: string, pkg: string): string {
+  const parts = /^(\*?\[\]|map\[)?(.*?)(\])?$/.exec(type);
+  const inner = parts?.[2] ?? type;
+  if (inner.startsWith('*[]') || inner in SCALARS || inner.includes('.')) return type;
+  return `${parts?.[1] ?? ''}${pkg}.${inner}${parts?.[3] ?? ''}`;
+}
+
+interface PresenceRule {
+  mode: Presence;
+  type: string;
+  fields: Set<string>;
+}
+
+export function readPresence(): PresenceRule[] {
+  return lines('presence.txt').map((line) => {
+    const [mode = '', type = '', ...fields] = line.split(' ');
+    return { mode: mode as Presence, type, fields: new Set(fields) };
+  });
+}
+
+function presenceOf(
+  type: TypeFacts,
+  field: FieldFacts,
+  rules: readonly PresenceRule[],
+  structs: ReadonlySet<string>,
+): Presence {
+  const isStruct = structs.has(field.type);
+  let best: PresenceRule | undefined;
+  for (const rule of rules) {
+    if (!rule.fields.has(field.name)) continue;
+    if (rule.type === '*') {
+      if (rule.mode === 'print' && !isStruct && field.type !== 'time' && field.type !== 'microTime') continue;
+      best ??= rule;
+    } else if (type.name.endsWith(`.${rule.type}`)) best = rule;
+  }
+  if (best !== undefined) return best.mode;
+  if (field.required) return 'print';
+  return isStruct || ['time', 'microTime', 'quantity', 'intOrString'].includes(field.type) ? 'keep' : 'omit';
+}
+
+function encodeType(type: string, index: ReadonlyMap<string, number>): string {
+  if (type.startsWith('*[]')) return `*${encodeType(type.slice(3), index)}`;
+  if (type.startsWith('[]')) return `[${encodeType(type.slice(2), index)}`;
+  if (type.startsWith('map[')) return `{${encodeType(type.slice(4, -1), index)}`;
+  const scalar = SCALARS[type];
+  if (scalar !== undefined) return scalar;
+  const at = index.get(type);
+  if (at === undefined) throw new Error(`a field has the unknown type ${type}`);
+  return String(at);
+}
+
+const PRESENCE_CODES: Readonly<Record<Presence, string>> = { omit: '', keep: '?', print: '!', null: '0' };
+
+/** `[name, type + presence, number, required 0|1, options?]`; see `api/schema/table.ts`. */
+export function buildTable(): string {
+  const types = readTypes();
+  const rules = readPresence();
+  const index = new Map(types.map((type, at) => [type.name, at]));
+  const structs = new Set(index.keys());
+  const rows = types.map((type) => {
+    const fields = type.fields.map((field) => {
+      const path =
+        field.number === '-'
+          ? 0
+          : field.number.includes('/')
+            ? field.number.split('/').map(Number)
+            : Number(field.number);
+      const code = `${PRESENCE_CODES[presenceOf(type, field, rules, structs)]}${encodeType(field.type, index)}`;
+      const { required: _required, ...rest } = field.options;
+      const row: unknown[] = [field.name, code, path, field.required ? 1 : 0];
+      if (Object.keys(rest).length > 0) row.push(rest);
+      return row;
+    });
+    return Object.keys(type.options).length === 0 ? [type.name, fields] : [type.name, fields, type.options];
+  });
+  return `[\n${rows.map((row) => JSON.stringify(row)).join(',\n')}\n]\n`;
+}
+
+interface ResourceRow {
+  group: string;
+  version: string;
+  resource: string;
+  kind: string;
+  singular: string;
+  shortNames: string[];
+  categories: string[];
+  namespaced: boolean;
+  verbs: string[];
+  subresources: { name: string; group: string; version: string; kind: string; verbs: string[] }[];
+}
+
+export function buildResources(): string {
+  const rows: ResourceRow[] = [];
+  const list = (word: string): string[] => (word === '-' ? [] : word.split(','));
+  for (const line of lines('resources.txt')) {
+    const [
+      g = '',
+      version = '',
+      path = '',
+      kindWord = '',
+      scope = '',
+      singular = '',
+      short = '',
+      categories = '',
+      verbs = '',
+    ] = line.split(' ');
+    const group = g === '-' ? '' : g;
+    const [resource = '', subresource] = path.split('/');
+    const kindParts = kindWord.split('/');
+    const kind = kindParts.at(-1) ?? '';
+    if (subresource === undefined) {
+      rows.push({
+        group,
+        version,
+        resource,
+        kind,
+        singular,
+        shortNames: list(short),
+        categories: list(categories),
+        namespaced: scope === 'Namespaced',
+        verbs: list(verbs),
+        subresources: [],
+      });
+      continue;
+    }
+    const owner = rows.find((row) => row.group === group && row.version === version && row.resource === resource);
+    if (owner === undefined) throw new Error(`${path} stands before its resource`);
+    const foreign =
+      kindParts.length === 3 ? { group: kindParts[0] ?? '', version: kindParts[1] ?? '' } : { group, version };
+    owner.subresources.push({ name: subresource, ...foreign, kind, verbs: list(verbs) });
+  }
+  return `[\n${rows.map((row) => JSON.stringify(row)).join(',\n')}\n]\n`;
+}
+
+/** The client package's class of a type: `V1Pod`, or `CoreV1Event` where two groups have the name. */
+export function modelName(type: string, known: ReadonlySet<string>): string | undefined {
+  const parts = type.split('.');
+  const name = parts.pop() ?? '';
+  const capital = (word: string): string => word.charAt(0).toUpperCase() + word.slice(1);
+  const version = capital(parts.pop() ?? '');
+  const group = capital(parts.pop() ?? '');
+  return [`${group}${version}${name}`, `${version}${name}`].find((candidate) => known.has(candidate));
+}
+
+function modelType(type: string, known: ReadonlySet<string>): string[] {
+  if (type.startsWith('*[]')) return [`Array<${modelType(type.slice(3), known)[0]}>`];
+  if (type.startsWith('[]')) return modelType(type.slice(2), known).map((inner) => `Array<${inner}>`);
+  if (type.startsWith('map['))
+    return modelType(type.slice(4, -1), known).map((inner) => `{ [key: string]: ${inner}; }`);
+  switch (type) {
+    case 'string':
+    case 'bytes':
+    case 'quantity':
+    case 'duration':
+      return ['string'];
+    case 'bool':
+      return ['boolean'];
+    case 'int32':
+    case 'int64':
+    case 'double':
+      return ['number'];
+    case 'time':
+      return ['Date', 'V1MicroTime'];
+    case 'microTime':
+      return ['V1MicroTime', 'Date'];
+    case 'intOrString':
+      return ['IntOrString'];
+    default:
+      return type in SCALARS ? ['any'] : [modelName(type, known) ?? 'any'];
+  }
+}
+
+interface Attribute {
+  baseName: string;
+  type: string;
+}
+
+async function loadModels(): Promise<Map<string, readonly Attribute[]>> {
+  const classes = new Map<string, readonly Attribute[]>();
+  for (const file of readdirSync(models)) {
+    if (!/^[A-Z].*\.js$/.test(file) || file === 'ObjectSerializer.js') continue;
+    const module = (await import(new URL(file, models).href)) as Record<
+      string,
+      { attributeTypeMap?: readonly Attribute[] }
+    >;
+    for (const [name, value] of Object.entries(module)) {
+      if (value.attributeTypeMap !== undefined) classes.set(name, value.attributeTypeMap);
+    }
+  }
+  return classes;
+}
+
+/** Where facts and models disagree. */
+export async function disagreements(): Promise<string[]> {
+  const classes = await loadModels();
+  const known = new Set(classes.keys());
+  const wrong: string[] = [];
+  for (const type of readTypes()) {
+    const attributes = classes.get(modelName(type.name, known) ?? '');
+    if (attributes === undefined) continue;
+    const byName = new Map(attributes.map((attribute) => [attribute.baseName, attribute.type]));
+    for (const field of type.fields) {
+      const model = byName.get(field.name);
+      if (model === undefined) wrong.push(`${type.name}.${field.name} is not in the models`);
+      else if (!modelType(field.type, known).includes(model) && model !== 'any') {
+        wrong.push(`${type.name}.${field.name} is ${field.type} in the facts and ${model} in the models`);
+      }
+      byName.delete(field.name);
+    }
+    for (const name of byName.keys()) wrong.push(`${type.name}.${name} is not in the facts`);
+  }
+  return wrong;
+}
+
+async function main(args: readonly string[]): Promise<number> {
+  const wrong = await disagreements();
+  if (wrong.length > 0) {
+    process.stderr.write(`${wrong.join('\n')}\n`);
+    return 1;
+  }
+  const outputs: [URL, string][] = [
+    [new URL('api/schema/table.json', root), buildTable()],
+    [new URL('api/schema/resources.json', root), buildResources()],
+  ];
+  for (const [file, text] of outputs) {
+    if (!args.includes('--check')) writeFileSync(file, text);
+    else if (readFileSync(file, 'utf8') !== text) {
+      process.stderr.write(`${file.pathname} is not what the facts say: run scripts/generate-api\n`);
+      return 1;
+    }
+  }
+  return 0;
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) process.exitCode = await main(process.argv.slice(2));
