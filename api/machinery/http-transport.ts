@@ -171,7 +171,6 @@ class Http2Connection implements Connection {
   readonly #authority: string;
   readonly #clock: Clock;
   readonly #streams = new Set<ClientHttp2Stream>();
-  #heardAt = 0;
   #pinger: Timer | undefined;
   usable = true;
 
@@ -235,8 +234,6 @@ class Http2Connection implements Connection {
   #track(stream: ClientHttp2Stream): void {
     if (this.#streams.size === 0) this.#session.ref();
     this.#streams.add(stream);
-    this.#heardAt = this.#clock.monotonic();
-    stream.on('data', () => undefined).pause();
     this.#watchOver();
     stream.once('close', () => {
       this.#streams.delete(stream);
@@ -257,10 +254,7 @@ class Http2Connection implements Connection {
         this.usable = false;
         this.#session.destroy(new Error('the server does not answer pings'));
       });
-      const sent = this.#session.ping(() => {
-        deadline.cancel();
-        this.#heardAt = this.#clock.monotonic();
-      });
+      const sent = this.#session.ping(() => deadline.cancel());
       if (!sent) deadline.cancel();
       this.#watchOver();
     });

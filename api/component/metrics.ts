@@ -1,0 +1,186 @@
+/**
+ * Counters, gauges and histograms with labels, and their text exposition. Made for hot paths: a series is looked up once
+ * (`with`) and observed by plain additions; nothing is rendered until `/metrics` is read.
+ *
+ * Label values are bounded by the callers: never put a name that users choose into one.
+ */
+
+export interface Counter {
+  inc(by?: number): void;
+}
+
+export interface Gauge {
+  set(value: number): void;
+  inc(by?: number): void;
+}
+
+export interface Histogram {
+  observe(value: number): void;
+}
+
+/** A metric with labels: `with` gives the series of these values, in the order the labels were declared. */
+export interface Family<Series> {
+  with(...values: string[]): Series;
+  delete(...values: string[]): void;
+}
+
+export interface MetricOptions {
+  readonly name: string;
+  readonly help: string;
+  readonly labels?: readonly string[];
+}
+
+type Kind = 'counter' | 'gauge' | 'histogram';
+
+export const DURATION_BUCKETS: readonly number[] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+
+export class MetricsRegistry {
+  readonly #families: MetricFamily<Series>[] = [];
+  readonly #names = new Map<string, MetricFamily<Series>>();
+  readonly #collectors: (() => void)[] = [];
+
+  counter(options: MetricOptions): Family<Counter> {
+    return this.#add('counter', options, () => new Value());
+  }
+
+  gauge(options: MetricOptions): Family<Gauge> {
+    return this.#add('gauge', options, () => new Value());
+  }
+
+  histogram(options: MetricOptions & { readonly buckets?: readonly number[] }): Family<Histogram> {
+    const buckets = options.buckets ?? DURATION_BUCKETS;
+    return this.#add('histogram', options, () => new Buckets(buckets));
+  }
+
+  /** Runs before each exposition, to set gauges that are cheaper to read than to follow. */
+  collect(collector: () => void): void {
+    this.#collectors.push(collector);
+  }
+
+  /** The Prometheus text format 0.0.4. */
+  text(): string {
+    for (const collector of this.#collectors) collector();
+    const lines: string[] = [];
+    for (const family of this.#families) family.render(lines);
+    return lines.join('');
+  }
+
+  /** The same family for the same name: parts that are started twice in one process share it. */
+  #add<S extends Series>(kind: Kind, options: MetricOptions, create: () => S): MetricFamily<S> {
+    const known = this.#names.get(options.name);
+    if (known !== undefined) {
+      if (known.kind !== kind) throw new Error(`metric ${options.name} is a ${known.kind}`);
+      return known as MetricFamily<Series> as MetricFamily<S>;
+    }
+    const family = new MetricFamily(kind, options, create);
+    this.#names.set(options.name, family as unknown as MetricFamily<Series>);
+    this.#families.push(family as unknown as MetricFamily<Series>);
+    return family;
+  }
+}
+
+interface Series {
+  render(lines: string[], name: string, labels: string): void;
+}
+
+class MetricFamily<S extends Series> implements Family<S> {
+  readonly kind: Kind;
+  readonly #options: MetricOptions;
+  readonly #create: () => S;
+  readonly #series = new Map<string, { readonly labels: string; readonly series: S }>();
+
+  constructor(kind: Kind, options: MetricOptions, create: () => S) {
+    this.kind = kind;
+    this.#options = options;
+    this.#create = create;
+  }
+
+  with(...values: string[]): S {
+    const key = values.length === 1 ? (values[0] ?? '') : values.join('\u0000');
+    const known = this.#series.get(key);
+    if (known !== undefined) return known.series;
+    const names = this.#options.labels ?? [];
+    if (values.length !== names.length) throw new Error(`metric ${this.#options.name} has ${names.length} labels`);
+    const series = this.#create();
+    const labels = names.map((name, at) => `${name}="${escapeValue(values[at] ?? '')}"`).join(',');
+    this.#series.set(key, { labels, series });
+    return series;
+  }
+
+  delete(...values: string[]): void {
+    this.#series.delete(values.join('\u0000'));
+  }
+
+  render(lines: string[]): void {
+    const { name, help } = this.#options;
+    if (this.#series.size === 0) return;
+    lines.push(`# HELP ${name} ${help.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')}\n# TYPE ${name} ${this.kind}\n`);
+    for (const { labels, series } of this.#series.values()) series.render(lines, name, labels);
+  }
+}
+
+class Value implements Counter, Gauge, Series {
+  #value = 0;
+
+  inc(by = 1): void {
+    this.#value += by;
+  }
+
+  set(value: number): void {
+    this.#value = value;
+  }
+
+  render(lines: string[], name: string, labels: string): void {
+    lines.push(`${name}${labels === '' ? '' : `{${labels}}`} ${formatNumber(this.#value)}\n`);
+  }
+}
+
+class Buckets implements Histogram, Series {
+  readonly #bounds: readonly number[];
+  readonly #counts: Float64Array;
+  #sum = 0;
+  #count = 0;
+
+  constructor(bounds: readonly number[]) {
+    this.#bounds = bounds;
+    this.#counts = new Float64Array(bounds.length);
+  }
+
+  observe(value: number): void {
+    this.#sum += value;
+    this.#count++;
+    const bounds = this.#bounds;
+    for (let at = 0; at < bounds.length; at++) {
+      if (value <= (bounds[at] ?? 0)) {
+        this.#counts[at] = (this.#counts[at] ?? 0) + 1;
+        return;
+      }
+    }
+  }
+
+  render(lines: string[], name: string, labels: string): void {
+    const prefix = labels === '' ? '' : `${labels},`;
+    let cumulative = 0;
+    for (let at = 0; at < this.#bounds.length; at++) {
+      cumulative += this.#counts[at] ?? 0;
+      lines.push(`${name}_bucket{${prefix}le="${formatNumber(this.#bounds[at] ?? 0)}"} ${cumulative}\n`);
+    }
+    const braces = labels === '' ? '' : `{${labels}}`;
+    lines.push(`${name}_bucket{${prefix}le="+Inf"} ${this.#count}\n`);
+    lines.push(`${name}_sum${braces} ${formatNumber(this.#sum)}\n${name}_count${braces} ${this.#count}\n`);
+  }
+}
+
+function escapeValue(value: string): string {
+  return value.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
+}
+
+/** As the reference writes numbers: exponents have a sign and two digits. */
+function formatNumber(value: number): string {
+  if (value === Number.POSITIVE_INFINITY) return '+Inf';
+  if (value === Number.NEGATIVE_INFINITY) return '-Inf';
+  if (value !== 0 && (Math.abs(value) >= 1e21 || Math.abs(value) < 1e-4)) {
+    return value.toExponential().replace(/e([+-])(\d)$/, 'e$10$2');
+  }
+  return String(value);
+}

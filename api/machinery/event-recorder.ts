@@ -1,0 +1,234 @@
+/**
+ * Tells users what happened to their objects, by core/v1 Events, without ever burdening who reports: reporting returns at
+ * once, repeated events become a count on the first, many similar ones become one "combined" event, and an object that
+ * causes too many is throttled. Writes go out one after another from a bounded queue; what does not fit is dropped.
+ *
+ * Limits are the reference recorder's (client-go's event correlator).
+ */
+import { apiVersionOf, type KubeObject } from '../meta/object.ts';
+import { isNotFound, isStatusError } from '../meta/status-error.ts';
+import type { Logger } from '../component/logger.ts';
+import type { Client, Resource } from './client.ts';
+import { formatTime, type Clock } from './clock.ts';
+import { RateLimiter } from './rate-limiter.ts';
+import { events } from './resources.ts';
+
+export type EventType = 'Normal' | 'Warning';
+
+export interface ObjectReference {
+  readonly apiVersion?: string;
+  readonly kind?: string;
+  readonly namespace?: string;
+  readonly name?: string;
+  readonly uid?: string;
+  readonly resourceVersion?: string;
+  readonly fieldPath?: string;
+}
+
+export interface EventOptions {
+  readonly annotations?: Readonly<Record<string, string>>;
+  /** What was done, in UpperCamelCase; of events.k8s.io. */
+  readonly action?: string;
+  readonly related?: ObjectReference;
+}
+
+export interface EventRecorder {
+  event(regarding: ObjectReference, type: EventType, reason: string, message: string, options?: EventOptions): void;
+}
+
+export const discardingRecorder: EventRecorder = { event: () => undefined };
+
+/** Objects out of lists may lack their kind: the resource supplies it. */
+export function referenceTo(object: KubeObject, resource: Resource): ObjectReference {
+  const { namespace, name, uid, resourceVersion } = object.metadata;
+  return {
+    apiVersion: object.apiVersion ?? apiVersionOf(resource),
+    kind: object.kind ?? resource.kind,
+    ...(namespace === undefined ? {} : { namespace }),
+    ...(name === undefined ? {} : { name }),
+    ...(uid === undefined ? {} : { uid }),
+    ...(resourceVersion === undefined ? {} : { resourceVersion }),
+  };
+}
+
+export interface EventRecorderOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** E.g. `kubelet`, `deployment-controller`. */
+  readonly component: string;
+  readonly host?: string;
+  /** Events an object may cause: saved up, and a second. */
+  readonly burst?: number;
+  readonly qps?: number;
+}
+
+const LONGEST_QUEUE = 1000;
+const MOST_REMEMBERED = 4096;
+const MOST_SIMILAR = 10;
+const SIMILAR_WITHIN_MS = 600_000;
+const WRITE_ATTEMPTS = 4;
+const RETRY_AFTER_MS = 10_000;
+
+interface Remembered {
+  readonly name: string;
+  count: number;
+  readonly firstTimestamp: string;
+}
+
+interface Similar {
+  readonly messages: Set<string>;
+  at: number;
+}
+
+interface Report {
+  readonly regarding: ObjectReference;
+  readonly type: EventType;
+  readonly reason: string;
+  readonly message: string;
+  readonly options: EventOptions;
+  readonly at: number;
+}
+
+export class CoreEventRecorder implements EventRecorder {
+  readonly #options: EventRecorderOptions;
+  readonly #queue: Report[] = [];
+  readonly #remembered = new Map<string, Remembered>();
+  readonly #similar = new Map<string, Similar>();
+  readonly #limits = new Map<string, RateLimiter>();
+  #writing: Promise<void> | undefined;
+  #nameCounter = 0;
+
+  constructor(options: EventRecorderOptions) {
+    this.#options = options;
+  }
+
+  event(regarding: ObjectReference, type: EventType, reason: string, message: string, options: EventOptions = {}): void {
+    if (this.#queue.length >= LONGEST_QUEUE) return;
+    this.#queue.push({ regarding, type, reason, message, options, at: this.#options.clock.now() });
+    this.#writing ??= this.#drain();
+  }
+
+  /** Resolves when everything reported so far was written or given up. */
+  async flush(): Promise<void> {
+    await this.#writing;
+  }
+
+  async #drain(): Promise<void> {
+    // callers report in the middle of their work: start after it
+    await Promise.resolve();
+    for (let report = this.#queue.shift(); report !== undefined; report = this.#queue.shift()) {
+      await this.#record(report);
+    }
+    this.#writing = undefined;
+  }
+
+  async #record(report: Report): Promise<void> {
+    const combined = this.#combine(report);
+    const subject = subjectOf(report.regarding);
+    if (!this.#limitOf(subject).tryAccept()) return;
+    const message = combined ? `(combined from similar events): ${report.message}` : report.message;
+    const key = [subject, report.type, report.reason, combined ? '' : report.message].join('\u0000');
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await this.#write(report, key, message);
+        return;
+      } catch (error) {
+        // an answer of the server is final (the namespace is going away, no permission, …)
+        if (isStatusError(error) || attempt === WRITE_ATTEMPTS) {
+          this.#options.logger.debug({ reason: report.reason, error: String(error) }, 'an event was not recorded');
+          return;
+        }
+        await this.#options.clock.sleep(RETRY_AFTER_MS);
+      }
+    }
+  }
+
+  /** True when this is one too many of its kind within the interval. */
+  #combine({ regarding, type, reason, message, at }: Report): boolean {
+    const key = [subjectOf(regarding), type, reason].join('\u0000');
+    let similar = this.#similar.get(key);
+    if (similar === undefined || at - similar.at > SIMILAR_WITHIN_MS) similar = { messages: new Set(), at };
+    similar.at = at;
+    similar.messages.add(message);
+    remember(this.#similar, key, similar);
+    if (similar.messages.size < MOST_SIMILAR) return false;
+    const [oldest] = similar.messages;
+    if (oldest !== undefined && similar.messages.size > MOST_SIMILAR) similar.messages.delete(oldest);
+    return true;
+  }
+
+  async #write(report: Report, key: string, message: string): Promise<void> {
+    const { client, component, host } = this.#options;
+    const namespace = namespaceOf(report.regarding);
+    const now = formatTime(report.at);
+    const known = this.#remembered.get(key);
+    if (known !== undefined) {
+      const patch = { count: known.count + 1, lastTimestamp: now, message };
+      try {
+        await client.patch(events, namespace, known.name, 'strategic', patch);
+        known.count++;
+        remember(this.#remembered, key, known);
+        return;
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    }
+    const count = known === undefined ? 1 : known.count + 1;
+    const firstTimestamp = known?.firstTimestamp ?? now;
+    const name = `${report.regarding.name ?? ''}.${this.#uniqueSuffix(report.at)}`;
+    await client.create(events, namespace, {
+      apiVersion: 'v1',
+      kind: 'Event',
+      metadata: {
+        name,
+        namespace,
+        ...(report.options.annotations === undefined ? {} : { annotations: { ...report.options.annotations } }),
+      },
+      involvedObject: { ...report.regarding },
+      reason: report.reason,
+      message,
+      source: { component, ...(host === undefined ? {} : { host }) },
+      firstTimestamp,
+      lastTimestamp: now,
+      count,
+      type: report.type,
+      eventTime: null,
+      reportingComponent: component,
+      reportingInstance: host ?? '',
+    });
+    remember(this.#remembered, key, { name, count, firstTimestamp });
+  }
+
+  #limitOf(subject: string): RateLimiter {
+    const { clock, burst = 25, qps = 1 / 300 } = this.#options;
+    const limit = this.#limits.get(subject) ?? new RateLimiter({ clock, qps, burst });
+    remember(this.#limits, subject, limit);
+    return limit;
+  }
+
+  /** Nanoseconds in hexadecimal, as the reference names events. */
+  #uniqueSuffix(atMs: number): string {
+    this.#nameCounter = (this.#nameCounter + 1) % 1_000_000;
+    return (BigInt(atMs) * 1_000_000n + BigInt(this.#nameCounter)).toString(16);
+  }
+}
+
+export function namespaceOf(regarding: ObjectReference): string {
+  return regarding.namespace === undefined || regarding.namespace === '' ? 'default' : regarding.namespace;
+}
+
+export function subjectOf({ apiVersion, kind, namespace, name, uid, fieldPath }: ObjectReference): string {
+  return [apiVersion, kind, namespace, name, uid, fieldPath].join('\u0001');
+}
+
+/** The least recently used goes when there are too many. */
+function remember<T>(map: Map<string, T>, key: string, value: T): void {
+  map.delete(key);
+  map.set(key, value);
+  if (map.size <= MOST_REMEMBERED) return;
+  for (const oldest of map.keys()) {
+    map.delete(oldest);
+    return;
+  }
+}

@@ -1,0 +1,324 @@
+/**
+ * The `Client` over HTTP(S): paths and query parameters of the API, answers turned into objects and `StatusError`s, requests
+ * held to a rate, repeated when the server asked for it or never got them, watches read only as fast as they are consumed.
+ */
+import { type Readable } from 'node:stream';
+import { isStatusError, newStatusError, StatusError, type Status } from '../meta/status-error.ts';
+import type { KubeList, KubeObject } from '../meta/object.ts';
+import type {
+  Client,
+  ClientDeleteOptions,
+  ClientListOptions,
+  ClientWatchEvent,
+  ClientWatchOptions,
+  ClientWriteOptions,
+  PatchType,
+  Resource,
+} from './client.ts';
+import type { ClientCredentials } from './client-credentials.ts';
+import { noCredentials } from './client-credentials.ts';
+import type { Clock } from './clock.ts';
+import { HttpTransport, NotSentError, type TransportOptions, type TransportResponse } from './http-transport.ts';
+import { RateLimiter } from './rate-limiter.ts';
+
+export interface HttpClientOptions extends TransportOptions {
+  readonly credentials?: ClientCredentials;
+  readonly userAgent?: string;
+  /** Requests a second and how many may be saved up; 0 for no limit. Watches count once, when they start. */
+  readonly qps?: number;
+  readonly burst?: number;
+}
+
+export interface RawRequest {
+  readonly method: string;
+  /** With its query. */
+  readonly path: string;
+  readonly body?: unknown;
+  readonly contentType?: string;
+  readonly accept?: string;
+  readonly signal?: AbortSignal;
+}
+
+const PATCH_CONTENT_TYPES: Readonly<Record<PatchType, string>> = {
+  json: 'application/json-patch+json',
+  merge: 'application/merge-patch+json',
+  strategic: 'application/strategic-merge-patch+json',
+  apply: 'application/apply-patch+yaml',
+};
+
+const MOST_RETRIES = 10;
+/** An answer larger than this is no API answer. */
+const LARGEST_LINE_BYTES = 512 << 20;
+
+export class HttpClient implements Client {
+  readonly #transport: HttpTransport;
+  readonly #clock: Clock;
+  readonly #credentials: ClientCredentials;
+  readonly #limiter: RateLimiter;
+  readonly #userAgent: string;
+
+  constructor(options: HttpClientOptions) {
+    this.#transport = new HttpTransport(options);
+    this.#clock = options.clock;
+    this.#credentials = options.credentials ?? noCredentials;
+    this.#limiter = new RateLimiter({ clock: options.clock, qps: options.qps ?? 0, burst: options.burst ?? 10 });
+    this.#userAgent = options.userAgent ?? 'orchlet';
+  }
+
+  close(): void {
+    this.#transport.close();
+  }
+
+  /** Makes connections anew, e.g. when the server seems to be gone. */
+  closeConnections(): void {
+    this.#transport.closeConnections();
+  }
+
+  async get(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    options: { readonly subresource?: string; readonly resourceVersion?: string; readonly signal?: AbortSignal } = {},
+  ): Promise<KubeObject> {
+    const query = { resourceVersion: options.resourceVersion };
+    return this.#object({ method: 'GET', path: pathOf(resource, namespace, name, options.subresource, query), ...signalOf(options) });
+  }
+
+  async list(resource: Resource, options: ClientListOptions = {}): Promise<KubeList> {
+    const path = pathOf(resource, options.namespace ?? '', '', undefined, listQuery(options));
+    const list = (await this.#json({ method: 'GET', path, ...signalOf(options) })) as KubeList | (Omit<KubeList, 'items'> & { items: null });
+    return { ...list, items: list.items ?? [] };
+  }
+
+  async create(
+    resource: Resource,
+    namespace: string,
+    object: KubeObject,
+    options: ClientWriteOptions & { readonly name?: string } = {},
+  ): Promise<KubeObject> {
+    const name = options.subresource === undefined ? '' : (options.name ?? object.metadata.name ?? '');
+    const path = pathOf(resource, namespace, name, options.subresource, writeQuery(options));
+    return this.#object({ method: 'POST', path, body: object, ...signalOf(options) });
+  }
+
+  async update(resource: Resource, object: KubeObject, options: ClientWriteOptions = {}): Promise<KubeObject> {
+    const { namespace = '', name = '' } = object.metadata;
+    const path = pathOf(resource, namespace, name, options.subresource, writeQuery(options));
+    return this.#object({ method: 'PUT', path, body: object, ...signalOf(options) });
+  }
+
+  async patch(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    type: PatchType,
+    patch: unknown,
+    options: ClientWriteOptions = {},
+  ): Promise<KubeObject> {
+    const query = { ...writeQuery(options), force: options.force === true ? 'true' : undefined };
+    const path = pathOf(resource, namespace, name, options.subresource, query);
+    return this.#object({ method: 'PATCH', path, body: patch, contentType: PATCH_CONTENT_TYPES[type], ...signalOf(options) });
+  }
+
+  delete(resource: Resource, namespace: string, name: string, options: ClientDeleteOptions = {}): Promise<unknown> {
+    return this.#json({ method: 'DELETE', path: pathOf(resource, namespace, name), body: deleteBody(options), ...signalOf(options) });
+  }
+
+  async deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void> {
+    const path = pathOf(resource, options.namespace ?? '', '', undefined, listQuery(options));
+    await this.#json({ method: 'DELETE', path, body: deleteBody(options), ...signalOf(options) });
+  }
+
+  async *watch(resource: Resource, options: ClientWatchOptions = {}): AsyncIterable<ClientWatchEvent> {
+    const query = {
+      ...listQuery(options),
+      watch: 'true',
+      allowWatchBookmarks: 'true',
+      timeoutSeconds: options.timeoutSeconds,
+      sendInitialEvents: options.sendInitialEvents,
+    };
+    const path = pathOf(resource, options.namespace ?? '', '', undefined, query);
+    let body: Readable | undefined;
+    try {
+      body = (await this.raw({ method: 'GET', path, ...signalOf(options) })).body;
+      for await (const line of linesOf(body)) {
+        const event = JSON.parse(line) as { type: string; object: unknown };
+        if (event.type === 'ERROR') throw new StatusError(event.object as Status);
+        yield event as ClientWatchEvent;
+      }
+    } catch (error) {
+      if (options.signal?.aborted || isEndOfStream(error)) return;
+      throw error;
+    } finally {
+      body?.destroy();
+    }
+  }
+
+  /** Any path; failures are `StatusError`s. The caller reads or destroys the body. */
+  async raw(request: RawRequest): Promise<TransportResponse> {
+    const body = encodeBody(request.body);
+    for (let attempt = 0; ; attempt++) {
+      await this.#limiter.accept(request.signal);
+      const { certificate, key, authorization } = await this.#credentials.current();
+      this.#transport.useCertificate({ certificate, key });
+      const headers = {
+        accept: request.accept ?? 'application/json',
+        'user-agent': this.#userAgent,
+        ...(body === undefined ? {} : { 'content-type': request.contentType ?? 'application/json' }),
+        ...(authorization === undefined ? {} : { authorization }),
+      };
+      let response: TransportResponse;
+      try {
+        response = await this.#transport.request({ method: request.method, path: request.path, headers, body, signal: request.signal });
+      } catch (error) {
+        // a session that died while idle is found out only now; a server that is down stays down
+        if (attempt === 0 && !request.signal?.aborted && (error instanceof NotSentError || request.method === 'GET')) continue;
+        throw error;
+      }
+      if (response.status < 400) return response;
+      const failure = await statusOf(response);
+      if (response.status === 401 && attempt === 0 && this.#credentials.refused?.() === true) continue;
+      const waitSeconds = retryAfter(response);
+      if (waitSeconds === undefined || attempt >= MOST_RETRIES) throw failure;
+      await this.#clock.sleep(waitSeconds * 1000, request.signal);
+    }
+  }
+
+  async #object(request: RawRequest): Promise<KubeObject> {
+    return (await this.#json(request)) as KubeObject;
+  }
+
+  async #json(request: RawRequest): Promise<unknown> {
+    const { body } = await this.raw(request);
+    return JSON.parse((await readAll(body)).toString('utf8')) as unknown;
+  }
+}
+
+type Query = Readonly<Record<string, string | number | boolean | undefined>>;
+
+function pathOf(resource: Resource, namespace: string, name: string, subresource?: string, query: Query = {}): string {
+  let path = resource.group === '' ? `/api/${resource.version}` : `/apis/${resource.group}/${resource.version}`;
+  if (resource.namespaced && namespace !== '') path += `/namespaces/${encodeURIComponent(namespace)}`;
+  path += `/${resource.resource}`;
+  if (name !== '') path += `/${encodeURIComponent(name)}`;
+  if (subresource !== undefined) path += `/${subresource}`;
+  const parameters = new URLSearchParams();
+  for (const [key, value] of Object.entries(query)) {
+    if (value !== undefined && value !== '') parameters.set(key, String(value));
+  }
+  return parameters.size === 0 ? path : `${path}?${parameters}`;
+}
+
+function listQuery(options: ClientListOptions | ClientWatchOptions): Query {
+  return {
+    labelSelector: options.labelSelector,
+    fieldSelector: options.fieldSelector,
+    resourceVersion: options.resourceVersion,
+    resourceVersionMatch: options.resourceVersionMatch,
+    ...('limit' in options ? { limit: options.limit } : {}),
+    ...('continue' in options ? { continue: options.continue } : {}),
+  };
+}
+
+function writeQuery(options: ClientWriteOptions): Query {
+  return { dryRun: options.dryRun === true ? 'All' : undefined, fieldManager: options.fieldManager };
+}
+
+function deleteBody(options: ClientDeleteOptions): unknown {
+  const { gracePeriodSeconds, propagationPolicy, preconditions, dryRun } = options;
+  return {
+    kind: 'DeleteOptions',
+    apiVersion: 'v1',
+    ...(gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
+    ...(propagationPolicy === undefined ? {} : { propagationPolicy }),
+    ...(preconditions === undefined ? {} : { preconditions }),
+    ...(dryRun === true ? { dryRun: ['All'] } : {}),
+  };
+}
+
+function signalOf(options: { readonly signal?: AbortSignal }): { signal?: AbortSignal } {
+  return options.signal === undefined ? {} : { signal: options.signal };
+}
+
+function encodeBody(body: unknown): Buffer | string | undefined {
+  if (body === undefined || typeof body === 'string' || Buffer.isBuffer(body)) return body;
+  return JSON.stringify(body);
+}
+
+async function readAll(body: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of body) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+/** Reading stops while the consumer is busy, so that the server feels it. */
+async function* linesOf(body: Readable): AsyncIterable<string> {
+  let pending: Buffer[] = [];
+  let pendingBytes = 0;
+  for await (const part of body) {
+    let chunk = part as Buffer;
+    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10)) {
+      const head = chunk.subarray(0, end);
+      const line = pending.length === 0 ? head : Buffer.concat([...pending, head]);
+      pending = [];
+      pendingBytes = 0;
+      chunk = chunk.subarray(end + 1);
+      if (line.length > 0) yield line.toString('utf8');
+    }
+    if (chunk.length === 0) continue;
+    pending.push(chunk);
+    pendingBytes += chunk.length;
+    if (pendingBytes > LARGEST_LINE_BYTES) throw new Error('a watch event is too large');
+  }
+}
+
+/** Connections that go away under a watch are its ordinary end. */
+function isEndOfStream(error: unknown): boolean {
+  if (isStatusError(error) || !(error instanceof Error)) return false;
+  const code = (error as NodeJS.ErrnoException).code ?? '';
+  return code === 'ERR_STREAM_PREMATURE_CLOSE' || code === 'ECONNRESET' || code.startsWith('ERR_HTTP2_') || error.message === 'aborted';
+}
+
+async function statusOf(response: TransportResponse): Promise<StatusError> {
+  const text = (await readAll(response.body)).toString('utf8');
+  const status = parseStatus(text);
+  if (status !== undefined) return new StatusError(status);
+  const message = text.trim() === '' ? `the server answered ${response.status}` : text.trim().slice(0, 2048);
+  return newStatusError(response.status, REASONS[response.status] ?? '', message);
+}
+
+const REASONS: Readonly<Record<number, string>> = {
+  400: 'BadRequest',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'NotFound',
+  405: 'MethodNotAllowed',
+  406: 'NotAcceptable',
+  409: 'Conflict',
+  410: 'Gone',
+  413: 'RequestEntityTooLarge',
+  415: 'UnsupportedMediaType',
+  422: 'Invalid',
+  429: 'TooManyRequests',
+  500: 'InternalError',
+  503: 'ServiceUnavailable',
+  504: 'Timeout',
+};
+
+function parseStatus(text: string): Status | undefined {
+  if (!text.startsWith('{')) return undefined;
+  try {
+    const value = JSON.parse(text) as Partial<Status>;
+    return value.kind === 'Status' && typeof value.code === 'number' ? (value as Status) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Seconds to wait before sending again; only for answers that mean the request was not served. */
+function retryAfter(response: TransportResponse): number | undefined {
+  if (response.status !== 429 && response.status < 500) return undefined;
+  const header = response.headers['retry-after'];
+  const seconds = header === undefined ? Number.NaN : Number(header);
+  return Number.isFinite(seconds) ? seconds : undefined;
+}
