@@ -33,7 +33,9 @@ function encodeJson(value: object): Buffer {
     if (!(error instanceof TypeError)) throw error;
     // bigint: integers beyond a double. Rare, so the replacer is paid only then.
     const raw = (_key: string, field: unknown): unknown =>
-      typeof field === 'bigint' ? (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(String(field)) : field;
+      typeof field === 'bigint'
+        ? (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(String(field))
+        : field;
     return Buffer.from(JSON.stringify(value, raw));
   }
 }
@@ -58,7 +60,7 @@ export function stampRevision(bytes: Buffer, revision: number): Buffer {
   // A slab shared by many small values would be kept alive by the last of them.
   const stamped = size < 512 ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
   bytes.copy(stamped, 0, 0, start);
-  stamped.latin1Write(member, start);
+  stamped.write(member, start, 'latin1');
   bytes.copy(stamped, start + member.length, rest);
   return stamped;
 }

@@ -24,7 +24,12 @@ export interface StorageList {
 }
 
 export type StorageEvent =
-  | { readonly type: 'put'; readonly created: boolean; readonly current: StoredValue; readonly previous: StoredValue | undefined }
+  | {
+      readonly type: 'put';
+      readonly created: boolean;
+      readonly current: StoredValue;
+      readonly previous: StoredValue | undefined;
+    }
   /** `revision` is that of the deletion. */
   | { readonly type: 'delete'; readonly key: string; readonly revision: number; readonly previous: StoredValue };
 
@@ -38,6 +43,8 @@ export interface WatchObserver {
   onEvents(events: readonly StorageEvent[]): void;
   /** The watch ended by itself: compacted below its position, or the storage closed. */
   onEnd(error: StorageError | undefined): void;
+  /** What was superseded at or below `revision` is forgotten. */
+  onCompacted?(revision: number): void;
 }
 
 export interface Storage {
@@ -52,7 +59,12 @@ export interface Storage {
   /** Throws `exists`. `expiresAtMs` (wall clock) removes the key by itself later (events). */
   create(key: string, value: Buffer, options?: { readonly expiresAtMs?: number }): Promise<StoredValue>;
   /** Throws `conflict` when the key's revision is another, `not-found` when it is gone. */
-  update(key: string, value: Buffer, expectedRevision: number, options?: { readonly expiresAtMs?: number }): Promise<StoredValue>;
+  update(
+    key: string,
+    value: Buffer,
+    expectedRevision: number,
+    options?: { readonly expiresAtMs?: number },
+  ): Promise<StoredValue>;
   /** Resolves to the revision of the deletion. Throws as `update` does. */
   delete(key: string, expectedRevision: number): Promise<number>;
   /** Events with a revision above `afterRevision`; the past first. Throws `compacted`. */
@@ -82,7 +94,11 @@ export class StorageError extends Error {
   /** `conflict` and `exists`: what is there. */
   readonly current: StoredValue | undefined;
 
-  constructor(code: StorageErrorCode, message: string, options: ErrorOptions & { readonly current?: StoredValue } = {}) {
+  constructor(
+    code: StorageErrorCode,
+    message: string,
+    options: ErrorOptions & { readonly current?: StoredValue } = {},
+  ) {
     super(message, options);
     this.name = 'StorageError';
     this.code = code;

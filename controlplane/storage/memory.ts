@@ -1,0 +1,17 @@
+/** The revision log that keeps nothing: for tests and `startControlPlane({ memory: true })`. */
+import { silentLogger, type Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { RevisionLog, type Stamp } from './revision-log.ts';
+import type { Storage } from './storage.ts';
+
+export interface MemoryStorageOptions {
+  readonly clock: Clock;
+  readonly logger?: Logger;
+  /** `stampRevision` of `object-bytes.ts` where a watch cache reads; values as they are otherwise. */
+  readonly stamp?: Stamp;
+}
+
+export function openMemoryStorage(options: MemoryStorageOptions): Storage {
+  const { clock, logger = silentLogger, stamp } = options;
+  return new RevisionLog({ clock, logger, stamp, backend: undefined });
+}

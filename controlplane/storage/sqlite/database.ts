@@ -1,0 +1,270 @@
+/**
+ * The SQLite file of the storage: its format, how it is opened and refused, and the statements. One table of records in
+ * order of revision and nothing else that has to be kept up to date, so a small write touches one page. Runs in the worker.
+ */
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { crc32 } from 'node:zlib';
+import Database from 'better-sqlite3';
+import { StorageError } from '../storage.ts';
+import type { RecordColumns, WorkerOptions } from './protocol.ts';
+
+/** `orch` as SQLite's application id. */
+const APPLICATION_ID = 0x6f726368;
+const FORMAT = 1;
+const PAGE_BYTES = 4096;
+/** 8 MB of write-ahead log before its pages go to the file. */
+const CHECKPOINT_PAGES = 2000;
+const LOAD_BYTES = 2 * 1024 * 1024;
+/** Free pages beyond it (16 MB), and beyond a quarter of the file, are given back. */
+const FREE_PAGES_KEPT = 4096;
+const VACUUM_STEP_PAGES = 512;
+
+interface Row {
+  revision: number;
+  key: string;
+  value: Buffer | null;
+  created: number;
+  expires: number;
+  checksum: number;
+}
+
+export interface LogDatabase {
+  readonly compactedRevision: number;
+  readonly lastRevision: number;
+  load(): Generator<RecordColumns, void, undefined>;
+  append(records: RecordColumns): void;
+  remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): void;
+  /** Moves the write-ahead log into the file when it is long. */
+  checkpointIfLong(): void;
+  close(): void;
+}
+
+export function openDatabase(options: WorkerOptions): LogDatabase {
+  makeDirectory(dirname(options.file));
+  let database: Database.Database | undefined;
+  try {
+    database = new Database(options.file, { timeout: 0 });
+    // Secrets are in there; the write-ahead log takes over the mode.
+    chmodSync(options.file, 0o600);
+    // Held from the first access until the process ends, however it ends.
+    database.pragma('locking_mode = EXCLUSIVE');
+    checkOwner(database, options.file);
+    configure(database, options.sizeLimitBytes);
+    createFormat(database);
+    writeFileSync(options.lockFile, `${process.pid}\n`);
+    return new SqliteLog(database, options.file);
+  } catch (error) {
+    database?.close();
+    throw openError(error, options);
+  }
+}
+
+function makeDirectory(directory: string): void {
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    const code = codeOf(error);
+    const why = code === 'EEXIST' || code === 'ENOTDIR' ? 'is not a directory' : `cannot be made (${code})`;
+    throw new StorageError('unusable', `the data directory ${directory} ${why}`, { cause: error });
+  }
+}
+
+function checkOwner(database: Database.Database, file: string): void {
+  // Taking the write lock shows whether another process holds the file, and whether it may be written.
+  database.exec('BEGIN IMMEDIATE; COMMIT');
+  const owner = database.pragma('application_id', { simple: true });
+  const format = Number(database.pragma('user_version', { simple: true }));
+  const tables = Number(database.prepare('SELECT count(*) FROM sqlite_schema').pluck().get());
+  if (owner !== APPLICATION_ID && tables > 0) {
+    throw new StorageError('unusable', `${file} is a database of another program`);
+  }
+  if (format > FORMAT) {
+    const message = `${file} has format ${format}, this version of orchlet knows ${FORMAT}: a newer version has written it`;
+    throw new StorageError('unusable', message);
+  }
+}
+
+function configure(database: Database.Database, sizeLimitBytes: number): void {
+  if (Number(database.pragma('page_count', { simple: true })) === 0) {
+    database.pragma(`page_size = ${PAGE_BYTES}`);
+    database.pragma('auto_vacuum = INCREMENTAL');
+  }
+  database.pragma('journal_mode = WAL');
+  database.pragma('synchronous = FULL');
+  // Checkpoints are taken after the answer to a commit, not within it.
+  database.pragma('wal_autocheckpoint = 0');
+  database.pragma(`journal_size_limit = ${2 * CHECKPOINT_PAGES * PAGE_BYTES}`);
+  database.pragma('cache_size = -4096');
+  if (sizeLimitBytes > 0) database.pragma(`max_page_count = ${Math.ceil(sizeLimitBytes / PAGE_BYTES)}`);
+}
+
+function createFormat(database: Database.Database): void {
+  if (database.pragma('application_id', { simple: true }) === APPLICATION_ID) return;
+  database.transaction(() => {
+    database.exec(`
+      CREATE TABLE log (revision INTEGER PRIMARY KEY, key TEXT NOT NULL, value BLOB, created INTEGER NOT NULL,
+                        expires INTEGER NOT NULL, checksum INTEGER NOT NULL);
+      CREATE TABLE mark (name TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID;
+      INSERT INTO mark VALUES ('compacted', 0), ('last', 0);
+    `);
+    database.pragma(`user_version = ${FORMAT}`);
+    database.pragma(`application_id = ${APPLICATION_ID}`);
+  })();
+}
+
+function openError(error: unknown, options: WorkerOptions): StorageError {
+  if (error instanceof StorageError) return error;
+  const { file } = options;
+  const refuse = (why: string): StorageError => new StorageError('unusable', `${file} ${why}`, { cause: error });
+  const code = codeOf(error);
+  if (code.startsWith('SQLITE_BUSY') || code.startsWith('SQLITE_LOCKED')) {
+    const holder = readHolder(options.lockFile);
+    const message = `the data directory ${dirname(file)} is in use by ${holder === '' ? 'another process' : `process ${holder}`}`;
+    return new StorageError('locked', message, { cause: error });
+  }
+  if (code === 'SQLITE_NOTADB') return refuse('is not an SQLite database');
+  if (code.startsWith('SQLITE_CORRUPT')) return refuse('is damaged; restore it from a backup');
+  if (code.startsWith('SQLITE_READONLY') || code === 'EACCES' || code === 'EROFS') return refuse('is not writable');
+  if (code.startsWith('SQLITE_CANTOPEN')) return refuse('cannot be opened; is the directory writable?');
+  if (code === 'SQLITE_FULL' || code === 'ENOSPC') return refuse('cannot be opened: the disk is full');
+  return refuse(`cannot be opened: ${error instanceof Error ? error.message : String(error)}`);
+}
+
+function readHolder(lockFile: string): string {
+  try {
+    return readFileSync(lockFile, 'utf8').trim();
+  } catch {
+    // The other process holds the database but has not written its id yet.
+    return '';
+  }
+}
+
+export function codeOf(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return typeof code === 'string' ? code : '';
+}
+
+class SqliteLog implements LogDatabase {
+  readonly #database: Database.Database;
+  readonly #file: string;
+  readonly #insert: Database.Statement;
+  readonly #delete: Database.Statement;
+  readonly #mark: Database.Statement;
+  #pagesSinceCheckpoint = 0;
+  readonly compactedRevision: number;
+  readonly lastRevision: number;
+
+  constructor(database: Database.Database, file: string) {
+    this.#database = database;
+    this.#file = file;
+    this.#insert = database.prepare('INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)');
+    this.#delete = database.prepare('DELETE FROM log WHERE revision = ?');
+    this.#mark = database.prepare('UPDATE mark SET revision = ? WHERE name = ?');
+    const mark = database.prepare('SELECT revision FROM mark WHERE name = ?').pluck();
+    this.compactedRevision = Number(mark.get('compacted'));
+    const newest = Number(database.prepare('SELECT coalesce(max(revision), 0) FROM log').pluck().get());
+    this.lastRevision = Math.max(newest, Number(mark.get('last')));
+  }
+
+  *load(): Generator<RecordColumns, void, undefined> {
+    let rows: Row[] = [];
+    let bytes = 0;
+    for (const row of this.#rows()) {
+      rows.push(row);
+      bytes += (row.value?.length ?? 0) + row.key.length;
+      if (bytes < LOAD_BYTES) continue;
+      yield columnsOf(rows);
+      rows = [];
+      bytes = 0;
+    }
+    if (rows.length > 0) yield columnsOf(rows);
+  }
+
+  *#rows(): Generator<Row, void, undefined> {
+    try {
+      for (const row of this.#database.prepare<[], Row>('SELECT * FROM log ORDER BY revision').iterate()) {
+        if (row.checksum !== checksumOf(row.key, row.value)) {
+          throw new StorageError(
+            'unusable',
+            `${this.#file} is damaged at revision ${row.revision}; restore it from a backup`,
+          );
+        }
+        yield row;
+      }
+    } catch (error) {
+      if (error instanceof StorageError) throw error;
+      throw new StorageError('unusable', `${this.#file} is damaged; restore it from a backup`, { cause: error });
+    }
+  }
+
+  append(records: RecordColumns): void {
+    let offset = 0;
+    this.#database.exec('BEGIN IMMEDIATE');
+    try {
+      for (const [at, revision] of records.revisions.entries()) {
+        const length = records.lengths[at] ?? -1;
+        const value = length < 0 ? null : Buffer.from(records.values, offset, length);
+        offset += Math.max(0, length);
+        const key = records.keys[at] ?? '';
+        this.#insert.run(
+          revision,
+          key,
+          value,
+          records.createRevisions[at],
+          records.expiries[at],
+          checksumOf(key, value),
+        );
+      }
+      this.#database.exec('COMMIT');
+    } catch (error) {
+      if (this.#database.inTransaction) this.#database.exec('ROLLBACK');
+      throw error;
+    }
+    this.#pagesSinceCheckpoint += 2 + offset / PAGE_BYTES;
+  }
+
+  remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): void {
+    this.#database.transaction(() => {
+      this.#mark.run(compactedRevision, 'compacted');
+      this.#mark.run(lastRevision, 'last');
+      for (const revision of revisions) this.#delete.run(revision);
+    })();
+    this.#pagesSinceCheckpoint += 2 + revisions.length / 2;
+    const free = Number(this.#database.pragma('freelist_count', { simple: true }));
+    const all = Number(this.#database.pragma('page_count', { simple: true }));
+    if (free > FREE_PAGES_KEPT && free * 4 > all) this.#database.pragma(`incremental_vacuum(${VACUUM_STEP_PAGES})`);
+  }
+
+  checkpointIfLong(): void {
+    if (this.#pagesSinceCheckpoint < CHECKPOINT_PAGES) return;
+    this.#pagesSinceCheckpoint = 0;
+    this.#database.pragma('wal_checkpoint(PASSIVE)');
+  }
+
+  close(): void {
+    this.#database.close();
+  }
+}
+
+function checksumOf(key: string, value: Buffer | null): number {
+  const ofKey = crc32(key);
+  return value === null ? ofKey : crc32(value, ofKey);
+}
+
+function columnsOf(rows: readonly Row[]): RecordColumns {
+  const values = Buffer.concat(rows.map((row) => row.value ?? Buffer.alloc(0)));
+  return {
+    revisions: rows.map((row) => row.revision),
+    keys: rows.map((row) => row.key),
+    createRevisions: rows.map((row) => row.created),
+    expiries: rows.map((row) => row.expires),
+    lengths: rows.map((row) => row.value?.length ?? -1),
+    values: exactBuffer(values),
+  };
+}
+
+/** A buffer of its own, to be transferred. */
+function exactBuffer(bytes: Buffer): ArrayBuffer {
+  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
+}

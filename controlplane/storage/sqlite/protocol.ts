@@ -1,0 +1,40 @@
+/** What the storage's main side and its worker thread say to each other. Values travel in one transferred buffer. */
+import type { StorageErrorCode } from '../storage.ts';
+
+export interface WorkerOptions {
+  readonly file: string;
+  readonly lockFile: string;
+  /** Refuses writes beyond it as a full disk would. 0: no limit. */
+  readonly sizeLimitBytes: number;
+}
+
+/** Records as parallel columns; `lengths[i]` is -1 where the key was deleted, else the next so many bytes of `values`. */
+export interface RecordColumns {
+  readonly revisions: readonly number[];
+  readonly keys: readonly string[];
+  readonly createRevisions: readonly number[];
+  /** 0: does not expire. */
+  readonly expiries: readonly number[];
+  readonly lengths: readonly number[];
+  readonly values: ArrayBuffer;
+}
+
+export type WorkerRequest =
+  | { readonly type: 'append'; readonly id: number; readonly records: RecordColumns }
+  | {
+      readonly type: 'remove';
+      readonly id: number;
+      readonly compactedRevision: number;
+      readonly lastRevision: number;
+      readonly revisions: readonly number[];
+    }
+  | { readonly type: 'close'; readonly id: number };
+
+export type WorkerResponse =
+  | { readonly type: 'rows'; readonly records: RecordColumns }
+  | { readonly type: 'opened'; readonly compactedRevision: number; readonly lastRevision: number }
+  | { readonly type: 'done'; readonly id: number }
+  | { readonly type: 'failed'; readonly id: number; readonly code: StorageErrorCode; readonly message: string };
+
+/** `id` of the failure to open. */
+export const OPENING = 0;

@@ -1,0 +1,168 @@
+/**
+ * The embedded storage: a revision log whose records a worker thread keeps in `<directory>/orchlet.db`. One process at a
+ * time; `<directory>/orchlet.db.pid` names it. Opened by the control plane's `main.ts`.
+ */
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { RevisionLog, type LogBackend, type LogRecord, type Stamp } from '../revision-log.ts';
+import { StorageError, type Storage } from '../storage.ts';
+import {
+  OPENING,
+  type RecordColumns,
+  type WorkerOptions,
+  type WorkerRequest,
+  type WorkerResponse,
+} from './protocol.ts';
+
+export interface SqliteStorageOptions {
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** `stampRevision` of `object-bytes.ts` where a watch cache reads; values as they are otherwise. */
+  readonly stamp?: Stamp;
+  /** A bound on the file; writes beyond it are refused as on a full disk. */
+  readonly sizeLimitBytes?: number;
+  readonly historyLimitBytes?: number;
+  /** A commit's outcome is unknown: nothing is written any more, the process should end. */
+  readonly onFailure?: (error: Error) => void;
+}
+
+/** Throws StorageError `locked` (another process has the directory) or `unusable`, with a message for a person. */
+export async function openSqliteStorage(options: SqliteStorageOptions): Promise<Storage> {
+  const { directory, clock, logger, stamp, historyLimitBytes, onFailure } = options;
+  const file = join(directory, 'orchlet.db');
+  const workerOptions: WorkerOptions = { file, lockFile: `${file}.pid`, sizeLimitBytes: options.sizeLimitBytes ?? 0 };
+  const backend = new SqliteBackend(workerOptions);
+  const loaded = await backend.opened;
+  const log = new RevisionLog({
+    clock,
+    logger,
+    backend,
+    stamp,
+    onFailure,
+    ...(historyLimitBytes === undefined ? {} : { historyLimitBytes }),
+  });
+  const garbage = [...log.load(recordsOf(loaded.chunks), loaded.compactedRevision)];
+  log.loaded(loaded.lastRevision);
+  if (garbage.length > 0) void log.discard(garbage);
+  return log;
+}
+
+interface Loaded {
+  readonly chunks: RecordColumns[];
+  readonly compactedRevision: number;
+  readonly lastRevision: number;
+}
+
+interface Waiting {
+  resolve(): void;
+  reject(error: StorageError): void;
+}
+
+class SqliteBackend implements LogBackend {
+  readonly #worker: Worker;
+  readonly #waiting = new Map<number, Waiting>();
+  #lastId = OPENING;
+  readonly opened: Promise<Loaded>;
+
+  constructor(options: WorkerOptions) {
+    this.#worker = new Worker(new URL('./worker.ts', import.meta.url), { workerData: options, name: 'storage' });
+    this.opened = new Promise((resolve, reject) => this.#listen(resolve, reject));
+  }
+
+  append(records: readonly LogRecord[]): Promise<void> {
+    const columns = columnsOf(records);
+    return this.#ask((id) => ({ type: 'append', id, records: columns }), [columns.values]);
+  }
+
+  remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): Promise<void> {
+    return this.#ask((id) => ({ type: 'remove', id, compactedRevision, lastRevision, revisions }));
+  }
+
+  async close(): Promise<void> {
+    await this.#ask((id) => ({ type: 'close', id }));
+    await this.#worker.terminate();
+  }
+
+  #ask(request: (id: number) => WorkerRequest, transfer: ArrayBuffer[] = []): Promise<void> {
+    this.#lastId += 1;
+    const id = this.#lastId;
+    return new Promise((resolve, reject) => {
+      this.#waiting.set(id, { resolve, reject });
+      // A process that has nothing else to do may end, but not before what was asked is answered.
+      this.#worker.ref();
+      this.#worker.postMessage(request(id), transfer);
+    });
+  }
+
+  #listen(opened: (loaded: Loaded) => void, refused: (error: StorageError) => void): void {
+    const chunks: RecordColumns[] = [];
+    const lost = (cause: unknown): void => {
+      const error = new StorageError('unknown-outcome', 'the storage thread ended', { cause });
+      refused(error);
+      for (const waiting of this.#waiting.values()) waiting.reject(error);
+      this.#waiting.clear();
+    };
+    this.#worker.on('error', lost);
+    this.#worker.on('exit', lost);
+    this.#worker.on('message', (response: WorkerResponse) => {
+      switch (response.type) {
+        case 'rows':
+          chunks.push(response.records);
+          return;
+        case 'opened':
+          opened({ chunks, compactedRevision: response.compactedRevision, lastRevision: response.lastRevision });
+          break;
+        case 'done':
+          this.#waiting.get(response.id)?.resolve();
+          this.#waiting.delete(response.id);
+          break;
+        case 'failed': {
+          const error = new StorageError(response.code, response.message);
+          if (response.id === OPENING) refused(error);
+          this.#waiting.get(response.id)?.reject(error);
+          this.#waiting.delete(response.id);
+          break;
+        }
+      }
+      if (this.#waiting.size === 0) this.#worker.unref();
+    });
+  }
+}
+
+function columnsOf(records: readonly LogRecord[]): RecordColumns {
+  let size = 0;
+  for (const record of records) size += record.value?.length ?? 0;
+  const values = new ArrayBuffer(size);
+  const bytes = Buffer.from(values);
+  let offset = 0;
+  for (const { value } of records) {
+    if (value !== undefined) offset += value.copy(bytes, offset);
+  }
+  return {
+    revisions: records.map((record) => record.revision),
+    keys: records.map((record) => record.key),
+    createRevisions: records.map((record) => record.createRevision),
+    expiries: records.map((record) => record.expiresAtMs ?? 0),
+    lengths: records.map((record) => record.value?.length ?? -1),
+    values,
+  };
+}
+
+/** Records of loaded chunks; a chunk is let go when it is through. */
+function* recordsOf(chunks: RecordColumns[]): Generator<LogRecord, void, undefined> {
+  for (let chunk = chunks.shift(); chunk !== undefined; chunk = chunks.shift()) {
+    const { revisions, keys, createRevisions, expiries, lengths, values } = chunk;
+    let offset = 0;
+    for (const [at, revision] of revisions.entries()) {
+      const length = lengths[at] ?? -1;
+      // Copied: a value must not keep the whole chunk in memory.
+      const value = length < 0 ? undefined : Buffer.from(Buffer.from(values, offset, length));
+      offset += Math.max(0, length);
+      const expiresAtMs = expiries[at] === 0 ? undefined : expiries[at];
+      yield { revision, key: keys[at] ?? '', value, createRevision: createRevisions[at] ?? revision, expiresAtMs };
+    }
+  }
+}
