@@ -1,0 +1,63 @@
+/** The `Authorization: Bearer` header (and the WebSocket sub-protocol that carries a token for browsers), before token authenticators. */
+import { AuthenticationError } from './union.ts';
+import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
+
+export const INVALID_BEARER_TOKEN = 'invalid bearer token';
+const WEBSOCKET_PREFIX = 'base64url.bearer.authorization.k8s.io.';
+
+/** `undefined`: the request has no bearer token. */
+export function bearerToken(credentials: Credentials): string | undefined {
+  const header = credentials.headers['authorization'];
+  if (typeof header !== 'string') return websocketToken(credentials);
+  const parts = header.trim().split(' ');
+  if (parts.length < 2 || parts[0]?.toLowerCase() !== 'bearer') return websocketToken(credentials);
+  const token = parts[1] ?? '';
+  if (token === '') {
+    if (parts.length > 2) {
+      credentials.warn?.(
+        'the provided Authorization header contains extra space before the bearer token, and is ignored',
+      );
+    }
+    return undefined;
+  }
+  return token;
+}
+
+function websocketToken(credentials: Credentials): string | undefined {
+  if (String(credentials.headers['upgrade'] ?? '').toLowerCase() !== 'websocket') return undefined;
+  const header = credentials.headers['sec-websocket-protocol'];
+  const protocols = (Array.isArray(header) ? header.join(',') : (header ?? '')).split(',').map((text) => text.trim());
+  const found = protocols.filter((text) => text.startsWith(WEBSOCKET_PREFIX));
+  // Without another sub-protocol to answer with, the handshake would give the token back.
+  if (found.length !== 1 || protocols.length < 2) return undefined;
+  const token = Buffer.from(found[0]?.slice(WEBSOCKET_PREFIX.length) ?? '', 'base64url').toString('utf8');
+  return token === '' ? undefined : token;
+}
+
+export function bearerAuthenticator(tokens: TokenAuthenticator): Authenticator {
+  const refused = (error?: unknown): never => {
+    const more = error instanceof AuthenticationError ? error.messages : error instanceof Error ? [error.message] : [];
+    throw new AuthenticationError([INVALID_BEARER_TOKEN, ...more]);
+  };
+  return {
+    authenticate(credentials): Authenticated | undefined | Promise<Authenticated | undefined> {
+      const token = bearerToken(credentials);
+      if (token === undefined) return undefined;
+      let answer;
+      try {
+        answer = tokens.authenticateToken(token, []);
+      } catch (error) {
+        return refused(error);
+      }
+      if (!(answer instanceof Promise)) return announce(answer ?? refused(), credentials);
+      return answer.then((known) => announce(known ?? refused(), credentials), refused);
+    },
+  };
+}
+
+/** What a token's authenticator wants said to the client comes with its answer. */
+function announce(known: Authenticated, credentials: Credentials): Authenticated {
+  for (const text of known.warnings ?? []) credentials.warn?.(text);
+  for (const [key, value] of Object.entries(known.annotations ?? {})) credentials.annotate?.(key, value);
+  return known;
+}

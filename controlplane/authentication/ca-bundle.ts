@@ -1,0 +1,55 @@
+/** A file of CA certificates that is read again when it changes; a broken file keeps what was read before. */
+import { readFileSync, statSync } from 'node:fs';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import { parseCertificates, type Certificate } from '../../api/pki/certificate.ts';
+
+const LOOK_EVERY_MS = 5000;
+
+export interface CaBundle {
+  /** Changes identity when the file's content changed. */
+  certificates(): readonly Certificate[];
+  pem(): string;
+}
+
+export function fixedCaBundle(pem: string): CaBundle {
+  const certificates = parseCertificates(pem);
+  return { certificates: () => certificates, pem: () => pem };
+}
+
+/** Throws when the file cannot be used at the start. */
+export function fileCaBundle(path: string, clock: Clock, logger: Logger): CaBundle {
+  const read = (): { pem: string; certificates: readonly Certificate[] } => {
+    const pem = readFileSync(path, 'utf8');
+    const certificates = parseCertificates(pem);
+    if (certificates.length === 0) throw new Error(`${path} holds no certificate`);
+    return { pem, certificates };
+  };
+  const mark = (): string => {
+    const { mtimeMs, ino, size } = statSync(path);
+    return `${mtimeMs}/${ino}/${size}`;
+  };
+  let seen = mark();
+  let current = read();
+  let nextLookMs = clock.monotonic() + LOOK_EVERY_MS;
+  const look = (): void => {
+    if (clock.monotonic() < nextLookMs) return;
+    nextLookMs = clock.monotonic() + LOOK_EVERY_MS;
+    try {
+      const now = mark();
+      if (now === seen) return;
+      const next = read();
+      seen = now;
+      if (next.pem !== current.pem) {
+        current = next;
+        logger.info({ path, certificates: next.certificates.length }, 'Read the CA bundle again');
+      }
+    } catch (error) {
+      logger.warn({ error, path }, 'The CA bundle cannot be read; the old one stays in use');
+    }
+  };
+  return {
+    certificates: () => (look(), current.certificates),
+    pem: () => (look(), current.pem),
+  };
+}

@@ -1,0 +1,93 @@
+/**
+ * Remembers what token authenticators answered, so that a client that sends its token with each request costs a hash.
+ *
+ * Successes and refusals are kept apart: any number of wrong tokens can only push out other wrong tokens. Keys are keyed
+ * hashes of the token (it is not kept), so that neither a memory dump nor timing of look-ups gives tokens away.
+ */
+import { createHmac, randomBytes } from 'node:crypto';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Authenticated, TokenAuthenticator } from './authentication.ts';
+
+export interface CachedTokenOptions {
+  readonly clock: Clock;
+  readonly successTtlMs: number;
+  readonly failureTtlMs: number;
+  readonly maxSuccesses?: number;
+  readonly maxFailures?: number;
+}
+
+interface Remembered<T> {
+  readonly value: T;
+  readonly untilMs: number;
+}
+
+/** Oldest out first. */
+export class ExpiringCache<T> {
+  readonly #entries = new Map<string, Remembered<T>>();
+  readonly #max: number;
+  readonly #clock: Clock;
+
+  constructor(clock: Clock, max: number) {
+    this.#clock = clock;
+    this.#max = max;
+  }
+
+  get(key: string): { readonly value: T } | undefined {
+    const found = this.#entries.get(key);
+    if (found === undefined) return undefined;
+    if (found.untilMs > this.#clock.monotonic()) return found;
+    this.#entries.delete(key);
+    return undefined;
+  }
+
+  set(key: string, value: T, ttlMs: number): void {
+    if (ttlMs <= 0) return;
+    this.#entries.delete(key);
+    if (this.#entries.size >= this.#max) {
+      for (const oldest of this.#entries.keys()) {
+        this.#entries.delete(oldest);
+        break;
+      }
+    }
+    this.#entries.set(key, { value, untilMs: this.#clock.monotonic() + ttlMs });
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  clear(): void {
+    this.#entries.clear();
+  }
+}
+
+export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOptions): TokenAuthenticator {
+  const secret = randomBytes(32);
+  const successes = new ExpiringCache<Authenticated>(options.clock, options.maxSuccesses ?? 8192);
+  const failures = new ExpiringCache<undefined>(options.clock, options.maxFailures ?? 4096);
+  /** The same token asked for at the same time is looked at once. */
+  const underWay = new Map<string, Promise<Authenticated | undefined>>();
+
+  return {
+    authenticateToken(token, audiences) {
+      const hmac = createHmac('sha256', secret).update(token);
+      for (const audience of audiences) hmac.update('\0').update(audience);
+      const key = hmac.digest('base64');
+      const success = successes.get(key);
+      if (success !== undefined) return success.value;
+      if (failures.get(key) !== undefined) return undefined;
+      const running = underWay.get(key);
+      if (running !== undefined) return running;
+      const answer = Promise.resolve()
+        .then(() => inner.authenticateToken(token, audiences))
+        .then((result) => {
+          if (result === undefined) failures.set(key, undefined, options.failureTtlMs);
+          else successes.set(key, result, options.successTtlMs);
+          return result;
+        })
+        .finally(() => underWay.delete(key));
+      underWay.set(key, answer);
+      return answer;
+    },
+  };
+}

@@ -1,0 +1,106 @@
+/**
+ * Client certificates: the subject's common name is the user, its organizations are the groups.
+ *
+ * The handshake only proves that the peer holds the key; who issued the certificate and what it is good for is verified
+ * here. A verdict is remembered by the certificate's fingerprint for as long as the bundle stays the same.
+ */
+import { createHash, type X509Certificate } from 'node:crypto';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { parseCertificate, type Certificate } from '../../api/pki/certificate.ts';
+import { verifyChain, type ChainResult } from '../../api/pki/chain.ts';
+import { AuthenticationError } from './union.ts';
+import type { CaBundle } from './ca-bundle.ts';
+import type { Authenticated, Authenticator, Credentials } from './authentication.ts';
+
+const MAX_INTERMEDIATES = 8;
+const MAX_REMEMBERED = 2048;
+const CREDENTIAL_ID = 'authentication.kubernetes.io/credential-id';
+
+export interface VerifiedPeer {
+  readonly leaf: Certificate;
+}
+
+/** Verifies peers against one bundle; shared by client certificates and the authenticating proxy. */
+export class PeerVerifier {
+  readonly #bundle: CaBundle;
+  readonly #clock: Clock;
+  readonly #remembered = new Map<
+    string,
+    { readonly result: ChainResult; readonly leaf: Certificate; readonly untilMs: number }
+  >();
+  #roots: readonly Certificate[] | undefined;
+
+  constructor(bundle: CaBundle, clock: Clock) {
+    this.#bundle = bundle;
+    this.#clock = clock;
+  }
+
+  /** `undefined`: no certificate was given. Throws why it will not do. */
+  verify(credentials: Credentials): VerifiedPeer | undefined {
+    const peer = credentials.peerCertificate?.();
+    if (peer === undefined) return undefined;
+    const roots = this.#bundle.certificates();
+    if (roots !== this.#roots) {
+      this.#roots = roots;
+      this.#remembered.clear();
+    }
+    const raws = [peer.raw, ...intermediatesOf(peer)];
+    const hash = createHash('sha256');
+    for (const raw of raws) hash.update(raw);
+    const key = hash.digest('base64');
+    const nowMs = this.#clock.now();
+    let known = this.#remembered.get(key);
+    if (known === undefined || nowMs >= known.untilMs) {
+      known = this.#look(raws, roots, nowMs);
+      if (this.#remembered.size >= MAX_REMEMBERED) this.#remembered.clear();
+      this.#remembered.set(key, known);
+    }
+    if (!known.result.valid) throw new AuthenticationError([known.result.reason]);
+    return { leaf: known.leaf };
+  }
+
+  #look(raws: readonly Buffer[], roots: readonly Certificate[], nowMs: number) {
+    let parsed: Certificate[];
+    try {
+      parsed = raws.map(parseCertificate);
+    } catch (error) {
+      throw new AuthenticationError(['the client certificate cannot be read'], { cause: error });
+    }
+    const [leaf, ...intermediates] = parsed;
+    if (leaf === undefined) throw new AuthenticationError(['no client certificate']);
+    const result = verifyChain(leaf, { roots, intermediates, nowMs, usage: 'client auth' });
+    // A refusal is looked at again soon: the certificate may only become valid later.
+    const untilMs = result.valid ? Math.min(...result.chain.map((link) => link.notAfterMs)) : nowMs + 10_000;
+    return { result, leaf, untilMs };
+  }
+}
+
+function intermediatesOf(leaf: X509Certificate): Buffer[] {
+  const found: Buffer[] = [];
+  let next = leaf.issuerCertificate;
+  while (next !== undefined && found.length < MAX_INTERMEDIATES) {
+    if (next.raw.equals(leaf.raw) || found.some((raw) => raw.equals(next?.raw ?? Buffer.alloc(0)))) break;
+    found.push(next.raw);
+    next = next.issuerCertificate;
+  }
+  return found;
+}
+
+export function clientCertificateAuthenticator(verifier: PeerVerifier): Authenticator {
+  return {
+    authenticate(credentials): Authenticated | undefined {
+      const peer = verifier.verify(credentials);
+      if (peer === undefined) return undefined;
+      const { commonName, organizations } = peer.leaf.subject;
+      if (commonName === '') return undefined;
+      const fingerprint = createHash('sha256').update(peer.leaf.raw).digest('hex');
+      return {
+        user: {
+          name: commonName,
+          groups: [...organizations],
+          extra: { [CREDENTIAL_ID]: [`X509SHA256=${fingerprint}`] },
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,94 @@
+/**
+ * Compact JSON web tokens: taking them apart, and checking a signature with one key and the one algorithm that the key is
+ * for. The token's own `alg` never chooses the method: it only has to say the same.
+ */
+import type { KeyObject } from 'node:crypto';
+import { constants, sign, verify as verifyWith } from 'node:crypto';
+
+export interface Jwt {
+  readonly header: Readonly<Record<string, unknown>>;
+  readonly claims: Readonly<Record<string, unknown>>;
+  /** What is signed. */
+  readonly input: Buffer;
+  readonly signature: Buffer;
+}
+
+const PART = /^[A-Za-z0-9_-]+$/;
+const MAX_TOKEN_BYTES = 64 * 1024;
+const HASHES: Readonly<Record<string, string>> = {
+  RS256: 'sha256',
+  RS384: 'sha384',
+  RS512: 'sha512',
+  PS256: 'sha256',
+  PS384: 'sha384',
+  PS512: 'sha512',
+  ES256: 'sha256',
+  ES384: 'sha384',
+  ES512: 'sha512',
+};
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** `undefined`: no such token. Strict base64url, three parts, JSON objects. */
+export function parseJwt(token: string): Jwt | undefined {
+  if (token.length > MAX_TOKEN_BYTES) return undefined;
+  const parts = token.split('.');
+  const [head = '', body = '', signature = ''] = parts;
+  if (parts.length !== 3 || !parts.every((part) => PART.test(part))) return undefined;
+  // One token has one spelling: unused bits of the last character must be zero.
+  if (Buffer.from(signature, 'base64url').toString('base64url') !== signature) return undefined;
+  const header = parseObject(head);
+  const claims = parseObject(body);
+  if (header === undefined || claims === undefined) return undefined;
+  return {
+    header,
+    claims,
+    input: Buffer.from(`${head}.${body}`, 'ascii'),
+    signature: Buffer.from(signature, 'base64url'),
+  };
+}
+
+function parseObject(part: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(part, 'base64url').toString('utf8'));
+    return isRecord(value) ? value : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+function keyOptions(key: KeyObject, algorithm: string) {
+  if (algorithm.startsWith('ES')) return { key, dsaEncoding: 'ieee-p1363' as const };
+  if (algorithm.startsWith('PS')) {
+    return { key, padding: constants.RSA_PKCS1_PSS_PADDING, saltLength: constants.RSA_PSS_SALTLEN_DIGEST };
+  }
+  return { key, padding: constants.RSA_PKCS1_PADDING };
+}
+
+export function verifyJwt(
+  jwt: Jwt,
+  key: KeyObject,
+  algorithm: string,
+  verify: typeof verifyWith = verifyWith,
+): boolean {
+  const hash = HASHES[algorithm];
+  if (jwt.header['alg'] !== algorithm || hash === undefined) return false;
+  if (jwt.header['crit'] !== undefined) return false;
+  const wantedType = algorithm.startsWith('ES') ? 'ec' : 'rsa';
+  if (key.asymmetricKeyType !== wantedType) return false;
+  return verify(hash, jwt.input, keyOptions(key, algorithm), jwt.signature);
+}
+
+export function signJwt(
+  claims: object,
+  key: KeyObject,
+  header: { readonly alg: string; readonly kid?: string },
+): string {
+  const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const input = `${part(header)}.${part(claims)}`;
+  const signature = sign(HASHES[header.alg] ?? 'sha256', Buffer.from(input, 'ascii'), keyOptions(key, header.alg));
+  return `${input}.${signature.toString('base64url')}`;
+}

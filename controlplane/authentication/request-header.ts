@@ -1,0 +1,96 @@
+/**
+ * The authenticating proxy: identity in headers, believed only from a peer whose certificate is of the front-proxy
+ * authority (and whose common name is allowed). Header names are compared exactly: `_` never stands for `-`.
+ */
+import { AuthenticationError } from './union.ts';
+import type { PeerVerifier } from './client-certificate.ts';
+import type { Authenticated, Authenticator, Credentials } from './authentication.ts';
+
+export interface RequestHeaderOptions {
+  readonly verifier: PeerVerifier;
+  /** Common names; empty: any. */
+  readonly allowedNames: readonly string[];
+  readonly usernameHeaders: readonly string[];
+  readonly uidHeaders: readonly string[];
+  readonly groupHeaders: readonly string[];
+  readonly extraHeadersPrefixes: readonly string[];
+}
+
+export function requestHeaderAuthenticator(options: RequestHeaderOptions): Authenticator {
+  const usernameHeaders = options.usernameHeaders.map(lower);
+  const uidHeaders = options.uidHeaders.map(lower);
+  const groupHeaders = options.groupHeaders.map(lower);
+  const prefixes = options.extraHeadersPrefixes.map(lower);
+  return {
+    authenticate(credentials): Authenticated | undefined {
+      const name = first(credentials, usernameHeaders);
+      if (name === '') return undefined;
+      const peer = options.verifier.verify(credentials);
+      if (peer === undefined) return undefined;
+      const { commonName } = peer.leaf.subject;
+      if (options.allowedNames.length > 0 && !options.allowedNames.includes(commonName)) {
+        throw new AuthenticationError([`x509: subject with cn=${commonName} is not in the allowed list`]);
+      }
+      const uid = first(credentials, uidHeaders);
+      const groups = groupHeaders.flatMap((header) => valuesOf(credentials, header));
+      const extra = extraOf(credentials, prefixes);
+      return {
+        user: {
+          name,
+          groups,
+          ...(uid === '' ? {} : { uid }),
+          ...(Object.keys(extra).length === 0 ? {} : { extra }),
+        },
+      };
+    },
+  };
+}
+
+const lower = (text: string): string => text.toLowerCase();
+
+/**
+ * Every value of a header, apart. A joined value is never taken to pieces: whoever may choose a group's name could
+ * smuggle another one in behind a comma.
+ */
+function valuesOf(credentials: Credentials, header: string): string[] {
+  const { rawHeaders } = credentials;
+  if (rawHeaders === undefined) {
+    const value = credentials.headers[header];
+    return value === undefined ? [] : Array.isArray(value) ? value : [value];
+  }
+  const values: string[] = [];
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]?.toLowerCase() === header) values.push(rawHeaders[i + 1] ?? '');
+  }
+  return values;
+}
+
+function first(credentials: Credentials, headers: readonly string[]): string {
+  for (const header of headers) {
+    const [text] = valuesOf(credentials, header);
+    if (text !== undefined && text !== '') return text;
+  }
+  return '';
+}
+
+function extraOf(credentials: Credentials, prefixes: readonly string[]): Record<string, string[]> {
+  const extra: Record<string, string[]> = Object.create(null) as Record<string, string[]>;
+  for (const prefix of prefixes) {
+    for (const header of Object.keys(credentials.headers)) {
+      if (!header.startsWith(prefix)) continue;
+      const key = unescapeKey(header.slice(prefix.length));
+      (extra[key] ??= []).push(...valuesOf(credentials, header));
+    }
+  }
+  return { ...extra };
+}
+
+/** Percent-decoded where that works, as it is otherwise; always lower case. */
+export function unescapeKey(encoded: string): string {
+  try {
+    return decodeURIComponent(encoded).toLowerCase();
+  } catch (error) {
+    if (error instanceof URIError) return encoded.toLowerCase();
+    throw error;
+  }
+}

@@ -1,0 +1,48 @@
+/** The static token file: CSV of token, user, uid and optional groups, read once. */
+import { createHash, timingSafeEqual } from 'node:crypto';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Authenticated, TokenAuthenticator } from './authentication.ts';
+
+const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
+
+/** Throws for a line with fewer than three columns. */
+export function tokenFileAuthenticator(csv: string, path: string, logger: Logger): TokenAuthenticator {
+  const byDigest = new Map<string, { readonly digest: Buffer; readonly known: Authenticated }>();
+  for (const [i, record] of readCsv(csv).entries()) {
+    const [token = '', name = '', uid, groups = ''] = record;
+    if (uid === undefined)
+      throw new Error(`${path}, record ${i + 1}: at least token, user name and user uid are needed`);
+    if (token === '') {
+      logger.warn({ path, record: i + 1 }, 'A record of the token file has no token and is skipped');
+      continue;
+    }
+    const hash = digest(token);
+    const list = groups === '' ? [] : groups.split(',').map((group) => group.trim());
+    byDigest.set(hash.toString('base64'), { digest: hash, known: { user: { name, uid, groups: list } } });
+  }
+  return {
+    authenticateToken(token) {
+      const hash = digest(token);
+      const found = byDigest.get(hash.toString('base64'));
+      return found !== undefined && timingSafeEqual(found.digest, hash) ? found.known : undefined;
+    },
+  };
+}
+
+/** RFC 4180 with spaces before fields dropped; empty lines are skipped. */
+function readCsv(text: string): string[][] {
+  const records: string[][] = [];
+  for (const line of text.split(/\r?\n/)) {
+    if (line.trim() === '') continue;
+    const fields: string[] = [];
+    const field = /\s*(?:"((?:[^"]|"")*)"|([^,]*))\s*(?:,|$)/gy;
+    while (field.lastIndex < line.length) {
+      const match = field.exec(line);
+      if (match === null) throw new Error('the token file is not valid CSV');
+      fields.push(match[1]?.replaceAll('""', '"') ?? (match[2] ?? '').trim());
+    }
+    if (line.endsWith(',')) fields.push('');
+    records.push(fields);
+  }
+  return records;
+}

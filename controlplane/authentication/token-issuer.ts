@@ -1,0 +1,125 @@
+/**
+ * Signs service-account tokens and says how others verify them: the issuer's discovery document and key set.
+ *
+ * Claims as the reference writes them. Used by the TokenRequest subresource and by the controller of token Secrets.
+ */
+import { createPrivateKey, randomUUID, type KeyObject } from 'node:crypto';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { ServiceAccount } from '../../api/machinery/kinds.ts';
+import { signJwt } from './jwt.ts';
+import { LEGACY_ISSUER, verificationKey, type VerificationKey } from './service-account.ts';
+
+/** What pods ask for; tokens of that length live longer, so that clients which do not read the file again keep working. */
+export const WARN_ONLY_EXPIRATION_SECONDS = 3600 + 7;
+export const EXTENDED_EXPIRATION_SECONDS = 365 * 24 * 3600;
+
+export interface ObjectIdentity {
+  readonly name: string;
+  readonly uid: string;
+}
+
+export interface TokenRequestClaims {
+  readonly namespace: string;
+  readonly account: ObjectIdentity;
+  readonly pod?: ObjectIdentity;
+  readonly secret?: ObjectIdentity;
+  readonly node?: ObjectIdentity;
+  readonly audiences: readonly string[];
+  readonly expirationSeconds: number;
+  /** The client should come back after this; the token lives longer. */
+  readonly warnAfterSeconds?: number;
+}
+
+export interface TokenIssuerOptions {
+  readonly privateKeyPem: string;
+  /** Published beside the signing key's. */
+  readonly verificationKeys: readonly VerificationKey[];
+  readonly issuer: string;
+  /** `--service-account-jwks-uri`; absent: below the server itself. */
+  readonly jwksUri: string;
+  readonly clock: Clock;
+}
+
+export class TokenIssuer {
+  readonly issuer: string;
+  readonly #key: KeyObject;
+  readonly #public: VerificationKey;
+  readonly #options: TokenIssuerOptions;
+
+  constructor(options: TokenIssuerOptions) {
+    this.#options = options;
+    this.issuer = options.issuer;
+    this.#key = createPrivateKey(options.privateKeyPem);
+    this.#public = verificationKey(options.privateKeyPem);
+  }
+
+  /** The token and when it ends (epoch seconds of the request, not of the extension). */
+  issue(claims: TokenRequestClaims): { readonly token: string; readonly issuedAtSeconds: number } {
+    const now = Math.floor(this.#options.clock.now() / 1000);
+    const of = (identity: ObjectIdentity | undefined) =>
+      identity === undefined ? undefined : { name: identity.name, uid: identity.uid };
+    const payload = {
+      aud: claims.audiences,
+      exp: now + claims.expirationSeconds,
+      iat: now,
+      iss: this.issuer,
+      jti: randomUUID(),
+      'kubernetes.io': {
+        namespace: claims.namespace,
+        node: of(claims.node),
+        pod: of(claims.pod),
+        secret: of(claims.secret),
+        serviceaccount: of(claims.account),
+        warnafter: claims.warnAfterSeconds === undefined ? undefined : now + claims.warnAfterSeconds,
+      },
+      nbf: now,
+      sub: `system:serviceaccount:${claims.namespace}:${claims.account.name}`,
+    };
+    return { token: this.#sign(payload), issuedAtSeconds: now };
+  }
+
+  /** Of a Secret of type `kubernetes.io/service-account-token`: without an end, revoked with the Secret. */
+  issueLegacy(account: ServiceAccount, secretName: string): string {
+    const prefix = 'kubernetes.io/serviceaccount/';
+    const { namespace = '', name = '', uid = '' } = account.metadata;
+    return this.#sign({
+      iss: LEGACY_ISSUER,
+      [`${prefix}namespace`]: namespace,
+      [`${prefix}secret.name`]: secretName,
+      [`${prefix}service-account.name`]: name,
+      [`${prefix}service-account.uid`]: uid,
+      sub: `system:serviceaccount:${namespace}:${name}`,
+    });
+  }
+
+  #sign(payload: object): string {
+    return signJwt(payload, this.#key, { alg: this.#public.algorithm, kid: this.#public.id });
+  }
+
+  /** `/.well-known/openid-configuration`, JSON; `application/json`. */
+  discoveryDocument(): string {
+    const algorithms = [
+      ...new Set([this.#public, ...this.#options.verificationKeys].map((key) => key.algorithm)),
+    ].sort();
+    return JSON.stringify({
+      issuer: this.issuer,
+      jwks_uri: this.#options.jwksUri,
+      response_types_supported: ['id_token'],
+      subject_types_supported: ['public'],
+      id_token_signing_alg_values_supported: algorithms,
+    });
+  }
+
+  /** `/openid/v1/jwks`; `application/jwk-set+json`. */
+  keySet(): string {
+    const keys = new Map([this.#public, ...this.#options.verificationKeys].map((key) => [key.id, key]));
+    return JSON.stringify({
+      keys: [...keys.values()].map(({ id, key, algorithm }) => ({
+        use: 'sig',
+        kid: id,
+        alg: algorithm,
+        ...key.export({ format: 'jwk' }),
+      })),
+    });
+  }
+}

@@ -1,0 +1,105 @@
+/**
+ * Tries authenticators in order until one knows the caller; then every known caller is in `system:authenticated`.
+ *
+ * An authenticator's error is remembered while the others are asked: it counts only when none of them knows the caller.
+ */
+import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
+
+export const AUTHENTICATED_GROUP = 'system:authenticated';
+export const UNAUTHENTICATED_GROUP = 'system:unauthenticated';
+
+/** Refused by at least one that felt responsible, known to none. `messages` never hold a secret. */
+export class AuthenticationError extends Error {
+  readonly messages: readonly string[];
+
+  constructor(messages: readonly string[], options?: ErrorOptions) {
+    super(messages.length === 1 ? messages[0] : `[${messages.join(', ')}]`, options);
+    this.name = 'AuthenticationError';
+    this.messages = messages;
+  }
+}
+
+export function messagesOf(error: unknown): readonly string[] {
+  if (error instanceof AuthenticationError) return error.messages;
+  return [error instanceof Error ? error.message : String(error)];
+}
+
+/** Synchronous as long as what it asks is. */
+function firstKnown<T>(
+  list: readonly T[],
+  ask: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
+): Authenticated | undefined | Promise<Authenticated | undefined> {
+  const messages: string[] = [];
+  for (const [i, one] of list.entries()) {
+    try {
+      const answer = ask(one);
+      if (answer instanceof Promise) return restKnown(answer, list.slice(i + 1), ask, messages);
+      if (answer !== undefined) return answer;
+    } catch (error) {
+      messages.push(...messagesOf(error));
+    }
+  }
+  if (messages.length > 0) throw new AuthenticationError([...new Set(messages)]);
+  return undefined;
+}
+
+async function restKnown<T>(
+  first: Promise<Authenticated | undefined>,
+  rest: readonly T[],
+  ask: (one: T) => Authenticated | undefined | Promise<Authenticated | undefined>,
+  messages: string[],
+): Promise<Authenticated | undefined> {
+  const later = rest.map((one) => () => ask(one));
+  for (const next of [() => first, ...later]) {
+    try {
+      const answer = await next();
+      if (answer !== undefined) return answer;
+    } catch (error) {
+      messages.push(...messagesOf(error));
+    }
+  }
+  if (messages.length > 0) throw new AuthenticationError([...new Set(messages)]);
+  return undefined;
+}
+
+export function unionAuthenticator(authenticators: readonly Authenticator[]): Authenticator {
+  return {
+    authenticate: (credentials: Credentials) => firstKnown(authenticators, (one) => one.authenticate(credentials)),
+  };
+}
+
+export function unionTokens(authenticators: readonly TokenAuthenticator[]): TokenAuthenticator {
+  return {
+    authenticateToken: (token, audiences) =>
+      firstKnown(authenticators, (one) => one.authenticateToken(token, audiences)),
+  };
+}
+
+/** Adds `system:authenticated` to whoever is known, unless the caller is known to be nobody. */
+export function withAuthenticatedGroup(result: Authenticated): Authenticated {
+  const { groups } = result.user;
+  if (groups.includes(AUTHENTICATED_GROUP) || groups.includes(UNAUTHENTICATED_GROUP)) return result;
+  return { ...result, user: { ...result.user, groups: [...groups, AUTHENTICATED_GROUP] } };
+}
+
+export function groupAdder(inner: Authenticator): Authenticator {
+  return {
+    authenticate(credentials) {
+      const answer = inner.authenticate(credentials);
+      if (answer instanceof Promise)
+        return answer.then((known) => (known === undefined ? undefined : withAuthenticatedGroup(known)));
+      return answer === undefined ? undefined : withAuthenticatedGroup(answer);
+    },
+  };
+}
+
+export function tokenGroupAdder(inner: TokenAuthenticator): TokenAuthenticator {
+  return {
+    authenticateToken(token, audiences) {
+      const answer = inner.authenticateToken(token, audiences);
+      if (answer instanceof Promise)
+        return answer.then((known) => (known === undefined ? undefined : withAuthenticatedGroup(known)));
+      return answer === undefined ? undefined : withAuthenticatedGroup(answer);
+    },
+  };
+}
