@@ -1,0 +1,24 @@
+/** Values that are a number or a text: ports by number or name, counts by number or percentage. */
+import { percentErrors } from './names.ts';
+
+export type IntOrString = number | string;
+
+export interface Rounding {
+  readonly roundUp: boolean;
+}
+
+/** The percentage of `40%` as a number; `undefined` where the text is none. */
+export function parsePercent(text: string): number | undefined {
+  return percentErrors(text).length === 0 ? Number(text.slice(0, -1)) : undefined;
+}
+
+/** A count, or a share of `total`. Throws for text that is no percentage. */
+export function scaledValue(value: IntOrString, total: number, { roundUp }: Rounding): number {
+  if (typeof value === 'number') return value;
+  const percent = parsePercent(value);
+  if (percent === undefined) {
+    throw new TypeError(`invalid value for IntOrString: invalid type: string is not a percentage`);
+  }
+  const share = (percent * total) / 100;
+  return roundUp ? Math.ceil(share) : Math.floor(share);
+}

@@ -1,0 +1,80 @@
+/**
+ * Equality of JSON values. Integers compare by value whether they are numbers or bigints.
+ *
+ * `jsonEqual` is exact but for absent members (`undefined` is absence). `semanticEqual` also takes null, an empty list and
+ * an empty object for absent, as comparisons of decoded objects do elsewhere.
+ */
+
+export function jsonEqual(a: unknown, b: unknown): boolean {
+  return equal(a, b, false);
+}
+
+export function semanticEqual(a: unknown, b: unknown): boolean {
+  return equal(a, b, true);
+}
+
+function equal(a: unknown, b: unknown, emptyIsAbsent: boolean): boolean {
+  if (a === b) return true;
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) {
+    if (isInteger(a) && isInteger(b)) return BigInt(a) === BigInt(b);
+    if (emptyIsAbsent) return isEmpty(a) && isEmpty(b);
+    return false;
+  }
+  if (Array.isArray(a) || Array.isArray(b)) {
+    if (!Array.isArray(a) || !Array.isArray(b)) return emptyIsAbsent && isEmpty(a) && isEmpty(b);
+    if (a.length !== b.length) return false;
+    for (let i = 0; i < a.length; i++) {
+      if (!equal(a[i], b[i], emptyIsAbsent)) return false;
+    }
+    return true;
+  }
+  return equalMembers(a as Record<string, unknown>, b as Record<string, unknown>, emptyIsAbsent);
+}
+
+function equalMembers(a: Record<string, unknown>, b: Record<string, unknown>, emptyIsAbsent: boolean): boolean {
+  for (const key of Object.keys(a)) {
+    const other = Object.hasOwn(b, key) ? b[key] : undefined;
+    if (!equal(a[key], other, emptyIsAbsent)) return false;
+  }
+  for (const key of Object.keys(b)) {
+    if (!Object.hasOwn(a, key) && !equal(undefined, b[key], emptyIsAbsent)) return false;
+  }
+  return true;
+}
+
+function isInteger(value: unknown): value is number | bigint {
+  return typeof value === 'bigint' || (typeof value === 'number' && Number.isInteger(value));
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value === undefined || value === null) return true;
+  if (typeof value !== 'object') return false;
+  if (Array.isArray(value)) return value.length === 0;
+  for (const key of Object.keys(value)) {
+    if ((value as Record<string, unknown>)[key] !== undefined) return false;
+  }
+  return true;
+}
+
+/** Own copy of a JSON value; faster than `structuredClone` and keeps bigints. */
+export function cloneJson<T>(value: T): T {
+  return cloneValue(value) as T;
+}
+
+function cloneValue(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map(cloneValue);
+  const source = value as Record<string, unknown>;
+  const copy: Record<string, unknown> = {};
+  for (const key of Object.keys(source)) {
+    if (key === '__proto__') defineMember(copy, key, cloneValue(source[key]));
+    else copy[key] = cloneValue(source[key]);
+  }
+  return copy;
+}
+
+/** Sets an own member whatever its name is: a plain assignment to `__proto__` would replace the prototype. */
+export function defineMember(object: Record<string, unknown>, key: string, value: unknown): void {
+  if (key !== '__proto__') object[key] = value;
+  else Object.defineProperty(object, key, { value, writable: true, enumerable: true, configurable: true });
+}

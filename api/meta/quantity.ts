@@ -1,0 +1,183 @@
+/**
+ * Resource quantities: `500m`, `1.5Gi`, `1e3`.
+ *
+ * A quantity is an exact number of billionths with the format it was written in; what is finer is rounded away from zero.
+ * The canonical text has no fraction, no more digits than needed, and the largest suffix that keeps it exact. Called when
+ * objects are decoded (canonical text), by validation, quota, the scheduler and the agent.
+ */
+
+export type QuantityFormat = 'DecimalSI' | 'BinarySI' | 'DecimalExponent';
+
+export interface Quantity {
+  /** Billionths. */
+  readonly nano: bigint;
+  readonly format: QuantityFormat;
+}
+
+/** Its message is the end of a decoding error that clients see. */
+export class QuantityError extends Error {
+  override readonly name = 'QuantityError';
+}
+
+const SYNTAX_TEXT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+const NUMERIC_TEXT = 'unable to parse numeric part of quantity';
+const SUFFIX_TEXT = "unable to parse quantity's suffix";
+
+const NANO = 1_000_000_000n;
+const LARGEST_BINARY = (2n ** 63n - 1n) * NANO;
+/** Beyond this an exponent says nothing about any machine, and would only cost memory. */
+const LARGEST_EXPONENT = 200;
+
+const DECIMAL_EXPONENTS: ReadonlyMap<string, number> = new Map([
+  ['n', -9],
+  ['u', -6],
+  ['m', -3],
+  ['', 0],
+  ['k', 3],
+  ['M', 6],
+  ['G', 9],
+  ['T', 12],
+  ['P', 15],
+  ['E', 18],
+]);
+const DECIMAL_SUFFIXES: ReadonlyMap<number, string> = new Map(
+  [...DECIMAL_EXPONENTS].map(([text, exponent]) => [exponent, text]),
+);
+const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'] as const;
+
+/** Canonical as it stands: what nearly every object has. */
+const PLAIN = /^(?:0|[1-9][0-9]{0,2}(?:[numkMGTPE]|[KMGTPE]i)?)$/;
+
+const zero: Quantity = { nano: 0n, format: 'DecimalSI' };
+
+/** Throws `QuantityError`. */
+export function parseQuantity(text: string): Quantity {
+  const parts = /^([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)$/.exec(text);
+  if (text === '' || parts === null) {
+    if (/^[+-]?0*$/.test(text) && text !== '') return zero;
+    throw new QuantityError(SYNTAX_TEXT);
+  }
+  const [, sign = '', whole = '', fraction = '', suffix = ''] = parts;
+  const { base, exponent, format } = interpretSuffix(suffix);
+  const magnitude = scale(BigInt(`${whole}${fraction}` || '0'), fraction.length, base, exponent);
+  return limited(sign === '-', magnitude, format);
+}
+
+function interpretSuffix(suffix: string): { base: 2 | 10; exponent: number; format: QuantityFormat } {
+  const decimal = DECIMAL_EXPONENTS.get(suffix);
+  if (decimal !== undefined) return { base: 10, exponent: decimal, format: 'DecimalSI' };
+  const binary = BINARY_SUFFIXES.indexOf(suffix as (typeof BINARY_SUFFIXES)[number]);
+  if (binary > 0) return { base: 2, exponent: binary * 10, format: 'BinarySI' };
+  if (!/^[eE][+-]?[0-9]+$/.test(suffix)) throw new QuantityError(SUFFIX_TEXT);
+  const exponent = Number(suffix.slice(1));
+  if (exponent > LARGEST_EXPONENT) throw new QuantityError(NUMERIC_TEXT);
+  return { base: 10, exponent, format: 'DecimalExponent' };
+}
+
+/** `digits / 10^fractionDigits * base^exponent` in billionths, rounded up. */
+function scale(digits: bigint, fractionDigits: number, base: 2 | 10, exponent: number): bigint {
+  if (digits === 0n) return 0n;
+  if (base === 2) return divideUp(digits * NANO * 2n ** BigInt(exponent), 10n ** BigInt(fractionDigits));
+  const shift = exponent + 9 - fractionDigits;
+  if (shift >= 0) return digits * 10n ** BigInt(shift);
+  const digitCount = digits.toString().length;
+  return -shift > digitCount ? 1n : divideUp(digits, 10n ** BigInt(-shift));
+}
+
+function divideUp(dividend: bigint, divisor: bigint): bigint {
+  return (dividend + divisor - 1n) / divisor;
+}
+
+function limited(negative: boolean, magnitude: bigint, format: QuantityFormat): Quantity {
+  let nano = magnitude;
+  let shownAs = format;
+  if (format === 'BinarySI') {
+    if (nano > LARGEST_BINARY) nano = LARGEST_BINARY;
+    if (nano < NANO && nano > 0n) shownAs = 'DecimalSI';
+  }
+  return { nano: negative ? -nano : nano, format: shownAs };
+}
+
+/** The canonical text. */
+export function formatQuantity(quantity: Quantity): string {
+  const { nano } = quantity;
+  if (nano === 0n) return '0';
+  const small = nano > -1024n * NANO && nano < 1024n * NANO;
+  if (quantity.format === 'BinarySI' && !small && nano % NANO === 0n) return formatBinary(nano / NANO);
+  return formatDecimal(nano, quantity.format === 'DecimalExponent');
+}
+
+function formatBinary(value: bigint): string {
+  let number = value;
+  let step = 0;
+  while (number % 1024n === 0n && step < BINARY_SUFFIXES.length - 1) {
+    number /= 1024n;
+    step++;
+  }
+  return `${number}${BINARY_SUFFIXES[step] ?? ''}`;
+}
+
+function formatDecimal(nano: bigint, asExponent: boolean): string {
+  let number = nano;
+  let exponent = -9;
+  while (number % 1000n === 0n) {
+    number /= 1000n;
+    exponent += 3;
+  }
+  if (asExponent) return exponent === 0 ? `${number}` : `${number}e${exponent}`;
+  while (exponent > 18) {
+    number *= 1000n;
+    exponent -= 3;
+  }
+  return `${number}${DECIMAL_SUFFIXES.get(exponent) ?? ''}`;
+}
+
+/** The canonical form of a quantity as JSON has it: text (blanks around it are dropped) or a number. Throws `QuantityError`. */
+export function canonicalQuantity(value: string | number | bigint): string {
+  if (typeof value === 'string') {
+    if (PLAIN.test(value)) return value;
+    const text = value.trim();
+    return text === '' && value === '' ? '0' : formatQuantity(parseQuantity(text));
+  }
+  return formatQuantity(parseQuantity(String(value)));
+}
+
+export function newQuantity(value: bigint | number, format: QuantityFormat = 'DecimalSI'): Quantity {
+  return { nano: BigInt(value) * NANO, format };
+}
+
+export function newMilliQuantity(milli: bigint | number, format: QuantityFormat = 'DecimalSI'): Quantity {
+  return { nano: BigInt(milli) * 1_000_000n, format };
+}
+
+export function compareQuantities(a: Quantity, b: Quantity): number {
+  return a.nano < b.nano ? -1 : a.nano > b.nano ? 1 : 0;
+}
+
+/** The sum takes the format of the first, unless that is zero. */
+export function addQuantities(a: Quantity, b: Quantity): Quantity {
+  return { nano: a.nano + b.nano, format: a.nano === 0n ? b.format : a.format };
+}
+
+export function subtractQuantities(a: Quantity, b: Quantity): Quantity {
+  return { nano: a.nano - b.nano, format: a.nano === 0n ? b.format : a.format };
+}
+
+/** Whole units, rounded away from zero. */
+export function wholeUnits(quantity: Quantity): bigint {
+  return roundAway(quantity.nano, NANO);
+}
+
+/** Thousandths, rounded away from zero: milli-CPUs. */
+export function milliUnits(quantity: Quantity): bigint {
+  return roundAway(quantity.nano, 1_000_000n);
+}
+
+/** Nearest double, for ratios. */
+export function approximate(quantity: Quantity): number {
+  return Number(quantity.nano) / 1e9;
+}
+
+function roundAway(nano: bigint, unit: bigint): bigint {
+  return nano < 0n ? -divideUp(-nano, unit) : divideUp(nano, unit);
+}

@@ -1,0 +1,233 @@
+/**
+ * Validation of what all objects share: their metadata, on create and on update.
+ *
+ * Returns every error, in a fixed order. The registry calls it before a kind's own validation; names follow the kind's
+ * `NameRule`.
+ */
+import { forbidden, invalid, quote, required, tooLong, type FieldError } from './field-error.ts';
+import { jsonEqual } from './json-equality.ts';
+import { type NameRule, nameIsLabel, qualifiedNameErrors } from './names.ts';
+import { parseApiVersion, type ManagedFieldsEntry, type ObjectMeta, type OwnerReference } from './object.ts';
+import { validateLabels } from './selector.ts';
+
+export const MAX_ANNOTATIONS_BYTES = 256 * 1024;
+const MAX_MANAGER_BYTES = 128;
+const MAX_SUBRESOURCE_BYTES = 256;
+
+const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', 'orphan', 'foregroundDeletion']);
+
+export interface MetadataRules {
+  readonly namespaced: boolean;
+  readonly nameRule: NameRule;
+  /** Built-in kinds: finalizers without a domain must be known ones. */
+  readonly builtIn: boolean;
+  /** `metadata` unless the object lies inside another. */
+  readonly path?: string;
+}
+
+export function validateMetadata(meta: ObjectMeta, rules: MetadataRules): FieldError[] {
+  const path = rules.path ?? 'metadata';
+  const errors: FieldError[] = [];
+  if (meta.generateName) {
+    for (const text of rules.nameRule(meta.generateName, { asPrefix: true })) {
+      errors.push(invalid(`${path}.generateName`, meta.generateName, text));
+    }
+  }
+  if (!meta.name) errors.push(required(`${path}.name`, 'name or generateName is required'));
+  else {
+    for (const text of rules.nameRule(meta.name, { asPrefix: false })) {
+      errors.push(invalid(`${path}.name`, meta.name, text));
+    }
+  }
+  errors.push(...validateNamespace(meta.namespace ?? '', rules.namespaced, path));
+  if ((meta.generation ?? 0) < 0) {
+    errors.push(invalid(`${path}.generation`, meta.generation, 'must be greater than or equal to 0'));
+  }
+  errors.push(
+    ...validateLabels(meta.labels, `${path}.labels`),
+    ...validateAnnotations(meta.annotations, `${path}.annotations`),
+    ...validateOwnerReferences(meta.ownerReferences, `${path}.ownerReferences`),
+    ...validateFinalizers(meta.finalizers, `${path}.finalizers`),
+    ...validateManagedFields(meta.managedFields, `${path}.managedFields`),
+  );
+  if (rules.builtIn) errors.push(...validateBuiltInFinalizers(meta.finalizers, `${path}.finalizers`));
+  return errors;
+}
+
+function validateNamespace(namespace: string, namespaced: boolean, path: string): FieldError[] {
+  if (!namespaced) return namespace === '' ? [] : [forbidden(`${path}.namespace`, 'not allowed on this type')];
+  if (namespace === '') return [required(`${path}.namespace`)];
+  return nameIsLabel(namespace, { asPrefix: false }).map((text) => invalid(`${path}.namespace`, namespace, text));
+}
+
+export interface MetadataUpdateRules {
+  readonly builtIn: boolean;
+  readonly path?: string;
+}
+
+export function validateMetadataUpdate(next: ObjectMeta, old: ObjectMeta, rules: MetadataUpdateRules): FieldError[] {
+  const path = rules.path ?? 'metadata';
+  const errors: FieldError[] = [];
+  if (old.deletionTimestamp !== undefined) {
+    const known = new Set(old.finalizers);
+    const added = [...new Set(next.finalizers)].filter((name) => !known.has(name)).sort();
+    if (added.length > 0) {
+      const shown = `[]string{${added.map(quote).join(', ')}}`;
+      const text = `no new finalizers can be added if the object is being deleted, found new finalizers ${shown}`;
+      errors.push(forbidden(`${path}.finalizers`, text));
+    }
+  }
+  if (!next.resourceVersion) {
+    errors.push(invalid(`${path}.resourceVersion`, next.resourceVersion ?? '', 'must be specified for an update'));
+  }
+  if ((next.generation ?? 0) < (old.generation ?? 0)) {
+    errors.push(invalid(`${path}.generation`, next.generation ?? 0, 'must not be decremented'));
+  }
+  errors.push(
+    ...validateImmutable(next.name ?? '', old.name ?? '', `${path}.name`),
+    ...validateImmutable(next.namespace ?? '', old.namespace ?? '', `${path}.namespace`),
+    ...validateImmutable(next.uid ?? '', old.uid ?? '', `${path}.uid`),
+    ...validateImmutable(next.creationTimestamp ?? null, old.creationTimestamp ?? null, `${path}.creationTimestamp`),
+    ...validateImmutable(next.deletionTimestamp ?? null, old.deletionTimestamp ?? null, `${path}.deletionTimestamp`),
+    ...validateImmutable(
+      next.deletionGracePeriodSeconds ?? null,
+      old.deletionGracePeriodSeconds ?? null,
+      `${path}.deletionGracePeriodSeconds`,
+    ),
+    ...validateLabels(next.labels, `${path}.labels`),
+    ...validateAnnotations(next.annotations, `${path}.annotations`),
+    ...validateOwnerReferences(next.ownerReferences, `${path}.ownerReferences`),
+    ...validateManagedFields(next.managedFields, `${path}.managedFields`),
+  );
+  if (rules.builtIn) errors.push(...validateBuiltInFinalizers(next.finalizers, `${path}.finalizers`));
+  return errors;
+}
+
+export function validateImmutable(next: unknown, old: unknown, field: string): FieldError[] {
+  return jsonEqual(next, old) ? [] : [invalid(field, next, 'field is immutable')];
+}
+
+export function validateAnnotations(
+  annotations: Readonly<Record<string, string>> | null | undefined,
+  path: string,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  let sizeBytes = 0;
+  for (const [key, value] of Object.entries(annotations ?? {}).sort(([a], [b]) => (a < b ? -1 : 1))) {
+    for (const text of qualifiedNameErrors(key.toLowerCase())) errors.push(invalid(path, key, text));
+    sizeBytes += Buffer.byteLength(key) + Buffer.byteLength(value);
+  }
+  if (sizeBytes > MAX_ANNOTATIONS_BYTES) errors.push(tooLong(path, MAX_ANNOTATIONS_BYTES));
+  return errors;
+}
+
+export function validateOwnerReferences(
+  references: readonly OwnerReference[] | null | undefined,
+  path: string,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  let controller: string | undefined;
+  for (const reference of references ?? []) {
+    errors.push(...validateOwnerReference(reference, path));
+    if (reference.controller !== true) continue;
+    const current = `${reference.kind}/${reference.name}`;
+    if (controller === undefined) {
+      controller = current;
+      continue;
+    }
+    const text = `Only one reference can have Controller set to true. Found "true" in references for ${controller} and ${current}`;
+    errors.push(invalid(path, (references ?? []).map(inFieldOrder), text));
+  }
+  return errors;
+}
+
+/** As the reference's own encoder would show it. */
+function inFieldOrder(reference: OwnerReference): OwnerReference {
+  const { apiVersion, kind, name, uid, controller, blockOwnerDeletion } = reference;
+  return {
+    apiVersion,
+    kind,
+    name,
+    uid,
+    ...(controller === undefined ? {} : { controller }),
+    ...(blockOwnerDeletion === undefined ? {} : { blockOwnerDeletion }),
+  };
+}
+
+function validateOwnerReference(reference: OwnerReference, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  const apiVersion = reference.apiVersion ?? '';
+  const version = parseApiVersion(apiVersion);
+  if (!version?.version) errors.push(invalid(`${path}.apiVersion`, apiVersion, 'version must not be empty'));
+  if (!reference.kind) errors.push(invalid(`${path}.kind`, '', 'must not be empty'));
+  if (!reference.name) errors.push(invalid(`${path}.name`, '', 'must not be empty'));
+  if (!reference.uid) errors.push(invalid(`${path}.uid`, '', 'must not be empty'));
+  if (apiVersion === 'v1' && reference.kind === 'Event') {
+    errors.push(invalid(path, inFieldOrder(reference), '/v1, Kind=Event is disallowed from being an owner'));
+  }
+  return errors;
+}
+
+export function validateFinalizers(finalizers: readonly string[] | null | undefined, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  const names = finalizers ?? [];
+  names.forEach((name, index) => {
+    for (const text of qualifiedNameErrors(name)) errors.push(invalid(`${path}[${index}]`, name, text));
+  });
+  if (names.includes('orphan') && names.includes('foregroundDeletion')) {
+    errors.push(invalid(path, names, 'finalizer orphan and foregroundDeletion cannot be both set'));
+  }
+  return errors;
+}
+
+function validateBuiltInFinalizers(finalizers: readonly string[] | null | undefined, path: string): FieldError[] {
+  return (finalizers ?? []).flatMap((name, index) => {
+    if (name.includes('/') || STANDARD_FINALIZERS.has(name)) return [];
+    const text = 'name is neither a standard finalizer name nor is it fully qualified';
+    return [invalid(`${path}[${index}]`, name, text)];
+  });
+}
+
+export function validateManagedFields(
+  entries: readonly ManagedFieldsEntry[] | null | undefined,
+  path: string,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  (entries ?? []).forEach((entry, index) => {
+    const at = `${path}[${index}]`;
+    const operation = entry.operation ?? '';
+    if (operation !== 'Apply' && operation !== 'Update') {
+      errors.push(invalid(`${at}.operation`, operation, 'must be `Apply` or `Update`'));
+    }
+    if (entry.fieldsType && entry.fieldsType !== 'FieldsV1') {
+      errors.push(invalid(`${at}.fieldsType`, entry.fieldsType, 'must be `FieldsV1`'));
+    }
+    errors.push(...validateFieldManager(entry.manager ?? '', `${at}.manager`));
+    if (Buffer.byteLength(entry.subresource ?? '') > MAX_SUBRESOURCE_BYTES) {
+      errors.push(tooLong(`${at}.subresource`, MAX_SUBRESOURCE_BYTES));
+    }
+  });
+  return errors;
+}
+
+/** Also for the `fieldManager` parameter of requests. */
+export function validateFieldManager(manager: string, field: string): FieldError[] {
+  const errors: FieldError[] = [];
+  if (Buffer.byteLength(manager) > MAX_MANAGER_BYTES) errors.push(tooLong(field, MAX_MANAGER_BYTES));
+  let position = 0;
+  for (const char of manager) {
+    if (!isPrintable(char)) {
+      const text = `invalid character ${codePointText(char)} (at position ${position})`;
+      errors.push(invalid(field, manager, text));
+    }
+    position += Buffer.byteLength(char);
+  }
+  return errors;
+}
+
+/** Letters, marks, numbers, punctuation, symbols, and the plain space. */
+const isPrintable = (char: string): boolean => char === ' ' || /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u.test(char);
+
+function codePointText(char: string): string {
+  return `U+${(char.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
+}

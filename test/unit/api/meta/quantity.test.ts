@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import {
+  addQuantities,
+  canonicalQuantity,
+  compareQuantities,
+  formatQuantity,
+  milliUnits,
+  parseQuantity,
+  QuantityError,
+  subtractQuantities,
+  wholeUnits,
+} from '../../../../api/meta/quantity.ts';
+
+const canonical: readonly (readonly [string | number, string])[] = [
+  ['0', '0'],
+  ['', '0'],
+  ['1000m', '1'],
+  ['0.5', '500m'],
+  ['.1', '100m'],
+  ['1.5Gi', '1536Mi'],
+  ['1024Mi', '1Gi'],
+  ['1e3', '1e3'],
+  ['1200e0', '1200'],
+  ['100M', '100M'],
+  ['1000k', '1M'],
+  ['0.1', '100m'],
+  ['1n', '1n'],
+  ['0.0001', '100u'],
+  ['1234567890Ki', '1234567890Ki'],
+  ['+1', '1'],
+  ['001', '1'],
+  ['1 ', '1'],
+  [1, '1'],
+  [1048576, '1048576'],
+  ['0.1Ki', '102400m'],
+  ['-1', '-1'],
+  ['-1500m', '-1500m'],
+  ['0.0000000001', '1n'],
+  ['512', '512'],
+  ['1000', '1k'],
+  ['1024', '1024'],
+  ['10Gi', '10Gi'],
+];
+
+test('the canonical text has no fraction and the largest exact suffix', () => {
+  for (const [given, wanted] of canonical) assert.equal(canonicalQuantity(given), wanted, `of ${given}`);
+});
+
+test('what is no quantity is refused with the reason', () => {
+  for (const text of ['lots', '1e3m', '1 2', '1.2.3', '1Mi ', ' 1']) {
+    assert.throws(
+      () => parseQuantity(text),
+      { name: 'QuantityError', message: /must match the regular expression/ },
+      text,
+    );
+  }
+  for (const text of ['1i', '1mi', '1MM', '1e', '1m5']) {
+    assert.throws(() => parseQuantity(text), { message: "unable to parse quantity's suffix" }, text);
+  }
+});
+
+test('a hostile exponent costs nothing', () => {
+  assert.throws(() => parseQuantity('1e1000000000'), QuantityError);
+  assert.equal(canonicalQuantity('1e-1000000000'), '1e-9');
+});
+
+test('values round away from zero', () => {
+  assert.equal(wholeUnits(parseQuantity('1m')), 1n);
+  assert.equal(wholeUnits(parseQuantity('-1m')), -1n);
+  assert.equal(milliUnits(parseQuantity('1n')), 1n);
+  assert.equal(milliUnits(parseQuantity('2.5')), 2500n);
+});
+
+const quantityText = fc
+  .tuple(
+    fc.integer({ min: -100000, max: 100000 }),
+    fc.constantFrom('', 'n', 'u', 'm', 'k', 'M', 'G', 'Ki', 'Mi', 'Gi', 'e3', 'E2'),
+  )
+  .map(([number, suffix]) => `${number}${suffix}`);
+
+test('the canonical text means the same and is its own canonical text', () => {
+  fc.assert(
+    fc.property(quantityText, (text) => {
+      const parsed = parseQuantity(text);
+      const shown = formatQuantity(parsed);
+      assert.equal(compareQuantities(parseQuantity(shown), parsed), 0);
+      assert.equal(canonicalQuantity(shown), shown);
+    }),
+  );
+});
+
+test('adding and taking away again changes nothing', () => {
+  fc.assert(
+    fc.property(quantityText, quantityText, (a, b) => {
+      const sum = addQuantities(parseQuantity(a), parseQuantity(b));
+      assert.equal(compareQuantities(subtractQuantities(sum, parseQuantity(b)), parseQuantity(a)), 0);
+    }),
+  );
+});
