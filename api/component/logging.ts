@@ -67,5 +67,7 @@ function textLogger(level: string, write: (line: string) => void, bound: object)
 function textOf(value: unknown): string {
   if (value instanceof Error) return JSON.stringify(value.stack ?? value.message);
   if (typeof value === 'string') return /^[\w./:@%+,-]+$/.test(value) ? value : JSON.stringify(value);
-  return JSON.stringify(value, (_, inner: unknown) => (typeof inner === 'bigint' ? inner.toString() : inner)) ?? 'undefined';
+  return (
+    JSON.stringify(value, (_, inner: unknown) => (typeof inner === 'bigint' ? inner.toString() : inner)) ?? 'undefined'
+  );
 }

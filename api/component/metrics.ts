@@ -114,7 +114,9 @@ class MetricFamily<S extends Series> implements Family<S> {
   render(lines: string[]): void {
     const { name, help } = this.#options;
     if (this.#series.size === 0) return;
-    lines.push(`# HELP ${name} ${help.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')}\n# TYPE ${name} ${this.kind}\n`);
+    lines.push(
+      `# HELP ${name} ${help.replaceAll('\\', '\\\\').replaceAll('\n', '\\n')}\n# TYPE ${name} ${this.kind}\n`,
+    );
     for (const { labels, series } of this.#series.values()) series.render(lines, name, labels);
   }
 }

@@ -51,7 +51,10 @@ export function certificateFileCredentials(
       checkedAt = clock.monotonic();
       const now = await versionOf([paths.certificate, paths.key]);
       if (presented === undefined || now !== version) {
-        const [certificate, key] = await Promise.all([readFile(paths.certificate, 'utf8'), readFile(paths.key, 'utf8')]);
+        const [certificate, key] = await Promise.all([
+          readFile(paths.certificate, 'utf8'),
+          readFile(paths.key, 'utf8'),
+        ]);
         presented = { certificate, key };
         version = now;
       }

@@ -53,11 +53,28 @@ export interface ClientWatchEvent {
 }
 
 export interface Client {
-  get(resource: Resource, namespace: string, name: string, options?: { readonly subresource?: string; readonly resourceVersion?: string; readonly signal?: AbortSignal }): Promise<KubeObject>;
+  get(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    options?: { readonly subresource?: string; readonly resourceVersion?: string; readonly signal?: AbortSignal },
+  ): Promise<KubeObject>;
   list(resource: Resource, options?: ClientListOptions): Promise<KubeList>;
-  create(resource: Resource, namespace: string, object: KubeObject, options?: ClientWriteOptions & { readonly name?: string }): Promise<KubeObject>;
+  create(
+    resource: Resource,
+    namespace: string,
+    object: KubeObject,
+    options?: ClientWriteOptions & { readonly name?: string },
+  ): Promise<KubeObject>;
   update(resource: Resource, object: KubeObject, options?: ClientWriteOptions): Promise<KubeObject>;
-  patch(resource: Resource, namespace: string, name: string, type: PatchType, patch: unknown, options?: ClientWriteOptions): Promise<KubeObject>;
+  patch(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    type: PatchType,
+    patch: unknown,
+    options?: ClientWriteOptions,
+  ): Promise<KubeObject>;
   /** The object as it was left, or a Status, as the server answers. */
   delete(resource: Resource, namespace: string, name: string, options?: ClientDeleteOptions): Promise<unknown>;
   deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void>;

@@ -103,7 +103,13 @@ export class CoreEventRecorder implements EventRecorder {
     this.#options = options;
   }
 
-  event(regarding: ObjectReference, type: EventType, reason: string, message: string, options: EventOptions = {}): void {
+  event(
+    regarding: ObjectReference,
+    type: EventType,
+    reason: string,
+    message: string,
+    options: EventOptions = {},
+  ): void {
     if (this.#queue.length >= LONGEST_QUEUE) return;
     this.#queue.push({ regarding, type, reason, message, options, at: this.#options.clock.now() });
     this.#writing ??= this.#drain();

@@ -39,7 +39,13 @@ export class EventSeriesRecorder implements EventRecorder {
     this.#options = options;
   }
 
-  event(regarding: ObjectReference, type: EventType, reason: string, message: string, options: EventOptions = {}): void {
+  event(
+    regarding: ObjectReference,
+    type: EventType,
+    reason: string,
+    message: string,
+    options: EventOptions = {},
+  ): void {
     if (this.#queue.length >= LONGEST_QUEUE) return;
     const at = this.#options.clock.now();
     this.#queue.push(() => this.#write({ regarding, type, reason, message, options, at }));
@@ -93,7 +99,11 @@ export class EventSeriesRecorder implements EventRecorder {
     await client.create(eventsV1, namespace, {
       apiVersion: 'events.k8s.io/v1',
       kind: 'Event',
-      metadata: { name, namespace, ...(options.annotations === undefined ? {} : { annotations: { ...options.annotations } }) },
+      metadata: {
+        name,
+        namespace,
+        ...(options.annotations === undefined ? {} : { annotations: { ...options.annotations } }),
+      },
       eventTime: formatMicroTime(at),
       reportingController: component,
       reportingInstance: `${component}${host === '' ? '' : `-${host}`}`,
@@ -119,5 +129,8 @@ export class EventSeriesRecorder implements EventRecorder {
 
 function shorten(message: string): string {
   if (Buffer.byteLength(message) <= LONGEST_NOTE_BYTES) return message;
-  return `${Buffer.from(message).subarray(0, LONGEST_NOTE_BYTES - 6).toString('utf8').replace(/�+$/, '')}…`;
+  return `${Buffer.from(message)
+    .subarray(0, LONGEST_NOTE_BYTES - 6)
+    .toString('utf8')
+    .replace(/�+$/, '')}…`;
 }

@@ -81,12 +81,18 @@ export class HttpClient implements Client {
     options: { readonly subresource?: string; readonly resourceVersion?: string; readonly signal?: AbortSignal } = {},
   ): Promise<KubeObject> {
     const query = { resourceVersion: options.resourceVersion };
-    return this.#object({ method: 'GET', path: pathOf(resource, namespace, name, options.subresource, query), ...signalOf(options) });
+    return this.#object({
+      method: 'GET',
+      path: pathOf(resource, namespace, name, options.subresource, query),
+      ...signalOf(options),
+    });
   }
 
   async list(resource: Resource, options: ClientListOptions = {}): Promise<KubeList> {
     const path = pathOf(resource, options.namespace ?? '', '', undefined, listQuery(options));
-    const list = (await this.#json({ method: 'GET', path, ...signalOf(options) })) as KubeList | (Omit<KubeList, 'items'> & { items: null });
+    const list = (await this.#json({ method: 'GET', path, ...signalOf(options) })) as
+      | KubeList
+      | (Omit<KubeList, 'items'> & { items: null });
     return { ...list, items: list.items ?? [] };
   }
 
@@ -117,11 +123,22 @@ export class HttpClient implements Client {
   ): Promise<KubeObject> {
     const query = { ...writeQuery(options), force: options.force === true ? 'true' : undefined };
     const path = pathOf(resource, namespace, name, options.subresource, query);
-    return this.#object({ method: 'PATCH', path, body: patch, contentType: PATCH_CONTENT_TYPES[type], ...signalOf(options) });
+    return this.#object({
+      method: 'PATCH',
+      path,
+      body: patch,
+      contentType: PATCH_CONTENT_TYPES[type],
+      ...signalOf(options),
+    });
   }
 
   delete(resource: Resource, namespace: string, name: string, options: ClientDeleteOptions = {}): Promise<unknown> {
-    return this.#json({ method: 'DELETE', path: pathOf(resource, namespace, name), body: deleteBody(options), ...signalOf(options) });
+    return this.#json({
+      method: 'DELETE',
+      path: pathOf(resource, namespace, name),
+      body: deleteBody(options),
+      ...signalOf(options),
+    });
   }
 
   async deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void> {
@@ -169,10 +186,17 @@ export class HttpClient implements Client {
       };
       let response: TransportResponse;
       try {
-        response = await this.#transport.request({ method: request.method, path: request.path, headers, body, signal: request.signal });
+        response = await this.#transport.request({
+          method: request.method,
+          path: request.path,
+          headers,
+          body,
+          signal: request.signal,
+        });
       } catch (error) {
         // a session that died while idle is found out only now; a server that is down stays down
-        if (attempt === 0 && !request.signal?.aborted && (error instanceof NotSentError || request.method === 'GET')) continue;
+        if (attempt === 0 && !request.signal?.aborted && (error instanceof NotSentError || request.method === 'GET'))
+          continue;
         throw error;
       }
       if (response.status < 400) return response;
@@ -276,7 +300,12 @@ async function* linesOf(body: Readable): AsyncIterable<string> {
 function isEndOfStream(error: unknown): boolean {
   if (isStatusError(error) || !(error instanceof Error)) return false;
   const code = (error as NodeJS.ErrnoException).code ?? '';
-  return code === 'ERR_STREAM_PREMATURE_CLOSE' || code === 'ECONNRESET' || code.startsWith('ERR_HTTP2_') || error.message === 'aborted';
+  return (
+    code === 'ERR_STREAM_PREMATURE_CLOSE' ||
+    code === 'ECONNRESET' ||
+    code.startsWith('ERR_HTTP2_') ||
+    error.message === 'aborted'
+  );
 }
 
 async function statusOf(response: TransportResponse): Promise<StatusError> {

@@ -152,7 +152,9 @@ interface Connection {
 function connectTls(options: ConnectionOptions, clock: Clock, timeoutMs: number): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const socket = tls.connect(options);
-    const timer = clock.after(timeoutMs, () => socket.destroy(new Error(`no connection to ${options.host}:${options.port} within ${timeoutMs / 1000} s`)));
+    const timer = clock.after(timeoutMs, () =>
+      socket.destroy(new Error(`no connection to ${options.host}:${options.port} within ${timeoutMs / 1000} s`)),
+    );
     const onError = (error: Error): void => {
       timer.cancel();
       reject(error);
@@ -200,7 +202,10 @@ class Http2Connection implements Connection {
       try {
         stream = this.#session.request(
           { ':method': request.method, ':path': request.path, ':authority': this.#authority, ...request.headers },
-          { endStream: request.body === undefined, ...(request.signal === undefined ? {} : { signal: request.signal }) },
+          {
+            endStream: request.body === undefined,
+            ...(request.signal === undefined ? {} : { signal: request.signal }),
+          },
         );
       } catch (error) {
         this.usable = false;
@@ -214,10 +219,22 @@ class Http2Connection implements Connection {
         resolve({ status: Number(headers[':status'] ?? 0), headers, body: stream });
       });
       stream.on('error', (error) => {
-        if (!answered) reject(request.signal?.aborted ? (request.signal.reason as Error) : stream.rstCode === http2.constants.NGHTTP2_REFUSED_STREAM ? new NotSentError(error) : error);
+        if (!answered)
+          reject(
+            request.signal?.aborted
+              ? (request.signal.reason as Error)
+              : stream.rstCode === http2.constants.NGHTTP2_REFUSED_STREAM
+                ? new NotSentError(error)
+                : error,
+          );
       });
       stream.once('close', () => {
-        if (!answered) reject(request.signal?.aborted ? (request.signal.reason as Error) : new Error('the connection was closed before an answer came'));
+        if (!answered)
+          reject(
+            request.signal?.aborted
+              ? (request.signal.reason as Error)
+              : new Error('the connection was closed before an answer came'),
+          );
       });
       if (request.body !== undefined) stream.end(request.body);
     });
@@ -282,14 +299,25 @@ class PooledConnection implements Connection {
         method,
         path,
         agent: this.#agent,
-        headers: { ...headers, host: this.#url.host, ...(body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }) },
+        headers: {
+          ...headers,
+          host: this.#url.host,
+          ...(body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }),
+        },
         ...(signal === undefined ? {} : { signal }),
       };
       const request = this.#tls === undefined ? httpRequest(options) : httpsRequest({ ...this.#tls, ...options });
-      request.once('response', (response) => resolve({ status: response.statusCode ?? 0, headers: response.headers, body: response }));
+      request.once('response', (response) =>
+        resolve({ status: response.statusCode ?? 0, headers: response.headers, body: response }),
+      );
       request.once('error', (error: NodeJS.ErrnoException) => {
         if (signal?.aborted) reject(signal.reason as Error);
-        else reject(error.code === 'ECONNREFUSED' || (error.code === 'ECONNRESET' && request.reusedSocket) ? new NotSentError(error) : error);
+        else
+          reject(
+            error.code === 'ECONNREFUSED' || (error.code === 'ECONNRESET' && request.reusedSocket)
+              ? new NotSentError(error)
+              : error,
+          );
       });
       request.end(body);
     });

@@ -81,7 +81,11 @@ export type Wire<T> = T extends Date
     : T extends readonly (infer Item)[]
       ? Wire<Item>[]
       : T extends object
-        ? { [Key in keyof T as Key extends `_${infer Plain}` ? Plain : Key]: Key extends 'metadata' ? ObjectMeta : Wire<T[Key]> }
+        ? {
+            [Key in keyof T as Key extends `_${infer Plain}` ? Plain : Key]: Key extends 'metadata'
+              ? ObjectMeta
+              : Wire<T[Key]>;
+          }
         : T;
 
 /** A whole object: its metadata is always there. */

@@ -25,7 +25,8 @@ export function matchesFields(selector: string | undefined, object: KubeObject):
   return selector.split(',').every((term) => {
     const [, path = '', operator, value = ''] = /^([^=!]+)(!=|==?)(.*)$/.exec(term) ?? [];
     let at: unknown = object;
-    for (const step of path.split('.')) at = typeof at === 'object' && at !== null ? (at as Record<string, unknown>)[step] : undefined;
+    for (const step of path.split('.'))
+      at = typeof at === 'object' && at !== null ? (at as Record<string, unknown>)[step] : undefined;
     return ((at === undefined ? '' : String(at)) === value) === (operator !== '!=');
   });
 }
@@ -54,7 +55,8 @@ function merge(target: Json, patch: Json, strategic: boolean): Json {
 function mergeList(current: unknown, patch: unknown[]): unknown[] {
   const list = Array.isArray(current) ? [...(current as unknown[])] : [];
   const key = ['uid', 'type', 'name', 'key'].find((name) => patch.every((entry) => isMap(entry) && name in entry));
-  if (key === undefined) return patch.every((entry) => typeof entry === 'string') ? [...new Set([...list, ...patch])] : patch;
+  if (key === undefined)
+    return patch.every((entry) => typeof entry === 'string') ? [...new Set([...list, ...patch])] : patch;
   for (const entry of patch as Json[]) {
     const at = list.findIndex((other) => isMap(other) && other[key] === entry[key]);
     if (entry['$patch'] === 'delete') {

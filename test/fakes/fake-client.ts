@@ -67,7 +67,11 @@ export class FakeClient implements Client {
   }
 
   /** The stored object, without a call. */
-  peek<T = KubeObject>(resource: Resource & { readonly objectType?: T }, namespace: string, name: string): T | undefined {
+  peek<T = KubeObject>(
+    resource: Resource & { readonly objectType?: T },
+    namespace: string,
+    name: string,
+  ): T | undefined {
     return this.#table(resource).get(`${namespace}/${name}`) as T | undefined;
   }
 
@@ -96,7 +100,12 @@ export class FakeClient implements Client {
     return this.calls.filter((call) => (verb === undefined ? !reads.includes(call.verb) : call.verb === verb));
   }
 
-  async get(resource: Resource, namespace: string, name: string, options: { subresource?: string } = {}): Promise<KubeObject> {
+  async get(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    options: { subresource?: string } = {},
+  ): Promise<KubeObject> {
     const call: FakeCall = { verb: 'get', resource, namespace, name, ...pickSubresource(options) };
     return (await this.#intercepted(call)) ?? structuredClone(this.#existing(resource, namespace, name));
   }
@@ -125,7 +134,8 @@ export class FakeClient implements Client {
     const given = structuredClone(object);
     if (resource.namespaced) given.metadata.namespace = namespace;
     const generated = given.metadata.name === undefined && given.metadata.generateName !== undefined;
-    if (generated) given.metadata.name = `${given.metadata.generateName}${(++this.#uids).toString(36).padStart(5, 'x')}`;
+    if (generated)
+      given.metadata.name = `${given.metadata.generateName}${(++this.#uids).toString(36).padStart(5, 'x')}`;
     const name = options.name ?? given.metadata.name ?? '';
     const call: FakeCall = { verb: 'create', resource, namespace, name, ...pickSubresource(options), object: given };
     const answer = await this.#intercepted(call);
@@ -146,7 +156,11 @@ export class FakeClient implements Client {
     if (answer !== undefined) return answer;
     const current = this.#existing(resource, namespace, name);
     if (resourceVersion !== undefined && resourceVersion !== current.metadata.resourceVersion) {
-      throw newConflict(resource, name, 'the object has been modified; please apply your changes to the latest version and try again');
+      throw newConflict(
+        resource,
+        name,
+        'the object has been modified; please apply your changes to the latest version and try again',
+      );
     }
     return this.#store(resource, current, given, options.subresource);
   }
@@ -159,26 +173,44 @@ export class FakeClient implements Client {
     patch: unknown,
     options: ClientWriteOptions = {},
   ): Promise<KubeObject> {
-    const call: FakeCall = { verb: 'patch', resource, namespace, name, ...pickSubresource(options), patch, patchType: type };
+    const call: FakeCall = {
+      verb: 'patch',
+      resource,
+      namespace,
+      name,
+      ...pickSubresource(options),
+      patch,
+      patchType: type,
+    };
     const answer = await this.#intercepted(call);
     if (answer !== undefined) return answer;
     const current = this.#existing(resource, namespace, name);
     const patched = applyTestPatch(structuredClone(current), type, patch);
     const { uid, resourceVersion } = patched.metadata;
-    if (uid !== undefined && uid !== current.metadata.uid) throw newConflict(resource, name, 'the UID in the precondition does not match');
+    if (uid !== undefined && uid !== current.metadata.uid)
+      throw newConflict(resource, name, 'the UID in the precondition does not match');
     if (resourceVersion !== undefined && resourceVersion !== current.metadata.resourceVersion) {
       throw newConflict(resource, name, 'the object has been modified');
     }
     return this.#store(resource, current, patched, options.subresource);
   }
 
-  async delete(resource: Resource, namespace: string, name: string, options: ClientDeleteOptions = {}): Promise<unknown> {
+  async delete(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    options: ClientDeleteOptions = {},
+  ): Promise<unknown> {
     const answer = await this.#intercepted({ verb: 'delete', resource, namespace, name, options });
     if (answer !== undefined) return answer;
     const current = this.#existing(resource, namespace, name);
     const { uid, resourceVersion } = options.preconditions ?? {};
     if (uid !== undefined && uid !== current.metadata.uid) {
-      throw newConflict(resource, name, `the UID in the precondition (${uid}) does not match the UID in record (${current.metadata.uid}). The object might have been deleted and then recreated`);
+      throw newConflict(
+        resource,
+        name,
+        `the UID in the precondition (${uid}) does not match the UID in record (${current.metadata.uid}). The object might have been deleted and then recreated`,
+      );
     }
     if (resourceVersion !== undefined && resourceVersion !== current.metadata.resourceVersion) {
       throw newConflict(resource, name, 'the ResourceVersion in the precondition does not match');
@@ -187,7 +219,13 @@ export class FakeClient implements Client {
   }
 
   async deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void> {
-    await this.#intercepted({ verb: 'deletecollection', resource, namespace: options.namespace ?? '', name: '', options });
+    await this.#intercepted({
+      verb: 'deletecollection',
+      resource,
+      namespace: options.namespace ?? '',
+      name: '',
+      options,
+    });
     for (const object of [...this.#table(resource).values()]) {
       if (this.#selects(options, object)) this.#mark(resource, object, options);
     }
@@ -203,7 +241,8 @@ export class FakeClient implements Client {
       }
       revision = this.#revision;
       if (options.sendInitialEvents === true) yield bookmark(resource, revision);
-    } else if (revision < this.#compacted) throw newExpired(`too old resource version: ${revision} (${this.#compacted})`);
+    } else if (revision < this.#compacted)
+      throw newExpired(`too old resource version: ${revision} (${this.#compacted})`);
     const prefix = tableName(resource);
     while (options.signal?.aborted !== true && cut === this.#cutWatches) {
       const entry = this.#log.find((candidate) => candidate.revision > revision);
@@ -263,7 +302,8 @@ export class FakeClient implements Client {
   }
 
   #selects(options: ClientListOptions | ClientWatchOptions, object: KubeObject): boolean {
-    if (options.namespace !== undefined && options.namespace !== '' && object.metadata.namespace !== options.namespace) return false;
+    if (options.namespace !== undefined && options.namespace !== '' && object.metadata.namespace !== options.namespace)
+      return false;
     return matchesLabels(options.labelSelector, object) && matchesFields(options.fieldSelector, object);
   }
 
@@ -284,20 +324,31 @@ export class FakeClient implements Client {
     if (subresource === 'status') {
       next = { ...structuredClone(current), status: given['status'] };
     } else {
-      next = subresource === undefined && hasStatus(resource) ? { ...given, status: structuredClone(current['status']) } : given;
+      next =
+        subresource === undefined && hasStatus(resource)
+          ? { ...given, status: structuredClone(current['status']) }
+          : given;
       if (JSON.stringify(next['spec']) !== JSON.stringify(current['spec'])) {
         next.metadata.generation = (current.metadata.generation ?? 0) + 1;
       } else if (current.metadata.generation !== undefined) next.metadata.generation = current.metadata.generation;
-      if (current.metadata.deletionTimestamp !== undefined) next.metadata.deletionTimestamp = current.metadata.deletionTimestamp;
+      if (current.metadata.deletionTimestamp !== undefined)
+        next.metadata.deletionTimestamp = current.metadata.deletionTimestamp;
       if (next['status'] === undefined) delete next['status'];
     }
     const uid = current.metadata.uid;
     if (uid !== undefined) next.metadata.uid = uid;
-    if (next.metadata.deletionTimestamp !== undefined && (next.metadata.finalizers ?? []).length === 0 && !isGraceful(resource, next)) {
+    if (
+      next.metadata.deletionTimestamp !== undefined &&
+      (next.metadata.finalizers ?? []).length === 0 &&
+      !isGraceful(resource, next)
+    ) {
       this.#remove(resource, next);
       return structuredClone(next);
     }
-    if (JSON.stringify({ ...next, metadata: { ...next.metadata, resourceVersion: '' } }) === JSON.stringify({ ...current, metadata: { ...current.metadata, resourceVersion: '' } })) {
+    if (
+      JSON.stringify({ ...next, metadata: { ...next.metadata, resourceVersion: '' } }) ===
+      JSON.stringify({ ...current, metadata: { ...current.metadata, resourceVersion: '' } })
+    ) {
       return structuredClone(current);
     }
     this.#write(resource, next, current);
@@ -351,7 +402,9 @@ function keyOf(object: KubeObject): string {
 }
 
 function hasStatus(resource: Resource): boolean {
-  return !['events', 'leases', 'configmaps', 'secrets', 'serviceaccounts', 'endpoints', 'endpointslices'].includes(resource.resource);
+  return !['events', 'leases', 'configmaps', 'secrets', 'serviceaccounts', 'endpoints', 'endpointslices'].includes(
+    resource.resource,
+  );
 }
 
 /** Only pods that a node runs wait for it. */

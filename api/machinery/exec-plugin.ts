@@ -1,0 +1,185 @@
+/**
+ * Credentials from an external command (client.authentication.k8s.io): it is told about the cluster in KUBERNETES_EXEC_INFO,
+ * prints an ExecCredential, and is run again only when what it gave expired or the server answered 401.
+ */
+import { spawn } from 'node:child_process';
+import { dirname, isAbsolute, resolve } from 'node:path';
+import type { ClientCredentials, PresentedCredentials } from './client-credentials.ts';
+import type { Clock } from './clock.ts';
+
+export interface ExecConfig {
+  readonly apiVersion?: string;
+  readonly command?: string;
+  readonly args?: readonly string[] | null;
+  readonly env?: readonly { readonly name: string; readonly value: string }[] | null;
+  readonly installHint?: string;
+  readonly provideClusterInfo?: boolean;
+  readonly interactiveMode?: string;
+}
+
+/** As `spec.cluster` of the ExecCredential that the plugin reads. */
+export interface ExecCluster {
+  readonly server: string;
+  readonly 'tls-server-name'?: string;
+  readonly 'insecure-skip-tls-verify'?: boolean;
+  readonly 'certificate-authority-data'?: string;
+  readonly 'proxy-url'?: string;
+  readonly config?: unknown;
+}
+
+export interface ExecPluginOptions {
+  readonly config: ExecConfig;
+  readonly cluster: ExecCluster;
+  /** Relative commands are relative to the file that names them. */
+  readonly kubeconfigPath?: string;
+  readonly clock: Clock;
+  /** Whether standard input is a terminal that the plugin may ask on. */
+  readonly interactive?: boolean;
+  readonly env?: Readonly<Record<string, string | undefined>>;
+}
+
+const GROUP = 'client.authentication.k8s.io';
+const VERSIONS = [`${GROUP}/v1`, `${GROUP}/v1beta1`];
+const LARGEST_OUTPUT_BYTES = 1 << 20;
+
+interface ExecCredential {
+  readonly kind?: string;
+  readonly apiVersion?: string;
+  readonly status?: {
+    readonly expirationTimestamp?: string;
+    readonly token?: string;
+    readonly clientCertificateData?: string;
+    readonly clientKeyData?: string;
+  };
+}
+
+/** Throws when the configuration itself is wrong. */
+export function execCredentials(options: ExecPluginOptions): ClientCredentials {
+  const interactive = checkConfig(options);
+  let cached: PresentedCredentials | undefined;
+  let expiresAt = Number.POSITIVE_INFINITY;
+  let running: Promise<PresentedCredentials> | undefined;
+  const refresh = async (): Promise<PresentedCredentials> => {
+    const status = await runPlugin(options, interactive);
+    cached = {
+      ...(status.token === undefined ? {} : { authorization: `Bearer ${status.token}` }),
+      ...(status.clientCertificateData === undefined ? {} : { certificate: status.clientCertificateData }),
+      ...(status.clientKeyData === undefined ? {} : { key: status.clientKeyData }),
+    };
+    expiresAt =
+      status.expirationTimestamp === undefined ? Number.POSITIVE_INFINITY : Date.parse(status.expirationTimestamp);
+    return cached;
+  };
+  return {
+    async current() {
+      if (cached !== undefined && options.clock.now() < expiresAt) return cached;
+      running ??= refresh().finally(() => (running = undefined));
+      return running;
+    },
+    refused() {
+      cached = undefined;
+      return true;
+    },
+  };
+}
+
+/** Whether the plugin gets standard input. */
+function checkConfig({ config, interactive = false }: ExecPluginOptions): boolean {
+  const { apiVersion = '', command = '', interactiveMode = '' } = config;
+  if (command === '') throw new Error('exec plugin: command must be specified to use exec authentication plugin');
+  if (!VERSIONS.includes(apiVersion)) throw new Error(`exec plugin: invalid apiVersion "${apiVersion}"`);
+  switch (interactiveMode) {
+    case 'Never':
+      return false;
+    case 'IfAvailable':
+      return interactive;
+    case 'Always':
+      if (!interactive)
+        throw new Error(`exec plugin cannot support interactive mode: standard input is not a terminal`);
+      return true;
+    case '':
+      if (apiVersion === VERSIONS[0]) {
+        throw new Error('exec plugin: interactiveMode must be specified to use exec authentication plugin');
+      }
+      return interactive;
+    default:
+      throw new Error(`exec plugin: invalid interactiveMode "${interactiveMode}"`);
+  }
+}
+
+async function runPlugin(
+  options: ExecPluginOptions,
+  interactive: boolean,
+): Promise<NonNullable<ExecCredential['status']>> {
+  const { config, cluster } = options;
+  const info = {
+    kind: 'ExecCredential',
+    apiVersion: config.apiVersion,
+    spec: { ...(config.provideClusterInfo === true ? { cluster } : {}), interactive },
+  };
+  const output = await run(options, JSON.stringify(info), interactive);
+  let credential: ExecCredential;
+  try {
+    credential = JSON.parse(output) as ExecCredential;
+  } catch (error) {
+    throw new Error('decoding stdout: the exec plugin did not print an ExecCredential as JSON', { cause: error });
+  }
+  if (credential.kind !== 'ExecCredential')
+    throw new Error(`decoding stdout: kind is "${credential.kind ?? ''}", not ExecCredential`);
+  if (credential.apiVersion !== config.apiVersion) {
+    throw new Error(
+      `exec plugin is configured to use API version ${config.apiVersion}, plugin returned version ${credential.apiVersion}`,
+    );
+  }
+  const status = credential.status;
+  if (status === undefined) throw new Error("exec plugin didn't return a status field");
+  const { token, clientCertificateData: certificate, clientKeyData: key } = status;
+  if (token === undefined && certificate === undefined && key === undefined) {
+    throw new Error("exec plugin didn't return a token or cert/key pair");
+  }
+  if ((certificate === undefined) !== (key === undefined)) {
+    throw new Error('exec plugin returned only certificate or key, not both');
+  }
+  return status;
+}
+
+function run(options: ExecPluginOptions, info: string, interactive: boolean): Promise<string> {
+  const { config, kubeconfigPath, env = process.env } = options;
+  let command = config.command ?? '';
+  if (command.includes('/') && !isAbsolute(command) && kubeconfigPath !== undefined) {
+    command = resolve(dirname(kubeconfigPath), command);
+  }
+  const added = Object.fromEntries((config.env ?? []).map(({ name, value }) => [name, value]));
+  return new Promise((resolveOutput, reject) => {
+    const child = spawn(command, [...(config.args ?? [])], {
+      env: { ...env, ...added, KUBERNETES_EXEC_INFO: info },
+      stdio: [interactive ? 'inherit' : 'ignore', 'pipe', 'inherit'],
+    });
+    const chunks: Buffer[] = [];
+    let size = 0;
+    child.stdout?.on('data', (chunk: Buffer) => {
+      size += chunk.length;
+      if (size > LARGEST_OUTPUT_BYTES) child.kill();
+      else chunks.push(chunk);
+    });
+    child.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') return reject(error);
+      const hint = config.installHint === undefined ? '' : `\n\n${config.installHint}`;
+      reject(
+        new Error(
+          `exec: executable ${config.command} not found\n\nIt looks like you are trying to use a client-go credential plugin that is not installed.${hint}`,
+        ),
+      );
+    });
+    child.once('close', (code, signal) => {
+      if (size > LARGEST_OUTPUT_BYTES) reject(new Error(`exec: executable ${config.command} printed too much`));
+      else if (code === 0) resolveOutput(Buffer.concat(chunks).toString('utf8'));
+      else
+        reject(
+          new Error(
+            `exec: executable ${config.command} failed with ${code === null ? `signal ${signal}` : `exit code ${code}`}`,
+          ),
+        );
+    });
+  });
+}
