@@ -1,0 +1,55 @@
+/** The checks of hostPath types, with the reference's words. */
+import { mkdir, stat, writeFile, chmod } from 'node:fs/promises';
+import { dirname } from 'node:path';
+
+export async function checkHostPath(path: string, type: string): Promise<void> {
+  const found = await stat(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
+    throw error;
+  });
+  const fail = (what: string): never => {
+    throw new Error(`hostPath type check failed: ${path} is not a ${what}`);
+  };
+  switch (type) {
+    case '':
+      // A missing path becomes a directory when it is mounted.
+      if (found === undefined) await mkdir(path, { recursive: true, mode: 0o755 });
+      return;
+    case 'DirectoryOrCreate':
+      if (found === undefined) await makeDirectory(path);
+      else if (!found.isDirectory()) fail('directory');
+      return;
+    case 'Directory':
+      if (found?.isDirectory() !== true) fail('directory');
+      return;
+    case 'FileOrCreate':
+      if (found === undefined) await makeFile(path);
+      else if (!found.isFile()) fail('file');
+      return;
+    case 'File':
+      if (found?.isFile() !== true) fail('file');
+      return;
+    case 'Socket':
+      if (found?.isSocket() !== true) fail('socket file');
+      return;
+    case 'CharDevice':
+      if (found?.isCharacterDevice() !== true) fail('character device');
+      return;
+    case 'BlockDevice':
+      if (found?.isBlockDevice() !== true) fail('block device');
+      return;
+    default:
+      throw new Error(`${type} is an invalid volume type`);
+  }
+}
+
+async function makeDirectory(path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: 0o755 });
+  await chmod(path, 0o755);
+}
+
+/** The directory must be there: only the file is made. */
+async function makeFile(path: string): Promise<void> {
+  await stat(dirname(path));
+  await writeFile(path, '', { flag: 'a', mode: 0o644 });
+}

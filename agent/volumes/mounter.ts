@@ -1,0 +1,89 @@
+/** Mounting by the host's mount(8) and umount(8), and what the kernel says is mounted. */
+import { spawn } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+
+export interface MountPoint {
+  readonly path: string;
+  readonly type: string;
+  readonly source: string;
+}
+
+export interface Mounter {
+  /** `options` as after `-o`. Throws with what mount said. */
+  mount(options: {
+    readonly source: string;
+    readonly target: string;
+    readonly type?: string;
+    readonly options?: readonly string[];
+    /** The source is a link that must not be resolved by name (`/proc/<pid>/fd/<n>`). */
+    readonly exactSource?: boolean;
+  }): Promise<void>;
+  /** Does nothing where nothing is mounted. A busy one is detached. */
+  unmount(target: string): Promise<void>;
+  /** All mount points of this process's namespace. */
+  list(): Promise<readonly MountPoint[]>;
+}
+
+export const hostMounter: Mounter = {
+  async mount({ source, target, type, options, exactSource }) {
+    const args = [
+      ...(exactSource === true ? ['--no-canonicalize'] : []),
+      ...(type === undefined ? [] : ['-t', type]),
+      ...(options === undefined || options.length === 0 ? [] : ['-o', options.join(',')]),
+      source,
+      target,
+    ];
+    await run('mount', args);
+  },
+  async unmount(target) {
+    const isMounted = async (): Promise<boolean> => (await hostMounter.list()).some((point) => point.path === target);
+    while (await isMounted()) {
+      try {
+        await run('umount', [target]);
+      } catch (error) {
+        if (!(await isMounted())) return;
+        if (!(error instanceof Error) || !error.message.includes('busy')) throw error;
+        await run('umount', ['-l', target]);
+      }
+    }
+  },
+  async list() {
+    const text = await readFile('/proc/self/mountinfo', 'utf8');
+    return parseMountInfo(text);
+  },
+};
+
+/** Lines of `/proc/<pid>/mountinfo`; octal escapes in paths are undone. */
+export function parseMountInfo(text: string): MountPoint[] {
+  const points: MountPoint[] = [];
+  for (const line of text.split('\n')) {
+    const [left, right] = line.split(' - ');
+    const path = left?.split(' ')[4];
+    const [type, source] = right?.split(' ') ?? [];
+    if (path === undefined || type === undefined) continue;
+    points.push({ path: unescape(path), type, source: unescape(source ?? '') });
+  }
+  return points;
+}
+
+function unescape(path: string): string {
+  return path.replace(/\\([0-7]{3})/g, (_whole, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}
+
+function run(command: string, args: readonly string[]): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, args, {
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: { ...process.env, LC_ALL: 'C' },
+    });
+    let stderr = '';
+    child.stderr.on('data', (chunk: Buffer) => {
+      stderr += chunk.toString();
+    });
+    child.on('error', (error) => reject(new Error(`${command} cannot be run: ${error.message}`, { cause: error })));
+    child.on('close', (code) => {
+      if (code === 0) resolve();
+      else reject(new Error(`${command} ${args.join(' ')} failed (exit status ${code}): ${stderr.trim()}`));
+    });
+  });
+}

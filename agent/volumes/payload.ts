@@ -1,0 +1,189 @@
+/**
+ * What the files of configMap, secret, downwardAPI and projected volumes hold. Pure, but for the objects and tokens that it
+ * is given. Errors name the missing reference as the reference's events do.
+ */
+import type { Container, Pod, PodSpec, ReferencedObjects } from '../core-types.ts';
+import type { Payload, PayloadFile } from './atomic-writer.ts';
+
+export type Volume = NonNullable<PodSpec['volumes']>[number];
+
+export interface TokenRequestSpec {
+  readonly audience: string | undefined;
+  readonly expirationSeconds: number;
+}
+
+export interface PayloadSources {
+  readonly objects: ReferencedObjects;
+  /** A valid token for the pod's service account. */
+  readonly token: (pod: Pod, spec: TokenRequestSpec) => Promise<string>;
+  /** PEM certificates of cluster trust bundles. */
+  readonly trustBundles?: (source: {
+    readonly name?: string;
+    readonly signerName?: string;
+    readonly labelSelector?: unknown;
+    readonly optional?: boolean;
+  }) => Promise<string>;
+  /** The downward API: a field of the pod, and a resource of a container, as text. */
+  readonly fieldValue: (pod: Pod, fieldPath: string) => string;
+  readonly resourceValue: (pod: Pod, container: Container, resource: string, divisor: string) => string;
+}
+
+interface KeyToPath {
+  key: string;
+  path: string;
+  mode?: number;
+}
+
+/** The payload of a volume of one of the four kinds; `undefined` for another kind. */
+export async function volumePayload(pod: Pod, volume: Volume, sources: PayloadSources): Promise<Payload | undefined> {
+  const namespace = pod.metadata.namespace;
+  if (volume.configMap !== undefined) {
+    const { name, items, defaultMode, optional } = volume.configMap;
+    return configMapFiles(namespace, name ?? '', items, defaultMode ?? 0o644, optional === true, sources);
+  }
+  if (volume.secret !== undefined) {
+    const { secretName, items, defaultMode, optional } = volume.secret;
+    return secretFiles(namespace, secretName ?? '', items, defaultMode ?? 0o644, optional === true, sources);
+  }
+  if (volume.downwardAPI !== undefined) {
+    return downwardFiles(pod, volume.downwardAPI.items ?? [], volume.downwardAPI.defaultMode ?? 0o644, sources);
+  }
+  if (volume.projected !== undefined) return projectedFiles(pod, volume.projected, sources);
+  return undefined;
+}
+
+async function configMapFiles(
+  namespace: string,
+  name: string,
+  items: KeyToPath[] | undefined,
+  defaultMode: number,
+  optional: boolean,
+  sources: PayloadSources,
+): Promise<Map<string, PayloadFile>> {
+  const configMap = await sources.objects.configMap(namespace, name);
+  if (configMap === undefined) {
+    if (optional) return new Map();
+    throw new Error(`configmap "${name}" not found`);
+  }
+  const data = new Map<string, Buffer>();
+  for (const [key, value] of Object.entries((configMap['data'] ?? {}) as Record<string, string>))
+    data.set(key, Buffer.from(value));
+  for (const [key, value] of Object.entries((configMap['binaryData'] ?? {}) as Record<string, string>)) {
+    data.set(key, Buffer.from(value, 'base64'));
+  }
+  return pick(data, items, defaultMode, optional, 'configmap references non-existent config key');
+}
+
+async function secretFiles(
+  namespace: string,
+  name: string,
+  items: KeyToPath[] | undefined,
+  defaultMode: number,
+  optional: boolean,
+  sources: PayloadSources,
+): Promise<Map<string, PayloadFile>> {
+  const secret = await sources.objects.secret(namespace, name);
+  if (secret === undefined) {
+    if (optional) return new Map();
+    throw new Error(`secret "${name}" not found`);
+  }
+  const data = new Map<string, Buffer>();
+  for (const [key, value] of Object.entries((secret['data'] ?? {}) as Record<string, string>))
+    data.set(key, Buffer.from(value, 'base64'));
+  return pick(data, items, defaultMode, optional, 'references non-existent secret key');
+}
+
+function pick(
+  data: ReadonlyMap<string, Buffer>,
+  items: KeyToPath[] | undefined,
+  defaultMode: number,
+  optional: boolean,
+  missing: string,
+): Map<string, PayloadFile> {
+  const files = new Map<string, PayloadFile>();
+  if (items === undefined || items.length === 0) {
+    for (const [key, content] of data) files.set(key, { content, mode: defaultMode });
+    return files;
+  }
+  for (const item of items) {
+    const content = data.get(item.key);
+    if (content === undefined) {
+      if (optional) continue;
+      throw new Error(`${missing}: ${item.key}`);
+    }
+    files.set(item.path, { content, mode: item.mode ?? defaultMode });
+  }
+  return files;
+}
+
+type DownwardItem = NonNullable<NonNullable<Volume['downwardAPI']>['items']>[number];
+
+function downwardFiles(
+  pod: Pod,
+  items: readonly DownwardItem[],
+  defaultMode: number,
+  sources: PayloadSources,
+): Map<string, PayloadFile> {
+  const files = new Map<string, PayloadFile>();
+  for (const item of items) {
+    let text = '';
+    if (item.fieldRef !== undefined) text = sources.fieldValue(pod, item.fieldRef.fieldPath);
+    else if (item.resourceFieldRef !== undefined) {
+      const container = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].find(
+        (candidate) => candidate.name === item.resourceFieldRef?.containerName,
+      );
+      if (container === undefined) throw new Error(`container ${item.resourceFieldRef.containerName ?? ''} not found`);
+      const { resource, divisor } = item.resourceFieldRef;
+      text = sources.resourceValue(pod, container, resource, divisor ?? '0');
+    }
+    files.set(item.path, { content: Buffer.from(text), mode: item.mode ?? defaultMode });
+  }
+  return files;
+}
+
+async function projectedFiles(
+  pod: Pod,
+  projected: NonNullable<Volume['projected']>,
+  sources: PayloadSources,
+): Promise<Map<string, PayloadFile>> {
+  const files = new Map<string, PayloadFile>();
+  const mode = projected.defaultMode ?? 0o644;
+  const namespace = pod.metadata.namespace;
+  const add = (more: ReadonlyMap<string, PayloadFile>): void => {
+    for (const [path, file] of more) files.set(path, file);
+  };
+  for (const source of projected.sources ?? []) {
+    if (source.configMap !== undefined) {
+      const { name, items, optional } = source.configMap;
+      add(await configMapFiles(namespace, name ?? '', items, mode, optional === true, sources));
+    } else if (source.secret !== undefined) {
+      const { name, items, optional } = source.secret;
+      add(await secretFiles(namespace, name ?? '', items, mode, optional === true, sources));
+    } else if (source.downwardAPI !== undefined) {
+      add(downwardFiles(pod, source.downwardAPI.items ?? [], mode, sources));
+    } else if (source.serviceAccountToken !== undefined) {
+      const { audience, expirationSeconds, path } = source.serviceAccountToken;
+      const token = await sources.token(pod, { audience, expirationSeconds: expirationSeconds ?? 3600 });
+      files.set(path, tokenFile(pod, token, mode));
+    } else if (source.clusterTrustBundle !== undefined) {
+      if (sources.trustBundles === undefined)
+        throw new Error('cluster trust bundles cannot be read without an API server');
+      const pem = await sources.trustBundles(source.clusterTrustBundle);
+      files.set(source.clusterTrustBundle.path, { content: Buffer.from(pem), mode });
+    }
+  }
+  return files;
+}
+
+/** A token is private to the one user of the pod where there is one, and readable by the volume's group otherwise. */
+function tokenFile(pod: Pod, token: string, mode: number): PayloadFile {
+  const content = Buffer.from(token);
+  if (pod.spec.securityContext?.fsGroup !== undefined) return { content, mode: 0o600 };
+  const users = new Set(
+    [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].map(
+      (container) => container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser,
+    ),
+  );
+  const [only] = users;
+  return users.size === 1 && only !== undefined ? { content, mode: 0o600, uid: only } : { content, mode };
+}

@@ -1,0 +1,203 @@
+/**
+ * Config maps and secrets that pods of this node name: each is watched alone while a pod needs it (a node may read no
+ * others), and read from memory then.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { configMaps, secrets } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isNotFound } from '../../api/meta/status-error.ts';
+import type { Pod, ReferencedObjects } from '../core-types.ts';
+
+interface Watched {
+  readonly resource: Resource;
+  readonly namespace: string;
+  readonly name: string;
+  readonly pods: Set<string>;
+  readonly stop: AbortController;
+  /** Set while the watch is up: what is there now. */
+  current: { readonly object: KubeObject | undefined } | undefined;
+}
+
+const RETRY_MS = 1000;
+const LONGEST_RETRY_MS = 30_000;
+
+export class WatchedObjects implements ReferencedObjects {
+  readonly #client: Client;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  readonly #watched = new Map<string, Watched>();
+  readonly #listeners: ((podUids: ReadonlySet<string>) => void)[] = [];
+
+  constructor(options: { readonly client: Client; readonly clock: Clock; readonly logger: Logger }) {
+    this.#client = options.client;
+    this.#clock = options.clock;
+    this.#logger = options.logger;
+  }
+
+  /** Called with the pods that use an object that changed. */
+  onChange(listener: (podUids: ReadonlySet<string>) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  registerPod(pod: Pod): void {
+    const wanted = new Map<string, readonly [Resource, string]>();
+    for (const name of configMapNames(pod))
+      wanted.set(keyOf(configMaps, pod.metadata.namespace, name), [configMaps, name]);
+    for (const name of secretNames(pod)) wanted.set(keyOf(secrets, pod.metadata.namespace, name), [secrets, name]);
+    for (const [key, watched] of this.#watched) if (!wanted.has(key)) this.#release(key, watched, pod.metadata.uid);
+    for (const [key, [resource, name]] of wanted) {
+      let watched = this.#watched.get(key);
+      if (watched === undefined) {
+        watched = {
+          resource,
+          namespace: pod.metadata.namespace,
+          name,
+          pods: new Set(),
+          stop: new AbortController(),
+          current: undefined,
+        };
+        this.#watched.set(key, watched);
+        void this.#follow(watched);
+      }
+      watched.pods.add(pod.metadata.uid);
+    }
+  }
+
+  unregisterPod(pod: Pod): void {
+    for (const [key, watched] of this.#watched) this.#release(key, watched, pod.metadata.uid);
+  }
+
+  #release(key: string, watched: Watched, podUid: string): void {
+    watched.pods.delete(podUid);
+    if (watched.pods.size > 0) return;
+    watched.stop.abort();
+    this.#watched.delete(key);
+  }
+
+  configMap(namespace: string, name: string): Promise<KubeObject | undefined> {
+    return this.#read(configMaps, namespace, name);
+  }
+
+  secret(namespace: string, name: string): Promise<KubeObject | undefined> {
+    return this.#read(secrets, namespace, name);
+  }
+
+  async #read(resource: Resource, namespace: string, name: string): Promise<KubeObject | undefined> {
+    const watched = this.#watched.get(keyOf(resource, namespace, name));
+    if (watched?.current !== undefined) return watched.current.object;
+    try {
+      const object = await this.#client.get(resource, namespace, name);
+      return object;
+    } catch (error) {
+      if (isNotFound(error)) return undefined;
+      throw error;
+    }
+  }
+
+  async #follow(watched: Watched): Promise<void> {
+    const { resource, namespace, name, stop } = watched;
+    const fieldSelector = `metadata.name=${name}`;
+    let delayMs = RETRY_MS;
+    while (!stop.signal.aborted) {
+      try {
+        const list = await this.#client.list(resource, { namespace, fieldSelector, signal: stop.signal });
+        this.#put(watched, list.items[0]);
+        delayMs = RETRY_MS;
+        const resourceVersion = list.metadata.resourceVersion ?? '';
+        for await (const event of this.#client.watch(resource, {
+          namespace,
+          fieldSelector,
+          resourceVersion,
+          signal: stop.signal,
+        })) {
+          if (event.type === 'BOOKMARK') continue;
+          this.#put(watched, event.type === 'DELETED' ? undefined : event.object);
+        }
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        this.#logger.debug(
+          { object: `${resource.resource} ${namespace}/${name}`, err: error },
+          'the watch of an object that a pod uses broke; trying again',
+        );
+        await this.#clock.sleep(delayMs, stop.signal).catch(() => undefined);
+        delayMs = Math.min(delayMs * 2, LONGEST_RETRY_MS);
+      }
+    }
+  }
+
+  #put(watched: Watched, object: KubeObject | undefined): void {
+    const before = watched.current?.object?.metadata.resourceVersion;
+    const isFirst = watched.current === undefined;
+    watched.current = { object };
+    if (isFirst || before === object?.metadata.resourceVersion) return;
+    for (const listener of this.#listeners) listener(watched.pods);
+  }
+
+  close(): void {
+    for (const watched of this.#watched.values()) watched.stop.abort();
+    this.#watched.clear();
+  }
+}
+
+/** Without an API server there are no such objects. */
+export const noReferencedObjects: ReferencedObjects = {
+  registerPod: () => undefined,
+  unregisterPod: () => undefined,
+  configMap: () => Promise.resolve(undefined),
+  secret: () => Promise.resolve(undefined),
+};
+
+function keyOf(resource: Resource, namespace: string, name: string): string {
+  return `${resource.resource}/${namespace}/${name}`;
+}
+
+function allContainers(pod: Pod): Pod['spec']['containers'] {
+  return [
+    ...(pod.spec.initContainers ?? []),
+    ...pod.spec.containers,
+    ...((pod.spec.ephemeralContainers ?? []) as unknown as Pod['spec']['containers']),
+  ];
+}
+
+export function configMapNames(pod: Pod): Set<string> {
+  const names = new Set<string>();
+  for (const volume of pod.spec.volumes ?? []) {
+    if (volume.configMap?.name !== undefined) names.add(volume.configMap.name);
+    for (const source of volume.projected?.sources ?? [])
+      if (source.configMap?.name !== undefined) names.add(source.configMap.name);
+  }
+  for (const container of allContainers(pod)) {
+    for (const from of container.envFrom ?? [])
+      if (from.configMapRef?.name !== undefined) names.add(from.configMapRef.name);
+    for (const env of container.env ?? [])
+      if (env.valueFrom?.configMapKeyRef?.name !== undefined) names.add(env.valueFrom.configMapKeyRef.name);
+  }
+  return names;
+}
+
+export function secretNames(pod: Pod): Set<string> {
+  const names = new Set<string>();
+  for (const reference of pod.spec.imagePullSecrets ?? []) if (reference.name !== undefined) names.add(reference.name);
+  for (const volume of pod.spec.volumes ?? []) {
+    if (volume.secret?.secretName !== undefined) names.add(volume.secret.secretName);
+    for (const source of volume.projected?.sources ?? [])
+      if (source.secret?.name !== undefined) names.add(source.secret.name);
+    for (const reference of [
+      volume.csi?.nodePublishSecretRef,
+      volume.cephfs?.secretRef,
+      volume.iscsi?.secretRef,
+      volume.rbd?.secretRef,
+      volume.flexVolume?.secretRef,
+    ]) {
+      if (reference?.name !== undefined) names.add(reference.name);
+    }
+  }
+  for (const container of allContainers(pod)) {
+    for (const from of container.envFrom ?? []) if (from.secretRef?.name !== undefined) names.add(from.secretRef.name);
+    for (const env of container.env ?? [])
+      if (env.valueFrom?.secretKeyRef?.name !== undefined) names.add(env.valueFrom.secretKeyRef.name);
+  }
+  return names;
+}

@@ -1,0 +1,85 @@
+/**
+ * Service-account tokens for pods: asked for once, kept in memory, renewed after four fifths of their life (or a day, if that
+ * is sooner), and used on while the API server is away as long as they are valid.
+ */
+import type { Client } from '../../api/machinery/client.ts';
+import { type Clock } from '../../api/machinery/clock.ts';
+import { serviceAccounts } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { Pod } from '../core-types.ts';
+import type { TokenRequestSpec } from './payload.ts';
+
+interface KeptToken {
+  readonly token: string;
+  readonly issuedAtMs: number;
+  readonly expiresAtMs: number;
+  readonly podUid: string;
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+export class TokenManager {
+  readonly #client: Client | undefined;
+  readonly #clock: Clock;
+  readonly #tokens = new Map<string, KeptToken>();
+
+  constructor(options: { readonly client: Client | undefined; readonly clock: Clock }) {
+    this.#client = options.client;
+    this.#clock = options.clock;
+  }
+
+  async token(pod: Pod, spec: TokenRequestSpec): Promise<string> {
+    const account = pod.spec.serviceAccountName ?? 'default';
+    const key = JSON.stringify([
+      pod.metadata.namespace,
+      account,
+      pod.metadata.uid,
+      spec.audience ?? '',
+      spec.expirationSeconds,
+    ]);
+    const kept = this.#tokens.get(key);
+    const now = this.#clock.now();
+    if (kept !== undefined && now < renewAt(kept)) return kept.token;
+    if (this.#client === undefined) throw new Error('there is no API server to ask for a service-account token');
+    try {
+      const fresh = await this.#request(this.#client, pod, account, spec);
+      this.#tokens.set(key, fresh);
+      return fresh.token;
+    } catch (error) {
+      if (kept !== undefined && now < kept.expiresAtMs) return kept.token;
+      throw error;
+    }
+  }
+
+  async #request(client: Client, pod: Pod, account: string, spec: TokenRequestSpec): Promise<KeptToken> {
+    const request = {
+      apiVersion: 'authentication.k8s.io/v1',
+      kind: 'TokenRequest',
+      metadata: {},
+      spec: {
+        audiences: spec.audience === undefined ? [] : [spec.audience],
+        expirationSeconds: spec.expirationSeconds,
+        boundObjectRef: { apiVersion: 'v1', kind: 'Pod', name: pod.metadata.name, uid: pod.metadata.uid },
+      },
+    } satisfies KubeObject;
+    const answer = await client.create(serviceAccounts, pod.metadata.namespace, request, {
+      name: account,
+      subresource: 'token',
+    });
+    const status = answer['status'] as { token: string; expirationTimestamp: string };
+    return {
+      token: status.token,
+      issuedAtMs: this.#clock.now(),
+      expiresAtMs: Date.parse(status.expirationTimestamp),
+      podUid: pod.metadata.uid,
+    };
+  }
+
+  forgetPod(podUid: string): void {
+    for (const [key, kept] of this.#tokens) if (kept.podUid === podUid) this.#tokens.delete(key);
+  }
+}
+
+function renewAt(kept: KeptToken): number {
+  return Math.min(kept.issuedAtMs + 0.8 * (kept.expiresAtMs - kept.issuedAtMs), kept.issuedAtMs + DAY_MS);
+}
