@@ -1,0 +1,301 @@
+/**
+ * JSON text to values and back, as the reference's decoder sees it.
+ *
+ * One pass that finds what `JSON.parse` hides: keys that stand twice (with their path), integers that a double cannot hold
+ * (`bigint`), and where text is wrong, in the words clients know. `__proto__` is an ordinary key. Bytes that are no UTF-8
+ * become U+FFFD. Nesting is bounded, so that no later recursion can exhaust the stack.
+ */
+import type { JsonValue } from '../meta/object.ts';
+import { quote } from '../meta/field-error.ts';
+
+export interface ParsedJson {
+  readonly value: JsonValue;
+  /** Paths of keys that stood twice, in order (`metadata.labels.a`); at most 100. The last value won. */
+  readonly duplicates: readonly string[];
+}
+
+/** Text that is not JSON. The message is the reference's (`invalid character 'n' looking for beginning of value`). */
+export class JsonSyntaxError extends Error {
+  override readonly name = 'JsonSyntaxError';
+}
+
+const MAX_DEPTH = 2000;
+const MAX_DUPLICATES = 100;
+const INT64_MAX = 2n ** 63n - 1n;
+const INT64_MIN = -(2n ** 63n);
+
+/** Throws `JsonSyntaxError`. */
+export function parseJson(text: string | Uint8Array): ParsedJson {
+  const source =
+    typeof text === 'string' ? text : Buffer.from(text.buffer, text.byteOffset, text.byteLength).toString();
+  const parser = new Parser(source);
+  return { value: parser.document(), duplicates: parser.duplicates };
+}
+
+/** Keys stay in their order; `bigint` is written as a number, `undefined` members are left out. */
+export function encodeJson(value: unknown): Buffer {
+  return Buffer.from(stringifyJson(value));
+}
+
+export function stringifyJson(value: unknown): string {
+  try {
+    return JSON.stringify(value);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    return JSON.stringify(value, bigintAsNumber);
+  }
+}
+
+// In V8 since Node 22, not in TypeScript's library yet.
+const { rawJSON } = JSON as unknown as { rawJSON(text: string): unknown };
+
+function bigintAsNumber(_key: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? rawJSON(String(value)) : value;
+}
+
+/** Sets a member also where its key is `__proto__`. */
+export function setMember(object: { [key: string]: unknown }, key: string, value: unknown): void {
+  if (key === '__proto__')
+    Object.defineProperty(object, key, { value, enumerable: true, configurable: true, writable: true });
+  else object[key] = value;
+}
+
+const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
+const PLAIN_STRING = /[^"\\\u0000-\u001f]*/y;
+const ESCAPES: Readonly<Record<string, string>> = {
+  '"': '"',
+  '\\': '\\',
+  '/': '/',
+  b: '\b',
+  f: '\f',
+  n: '\n',
+  r: '\r',
+  t: '\t',
+};
+
+class Parser {
+  readonly duplicates: string[] = [];
+  readonly #text: string;
+  #at = 0;
+  #depth = 0;
+  /** Keys and indexes down to what is read now. */
+  readonly #path: (string | number)[] = [];
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  document(): JsonValue {
+    const value = this.#value();
+    if (this.#skip() !== '') this.#unexpected('after top-level value');
+    return value;
+  }
+
+  /** Skips blanks; what stands there then, `''` at the end. */
+  #skip(): string {
+    for (;;) {
+      const code = this.#text.charCodeAt(this.#at);
+      if (code !== 0x20 && code !== 0x0a && code !== 0x0d && code !== 0x09) return this.#text.charAt(this.#at);
+      this.#at += 1;
+    }
+  }
+
+  #value(): JsonValue {
+    const char = this.#skip();
+    switch (char) {
+      case '{':
+        return this.#object();
+      case '[':
+        return this.#array();
+      case '"':
+        return this.#string();
+      case 't':
+        return this.#literal('true', true);
+      case 'f':
+        return this.#literal('false', false);
+      case 'n':
+        return this.#literal('null', null);
+      default:
+        if (char === '-' || (char >= '0' && char <= '9')) return this.#number();
+        return this.#unexpected('looking for beginning of value');
+    }
+  }
+
+  #enter(): void {
+    this.#at += 1;
+    this.#depth += 1;
+    if (this.#depth > MAX_DEPTH) throw new JsonSyntaxError('exceeded max depth');
+  }
+
+  #object(): JsonValue {
+    this.#enter();
+    const object: { [key: string]: JsonValue } = {};
+    const depth = this.#path.length;
+    let char = this.#skip();
+    if (char === '}') {
+      this.#at += 1;
+      this.#depth -= 1;
+      return object;
+    }
+    for (;;) {
+      if (char !== '"') this.#unexpected('looking for beginning of object key string');
+      const key = this.#string();
+      if (this.#skip() !== ':') this.#unexpected('after object key');
+      this.#at += 1;
+      this.#path[depth] = key;
+      if (Object.hasOwn(object, key)) this.#duplicate();
+      setMember(object, key, this.#value());
+      char = this.#skip();
+      this.#at += 1;
+      if (char === '}') break;
+      if (char !== ',') {
+        this.#at -= 1;
+        this.#unexpected('after object key:value pair');
+      }
+      char = this.#skip();
+    }
+    this.#path.length = depth;
+    this.#depth -= 1;
+    return object;
+  }
+
+  #array(): JsonValue {
+    this.#enter();
+    const array: JsonValue[] = [];
+    const depth = this.#path.length;
+    if (this.#skip() === ']') {
+      this.#at += 1;
+      this.#depth -= 1;
+      return array;
+    }
+    for (;;) {
+      this.#path[depth] = array.length;
+      array.push(this.#value());
+      const char = this.#skip();
+      this.#at += 1;
+      if (char === ']') break;
+      if (char !== ',') {
+        this.#at -= 1;
+        this.#unexpected('after array element');
+      }
+    }
+    this.#path.length = depth;
+    this.#depth -= 1;
+    return array;
+  }
+
+  #duplicate(): void {
+    if (this.duplicates.length >= MAX_DUPLICATES) return;
+    let path = '';
+    for (const part of this.#path) {
+      if (typeof part === 'number') path += `[${part}]`;
+      else path += path === '' ? part : `.${part}`;
+    }
+    if (!this.duplicates.includes(path)) this.duplicates.push(path);
+  }
+
+  #string(): string {
+    const text = this.#text;
+    let start = this.#at + 1;
+    PLAIN_STRING.lastIndex = start;
+    PLAIN_STRING.test(text);
+    let end = PLAIN_STRING.lastIndex;
+    if (text.charCodeAt(end) === 0x22) {
+      this.#at = end + 1;
+      return text.slice(start, end);
+    }
+    let out = '';
+    for (;;) {
+      out += text.slice(start, end);
+      this.#at = end;
+      const char = text.charAt(end);
+      if (char === '"') {
+        this.#at = end + 1;
+        return out;
+      }
+      if (char !== '\\') this.#unexpected('in string literal');
+      out += this.#escape();
+      start = this.#at;
+      PLAIN_STRING.lastIndex = start;
+      PLAIN_STRING.test(text);
+      end = PLAIN_STRING.lastIndex;
+    }
+  }
+
+  #escape(): string {
+    this.#at += 1;
+    const char = this.#text.charAt(this.#at);
+    const plain = ESCAPES[char];
+    if (plain !== undefined) {
+      this.#at += 1;
+      return plain;
+    }
+    if (char !== 'u') this.#unexpected('in string escape code');
+    let code = 0;
+    for (let digits = 0; digits < 4; digits += 1) {
+      this.#at += 1;
+      const digit = Number.parseInt(this.#text.charAt(this.#at), 16);
+      if (Number.isNaN(digit)) this.#unexpected('in \\u hexadecimal character escape');
+      code = code * 16 + digit;
+    }
+    this.#at += 1;
+    return this.#joinSurrogates(code);
+  }
+
+  /** Halves of a pair that stand alone become U+FFFD: they have no UTF-8. */
+  #joinSurrogates(code: number): string {
+    if (code < 0xd800 || code > 0xdfff) return String.fromCharCode(code);
+    const next = /^\\u([dD][c-fC-F][0-9a-fA-F]{2})/.exec(this.#text.slice(this.#at, this.#at + 6));
+    if (code > 0xdbff || next === null) return '\ufffd';
+    this.#at += 6;
+    return String.fromCharCode(code, Number.parseInt(next[1] ?? '', 16));
+  }
+
+  #literal<T>(word: string, value: T): T {
+    if (this.#text.startsWith(word, this.#at)) {
+      this.#at += word.length;
+      return value;
+    }
+    let same = 1;
+    while (this.#text.charAt(this.#at + same) === word.charAt(same)) same += 1;
+    this.#at += same;
+    return this.#unexpected(`in literal ${word} (expecting '${word.charAt(same)}')`);
+  }
+
+  #number(): number | bigint {
+    NUMBER.lastIndex = this.#at;
+    const match = NUMBER.exec(this.#text);
+    if (match === null) {
+      this.#at += 1;
+      return this.#unexpected('in numeric literal');
+    }
+    const [literal, fraction, exponent] = match;
+    this.#at += literal.length;
+    const next = this.#text.charAt(this.#at);
+    if (exponent === undefined && (next === 'e' || next === 'E')) {
+      this.#at += /[+-]/.test(this.#text.charAt(this.#at + 1)) ? 2 : 1;
+      this.#unexpected('in exponent of numeric literal');
+    }
+    if (fraction === undefined && exponent === undefined && next === '.') {
+      this.#at += 1;
+      this.#unexpected('after decimal point in numeric literal');
+    }
+    const number = Number(literal);
+    if (fraction !== undefined || exponent !== undefined || Number.isSafeInteger(number)) {
+      if (!Number.isFinite(number))
+        throw new JsonSyntaxError(`json: cannot unmarshal number ${literal} into Go value of type float64`);
+      return Object.is(number, -0) ? 0 : number;
+    }
+    const exact = BigInt(literal);
+    return exact <= INT64_MAX && exact >= INT64_MIN ? exact : number;
+  }
+
+  #unexpected(where: string): never {
+    if (this.#at >= this.#text.length) throw new JsonSyntaxError('unexpected end of JSON input');
+    // Go looks at bytes, and shows the first of a character.
+    const byte = Buffer.from(String.fromCodePoint(this.#text.codePointAt(this.#at) ?? 0))[0] ?? 0;
+    const char = String.fromCharCode(byte);
+    const shown = char === "'" ? "'\\''" : char === '"' ? `'"'` : `'${quote(char).slice(1, -1)}'`;
+    throw new JsonSyntaxError(`invalid character ${shown} ${where}`);
+  }
+}

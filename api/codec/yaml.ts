@@ -1,0 +1,325 @@
+/**
+ * YAML to JSON values and back in the dialect that Kubernetes clients write: YAML 1.1 (`yes` and `on` are booleans, `014`
+ * is twelve, `1_000` a thousand), dates stay strings, keys become strings, `<<` merges.
+ *
+ * Keys that stand twice are reported with their line, the last value wins. Nesting and the size that aliases unfold to are
+ * bounded; what aliases share is copied, so that values are trees. Output is block style with sorted keys.
+ */
+import {
+  EVENT_ID,
+  NOT_RESOLVED,
+  Schema,
+  YAMLException,
+  defineMappingTag,
+  defineScalarTag,
+  getScalarValue,
+  loadAll,
+  mergeTag,
+  parseEvents,
+  seqTag,
+  strTag,
+  type Event,
+} from 'js-yaml';
+import type { JsonValue } from '../meta/object.ts';
+import { setMember } from './json.ts';
+
+export interface ParsedYaml {
+  readonly value: JsonValue;
+  /** `line 7: key "k" already set in map`; see `duplicates.ts`. */
+  readonly duplicates: readonly string[];
+}
+
+/** Text that is not YAML: `yaml: line 3: …`. */
+export class YamlSyntaxError extends Error {
+  override readonly name = 'YamlSyntaxError';
+}
+
+const MAX_DEPTH = 1000;
+const MAX_UNFOLDED_NODES = 1_000_000;
+const MAX_DUPLICATES = 100;
+const INT64_MAX = 2n ** 63n - 1n;
+const INT64_MIN = -(2n ** 63n);
+
+const BOOLEANS: ReadonlyMap<string, boolean> = new Map(
+  (
+    [
+      ['y', true],
+      ['yes', true],
+      ['true', true],
+      ['on', true],
+      ['n', false],
+      ['no', false],
+      ['false', false],
+      ['off', false],
+    ] as const
+  ).flatMap(([word, value]) => [
+    [word, value],
+    [word.charAt(0).toUpperCase() + word.slice(1), value],
+    [word.toUpperCase(), value],
+  ]),
+);
+
+const NULLS: ReadonlySet<string> = new Set(['', '~', 'null', 'Null', 'NULL']);
+const FLOAT = /^[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?$/;
+const INTEGER = /^([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9]\d*))$/;
+const INFINITE = /^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$/;
+
+type ScalarValue = string | number | bigint | boolean | null;
+
+/** What a plain scalar means; `undefined` for a string. */
+function resolvePlain(text: string): Exclude<ScalarValue, string> | undefined {
+  if (NULLS.has(text)) return null;
+  const boolean = BOOLEANS.get(text);
+  if (boolean !== undefined) return boolean;
+  if (!/^[-+.\d]/.test(text)) return undefined;
+  if (INFINITE.test(text)) return Number.NaN;
+  const plain = text.replaceAll('_', '');
+  const integer = INTEGER.exec(plain);
+  if (integer !== null) return integerOf(integer);
+  return FLOAT.test(plain) ? Number(plain) : undefined;
+}
+
+function integerOf([, sign, hex, binary, octal, decimal]: RegExpExecArray): number | bigint {
+  const digits =
+    hex !== undefined
+      ? `0x${hex}`
+      : binary !== undefined
+        ? `0b${binary}`
+        : octal !== undefined
+          ? `0o${octal}`
+          : decimal;
+  const magnitude = BigInt(digits ?? '0');
+  const exact = sign === '-' ? -magnitude : magnitude;
+  const number = Number(exact);
+  return Number.isSafeInteger(number) || exact > INT64_MAX || exact < INT64_MIN ? number : exact;
+}
+
+const plainTag = defineScalarTag<ScalarValue>('tag:yaml.org,2002:null', {
+  implicit: true,
+  identify: () => false,
+  resolve: (source, isExplicit) => {
+    if (isExplicit) return null;
+    const value = resolvePlain(source);
+    if (Number.isNaN(value)) throw new YamlSyntaxError(`json: unsupported value: ${source}`);
+    return value === undefined ? NOT_RESOLVED : value;
+  },
+});
+
+/** `!!int "5"` and its like: the plain meaning of the text, whichever of them is named. */
+function explicitTag(name: string): ReturnType<typeof defineScalarTag<ScalarValue>> {
+  return defineScalarTag<ScalarValue>(`tag:yaml.org,2002:${name}`, {
+    identify: () => false,
+    resolve: (source) => resolvePlain(source) ?? NOT_RESOLVED,
+  });
+}
+
+const textTags = ['timestamp', 'binary'].map((name) =>
+  defineScalarTag<string>(`tag:yaml.org,2002:${name}`, { identify: () => false, resolve: (source) => source }),
+);
+
+const mapTag = defineMappingTag<{ [key: string]: unknown }>('tag:yaml.org,2002:map', {
+  create: () => ({}),
+  addPair: (carrier, key, value) => {
+    if (typeof key === 'object' && key !== null) return 'a key that is a map or a list';
+    setMember(carrier, String(key), value);
+    return '';
+  },
+  has: (carrier, key) => Object.hasOwn(carrier, String(key)),
+  keys: (result) => Object.keys(result),
+  get: (result, key) => result[String(key)],
+  identify: () => false,
+});
+
+const schema = new Schema([
+  strTag,
+  plainTag,
+  ...['bool', 'int', 'float'].map(explicitTag),
+  ...textTags,
+  mergeTag,
+  seqTag,
+  mapTag,
+]);
+
+/** Every document of the text. Throws `YamlSyntaxError`. */
+export function parseYamlDocuments(text: string | Uint8Array): JsonValue[] {
+  return load(sourceOf(text));
+}
+
+/** The first document; null where there is none. Throws `YamlSyntaxError`. */
+export function parseYaml(text: string | Uint8Array): ParsedYaml {
+  const source = sourceOf(text);
+  return { value: load(source)[0] ?? null, duplicates: findDuplicates(source) };
+}
+
+function sourceOf(text: string | Uint8Array): string {
+  return typeof text === 'string' ? text : Buffer.from(text.buffer, text.byteOffset, text.byteLength).toString();
+}
+
+function load(source: string): JsonValue[] {
+  try {
+    const documents = loadAll(source, { schema, json: true, maxDepth: MAX_DEPTH }) as JsonValue[];
+    return source.includes('*') ? documents.map(unfold) : documents;
+  } catch (error) {
+    if (error instanceof YAMLException) throw new YamlSyntaxError(messageOf(error), { cause: error });
+    throw error;
+  }
+}
+
+/** The words of the reference's parser where they are known. */
+function messageOf(error: YAMLException): string {
+  const reason = error.reason;
+  let text = reason;
+  if (reason.includes('tab characters') || reason.includes('bad indentation of a mapping entry')) {
+    text = reason.includes('tab')
+      ? 'found character that cannot start any token'
+      : 'mapping values are not allowed in this context';
+  } else if (/deficient indentation|missed comma|within a flow collection/.test(reason))
+    text = "did not find expected ',' or '}'";
+  else if (reason.includes('unidentified alias'))
+    text = reason.replace(/^unidentified alias "(.*)"$/, "unknown anchor '$1' referenced");
+  const line = error.mark?.line;
+  return line === undefined ? `yaml: ${text}` : `yaml: line ${line + 1}: ${text}`;
+}
+
+/** Copies what aliases share; refuses what unfolds to too much, or contains itself. */
+function unfold(document: JsonValue): JsonValue {
+  let nodes = 0;
+  const copy = (value: JsonValue, depth: number): JsonValue => {
+    nodes += 1;
+    if (nodes > MAX_UNFOLDED_NODES || depth > MAX_DEPTH)
+      throw new YamlSyntaxError('yaml: document contains excessive aliasing');
+    if (Array.isArray(value)) return value.map((item) => copy(item, depth + 1));
+    if (typeof value !== 'object' || value === null) return value;
+    const out: { [key: string]: JsonValue } = {};
+    for (const [key, member] of Object.entries(value)) {
+      if (member !== undefined) setMember(out, key, copy(member, depth + 1));
+    }
+    return out;
+  };
+  return copy(document, 0);
+}
+
+interface OpenCollection {
+  /** Keys so far; absent for a sequence. */
+  readonly keys: Set<string> | undefined;
+  expectsKey: boolean;
+}
+
+function findDuplicates(source: string): string[] {
+  const found: string[] = [];
+  const open: OpenCollection[] = [];
+  const closeNode = (): void => {
+    const around = open.at(-1);
+    if (around?.keys !== undefined) around.expectsKey = !around.expectsKey;
+  };
+  for (const event of parseEvents(source, { maxDepth: MAX_DEPTH })) {
+    switch (event.type) {
+      case EVENT_ID.MAPPING:
+        open.push({ keys: new Set(), expectsKey: true });
+        break;
+      case EVENT_ID.SEQUENCE:
+      case EVENT_ID.DOCUMENT:
+        open.push({ keys: undefined, expectsKey: false });
+        break;
+      case EVENT_ID.POP:
+        open.pop();
+        closeNode();
+        break;
+      case EVENT_ID.SCALAR: {
+        const around = open.at(-1);
+        if (around?.expectsKey === true) noteKey(source, event, around, found);
+        closeNode();
+        break;
+      }
+      default:
+        closeNode();
+    }
+  }
+  return found;
+}
+
+function noteKey(
+  source: string,
+  event: Extract<Event, { valueStart: number }>,
+  around: OpenCollection,
+  found: string[],
+): void {
+  const key = getScalarValue(source, event);
+  if (around.keys?.has(key) === true && found.length < MAX_DUPLICATES) {
+    let line = 1;
+    for (let at = source.indexOf('\n'); at !== -1 && at < event.valueStart; at = source.indexOf('\n', at + 1))
+      line += 1;
+    found.push(`line ${line}: key ${JSON.stringify(key)} already set in map`);
+  }
+  around.keys?.add(key);
+}
+
+/** Block style, keys sorted, lists not indented under their key. */
+export function stringifyYaml(value: unknown): string {
+  if (isEmptyCollection(value) || typeof value !== 'object' || value === null) return `${scalar(value, 0)}\n`;
+  return block(value, 0);
+}
+
+export function encodeYaml(value: unknown): Buffer {
+  return Buffer.from(stringifyYaml(value));
+}
+
+function isEmptyCollection(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.values(value).every((member) => member === undefined);
+}
+
+function block(value: object, indent: number): string {
+  const pad = ' '.repeat(indent);
+  if (Array.isArray(value)) {
+    // The first line of an item stands after its dash.
+    return value.map((item: unknown) => `${pad}- ${node(item, indent + 2).trimStart()}`).join('');
+  }
+  const entries = Object.entries(value).filter(([, member]) => member !== undefined);
+  entries.sort(([a], [b]) => (a < b ? -1 : 1));
+  return entries
+    .map(([key, member]: [string, unknown]) => {
+      const name = `${pad}${scalar(key, indent)}:`;
+      if (typeof member !== 'object' || member === null || isEmptyCollection(member))
+        return `${name} ${scalar(member, indent)}\n`;
+      return `${name}\n${block(member, Array.isArray(member) ? indent : indent + 2)}`;
+    })
+    .join('');
+}
+
+function node(value: unknown, indent: number): string {
+  if (typeof value !== 'object' || value === null || isEmptyCollection(value)) return `${scalar(value, indent - 2)}\n`;
+  return block(value, indent);
+}
+
+function scalar(value: unknown, indent: number): string {
+  if (typeof value === 'string') return text(value, indent);
+  if (value === undefined || value === null) return 'null';
+  if (typeof value === 'object') return Array.isArray(value) ? '[]' : '{}';
+  return String(value);
+}
+
+const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u0084\u0086-\u009f\u2028\u2029\ufeff\ud800-\udfff]/;
+const PLAIN = /^[^\s\-?:,[\]{}#&*!|>'"%@`][^\n]*$|^[-?:][^\s,[\]{}][^\n]*$/;
+
+function text(value: string, indent: number): string {
+  if (value === '') return '""';
+  if (CONTROL.test(value.replaceAll(/[\ud800-\udbff][\udc00-\udfff]/g, '')) || value.includes('\t'))
+    return JSON.stringify(value);
+  if (value.includes('\n')) return literal(value, indent);
+  if (resolvePlain(value) !== undefined || /^\d{4}-\d\d?-\d\d?/.test(value) || value === '<<' || value === '=')
+    return JSON.stringify(value);
+  if (PLAIN.test(value) && !/: |:$| #|\s$/.test(value) && !/^(?:---|\.\.\.)/.test(value)) return value;
+  return `'${value.replaceAll("'", "''")}'`;
+}
+
+/** `|`, with what it needs to keep leading blanks and trailing newlines. */
+function literal(value: string, indent: number): string {
+  const body = value.replace(/\n+$/, '');
+  if (body === '') return JSON.stringify(value);
+  const newlines = value.length - body.length;
+  const pad = ' '.repeat(indent + 2);
+  const lines = body.split('\n').map((line) => (line === '' ? '' : pad + line));
+  const chomp = newlines === 0 ? '-' : newlines === 1 ? '' : '+';
+  const header = `|${/^[ \n]/.test(body) ? '2' : ''}${chomp}`;
+  return `${header}\n${lines.join('\n')}${'\n'.repeat(Math.max(0, newlines - 1))}`;
+}
