@@ -29,7 +29,10 @@ export interface RequestContext {
   warn(text: string): void;
   annotate(key: string, value: string): void;
   /** Authorizes another action of the same user (binding of create-on-update, escalation checks, …). */
-  may(verb: string, target: { group: string; resource: string; subresource?: string; namespace: string; name: string }): Promise<boolean>;
+  may(
+    verb: string,
+    target: { group: string; resource: string; subresource?: string; namespace: string; name: string },
+  ): Promise<boolean>;
 }
 
 export type FieldValidation = 'Ignore' | 'Warn' | 'Strict';
@@ -66,6 +69,8 @@ export interface WatchOptions {
   readonly sendInitialEvents: boolean | undefined;
   /** The name when one object is watched by its path. */
   readonly name: string;
+  /** When the server will end the watch: a last bookmark comes a little before. */
+  readonly timeoutMs?: number;
 }
 
 export type WatchEvent =
@@ -134,12 +139,35 @@ export interface Rest {
   list?(context: RequestContext, namespace: string, options: ListOptions): Promise<ListResult> | ListResult;
   watch?(context: RequestContext, namespace: string, options: WatchOptions, sink: WatchSink): Promise<WatchHandle>;
   /** `name`: only for subresources that are created on an object (`pods/x/binding`). `status` of the answer may differ from 201. */
-  create?(context: RequestContext, namespace: string, name: string, body: Body, options: WriteOptions): Promise<Entry | CreatedAs>;
-  update?(context: RequestContext, namespace: string, name: string, body: Body, options: WriteOptions): Promise<Written>;
-  patch?(context: RequestContext, namespace: string, name: string, patch: Patch, options: WriteOptions): Promise<Written>;
+  create?(
+    context: RequestContext,
+    namespace: string,
+    name: string,
+    body: Body,
+    options: WriteOptions,
+  ): Promise<Entry | CreatedAs>;
+  update?(
+    context: RequestContext,
+    namespace: string,
+    name: string,
+    body: Body,
+    options: WriteOptions,
+  ): Promise<Written>;
+  patch?(
+    context: RequestContext,
+    namespace: string,
+    name: string,
+    patch: Patch,
+    options: WriteOptions,
+  ): Promise<Written>;
   delete?(context: RequestContext, namespace: string, name: string, options: DeleteOptions): Promise<Deleted>;
   /** Resolves to what was deleted, as a list. */
-  deleteCollection?(context: RequestContext, namespace: string, list: ListOptions, options: DeleteOptions): Promise<ListResult>;
+  deleteCollection?(
+    context: RequestContext,
+    namespace: string,
+    list: ListOptions,
+    options: DeleteOptions,
+  ): Promise<ListResult>;
   /** `exec`, `attach`, `portforward`, `proxy`, `log`: where the stream goes. The server does the streaming. */
   connect?(context: RequestContext, namespace: string, name: string, request: ConnectRequest): Promise<ConnectTarget>;
 }

@@ -7,6 +7,7 @@
  * returns every error and never throws. A kind that says nothing gets the behaviour described at each member.
  */
 import type { FieldError } from '../../api/meta/field-error.ts';
+import type { NameRule } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { RequestContext } from './rest.ts';
 
@@ -34,17 +35,25 @@ export interface TableColumn {
   readonly name: string;
   readonly type: 'string' | 'integer' | 'number' | 'boolean' | 'date';
   readonly format: string;
-  readonly description: string;
+  /** A text, or the field whose documentation it is. */
+  readonly description: string | { readonly struct: string; readonly field: string };
   /** 0 is always shown, 1 with `-o wide`. */
   readonly priority: number;
 }
 
-export type Cell = string | number | boolean | null;
+/** A cell that shows how long ago something was; its text is made when a Table is asked for. */
+export interface Elapsed {
+  readonly sinceMs: number;
+  readonly before?: string;
+  readonly after?: string;
+}
+
+export type Cell = string | number | boolean | null | Elapsed;
 
 export interface TableColumns {
   readonly columns: readonly TableColumn[];
-  /** One cell a column. Ages are computed when a Table is asked for, so `nowMs` is part of the input. */
-  cells(object: KubeObject, nowMs: number): Cell[];
+  /** One cell a column. */
+  cells(object: KubeObject): Cell[];
 }
 
 export interface GracefulDeletion {
@@ -72,8 +81,8 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   applyDefaults?(object: Object): void;
 
   // --- names
-  /** Reasons against a name, or against a generateName with `prefix`. Absent: a DNS-1123 subdomain. */
-  validateName?(name: string, prefix: boolean): string[];
+  /** How objects are named. Absent: `nameIsSubdomain`. */
+  readonly nameRule?: NameRule;
 
   // --- create
   /** Resets what a client may not set. The name is drawn already. */
@@ -100,7 +109,7 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   /** Finalizers beside `metadata.finalizers` that keep a terminating object (namespaces: `spec.finalizers`). */
   remainingFinalizers?(object: Object): number;
   /** What `propagationPolicy` is when the client says nothing. Absent: `Background`. */
-  readonly defaultPropagation?: 'Orphan' | 'Background';
+  readonly defaultPropagation?: 'Orphan' | 'Background' | 'Unsupported';
   /** DELETE answers with the object that is gone instead of a Status. */
   readonly returnsDeleted?: boolean;
   /** After the object is gone from storage (addresses are given back). Must not throw. */
@@ -116,6 +125,10 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   // --- reads
   /** Values of the supported field selectors beside `metadata.name` and `metadata.namespace`. */
   readonly selectableFields?: Readonly<Record<string, (object: Object) => string>>;
+  /** The words for any other field (`field label not supported: x`). */
+  unsupportedField?(field: string): string;
+  /** Of `selectableFields`, those that are asked for often (`spec.nodeName`). */
+  readonly indexedFields?: readonly string[];
   readonly columns?: TableColumns;
 
   // --- subresources

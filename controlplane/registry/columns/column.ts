@@ -1,0 +1,58 @@
+/** What the columns of many kinds share: definitions, ages, lists shown in one cell. */
+import type { KubeObject } from '../../../api/meta/object.ts';
+import type { Cell, TableColumn } from '../strategy.ts';
+
+interface Options {
+  readonly type?: TableColumn['type'];
+  readonly format?: string;
+  /** Shown with `-o wide` only. */
+  readonly wide?: boolean;
+}
+
+export function column(name: string, description: TableColumn['description'], options: Options = {}): TableColumn {
+  return {
+    name,
+    type: options.type ?? 'string',
+    format: options.format ?? '',
+    description,
+    priority: options.wide === true ? 1 : 0,
+  };
+}
+
+/** The documentation of a field describes the column. */
+export function field(struct: string, name: string): TableColumn['description'] {
+  return { struct: `io.k8s.api.${struct}`, field: name };
+}
+
+const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
+export const CREATED_TEXT: TableColumn['description'] = { struct: META, field: 'creationTimestamp' };
+export const NAME_TEXT: TableColumn['description'] = { struct: META, field: 'name' };
+
+export const nameColumn: TableColumn = column('Name', NAME_TEXT, { format: 'name' });
+export const ageColumn: TableColumn = column('Age', CREATED_TEXT);
+
+export function since(time: string | null | undefined): Cell {
+  return time === undefined || time === null || time === '' ? '<unknown>' : { sinceMs: Date.parse(time) };
+}
+
+export const age = (object: KubeObject): Cell => since(object.metadata.creationTimestamp);
+
+export const nameOf = (object: KubeObject): string => object.metadata.name ?? '';
+
+/** `<none>` for nothing. */
+export function orNone(text: string | undefined): string {
+  return text === undefined || text === '' ? '<none>' : text;
+}
+
+/** `a=b,c=d` in the order of keys. */
+export function formatLabels(labels: Readonly<Record<string, string>> | undefined): string {
+  const pairs = Object.entries(labels ?? {}).map(([key, value]) => `${key}=${value}`);
+  return pairs.length === 0 ? '<none>' : pairs.sort().join(',');
+}
+
+/** The first few, then how many more there are. */
+export function shorten(items: readonly string[], limit = 3): string {
+  if (items.length === 0) return '<none>';
+  const shown = items.slice(0, limit).join(',');
+  return items.length <= limit ? shown : `${shown} + ${items.length - limit} more...`;
+}

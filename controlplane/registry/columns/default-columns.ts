@@ -1,0 +1,8 @@
+/** The Table of a kind that says nothing of columns: name and time of creation. */
+import type { TableColumns } from '../strategy.ts';
+import { column, CREATED_TEXT, nameColumn, nameOf } from './column.ts';
+
+export const defaultColumns: TableColumns = {
+  columns: [nameColumn, column('Created At', CREATED_TEXT, { type: 'date' })],
+  cells: (object) => [nameOf(object), object.metadata.creationTimestamp ?? null],
+};

@@ -1,0 +1,66 @@
+/**
+ * The `continue` value of paged lists: the revision of the first page and the key after which the next page starts,
+ * in the encoding that clients of the reference know (opaque to them). Being stateless it survives restarts; it lives as
+ * long as its revision is in the storage's history.
+ */
+import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+
+export interface ContinueToken {
+  /** -1: whatever is newest (continuing an expired list inconsistently). */
+  readonly revision: number;
+  /** The last key of the previous page, relative to the listed prefix. */
+  readonly after: string;
+}
+
+const VERSION = 'meta.k8s.io/v1';
+
+export function encodeContinue(token: ContinueToken): string {
+  const text = JSON.stringify({ v: VERSION, rv: token.revision, start: `${token.after}\u0000` });
+  return Buffer.from(text).toString('base64url');
+}
+
+function refuse(why: string): StatusError {
+  return newBadRequest(`invalid continue token: continue key is not valid: ${why}`);
+}
+
+/** Throws 400 with the reference's words. */
+export function decodeContinue(text: string): ContinueToken {
+  const stray = /[^A-Za-z0-9_-]/.exec(text);
+  if (stray !== null) throw refuse(`illegal base64 data at input byte ${stray.index}`);
+  if (text.length % 4 === 1) throw refuse(`illegal base64 data at input byte ${text.length - 1}`);
+  const decoded = Buffer.from(text, 'base64url').toString('utf8');
+  const value = parse(Buffer.from(text, 'base64url'), decoded);
+  if (value.v !== VERSION) throw refuse(`server does not recognize this encoded version ${String(value.v ?? '')}`);
+  const { rv, start } = value;
+  if (typeof rv !== 'number' || rv === 0)
+    throw refuse('incorrect encoded start resourceVersion (version meta.k8s.io/v1)');
+  if (typeof start !== 'string' || start === '') throw refuse('encoded start key empty (version meta.k8s.io/v1)');
+  if (start.split('/').includes('..')) throw refuse(start);
+  return { revision: rv, after: start.endsWith('\u0000') ? start.slice(0, -1) : start };
+}
+
+function parse(raw: Buffer, text: string): { v?: unknown; rv?: unknown; start?: unknown } {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? value : {};
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    const first = raw[0];
+    if (first === undefined) throw refuse('unexpected end of JSON input');
+    const shown = first < 0x80 ? String.fromCharCode(first) : `\\u${first.toString(16).padStart(4, '0')}`;
+    throw refuse(`invalid character '${shown}' looking for beginning of value`);
+  }
+}
+
+/** 410 for a token whose revision has left the history; carries a token that goes on with the newest state. */
+export function expiredContinue(token: ContinueToken): StatusError {
+  return newStatusError(
+    410,
+    'Expired',
+    'The provided continue parameter is too old to display a consistent list result. You can start a new list without ' +
+      'the continue parameter, or use the continue token in this response to retrieve the remainder of the results. ' +
+      'Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted ' +
+      'between the time the first chunk was returned and now may show up in the list.',
+    { metadata: { continue: encodeContinue({ revision: -1, after: token.after }) } },
+  );
+}

@@ -1,0 +1,110 @@
+/**
+ * What the server alone says about an object: uid, creation time, resourceVersion, and that a body names the object
+ * and the namespace of its path. Called by the generic store before and after decoding.
+ */
+import { randomFillSync } from 'node:crypto';
+import { formatTime } from '../../api/machinery/clock.ts';
+import type { KubeObject, OwnerReference } from '../../api/meta/object.ts';
+import { newBadRequest } from '../../api/meta/status-error.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
+import type { RequestContext } from './rest.ts';
+import { unexplained } from './store.ts';
+
+const POOL_SIZE = 16 * 256;
+const pool = Buffer.alloc(POOL_SIZE);
+let poolAt = POOL_SIZE;
+
+/** A random UUID (version 4); drawn from a pool because asking the system for each costs more than making the object. */
+export function newUid(): string {
+  if (poolAt >= POOL_SIZE) {
+    randomFillSync(pool);
+    poolAt = 0;
+  }
+  const bytes = pool.subarray(poolAt, poolAt + 16);
+  poolAt += 16;
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const hex = bytes.toString('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+}
+
+/** Takes away what a client may not say about a new object. */
+export function wipeSystemFields(object: KubeObject): void {
+  const { metadata } = object;
+  delete metadata.uid;
+  delete metadata.creationTimestamp;
+  delete metadata.deletionTimestamp;
+  delete metadata.deletionGracePeriodSeconds;
+  delete metadata.selfLink;
+}
+
+export function fillSystemFields(object: KubeObject, nowMs: number): void {
+  object.metadata.uid = newUid();
+  object.metadata.creationTimestamp = formatTime(nowMs);
+}
+
+/** Fills in the namespace of the path; throws where the body names another. */
+export function matchNamespace(object: KubeObject, info: ResourceInfo, namespace: string): void {
+  const own = object.metadata.namespace ?? '';
+  if (!info.namespaced) {
+    delete object.metadata.namespace;
+    return;
+  }
+  if (own !== '' && own !== namespace) {
+    throw newBadRequest('the namespace of the provided object does not match the namespace sent on the request');
+  }
+  object.metadata.namespace = namespace;
+}
+
+/** The name in a body of PUT or of a patched object must be that of the path. */
+export function matchName(object: KubeObject, name: string): void {
+  const own = object.metadata.name ?? '';
+  if (own === '') {
+    throw newBadRequest(`the name of the object (${name} based on URL) was undeterminable: name must be provided`);
+  }
+  if (own !== name) {
+    throw newBadRequest(`the name of the object (${own}) does not match the name on the URL (${name})`);
+  }
+}
+
+/** 0 for none. Throws what the reference answers to text that is no number. */
+export function revisionOf(object: KubeObject): number {
+  const text = object.metadata.resourceVersion ?? '';
+  if (text === '') return 0;
+  if (!/^\d+$/.test(text)) throw unexplained(`strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax`);
+  return Number(text);
+}
+
+const DEDUPLICATED =
+  'API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed:';
+
+/** Two references with one uid become one; says so in a warning. */
+export function dropRepeatedOwners(object: KubeObject, context: RequestContext, afterAdmission: boolean): void {
+  const owners = object.metadata.ownerReferences;
+  if (owners === undefined || owners === null || owners.length < 2) return;
+  const seen = new Set<string>();
+  const repeated = new Set<string>();
+  const kept: OwnerReference[] = [];
+  for (const owner of owners) {
+    if (seen.has(owner.uid) && kept.some((one) => sameReference(one, owner))) repeated.add(owner.uid);
+    else kept.push(owner);
+    seen.add(owner.uid);
+  }
+  if (repeated.size === 0) return;
+  object.metadata.ownerReferences = kept;
+  const when = afterAdmission ? ' after mutating admission happens' : '';
+  context.warn(
+    `.metadata.ownerReferences contains duplicate entries${when}; ${DEDUPLICATED} ${[...repeated].join(', ')}`,
+  );
+}
+
+function sameReference(a: OwnerReference, b: OwnerReference): boolean {
+  return (
+    a.apiVersion === b.apiVersion &&
+    a.kind === b.kind &&
+    a.name === b.name &&
+    a.uid === b.uid &&
+    a.controller === b.controller &&
+    a.blockOwnerDeletion === b.blockOwnerDeletion
+  );
+}

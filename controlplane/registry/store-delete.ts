@@ -1,0 +1,343 @@
+/**
+ * Deletions of the generic store, in two phases: an object with finalizers or a grace period is marked and stays until
+ * both are done with; everything else goes at once. The finalizers of garbage collection (`orphan`, `foregroundDeletion`)
+ * follow from the propagation policy. A grace period is only ever made shorter.
+ */
+import { formatTime } from '../../api/machinery/clock.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isNotFound, newConflict } from '../../api/meta/status-error.ts';
+import { isStorageError } from '../storage/storage.ts';
+import { encodeObject } from '../storage/object-bytes.ts';
+import type { CacheEntry } from '../storage/watch-cache.ts';
+import { cloneJson } from '../../api/meta/json-equality.ts';
+import type { Deleted, DeleteOptions, Entry, ListOptions, ListResult, RequestContext } from './rest.ts';
+import { currentEntry, listEntries } from './store-read.ts';
+import {
+  admissionAttributes,
+  interpretStorageError,
+  kindSubjectOf,
+  looseEntry,
+  strategyContext,
+  type Endpoint,
+  type Store,
+} from './store.ts';
+
+const ORPHAN = 'orphan';
+const FOREGROUND = 'foregroundDeletion';
+/** Deletions of a collection that are under way at a time. */
+const COLLECTION_WORKERS = 16;
+
+export interface DeleteTarget {
+  readonly endpoint: Endpoint;
+  readonly namespace: string;
+  readonly name: string;
+  readonly optionsObject: Record<string, unknown>;
+}
+
+export async function deleteEntry(
+  store: Store,
+  context: RequestContext,
+  target: DeleteTarget,
+  options: DeleteOptions,
+): Promise<Deleted> {
+  await admitDelete(store, context, target, options, 'admit');
+  let entry = currentEntry(store, target.namespace, target.name);
+  let marked = false;
+  for (;;) {
+    context.signal.throwIfAborted();
+    try {
+      const step = await deleteStep(store, context, target, options, entry, marked);
+      if ('again' in step) {
+        entry = step.again;
+        marked = true;
+      } else return step;
+    } catch (error) {
+      if (isStorageError(error, 'not-found') && marked) return gone(store, entry);
+      if (!isStorageError(error, 'conflict')) throw interpretStorageError(error, store, target.name);
+      entry =
+        error.current === undefined
+          ? currentEntry(store, target.namespace, target.name)
+          : store.cache.entryOf(error.current);
+    }
+  }
+}
+
+/** Admission sees a DELETE once for changing plugins, and with the object for validating ones. */
+async function admitDelete(
+  store: Store,
+  context: RequestContext,
+  target: DeleteTarget,
+  options: DeleteOptions,
+  phase: 'admit' | 'validate',
+  old?: KubeObject,
+): Promise<void> {
+  const attributes = admissionAttributes(context, {
+    operation: 'DELETE',
+    endpoint: target.endpoint,
+    namespace: target.namespace,
+    name: target.name,
+    object: undefined,
+    oldObject: old,
+    options: target.optionsObject,
+    dryRun: options.dryRun,
+  });
+  await store.admission[phase](attributes, context.signal);
+}
+
+type Step = Deleted | { readonly again: CacheEntry };
+
+async function deleteStep(
+  store: Store,
+  context: RequestContext,
+  target: DeleteTarget,
+  options: DeleteOptions,
+  entry: CacheEntry,
+  marked: boolean,
+): Promise<Step> {
+  const { strategy } = store;
+  checkPreconditions(store, entry.object, options);
+  if (marked) return await removeNow(store, context, target, options, entry);
+  strategy.checkDelete?.(entry.object, strategyContext(store, context, target.namespace, options.dryRun));
+  if (strategy.markTerminating !== undefined) {
+    const step = await markFirst(store, context, target, options, entry);
+    if (step !== undefined) return step;
+  }
+  const plan = planDeletion(store, entry.object, options);
+  if (plan.kind === 'pending') return { state: 'marked', entry };
+  if (plan.kind === 'now') return await removeNow(store, context, target, options, entry);
+  await admitDelete(store, context, target, options, 'validate', entry.object);
+  const written = await write(store, entry, plan.object, options.dryRun);
+  if (plan.stays) return { state: 'marked', entry: written.entry };
+  return written.stored === undefined ? gone(store, written.entry) : { again: written.stored };
+}
+
+async function write(
+  store: Store,
+  entry: CacheEntry,
+  object: KubeObject,
+  dryRun: boolean,
+): Promise<{ readonly entry: Entry; readonly stored: CacheEntry | undefined }> {
+  if (dryRun) return { entry: looseEntry(object), stored: undefined };
+  const stored = store.cache.entryOf(await store.storage.update(entry.key, encodeObject(object), entry.revision));
+  store.strategy.afterWrite?.(stored.object, entry.object);
+  return { entry: stored, stored };
+}
+
+/** Kinds with a phase of their own for it (namespaces) are marked first and removed by a later DELETE. */
+async function markFirst(
+  store: Store,
+  context: RequestContext,
+  target: DeleteTarget,
+  options: DeleteOptions,
+  entry: CacheEntry,
+): Promise<Deleted | undefined> {
+  const { strategy } = store;
+  if (entry.object.metadata.deletionTimestamp === undefined) {
+    await admitDelete(store, context, target, options, 'validate', entry.object);
+    const object = cloneJson(entry.object);
+    object.metadata.deletionTimestamp = formatTime(store.clock.now());
+    strategy.markTerminating?.(object);
+    const finalizers = collectorFinalizers(store, object, options);
+    if (finalizers !== undefined) setFinalizers(object, finalizers);
+    return { state: 'marked', entry: (await write(store, entry, object, options.dryRun)).entry };
+  }
+  return (strategy.remainingFinalizers?.(entry.object) ?? 0) > 0 ? { state: 'marked', entry } : undefined;
+}
+
+async function removeNow(
+  store: Store,
+  context: RequestContext,
+  target: DeleteTarget,
+  options: DeleteOptions,
+  entry: CacheEntry,
+): Promise<Deleted> {
+  await admitDelete(store, context, target, options, 'validate', entry.object);
+  if (options.dryRun) return gone(store, entry);
+  const revision = await store.storage.delete(entry.key, entry.revision);
+  store.strategy.afterDelete?.(entry.object);
+  return gone(store, store.cache.deletedEntry(entry, revision));
+}
+
+function gone(store: Store, entry: Entry): Deleted {
+  return { state: 'gone', entry: store.strategy.returnsDeleted === true ? entry : undefined, object: entry.object };
+}
+
+/** For an update that took the last finalizer away: the object in its last form, removed. */
+export async function finishDeletion(
+  store: Store,
+  _context: RequestContext,
+  last: {
+    readonly namespace: string;
+    readonly name: string;
+    readonly object: KubeObject;
+    readonly revision: number;
+    readonly options: { readonly dryRun: boolean };
+  },
+): Promise<Entry> {
+  last.object.metadata.resourceVersion = String(last.revision);
+  if (last.options.dryRun) return looseEntry(last.object);
+  const revision = await store.storage.delete(store.cache.keyOf(last.namespace, last.name), last.revision);
+  store.strategy.afterDelete?.(last.object);
+  last.object.metadata.resourceVersion = String(revision);
+  return looseEntry(last.object);
+}
+
+function checkPreconditions(store: Store, object: KubeObject, options: DeleteOptions): void {
+  const { preconditions } = options;
+  if (preconditions === undefined) return;
+  const { metadata } = object;
+  const subject = { group: store.info.group, resource: store.info.kind };
+  if (preconditions.uid !== undefined && preconditions.uid !== metadata.uid) {
+    throw newConflict(
+      subject,
+      metadata.name ?? '',
+      `the UID in the precondition (${preconditions.uid}) does not match the UID in record (${metadata.uid ?? ''}). The object might have been deleted and then recreated`,
+    );
+  }
+  if (preconditions.resourceVersion !== undefined && preconditions.resourceVersion !== metadata.resourceVersion) {
+    throw newConflict(
+      kindSubjectOf(store.info),
+      metadata.name ?? '',
+      `the ResourceVersion in the precondition (${preconditions.resourceVersion}) does not match the ResourceVersion in record (${metadata.resourceVersion ?? ''}). The object might have been modified`,
+    );
+  }
+}
+
+type Plan =
+  | { readonly kind: 'now' }
+  /** A grace period is running that the request does not shorten. */
+  | { readonly kind: 'pending' }
+  /** Write `object`; it `stays` until finalizers or the grace period are done. */
+  | { readonly kind: 'mark'; readonly object: KubeObject; readonly stays: boolean };
+
+/** Pure but for `clock`: what a DELETE does to an object. */
+export function planDeletion(
+  store: Pick<Store, 'strategy' | 'clock'>,
+  current: KubeObject,
+  options: DeleteOptions,
+): Plan {
+  const nowMs = store.clock.now();
+  const object = cloneJson(current);
+  const grace = gracePeriod(store, object, options, nowMs);
+  if (grace === 'pending') return { kind: 'pending' };
+  const finalizers = collectorFinalizers(store, object, options);
+  if (finalizers !== undefined) setFinalizers(object, finalizers);
+  const held = (object.metadata.finalizers ?? []).length > 0;
+  if (grace === 'none') {
+    if (!held) return { kind: 'now' };
+    markAsDeleting(object, nowMs);
+    return { kind: 'mark', object, stays: true };
+  }
+  return { kind: 'mark', object, stays: held || grace > 0 };
+}
+
+/** Seconds that were set on `object`; `none` where the kind or the state knows no grace period. */
+function gracePeriod(
+  store: Pick<Store, 'strategy'>,
+  object: KubeObject,
+  options: DeleteOptions,
+  nowMs: number,
+): number | 'none' | 'pending' {
+  const graceful = store.strategy.gracefulDeletion;
+  if (graceful === undefined) return 'none';
+  const { metadata } = object;
+  const asked =
+    options.gracePeriodSeconds === undefined
+      ? undefined
+      : options.gracePeriodSeconds < 0
+        ? 1
+        : options.gracePeriodSeconds;
+  if (metadata.deletionTimestamp !== undefined) {
+    const running = metadata.deletionGracePeriodSeconds ?? 0;
+    if (running === 0) return 'none';
+    if (asked === undefined || asked >= running) return 'pending';
+    metadata.deletionTimestamp = formatTime(Date.parse(metadata.deletionTimestamp) - (running - asked) * 1000);
+    metadata.deletionGracePeriodSeconds = asked;
+    return asked;
+  }
+  const seconds = graceful.gracePeriodSeconds(object, asked);
+  metadata.deletionTimestamp = formatTime(nowMs + seconds * 1000);
+  metadata.deletionGracePeriodSeconds = seconds;
+  countIntent(object);
+  return seconds;
+}
+
+/** Being deleted is a change of intent for kinds that count them. */
+function countIntent(object: KubeObject): void {
+  const { generation } = object.metadata;
+  if (generation !== undefined && generation > 0) object.metadata.generation = generation + 1;
+}
+
+function markAsDeleting(object: KubeObject, nowMs: number): void {
+  const { metadata } = object;
+  if (metadata.deletionTimestamp === undefined) countIntent(object);
+  if (metadata.deletionTimestamp === undefined || Date.parse(metadata.deletionTimestamp) > nowMs) {
+    metadata.deletionTimestamp = formatTime(nowMs);
+  }
+  metadata.deletionGracePeriodSeconds = 0;
+}
+
+/** Finalizers with those of the garbage collector as the policy wants them; `undefined` when they are right already. */
+function collectorFinalizers(
+  store: Pick<Store, 'strategy'>,
+  object: KubeObject,
+  options: DeleteOptions,
+): string[] | undefined {
+  const policy = store.strategy.defaultPropagation ?? 'Background';
+  if (policy === 'Unsupported') return undefined;
+  const before = object.metadata.finalizers ?? [];
+  const after = before.filter((one) => one !== ORPHAN && one !== FOREGROUND);
+  const wanted = collectorFinalizer(policy, before, options);
+  if (wanted !== undefined) after.push(wanted);
+  const same = after.length === before.length && after.every((one) => before.includes(one));
+  return same ? undefined : after;
+}
+
+function collectorFinalizer(
+  policy: 'Orphan' | 'Background',
+  finalizers: readonly string[],
+  options: DeleteOptions,
+): string | undefined {
+  if (options.orphanDependents !== undefined) return options.orphanDependents ? ORPHAN : undefined;
+  switch (options.propagationPolicy) {
+    case 'Orphan':
+      return ORPHAN;
+    case 'Foreground':
+      return FOREGROUND;
+    case 'Background':
+      return undefined;
+    default:
+      break;
+  }
+  const there = finalizers.find((one) => one === ORPHAN || one === FOREGROUND);
+  return there ?? (policy === 'Orphan' ? ORPHAN : undefined);
+}
+
+function setFinalizers(object: KubeObject, finalizers: string[]): void {
+  if (finalizers.length === 0) delete object.metadata.finalizers;
+  else object.metadata.finalizers = finalizers;
+}
+
+/** Deletes what the list shows, several at a time; the first failure is the answer. Resolves to what was listed. */
+export async function deleteCollection(
+  store: Store,
+  context: RequestContext,
+  target: Omit<DeleteTarget, 'name'>,
+  list: ListOptions,
+  options: DeleteOptions,
+): Promise<ListResult> {
+  const listed = await listEntries(store, context, { namespace: target.namespace }, list);
+  const pending = [...listed.entries];
+  const worker = async (): Promise<void> => {
+    for (let entry = pending.shift(); entry !== undefined; entry = pending.shift()) {
+      const { namespace = '', name = '' } = entry.object.metadata;
+      try {
+        await deleteEntry(store, context, { ...target, namespace, name }, options);
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(COLLECTION_WORKERS, pending.length) }, worker));
+  return listed;
+}

@@ -1,0 +1,196 @@
+/**
+ * Gets, lists and watches of the generic store: which state a resourceVersion asks for, pages, and the errors for states
+ * that are not there any more or not yet. Everything is answered from the watch cache.
+ */
+import type { FieldSelector } from '../../api/meta/field-selector.ts';
+import { newBadRequest, newExpired, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import { isStorageError } from '../storage/storage.ts';
+import { selectionOf } from '../storage/selection.ts';
+import type { CacheEntry, CacheList, CacheWatchHandle } from '../storage/watch-cache.ts';
+import { decodeContinue, encodeContinue, expiredContinue, type ContinueToken } from './continue-token.ts';
+import type { GetOptions, ListOptions, ListResult, RequestContext, WatchOptions, WatchSink } from './rest.ts';
+import { notFoundIn, unexplained, type Store } from './store.ts';
+
+export function getEntry(
+  store: Store,
+  context: RequestContext,
+  target: { readonly namespace: string; readonly name: string },
+  options: GetOptions,
+): Promise<CacheEntry> | CacheEntry {
+  const text = options.resourceVersion;
+  if (text === '' || text === '0') return currentEntry(store, target.namespace, target.name);
+  if (!/^\d+$/.test(text)) throw unexplained(`resourceVersion: ${notAVersion(text)}`);
+  const revision = Number(text);
+  if (revision <= store.cache.revision()) return currentEntry(store, target.namespace, target.name);
+  return waitFor(store, revision, context.signal).then(() => currentEntry(store, target.namespace, target.name));
+}
+
+export function currentEntry(store: Store, namespace: string, name: string): CacheEntry {
+  const entry = store.cache.get(namespace, name);
+  if (entry === undefined) throw notFoundIn(store, name);
+  return entry;
+}
+
+const notAVersion = (text: string): string =>
+  `Invalid value: ${JSON.stringify(text)}: strconv.ParseUint: parsing ${JSON.stringify(text)}: invalid syntax`;
+
+async function waitFor(store: Store, revision: number, signal: AbortSignal): Promise<void> {
+  try {
+    await store.cache.waitFor(revision, { signal });
+  } catch (error) {
+    if (isStorageError(error, 'future-revision')) throw tooLarge(revision, store.cache.revision());
+    throw error;
+  }
+}
+
+function tooLarge(revision: number, current: number): StatusError {
+  return newStatusError(504, 'Timeout', `Timeout: Too large resource version: ${revision}, current: ${current}`, {
+    details: {
+      causes: [{ reason: 'ResourceVersionTooLarge', message: 'Too large resource version' }],
+      retryAfterSeconds: 1,
+    },
+  });
+}
+
+/** Which state a list shows. */
+interface Wanted {
+  /** `undefined`: the newest. */
+  readonly exact: number | undefined;
+  readonly notOlderThan: number;
+  readonly limit: number;
+  readonly token: ContinueToken | undefined;
+}
+
+/** The table of resourceVersion, match, limit and continue (specification 1, resource versions). */
+function wanted(options: ListOptions): Wanted {
+  const { resourceVersion, resourceVersionMatch: match, limit } = options;
+  if (options.continue !== '') {
+    const token = decodeContinue(options.continue);
+    if (resourceVersion !== '' && resourceVersion !== '0') {
+      throw newBadRequest('specifying resource version is not allowed when using continue');
+    }
+    return { exact: token.revision < 0 ? undefined : token.revision, notOlderThan: 0, limit, token };
+  }
+  if (resourceVersion === '') return { exact: undefined, notOlderThan: 0, limit, token: undefined };
+  if (!/^\d+$/.test(resourceVersion)) {
+    throw newBadRequest(`invalid resource version: resourceVersion: ${notAVersion(resourceVersion)}`);
+  }
+  const revision = Number(resourceVersion);
+  if (revision === 0) return { exact: undefined, notOlderThan: 0, limit: 0, token: undefined };
+  const exact = match === 'Exact' || (match === '' && limit > 0);
+  return { exact: exact ? revision : undefined, notOlderThan: revision, limit, token: undefined };
+}
+
+export function listEntries(
+  store: Store,
+  context: RequestContext,
+  target: { readonly namespace: string; readonly name?: string },
+  options: ListOptions,
+): Promise<ListResult> | ListResult {
+  checkFields(store, options.fieldSelector);
+  const want = wanted(options);
+  if (want.notOlderThan > store.cache.revision()) {
+    return waitFor(store, want.notOlderThan, context.signal).then(() => listNow(store, target, options, want));
+  }
+  return listNow(store, target, options, want);
+}
+
+function listNow(
+  store: Store,
+  target: { readonly namespace: string; readonly name?: string },
+  options: ListOptions,
+  want: Wanted,
+): ListResult {
+  const selection = selectionOf(target.namespace, {
+    ...(target.name === undefined ? {} : { name: target.name }),
+    labels: options.labelSelector,
+    fields: options.fieldSelector,
+  });
+  const prefix = listPrefix(store, target.namespace);
+  const page = readPage(store, want, {
+    selection,
+    limit: want.limit,
+    ...(want.token === undefined ? {} : { startAfter: prefix + want.token.after }),
+    ...(want.exact === undefined ? {} : { revision: want.exact }),
+  });
+  const last = page.entries.at(-1);
+  const more = page.more && last !== undefined;
+  return {
+    entries: page.entries,
+    resourceVersion: String(page.revision),
+    continue: more ? encodeContinue({ revision: page.revision, after: last.key.slice(prefix.length) }) : '',
+    remainingItemCount: more ? page.remaining : undefined,
+  };
+}
+
+function listPrefix(store: Store, namespace: string): string {
+  const { group, resource } = store.cache.resource;
+  const prefix = `/${group}/${resource}/`;
+  return namespace === '' || !store.info.namespaced ? prefix : `${prefix}${namespace}/`;
+}
+
+function readPage(store: Store, want: Wanted, options: Parameters<Store['cache']['list']>[0]): CacheList {
+  try {
+    return store.cache.list(options);
+  } catch (error) {
+    if (isStorageError(error, 'compacted')) {
+      if (want.token !== undefined) throw expiredContinue(want.token);
+      throw newExpired('The resourceVersion for the provided list is too old.');
+    }
+    if (isStorageError(error, 'future-revision'))
+      throw tooLarge(want.exact ?? want.notOlderThan, store.cache.revision());
+    throw error;
+  }
+}
+
+const ALWAYS_SELECTABLE: ReadonlySet<string> = new Set(['metadata.name', 'metadata.namespace']);
+
+/** Throws 400 for a field that the kind cannot be selected by. */
+export function checkFields(store: Store, selector: FieldSelector): void {
+  for (const { field } of selector.requirements) {
+    if (ALWAYS_SELECTABLE.has(field)) continue;
+    const { selectableFields } = store.strategy;
+    if (selectableFields?.[field] !== undefined) continue;
+    if (store.strategy.unsupportedField !== undefined) throw newBadRequest(store.strategy.unsupportedField(field));
+    if (selectableFields !== undefined) throw newBadRequest(`field label not supported: ${field}`);
+    throw newBadRequest(
+      `${JSON.stringify(field)} is not a known field selector: only "metadata.name", "metadata.namespace"`,
+    );
+  }
+}
+
+export async function watchEntries(
+  store: Store,
+  context: RequestContext,
+  namespace: string,
+  options: WatchOptions,
+  sink: WatchSink,
+): Promise<CacheWatchHandle> {
+  checkFields(store, options.fieldSelector);
+  const text = options.resourceVersion;
+  if (text !== '' && !/^\d+$/.test(text))
+    throw newBadRequest(`invalid resource version: resourceVersion: ${notAVersion(text)}`);
+  const revision = Number(text);
+  const initial = options.sendInitialEvents ?? revision === 0;
+  if (initial && revision > store.cache.revision()) await waitFor(store, revision, context.signal);
+  const selection = selectionOf(namespace, {
+    name: options.name,
+    labels: options.labelSelector,
+    fields: options.fieldSelector,
+  });
+  const afterRevision = initial ? undefined : revision === 0 ? store.cache.revision() : revision;
+  try {
+    return store.cache.watch(
+      {
+        selection,
+        afterRevision,
+        bookmarks: options.allowWatchBookmarks,
+        initialEventsEnd: options.sendInitialEvents === true,
+      },
+      sink,
+    );
+  } catch (error) {
+    if (isStorageError(error, 'compacted')) throw newExpired(error.message);
+    throw error;
+  }
+}

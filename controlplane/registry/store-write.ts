@@ -1,0 +1,402 @@
+/**
+ * Creates and changes of the generic store: the one order in which every kind is written.
+ *
+ * create: system fields, name, admission (mutating), reservation, prepare, validate, warnings, canonicalise, admission
+ * (validating), storage. change: compute from what is there, admission, checks of resourceVersion, prepare, validate, …;
+ * a write that meets a conflict computes again from the newer object unless the client named a version. What equals what
+ * is there is not written. Nothing that was read before an `await` is trusted after it: the storage compares revisions.
+ */
+import { generateName, nameIsSubdomain } from '../../api/meta/names.ts';
+import { invalid, type FieldError } from '../../api/meta/field-error.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { newAlreadyExists, newConflict, newInvalid, newStatusError } from '../../api/meta/status-error.ts';
+import { validateMetadata, validateMetadataUpdate } from '../../api/meta/validation.ts';
+import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
+import { isStorageError, type StoredValue } from '../storage/storage.ts';
+import { encodeObject } from '../storage/object-bytes.ts';
+import type { Entry, RequestContext, Written, WriteOptions } from './rest.ts';
+import { dropRepeatedOwners, fillSystemFields, matchNamespace, revisionOf } from './object-identity.ts';
+import {
+  admissionAttributes,
+  interpretStorageError,
+  kindSubjectOf,
+  looseEntry,
+  MODIFIED,
+  notFoundIn,
+  strategyContext,
+  subjectOf,
+  unexplained,
+  type Endpoint,
+  type Store,
+} from './store.ts';
+import type { Reservation, StrategyContext } from './strategy.ts';
+import { finishDeletion } from './store-delete.ts';
+
+/** Draws of a generated name before giving up. */
+const NAME_ATTEMPTS = 8;
+
+export interface WriteTarget {
+  readonly endpoint: Endpoint;
+  readonly namespace: string;
+  readonly name: string;
+  readonly options: WriteOptions;
+  /** `CreateOptions` and the like, for admission. */
+  readonly optionsObject: Record<string, unknown>;
+}
+
+/** `object` is the request's own, decoded, with managed fields. */
+export async function createEntry(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  object: KubeObject,
+): Promise<Entry> {
+  const admitted = await admitCreate(store, context, target, object);
+  const generated = (admitted.metadata.name ?? '') === '' && (admitted.metadata.generateName ?? '') !== '';
+  for (let attempt = 1; ; attempt++) {
+    const candidate = generated && attempt < NAME_ATTEMPTS ? cloneJson(admitted) : admitted;
+    try {
+      return await createAdmitted(store, context, target, candidate);
+    } catch (error) {
+      if (!isStorageError(error, 'exists')) throw interpretStorageError(error, store, candidate.metadata.name ?? '');
+      if (!generated) throw alreadyExists(store, target.namespace, candidate.metadata.name ?? '');
+      if (attempt >= NAME_ATTEMPTS) throw nameNotGenerated(store, candidate.metadata.name ?? '');
+    }
+  }
+}
+
+function alreadyExists(store: Store, namespace: string, name: string): Error {
+  const error = newAlreadyExists(subjectOf(store.info), name);
+  const there = store.cache.get(namespace, name);
+  if (there?.object.metadata.deletionTimestamp === undefined) return error;
+  const { message, details } = error.status;
+  return newStatusError(
+    409,
+    'AlreadyExists',
+    `object is being deleted: ${message ?? ''}`,
+    details === undefined ? {} : { details },
+  );
+}
+
+function nameNotGenerated(store: Store, name: string): Error {
+  const error = newAlreadyExists(subjectOf(store.info), name);
+  const message = `${error.message}, the server was not able to generate a unique name for the object`;
+  return newStatusError(409, 'AlreadyExists', message, { details: { ...error.status.details, retryAfterSeconds: 1 } });
+}
+
+async function admitCreate(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  object: KubeObject,
+): Promise<KubeObject> {
+  const attributes = admissionAttributes(context, {
+    operation: 'CREATE',
+    endpoint: target.endpoint,
+    namespace: target.namespace,
+    name: object.metadata.name ?? '',
+    object,
+    oldObject: undefined,
+    options: target.optionsObject,
+    dryRun: target.options.dryRun,
+  });
+  await store.admission.admit(attributes, context.signal);
+  const admitted = attributes.object ?? object;
+  dropRepeatedOwners(admitted, context, true);
+  return admitted;
+}
+
+/** From system fields to storage. Throws the storage's `exists` as it is. */
+async function createAdmitted(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  object: KubeObject,
+): Promise<Entry> {
+  const { strategy, info } = store;
+  const { metadata } = object;
+  const forStrategy = strategyContext(store, context, target.namespace, target.options.dryRun);
+  fillSystemFields(object, forStrategy.nowMs);
+  if ((metadata.name ?? '') === '' && (metadata.generateName ?? '') !== '') {
+    metadata.name = generateName(metadata.generateName ?? '');
+  }
+  const reservation = await strategy.reserve?.(object, undefined, forStrategy);
+  try {
+    prepareCreate(store, object, forStrategy);
+    const errors = [...metadataErrors(store, object), ...(strategy.validateCreate?.(object, forStrategy) ?? [])];
+    if (errors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', errors);
+    for (const text of strategy.warningsOnCreate?.(object, forStrategy) ?? []) context.warn(text);
+    strategy.canonicalise?.(object);
+    await validateAdmission(store, context, target, object, undefined);
+    if ((metadata.resourceVersion ?? '') !== '') {
+      throw unexplained('resourceVersion should not be set on objects to be created');
+    }
+    const entry = await putNew(store, target, object);
+    if (target.options.dryRun) reservation?.revert();
+    else reservation?.commit();
+    return entry;
+  } catch (error) {
+    reservation?.revert();
+    throw error;
+  }
+}
+
+function prepareCreate(store: Store, object: KubeObject, context: StrategyContext): void {
+  matchNamespace(object, store.info, context.namespace);
+  delete object.metadata.deletionTimestamp;
+  delete object.metadata.deletionGracePeriodSeconds;
+  store.strategy.prepareForCreate?.(object, context);
+  if (store.strategy.managesGeneration === true) object.metadata.generation = 1;
+}
+
+function metadataErrors(store: Store, object: KubeObject): FieldError[] {
+  return validateMetadata(object.metadata, {
+    namespaced: store.info.namespaced,
+    nameRule: store.strategy.nameRule ?? nameIsSubdomain,
+    builtIn: store.builtIn,
+  });
+}
+
+async function putNew(store: Store, target: WriteTarget, object: KubeObject): Promise<Entry> {
+  const name = object.metadata.name ?? '';
+  const key = store.cache.keyOf(target.namespace, name);
+  if (target.options.dryRun) {
+    if (store.cache.get(target.namespace, name) !== undefined) throw alreadyExists(store, target.namespace, name);
+    return looseEntry(object);
+  }
+  const lifeMs = store.strategy.timeToLiveMs?.(object);
+  const options = lifeMs === undefined ? {} : { expiresAtMs: store.clock.now() + lifeMs };
+  const stored = await store.storage.create(key, encodeObject(object), options);
+  const entry = store.cache.entryOf(stored);
+  store.strategy.afterWrite?.(entry.object, undefined);
+  return entry;
+}
+
+async function validateAdmission(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  object: KubeObject,
+  old: KubeObject | undefined,
+): Promise<void> {
+  await store.admission.validate(
+    admissionAttributes(context, {
+      operation: old === undefined ? 'CREATE' : 'UPDATE',
+      endpoint: target.endpoint,
+      namespace: target.namespace,
+      name: object.metadata.name ?? '',
+      object,
+      oldObject: old,
+      options: target.optionsObject,
+      dryRun: target.options.dryRun,
+    }),
+    context.signal,
+  );
+}
+
+export interface Change {
+  /** The object as it shall be, the caller's own. `undefined` current: it is to be created. May be called again. */
+  compute(current: KubeObject | undefined): Promise<KubeObject> | KubeObject;
+  /** A name that is not there is created instead of a 404. */
+  readonly creates: boolean;
+  /** Checked before a create that was asked for as an update. */
+  authorizeCreate?(): Promise<void>;
+  /** The uid that the body names; another one there is a conflict. */
+  readonly uid?: string;
+}
+
+export async function changeEntry(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  change: Change,
+): Promise<Written> {
+  let current: (Entry & { readonly revision: number }) | undefined = store.cache.get(target.namespace, target.name);
+  for (;;) {
+    context.signal.throwIfAborted();
+    try {
+      if (current === undefined) return await createInstead(store, context, target, change);
+      return { entry: await changeOnce(store, context, target, change, current), created: false };
+    } catch (error) {
+      if (isStorageError(error, 'conflict') || isStorageError(error, 'exists')) {
+        current = newest(store, target, error.current);
+      } else if (isStorageError(error, 'not-found')) current = undefined;
+      else throw interpretStorageError(error, store, target.name);
+    }
+  }
+}
+
+function newest(store: Store, target: WriteTarget, current: StoredValue | undefined) {
+  return current === undefined ? store.cache.get(target.namespace, target.name) : store.cache.entryOf(current);
+}
+
+async function createInstead(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  change: Change,
+): Promise<Written> {
+  if (change.uid !== undefined && change.creates) throw uidConflict(store, target, change.uid, '');
+  if (!change.creates) throw notFoundIn(store, target.name);
+  const object = await change.compute(undefined);
+  await change.authorizeCreate?.();
+  if ((object.metadata.resourceVersion ?? '') !== '' && revisionOf(object) !== 0) throw notFoundIn(store, target.name);
+  const admitted = await admitCreate(store, context, target, object);
+  return { entry: await createAdmitted(store, context, target, admitted), created: true };
+}
+
+function uidConflict(store: Store, target: WriteTarget, wanted: string, found: string): Error {
+  const path = target.namespace === '' ? target.name : `${target.namespace}/${target.name}`;
+  return newConflict(
+    subjectOf(store.info),
+    target.name,
+    `StorageError: invalid object, Code: 4, Key: /registry/${store.info.resource}/${path}, ResourceVersion: 0, ` +
+      `AdditionalErrorMsg: Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`,
+  );
+}
+
+async function changeOnce(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  change: Change,
+  current: Entry & { readonly revision: number },
+): Promise<Entry> {
+  const old = current.object;
+  if (change.uid !== undefined && change.uid !== old.metadata.uid) {
+    throw uidConflict(store, target, change.uid, old.metadata.uid ?? '');
+  }
+  const object = await admitChange(store, context, target, await change.compute(old), old);
+  checkVersion(store, target, object, current.revision);
+  const forStrategy = strategyContext(store, context, target.namespace, target.options.dryRun);
+  const reserves = target.endpoint.subresource === '' ? store.strategy.reserve : undefined;
+  const reservation = await reserves?.call(store.strategy, object, old, forStrategy);
+  try {
+    prepareChange(store, context, target, object, old, forStrategy);
+    await validateAdmission(store, context, target, object, old);
+    const entry = await putChanged(store, context, target, object, current);
+    settle(reservation, target);
+    return entry;
+  } catch (error) {
+    reservation?.revert();
+    throw error;
+  }
+}
+
+function settle(reservation: Reservation | undefined, target: WriteTarget): void {
+  if (target.options.dryRun) reservation?.revert();
+  else reservation?.commit();
+}
+
+async function admitChange(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  object: KubeObject,
+  old: KubeObject,
+): Promise<KubeObject> {
+  const attributes = admissionAttributes(context, {
+    operation: 'UPDATE',
+    endpoint: target.endpoint,
+    namespace: target.namespace,
+    name: target.name,
+    object,
+    oldObject: old,
+    options: target.optionsObject,
+    dryRun: target.options.dryRun,
+  });
+  await store.admission.admit(attributes, context.signal);
+  const admitted = attributes.object ?? object;
+  dropRepeatedOwners(admitted, context, true);
+  return admitted;
+}
+
+/** An update names the version that it was made from, or none where the kind allows that. */
+function checkVersion(store: Store, target: WriteTarget, object: KubeObject, revision: number): void {
+  const named = revisionOf(object);
+  if (named === 0) {
+    if (store.strategy.requiresResourceVersion === true) {
+      const error = invalid('metadata.resourceVersion', 0, 'must be specified for an update');
+      throw newInvalid(kindSubjectOf(store.info), target.name, [error]);
+    }
+    object.metadata.resourceVersion = String(revision);
+  } else if (named !== revision) throw newConflict(subjectOf(store.info), target.name, MODIFIED);
+}
+
+function prepareChange(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  object: KubeObject,
+  old: KubeObject,
+  forStrategy: StrategyContext,
+): void {
+  const { strategy: endpoint } = target.endpoint;
+  matchNamespace(object, store.info, target.namespace);
+  copyGeneration(object, old);
+  endpoint.prepareForUpdate?.(object, old, forStrategy);
+  if (endpoint.changesGeneration?.(object, old) === true) {
+    object.metadata.generation = Number(old.metadata.generation ?? 0) + 1;
+  }
+  keepIdentity(object, old);
+  const errors = [
+    ...validateMetadataUpdate(object.metadata, old.metadata, { builtIn: store.builtIn }),
+    ...(endpoint.validateUpdate?.(object, old, forStrategy) ?? []),
+  ];
+  if (errors.length > 0) throw newInvalid(kindSubjectOf(store.info), target.name, errors);
+  for (const text of endpoint.warningsOnUpdate?.(object, old, forStrategy) ?? []) context.warn(text);
+  store.strategy.canonicalise?.(object);
+}
+
+function copyGeneration(object: KubeObject, old: KubeObject): void {
+  if (old.metadata.generation === undefined) delete object.metadata.generation;
+  else object.metadata.generation = old.metadata.generation;
+}
+
+/** An update cannot take away or change who the object is and that it is being deleted. */
+function keepIdentity(object: KubeObject, old: KubeObject): void {
+  const { metadata } = object;
+  const before = old.metadata;
+  if ((metadata.uid ?? '') === '' && before.uid !== undefined) metadata.uid = before.uid;
+  if (before.creationTimestamp !== undefined && before.creationTimestamp !== null) {
+    metadata.creationTimestamp = before.creationTimestamp;
+  }
+  if (before.deletionTimestamp !== undefined) metadata.deletionTimestamp = before.deletionTimestamp;
+  if (before.deletionGracePeriodSeconds !== undefined && metadata.deletionGracePeriodSeconds === undefined) {
+    metadata.deletionGracePeriodSeconds = before.deletionGracePeriodSeconds;
+  }
+  delete metadata.selfLink;
+}
+
+async function putChanged(
+  store: Store,
+  context: RequestContext,
+  target: WriteTarget,
+  object: KubeObject,
+  current: Entry & { readonly revision: number },
+): Promise<Entry> {
+  const old = current.object;
+  if (deletedByUpdate(store, object, old)) {
+    return await finishDeletion(store, context, { ...target, object, revision: current.revision });
+  }
+  object.metadata.resourceVersion = String(current.revision);
+  if (jsonEqual(object, old)) return current;
+  if (target.options.dryRun) return looseEntry(object);
+  const lifeMs = store.strategy.timeToLiveMs?.(object);
+  const stored = await store.storage.update(
+    store.cache.keyOf(target.namespace, target.name),
+    encodeObject(object),
+    current.revision,
+    lifeMs === undefined ? {} : { expiresAtMs: store.clock.now() + lifeMs },
+  );
+  const entry = store.cache.entryOf(stored);
+  store.strategy.afterWrite?.(entry.object, old);
+  return entry;
+}
+
+/** The update took the last thing away that kept a terminating object. */
+function deletedByUpdate(store: Store, object: KubeObject, old: KubeObject): boolean {
+  if ((object.metadata.finalizers ?? []).length > 0) return false;
+  if ((store.strategy.remainingFinalizers?.(object) ?? 0) > 0) return false;
+  return old.metadata.deletionTimestamp !== undefined && old.metadata.deletionGracePeriodSeconds === 0;
+}

@@ -1,0 +1,143 @@
+/**
+ * The parts of the generic store of one resource: what reads (`store-read.ts`), writes (`store-write.ts`) and deletions
+ * (`store-delete.ts`) share. Objects in here are in the version in which the resource is stored; `resource-rest.ts`
+ * converts at the edge.
+ */
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { GroupVersionKind, KubeObject } from '../../api/meta/object.ts';
+import {
+  newConflict,
+  newInternalError,
+  newNotFound,
+  newStatusError,
+  newTimeout,
+  type StatusError,
+  type Subject,
+} from '../../api/meta/status-error.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
+import type { AdmissionAttributes, AdmissionChain, Operation } from '../admission/admission.ts';
+import { isStorageError, type Storage } from '../storage/storage.ts';
+import { encodeObject } from '../storage/object-bytes.ts';
+import type { CacheEntry, WatchCache } from '../storage/watch-cache.ts';
+import type { Entry, RequestContext } from './rest.ts';
+import type { Strategy, StrategyContext, UpdateStrategy } from './strategy.ts';
+
+export interface Store {
+  /** In the version that is stored. */
+  readonly info: ResourceInfo;
+  readonly strategy: Strategy;
+  /** Not a custom resource. */
+  readonly builtIn: boolean;
+  readonly cache: WatchCache;
+  readonly storage: Storage;
+  readonly admission: AdmissionChain;
+  readonly clock: Clock;
+}
+
+/** Through which path an object is written. */
+export interface Endpoint {
+  readonly info: ResourceInfo;
+  /** `''`: the object itself. */
+  readonly subresource: string;
+  /** Of the body. */
+  readonly kind: GroupVersionKind;
+  readonly strategy: UpdateStrategy;
+}
+
+/** How errors name the resource: `configmaps`, `deployments.apps`. */
+export function subjectOf(info: ResourceInfo): Subject {
+  return { group: info.group, resource: info.resource };
+}
+
+/** How errors of validation name it: by its kind. */
+export function kindSubjectOf(info: ResourceInfo): Subject {
+  return { group: info.group, resource: info.kind };
+}
+
+export function strategyContext(
+  store: Store,
+  context: RequestContext,
+  namespace: string,
+  dryRun: boolean,
+): StrategyContext {
+  return { request: context, namespace, dryRun, nowMs: store.clock.now() };
+}
+
+/** An entry that is not stored (dry run). */
+export function looseEntry(object: KubeObject): Entry {
+  const { resourceVersion } = object.metadata;
+  if (resourceVersion === undefined) return { object, bytes: encodeObject(object) };
+  const bytes = encodeObject(object);
+  const at = bytes.indexOf('"metadata":{') + '"metadata":{'.length;
+  const comma = bytes[at] === 0x7d ? '' : ',';
+  const member = Buffer.from(`"resourceVersion":${JSON.stringify(resourceVersion)}${comma}`);
+  return { object, bytes: Buffer.concat([bytes.subarray(0, at), member, bytes.subarray(at)]) };
+}
+
+export function notFoundIn(store: Store, name: string): StatusError {
+  return newNotFound(subjectOf(store.info), name);
+}
+
+/** What a failure of the storage means to a client; anything else is thrown on as it is. */
+export function interpretStorageError(error: unknown, store: Store, name: string): unknown {
+  if (!isStorageError(error)) return error;
+  switch (error.code) {
+    case 'not-found':
+      return notFoundIn(store, name);
+    case 'conflict':
+      return newConflict(subjectOf(store.info), name, MODIFIED);
+    case 'unknown-outcome':
+      return newTimeout('request did not complete within requested timeout', 0);
+    case 'closed':
+      return newStatusError(503, 'ServiceUnavailable', 'the server is shutting down', { cause: error });
+    default:
+      return newInternalError(error.message, error);
+  }
+}
+
+export const MODIFIED = 'the object has been modified; please apply your changes to the latest version and try again';
+
+/** An error that the reference answers without a reason. */
+export function unexplained(message: string): StatusError {
+  return newStatusError(500, '', message);
+}
+
+export interface AdmissionInput {
+  readonly operation: Operation;
+  readonly endpoint: Endpoint;
+  readonly namespace: string;
+  readonly name: string;
+  readonly object: KubeObject | undefined;
+  readonly oldObject: KubeObject | undefined;
+  readonly options: Record<string, unknown>;
+  readonly dryRun: boolean;
+}
+
+export interface MutableAttributes extends AdmissionAttributes {
+  object: KubeObject | undefined;
+}
+
+export function admissionAttributes(context: RequestContext, input: AdmissionInput): MutableAttributes {
+  const { info } = input.endpoint;
+  const attributes: MutableAttributes = {
+    operation: input.operation,
+    resource: { group: info.group, version: info.version, resource: info.resource },
+    subresource: input.endpoint.subresource,
+    kind: input.endpoint.kind,
+    namespace: input.namespace,
+    name: input.name,
+    object: input.object,
+    oldObject: input.oldObject,
+    options: input.options,
+    dryRun: input.dryRun,
+    user: context.user,
+    setObject(object) {
+      attributes.object = object;
+    },
+    warn: (text) => context.warn(text),
+    annotate: (key, value) => context.annotate(key, value),
+  };
+  return attributes;
+}
+
+export type { CacheEntry };
