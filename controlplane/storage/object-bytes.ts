@@ -64,3 +64,43 @@ export function stampRevision(bytes: Buffer, revision: number): Buffer {
   bytes.copy(stamped, start + member.length, rest);
   return stamped;
 }
+
+const LABELS = Buffer.from('"labels":{');
+const MEMBER_AFTER_STRING = /^"(?:resourceVersion|name|generateName|namespace)":"[^"\\]*",?/;
+
+/**
+ * The text of the label map (`{"a":"b"}`), or `undefined` when there is none. Only strings that need no escape stand
+ * before it, and labels hold neither braces nor quotes, so no parsing is needed.
+ */
+export function labelsText(bytes: Buffer): string | undefined {
+  const start = metadataStart(bytes);
+  const head = bytes.toString('latin1', start, Math.min(bytes.length, start + 1024));
+  let at = 0;
+  for (
+    let member = MEMBER_AFTER_STRING.exec(head);
+    member !== null;
+    member = MEMBER_AFTER_STRING.exec(head.slice(at))
+  ) {
+    at += member[0].length;
+  }
+  const from = start + at;
+  if (!bytes.subarray(from, from + LABELS.length).equals(LABELS)) return undefined;
+  const end = bytes.indexOf(CLOSING_BRACE, from);
+  return bytes.toString('utf8', from + LABELS.length - 1, end + 1);
+}
+
+/** Digits that a double may not hold. */
+const LONG_NUMBER = /[:[,]-?\d{16,}/;
+
+/** The object of stored or stamped bytes. Integers beyond a double are `bigint`. */
+export function parseObject(bytes: Buffer): KubeObject {
+  const text = bytes.toString('utf8');
+  if (!LONG_NUMBER.test(text)) return JSON.parse(text) as KubeObject;
+  const exact = (_key: string, value: unknown, context?: { source?: string }): unknown => {
+    const source = context?.source;
+    if (typeof value !== 'number' || source === undefined || Number.isSafeInteger(value) || !/^-?\d+$/.test(source))
+      return value;
+    return BigInt(source);
+  };
+  return JSON.parse(text, exact as (key: string, value: unknown) => unknown) as KubeObject;
+}

@@ -3,7 +3,7 @@
  * selections (watches of one text share their events), and the requirements that an index can answer.
  */
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
-import type { Selector } from '../../api/meta/selector.ts';
+import { nothing, type Selector } from '../../api/meta/selector.ts';
 import type { CacheEntry } from './watch-cache.ts';
 
 /** A requirement that an attribute has one of these values. */
@@ -13,6 +13,9 @@ export interface IndexableRequirement {
   readonly values: readonly string[];
 }
 
+/** A selectable field of an entry; `''` where it has none. */
+export type EntryField = (entry: CacheEntry, field: string) => string;
+
 export interface Selection {
   /** `''`: all namespaces. */
   readonly namespace: string;
@@ -20,15 +23,46 @@ export interface Selection {
   readonly name: string;
   /** Equal for equal selections. */
   readonly text: string;
-  /** Neither labels nor fields select (namespace and name may). */
+  /** There are no selectors (namespace and name may stand). */
   readonly everything: boolean;
   readonly indexable: readonly IndexableRequirement[];
-  /** Labels and fields only. `fields` of the entry are computed when asked for. */
-  matches(entry: CacheEntry, fieldsOf: (entry: CacheEntry) => Readonly<Record<string, string>>): boolean;
+  /** Labels and fields only, not namespace and name. */
+  matches(entry: CacheEntry, field: EntryField): boolean;
 }
 
-/** Selectors of a request. `metadata.name=x` of the field selector becomes `name`, `metadata.namespace=x` the namespace. */
-export declare function selectionOf(
-  namespace: string,
-  options: { readonly name?: string; readonly labels?: Selector; readonly fields?: FieldSelector },
-): Selection;
+export interface SelectionOptions {
+  /** One object, by the request's path. */
+  readonly name?: string;
+  readonly labels?: Selector;
+  readonly fields?: FieldSelector;
+}
+
+/** `metadata.name=x` of the field selector becomes `name`, `metadata.namespace=x` the namespace where the path has none. */
+export function selectionOf(namespace: string, options: SelectionOptions = {}): Selection {
+  const labels = options.labels?.isEmpty === false ? options.labels : undefined;
+  const fields = options.fields?.isEmpty === false ? options.fields : undefined;
+  const name = options.name ?? '';
+  const labelText = labels === nothing ? 'nothing' : (labels?.toString() ?? '');
+  return {
+    namespace: namespace === '' ? (fields?.exactValue('metadata.namespace') ?? '') : namespace,
+    name: name === '' ? (fields?.exactValue('metadata.name') ?? '') : name,
+    text: JSON.stringify([namespace, name, labelText, fields?.toString() ?? '']),
+    everything: labels === undefined && fields === undefined,
+    indexable: indexable(labels, fields),
+    matches: (entry, field) =>
+      (labels === undefined || labels.matches(entry.labels)) &&
+      (fields === undefined || fields.matches((path) => field(entry, path))),
+  };
+}
+
+function indexable(labels: Selector | undefined, fields: FieldSelector | undefined): IndexableRequirement[] {
+  const requirements: IndexableRequirement[] = [];
+  for (const { field, operator, value } of fields?.requirements ?? []) {
+    if (operator === '=' && !field.startsWith('metadata.'))
+      requirements.push({ kind: 'field', key: field, values: [value] });
+  }
+  for (const { key, operator, values } of labels?.requirements ?? []) {
+    if (operator === '=' || operator === '==' || operator === 'in') requirements.push({ kind: 'label', key, values });
+  }
+  return requirements;
+}

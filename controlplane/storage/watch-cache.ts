@@ -11,8 +11,13 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Entry, WatchHandle, WatchSink } from '../registry/rest.ts';
+import { CacheEvent, CacheHistory, selects } from './cache-event.ts';
+import { CachedObject, LabelSets, type ObjectContext } from './cached-object.ts';
+import { EntryIndexes } from './entry-indexes.ts';
 import type { Selection } from './selection.ts';
-import type { Storage, StoredValue } from './storage.ts';
+import { SortedKeys } from './sorted-keys.ts';
+import { StorageError, type Storage, type StorageEvent, type StorageWatch, type StoredValue } from './storage.ts';
+import { WatchFanout } from './watch-fanout.ts';
 
 /** An object of the cache. One instance per revision, shared by everyone, so a WeakMap on it caches other encodings. */
 export interface CacheEntry extends Entry {
@@ -105,4 +110,255 @@ export interface WatchCacheOptions {
 }
 
 /** Resolves when the cache holds what is stored. The storage must have been opened with `stamp: stampRevision`. */
-export declare function openWatchCache(options: WatchCacheOptions): Promise<WatchCache>;
+export async function openWatchCache(options: WatchCacheOptions): Promise<WatchCache> {
+  const cache = new ResourceCache(options);
+  await cache.load();
+  return cache;
+}
+
+const WAIT_MS = 3000;
+
+class ResourceCache implements WatchCache {
+  readonly resource: CachedResource;
+  readonly #storage: Storage;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  readonly #prefix: string;
+  readonly #context: ObjectContext;
+  readonly #entries = new Map<string, CachedObject>();
+  readonly #keys = new SortedKeys();
+  readonly #history = new CacheHistory();
+  readonly #indexes: EntryIndexes;
+  readonly #fanout: WatchFanout;
+  #storageWatch: StorageWatch | undefined;
+  #closed = false;
+
+  constructor({ storage, resource, clock, logger, freeze = false }: WatchCacheOptions) {
+    this.resource = resource;
+    this.#storage = storage;
+    this.#clock = clock;
+    this.#logger = logger;
+    this.#prefix = `/${resource.group === '' ? 'core' : resource.group}/${resource.resource}/`;
+    this.#context = { resource, prefixLength: this.#prefix.length, labelSets: new LabelSets(), freeze };
+    const indexedFields = resource.indexedFields ?? [];
+    this.#indexes = new EntryIndexes(indexedFields, this.#entries);
+    this.#fanout = new WatchFanout({
+      clock,
+      history: this.#history,
+      indexedFields,
+      namespaced: resource.namespaced,
+      revision: () => this.revision(),
+      compactedRevision: () => storage.compactedRevision(),
+      keyOf: (namespace, name) => this.keyOf(namespace, name),
+    });
+  }
+
+  async load(): Promise<void> {
+    // What was there when history begins, then history: the cache ends up with both.
+    const from = this.#storage.compactedRevision();
+    const list = await this.#storage.list(this.#prefix, { revision: from });
+    for (const stored of list.items) this.#enter(stored.key, new CachedObject(this.#context, stored));
+    this.#storageWatch = this.#storage.watch(
+      { prefix: this.#prefix, afterRevision: from },
+      {
+        onEvents: (events) => this.#onEvents(events),
+        onEnd: () => this.close(),
+        onCompacted: (revision) => {
+          this.#history.dropThrough(revision);
+          this.#fanout.compacted(revision);
+        },
+      },
+    );
+  }
+
+  revision(): number {
+    return this.#storage.revision();
+  }
+
+  keyOf(namespace: string, name: string): string {
+    return this.resource.namespaced ? `${this.#prefix}${namespace}/${name}` : this.#prefix + name;
+  }
+
+  get(namespace: string, name: string): CachedObject | undefined {
+    return this.#entries.get(this.keyOf(namespace, name));
+  }
+
+  count(namespace = ''): number {
+    return namespace === '' ? this.#entries.size : this.#keys.count(this.#prefixOf(namespace));
+  }
+
+  list({ selection, limit = 0, startAfter = '', revision }: CacheListOptions): CacheList {
+    const newest = this.revision();
+    const prefix = this.#prefixOf(selection.namespace);
+    if (revision !== undefined && revision !== newest) this.#assertReadable(revision);
+    const past = revision !== undefined && revision < newest;
+    const found = past ? this.#past(revision, prefix, startAfter) : this.#present(selection, prefix, startAfter);
+    const entries: CachedObject[] = [];
+    let more = false;
+    for (const entry of found) {
+      if (!selects(selection, entry)) continue;
+      more = limit > 0 && entries.length === limit;
+      if (more) break;
+      entries.push(entry);
+    }
+    const counted = more && selection.everything && selection.name === '';
+    const remaining = counted
+      ? this.#remaining(past ? revision : undefined, prefix, entries.at(-1)?.key ?? startAfter)
+      : undefined;
+    return { entries, revision: revision ?? newest, more, remaining };
+  }
+
+  #remaining(pastRevision: number | undefined, prefix: string, after: string): number {
+    if (pastRevision === undefined) return this.#keys.count(prefix, after);
+    return [...this.#past(pastRevision, prefix, after)].length;
+  }
+
+  /** Candidates in order; the caller filters. */
+  *#present(selection: Selection, prefix: string, startAfter: string): Generator<CachedObject, void, undefined> {
+    if (selection.name !== '' && (selection.namespace !== '' || !this.resource.namespaced)) {
+      const entry = this.get(selection.namespace, selection.name);
+      if (entry !== undefined && entry.key > startAfter) yield entry;
+      return;
+    }
+    const candidates = this.#indexes.candidates(selection.indexable);
+    if (candidates !== undefined) {
+      yield* inOrder(candidates.filter((entry) => entry.key.startsWith(prefix) && entry.key > startAfter));
+      return;
+    }
+    for (const key of this.#keys.range(prefix, startAfter)) {
+      const entry = this.#entries.get(key);
+      if (entry !== undefined) yield entry;
+    }
+  }
+
+  *#past(revision: number, prefix: string, startAfter: string): Generator<CachedObject, void, undefined> {
+    const states = this.#history.statesAt(revision);
+    const changed = [...states.values()].filter((entry) => entry !== undefined);
+    const extra = inOrder(changed.filter((entry) => entry.key.startsWith(prefix) && entry.key > startAfter));
+    let next = 0;
+    for (const key of this.#keys.range(prefix, startAfter)) {
+      for (let entry = extra[next]; entry !== undefined && entry.key <= key; entry = extra[next]) {
+        yield entry;
+        next += 1;
+      }
+      const entry = this.#entries.get(key);
+      if (entry !== undefined && !states.has(key)) yield entry;
+    }
+    yield* extra.slice(next);
+  }
+
+  entryOf(stored: StoredValue): CachedObject {
+    const known = this.#entries.get(stored.key);
+    return known?.revision === stored.revision ? known : new CachedObject(this.#context, stored);
+  }
+
+  deletedEntry(entry: CacheEntry, revision: number): CachedObject {
+    if (!(entry instanceof CachedObject)) throw new TypeError('not an entry of a watch cache');
+    return entry.at(revision);
+  }
+
+  waitFor(
+    revision: number,
+    options: { readonly timeoutMs?: number; readonly signal?: AbortSignal } = {},
+  ): Promise<void> {
+    if (revision <= this.revision()) return Promise.resolve();
+    const { timeoutMs = WAIT_MS, signal } = options;
+    return new Promise((resolve, reject) => {
+      const finish = (settle: () => void): void => {
+        watch.close();
+        timer.cancel();
+        signal?.removeEventListener('abort', onAbort);
+        settle();
+      };
+      const onAbort = (): void => finish(() => reject(signal?.reason as Error));
+      const late = (): void => finish(() => reject(tooLarge(revision, this.revision())));
+      const timer = this.#clock.after(timeoutMs, late);
+      const watch = this.#storage.watch(
+        { prefix: '/', afterRevision: this.revision() },
+        {
+          onEvents: () => {
+            if (this.revision() >= revision) finish(resolve);
+          },
+          onEnd: late,
+        },
+      );
+      signal?.addEventListener('abort', onAbort, { once: true });
+    });
+  }
+
+  watch(options: CacheWatchOptions, sink: WatchSink): CacheWatchHandle {
+    if (this.#closed) throw new StorageError('closed', 'the watch cache is closed');
+    const { afterRevision, selection } = options;
+    if (afterRevision !== undefined && afterRevision < this.#storage.compactedRevision()) {
+      const message = `too old resource version: ${afterRevision} (${this.#storage.compactedRevision()})`;
+      throw new StorageError('compacted', message);
+    }
+    const initial = afterRevision === undefined ? this.#selected(selection) : undefined;
+    return this.#fanout.add(options, initial, sink);
+  }
+
+  #selected(selection: Selection): CachedObject[] {
+    const present = [...this.#present(selection, this.#prefixOf(selection.namespace), '')];
+    return present.filter((entry) => selects(selection, entry));
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#storageWatch?.close();
+    this.#fanout.end();
+  }
+
+  #prefixOf(namespace: string): string {
+    return namespace === '' || !this.resource.namespaced ? this.#prefix : `${this.#prefix}${namespace}/`;
+  }
+
+  #onEvents(events: readonly StorageEvent[]): void {
+    const changes = events.map((event) => {
+      const change = this.#apply(event);
+      this.#history.push(change);
+      this.#indexes.update(change.previous, change.current);
+      return change;
+    });
+    this.#fanout.deliver(changes);
+  }
+
+  #apply(event: StorageEvent): CacheEvent {
+    if (event.type === 'delete') {
+      const previous = this.#entries.get(event.key) ?? new CachedObject(this.#context, event.previous);
+      this.#entries.delete(event.key);
+      this.#keys.delete(event.key);
+      return new CacheEvent(event.revision, event.key, undefined, previous);
+    }
+    const { key, revision } = event.current;
+    const previous = this.#entries.get(key);
+    const current = new CachedObject(this.#context, event.current);
+    this.#enter(key, current);
+    return new CacheEvent(revision, key, current, previous);
+  }
+
+  #enter(key: string, entry: CachedObject): void {
+    this.#entries.set(key, entry);
+    this.#keys.add(key);
+  }
+
+  #assertReadable(revision: number): void {
+    if (revision > this.revision()) throw tooLarge(revision, this.revision());
+    const compacted = this.#storage.compactedRevision();
+    if (revision < compacted) {
+      this.#logger.debug(
+        { revision, compacted, resource: this.resource.resource },
+        'A revision was asked for that is gone.',
+      );
+      throw new StorageError('compacted', `too old resource version: ${revision} (${compacted})`);
+    }
+  }
+}
+
+function inOrder(entries: CachedObject[]): CachedObject[] {
+  return entries.sort((a, b) => (a.key < b.key ? -1 : 1));
+}
+
+function tooLarge(revision: number, current: number): StorageError {
+  return new StorageError('future-revision', `Too large resource version: ${revision}, current: ${current}`);
+}

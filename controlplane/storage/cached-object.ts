@@ -1,0 +1,125 @@
+/**
+ * An object in the watch cache: the stored bytes, labels and a weakly held parsed form. Small, since there are many.
+ */
+import type { KubeObject } from '../../api/meta/object.ts';
+import { labelsText, parseObject, stampRevision } from './object-bytes.ts';
+import type { StoredValue } from './storage.ts';
+import type { CachedResource, CacheEntry } from './watch-cache.ts';
+
+export type Labels = Readonly<Record<string, string>>;
+
+const NO_LABELS: Labels = Object.freeze({});
+const LABEL_SETS_KEPT = 20_000;
+
+/** Equal label sets are one map (the pods of a replica set). */
+export class LabelSets {
+  readonly #byText = new Map<string, Labels>();
+
+  of(bytes: Buffer): Labels {
+    const text = labelsText(bytes);
+    if (text === undefined) return NO_LABELS;
+    let labels = this.#byText.get(text);
+    if (labels !== undefined) return labels;
+    labels = Object.freeze(JSON.parse(text) as Record<string, string>);
+    if (this.#byText.size >= LABEL_SETS_KEPT) this.#byText.clear();
+    this.#byText.set(text, labels);
+    return labels;
+  }
+}
+
+/** What the objects of one cache share. */
+export interface ObjectContext {
+  readonly resource: CachedResource;
+  readonly prefixLength: number;
+  readonly labelSets: LabelSets;
+  readonly freeze: boolean;
+}
+
+interface Parsed {
+  readonly object: KubeObject;
+  fields: Readonly<Record<string, string>> | undefined;
+}
+
+export class CachedObject implements CacheEntry {
+  readonly #context: ObjectContext;
+  readonly stored: StoredValue;
+  #labels: Labels | undefined;
+  #parsed: WeakRef<Parsed & WeakKey> | undefined;
+  #deleted: CachedObject | undefined;
+
+  constructor(context: ObjectContext, stored: StoredValue) {
+    this.#context = context;
+    this.stored = stored;
+  }
+
+  get key(): string {
+    return this.stored.key;
+  }
+
+  get bytes(): Buffer {
+    return this.stored.value;
+  }
+
+  get revision(): number {
+    return this.stored.revision;
+  }
+
+  get createRevision(): number {
+    return this.stored.createRevision;
+  }
+
+  get namespace(): string {
+    if (!this.#context.resource.namespaced) return '';
+    return this.key.slice(this.#context.prefixLength, this.key.lastIndexOf('/'));
+  }
+
+  get name(): string {
+    return this.key.slice(this.key.lastIndexOf('/') + 1);
+  }
+
+  get labels(): Labels {
+    this.#labels ??= this.#context.labelSets.of(this.bytes);
+    return this.#labels;
+  }
+
+  get object(): KubeObject {
+    return this.#parse().object;
+  }
+
+  field(path: string): string {
+    if (path === 'metadata.name') return this.name;
+    if (path === 'metadata.namespace') return this.namespace;
+    const parsed = this.#parse();
+    parsed.fields ??= this.#context.resource.fields?.(parsed.object) ?? {};
+    return parsed.fields[path] ?? '';
+  }
+
+  /** The same object with another revision: how a deletion shows it. The last one asked for is kept. */
+  at(revision: number): CachedObject {
+    if (this.#deleted?.revision === revision) return this.#deleted;
+    const { key, createRevision } = this.stored;
+    this.#deleted = new CachedObject(this.#context, {
+      key,
+      createRevision,
+      revision,
+      value: stampRevision(this.bytes, revision),
+    });
+    return this.#deleted;
+  }
+
+  #parse(): Parsed {
+    const known = this.#parsed?.deref();
+    if (known !== undefined) return known;
+    const object = parseObject(this.bytes);
+    if (this.#context.freeze) deepFreeze(object);
+    const parsed: Parsed = { object, fields: undefined };
+    this.#parsed = new WeakRef(parsed);
+    return parsed;
+  }
+}
+
+function deepFreeze(value: unknown): void {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return;
+  Object.freeze(value);
+  for (const member of Object.values(value)) deepFreeze(member);
+}

@@ -1,0 +1,109 @@
+/**
+ * Indexes of a watch cache by label value and by selectable field: built when a selector asks for one the second time,
+ * then kept up to date with every event. A list by selector costs what it finds, not what there is.
+ */
+import type { CachedObject } from './cached-object.ts';
+import type { IndexableRequirement } from './selection.ts';
+
+/** Below it a scan is as good. */
+const WORTH_INDEXING = 200;
+const LABEL_INDEXES = 16;
+const REMEMBERED = 64;
+
+type AttributeOf = (entry: CachedObject) => string | undefined;
+
+class EntryIndex {
+  readonly #valueOf: AttributeOf;
+  readonly #buckets = new Map<string, Set<CachedObject>>();
+
+  constructor(valueOf: AttributeOf, entries: Iterable<CachedObject>) {
+    this.#valueOf = valueOf;
+    for (const entry of entries) this.add(entry);
+  }
+
+  add(entry: CachedObject): void {
+    const value = this.#valueOf(entry);
+    if (value === undefined) return;
+    const bucket = this.#buckets.get(value);
+    if (bucket === undefined) this.#buckets.set(value, new Set([entry]));
+    else bucket.add(entry);
+  }
+
+  delete(entry: CachedObject): void {
+    const value = this.#valueOf(entry);
+    if (value === undefined) return;
+    const bucket = this.#buckets.get(value);
+    if (bucket?.delete(entry) === true && bucket.size === 0) this.#buckets.delete(value);
+  }
+
+  /** Of all values together; the sets of different values share no entry. */
+  find(values: readonly string[]): CachedObject[] {
+    return values.flatMap((value) => [...(this.#buckets.get(value) ?? [])]);
+  }
+
+  count(values: readonly string[]): number {
+    return values.reduce((sum, value) => sum + (this.#buckets.get(value)?.size ?? 0), 0);
+  }
+}
+
+export class EntryIndexes {
+  readonly #indexedFields: ReadonlySet<string>;
+  readonly #entries: ReadonlyMap<string, CachedObject>;
+  /** By `label:k` and `field:f`; the least recently used label index goes first. */
+  readonly #indexes = new Map<string, EntryIndex>();
+  readonly #askedOnce = new Set<string>();
+
+  constructor(indexedFields: readonly string[], entries: ReadonlyMap<string, CachedObject>) {
+    this.#indexedFields = new Set(indexedFields);
+    this.#entries = entries;
+  }
+
+  update(previous: CachedObject | undefined, current: CachedObject | undefined): void {
+    for (const index of this.#indexes.values()) {
+      if (previous !== undefined) index.delete(previous);
+      if (current !== undefined) index.add(current);
+    }
+  }
+
+  /** Entries that meet one of the requirements (the rest is to be filtered), in no order; `undefined`: scan. */
+  candidates(requirements: readonly IndexableRequirement[]): CachedObject[] | undefined {
+    if (this.#entries.size < WORTH_INDEXING) return undefined;
+    let best: { readonly index: EntryIndex; readonly values: readonly string[]; readonly count: number } | undefined;
+    for (const { kind, key, values } of requirements) {
+      const index = this.#indexOf(kind, key);
+      if (index === undefined) continue;
+      const count = index.count(values);
+      if (best === undefined || count < best.count) best = { index, values, count };
+    }
+    return best?.index.find(best.values);
+  }
+
+  #indexOf(kind: 'label' | 'field', key: string): EntryIndex | undefined {
+    if (kind === 'field' && !this.#indexedFields.has(key)) return undefined;
+    const id = `${kind}:${key}`;
+    const known = this.#indexes.get(id);
+    if (known !== undefined) {
+      this.#indexes.delete(id);
+      this.#indexes.set(id, known);
+      return known;
+    }
+    if (kind === 'label' && !this.#askedOnce.delete(id)) {
+      if (this.#askedOnce.size >= REMEMBERED) this.#askedOnce.clear();
+      this.#askedOnce.add(id);
+      return undefined;
+    }
+    const valueOf: AttributeOf =
+      kind === 'field'
+        ? (entry) => entry.field(key)
+        : (entry) => (Object.hasOwn(entry.labels, key) ? entry.labels[key] : undefined);
+    const index = new EntryIndex(valueOf, this.#entries.values());
+    this.#indexes.set(id, index);
+    this.#dropUnusedLabels();
+    return index;
+  }
+
+  #dropUnusedLabels(): void {
+    const labels = [...this.#indexes.keys()].filter((id) => id.startsWith('label:'));
+    for (const id of labels.slice(0, Math.max(0, labels.length - LABEL_INDEXES))) this.#indexes.delete(id);
+  }
+}

@@ -1,0 +1,321 @@
+/**
+ * Delivery of a cache's changes to its watches. Watches with equal selections form a group: what a commit shows to the
+ * group is worked out once, and every member gets the same array. A member that asked for a pause holds no buffer, only
+ * its position: it catches up from the group's recent batches or from history. One that falls behind history ends.
+ */
+import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import { newExpired } from '../../api/meta/status-error.ts';
+import type { WatchEvent, WatchSink } from '../registry/rest.ts';
+import type { CacheEvent, CacheHistory } from './cache-event.ts';
+import type { CachedObject } from './cached-object.ts';
+import type { Selection } from './selection.ts';
+import type { CacheWatchHandle, CacheWatchOptions } from './watch-cache.ts';
+
+const BOOKMARK_MS = 60_000;
+const BATCH_EVENTS = 500;
+/** Batches that a group keeps for members that are a little behind. */
+const RECENT_BATCHES = 128;
+
+interface Batch {
+  /** Of the newest change that it covers. */
+  readonly revision: number;
+  readonly events: readonly WatchEvent[];
+}
+
+interface Group {
+  readonly selection: Selection;
+  readonly members: Set<Member>;
+  /** Everything shown after `recentFrom`. */
+  recent: Batch[];
+  recentFrom: number;
+}
+
+interface Member {
+  readonly sink: WatchSink;
+  readonly group: Group;
+  readonly bookmarks: boolean;
+  /** What was there first and is not delivered yet. */
+  initial: { readonly entries: readonly CachedObject[]; next: number; readonly endBookmark: boolean } | undefined;
+  /** Waits for `resume`, or for its turn to begin. */
+  paused: boolean;
+  /** Delivered through this revision; kept up to date only while the member is not live. */
+  position: number;
+  live: boolean;
+  /** The newest revision that it was shown. */
+  shown: number;
+  closed: boolean;
+}
+
+export interface FanoutSource {
+  readonly clock: Clock;
+  readonly history: CacheHistory;
+  readonly indexedFields: readonly string[];
+  revision(): number;
+  compactedRevision(): number;
+  keyOf(namespace: string, name: string): string;
+  readonly namespaced: boolean;
+}
+
+export class WatchFanout {
+  readonly #source: FanoutSource;
+  /** By text of the selection. */
+  readonly #groups = new Map<string, Group>();
+  /** Groups by what an event must have to concern them (`routeOf`). */
+  readonly #routes = new Map<string, Set<Group>>();
+  /** How many groups are routed by a field. */
+  #fieldRoutes = 0;
+  #bookmarkTimer: Timer | undefined;
+
+  constructor(source: FanoutSource) {
+    this.#source = source;
+  }
+
+  get size(): number {
+    let size = 0;
+    for (const group of this.#groups.values()) size += group.members.size;
+    return size;
+  }
+
+  add(options: CacheWatchOptions, initial: readonly CachedObject[] | undefined, sink: WatchSink): CacheWatchHandle {
+    const group = this.#groupOf(options.selection);
+    const position = options.afterRevision ?? this.#source.revision();
+    const member: Member = {
+      sink,
+      group,
+      bookmarks: options.bookmarks,
+      initial: initial === undefined ? undefined : { entries: initial, next: 0, endBookmark: options.initialEventsEnd },
+      paused: true,
+      position,
+      live: false,
+      shown: position,
+      closed: false,
+    };
+    group.members.add(member);
+    if (member.bookmarks) this.#armBookmarks();
+    const resume = (): void => {
+      if (member.closed || !member.paused) return;
+      member.paused = false;
+      this.#catchUp(member);
+    };
+    // The caller has the handle before the first event comes.
+    setImmediate(resume);
+    return { resume, close: () => this.#remove(member), bookmark: () => this.#bookmark(member) };
+  }
+
+  deliver(events: readonly CacheEvent[]): void {
+    const revision = events.at(-1)?.revision ?? 0;
+    for (const [group, shown] of this.#shown(events)) {
+      group.recent.push({ revision, events: shown });
+      if (group.recent.length > RECENT_BATCHES) this.#trim(group);
+      for (const member of group.members) {
+        if (member.live) this.#send(member, shown, revision);
+      }
+    }
+  }
+
+  /** Lets go of what history forgets. */
+  compacted(revision: number): void {
+    for (const group of this.#groups.values()) {
+      if ((group.recent[0]?.revision ?? Infinity) > revision) continue;
+      group.recent = group.recent.filter((batch) => batch.revision > revision);
+      group.recentFrom = Math.max(group.recentFrom, revision);
+    }
+  }
+
+  /** Ends every watch. */
+  end(): void {
+    this.#bookmarkTimer?.cancel();
+    this.#bookmarkTimer = undefined;
+    for (const group of this.#groups.values()) {
+      for (const member of group.members) {
+        this.#remove(member);
+        member.sink.onEnd();
+      }
+    }
+  }
+
+  /** What a batch of changes shows to each group that it concerns. */
+  #shown(events: readonly CacheEvent[]): Map<Group, WatchEvent[]> {
+    const shown = new Map<Group, WatchEvent[]>();
+    if (this.#groups.size === 0) return shown;
+    for (const event of events) {
+      for (const route of this.#routesOf(event)) {
+        for (const group of this.#routes.get(route) ?? []) {
+          const one = event.shownTo(group.selection);
+          if (one === undefined) continue;
+          const list = shown.get(group);
+          if (list === undefined) shown.set(group, [one]);
+          else list.push(one);
+        }
+      }
+    }
+    return shown;
+  }
+
+  #routesOf(event: CacheEvent): Set<string> {
+    const either = event.current ?? event.previous;
+    const routes = new Set(['', `key:${event.key}`, `namespace:${either?.namespace ?? ''}`]);
+    if (this.#fieldRoutes === 0) return routes;
+    for (const field of this.#source.indexedFields) {
+      if (event.current !== undefined) routes.add(`field:${field}=${event.current.field(field)}`);
+      if (event.previous !== undefined) routes.add(`field:${field}=${event.previous.field(field)}`);
+    }
+    return routes;
+  }
+
+  #routeOf(selection: Selection): string {
+    const { namespace, name } = selection;
+    if (name !== '' && (namespace !== '' || !this.#source.namespaced))
+      return `key:${this.#source.keyOf(namespace, name)}`;
+    for (const { kind, key, values } of selection.indexable) {
+      if (kind === 'field' && this.#source.indexedFields.includes(key)) return `field:${key}=${values[0] ?? ''}`;
+    }
+    return namespace === '' ? '' : `namespace:${namespace}`;
+  }
+
+  #groupOf(selection: Selection): Group {
+    const known = this.#groups.get(selection.text);
+    if (known !== undefined) return known;
+    const group: Group = { selection, members: new Set(), recent: [], recentFrom: this.#source.revision() };
+    this.#groups.set(selection.text, group);
+    const route = this.#routeOf(selection);
+    if (route.startsWith('field:')) this.#fieldRoutes += 1;
+    const routed = this.#routes.get(route);
+    if (routed === undefined) this.#routes.set(route, new Set([group]));
+    else routed.add(group);
+    return group;
+  }
+
+  #remove(member: Member): void {
+    if (member.closed) return;
+    member.closed = true;
+    member.live = false;
+    const { group } = member;
+    group.members.delete(member);
+    if (group.members.size > 0) return;
+    this.#groups.delete(group.selection.text);
+    const route = this.#routeOf(group.selection);
+    if (route.startsWith('field:')) this.#fieldRoutes -= 1;
+    const routed = this.#routes.get(route);
+    routed?.delete(group);
+    if (routed?.size === 0) this.#routes.delete(route);
+  }
+
+  #trim(group: Group): void {
+    const dropped = group.recent.splice(0, group.recent.length >> 1);
+    group.recentFrom = dropped.at(-1)?.revision ?? group.recentFrom;
+  }
+
+  /** Returns whether it goes on. */
+  #send(member: Member, events: readonly WatchEvent[], revision: number): boolean {
+    member.position = revision;
+    member.shown = revision;
+    if (member.sink.onEvents(events)) return !member.closed;
+    member.paused = true;
+    member.live = false;
+    return false;
+  }
+
+  /** Delivers what the member lacks until it is live, paused or ended. */
+  #catchUp(member: Member): void {
+    if (!this.#sendInitial(member)) return;
+    while (!member.closed && !member.paused) {
+      if (member.position < this.#source.compactedRevision()) {
+        this.#expire(member);
+        return;
+      }
+      const { group } = member;
+      if (member.position >= this.#source.revision() || member.position >= this.#newestOf(group)) {
+        // A watch from a revision that is yet to come is not live before it.
+        member.live = member.position <= this.#source.revision();
+        if (!member.live) this.#awaitRevision(member);
+        return;
+      }
+      const sent = member.position >= group.recentFrom ? this.#sendRecent(member) : this.#sendHistory(member);
+      if (!sent) return;
+    }
+  }
+
+  #newestOf(group: Group): number {
+    return Math.max(this.#source.history.newest, group.recent.at(-1)?.revision ?? 0);
+  }
+
+  #awaitRevision(member: Member): void {
+    // Rare (a client of another cluster's history): looked at again when bookmarks are due.
+    this.#source.clock.after(1000, () => {
+      if (!member.closed && !member.paused && !member.live) this.#catchUp(member);
+    });
+  }
+
+  #sendInitial(member: Member): boolean {
+    for (let { initial } = member; initial !== undefined; initial = member.initial) {
+      if (initial.next < initial.entries.length) {
+        const part = initial.entries.slice(initial.next, initial.next + BATCH_EVENTS);
+        initial.next += part.length;
+        const events = part.map((entry): WatchEvent => ({ type: 'ADDED', entry }));
+        if (!this.#send(member, events, member.position)) return false;
+        continue;
+      }
+      member.initial = undefined;
+      if (!initial.endBookmark) break;
+      const resourceVersion = String(member.position);
+      const end: WatchEvent = { type: 'BOOKMARK', resourceVersion, initialEventsEnd: true };
+      if (!this.#send(member, [end], member.position)) return false;
+    }
+    return !member.closed;
+  }
+
+  #sendRecent(member: Member): boolean {
+    for (const batch of member.group.recent) {
+      if (batch.revision <= member.position) continue;
+      if (!this.#send(member, batch.events, batch.revision)) return false;
+    }
+    member.position = Math.max(member.position, this.#newestOf(member.group));
+    return true;
+  }
+
+  #sendHistory(member: Member): boolean {
+    let events: WatchEvent[] = [];
+    let through = member.position;
+    for (const event of this.#source.history.after(member.position)) {
+      through = event.revision;
+      const shown = event.shownTo(member.group.selection);
+      if (shown !== undefined) events.push(shown);
+      if (events.length < BATCH_EVENTS) continue;
+      if (!this.#send(member, events, through)) return false;
+      events = [];
+    }
+    if (events.length > 0) return this.#send(member, events, through);
+    member.position = through;
+    return true;
+  }
+
+  #expire(member: Member): void {
+    const message = `too old resource version: ${member.position} (${this.#source.compactedRevision()})`;
+    this.#remove(member);
+    member.sink.onEvents([{ type: 'ERROR', error: newExpired(message) }]);
+    member.sink.onEnd();
+  }
+
+  #armBookmarks(): void {
+    this.#bookmarkTimer ??= this.#source.clock.after(BOOKMARK_MS, () => {
+      this.#bookmarkTimer = undefined;
+      let wanted = false;
+      for (const group of this.#groups.values()) {
+        for (const member of group.members) {
+          if (!member.bookmarks) continue;
+          wanted = true;
+          this.#bookmark(member);
+        }
+      }
+      if (wanted) this.#armBookmarks();
+    });
+  }
+
+  #bookmark(member: Member): void {
+    const revision = this.#source.revision();
+    // One that is behind would lose what the bookmark skips.
+    if (!member.live || !member.bookmarks || revision <= member.shown) return;
+    this.#send(member, [{ type: 'BOOKMARK', resourceVersion: String(revision), initialEventsEnd: false }], revision);
+  }
+}
