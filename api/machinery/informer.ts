@@ -30,6 +30,8 @@ export interface Informer<T = KubeObject> {
   readonly hasSynced: boolean;
   /** Resolves when it has; rejects with the signal's reason. */
   synced(signal?: AbortSignal): Promise<void>;
+  /** The newest version seen; versions of one server are comparable integers. */
+  readonly seenVersion: bigint;
   /** `namespace` is '' for cluster-scoped objects. */
   get(namespace: string, name: string): T | undefined;
   /** All, or those of a namespace. */
@@ -122,6 +124,7 @@ export class CachingInformer implements Informer {
   #waiters: (() => void)[] = [];
   #size = 0;
   #hasSynced = false;
+  #seenVersion = 0n;
 
   constructor(resource: Resource, logger: Logger) {
     this.resource = resource;
@@ -130,6 +133,10 @@ export class CachingInformer implements Informer {
 
   get hasSynced(): boolean {
     return this.#hasSynced;
+  }
+
+  get seenVersion(): bigint {
+    return this.#seenVersion;
   }
 
   get size(): number {
@@ -180,7 +187,8 @@ export class CachingInformer implements Informer {
   }
 
   /** Of the reflector. */
-  replace(items: readonly KubeObject[]): void {
+  replace(items: readonly KubeObject[], resourceVersion: string): void {
+    this.#seen(resourceVersion);
     const kept = new Set<string>();
     for (const item of items) {
       kept.add(`${item.metadata.namespace ?? ''}/${item.metadata.name ?? ''}`);
@@ -197,8 +205,15 @@ export class CachingInformer implements Informer {
 
   /** Of the reflector. */
   apply(event: ClientWatchEvent): void {
+    this.#seen(event.object.metadata.resourceVersion ?? '');
     if (event.type === 'DELETED') this.#remove(event.object);
     else if (event.type !== 'BOOKMARK') this.#put(event.object);
+  }
+
+  #seen(resourceVersion: string): void {
+    if (!/^[0-9]+$/.test(resourceVersion)) return;
+    const version = BigInt(resourceVersion);
+    if (version > this.#seenVersion) this.#seenVersion = version;
   }
 
   #put(object: KubeObject): void {

@@ -226,7 +226,7 @@ export class FakeClient implements Client {
       name: '',
       options,
     });
-    for (const object of [...this.#table(resource).values()]) {
+    for (const object of this.peekAll(resource)) {
       if (this.#selects(options, object)) this.#mark(resource, object, options);
     }
   }
@@ -236,7 +236,7 @@ export class FakeClient implements Client {
     const cut = this.#cutWatches;
     let revision = Number(options.resourceVersion ?? 0);
     if (options.sendInitialEvents === true || revision === 0) {
-      for (const object of [...this.#table(resource).values()]) {
+      for (const object of this.peekAll(resource)) {
         if (this.#selects(options, object)) yield { type: 'ADDED', object: structuredClone(object) };
       }
       revision = this.#revision;

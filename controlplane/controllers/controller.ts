@@ -1,0 +1,123 @@
+/**
+ * What every controller is given and how it runs: handlers put keys into a work queue, workers reconcile one key at a time, each
+ * from the newest state. `run.ts` makes the environment; the controllers' files use `ReconcileLoop`.
+ */
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isConflict, isStatusError } from '../../api/meta/status-error.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { EventRecorder } from '../../api/machinery/event-recorder.ts';
+import type { Informer, Informers } from '../../api/machinery/informer.ts';
+import type { TypedClient } from '../../api/machinery/typed-client.ts';
+import { runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
+import type { ResourceCatalog } from '../registry/rest.ts';
+import type { ControllerOptions } from './options.ts';
+
+export interface ControllerEnvironment {
+  /** The controller's name, as in `--controllers`. */
+  readonly name: string;
+  /** Acts as the controller's own service account. */
+  readonly client: TypedClient;
+  /** Shared by all controllers; their objects are never changed. */
+  readonly informers: Informers;
+  readonly recorder: EventRecorder;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly catalog: ResourceCatalog;
+  readonly options: ControllerOptions;
+}
+
+/** Runs until the signal aborts and everything under way has ended. */
+export type RunController = (environment: ControllerEnvironment, signal: AbortSignal) => Promise<void>;
+
+export interface LoopOptions {
+  readonly workers?: number;
+  /** Delay after a first failure, and the longest. */
+  readonly baseDelayMs?: number;
+  readonly maxDelayMs?: number;
+  readonly reconcile: (key: string, signal: AbortSignal) => Promise<void>;
+}
+
+export class ReconcileLoop {
+  readonly queue: WorkQueue;
+  readonly #environment: ControllerEnvironment;
+  readonly #options: LoopOptions;
+
+  constructor(environment: ControllerEnvironment, options: LoopOptions) {
+    this.#environment = environment;
+    this.#options = options;
+    const { baseDelayMs, maxDelayMs } = options;
+    this.queue = new WorkQueue({
+      clock: environment.clock,
+      ...(baseDelayMs === undefined ? {} : { baseDelayMs }),
+      ...(maxDelayMs === undefined ? {} : { maxDelayMs }),
+    });
+  }
+
+  readonly enqueue = (object: KubeObject): void => void this.queue.add(keyOf(object));
+
+  /** Keys of every add, update and delete. */
+  follow<T extends KubeObject>(informer: Informer<T>): void {
+    informer.addHandler({ add: this.enqueue, update: (_, current) => this.enqueue(current), delete: this.enqueue });
+  }
+
+  /** Waits for the caches, then works until the signal aborts. */
+  async run(signal: AbortSignal, ...caches: readonly Informer<never>[]): Promise<void> {
+    try {
+      await Promise.all(caches.map((cache) => cache.synced(signal)));
+    } catch (error) {
+      if (signal.aborted) return;
+      throw error;
+    }
+    const { logger } = this.#environment;
+    await runWorkers({
+      queue: this.queue,
+      workers: this.#options.workers ?? 1,
+      signal,
+      reconcile: this.#options.reconcile,
+      onError: (error, key, failures) => {
+        // somebody else wrote first: the next look will see it
+        if (isConflict(error)) logger.debug({ key, failures, error: String(error) }, 'a newer version was written meanwhile');
+        else if (isStatusError(error)) logger.warn({ key, failures, error: String(error) }, 'reconciling failed');
+        else logger.error({ key, failures, err: error }, 'reconciling failed');
+      },
+    });
+  }
+}
+
+export function keyOf(object: KubeObject): string {
+  const { namespace = '', name = '' } = object.metadata;
+  return namespace === '' ? name : `${namespace}/${name}`;
+}
+
+/** Of `keyOf`: the namespace is '' for cluster-scoped objects. */
+export function splitKey(key: string): { readonly namespace: string; readonly name: string } {
+  const slash = key.indexOf('/');
+  return slash < 0 ? { namespace: '', name: key } : { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
+}
+
+/** Resolves when the signal aborts. */
+export function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}
+
+/** Calls again and again with a pause between; what fails is logged and tried at the next turn. */
+export async function every(
+  environment: Pick<ControllerEnvironment, 'clock' | 'logger'>,
+  periodMs: number,
+  signal: AbortSignal,
+  turn: () => Promise<void>,
+): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await turn();
+    } catch (error) {
+      if (!signal.aborted) environment.logger.warn({ error: String(error) }, 'a periodic turn failed');
+    }
+    if (signal.aborted) return;
+    await environment.clock.sleep(periodMs, signal).catch((error: unknown) => {
+      if (!signal.aborted) throw error;
+    });
+  }
+}

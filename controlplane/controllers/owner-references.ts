@@ -1,0 +1,130 @@
+/**
+ * Which controller owns an object, and claiming: a controller adopts objects that match its selector and have no controller,
+ * and releases those of its own that match no longer. Indexes make both cost what they concern.
+ */
+import type { KubeObject, OwnerReference } from '../../api/meta/object.ts';
+import { apiVersionOf } from '../../api/meta/object.ts';
+import type { Selector } from '../../api/meta/selector.ts';
+import { isInvalid, isNotFound } from '../../api/meta/status-error.ts';
+import type { Informer } from '../../api/machinery/informer.ts';
+import type { Resource } from '../../api/machinery/client.ts';
+import type { ResourceOf } from '../../api/machinery/resources.ts';
+import type { TypedClient } from '../../api/machinery/typed-client.ts';
+
+export function controllerOf(object: KubeObject): OwnerReference | undefined {
+  return object.metadata.ownerReferences?.find((reference) => reference.controller === true);
+}
+
+export function controllerReference(owner: KubeObject, resource: Resource): OwnerReference {
+  return {
+    apiVersion: apiVersionOf(resource),
+    kind: resource.kind,
+    name: owner.metadata.name ?? '',
+    uid: owner.metadata.uid ?? '',
+    controller: true,
+    blockOwnerDeletion: true,
+  };
+}
+
+/** The owner's key in its namespace, if the object's controller is of that resource. */
+export function ownerKey(object: KubeObject, resource: Resource): string | undefined {
+  const reference = controllerOf(object);
+  if (reference?.kind !== resource.kind || reference.apiVersion.split('/')[0] !== apiVersionOf(resource).split('/')[0]) return undefined;
+  return `${object.metadata.namespace ?? ''}/${reference.name}`;
+}
+
+const BY_CONTROLLER = 'controller-uid';
+const ORPHANS = 'orphans-of-namespace';
+
+/** Objects by their controller's uid, and those without one by namespace. */
+export function indexByController<T extends KubeObject>(informer: Informer<T>): void {
+  informer.addIndex(BY_CONTROLLER, (object) => {
+    const uid = controllerOf(object)?.uid;
+    return uid === undefined ? [] : [uid];
+  });
+  informer.addIndex(ORPHANS, (object) => (controllerOf(object) === undefined ? [object.metadata.namespace ?? ''] : []));
+}
+
+export function ownedBy<T>(informer: Informer<T>, owner: KubeObject): T[] {
+  return informer.byIndex(BY_CONTROLLER, owner.metadata.uid ?? '');
+}
+
+export function orphansIn<T>(informer: Informer<T>, namespace: string): T[] {
+  return informer.byIndex(ORPHANS, namespace);
+}
+
+export interface Claim<T extends KubeObject, Owner extends KubeObject> {
+  readonly client: TypedClient;
+  readonly owner: Owner;
+  readonly ownerResource: ResourceOf<Owner>;
+  readonly resource: ResourceOf<T>;
+  readonly informer: Informer<T>;
+  readonly selector: Selector;
+  /** More than the selector. */
+  readonly matches?: (object: T) => boolean;
+  /** Called with the server's answer to an adoption. */
+  readonly onWritten?: (object: T) => void;
+  /** Finalizers that an adopted object gets. */
+  readonly finalizers?: readonly string[];
+}
+
+/** The objects that the owner has after adopting and releasing. */
+export async function claim<T extends KubeObject, Owner extends KubeObject>(options: Claim<T, Owner>): Promise<T[]> {
+  const { owner, informer, selector, matches = () => true } = options;
+  const deleting = owner.metadata.deletionTimestamp !== undefined;
+  const claimed: T[] = [];
+  for (const object of ownedBy(informer, owner)) {
+    if (selector.matches(object.metadata.labels) && matches(object)) claimed.push(object);
+    else if (!deleting) await release(options, object);
+  }
+  if (deleting) return claimed;
+  let checked = false;
+  for (const object of orphansIn(informer, owner.metadata.namespace ?? '')) {
+    if (object.metadata.deletionTimestamp !== undefined) continue;
+    if (!selector.matches(object.metadata.labels) || !matches(object)) continue;
+    if (!checked) await checkAlive(options);
+    checked = true;
+    const adopted = await adopt(options, object);
+    if (adopted !== undefined) claimed.push(adopted);
+  }
+  return claimed;
+}
+
+/** The cache may be behind: an owner that is going away must adopt nothing. */
+async function checkAlive<T extends KubeObject, Owner extends KubeObject>({ client, owner, ownerResource }: Claim<T, Owner>): Promise<void> {
+  const fresh: KubeObject = await client.get(ownerResource, owner.metadata.namespace ?? '', owner.metadata.name ?? '');
+  if (fresh.metadata.uid !== owner.metadata.uid) {
+    throw new Error(`original ${ownerResource.kind} ${owner.metadata.namespace}/${owner.metadata.name} is gone: got uid ${fresh.metadata.uid}, wanted ${owner.metadata.uid}`);
+  }
+  if (fresh.metadata.deletionTimestamp !== undefined) {
+    throw new Error(`${owner.metadata.namespace}/${owner.metadata.name} has just been deleted at ${fresh.metadata.deletionTimestamp}`);
+  }
+}
+
+async function adopt<T extends KubeObject, Owner extends KubeObject>(options: Claim<T, Owner>, object: T): Promise<T | undefined> {
+  const { client, owner, ownerResource, resource, finalizers } = options;
+  const metadata = {
+    ownerReferences: [controllerReference(owner, ownerResource)],
+    uid: object.metadata.uid,
+    ...(finalizers === undefined ? {} : { finalizers }),
+  };
+  try {
+    const adopted = await client.patch(resource, object.metadata.namespace ?? '', object.metadata.name ?? '', 'strategic', { metadata });
+    options.onWritten?.(adopted);
+    return adopted;
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
+
+async function release<T extends KubeObject, Owner extends KubeObject>(options: Claim<T, Owner>, object: T): Promise<void> {
+  const { client, owner, resource } = options;
+  const metadata = { ownerReferences: [{ $patch: 'delete', uid: owner.metadata.uid }], uid: object.metadata.uid };
+  try {
+    await client.patch(resource, object.metadata.namespace ?? '', object.metadata.name ?? '', 'strategic', { metadata });
+  } catch (error) {
+    // gone, or another object of that name
+    if (!isNotFound(error) && !isInvalid(error)) throw error;
+  }
+}

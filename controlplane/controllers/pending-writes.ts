@@ -1,0 +1,68 @@
+/**
+ * Knows whether a cache already shows what a controller wrote for a key, so that it never acts twice on the same lack: a
+ * creation is shown when the cache has reached its version, a deletion when the object is gone or marked.
+ *
+ * Creations are unsettled for five minutes at most; then the cache is believed.
+ */
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Informer } from '../../api/machinery/informer.ts';
+
+const BELIEVE_AFTER_MS = 300_000;
+
+interface Pending {
+  version: bigint;
+  readonly deletions: Map<string, KubeObject>;
+  at: number;
+}
+
+export class PendingWrites<T extends KubeObject> {
+  readonly #cache: Informer<T>;
+  readonly #clock: Clock;
+  readonly #pending = new Map<string, Pending>();
+
+  constructor(cache: Informer<T>, clock: Clock) {
+    this.#cache = cache;
+    this.#clock = clock;
+  }
+
+  /** Also of a patch or an update: `object` is the server's answer. */
+  wrote(key: string, object: KubeObject): void {
+    const version = BigInt(object.metadata.resourceVersion ?? '0');
+    const pending = this.#of(key);
+    if (version > pending.version) pending.version = version;
+  }
+
+  deleted(key: string, object: KubeObject): void {
+    this.#of(key).deletions.set(object.metadata.uid ?? '', object);
+  }
+
+  forget(key: string): void {
+    this.#pending.delete(key);
+  }
+
+  /** The cache shows everything. Otherwise an event of the cache is still to come and brings the key back. */
+  settled(key: string): boolean {
+    const pending = this.#pending.get(key);
+    if (pending === undefined) return true;
+    if (this.#clock.monotonic() - pending.at < BELIEVE_AFTER_MS) {
+      if (this.#cache.seenVersion < pending.version) return false;
+      for (const object of pending.deletions.values()) {
+        const cached = this.#cache.get(object.metadata.namespace ?? '', object.metadata.name ?? '');
+        if (cached?.metadata.uid === object.metadata.uid && cached?.metadata.deletionTimestamp === undefined) return false;
+      }
+    }
+    this.#pending.delete(key);
+    return true;
+  }
+
+  #of(key: string): Pending {
+    let pending = this.#pending.get(key);
+    if (pending === undefined) {
+      pending = { version: 0n, deletions: new Map(), at: this.#clock.monotonic() };
+      this.#pending.set(key, pending);
+    }
+    pending.at = this.#clock.monotonic();
+    return pending;
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * Creating and deleting the pods of a controller, with the events that users see, and in growing batches, so that a set
+ * whose pods are refused does not flood the API.
+ */
+import type { V1PodTemplateSpec } from '@kubernetes/client-node';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isNotFound, isStatusError } from '../../api/meta/status-error.ts';
+import { referenceTo } from '../../api/machinery/event-recorder.ts';
+import type { Pod, Wire } from '../../api/machinery/kinds.ts';
+import { pods, type ResourceOf } from '../../api/machinery/resources.ts';
+import type { ControllerEnvironment } from './controller.ts';
+import { controllerReference } from './owner-references.ts';
+
+export type PodTemplate = Wire<V1PodTemplateSpec>;
+
+/** The pod that a template makes for an owner; `name` for sets that name their pods. */
+export function podFromTemplate(template: PodTemplate, owner: KubeObject, ownerResource: ResourceOf<KubeObject>, name?: string): Pod {
+  const { labels, annotations, finalizers } = template.metadata ?? {};
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: {
+      ...(name === undefined ? { generateName: podNamePrefix(owner.metadata.name ?? '') } : { name }),
+      namespace: owner.metadata.namespace ?? '',
+      ...(labels === undefined ? {} : { labels: { ...labels } }),
+      ...(annotations === undefined ? {} : { annotations: { ...annotations } }),
+      ...(finalizers === undefined ? {} : { finalizers: [...finalizers] }),
+      ownerReferences: [controllerReference(owner, ownerResource)],
+    },
+    ...(template.spec === undefined ? {} : { spec: structuredClone(template.spec) }),
+  };
+}
+
+/** The dash goes where the owner's name leaves no room for it in a valid pod name. */
+function podNamePrefix(owner: string): string {
+  return owner.length + 1 <= 253 ? `${owner}-` : owner;
+}
+
+export class PodControl<Owner extends KubeObject> {
+  readonly #environment: ControllerEnvironment;
+  readonly #ownerResource: ResourceOf<Owner>;
+
+  constructor(environment: ControllerEnvironment, ownerResource: ResourceOf<Owner>) {
+    this.#environment = environment;
+    this.#ownerResource = ownerResource;
+  }
+
+  async create(owner: Owner, pod: Pod): Promise<Pod> {
+    const { client, recorder } = this.#environment;
+    const about = referenceTo(owner, this.#ownerResource);
+    try {
+      const created = await client.create(pods, owner.metadata.namespace ?? '', pod);
+      recorder.event(about, 'Normal', 'SuccessfulCreate', `Created pod: ${created.metadata.name}`);
+      return created;
+    } catch (error) {
+      if (!isNamespaceTerminating(error)) {
+        recorder.event(about, 'Warning', 'FailedCreate', `Error creating: ${(error as Error).message}`);
+      }
+      throw error;
+    }
+  }
+
+  /** A pod that is gone already is deleted. */
+  async delete(owner: Owner, pod: Pod): Promise<void> {
+    const { client, recorder } = this.#environment;
+    const about = referenceTo(owner, this.#ownerResource);
+    const { namespace = '', name = '', uid } = pod.metadata;
+    try {
+      await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
+      recorder.event(about, 'Normal', 'SuccessfulDelete', `Deleted pod: ${name}`);
+    } catch (error) {
+      if (isNotFound(error)) return;
+      recorder.event(about, 'Warning', 'FailedDelete', `Error deleting: ${(error as Error).message}`);
+      throw error;
+    }
+  }
+}
+
+/** Nothing can be created there any more, and nobody needs to be told. */
+export function isNamespaceTerminating(error: unknown): boolean {
+  return isStatusError(error, 'Forbidden') && (error.status.details?.causes ?? []).some((cause) => cause.reason === 'NamespaceTerminating');
+}
+
+/** Calls `create` `count` times in batches of 1, 2, 4, …; stops after a batch with failures. Resolves to the successes and the first error. */
+export async function inGrowingBatches(count: number, create: (index: number) => Promise<void>): Promise<{ readonly succeeded: number; readonly error: unknown }> {
+  let done = 0;
+  for (let batch = 1; done < count; batch *= 2) {
+    const size = Math.min(batch, count - done);
+    const results = await Promise.allSettled(Array.from({ length: size }, (_, at) => create(done + at)));
+    const failed = results.filter((result) => result.status === 'rejected');
+    if (failed.length > 0) return { succeeded: done + size - failed.length, error: failed[0]?.reason as unknown };
+    done += size;
+  }
+  return { succeeded: count, error: undefined };
+}
