@@ -61,6 +61,7 @@ export function setMember(object: { [key: string]: unknown }, key: string, value
 }
 
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
+// oxlint-disable-next-line no-control-regex
 const PLAIN_STRING = /[^"\\\u0000-\u001f]*/y;
 const ESCAPES: Readonly<Record<string, string>> = {
   '"': '"',

@@ -298,6 +298,7 @@ function scalar(value: unknown, indent: number): string {
   return String(value);
 }
 
+// oxlint-disable-next-line no-control-regex
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u0084\u0086-\u009f\u2028\u2029\ufeff\ud800-\udfff]/;
 const PLAIN = /^[^\s\-?:,[\]{}#&*!|>'"%@`][^\n]*$|^[-?:][^\s,[\]{}][^\n]*$/;
 

@@ -1,0 +1,369 @@
+/**
+ * What a JSON value becomes on its way through the typed structs of the reference: types checked, names that the type does
+ * not have dropped and reported, nulls dropped, times and quantities in their one form, zero values there or not there as
+ * the type says (`Presence`).
+ *
+ * The same walk serves every kind; it knows no kind by name. Custom resources have a walk of their own (pruning). The
+ * registry calls it for every body of a built-in kind, and for what defaulting and patches made.
+ */
+import { QuantityError, canonicalQuantity } from '../meta/quantity.ts';
+import { stringifyJson, setMember } from '../codec/json.ts';
+import { TimeError, canonicalMicroTime, canonicalTime } from './time.ts';
+import type { JsonObject, JsonValue } from '../meta/object.ts';
+import type { Field, Scalar, StructType, TypeNode } from './schema.ts';
+
+/** A value that does not fit its type; the message is the reference's. */
+export class DecodeError extends Error {
+  override readonly name = 'DecodeError';
+}
+
+export interface Decoded {
+  /** Shares nothing that is changed later with the value that came in, except free JSON. */
+  readonly value: JsonObject;
+  /** Paths that the type does not have, in the order of the text: `spec.containers[0].colour`. */
+  readonly unknown: readonly string[];
+}
+
+/** Throws `DecodeError`. `value` is not changed. */
+export function decodeStruct(struct: StructType, value: unknown): Decoded {
+  const walk = new Walk();
+  if (value === null || value === undefined) return { value: walk.struct(struct, {}), unknown: [] };
+  if (typeof value !== 'object' || Array.isArray(value)) {
+    throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${goName(struct)}`);
+  }
+  return { value: walk.struct(struct, value as JsonObject), unknown: walk.unknown };
+}
+
+/** The text of a `strict decoding error` for unknown names. */
+export function unknownFieldErrors(unknown: readonly string[]): string[] {
+  return unknown.map((path) => `unknown field "${path}"`);
+}
+
+/** The zero value of a field that is always printed; `null` for lists, maps and references. */
+export function zeroValue(type: TypeNode): JsonValue {
+  if (type.kind === 'struct') return new Walk().struct(type.struct, {});
+  return type.kind === 'scalar' ? ZEROS[type.scalar] : null;
+}
+
+const ZEROS: Readonly<Record<Scalar, JsonValue>> = {
+  string: '',
+  boolean: false,
+  int32: 0,
+  int64: 0,
+  double: 0,
+  bytes: null,
+  time: null,
+  microTime: null,
+  duration: '0s',
+  quantity: '0',
+  intOrString: 0,
+  any: null,
+  rawExtension: null,
+  fieldsV1: null,
+};
+
+const INT32_MAX = 2 ** 31 - 1;
+const INT32_MIN = -(2 ** 31);
+const INT64_MAX = 2n ** 63n - 1n;
+const INT64_MIN = -(2n ** 63n);
+const MAX_UNKNOWN = 100;
+
+/** Fields that are printed even if nobody names them; found once a type. */
+const printed = new WeakMap<StructType, readonly Field[]>();
+
+function printedFields(struct: StructType): readonly Field[] {
+  let fields = printed.get(struct);
+  if (fields === undefined) {
+    fields = [...struct.fields.values()].filter(({ presence }) => presence === 'print' || presence === 'null');
+    printed.set(struct, fields);
+  }
+  return fields;
+}
+
+class Walk {
+  readonly unknown: string[] = [];
+  /** Names and indexes down to the current value, for unknown names; names only are in errors. */
+  readonly #path: (string | number)[] = [];
+  /** Names of fields only, and the structs that have them. */
+  readonly #fields: string[] = [];
+  #struct: StructType | undefined;
+
+  struct(struct: StructType, value: JsonObject): JsonObject {
+    const around = this.#struct;
+    this.#struct = struct;
+    const out: JsonObject = {};
+    const depth = this.#path.length;
+    for (const key in value) {
+      const member = value[key];
+      if (member === undefined) continue;
+      const field = struct.fields.get(key);
+      this.#path[depth] = key;
+      if (field === undefined) {
+        this.#noteUnknown();
+        continue;
+      }
+      if (member === null) continue;
+      this.#fields.push(key);
+      const decoded = this.#node(field.type, member);
+      this.#fields.pop();
+      if (keeps(field, decoded)) out[key] = decoded;
+    }
+    this.#path.length = depth;
+    this.#struct = around;
+    for (const field of printedFields(struct)) {
+      if (out[field.name] === undefined) out[field.name] = field.presence === 'null' ? null : zeroValue(field.type);
+    }
+    return out;
+  }
+
+  #noteUnknown(): void {
+    if (this.unknown.length >= MAX_UNKNOWN) return;
+    let path = '';
+    for (const part of this.#path) {
+      if (typeof part === 'number') path += `[${part}]`;
+      else path += path === '' ? part : `.${part}`;
+    }
+    this.unknown.push(path);
+  }
+
+  /** `value` is not null. */
+  #node(type: TypeNode, value: JsonValue): JsonValue {
+    switch (type.kind) {
+      case 'scalar':
+        return this.#scalar(type.scalar, value);
+      case 'struct':
+        if (typeof value !== 'object' || value === null || Array.isArray(value)) return this.#mismatch(type, value);
+        return this.struct(type.struct, value);
+      case 'list':
+        if (!Array.isArray(value)) return this.#mismatch(type, value);
+        return this.#list(type.items, value);
+      case 'map':
+        if (typeof value !== 'object' || value === null || Array.isArray(value)) return this.#mismatch(type, value);
+        return this.#map(type.values, value);
+    }
+  }
+
+  #list(items: TypeNode, value: readonly JsonValue[]): JsonValue {
+    const depth = this.#path.length;
+    const out = value.map((item, index) => {
+      this.#path[depth] = index;
+      return item === null ? zeroItem(items) : this.#node(items, item);
+    });
+    this.#path.length = depth;
+    return out;
+  }
+
+  #map(values: TypeNode, value: JsonObject): JsonValue {
+    const depth = this.#path.length;
+    const out: JsonObject = {};
+    for (const key in value) {
+      const member = value[key];
+      if (member === undefined) continue;
+      this.#path[depth] = key;
+      setMember(out, key, member === null ? zeroItem(values) : this.#node(values, member));
+    }
+    this.#path.length = depth;
+    return out;
+  }
+
+  #scalar(scalar: Scalar, value: JsonValue): JsonValue {
+    switch (scalar) {
+      case 'string':
+        return typeof value === 'string' ? value : this.#wrongScalar('string', value);
+      case 'boolean':
+        return typeof value === 'boolean' ? value : this.#wrongScalar('bool', value);
+      case 'int32':
+      case 'int64':
+        return this.#integer(scalar, value);
+      case 'double':
+        return typeof value === 'number' || typeof value === 'bigint' ? value : this.#wrongScalar('float64', value);
+      case 'bytes':
+        return typeof value === 'string' ? canonicalBase64(value) : this.#wrongScalar('[]uint8', value);
+      case 'time':
+      case 'microTime':
+        return time(scalar, value);
+      case 'duration':
+        return typeof value === 'string' ? value : foreign(value, 'string');
+      case 'quantity':
+        return quantity(value);
+      case 'intOrString':
+        return intOrString(value);
+      case 'any':
+      case 'rawExtension':
+      case 'fieldsV1':
+        return value;
+    }
+  }
+
+  #integer(scalar: 'int32' | 'int64', value: JsonValue): JsonValue {
+    if (typeof value !== 'number' && typeof value !== 'bigint') return this.#wrongScalar(scalar, value);
+    const fits =
+      typeof value === 'bigint'
+        ? scalar === 'int64' && value <= INT64_MAX && value >= INT64_MIN
+        : scalar === 'int64'
+          ? Number.isSafeInteger(value)
+          : Number.isInteger(value) && value <= INT32_MAX && value >= INT32_MIN;
+    if (!fits)
+      throw new DecodeError(`json: cannot unmarshal number ${String(value)} ${this.#into()} of type ${scalar}`);
+    return value;
+  }
+
+  #wrongScalar(goType: string, value: JsonValue): never {
+    throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} ${this.#into()} of type ${goType}`);
+  }
+
+  #mismatch(type: TypeNode, value: JsonValue): never {
+    return this.#wrongScalar(goType(type), value);
+  }
+
+  #into(): string {
+    return `into Go struct field ${this.#struct?.name.split('.').at(-1) ?? ''}.${this.#fields.join('.')}`;
+  }
+}
+
+/** Whether a decoded value that is not null stays. */
+function keeps(field: Field, value: JsonValue): boolean {
+  if (value === null) return false;
+  if (field.presence === 'omit') return !isZero(field.type, value);
+  // What is stored has no empty lists and maps: they come back as null, which is printed where it must be.
+  if (field.presence === 'print') return !(field.type.kind !== 'struct' && isEmptyCollection(value));
+  return true;
+}
+
+function isEmptyCollection(value: JsonValue): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (Array.isArray(value)) return value.length === 0;
+  for (const _key in value) return false;
+  return true;
+}
+
+function isZero(type: TypeNode, value: JsonValue): boolean {
+  if (type.kind === 'scalar') {
+    if (type.scalar === 'any' || type.scalar === 'rawExtension' || type.scalar === 'fieldsV1') return false;
+    return value === '' || value === 0 || value === false || value === 0n;
+  }
+  return type.kind !== 'struct' && isEmptyCollection(value);
+}
+
+function zeroItem(type: TypeNode): JsonValue {
+  return zeroValue(type);
+}
+
+function time(scalar: 'time' | 'microTime', value: JsonValue): JsonValue {
+  if (typeof value !== 'string') return foreign(value, 'string');
+  try {
+    return scalar === 'time' ? canonicalTime(value) : canonicalMicroTime(value);
+  } catch (error) {
+    if (error instanceof TimeError) throw new DecodeError(error.message, { cause: error });
+    throw error;
+  }
+}
+
+function quantity(value: JsonValue): JsonValue {
+  const text =
+    typeof value === 'string' || typeof value === 'number' || typeof value === 'bigint' ? value : stringifyJson(value);
+  try {
+    return canonicalQuantity(typeof text === 'string' ? text.trim() : text);
+  } catch (error) {
+    if (error instanceof QuantityError) throw new DecodeError(error.message, { cause: error });
+    throw error;
+  }
+}
+
+function intOrString(value: JsonValue): JsonValue {
+  if (typeof value === 'string') return value;
+  if (typeof value !== 'number') return foreign(value, 'int32');
+  if (Number.isInteger(value) && value <= INT32_MAX && value >= INT32_MIN) return value;
+  throw new DecodeError(`json: cannot unmarshal number ${value} into Go value of type int32`);
+}
+
+/** An error inside a type that reads itself: it does not know the field. */
+function foreign(value: JsonValue, goType: string): never {
+  throw new DecodeError(`json: cannot unmarshal ${jsonKind(value)} into Go value of type ${goType}`);
+}
+
+function jsonKind(value: unknown): string {
+  if (Array.isArray(value)) return 'array';
+  switch (typeof value) {
+    case 'boolean':
+      return 'bool';
+    case 'number':
+    case 'bigint':
+      return 'number';
+    case 'string':
+      return 'string';
+    default:
+      return 'object';
+  }
+}
+
+const GO_SCALARS: Readonly<Record<Scalar, string>> = {
+  string: 'string',
+  boolean: 'bool',
+  int32: 'int32',
+  int64: 'int64',
+  double: 'float64',
+  bytes: '[]uint8',
+  time: 'v1.Time',
+  microTime: 'v1.MicroTime',
+  duration: 'v1.Duration',
+  quantity: 'resource.Quantity',
+  intOrString: 'intstr.IntOrString',
+  any: 'interface {}',
+  rawExtension: 'runtime.RawExtension',
+  fieldsV1: 'v1.FieldsV1',
+};
+
+function goType(type: TypeNode): string {
+  switch (type.kind) {
+    case 'scalar':
+      return GO_SCALARS[type.scalar];
+    case 'struct':
+      return goName(type.struct);
+    case 'list':
+      return `[]${goType(type.items)}`;
+    case 'map':
+      return `map[string]${goType(type.values)}`;
+  }
+}
+
+/** `v1.Container`. */
+function goName(struct: StructType): string {
+  return struct.name.split('.').slice(-2).join('.');
+}
+
+const BASE64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+
+/** The same bytes without line ends; `DecodeError` names the first wrong byte. */
+function canonicalBase64(text: string): string {
+  if (BASE64.test(text)) return text;
+  let at = 0;
+  let quantum = 0;
+  const bytes = Buffer.from(text);
+  const newline = (): void => {
+    while (bytes[at] === 0x0a || bytes[at] === 0x0d) at += 1;
+  };
+  const corrupt = (offset: number): never => {
+    throw new DecodeError(`illegal base64 data at input byte ${offset}`);
+  };
+  for (newline(); at < bytes.length; newline()) {
+    const char = String.fromCharCode(bytes[at] ?? 0);
+    at += 1;
+    if (/[A-Za-z0-9+/]/.test(char)) {
+      quantum = (quantum + 1) % 4;
+      continue;
+    }
+    if (char !== '=' || quantum < 2) corrupt(at - 1);
+    newline();
+    if (quantum === 2) {
+      if (at >= bytes.length) corrupt(bytes.length);
+      if (bytes[at] !== 0x3d) corrupt(at);
+      at += 1;
+      newline();
+    }
+    if (at < bytes.length) corrupt(at);
+    quantum = 0;
+  }
+  if (quantum !== 0) corrupt(bytes.length - quantum);
+  return Buffer.from(text, 'base64').toString('base64');
+}

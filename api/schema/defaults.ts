@@ -1,0 +1,77 @@
+/**
+ * The defaults that the schema itself carries (OpenAPI's `default`). What a kind does beyond them is its own business
+ * (`controlplane/registry/kinds`).
+ */
+import type { JsonObject, JsonValue } from '../meta/object.ts';
+import type { Field, StructType, TypeNode } from './schema.ts';
+
+/** What of a type can hold defaults, found once: fields with one, and fields that lead to one. */
+interface Plan {
+  readonly defaults: readonly { readonly name: string; readonly value: JsonValue }[];
+  readonly inner: readonly { readonly name: string; readonly type: TypeNode }[];
+}
+
+const plans = new WeakMap<StructType, Plan>();
+const leads = new WeakMap<StructType, boolean>();
+
+/** Sets what is absent or null, in place. Absent structs stay absent. */
+export function applyTableDefaults(struct: StructType, value: JsonObject): void {
+  const plan = planOf(struct);
+  for (const { name, value: preset } of plan.defaults) {
+    if (value[name] === undefined || value[name] === null) value[name] = structuredClone(preset);
+  }
+  for (const { name, type } of plan.inner) {
+    const member = value[name];
+    if (member !== undefined && member !== null) descend(type, member);
+  }
+}
+
+function descend(type: TypeNode, value: JsonValue): void {
+  if (typeof value !== 'object' || value === null) return;
+  if (type.kind === 'struct') {
+    if (!Array.isArray(value)) applyTableDefaults(type.struct, value);
+  } else if (type.kind === 'list') {
+    if (Array.isArray(value)) for (const item of value) descend(type.items, item);
+  } else if (type.kind === 'map' && !Array.isArray(value)) {
+    for (const member of Object.values(value)) if (member !== undefined) descend(type.values, member);
+  }
+}
+
+function planOf(struct: StructType): Plan {
+  let plan = plans.get(struct);
+  if (plan === undefined) {
+    const fields = [...struct.fields.values()];
+    plan = {
+      defaults: fields.flatMap((field) =>
+        field.default === undefined || isImplied(field, field.default)
+          ? []
+          : [{ name: field.name, value: field.default }],
+      ),
+      inner: fields.filter((field) => hasDefaults(field.type, new Set())).map(({ name, type }) => ({ name, type })),
+    };
+    plans.set(struct, plan);
+  }
+  return plan;
+}
+
+/** A zero that the type prints or leaves out anyway; references keep it. */
+function isImplied(field: Field, value: JsonValue): boolean {
+  return (value === '' || value === 0 || value === false) && field.presence !== 'keep' && field.presence !== 'null';
+}
+
+function hasDefaults(type: TypeNode, open: Set<StructType>): boolean {
+  if (type.kind === 'list') return hasDefaults(type.items, open);
+  if (type.kind === 'map') return hasDefaults(type.values, open);
+  if (type.kind === 'scalar') return false;
+  const known = leads.get(type.struct);
+  if (known !== undefined) return known;
+  if (open.has(type.struct)) return false;
+  open.add(type.struct);
+  const found = [...type.struct.fields.values()].some(
+    (field) => (field.default !== undefined && !isImplied(field, field.default)) || hasDefaults(field.type, open),
+  );
+  open.delete(type.struct);
+  // A negative found inside a cycle may be incomplete; only answers outside of one are kept.
+  if (found || open.size === 0) leads.set(type.struct, found);
+  return found;
+}

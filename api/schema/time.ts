@@ -1,0 +1,90 @@
+/**
+ * RFC 3339 times as the API writes them: UTC, whole seconds (`Time`) or exactly six decimals (`MicroTime`). Reading is as
+ * strict as the reference and refuses in its words.
+ */
+
+export class TimeError extends Error {
+  override readonly name = 'TimeError';
+}
+
+const SECONDS = '2006-01-02T15:04:05Z07:00';
+const MICROSECONDS = '2006-01-02T15:04:05.000000Z07:00';
+const CANONICAL = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z$/;
+
+/** The canonical text of a `Time`; `null` for the zero time. Throws `TimeError`. */
+export function canonicalTime(text: string): string | null {
+  if (CANONICAL.test(text) && Number.isFinite(Date.parse(text)) && isRealDay(text)) {
+    return text === '0001-01-01T00:00:00Z' ? null : text;
+  }
+  const { seconds } = parse(text, SECONDS, false);
+  const canonical = `${new Date(seconds * 1000).toISOString().slice(0, 19)}Z`;
+  return canonical === '0001-01-01T00:00:00Z' ? null : canonical;
+}
+
+/** The canonical text of a `MicroTime`; `null` for the zero time. Throws `TimeError`. */
+export function canonicalMicroTime(text: string): string | null {
+  const { seconds, fraction } = parse(text, MICROSECONDS, true);
+  const whole = new Date(seconds * 1000).toISOString().slice(0, 19);
+  return whole === '0001-01-01T00:00:00' && /^0*$/.test(fraction) ? null : `${whole}.${fraction.padEnd(6, '0')}Z`;
+}
+
+/** JavaScript moves 30 February to March; the calendar has no such day. */
+function isRealDay(text: string): boolean {
+  return Number(text.slice(8, 10)) <= 28 || new Date(text).getUTCDate() === Number(text.slice(8, 10));
+}
+
+/** The pieces of a time in their order: the layout's text, its digits and its largest value. */
+const PIECES = [
+  { layout: '2006', digits: 4, min: 0, max: 9999, name: 'year' },
+  { layout: '-' },
+  { layout: '01', digits: 2, min: 1, max: 12, name: 'month' },
+  { layout: '-' },
+  { layout: '02', digits: 2, min: 1, max: 31, name: 'day' },
+  { layout: 'T' },
+  { layout: '15', digits: 2, min: 0, max: 23, name: 'hour' },
+  { layout: ':' },
+  { layout: '04', digits: 2, min: 0, max: 59, name: 'minute' },
+  { layout: ':' },
+  { layout: '05', digits: 2, min: 0, max: 59, name: 'second' },
+] as const;
+
+function parse(text: string, layout: string, micro: boolean): { seconds: number; fraction: string } {
+  const fail = (rest: string, element: string): never => {
+    throw new TimeError(
+      `parsing time ${JSON.stringify(text)} as "${layout}": cannot parse ${JSON.stringify(rest)} as "${element}"`,
+    );
+  };
+  const numbers: number[] = [];
+  let rest = text;
+  for (const piece of PIECES) {
+    if (!('digits' in piece)) {
+      if (!rest.startsWith(piece.layout)) fail(rest, piece.layout);
+      rest = rest.slice(1);
+      continue;
+    }
+    const digits = rest.slice(0, piece.digits);
+    if (digits.length < piece.digits || !/^\d+$/.test(digits)) fail(rest, piece.layout);
+    const number = Number(digits);
+    if (number < piece.min || number > piece.max)
+      throw new TimeError(`parsing time ${JSON.stringify(text)}: ${piece.name} out of range`);
+    numbers.push(number);
+    rest = rest.slice(piece.digits);
+  }
+  const fraction = (micro ? /^[.,](\d{6})/ : /^[.,](\d+)/).exec(rest);
+  if (micro && fraction === null) fail(rest, '.000000');
+  rest = rest.slice(fraction?.[0].length ?? 0);
+  const zone = /^(?:Z|([+-])(\d\d):(\d\d))/.exec(rest);
+  if (zone === null) return fail(rest, 'Z07:00');
+  rest = rest.slice(zone[0].length);
+  if (rest !== '') throw new TimeError(`parsing time ${JSON.stringify(text)}: extra text: ${JSON.stringify(rest)}`);
+  const [year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0] = numbers;
+  const date = new Date(0);
+  date.setUTCFullYear(year, month - 1, day);
+  if (date.getUTCDate() !== day) throw new TimeError(`parsing time ${JSON.stringify(text)}: day out of range`);
+  const offset =
+    zone[1] === undefined ? 0 : (zone[1] === '-' ? -1 : 1) * (Number(zone[2]) * 3600 + Number(zone[3]) * 60);
+  return {
+    seconds: date.getTime() / 1000 + hour * 3600 + minute * 60 + second - offset,
+    fraction: fraction?.[1] ?? '',
+  };
+}
