@@ -1,0 +1,408 @@
+/**
+ * The roles and bindings that every cluster has, as data; `bootstrap-controllers.ts` adds those of the controllers and
+ * `bootstrap-reconcile.ts` brings them into the store. Names and rules are those of the reference's release 1.36.
+ */
+import type { PolicyRule } from './rbac-rules.ts';
+
+export interface BootstrapRole {
+  readonly name: string;
+  /** Absent: a ClusterRole. */
+  readonly namespace?: string;
+  readonly rules?: readonly PolicyRule[];
+  readonly labels?: Readonly<Record<string, string>>;
+  /** The role gathers the rules of roles with these labels. */
+  readonly aggregates?: Readonly<Record<string, string>>;
+}
+
+export interface BootstrapSubject {
+  readonly kind: 'User' | 'Group' | 'ServiceAccount';
+  readonly name: string;
+  readonly namespace?: string;
+}
+
+export interface BootstrapBinding {
+  readonly name: string;
+  readonly namespace?: string;
+  /** A Role of the same namespace, or a ClusterRole where there is no namespace. */
+  readonly role: string;
+  readonly subjects: readonly BootstrapSubject[];
+}
+
+const READ = 'get list watch';
+const WRITE = 'create delete deletecollection patch update';
+const READ_WRITE = `${READ} ${WRITE}`;
+const READ_UPDATE = 'get list patch update watch';
+
+const sorted = (words: string): string[] => words.split(/\s+/).filter(Boolean).sort();
+
+/** `rule('get list', '', 'pods pods/log')`; groups are separated by `,` because the core group is empty. */
+export function rule(verbs: string, groups: string, resources: string, resourceNames = ''): PolicyRule {
+  return {
+    verbs: sorted(verbs),
+    apiGroups: groups.split(',').sort(),
+    resources: sorted(resources),
+    ...(resourceNames === '' ? {} : { resourceNames: sorted(resourceNames) }),
+  };
+}
+
+export function urlRule(verbs: string, urls: string): PolicyRule {
+  return { verbs: sorted(verbs), nonResourceURLs: sorted(urls) };
+}
+
+export const eventsRule = (): PolicyRule => rule('create patch update', ',events.k8s.io', 'events');
+
+const WORKLOADS =
+  'daemonsets deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale';
+
+const VIEW: readonly PolicyRule[] = [
+  rule(
+    READ,
+    '',
+    `configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers
+     replicationcontrollers/scale serviceaccounts services services/status`,
+  ),
+  rule(
+    READ,
+    '',
+    `bindings events limitranges namespaces/status pods/log pods/status replicationcontrollers/status
+     resourcequotas resourcequotas/status`,
+  ),
+  rule(READ, '', 'namespaces'),
+  rule(READ, 'discovery.k8s.io', 'endpointslices'),
+  rule(
+    READ,
+    'apps',
+    `controllerrevisions ${WORKLOADS} daemonsets/status deployments/status replicasets/status statefulsets/status`,
+  ),
+  rule(READ, 'autoscaling', 'horizontalpodautoscalers horizontalpodautoscalers/status'),
+  rule(READ, 'batch', 'cronjobs cronjobs/status jobs jobs/status'),
+  rule(
+    READ,
+    'extensions',
+    `daemonsets daemonsets/status deployments deployments/scale deployments/status ingresses ingresses/status
+     networkpolicies replicasets replicasets/scale replicasets/status replicationcontrollers/scale`,
+  ),
+  rule(READ, 'policy', 'poddisruptionbudgets poddisruptionbudgets/status'),
+  rule(READ, 'networking.k8s.io', 'ingresses ingresses/status networkpolicies'),
+  rule(READ, 'resource.k8s.io', 'resourceclaims resourceclaims/status resourceclaimtemplates'),
+];
+
+const EDIT: readonly PolicyRule[] = [
+  rule(READ, '', 'pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy'),
+  rule('impersonate', '', 'serviceaccounts'),
+  rule(WRITE, '', 'pods pods/attach pods/exec pods/portforward pods/proxy'),
+  rule('create', '', 'pods/eviction'),
+  rule(
+    WRITE,
+    '',
+    `configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets
+     serviceaccounts services services/proxy`,
+  ),
+  rule('create', '', 'serviceaccounts/token'),
+  rule(WRITE, 'apps', `${WORKLOADS} deployments/rollback`),
+  rule(WRITE, 'autoscaling', 'horizontalpodautoscalers'),
+  rule(WRITE, 'batch', 'cronjobs jobs'),
+  rule(
+    WRITE,
+    'extensions',
+    `daemonsets deployments deployments/rollback deployments/scale ingresses networkpolicies replicasets
+     replicasets/scale replicationcontrollers/scale`,
+  ),
+  rule(WRITE, 'policy', 'poddisruptionbudgets'),
+  rule(WRITE, 'networking.k8s.io', 'ingresses networkpolicies'),
+  rule(READ_WRITE, 'coordination.k8s.io', 'leases'),
+  rule(WRITE, 'resource.k8s.io', 'resourceclaims resourceclaimtemplates'),
+];
+
+const ADMIN: readonly PolicyRule[] = [
+  rule('create', 'authorization.k8s.io', 'localsubjectaccessreviews'),
+  rule(READ_WRITE, 'rbac.authorization.k8s.io', 'rolebindings roles'),
+];
+
+/** For the node agents' user where the Node authorizer is not in use; the binding has no subjects. */
+const NODE: readonly PolicyRule[] = [
+  rule('create', 'authentication.k8s.io', 'tokenreviews'),
+  rule('create', 'authorization.k8s.io', 'localsubjectaccessreviews subjectaccessreviews'),
+  rule(READ, '', 'services'),
+  rule('create get list watch', '', 'nodes'),
+  rule('patch update', '', 'nodes/status'),
+  rule('patch update', '', 'nodes'),
+  rule('create patch update', '', 'events'),
+  rule(READ, '', 'pods'),
+  rule('create delete', '', 'pods'),
+  rule('patch update', '', 'pods/status'),
+  rule('create', '', 'pods/eviction'),
+  rule(READ, '', 'configmaps secrets'),
+  rule('get', '', 'persistentvolumeclaims persistentvolumes'),
+  rule('get', '', 'endpoints'),
+  rule('create get list watch', 'certificates.k8s.io', 'certificatesigningrequests'),
+  rule('create delete get patch update', 'coordination.k8s.io', 'leases'),
+  rule('get', 'storage.k8s.io', 'volumeattachments'),
+  rule('create', '', 'serviceaccounts/token'),
+  rule('get patch update', '', 'persistentvolumeclaims/status'),
+  rule(READ, 'storage.k8s.io', 'csidrivers'),
+  rule('create delete get patch update', 'storage.k8s.io', 'csinodes'),
+  rule(READ, 'node.k8s.io', 'runtimeclasses'),
+  rule('get', 'resource.k8s.io', 'resourceclaims'),
+  rule('deletecollection', 'resource.k8s.io', 'resourceslices'),
+];
+
+const URLS = {
+  health: '/healthz /livez /readyz /version /version/',
+  discovery: '/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/',
+  monitoring: '/healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/*',
+  issuer: '/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/',
+};
+
+const AGGREGATE = 'rbac.authorization.k8s.io/aggregate-to-';
+const CSR = 'certificates.k8s.io';
+
+export const CLUSTER_ROLES: readonly BootstrapRole[] = [
+  { name: 'cluster-admin', rules: [rule('*', '*', '*'), urlRule('*', '*')] },
+  { name: 'system:discovery', rules: [urlRule('get', URLS.discovery)] },
+  { name: 'system:monitoring', rules: [urlRule('get', URLS.monitoring)] },
+  {
+    name: 'system:basic-user',
+    rules: [
+      rule('create', 'authorization.k8s.io', 'selfsubjectaccessreviews selfsubjectrulesreviews'),
+      rule('create', 'authentication.k8s.io', 'selfsubjectreviews'),
+    ],
+  },
+  { name: 'system:public-info-viewer', rules: [urlRule('get', URLS.health)] },
+  { name: 'admin', aggregates: { [`${AGGREGATE}admin`]: 'true' } },
+  { name: 'edit', labels: { [`${AGGREGATE}admin`]: 'true' }, aggregates: { [`${AGGREGATE}edit`]: 'true' } },
+  { name: 'view', labels: { [`${AGGREGATE}edit`]: 'true' }, aggregates: { [`${AGGREGATE}view`]: 'true' } },
+  { name: 'system:aggregate-to-admin', labels: { [`${AGGREGATE}admin`]: 'true' }, rules: ADMIN },
+  { name: 'system:aggregate-to-edit', labels: { [`${AGGREGATE}edit`]: 'true' }, rules: EDIT },
+  { name: 'system:aggregate-to-view', labels: { [`${AGGREGATE}view`]: 'true' }, rules: VIEW },
+  {
+    name: 'system:heapster',
+    rules: [rule(READ, '', 'events namespaces nodes pods'), rule(READ, 'extensions', 'deployments')],
+  },
+  { name: 'system:node', rules: NODE },
+  {
+    name: 'system:node-problem-detector',
+    rules: [rule('get', '', 'nodes'), rule('patch', '', 'nodes/status'), eventsRule()],
+  },
+  {
+    name: 'system:kubelet-api-admin',
+    rules: [
+      rule('get list watch', '', 'nodes'),
+      rule('proxy', '', 'nodes'),
+      rule('*', '', 'nodes/configz nodes/healthz nodes/log nodes/metrics nodes/pods nodes/proxy nodes/stats'),
+    ],
+  },
+  {
+    name: 'system:node-bootstrapper',
+    rules: [rule('create get list watch', CSR, 'certificatesigningrequests')],
+  },
+  {
+    name: 'system:auth-delegator',
+    rules: [
+      rule('create', 'authentication.k8s.io', 'tokenreviews'),
+      rule('create', 'authorization.k8s.io', 'subjectaccessreviews'),
+    ],
+  },
+  {
+    name: 'system:kube-aggregator',
+    rules: [rule(READ, '', 'endpoints services')],
+  },
+  {
+    name: 'system:kube-controller-manager',
+    rules: [
+      eventsRule(),
+      rule('create', 'coordination.k8s.io', 'leases'),
+      rule('get update', 'coordination.k8s.io', 'leases', 'kube-controller-manager'),
+      rule('create', '', 'secrets serviceaccounts'),
+      rule('delete', '', 'secrets'),
+      rule('get', '', 'configmaps namespaces secrets serviceaccounts'),
+      rule('update', '', 'secrets serviceaccounts'),
+      rule('create', 'authentication.k8s.io', 'tokenreviews'),
+      rule('create', 'authorization.k8s.io', 'subjectaccessreviews'),
+      rule('list watch', '*', '*'),
+      rule('create', '', 'serviceaccounts/token'),
+    ],
+  },
+  { name: 'system:kube-dns', rules: [rule('list watch', '', 'endpoints services')] },
+  {
+    name: 'system:persistent-volume-provisioner',
+    rules: [
+      rule('create delete get list watch', '', 'persistentvolumes'),
+      rule('get list update watch', '', 'persistentvolumeclaims'),
+      rule(READ, 'storage.k8s.io', 'storageclasses'),
+      rule('watch', '', 'events'),
+      eventsRule(),
+    ],
+  },
+  {
+    name: 'system:certificates.k8s.io:certificatesigningrequests:nodeclient',
+    rules: [rule('create', CSR, 'certificatesigningrequests/nodeclient')],
+  },
+  {
+    name: 'system:certificates.k8s.io:certificatesigningrequests:selfnodeclient',
+    rules: [rule('create', CSR, 'certificatesigningrequests/selfnodeclient')],
+  },
+  {
+    name: 'system:volume-scheduler',
+    rules: [
+      rule(READ_UPDATE, '', 'persistentvolumes'),
+      rule(READ, 'storage.k8s.io', 'storageclasses'),
+      rule(READ_UPDATE, '', 'persistentvolumeclaims'),
+    ],
+  },
+  ...(
+    [
+      ['legacy-unknown-approver', 'legacy-unknown'],
+      ['kubelet-serving-approver', 'kubelet-serving'],
+      ['kube-apiserver-client-approver', 'kube-apiserver-client'],
+      ['kube-apiserver-client-kubelet-approver', 'kube-apiserver-client-kubelet'],
+    ] as const
+  ).map(([name, signer]) => ({
+    name: `system:${CSR}:${name}`,
+    rules: [rule('approve', CSR, 'signers', `kubernetes.io/${signer}`)],
+  })),
+  { name: 'system:service-account-issuer-discovery', rules: [urlRule('get', URLS.issuer)] },
+  {
+    name: 'system:node-proxier',
+    rules: [
+      rule('list watch', '', 'endpoints services'),
+      rule('get list watch', '', 'nodes'),
+      eventsRule(),
+      rule('list watch', 'discovery.k8s.io', 'endpointslices'),
+      rule('list watch', 'networking.k8s.io', 'servicecidrs'),
+    ],
+  },
+  {
+    name: 'system:kube-scheduler',
+    rules: [
+      eventsRule(),
+      rule('create', 'coordination.k8s.io', 'leases'),
+      rule('get list update watch', 'coordination.k8s.io', 'leases', 'kube-scheduler'),
+      rule('create', 'coordination.k8s.io', 'leasecandidates'),
+      rule('delete deletecollection get list patch update watch', 'coordination.k8s.io', 'leasecandidates'),
+      rule(READ, '', 'nodes'),
+      rule('delete get list watch', '', 'pods'),
+      rule('create', '', 'bindings pods/binding'),
+      rule('patch update', '', 'pods/status'),
+      rule(READ, '', 'replicationcontrollers services'),
+      rule(READ, 'apps,extensions', 'replicasets'),
+      rule(READ, 'apps', 'statefulsets'),
+      rule(READ, 'policy', 'poddisruptionbudgets'),
+      rule(READ, '', 'persistentvolumeclaims persistentvolumes'),
+      rule('create', 'authentication.k8s.io', 'tokenreviews'),
+      rule('create', 'authorization.k8s.io', 'subjectaccessreviews'),
+      rule(READ, 'storage.k8s.io', 'csidrivers'),
+      rule(READ, 'storage.k8s.io', 'csinodes'),
+      rule(READ, '', 'namespaces'),
+      rule(READ, 'storage.k8s.io', 'csistoragecapacities'),
+      rule(READ, 'storage.k8s.io', 'volumeattachments'),
+      rule(READ, 'resource.k8s.io', 'deviceclasses'),
+      rule('get list patch update watch', 'resource.k8s.io', 'resourceclaims'),
+      rule('get list patch update watch', 'resource.k8s.io', 'resourceclaims/status'),
+      rule('get list patch update watch', '', 'pods/finalizers'),
+      rule(READ, 'resource.k8s.io', 'resourceslices'),
+    ],
+  },
+];
+
+const group = (name: string): BootstrapSubject => ({ kind: 'Group', name });
+const user = (name: string): BootstrapSubject => ({ kind: 'User', name });
+
+export const CLUSTER_ROLE_BINDINGS: readonly BootstrapBinding[] = [
+  { name: 'cluster-admin', role: 'cluster-admin', subjects: [group('system:masters')] },
+  { name: 'system:monitoring', role: 'system:monitoring', subjects: [group('system:monitoring')] },
+  { name: 'system:discovery', role: 'system:discovery', subjects: [group('system:authenticated')] },
+  { name: 'system:basic-user', role: 'system:basic-user', subjects: [group('system:authenticated')] },
+  {
+    name: 'system:public-info-viewer',
+    role: 'system:public-info-viewer',
+    subjects: [group('system:authenticated'), group('system:unauthenticated')],
+  },
+  { name: 'system:node-proxier', role: 'system:node-proxier', subjects: [user('system:kube-proxy')] },
+  {
+    name: 'system:kube-controller-manager',
+    role: 'system:kube-controller-manager',
+    subjects: [user('system:kube-controller-manager')],
+  },
+  {
+    name: 'system:kube-dns',
+    role: 'system:kube-dns',
+    subjects: [{ kind: 'ServiceAccount', name: 'kube-dns', namespace: 'kube-system' }],
+  },
+  { name: 'system:kube-scheduler', role: 'system:kube-scheduler', subjects: [user('system:kube-scheduler')] },
+  { name: 'system:volume-scheduler', role: 'system:volume-scheduler', subjects: [user('system:kube-scheduler')] },
+  {
+    name: 'system:service-account-issuer-discovery',
+    role: 'system:service-account-issuer-discovery',
+    subjects: [group('system:serviceaccounts')],
+  },
+  { name: 'system:node', role: 'system:node', subjects: [] },
+];
+
+const SYSTEM = 'kube-system';
+const PUBLIC = 'kube-public';
+const LEADER_LEASES: readonly PolicyRule[] = [
+  rule('create get list update watch', 'coordination.k8s.io', 'leases'),
+  rule('create get list update watch', 'coordination.k8s.io', 'leasecandidates'),
+];
+
+export const NAMESPACED_ROLES: readonly BootstrapRole[] = [
+  {
+    name: 'extension-apiserver-authentication-reader',
+    namespace: SYSTEM,
+    rules: [rule(READ, '', 'configmaps', 'extension-apiserver-authentication')],
+  },
+  { name: 'system:controller:bootstrap-signer', namespace: SYSTEM, rules: [rule(READ, '', 'secrets')] },
+  {
+    name: 'system:controller:cloud-provider',
+    namespace: SYSTEM,
+    rules: [rule('create get list update watch', '', 'configmaps')],
+  },
+  {
+    name: 'system:controller:token-cleaner',
+    namespace: SYSTEM,
+    rules: [rule('delete get list watch', '', 'secrets'), eventsRule()],
+  },
+  { name: 'system::leader-locking-kube-controller-manager', namespace: SYSTEM, rules: LEADER_LEASES },
+  { name: 'system::leader-locking-kube-scheduler', namespace: SYSTEM, rules: LEADER_LEASES },
+  {
+    name: 'system:controller:bootstrap-signer',
+    namespace: PUBLIC,
+    rules: [rule(READ, '', 'configmaps'), rule('update', '', 'configmaps', 'cluster-info'), eventsRule()],
+  },
+];
+
+const systemAccount = (name: string): BootstrapSubject => ({ kind: 'ServiceAccount', name, namespace: SYSTEM });
+
+export const NAMESPACED_ROLE_BINDINGS: readonly BootstrapBinding[] = [
+  {
+    name: 'system::leader-locking-kube-controller-manager',
+    namespace: SYSTEM,
+    role: 'system::leader-locking-kube-controller-manager',
+    subjects: [user('system:kube-controller-manager'), systemAccount('kube-controller-manager')],
+  },
+  {
+    name: 'system::leader-locking-kube-scheduler',
+    namespace: SYSTEM,
+    role: 'system::leader-locking-kube-scheduler',
+    subjects: [user('system:kube-scheduler'), systemAccount('kube-scheduler')],
+  },
+  {
+    name: 'system::extension-apiserver-authentication-reader',
+    namespace: SYSTEM,
+    role: 'extension-apiserver-authentication-reader',
+    subjects: [user('system:kube-controller-manager'), user('system:kube-scheduler')],
+  },
+  ...['bootstrap-signer', 'cloud-provider', 'token-cleaner'].map((name) => ({
+    name: `system:controller:${name}`,
+    namespace: SYSTEM,
+    role: `system:controller:${name}`,
+    subjects: [systemAccount(name)],
+  })),
+  {
+    name: 'system:controller:bootstrap-signer',
+    namespace: PUBLIC,
+    role: 'system:controller:bootstrap-signer',
+    subjects: [systemAccount('bootstrap-signer')],
+  },
+];

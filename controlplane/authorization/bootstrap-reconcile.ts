@@ -1,0 +1,163 @@
+/**
+ * Brings the default roles and bindings into the store at every start: what is missing is created, and rules or subjects
+ * that somebody took away are added again, unless the object says `rbac.authorization.kubernetes.io/autoupdate: "false"`.
+ * Nothing is ever removed. Called once by main.ts when the API can be written.
+ */
+import type { Client } from '../../api/machinery/client.ts';
+import type { ResourceOf } from '../../api/machinery/resources.ts';
+import { clusterRoleBindings, clusterRoles, namespaces, roleBindings, roles } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isAlreadyExists, isConflict } from '../../api/meta/status-error.ts';
+import { CONTROLLER_ROLES, CONTROLLER_ROLE_BINDINGS } from './bootstrap-controllers.ts';
+import {
+  CLUSTER_ROLES,
+  CLUSTER_ROLE_BINDINGS,
+  NAMESPACED_ROLES,
+  NAMESPACED_ROLE_BINDINGS,
+  type BootstrapBinding,
+  type BootstrapRole,
+  type BootstrapSubject,
+} from './bootstrap-policy.ts';
+import { compact, missingRules, type PolicyRule } from './rbac-rules.ts';
+
+const AUTOUPDATE = 'rbac.authorization.kubernetes.io/autoupdate';
+const GROUP = 'rbac.authorization.k8s.io';
+const SYSTEM_NAMESPACES = ['default', 'kube-system', 'kube-public', 'kube-node-lease'];
+
+export async function reconcileBootstrapPolicy(client: Client): Promise<void> {
+  await Promise.all(SYSTEM_NAMESPACES.map((name) => ensureNamespace(client, name)));
+  await Promise.all([
+    reconcileAll(client, clusterRoles, [...CLUSTER_ROLES, ...CONTROLLER_ROLES].map(roleObject), mergeRole),
+    reconcileAll(client, roles, NAMESPACED_ROLES.map(roleObject), mergeRole),
+    reconcileAll(
+      client,
+      clusterRoleBindings,
+      [...CLUSTER_ROLE_BINDINGS, ...CONTROLLER_ROLE_BINDINGS].map(bindingObject),
+      mergeBinding,
+    ),
+    reconcileAll(client, roleBindings, NAMESPACED_ROLE_BINDINGS.map(bindingObject), mergeBinding),
+  ]);
+}
+
+async function ensureNamespace(client: Client, name: string): Promise<void> {
+  try {
+    await client.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
+}
+
+const keyOf = (object: KubeObject): string => `${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`;
+
+async function reconcileAll<T extends KubeObject>(
+  client: Client,
+  resource: ResourceOf<T>,
+  wanted: readonly KubeObject[],
+  merge: (existing: KubeObject, wanted: KubeObject) => KubeObject | undefined,
+): Promise<void> {
+  const existing = new Map((await client.list(resource)).items.map((object) => [keyOf(object), object]));
+  await Promise.all(
+    wanted.map(async (object) => {
+      const found = existing.get(keyOf(object));
+      try {
+        if (found === undefined) {
+          await client.create(resource, object.metadata.namespace ?? '', object);
+          return;
+        }
+        const merged = merge(structuredClone(found), object);
+        if (merged !== undefined) await client.update(resource, merged);
+      } catch (error) {
+        // Somebody else (another API server) did the same at the same time.
+        if (!isAlreadyExists(error) && !isConflict(error)) throw error;
+      }
+    }),
+  );
+}
+
+function metadata(item: BootstrapRole | BootstrapBinding, labels: Readonly<Record<string, string>> = {}) {
+  return {
+    name: item.name,
+    ...(item.namespace === undefined ? {} : { namespace: item.namespace }),
+    annotations: { [AUTOUPDATE]: 'true' },
+    labels: { 'kubernetes.io/bootstrapping': 'rbac-defaults', ...labels },
+  };
+}
+
+function roleObject(role: BootstrapRole): KubeObject {
+  const isCluster = role.namespace === undefined;
+  return {
+    apiVersion: `${GROUP}/v1`,
+    kind: isCluster ? 'ClusterRole' : 'Role',
+    metadata: metadata(role, role.labels),
+    rules: role.rules ?? [],
+    ...(role.aggregates === undefined
+      ? {}
+      : { aggregationRule: { clusterRoleSelectors: [{ matchLabels: role.aggregates }] } }),
+  };
+}
+
+function bindingObject(binding: BootstrapBinding): KubeObject {
+  const isCluster = binding.namespace === undefined;
+  return {
+    apiVersion: `${GROUP}/v1`,
+    kind: isCluster ? 'ClusterRoleBinding' : 'RoleBinding',
+    metadata: metadata(binding),
+    roleRef: { apiGroup: GROUP, kind: isCluster ? 'ClusterRole' : 'Role', name: binding.role },
+    subjects: binding.subjects.map((subject) =>
+      subject.kind === 'ServiceAccount' ? { ...subject } : { apiGroup: GROUP, ...subject },
+    ),
+  };
+}
+
+/** Labels and annotations that are missing; `true` when one was. */
+function mergeMetadata(existing: KubeObject, wanted: KubeObject): boolean {
+  let changed = false;
+  for (const field of ['labels', 'annotations'] as const) {
+    const target = (existing.metadata[field] ??= {});
+    for (const [key, value] of Object.entries(wanted.metadata[field] ?? {})) {
+      if (target[key] !== undefined) continue;
+      target[key] = value;
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+const isProtected = (object: KubeObject): boolean => object.metadata.annotations?.[AUTOUPDATE] === 'false';
+
+/** `undefined`: nothing to do. Changes `existing`. */
+export function mergeRole(existing: KubeObject, wanted: KubeObject): KubeObject | undefined {
+  if (isProtected(existing)) return undefined;
+  let changed = mergeMetadata(existing, wanted);
+  if (wanted['aggregationRule'] !== undefined) {
+    // Its rules belong to the aggregation controller.
+    if (existing['aggregationRule'] === undefined || existing['aggregationRule'] === null) {
+      existing['aggregationRule'] = wanted['aggregationRule'];
+      changed = true;
+    }
+    return changed ? existing : undefined;
+  }
+  const rules = (existing['rules'] ?? []) as readonly PolicyRule[];
+  const missing = missingRules(rules, (wanted['rules'] ?? []) as readonly PolicyRule[]);
+  if (missing.length > 0) {
+    existing['rules'] = [...rules, ...compact(missing)];
+    changed = true;
+  }
+  return changed ? existing : undefined;
+}
+
+export function mergeBinding(existing: KubeObject, wanted: KubeObject): KubeObject | undefined {
+  if (isProtected(existing)) return undefined;
+  let changed = mergeMetadata(existing, wanted);
+  const subjects = (existing['subjects'] ?? []) as readonly BootstrapSubject[];
+  const same = (a: BootstrapSubject, b: BootstrapSubject): boolean =>
+    a.kind === b.kind && a.name === b.name && (a.namespace ?? '') === (b.namespace ?? '');
+  const missing = ((wanted['subjects'] ?? []) as readonly BootstrapSubject[]).filter(
+    (subject) => !subjects.some((have) => same(have, subject)),
+  );
+  if (missing.length > 0) {
+    existing['subjects'] = [...subjects, ...missing];
+    changed = true;
+  }
+  return changed ? existing : undefined;
+}

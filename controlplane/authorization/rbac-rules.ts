@@ -1,0 +1,150 @@
+/** One RBAC rule: compiled for decisions, compared for escalation checks, and written the way refusals show it. */
+import { quote } from '../../api/meta/field-error.ts';
+import type { AuthorizationAttributes } from './authorization.ts';
+
+export interface PolicyRule {
+  readonly verbs: readonly string[];
+  readonly apiGroups?: readonly string[];
+  readonly resources?: readonly string[];
+  readonly resourceNames?: readonly string[];
+  readonly nonResourceURLs?: readonly string[];
+}
+
+/** What a rule needs of a request; `combined` is `pods` or `pods/log`. */
+export interface RuleQuery {
+  readonly verb: string;
+  readonly isResourceRequest: boolean;
+  readonly group: string;
+  readonly combined: string;
+  /** `*\/log` for `pods/log`, else empty. */
+  readonly anyParent: string;
+  readonly name: string;
+  readonly path: string;
+}
+
+export function ruleQuery(attributes: AuthorizationAttributes): RuleQuery {
+  const { resource, subresource } = attributes;
+  return {
+    verb: attributes.verb,
+    isResourceRequest: attributes.isResourceRequest,
+    group: attributes.group,
+    combined: subresource === '' ? resource : `${resource}/${subresource}`,
+    anyParent: subresource === '' ? '' : `*/${subresource}`,
+    name: attributes.name,
+    path: attributes.path,
+  };
+}
+
+const ALL = '*';
+
+/** Lists of rules are short (one to five words): scanning them beats hashing. */
+export function ruleAllows(rule: PolicyRule, query: RuleQuery): boolean {
+  const { verbs } = rule;
+  if (!verbs.includes(query.verb) && !verbs.includes(ALL)) return false;
+  if (!query.isResourceRequest)
+    return rule.nonResourceURLs?.some((pattern) => urlMatches(pattern, query.path)) ?? false;
+  const groups = rule.apiGroups ?? [];
+  if (!groups.includes(query.group) && !groups.includes(ALL)) return false;
+  const resources = rule.resources ?? [];
+  if (
+    !resources.includes(query.combined) &&
+    !resources.includes(ALL) &&
+    !(query.anyParent !== '' && resources.includes(query.anyParent))
+  ) {
+    return false;
+  }
+  const names = rule.resourceNames;
+  return names === undefined || names === null || names.length === 0 || names.includes(query.name);
+}
+
+function urlMatches(pattern: string, path: string): boolean {
+  if (pattern === ALL || pattern === path) return true;
+  return pattern.endsWith('*') && path.startsWith(pattern.slice(0, -1));
+}
+
+const has = (list: readonly string[] | undefined, item: string): boolean => list?.includes(item) ?? false;
+const hasAll = (list: readonly string[] | undefined, items: readonly string[]): boolean =>
+  items.every((item) => has(list, item));
+
+/** What of `wanted` no rule of `held` covers, one verb at a time, compacted by resource. Empty: covered. */
+export function missingRules(held: readonly PolicyRule[], wanted: readonly PolicyRule[]): PolicyRule[] {
+  const missing = wanted.flatMap(breakDown).filter((single) => !held.some((rule) => covers(rule, single)));
+  return compact(missing);
+}
+
+function breakDown(rule: PolicyRule): PolicyRule[] {
+  const singles: PolicyRule[] = [];
+  const names = rule.resourceNames ?? [];
+  for (const group of rule.apiGroups ?? []) {
+    for (const resource of rule.resources ?? []) {
+      for (const verb of rule.verbs) {
+        const single = { apiGroups: [group], resources: [resource], verbs: [verb] };
+        if (names.length === 0) singles.push(single);
+        for (const name of names) singles.push({ ...single, resourceNames: [name] });
+      }
+    }
+  }
+  for (const url of rule.nonResourceURLs ?? []) {
+    for (const verb of rule.verbs) singles.push({ nonResourceURLs: [url], verbs: [verb] });
+  }
+  return singles;
+}
+
+function covers(owner: PolicyRule, single: PolicyRule): boolean {
+  if (!has(owner.verbs, ALL) && !hasAll(owner.verbs, single.verbs)) return false;
+  if (single.nonResourceURLs !== undefined) {
+    return single.nonResourceURLs.every(
+      (url) => owner.nonResourceURLs?.some((pattern) => urlMatches(pattern, url)) ?? false,
+    );
+  }
+  if (!has(owner.apiGroups, ALL) && !hasAll(owner.apiGroups, single.apiGroups ?? [])) return false;
+  const resourcesCovered = (single.resources ?? []).every((resource) => {
+    const slash = resource.indexOf('/');
+    return (
+      has(owner.resources, ALL) ||
+      has(owner.resources, resource) ||
+      (slash >= 0 && has(owner.resources, `*/${resource.slice(slash + 1)}`))
+    );
+  });
+  if (!resourcesCovered) return false;
+  const ownerNames = owner.resourceNames ?? [];
+  if (ownerNames.length === 0) return true;
+  const names = single.resourceNames ?? [];
+  return names.length > 0 && hasAll(ownerNames, names);
+}
+
+/** Rules of one group, resource and name become one with all their verbs. */
+export function compact(rules: readonly PolicyRule[]): PolicyRule[] {
+  const simple = new Map<string, PolicyRule & { verbs: string[] }>();
+  const others: PolicyRule[] = [];
+  for (const rule of rules) {
+    const isSimple =
+      rule.apiGroups?.length === 1 &&
+      rule.resources?.length === 1 &&
+      (rule.resourceNames?.length ?? 0) <= 1 &&
+      (rule.nonResourceURLs?.length ?? 0) === 0;
+    if (!isSimple) {
+      others.push(rule);
+      continue;
+    }
+    const key = JSON.stringify([rule.apiGroups, rule.resources, rule.resourceNames]);
+    const found = simple.get(key);
+    if (found === undefined) simple.set(key, { ...rule, verbs: [...rule.verbs] });
+    else found.verbs.push(...rule.verbs.filter((verb) => !found.verbs.includes(verb)));
+  }
+  return [...others, ...simple.values()];
+}
+
+/** `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}` */
+export function formatRule(rule: PolicyRule): string {
+  const parts: string[] = [];
+  const add = (name: string, list: readonly string[] | undefined): void => {
+    if (list !== undefined && list.length > 0) parts.push(`${name}:[${list.map(quote).join(' ')}]`);
+  };
+  add('APIGroups', rule.apiGroups);
+  add('Resources', rule.resources);
+  add('NonResourceURLs', rule.nonResourceURLs);
+  add('ResourceNames', rule.resourceNames);
+  add('Verbs', rule.verbs);
+  return `{${parts.join(', ')}}`;
+}

@@ -1,0 +1,211 @@
+/**
+ * RBAC: roles and bindings, indexed by subject, kept current by change.
+ *
+ * A decision touches only the bindings of the caller's name and groups, in the request's namespace and the cluster; no
+ * list of bindings is ever scanned, and nothing is awaited. Rules are read from roles when a decision needs them, so that
+ * a changed role is in force with the event that tells of it.
+ */
+import type { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from '../../api/machinery/kinds.ts';
+import { clusterRoleBindings, clusterRoles, roleBindings, roles } from '../../api/machinery/resources.ts';
+import { quote } from '../../api/meta/field-error.ts';
+import type { Source, SourceChange, Sources } from '../admission/sources.ts';
+import type { UserInfo } from '../authentication/authentication.ts';
+import { ruleAllows, ruleQuery, type PolicyRule } from './rbac-rules.ts';
+import type {
+  AuthorizationAttributes,
+  Authorizer,
+  Decision,
+  NonResourceRule,
+  ResourceRule,
+  RuleResolver,
+} from './authorization.ts';
+
+const GROUP = 'rbac.authorization.k8s.io';
+
+interface RoleRef {
+  readonly kind: string;
+  readonly name: string;
+}
+
+/** A binding as seen from one of its subjects. */
+interface Grant {
+  /** Empty: cluster-wide. */
+  readonly namespace: string;
+  readonly bindingName: string;
+  readonly roleRef: RoleRef;
+  readonly subject: string;
+}
+
+type Binding = RoleBinding | ClusterRoleBinding;
+type Subject = NonNullable<Binding['subjects']>[number];
+
+export interface ResolvedRules {
+  readonly rules: readonly PolicyRule[];
+  readonly errors: readonly string[];
+}
+
+export class RbacAuthorizer implements Authorizer, RuleResolver {
+  readonly #roles: Source<Role>;
+  readonly #clusterRoles: Source<ClusterRole>;
+  /** Namespace (`''`: cluster) → subject → binding's name → grant. */
+  readonly #grants = new Map<string, Map<string, Map<string, Grant>>>();
+
+  constructor(sources: Sources) {
+    this.#roles = sources.of(roles);
+    this.#clusterRoles = sources.of(clusterRoles);
+    sources.of(roleBindings).subscribe((change) => this.#take(change));
+    sources.of(clusterRoleBindings).subscribe((change) => this.#take(change));
+  }
+
+  #take({ current, previous }: SourceChange<Binding>): void {
+    if (previous !== undefined) this.#remove(previous);
+    if (current !== undefined) this.#add(current);
+  }
+
+  #add(binding: Binding): void {
+    const namespace = binding.metadata.namespace ?? '';
+    const bindingName = binding.metadata.name ?? '';
+    let bySubject = this.#grants.get(namespace);
+    if (bySubject === undefined) this.#grants.set(namespace, (bySubject = new Map()));
+    for (const subject of binding.subjects ?? []) {
+      const key = subjectKey(subject, namespace);
+      if (key === undefined) continue;
+      let grants = bySubject.get(key);
+      if (grants === undefined) bySubject.set(key, (grants = new Map()));
+      if (!grants.has(bindingName)) {
+        grants.set(bindingName, {
+          namespace,
+          bindingName,
+          roleRef: binding.roleRef,
+          subject: describe(subject, namespace),
+        });
+      }
+    }
+  }
+
+  #remove(binding: Binding): void {
+    const namespace = binding.metadata.namespace ?? '';
+    const bySubject = this.#grants.get(namespace);
+    if (bySubject === undefined) return;
+    for (const subject of binding.subjects ?? []) {
+      const key = subjectKey(subject, namespace);
+      const grants = key === undefined ? undefined : bySubject.get(key);
+      if (key === undefined || grants === undefined) continue;
+      grants.delete(binding.metadata.name ?? '');
+      if (grants.size === 0) bySubject.delete(key);
+    }
+    if (bySubject.size === 0) this.#grants.delete(namespace);
+  }
+
+  /** Calls for each grant of the user, cluster-wide ones first; stops when `visit` returns true. */
+  #visit(user: UserInfo, namespace: string, visit: (grant: Grant) => boolean): void {
+    for (const scope of namespace === '' ? [''] : ['', namespace]) {
+      const bySubject = this.#grants.get(scope);
+      if (bySubject === undefined) continue;
+      const own = bySubject.get(`u:${user.name}`);
+      if (own !== undefined) for (const grant of own.values()) if (visit(grant)) return;
+      for (const group of user.groups) {
+        const grants = bySubject.get(`g:${group}`);
+        if (grants !== undefined) for (const grant of grants.values()) if (visit(grant)) return;
+      }
+    }
+  }
+
+  /** Rules of the referenced role; an error's text where it is not there. */
+  roleRules(ref: RoleRef, namespace: string): readonly PolicyRule[] | string {
+    const isCluster = ref.kind === 'ClusterRole';
+    const role = isCluster ? this.#clusterRoles.get('', ref.name) : this.#roles.get(namespace, ref.name);
+    if (role === undefined) return `${isCluster ? 'clusterrole' : 'role'}.${GROUP} ${quote(ref.name)} not found`;
+    return role.rules ?? [];
+  }
+
+  authorize(attributes: AuthorizationAttributes): Decision {
+    const query = ruleQuery(attributes);
+    const errors: string[] = [];
+    let allowedBy: Grant | undefined;
+    this.#visit(attributes.user, attributes.isResourceRequest ? attributes.namespace : '', (grant) => {
+      const rules = this.roleRules(grant.roleRef, grant.namespace);
+      if (typeof rules === 'string') {
+        errors.push(rules);
+        return false;
+      }
+      for (const rule of rules) {
+        if (!ruleAllows(rule, query)) continue;
+        allowedBy = grant;
+        return true;
+      }
+      return false;
+    });
+    if (allowedBy !== undefined) return { decision: 'allow', reason: reasonOf(allowedBy) };
+    return { decision: 'no-opinion', reason: errors.length === 0 ? '' : `RBAC: ${aggregate(errors)}` };
+  }
+
+  /** Every rule that the user has in the namespace (`''`: cluster-wide ones alone). */
+  resolve(user: UserInfo, namespace: string): ResolvedRules {
+    const rules: PolicyRule[] = [];
+    const errors: string[] = [];
+    this.#visit(user, namespace, (grant) => {
+      const found = this.roleRules(grant.roleRef, grant.namespace);
+      if (typeof found === 'string') errors.push(found);
+      // Rules on URLs count only where they are bound for the whole cluster.
+      else rules.push(...found.filter((rule) => grant.namespace === '' || (rule.nonResourceURLs?.length ?? 0) === 0));
+      return false;
+    });
+    return { rules, errors };
+  }
+
+  rulesFor(user: UserInfo, namespace: string): ReturnType<RuleResolver['rulesFor']> {
+    const { rules, errors } = this.resolve(user, namespace);
+    const resourceRules: ResourceRule[] = [];
+    const nonResourceRules: NonResourceRule[] = [];
+    for (const rule of rules) {
+      if ((rule.resources?.length ?? 0) > 0) {
+        resourceRules.push({
+          verbs: rule.verbs,
+          apiGroups: rule.apiGroups ?? [],
+          resources: rule.resources ?? [],
+          ...((rule.resourceNames?.length ?? 0) === 0 ? {} : { resourceNames: rule.resourceNames ?? [] }),
+        });
+      }
+      if ((rule.nonResourceURLs?.length ?? 0) > 0) {
+        nonResourceRules.push({ verbs: rule.verbs, nonResourceURLs: rule.nonResourceURLs ?? [] });
+      }
+    }
+    const evaluationError = errors.length === 0 ? {} : { evaluationError: aggregate(errors) };
+    return { resourceRules, nonResourceRules, incomplete: false, ...evaluationError };
+  }
+}
+
+/** Several errors stand in brackets, equal ones once. */
+export function aggregate(errors: readonly string[]): string {
+  const texts = [...new Set(errors)];
+  return texts.length === 1 ? (texts[0] ?? '') : `[${texts.join(', ')}]`;
+}
+
+/** A service account is the user that its tokens authenticate as. */
+function subjectKey(subject: Subject, namespace: string): string | undefined {
+  switch (subject.kind) {
+    case 'User':
+      return `u:${subject.name}`;
+    case 'Group':
+      return `g:${subject.name}`;
+    case 'ServiceAccount': {
+      const own = subject.namespace === undefined || subject.namespace === '' ? namespace : subject.namespace;
+      return own === '' ? undefined : `u:system:serviceaccount:${own}:${subject.name}`;
+    }
+    default:
+      return undefined;
+  }
+}
+
+function describe(subject: Subject, namespace: string): string {
+  if (subject.kind !== 'ServiceAccount') return `${subject.kind} ${quote(subject.name)}`;
+  const own = subject.namespace === undefined || subject.namespace === '' ? namespace : subject.namespace;
+  return `${subject.kind} ${quote(`${subject.name}/${own}`)}`;
+}
+
+function reasonOf(grant: Grant): string {
+  const kind = grant.namespace === '' ? 'ClusterRoleBinding' : 'RoleBinding';
+  const name = grant.namespace === '' ? grant.bindingName : `${grant.bindingName}/${grant.namespace}`;
+  return `RBAC: allowed by ${kind} ${quote(name)} of ${grant.roleRef.kind} ${quote(grant.roleRef.name)} to ${grant.subject}`;
+}

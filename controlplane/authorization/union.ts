@@ -1,0 +1,97 @@
+/** Authorizers in order, and the small ones: always allow, always deny, privileged groups; and what a refusal says. */
+import { quote } from '../../api/meta/field-error.ts';
+import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
+import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
+
+export const MASTERS_GROUP = 'system:masters';
+const NO_OPINION: Decision = { decision: 'no-opinion', reason: '' };
+
+export const alwaysAllow: Authorizer & RuleResolver = {
+  authorize: () => ({ decision: 'allow', reason: '' }),
+  rulesFor: () => ({
+    resourceRules: [{ verbs: ['*'], apiGroups: ['*'], resources: ['*'] }],
+    nonResourceRules: [{ verbs: ['*'], nonResourceURLs: ['*'] }],
+    incomplete: false,
+  }),
+};
+
+export const alwaysDeny: Authorizer & RuleResolver = {
+  authorize: () => ({ decision: 'no-opinion', reason: 'Everything is forbidden.' }),
+  rulesFor: () => ({ resourceRules: [], nonResourceRules: [], incomplete: false }),
+};
+
+/** Whoever is in one of the groups may do everything, whatever the policy says: the way back in. */
+export function privilegedGroups(groups: readonly string[]): Authorizer {
+  const allowed: Decision = { decision: 'allow', reason: '' };
+  return {
+    authorize: ({ user }) => (groups.some((group) => user.groups.includes(group)) ? allowed : NO_OPINION),
+  };
+}
+
+/** Synchronous until an authorizer answers with a promise. Nobody's opinion is a refusal with all reasons. */
+export function unionAuthorizer(authorizers: readonly Authorizer[]): Authorizer {
+  const ask = (
+    attributes: AuthorizationAttributes,
+    from: number,
+    before: readonly Decision[],
+  ): Decision | Promise<Decision> => {
+    const answers = [...before];
+    for (let i = from; i < authorizers.length; i++) {
+      const answer = authorizers[i]?.authorize(attributes) ?? NO_OPINION;
+      if (answer instanceof Promise) {
+        return answer.then((decision) =>
+          decision.decision === 'no-opinion' ? ask(attributes, i + 1, [...answers, decision]) : decision,
+        );
+      }
+      if (answer.decision !== 'no-opinion') return answer;
+      if (answer.reason !== '' || answer.evaluationError !== undefined) answers.push(answer);
+    }
+    if (answers.length === 0) return NO_OPINION;
+    const errors = answers.flatMap((answer) => answer.evaluationError ?? []);
+    return {
+      decision: 'no-opinion',
+      reason: answers.flatMap((answer) => (answer.reason === '' ? [] : [answer.reason])).join('\n'),
+      ...(errors.length === 0
+        ? {}
+        : { evaluationError: errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]` }),
+    };
+  };
+  return { authorize: (attributes) => ask(attributes, 0, []) };
+}
+
+/** Rules of all resolvers; incomplete where one cannot say. */
+export function unionRules(resolvers: readonly RuleResolver[]): RuleResolver {
+  return {
+    rulesFor(user, namespace) {
+      const all = resolvers.map((resolver) => resolver.rulesFor(user, namespace));
+      const errors = all.flatMap((rules) => rules.evaluationError ?? []);
+      return {
+        resourceRules: all.flatMap((rules) => rules.resourceRules),
+        nonResourceRules: all.flatMap((rules) => rules.nonResourceRules),
+        incomplete: all.some((rules) => rules.incomplete),
+        ...(errors.length === 0 ? {} : { evaluationError: errors.join(', ') }),
+      };
+    },
+  };
+}
+
+/** `User "ann" cannot list resource "pods" in API group "" in the namespace "x"` */
+export function forbiddenMessage(attributes: AuthorizationAttributes): string {
+  const user = `User ${quote(attributes.user.name)} cannot ${attributes.verb}`;
+  if (!attributes.isResourceRequest) return `${user} path ${quote(attributes.path)}`;
+  const { resource, subresource } = attributes;
+  const shown = subresource === '' ? resource : `${resource}/${subresource}`;
+  const where =
+    attributes.namespace === '' ? 'at the cluster scope' : `in the namespace ${quote(attributes.namespace)}`;
+  return `${user} resource ${quote(shown)} in API group ${quote(attributes.group)} ${where}`;
+}
+
+export function forbiddenError(attributes: AuthorizationAttributes, reason: string): StatusError {
+  const message = forbiddenMessage(attributes);
+  const subject = { group: attributes.group, resource: attributes.isResourceRequest ? attributes.resource : '' };
+  return newForbidden(
+    subject,
+    attributes.isResourceRequest ? attributes.name : '',
+    reason === '' ? message : `${message}: ${reason}`,
+  );
+}
