@@ -6,7 +6,7 @@
  * gone every call is a no-op, so that nobody needs to ask first.
  */
 import type { Duplex } from 'node:stream';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { X509Certificate } from 'node:crypto';
 
 export type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;
@@ -49,4 +49,6 @@ export interface Upgrade {
   readonly message: IncomingMessage;
   readonly socket: Duplex;
   readonly head: Buffer;
+  /** Holds the socket until it is detached. */
+  readonly response: ServerResponse;
 }

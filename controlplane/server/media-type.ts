@@ -4,7 +4,12 @@
  * Two stages with errors of their own, as in the reference: the route says what it can give at all, then the encoder
  * looks for the first clause that it can satisfy together with its parameters (`as=Table;g=meta.k8s.io;v=v1`).
  */
-import { newNotAcceptable, newStatusError, newUnsupportedMediaType, type StatusError } from '../../api/meta/status-error.ts';
+import {
+  newNotAcceptable,
+  newStatusError,
+  newUnsupportedMediaType,
+  type StatusError,
+} from '../../api/meta/status-error.ts';
 import type { MetaVersion } from './encoding.ts';
 
 export type Format = 'json' | 'yaml' | 'protobuf';

@@ -106,9 +106,11 @@ export function watchOptionsOf(options: ListRequest, name: string): WatchOptions
 
 /** Whole numbers as the query's reader takes them, with its text when they are none. */
 function parseInteger(text: string): number {
-  if (!/^[+-]?\d+$/.test(text)) throw newBadRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
+  if (!/^[+-]?\d+$/.test(text))
+    throw newBadRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
   const value = Number(text);
-  if (!Number.isSafeInteger(value)) throw newBadRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: value out of range`);
+  if (!Number.isSafeInteger(value))
+    throw newBadRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: value out of range`);
   return value;
 }
 
@@ -152,7 +154,9 @@ export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind
 export function fieldManagerErrors(fieldManager: string): FieldError[] {
   const errors: FieldError[] = [];
   if (Buffer.byteLength(fieldManager) > MAX_FIELD_MANAGER_BYTES) {
-    errors.push(new FieldError('FieldValueTooLong', 'fieldManager', '', `may not be more than ${MAX_FIELD_MANAGER_BYTES} bytes`));
+    errors.push(
+      new FieldError('FieldValueTooLong', 'fieldManager', '', `may not be more than ${MAX_FIELD_MANAGER_BYTES} bytes`),
+    );
   }
   let position = 0;
   for (const char of fieldManager) {
@@ -181,7 +185,11 @@ export function parseDeleteOptions(query: URLSearchParams, body: Record<string, 
   const errors: FieldError[] = [];
   if (raw.orphanDependents !== undefined && raw.propagationPolicy !== undefined) {
     errors.push(
-      invalid('propagationPolicy', raw.propagationPolicy, 'orphanDependents and deletionPropagation cannot be both set'),
+      invalid(
+        'propagationPolicy',
+        raw.propagationPolicy,
+        'orphanDependents and deletionPropagation cannot be both set',
+      ),
     );
   }
   const policy = raw.propagationPolicy;
@@ -225,7 +233,8 @@ function fromQuery(query: URLSearchParams): RawDeleteOptions {
 function fromBody(body: Record<string, unknown>): RawDeleteOptions {
   const preconditions = field(body, 'preconditions', 'object') as Record<string, unknown> | undefined;
   const uid = preconditions === undefined ? undefined : (field(preconditions, 'uid', 'string') as string | undefined);
-  const version = preconditions === undefined ? undefined : (field(preconditions, 'resourceVersion', 'string') as string | undefined);
+  const version =
+    preconditions === undefined ? undefined : (field(preconditions, 'resourceVersion', 'string') as string | undefined);
   return {
     dryRun: stringList(body['dryRun']),
     gracePeriodSeconds: field(body, 'gracePeriodSeconds', 'number') as number | undefined,
@@ -241,17 +250,25 @@ function fromBody(body: Record<string, unknown>): RawDeleteOptions {
 
 const GO_TYPES: Readonly<Record<string, string>> = { number: 'int64', boolean: 'bool', object: 'v1.Preconditions' };
 
-function field(object: Record<string, unknown>, name: string, type: 'string' | 'number' | 'boolean' | 'object'): unknown {
+function field(
+  object: Record<string, unknown>,
+  name: string,
+  type: 'string' | 'number' | 'boolean' | 'object',
+): unknown {
   const value = object[name];
   if (value === undefined || value === null) return undefined;
   const right = type === 'number' ? Number.isInteger(value) : typeof value === type && !Array.isArray(value);
   if (right) return value;
   const found = Array.isArray(value) ? 'array' : typeof value === 'boolean' ? 'bool' : typeof value;
-  throw newBadRequest(`json: cannot unmarshal ${found} into Go struct field DeleteOptions.${name} of type ${GO_TYPES[type] ?? type}`);
+  throw newBadRequest(
+    `json: cannot unmarshal ${found} into Go struct field DeleteOptions.${name} of type ${GO_TYPES[type] ?? type}`,
+  );
 }
 
 function stringList(value: unknown): readonly string[] {
   if (value === undefined || value === null) return [];
   if (Array.isArray(value) && value.every((item) => typeof item === 'string')) return value;
-  throw newBadRequest('json: cannot unmarshal DeleteOptions.dryRun into Go struct field DeleteOptions.dryRun of type []string');
+  throw newBadRequest(
+    'json: cannot unmarshal DeleteOptions.dryRun into Go struct field DeleteOptions.dryRun of type []string',
+  );
 }

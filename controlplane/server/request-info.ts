@@ -75,7 +75,19 @@ export function parseRequestInfo(method: string, rawPath: string, query: () => U
   if (pathName === '' && (verb === 'list' || verb === 'watch' || verb === 'deletecollection')) {
     name = selectedName(query().get('fieldSelector') ?? '');
   }
-  return { isResource: true, verb, path, group, version, namespace, resource: parts[0] ?? '', subresource, name, parts, watchPrefix };
+  return {
+    isResource: true,
+    verb,
+    path,
+    group,
+    version,
+    namespace,
+    resource: parts[0] ?? '',
+    subresource,
+    name,
+    parts,
+    watchPrefix,
+  };
 }
 
 function nonResource(method: string, path: string): RequestInfo {

@@ -63,7 +63,11 @@ export class FakeResource implements Rest {
 
   put(namespace: string, object: KubeObject): Entry {
     this.#revision += 1;
-    const metadata = { ...object.metadata, ...(this.info.namespaced ? { namespace } : {}), resourceVersion: String(this.#revision) };
+    const metadata = {
+      ...object.metadata,
+      ...(this.info.namespaced ? { namespace } : {}),
+      resourceVersion: String(this.#revision),
+    };
     const entry = this.entry({ ...object, metadata });
     const key = `${namespace}/${metadata.name ?? ''}`;
     const existed = this.#entries.has(key);
@@ -94,7 +98,10 @@ export class FakeResource implements Rest {
     const entries = [...this.#entries.entries()]
       .filter(([key]) => namespace === '' || key.startsWith(`${namespace}/`))
       .map(([, entry]) => entry)
-      .filter((entry) => options.labelSelector === everything || options.labelSelector.matches(entry.object.metadata.labels ?? {}));
+      .filter(
+        (entry) =>
+          options.labelSelector === everything || options.labelSelector.matches(entry.object.metadata.labels ?? {}),
+      );
     const page = options.limit > 0 ? entries.slice(0, options.limit) : entries;
     const left = entries.length - page.length;
     return {
@@ -128,23 +135,44 @@ export class FakeResource implements Rest {
     return this.put(namespace, object);
   }
 
-  async update(_context: unknown, namespace: string, name: string, body: { readonly value: unknown }): Promise<{ entry: Entry; created: boolean }> {
+  async update(
+    _context: unknown,
+    namespace: string,
+    name: string,
+    body: { readonly value: unknown },
+  ): Promise<{ entry: Entry; created: boolean }> {
     const object = body.value as KubeObject;
     const old = this.#existing(namespace, name);
     const version = object.metadata.resourceVersion;
     if (version !== undefined && version !== old.object.metadata.resourceVersion) {
-      throw newConflict(this.info, name, 'the object has been modified; please apply your changes to the latest version and try again');
+      throw newConflict(
+        this.info,
+        name,
+        'the object has been modified; please apply your changes to the latest version and try again',
+      );
     }
     return { entry: this.put(namespace, object), created: false };
   }
 
-  async patch(_context: unknown, namespace: string, name: string, patch: { readonly body: unknown }): Promise<{ entry: Entry; created: boolean }> {
+  async patch(
+    _context: unknown,
+    namespace: string,
+    name: string,
+    patch: { readonly body: unknown },
+  ): Promise<{ entry: Entry; created: boolean }> {
     const old = this.#existing(namespace, name).object;
     const change = patch.body as KubeObject;
-    return { entry: this.put(namespace, { ...old, ...change, metadata: { ...old.metadata, ...change.metadata } }), created: false };
+    return {
+      entry: this.put(namespace, { ...old, ...change, metadata: { ...old.metadata, ...change.metadata } }),
+      created: false,
+    };
   }
 
-  async delete(_context: unknown, namespace: string, name: string): Promise<{ state: 'gone'; entry: undefined; object: KubeObject }> {
+  async delete(
+    _context: unknown,
+    namespace: string,
+    name: string,
+  ): Promise<{ state: 'gone'; entry: undefined; object: KubeObject }> {
     const entry = this.#existing(namespace, name);
     this.#entries.delete(`${namespace}/${name}`);
     this.emit([{ type: 'DELETED', entry }]);

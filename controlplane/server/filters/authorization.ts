@@ -1,0 +1,128 @@
+/** Whether the user may do this, with the reference's sentence where they may not. */
+import { newForbidden, newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
+import { parseSelector } from '../../../api/meta/selector-parser.ts';
+import { parseFieldSelector } from '../../../api/meta/field-selector.ts';
+import { isStatusError } from '../../../api/meta/status-error.ts';
+import type { UserInfo } from '../../authentication/authentication.ts';
+import type {
+  AuthorizationAttributes,
+  Authorizer,
+  Decision,
+  SelectorRequirement,
+} from '../../authorization/authorization.ts';
+import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
+
+export function authorizationFilter(authorizer: Authorizer): Filter {
+  return (request, next) => {
+    const attributes = attributesOf(request);
+    const decision = authorizer.authorize(attributes);
+    if (decision instanceof Promise) return decision.then((known) => decide(request, attributes, known, next));
+    return decide(request, attributes, decision, next);
+  };
+}
+
+function decide(
+  request: ApiRequest,
+  attributes: AuthorizationAttributes,
+  decision: Decision,
+  next: Handler,
+): MaybePromise<void> {
+  if (decision.decision === 'allow') {
+    if (decision.reason !== '') {
+      request.annotate('authorization.k8s.io/decision', 'allow');
+      request.annotate('authorization.k8s.io/reason', decision.reason);
+    }
+    return next(request);
+  }
+  request.annotate('authorization.k8s.io/decision', 'forbid');
+  request.annotate('authorization.k8s.io/reason', decision.reason);
+  throw forbiddenError(attributes, decision.reason);
+}
+
+export function attributesOf(request: ApiRequest): AuthorizationAttributes {
+  const { info, user } = request;
+  const base = {
+    user,
+    verb: info.verb,
+    isResourceRequest: info.isResource,
+    group: info.group,
+    version: info.version,
+    resource: info.resource,
+    subresource: info.subresource,
+    namespace: info.namespace,
+    name: info.name,
+    path: info.path,
+  };
+  if (request.rawQuery === '' || !info.isResource || !SELECTING.has(info.verb)) return base;
+  const labels = requirements(request.query.get('labelSelector'), labelRequirements);
+  const fields = requirements(request.query.get('fieldSelector'), fieldRequirements);
+  return {
+    ...base,
+    ...(labels === undefined ? {} : { labelSelector: labels }),
+    ...(fields === undefined ? {} : { fieldSelector: fields }),
+  };
+}
+
+const SELECTING: ReadonlySet<string> = new Set(['list', 'watch', 'deletecollection']);
+
+/** A selector that does not parse is left to the verb to refuse. */
+function requirements(
+  text: string | null,
+  read: (text: string) => SelectorRequirement[],
+): readonly SelectorRequirement[] | undefined {
+  if (text === null || text === '') return undefined;
+  try {
+    return read(text);
+  } catch (error) {
+    if (isStatusError(error)) return undefined;
+    throw error;
+  }
+}
+
+const LABEL_OPERATORS: Readonly<Record<string, string>> = {
+  in: 'In',
+  '=': 'In',
+  '==': 'In',
+  notin: 'NotIn',
+  '!=': 'NotIn',
+  exists: 'Exists',
+  '!': 'DoesNotExist',
+};
+
+function labelRequirements(text: string): SelectorRequirement[] {
+  return parseSelector(text)
+    .requirements.filter((one) => LABEL_OPERATORS[one.operator] !== undefined)
+    .map((one) => ({ key: one.key, operator: LABEL_OPERATORS[one.operator] ?? '', values: [...one.values] }));
+}
+
+function fieldRequirements(text: string): SelectorRequirement[] {
+  return parseFieldSelector(text).requirements.map((one) => ({
+    key: one.field,
+    operator: one.operator === '=' ? 'In' : 'NotIn',
+    values: [one.value],
+  }));
+}
+
+/** 403; the reason of the authorizer follows the sentence. */
+export function forbiddenError(attributes: AuthorizationAttributes, reason: string): StatusError {
+  const sentence = forbiddenMessage(attributes);
+  const why = reason === '' ? sentence : `${sentence}: ${reason}`;
+  if (!attributes.isResourceRequest) {
+    return newStatusError(403, 'Forbidden', `forbidden: ${why}`, { details: {} });
+  }
+  return newForbidden({ group: attributes.group, resource: attributes.resource }, attributes.name, why);
+}
+
+function forbiddenMessage(attributes: AuthorizationAttributes): string {
+  const who = userName(attributes.user);
+  if (!attributes.isResourceRequest)
+    return `User ${who} cannot ${attributes.verb} path ${JSON.stringify(attributes.path)}`;
+  const resource =
+    attributes.subresource === '' ? attributes.resource : `${attributes.resource}/${attributes.subresource}`;
+  const what = `User ${who} cannot ${attributes.verb} resource ${JSON.stringify(resource)} in API group ${JSON.stringify(attributes.group)}`;
+  return attributes.namespace === ''
+    ? `${what} at the cluster scope`
+    : `${what} in the namespace ${JSON.stringify(attributes.namespace)}`;
+}
+
+const userName = (user: UserInfo): string => JSON.stringify(user.name);

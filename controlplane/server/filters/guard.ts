@@ -1,0 +1,76 @@
+/**
+ * The outermost filter: every error becomes an answer here, every request that is not meant to last ends in time, and
+ * whatever became of it is counted.
+ */
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Logger } from '../../../api/component/logger.ts';
+import {
+  isStatusError,
+  newInternalError,
+  newStatusError,
+  newTimeout,
+  type Status,
+} from '../../../api/meta/status-error.ts';
+import type { Encodings } from '../encoding.ts';
+import type { RequestObserver } from '../request-metrics.ts';
+import type { ApiRequest, Filter } from '../request.ts';
+import { sendStatus } from '../response.ts';
+import { isLongRunning } from '../long-running.ts';
+
+export interface GuardOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly encodings: Encodings;
+  readonly requestTimeoutMs: number;
+  readonly observer: RequestObserver;
+}
+
+export function guardFilter(options: GuardOptions): Filter {
+  const { clock, observer } = options;
+  return (request, next) => {
+    try {
+      const pending = next(request);
+      if (pending === undefined) {
+        observer.done(request);
+        return undefined;
+      }
+      const timer = clock.after(options.requestTimeoutMs, () => {
+        if (!isLongRunning(request.info)) expire(request, options);
+      });
+      return pending
+        .catch((error: unknown) => fail(request, error, options))
+        .finally(() => {
+          timer.cancel();
+          observer.done(request);
+        });
+    } catch (error) {
+      fail(request, error, options);
+      observer.done(request);
+      return undefined;
+    }
+  };
+}
+
+function expire(request: ApiRequest, options: GuardOptions): void {
+  const error = newTimeout('request did not complete within the allotted timeout');
+  request.abort(error);
+  if (request.exchange.answered) request.exchange.abort();
+  else sendStatus(request, options.encodings, error.status);
+}
+
+function fail(request: ApiRequest, error: unknown, options: GuardOptions): void {
+  if (!isStatusError(error) && request.exchange.closed) return;
+  const status = toStatus(request, error, options);
+  if (request.exchange.answered) request.exchange.abort();
+  else sendStatus(request, options.encodings, status);
+}
+
+function toStatus(request: ApiRequest, error: unknown, options: GuardOptions): Status {
+  if (isStatusError(error)) return error.status;
+  if (request.exchange.closed) return newStatusError(499, '', 'the client has gone').status;
+  options.logger.error(
+    { err: error, method: request.exchange.method, path: request.rawPath },
+    'A request failed unexpectedly',
+  );
+  return newInternalError(error instanceof Error ? error.message : 'unknown').status;
+}

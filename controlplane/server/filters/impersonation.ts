@@ -1,0 +1,254 @@
+/**
+ * Acting as somebody else, by `Impersonate-*` headers.
+ *
+ * The narrower modes come first: each asks for `impersonate-on:<mode>:<verb>` of the request itself and for
+ * `impersonate:<mode>` of whom to become; the older verb `impersonate` comes last. A caller who succeeded by one mode is
+ * asked by that mode first from then on, and refusals carry the first mode's words.
+ */
+import { newBadRequest } from '../../../api/meta/status-error.ts';
+import type { UserInfo } from '../../authentication/authentication.ts';
+import type { AuthorizationAttributes, Authorizer } from '../../authorization/authorization.ts';
+import type { ApiRequest, Filter } from '../request.ts';
+import { attributesOf, forbiddenError } from './authorization.ts';
+
+const USER_HEADER = 'impersonate-user';
+const GROUP_HEADER = 'impersonate-group';
+const UID_HEADER = 'impersonate-uid';
+const EXTRA_PREFIX = 'impersonate-extra-';
+const SERVICE_ACCOUNT = /^system:serviceaccount:([^:]+):([^:]+)$/;
+const NODE_PREFIX = 'system:node:';
+const NODE_NAME_EXTRA = 'authentication.kubernetes.io/node-name';
+const AUTHENTICATION_GROUP = 'authentication.k8s.io';
+/** Callers whose last mode is remembered; the oldest is forgotten. */
+const REMEMBERED_CALLERS = 1024;
+
+interface Wanted {
+  readonly name: string;
+  readonly uid: string;
+  readonly groups: readonly string[];
+  readonly extra: ReadonlyMap<string, readonly string[]>;
+}
+
+interface Check {
+  readonly group: string;
+  readonly resource: string;
+  readonly subresource?: string;
+  readonly namespace?: string;
+  readonly name: string;
+}
+
+interface Mode {
+  /** `''`: the older verb. */
+  readonly name: string;
+  /** What must be allowed; `undefined` where the mode is not for this. */
+  checks(wanted: Wanted, caller: UserInfo): readonly Check[] | undefined;
+}
+
+const MODES: readonly Mode[] = [
+  {
+    name: 'associated-node',
+    checks(wanted, caller) {
+      const node = nodeOf(wanted);
+      if (node === undefined || caller.extra?.[NODE_NAME_EXTRA]?.[0] !== node) return undefined;
+      return [{ group: AUTHENTICATION_GROUP, resource: 'nodes', name: '*' }];
+    },
+  },
+  {
+    name: 'arbitrary-node',
+    checks(wanted) {
+      const node = nodeOf(wanted);
+      return node === undefined ? undefined : [{ group: AUTHENTICATION_GROUP, resource: 'nodes', name: node }];
+    },
+  },
+  {
+    name: 'serviceaccount',
+    checks(wanted) {
+      const account = accountOf(wanted.name);
+      if (account === undefined || !isBare(wanted)) return undefined;
+      return [{ group: AUTHENTICATION_GROUP, resource: 'serviceaccounts', ...account }];
+    },
+  },
+  {
+    name: 'user-info',
+    checks(wanted) {
+      if (accountOf(wanted.name) !== undefined || wanted.name.startsWith(NODE_PREFIX)) return undefined;
+      return [
+        { group: AUTHENTICATION_GROUP, resource: 'users', name: wanted.name },
+        ...partChecks(wanted, AUTHENTICATION_GROUP),
+      ];
+    },
+  },
+  {
+    name: '',
+    checks(wanted) {
+      const account = accountOf(wanted.name);
+      const who =
+        account === undefined
+          ? { group: '', resource: 'users', name: wanted.name }
+          : { group: '', resource: 'serviceaccounts', ...account };
+      return [who, ...partChecks(wanted, '')];
+    },
+  },
+];
+
+function partChecks(wanted: Wanted, groupsGroup: string): Check[] {
+  const checks: Check[] = wanted.groups.map((name) => ({ group: groupsGroup, resource: 'groups', name }));
+  for (const [key, values] of wanted.extra) {
+    for (const name of values)
+      checks.push({ group: AUTHENTICATION_GROUP, resource: 'userextras', subresource: key, name });
+  }
+  if (wanted.uid !== '') checks.push({ group: AUTHENTICATION_GROUP, resource: 'uids', name: wanted.uid });
+  return checks;
+}
+
+const isBare = (wanted: Wanted): boolean => wanted.groups.length === 0 && wanted.uid === '' && wanted.extra.size === 0;
+
+function nodeOf(wanted: Wanted): string | undefined {
+  return wanted.name.startsWith(NODE_PREFIX) && isBare(wanted) ? wanted.name.slice(NODE_PREFIX.length) : undefined;
+}
+
+function accountOf(name: string): { namespace: string; name: string } | undefined {
+  const match = SERVICE_ACCOUNT.exec(name);
+  const [, namespace = '', account = ''] = match ?? [];
+  if (match === null || !/^[a-z0-9]([-a-z0-9]*[a-z0-9])?$/.test(namespace)) return undefined;
+  return /^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$/.test(account) ? { namespace, name: account } : undefined;
+}
+
+export function impersonationFilter(authorizer: Authorizer): Filter {
+  const lastModes = new Map<string, Mode>();
+  return (request, next) => {
+    const wanted = readHeaders(request);
+    if (wanted === undefined) return next(request);
+    return become(request, wanted, authorizer, lastModes).then(() => next(request));
+  };
+}
+
+async function become(
+  request: ApiRequest,
+  wanted: Wanted,
+  authorizer: Authorizer,
+  lastModes: Map<string, Mode>,
+): Promise<void> {
+  const caller = request.user;
+  const key = JSON.stringify([caller.name, caller.uid, caller.groups, caller.extra]);
+  const last = lastModes.get(key);
+  const order = last === undefined ? MODES : [last, ...MODES.filter((mode) => mode !== last)];
+  let refusal: Error | undefined;
+  for (const mode of order) {
+    const checks = mode.checks(wanted, caller);
+    if (checks === undefined) continue;
+    const error = await refusalOf(request, mode, checks, authorizer);
+    if (error === undefined) {
+      remember(lastModes, key, mode);
+      request.impersonator = caller;
+      request.user = userOf(wanted);
+      return;
+    }
+    refusal ??= error;
+  }
+  throw refusal ?? newBadRequest('nobody to impersonate');
+}
+
+function remember(lastModes: Map<string, Mode>, key: string, mode: Mode): void {
+  lastModes.delete(key);
+  lastModes.set(key, mode);
+  for (const oldest of lastModes.keys()) {
+    if (lastModes.size <= REMEMBERED_CALLERS) break;
+    lastModes.delete(oldest);
+  }
+}
+
+async function refusalOf(
+  request: ApiRequest,
+  mode: Mode,
+  checks: readonly Check[],
+  authorizer: Authorizer,
+): Promise<Error | undefined> {
+  const own = attributesOf(request);
+  const verb = mode.name === '' ? 'impersonate' : `impersonate:${mode.name}`;
+  const asked: AuthorizationAttributes[] = checks.map((check) => ({
+    user: request.user,
+    verb,
+    isResourceRequest: true,
+    group: check.group,
+    version: 'v1',
+    resource: check.resource,
+    subresource: check.subresource ?? '',
+    namespace: check.namespace ?? '',
+    name: check.name,
+    path: own.path,
+  }));
+  if (mode.name !== '') asked.unshift({ ...own, verb: `impersonate-on:${mode.name}:${own.verb}` });
+  for (const attributes of asked) {
+    const decision = await authorizer.authorize(attributes);
+    if (decision.decision !== 'allow') return forbiddenError(attributes, decision.reason);
+  }
+  return undefined;
+}
+
+/** `undefined`: nobody is impersonated. Throws 400 where parts of a user are given without its name. */
+function readHeaders(request: ApiRequest): Wanted | undefined {
+  const { headers } = request.exchange;
+  const name = request.header(USER_HEADER) ?? '';
+  const groups = split(headers[GROUP_HEADER]);
+  const uid = request.header(UID_HEADER) ?? '';
+  let extra: Map<string, string[]> | undefined;
+  for (const header in headers) {
+    if (!header.startsWith(EXTRA_PREFIX)) continue;
+    extra ??= new Map();
+    const key = unescapeKey(header.slice(EXTRA_PREFIX.length));
+    extra.set(key, [...(extra.get(key) ?? []), ...split(headers[header])]);
+  }
+  if (name !== '') return { name, uid, groups, extra: extra ?? new Map() };
+  if (groups.length === 0 && uid === '' && extra === undefined) return undefined;
+  throw newBadRequest(`requested ${describe(uid, groups, extra ?? new Map())} without impersonating a user name`);
+}
+
+/** node joins repeated headers with a comma. */
+function split(value: string | string[] | undefined): string[] {
+  if (value === undefined || value === '') return [];
+  const values = Array.isArray(value) ? value : [value];
+  return values.flatMap((one) => one.split(', '));
+}
+
+/** Keys are percent-encoded where a header's name could not hold them; what is no encoding stays as it is. */
+function unescapeKey(key: string): string {
+  try {
+    return decodeURIComponent(key);
+  } catch (error) {
+    if (error instanceof URIError) return key;
+    throw error;
+  }
+}
+
+/** As the reference prints the user in its message. */
+function describe(uid: string, groups: readonly string[], extra: ReadonlyMap<string, readonly string[]>): string {
+  const list = (values: readonly string[]): string =>
+    `[]string{${values.map((value) => JSON.stringify(value)).join(', ')}}`;
+  const groupText = groups.length === 0 ? '[]string(nil)' : list(groups);
+  const pairs = [...extra].map(([key, values]) => `${JSON.stringify(key)}:${list(values)}`);
+  const extraText = pairs.length === 0 ? 'map[string][]string(nil)' : `map[string][]string{${pairs.join(', ')}}`;
+  return `&user.DefaultInfo{Name:"", UID:${JSON.stringify(uid)}, Groups:${groupText}, Extra:${extraText}}`;
+}
+
+function userOf(wanted: Wanted): UserInfo {
+  return {
+    name: wanted.name,
+    groups: groupsOf(wanted),
+    ...(wanted.uid === '' ? {} : { uid: wanted.uid }),
+    ...(wanted.extra.size === 0 ? {} : { extra: Object.fromEntries(wanted.extra) }),
+  };
+}
+
+function groupsOf(wanted: Wanted): readonly string[] {
+  let { groups } = wanted;
+  const account = accountOf(wanted.name);
+  if (account !== undefined && groups.length === 0) {
+    groups = ['system:serviceaccounts', `system:serviceaccounts:${account.namespace}`];
+  } else if (nodeOf(wanted) !== undefined) groups = ['system:nodes'];
+  if (wanted.name === 'system:anonymous') {
+    return groups.includes('system:unauthenticated') ? groups : [...groups, 'system:unauthenticated'];
+  }
+  const known = groups.includes('system:authenticated') || groups.includes('system:unauthenticated');
+  return known ? groups : [...groups, 'system:authenticated'];
+}

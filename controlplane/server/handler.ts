@@ -1,0 +1,106 @@
+/**
+ * The handler chain of the API server, as one list, and what stands behind it: the verbs for resources, path handlers for
+ * the rest.
+ */
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Authenticator } from '../authentication/authentication.ts';
+import type { Authorizer } from '../authorization/authorization.ts';
+import type { ResourceCatalog } from '../registry/rest.ts';
+import type { TextDecoders } from './body.ts';
+import type { Connector } from './connect/connector.ts';
+import type { Encodings } from './encoding.ts';
+import { auditFilter, type AuditSink } from './filters/audit.ts';
+import { authenticationFilter } from './filters/authentication.ts';
+import { authorizationFilter } from './filters/authorization.ts';
+import { chain } from './filters/chain.ts';
+import { guardFilter } from './filters/guard.ts';
+import { impersonationFilter } from './filters/impersonation.ts';
+import { InFlight, type InFlightOptions } from './filters/in-flight.ts';
+import { requestInfoFilter } from './filters/request-info.ts';
+import { pageNotFound, type PathHandlers } from './path-handlers.ts';
+import type { ApiRequest, Handler, MaybePromise } from './request.ts';
+import type { RequestObserver } from './request-metrics.ts';
+import { notFound, Router, type Verb } from './router.ts';
+import { create } from './verbs/create.ts';
+import { remove } from './verbs/delete.ts';
+import { removeCollection } from './verbs/delete-collection.ts';
+import { get } from './verbs/get.ts';
+import { list } from './verbs/list.ts';
+import { patch } from './verbs/patch.ts';
+import { update } from './verbs/update.ts';
+import type { VerbContext, VerbHandler } from './verbs/verb.ts';
+import { watch } from './verbs/watch.ts';
+
+export interface HandlerOptions {
+  readonly catalog: ResourceCatalog;
+  readonly authenticator: Authenticator;
+  readonly authorizer: Authorizer;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly encodings: Encodings;
+  readonly decoders: TextDecoders;
+  readonly paths: PathHandlers;
+  readonly connector: Connector;
+  readonly observer: RequestObserver;
+  readonly audit: AuditSink | undefined;
+  readonly requestTimeoutMs: number;
+  readonly inFlight: InFlightOptions;
+  /** Warning for a resource that is going away; `''` for others. */
+  readonly deprecation: (group: string, version: string, resource: string) => string;
+}
+
+export function createHandler(options: HandlerOptions): Handler {
+  const { authorizer } = options;
+  return chain(
+    [
+      guardFilter(options),
+      requestInfoFilter(),
+      auditFilter(options.audit),
+      authenticationFilter(options),
+      impersonationFilter(authorizer),
+      new InFlight(options.inFlight).filter,
+      authorizationFilter(authorizer),
+    ],
+    dispatcher(options),
+  );
+}
+
+function dispatcher(options: HandlerOptions): Handler {
+  const router = new Router(options.catalog);
+  const verbs: Readonly<Record<Verb, VerbHandler>> = {
+    get,
+    list,
+    watch,
+    create,
+    update,
+    patch,
+    delete: remove,
+    deletecollection: removeCollection,
+    connect: (request, rest) => options.connector.connect(request, rest),
+  };
+  const context: VerbContext = options;
+  return (request) => {
+    if (!request.info.isResource) return servePath(request, options.paths, router);
+    if (!router.serves(request.info.group)) return pageNotFound(request);
+    const { rest, verb } = router.route(request.exchange.method, request.info);
+    request.rest = rest;
+    const warning = options.deprecation(rest.info.group, rest.info.version, rest.info.resource);
+    if (warning !== '') {
+      request.warn(warning);
+      request.annotate('k8s.io/deprecated', 'true');
+    }
+    return verbs[verb](request, rest, context);
+  };
+}
+
+/** `/api` and `/apis/<served group>` are the API's: what is missing there is missing in its own words. */
+function servePath(request: ApiRequest, paths: PathHandlers, router: Router): MaybePromise<void> {
+  const { path } = request.info;
+  const handler = paths.find(path);
+  if (handler !== undefined) return handler(request);
+  const [prefix, group = '', version] = path.split('/').filter((segment) => segment !== '');
+  if (prefix === 'api' && group !== '') throw notFound();
+  if (prefix === 'apis' && version !== undefined && router.serves(group)) throw notFound();
+  return pageNotFound(request);
+}

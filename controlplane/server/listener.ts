@@ -1,0 +1,207 @@
+/**
+ * The port: TLS with a client certificate asked for but not demanded, HTTP/2 and HTTP/1.1 told apart by ALPN, a
+ * certificate that can be replaced while connections last, and an end that lets requests under way finish.
+ */
+import {
+  createServer as createHttpServer,
+  ServerResponse,
+  type IncomingMessage,
+  type Server as HttpServer,
+} from 'node:http';
+import { performServerHandshake, type ServerHttp2Session } from 'node:http2';
+import { createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from 'node:tls';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Exchange } from './exchange.ts';
+import { Http1Exchange } from './http1.ts';
+import { Http2Exchange } from './http2.ts';
+
+export interface ServingCertificate {
+  /** PEM. */
+  readonly cert: string | Buffer;
+  readonly key: string | Buffer;
+}
+
+export interface TlsOptions extends ServingCertificate {
+  /** Whose client certificates clients are told to offer (PEM); what counts is what the authenticator verifies. */
+  readonly clientCa?: string | Buffer | readonly (string | Buffer)[];
+  readonly minVersion?: 'TLSv1.2' | 'TLSv1.3';
+  readonly ciphers?: string;
+}
+
+export interface ListenerOptions {
+  readonly tls: TlsOptions;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly onExchange: (exchange: Exchange) => void;
+}
+
+const HANDSHAKE_TIMEOUT_MS = 10_000;
+const HEADERS_TIMEOUT_MS = 32_000;
+const IDLE_TIMEOUT_MS = 180_000;
+const CONNECTION_CHECK_MS = 5_000;
+const MAX_HEADER_BYTES = 1 << 20;
+const MAX_CONCURRENT_STREAMS = 250;
+/** What a client may send ahead: enough for one whole body. */
+const WINDOW_BYTES = 1 << 20;
+
+export class Listener {
+  readonly #tls: TlsServer;
+  readonly #http: HttpServer;
+  readonly #sessions = new Set<ServerHttp2Session>();
+  readonly #sockets = new Set<Duplex>();
+  readonly #options: ListenerOptions;
+  #tlsOptions: TlsOptions;
+
+  constructor(options: ListenerOptions) {
+    this.#options = options;
+    this.#tlsOptions = options.tls;
+    this.#http = this.#createHttp1();
+    this.#tls = createTlsServer(
+      {
+        ...secureContextOf(options.tls),
+        ALPNProtocols: ['h2', 'http/1.1'],
+        requestCert: true,
+        rejectUnauthorized: false,
+        handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
+        noDelay: true,
+        keepAlive: true,
+      },
+      (socket) => this.#accept(socket),
+    );
+    this.#tls.on('tlsClientError', (error) => options.logger.debug({ err: error }, 'A TLS handshake failed'));
+  }
+
+  listen(port: number, host: string): Promise<AddressInfo> {
+    return new Promise((resolve, reject) => {
+      this.#tls.once('error', reject);
+      this.#tls.listen({ port, host, backlog: 1024 }, () => {
+        this.#tls.removeListener('error', reject);
+        this.#tls.on('error', (error) => this.#options.logger.error({ err: error }, 'The listener failed'));
+        // node looks for slow headers only on servers that listen themselves.
+        this.#http.emit('listening');
+        resolve(this.#tls.address() as AddressInfo);
+      });
+    });
+  }
+
+  /** New connections get the new certificate. */
+  replaceCertificate(certificate: ServingCertificate): void {
+    this.#tlsOptions = { ...this.#tlsOptions, ...certificate };
+    this.#tls.setSecureContext(secureContextOf(this.#tlsOptions));
+  }
+
+  /** Takes no more connections, says goodbye on those there are, and cuts what is left after `graceMs`. */
+  async close(graceMs: number): Promise<void> {
+    const closed = new Promise<void>((resolve) => this.#tls.close(() => resolve()));
+    for (const session of this.#sessions) session.close();
+    this.#http.closeIdleConnections();
+    const timer = this.#options.clock.after(graceMs, () => this.#cut());
+    if (graceMs <= 0) this.#cut();
+    await closed;
+    timer.cancel();
+    this.#http.close();
+    this.#http.closeAllConnections();
+  }
+
+  #cut(): void {
+    for (const session of this.#sessions) session.destroy();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+
+  #accept(socket: TLSSocket): void {
+    this.#sockets.add(socket);
+    socket.once('close', () => this.#sockets.delete(socket));
+    socket.on('error', (error) => this.#options.logger.debug({ err: error }, 'A connection broke'));
+    if (socket.alpnProtocol === 'h2') this.#acceptHttp2(socket);
+    else this.#http.emit('connection', socket);
+  }
+
+  #acceptHttp2(socket: TLSSocket): void {
+    const session = performServerHandshake(socket, {
+      maxSessionMemory: 64,
+      settings: { maxConcurrentStreams: MAX_CONCURRENT_STREAMS, initialWindowSize: WINDOW_BYTES, enablePush: false },
+    });
+    this.#sessions.add(session);
+    session.once('close', () => this.#sessions.delete(session));
+    session.on('error', (error) => this.#options.logger.debug({ err: error }, 'An HTTP/2 session failed'));
+    session.setTimeout(IDLE_TIMEOUT_MS, () => {
+      if (session.state.effectiveRecvDataLength === undefined || this.#idle(session)) session.close();
+    });
+    session.on('stream', (stream, headers) => {
+      this.#streams.set(session, (this.#streams.get(session) ?? 0) + 1);
+      stream.once('close', () => this.#streams.set(session, (this.#streams.get(session) ?? 1) - 1));
+      stream.on('error', (error) => this.#options.logger.debug({ err: error }, 'An HTTP/2 stream failed'));
+      this.#options.onExchange(new Http2Exchange(stream, headers, socket));
+    });
+  }
+
+  readonly #streams = new WeakMap<ServerHttp2Session, number>();
+
+  #idle(session: ServerHttp2Session): boolean {
+    return (this.#streams.get(session) ?? 0) === 0;
+  }
+
+  #createHttp1(): HttpServer {
+    const server = createHttpServer(
+      {
+        maxHeaderSize: MAX_HEADER_BYTES,
+        headersTimeout: HEADERS_TIMEOUT_MS,
+        // Bodies are timed by the handler chain; watches have none to wait for.
+        requestTimeout: 0,
+        keepAliveTimeout: IDLE_TIMEOUT_MS,
+        connectionsCheckingInterval: CONNECTION_CHECK_MS,
+        // Only what the connect verbs and watches take is an upgrade; `h2c` and others are plain requests.
+        shouldUpgradeCallback: (request: IncomingMessage) => isUpgrade(request),
+      },
+      (request, response) => this.#options.onExchange(new Http1Exchange(request, response)),
+    );
+    server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      const response = new ServerResponse(request);
+      response.shouldKeepAlive = false;
+      response.assignSocket(socket as TLSSocket);
+      response.on('finish', () => socket.end());
+      socket.on('error', (error) => this.#options.logger.debug({ err: error }, 'An upgraded connection broke'));
+      this.#options.onExchange(new Http1Exchange(request, response, { message: request, socket, head, response }));
+    });
+    server.on('clientError', (error: Error, socket: Duplex) => {
+      this.#options.logger.debug({ err: error }, 'A request could not be read');
+      if (socket.writable)
+        socket.end(
+          'HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request',
+        );
+      else socket.destroy();
+    });
+    return server;
+  }
+}
+
+function isUpgrade(request: IncomingMessage): boolean {
+  const upgrade = request.headers.upgrade?.toLowerCase() ?? '';
+  return upgrade === 'websocket' || upgrade.startsWith('spdy/');
+}
+
+function secureContextOf(tls: TlsOptions): {
+  cert: string | Buffer;
+  key: string | Buffer;
+  ca?: (string | Buffer)[];
+  minVersion: 'TLSv1.2' | 'TLSv1.3';
+  ciphers?: string;
+} {
+  const ca = tls.clientCa;
+  const list =
+    ca === undefined
+      ? undefined
+      : Array.isArray(ca)
+        ? [...(ca as readonly (string | Buffer)[])]
+        : [ca as string | Buffer];
+  return {
+    cert: tls.cert,
+    key: tls.key,
+    minVersion: tls.minVersion ?? 'TLSv1.2',
+    ...(list === undefined ? {} : { ca: list }),
+    ...(tls.ciphers === undefined ? {} : { ciphers: tls.ciphers }),
+  };
+}

@@ -1,0 +1,55 @@
+/**
+ * What is served beside resources: exact paths and trees of paths, each with the methods it has. A path of the API that
+ * nobody serves is answered by the verbs; everything else is `404 page not found`.
+ */
+import type { ApiRequest, MaybePromise } from './request.ts';
+import { methodNotAllowed } from './router.ts';
+
+export type PathHandler = (request: ApiRequest) => MaybePromise<void>;
+
+export const TEXT_TYPE = 'text/plain; charset=utf-8';
+
+export class PathHandlers {
+  readonly #exact = new Map<string, PathHandler>();
+  readonly #trees: { readonly prefix: string; readonly handler: PathHandler }[] = [];
+
+  /** `/version`; a slash at the end of the request's path does not matter. */
+  exact(path: string, handler: PathHandler): void {
+    this.#exact.set(path, handler);
+  }
+
+  /** Everything below `prefix`, which ends in a slash. */
+  tree(prefix: string, handler: PathHandler): void {
+    this.#trees.push({ prefix, handler });
+    this.#trees.sort((a, b) => b.prefix.length - a.prefix.length);
+  }
+
+  paths(): string[] {
+    return [...this.#exact.keys()].sort();
+  }
+
+  find(path: string): PathHandler | undefined {
+    const bare = path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path;
+    const exact = this.#exact.get(bare);
+    if (exact !== undefined) return exact;
+    return this.#trees.find((tree) => path.startsWith(tree.prefix))?.handler;
+  }
+}
+
+/** For paths that are only read. */
+export function reading(handler: PathHandler): PathHandler {
+  return (request) => {
+    if (request.exchange.method !== 'GET') throw methodNotAllowed();
+    return handler(request);
+  };
+}
+
+export function sendText(request: ApiRequest, status: number, text: string): void {
+  const headers = request.responseHeaders(TEXT_TYPE);
+  headers['x-content-type-options'] = 'nosniff';
+  request.status = status;
+  request.responseBytes = text.length;
+  request.exchange.send(status, headers, text);
+}
+
+export const pageNotFound: PathHandler = (request) => sendText(request, 404, '404 page not found\n');

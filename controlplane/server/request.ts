@@ -1,0 +1,186 @@
+/**
+ * A request on its way through the handler chain: filters fill it in order, verbs read it, and the registry sees it as its
+ * `RequestContext`. One a request; nothing in it is shared.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { UserInfo } from '../authentication/authentication.ts';
+import type { Authorizer } from '../authorization/authorization.ts';
+import type { RequestContext, Rest } from '../registry/rest.ts';
+import type { Exchange, ResponseHeaders } from './exchange.ts';
+import type { RequestInfo } from './request-info.ts';
+
+export type MaybePromise<T> = T | Promise<T>;
+export type Handler = (request: ApiRequest) => MaybePromise<void>;
+/** Calls `next`, or answers itself. Throws `StatusError`s; the first filter turns them into answers. */
+export type Filter = (request: ApiRequest, next: Handler) => MaybePromise<void>;
+
+const NO_QUERY = new URLSearchParams();
+const NOBODY: UserInfo = { name: '', groups: [] };
+const NOT_READ: RequestInfo = {
+  isResource: false,
+  verb: '',
+  path: '',
+  group: '',
+  version: '',
+  namespace: '',
+  resource: '',
+  subresource: '',
+  name: '',
+  parts: [],
+  watchPrefix: false,
+};
+
+export class ApiRequest implements RequestContext {
+  readonly exchange: Exchange;
+  readonly auditId: string;
+  readonly rawPath: string;
+  /** Without the question mark. */
+  readonly rawQuery: string;
+  /** Monotonic milliseconds. */
+  readonly startedMs: number;
+  /** Wall-clock milliseconds at which it came. */
+  readonly nowMs: number;
+  info: RequestInfo = NOT_READ;
+  user: UserInfo = NOBODY;
+  /** Who authenticated, where `user` is impersonated. */
+  impersonator: UserInfo | undefined;
+  /** The resource that answers, once it is known. */
+  rest: Rest | undefined;
+  /** Of the answer; 0 before it. */
+  status = 0;
+  responseBytes = 0;
+  /** Audit annotations. */
+  annotations: Map<string, string> | undefined;
+  readonly #authorizer: Authorizer;
+  #query: URLSearchParams | undefined;
+  #warnings: string[] | undefined;
+  #abort: AbortController | undefined;
+  #fieldManager: string | undefined;
+
+  constructor(exchange: Exchange, authorizer: Authorizer, clock: Clock) {
+    this.exchange = exchange;
+    this.#authorizer = authorizer;
+    this.startedMs = clock.monotonic();
+    this.nowMs = clock.now();
+    const given = exchange.headers['audit-id'];
+    this.auditId = typeof given === 'string' && given !== '' && given.length <= 64 ? given : randomUUID();
+    const mark = exchange.target.indexOf('?');
+    this.rawPath = mark < 0 ? exchange.target : exchange.target.slice(0, mark);
+    this.rawQuery = mark < 0 ? '' : exchange.target.slice(mark + 1);
+  }
+
+  get query(): URLSearchParams {
+    this.#query ??= this.rawQuery === '' ? NO_QUERY : new URLSearchParams(this.rawQuery);
+    return this.#query;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.exchange.headers[name];
+    return Array.isArray(value) ? value[0] : value;
+  }
+
+  get userAgent(): string {
+    return this.header('user-agent') ?? '';
+  }
+
+  get fieldManager(): string {
+    if (this.#fieldManager === undefined) {
+      const given = this.query.get('fieldManager') ?? '';
+      this.#fieldManager = given === '' ? managerOf(this.userAgent) : given;
+    }
+    return this.#fieldManager;
+  }
+
+  /** Aborts when the client has gone or the request has taken too long. */
+  get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      const controller = new AbortController();
+      this.#abort = controller;
+      this.exchange.onClose(() => controller.abort(new Error('the request has ended')));
+    }
+    return this.#abort.signal;
+  }
+
+  abort(reason: Error): void {
+    this.#abort ??= new AbortController();
+    this.#abort.abort(reason);
+  }
+
+  warn(text: string): void {
+    if (text === '') return;
+    this.#warnings ??= [];
+    if (!this.#warnings.includes(text)) this.#warnings.push(text);
+  }
+
+  annotate(key: string, value: string): void {
+    this.annotations ??= new Map();
+    if (!this.annotations.has(key)) this.annotations.set(key, value);
+  }
+
+  async may(
+    verb: string,
+    target: { group: string; resource: string; subresource?: string; namespace: string; name: string },
+  ): Promise<boolean> {
+    const decision = await this.#authorizer.authorize({
+      user: this.user,
+      verb,
+      isResourceRequest: true,
+      group: target.group,
+      version: '*',
+      resource: target.resource,
+      subresource: target.subresource ?? '',
+      namespace: target.namespace,
+      name: target.name,
+      path: this.info.path,
+    });
+    return decision.decision === 'allow';
+  }
+
+  /** The headers that every answer has. */
+  responseHeaders(contentType: string): ResponseHeaders {
+    const headers: ResponseHeaders = {
+      'content-type': contentType,
+      'audit-id': this.auditId,
+      'cache-control': 'no-cache, private',
+    };
+    if (this.#warnings !== undefined) headers['warning'] = warningHeaders(this.#warnings);
+    return headers;
+  }
+
+  send(status: number, contentType: string, body: Buffer | string | undefined): void {
+    this.status = status;
+    this.responseBytes = body?.length ?? 0;
+    this.exchange.send(status, this.responseHeaders(contentType), body);
+  }
+}
+
+/** What stands before the first slash of the User-Agent. */
+function managerOf(userAgent: string): string {
+  const slash = userAgent.indexOf('/');
+  const name = slash < 0 ? userAgent : userAgent.slice(0, slash);
+  return name.slice(0, 128);
+}
+
+/** Longer texts are cut, and then dropped, so that the headers stay within what clients accept. */
+const MAX_WARNING_CHARS = 256;
+const MAX_WARNINGS_CHARS = 4096;
+
+function warningHeaders(warnings: readonly string[]): string[] {
+  const total = warnings.reduce((sum, text) => sum + text.length, 0);
+  const headers: string[] = [];
+  let used = 0;
+  for (const text of warnings) {
+    const shown = total > MAX_WARNINGS_CHARS ? text.slice(0, MAX_WARNING_CHARS) : text;
+    used += shown.length;
+    if (used > MAX_WARNINGS_CHARS) break;
+    headers.push(`299 - "${escapeWarning(shown)}"`);
+  }
+  return headers;
+}
+
+function escapeWarning(text: string): string {
+  // Control characters cannot stand in a header, and neither can what is no Latin-1: it goes out as UTF-8 bytes.
+  const clean = text.replaceAll(/[\u0000-\u001f\u007f]+/g, ' ').replaceAll(/[\\"]/g, '\\$&');
+  return Buffer.from(clean, 'utf8').toString('latin1');
+}

@@ -1,0 +1,332 @@
+/**
+ * Answers in the encoding that was negotiated: one object, a list, a Status. JSON answers are the entries' own bytes,
+ * spliced; every other encoding comes from `Encodings`.
+ */
+import { createGzip, constants as zlib } from 'node:zlib';
+import { apiVersionOf, type JsonObject } from '../../api/meta/object.ts';
+import { newBadRequest, newNotAcceptable, type Status } from '../../api/meta/status-error.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
+import type { Entry, Rest } from '../registry/rest.ts';
+import type { Encodings, IncludeObject, ListMetadata } from './encoding.ts';
+import { acceptsGzip, contentTypeOf, negotiateError, type Format, type OutputMediaType } from './media-type.ts';
+import type { ApiRequest } from './request.ts';
+
+const GZIP_FROM_BYTES = 128 * 1024;
+const CHUNK_BYTES = 256 * 1024;
+
+const COMMA = Buffer.from(',');
+
+/** Sends one object. */
+export function sendEntry(
+  request: ApiRequest,
+  encodings: Encodings,
+  status: number,
+  rest: Rest,
+  entry: Entry,
+  media: OutputMediaType,
+): void {
+  if (
+    media.format === 'json' &&
+    media.as === '' &&
+    !media.pretty &&
+    entry.bytes.length < GZIP_FROM_BYTES &&
+    !wantsPretty(request)
+  ) {
+    request.send(status, 'application/json', entry.bytes);
+    return;
+  }
+  const contentType = contentTypeOf(media.format);
+  if (media.as === 'PartialObjectMetadataList') {
+    throw newNotAcceptable(
+      `you requested PartialObjectMetadataList, but the requested object is not a list (*${entry.object.kind ?? ''})`,
+    );
+  }
+  if (media.format === 'protobuf') {
+    const bytes = media.as === '' ? encodings.protobuf(entry) : encodings.protobufMetadata(entry, media.version);
+    sendBody(request, status, contentType, [bytes]);
+    return;
+  }
+  let pieces: Buffer[] = [entry.bytes];
+  if (media.as === 'PartialObjectMetadata') pieces = [encodings.metadata(entry, media.version)];
+  if (media.as === 'Table') {
+    const metadata = {
+      resourceVersion: entry.object.metadata.resourceVersion ?? '',
+      continue: '',
+      remainingItemCount: undefined,
+    };
+    pieces = table(request, encodings, rest.info, [entry], metadata, media);
+  }
+  sendJson(request, encodings, status, pieces, media);
+}
+
+/** Sends a list of the resource. */
+export function sendList(
+  request: ApiRequest,
+  encodings: Encodings,
+  rest: Rest,
+  entries: readonly Entry[],
+  metadata: ListMetadata,
+  media: OutputMediaType,
+): void {
+  const { info } = rest;
+  if (media.as === 'PartialObjectMetadata') {
+    throw newNotAcceptable(
+      `you requested PartialObjectMetadata, but the requested object is a list (*${info.kind}List)`,
+    );
+  }
+  if (media.format === 'protobuf') {
+    const bytes =
+      media.as === ''
+        ? encodings.protobufList(info, entries, metadata)
+        : encodings.protobufMetadataList(entries, metadata, media.version);
+    sendBody(request, 200, contentTypeOf('protobuf'), [bytes]);
+    return;
+  }
+  if (media.as === 'Table') {
+    sendJson(request, encodings, 200, table(request, encodings, info, entries, metadata, media), media);
+    return;
+  }
+  const asMetadata = media.as === 'PartialObjectMetadataList';
+  const kind = asMetadata ? 'PartialObjectMetadataList' : `${info.kind}List`;
+  const apiVersion = asMetadata ? `meta.k8s.io/${media.version}` : apiVersionOf(info);
+  const pieces: Buffer[] = [
+    Buffer.from(`{"kind":"${kind}","apiVersion":"${apiVersion}","metadata":${listMetadata(metadata)},"items":[`),
+  ];
+  const head = asMetadata ? undefined : itemHead(encodings, info);
+  for (let index = 0; index < entries.length; index += 1) {
+    const entry = entries[index];
+    if (entry === undefined) continue;
+    if (index > 0) pieces.push(COMMA);
+    if (asMetadata) pieces.push(encodings.metadata(entry, media.version));
+    else pushItem(pieces, entry, head);
+  }
+  pieces.push(CLOSE_LIST);
+  sendJson(request, encodings, 200, pieces, media);
+}
+
+const CLOSE_LIST = Buffer.from(']}\n');
+const OPEN_OBJECT = Buffer.from('{');
+
+interface ItemHead {
+  readonly kindFirst: Buffer;
+  readonly versionFirst: Buffer;
+}
+
+const heads = new WeakMap<ResourceInfo, { readonly head: ItemHead | undefined }>();
+
+/** Items of built-in lists stand without kind and version: what their bytes begin with is cut off. Custom resources keep both. */
+function itemHead(encodings: Encodings, info: ResourceInfo): ItemHead | undefined {
+  let known = heads.get(info);
+  if (known === undefined) {
+    const builtIn = encodings.hasProtobuf(info.group, info.version, info.kind);
+    const kind = `"kind":"${info.kind}"`;
+    const version = `"apiVersion":"${apiVersionOf(info)}"`;
+    const head = { kindFirst: Buffer.from(`{${kind},${version},`), versionFirst: Buffer.from(`{${version},${kind},`) };
+    known = { head: builtIn ? head : undefined };
+    heads.set(info, known);
+  }
+  return known.head;
+}
+
+function pushItem(pieces: Buffer[], entry: Entry, head: ItemHead | undefined): void {
+  if (head === undefined) {
+    pieces.push(entry.bytes);
+    return;
+  }
+  const { length } = head.kindFirst;
+  if (startsWith(entry.bytes, head.kindFirst) || startsWith(entry.bytes, head.versionFirst)) {
+    pieces.push(OPEN_OBJECT, entry.bytes.subarray(length));
+    return;
+  }
+  const { kind: _kind, apiVersion: _apiVersion, ...rest } = entry.object;
+  pieces.push(Buffer.from(JSON.stringify(rest)));
+}
+
+function startsWith(bytes: Buffer, prefix: Buffer): boolean {
+  return bytes.length >= prefix.length && bytes.compare(prefix, 0, prefix.length, 0, prefix.length) === 0;
+}
+
+export function listMetadata(metadata: ListMetadata): string {
+  let text = `{"resourceVersion":${JSON.stringify(metadata.resourceVersion)}`;
+  if (metadata.continue !== '') text += `,"continue":${JSON.stringify(metadata.continue)}`;
+  if (metadata.remainingItemCount !== undefined && metadata.remainingItemCount > 0) {
+    text += `,"remainingItemCount":${metadata.remainingItemCount}`;
+  }
+  return `${text}}`;
+}
+
+/** `includeObject`; throws 400. */
+export function includeObject(request: ApiRequest): IncludeObject {
+  const given = request.query.get('includeObject') ?? '';
+  if (given === '' || given === 'Metadata') return 'Metadata';
+  if (given === 'None' || given === 'Object') return given;
+  throw newBadRequest(
+    `Unable to convert to Table as requested: includeObject: Invalid value: ${JSON.stringify(given)}: must be 'Metadata', 'Object', 'None', or empty`,
+  );
+}
+
+function table(
+  request: ApiRequest,
+  encodings: Encodings,
+  info: ResourceInfo,
+  entries: readonly Entry[],
+  metadata: ListMetadata,
+  media: OutputMediaType,
+): Buffer[] {
+  const include = includeObject(request);
+  const nowMs = request.nowMs;
+  const pieces: Buffer[] = [
+    Buffer.from(
+      `{"kind":"Table","apiVersion":"meta.k8s.io/${media.version}","metadata":${listMetadata(metadata)},"columnDefinitions":`,
+    ),
+    encodings.tableColumns(info),
+    Buffer.from(',"rows":['),
+  ];
+  for (let index = 0; index < entries.length; index += 1) {
+    const entry = entries[index];
+    if (entry === undefined) continue;
+    if (index > 0) pieces.push(COMMA);
+    pieces.push(encodings.tableRow(info, entry, include, media.version, nowMs));
+  }
+  pieces.push(CLOSE_LIST);
+  return pieces;
+}
+
+/** Any object with kind and version, as JSON value. */
+export function sendObject(
+  request: ApiRequest,
+  encodings: Encodings,
+  status: number,
+  object: object,
+  media: { readonly format: Format; readonly pretty: boolean },
+): void {
+  if (media.format === 'protobuf') {
+    request.send(status, contentTypeOf('protobuf'), encodings.protobufOf(object));
+    return;
+  }
+  if (media.format === 'yaml') {
+    request.send(status, contentTypeOf('yaml'), encodings.yaml(object));
+    return;
+  }
+  const pretty = media.pretty || wantsPretty(request);
+  request.send(status, contentTypeOf('json'), `${JSON.stringify(object, null, pretty ? 2 : 0)}\n`);
+}
+
+/** The one place where an error becomes an answer. */
+export function sendStatus(request: ApiRequest, encodings: Encodings, status: Status): void {
+  const retryAfter = status.details?.retryAfterSeconds;
+  const format = negotiateError(request.header('accept'));
+  if (retryAfter !== undefined && retryAfter > 0) {
+    request.status = status.code;
+    const headers = request.responseHeaders(contentTypeOf('json'));
+    headers['retry-after'] = String(retryAfter);
+    request.exchange.send(status.code, headers, `${JSON.stringify(status)}\n`);
+    return;
+  }
+  sendObject(request, encodings, status.code, status, { format, pretty: false });
+}
+
+/** As a query asks for it, and for people with a browser or a command-line client. */
+export function wantsPretty(request: ApiRequest): boolean {
+  if (request.rawQuery !== '') {
+    const given = request.query.get('pretty');
+    if (given !== null && given !== '') return ['1', 't', 'T', 'TRUE', 'true', 'True'].includes(given);
+  }
+  const agent = request.userAgent;
+  return agent.startsWith('curl') || agent.startsWith('Wget') || agent.startsWith('Mozilla/5.0');
+}
+
+function sendJson(
+  request: ApiRequest,
+  encodings: Encodings,
+  status: number,
+  pieces: Buffer[],
+  media: OutputMediaType,
+): void {
+  const pretty = media.pretty || wantsPretty(request);
+  if (media.format === 'json' && !pretty) {
+    sendBody(request, status, contentTypeOf('json'), pieces);
+    return;
+  }
+  const value = JSON.parse(Buffer.concat(pieces).toString()) as JsonObject;
+  const text = media.format === 'yaml' ? encodings.yaml(value) : `${JSON.stringify(value, null, 2)}\n`;
+  sendBody(request, status, contentTypeOf(media.format), [Buffer.from(text)]);
+}
+
+/** Small bodies go out at once; large ones in chunks that wait for the client, compressed where it accepts that. */
+function sendBody(request: ApiRequest, status: number, contentType: string, pieces: readonly Buffer[]): void {
+  let size = 0;
+  for (const piece of pieces) size += piece.length;
+  const compress =
+    size > GZIP_FROM_BYTES && request.exchange.method === 'GET' && acceptsGzip(request.header('accept-encoding'));
+  if (!compress && size <= CHUNK_BYTES) {
+    request.send(status, contentType, pieces.length === 1 ? pieces[0] : Buffer.concat(pieces, size));
+    return;
+  }
+  const { exchange } = request;
+  const headers = request.responseHeaders(contentType);
+  request.status = status;
+  request.responseBytes = size;
+  if (compress) {
+    headers['content-encoding'] = 'gzip';
+    headers['vary'] = 'Accept-Encoding';
+  }
+  exchange.start(status, headers);
+  const chunks = chunked(pieces);
+  if (compress) pumpCompressed(request, chunks);
+  else pump(request, chunks);
+}
+
+function* chunked(pieces: readonly Buffer[]): Generator<Buffer> {
+  let pending: Buffer[] = [];
+  let size = 0;
+  for (const piece of pieces) {
+    pending.push(piece);
+    size += piece.length;
+    if (size < CHUNK_BYTES) continue;
+    yield Buffer.concat(pending, size);
+    pending = [];
+    size = 0;
+  }
+  if (size > 0) yield Buffer.concat(pending, size);
+}
+
+function pump(request: ApiRequest, chunks: Generator<Buffer>): void {
+  const { exchange } = request;
+  const step = (): void => {
+    for (;;) {
+      if (exchange.closed) return;
+      const next = chunks.next();
+      if (next.done === true) {
+        exchange.end();
+        return;
+      }
+      if (!exchange.write(next.value)) return;
+    }
+  };
+  exchange.onDrain(step);
+  step();
+}
+
+function pumpCompressed(request: ApiRequest, chunks: Generator<Buffer>): void {
+  const { exchange } = request;
+  const gzip = createGzip({ level: zlib.Z_BEST_SPEED, chunkSize: CHUNK_BYTES });
+  const feed = (): void => {
+    for (;;) {
+      const next = chunks.next();
+      if (next.done === true) {
+        gzip.end();
+        return;
+      }
+      if (!gzip.write(next.value)) return;
+    }
+  };
+  gzip.on('drain', feed);
+  gzip.on('data', (chunk: Buffer) => {
+    if (!exchange.write(chunk)) gzip.pause();
+  });
+  gzip.on('end', () => exchange.end());
+  exchange.onDrain(() => gzip.resume());
+  exchange.onClose(() => gzip.destroy());
+  feed();
+}

@@ -1,0 +1,118 @@
+/**
+ * From a request to the resource and the verb that answer it, or to the reference's 404 and 405. Reads nothing but
+ * `RequestInfo`, which authorization has read before.
+ */
+import { newMethodNotSupported, type StatusError } from '../../api/meta/status-error.ts';
+import type { ResourceCatalog, Rest } from '../registry/rest.ts';
+import { routeError } from './media-type.ts';
+import type { RequestInfo } from './request-info.ts';
+
+export type Verb = 'get' | 'list' | 'watch' | 'create' | 'update' | 'patch' | 'delete' | 'deletecollection' | 'connect';
+
+export interface Route {
+  readonly rest: Rest;
+  readonly verb: Verb;
+}
+
+export const notFound = (): StatusError =>
+  routeError(404, 'NotFound', 'the server could not find the requested resource');
+export const methodNotAllowed = (): StatusError =>
+  routeError(405, 'MethodNotAllowed', 'the server does not allow this method on the requested resource');
+
+export class Router {
+  readonly #catalog: ResourceCatalog;
+  #groups: ReadonlySet<string>;
+
+  constructor(catalog: ResourceCatalog) {
+    this.#catalog = catalog;
+    this.#groups = groupsOf(catalog);
+    catalog.onChange(() => {
+      this.#groups = groupsOf(catalog);
+    });
+  }
+
+  /** Whether anything of the group is served; paths of other groups are not the API's. */
+  serves(group: string): boolean {
+    return group === '' || this.#groups.has(group);
+  }
+
+  /** Throws 404 and 405. */
+  route(method: string, info: RequestInfo): Route {
+    const rest = this.#find(info);
+    const fits = rest !== undefined && scopeFits(rest, info);
+    if (rest === undefined || !fits) throw notFound();
+    if (rest.connect !== undefined) return connectRoute(method, rest, info);
+    const verbs = info.subresource !== '' ? subresourceVerbs(rest) : objectVerbs(rest, info);
+    if (Object.keys(verbs).length === 0) throw notFound();
+    const verb = verbs[method];
+    if (verb === undefined) throw methodNotAllowed();
+    if (verb === 'list' && info.verb === 'watch') return watchRoute(rest, info);
+    return info.watchPrefix ? watchRoute(rest, info) : { rest, verb };
+  }
+
+  #find(info: RequestInfo): Rest | undefined {
+    const { parts } = info;
+    const rest = this.#catalog.find(info.group, info.version, info.resource, info.subresource);
+    if (parts.length > 3 && rest?.subresource?.name !== 'proxy') return undefined;
+    return rest;
+  }
+}
+
+function groupsOf(catalog: ResourceCatalog): ReadonlySet<string> {
+  return new Set(catalog.resources().map((info) => info.group));
+}
+
+function scopeFits(rest: Rest, info: RequestInfo): boolean {
+  const named = info.parts.length > 1;
+  if (rest.info.namespaced) return info.namespace !== '' || !named;
+  if (info.namespace === '') return true;
+  return rest.info.resource === 'namespaces' && rest.info.group === '' && info.namespace === info.parts[1];
+}
+
+type MethodVerbs = Partial<Record<string, Verb>>;
+
+function objectVerbs(rest: Rest, info: RequestInfo): MethodVerbs {
+  const verbs: MethodVerbs = {};
+  if (info.parts.length > 1) {
+    if (rest.get !== undefined) verbs['GET'] = 'get';
+    if (rest.update !== undefined) verbs['PUT'] = 'update';
+    if (rest.patch !== undefined) verbs['PATCH'] = 'patch';
+    if (rest.delete !== undefined) verbs['DELETE'] = 'delete';
+    if (info.watchPrefix && rest.watch !== undefined) return { GET: 'watch' };
+    return verbs;
+  }
+  if (info.watchPrefix) return rest.watch === undefined ? {} : { GET: 'watch' };
+  if (rest.list !== undefined) verbs['GET'] = 'list';
+  if (rest.info.namespaced && info.namespace === '') return verbs;
+  if (rest.create !== undefined) verbs['POST'] = 'create';
+  if (rest.deleteCollection !== undefined) verbs['DELETE'] = 'deletecollection';
+  return verbs;
+}
+
+function subresourceVerbs(rest: Rest): MethodVerbs {
+  const verbs: MethodVerbs = {};
+  if (rest.get !== undefined) verbs['GET'] = 'get';
+  if (rest.create !== undefined) verbs['POST'] = 'create';
+  if (rest.update !== undefined) verbs['PUT'] = 'update';
+  if (rest.patch !== undefined) verbs['PATCH'] = 'patch';
+  if (rest.delete !== undefined) verbs['DELETE'] = 'delete';
+  return verbs;
+}
+
+function watchRoute(rest: Rest, info: RequestInfo): Route {
+  if (rest.watch === undefined) throw newMethodNotSupported({ group: info.group, resource: info.resource }, 'watch');
+  return { rest, verb: 'watch' };
+}
+
+const ANY_METHOD: ReadonlySet<string> = new Set(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS']);
+
+function connectRoute(method: string, rest: Rest, info: RequestInfo): Route {
+  const name = rest.subresource?.name ?? '';
+  const methods = name === 'proxy' ? ANY_METHOD : name === 'log' ? LOG_METHODS : STREAM_METHODS;
+  if (!methods.has(method)) throw methodNotAllowed();
+  if (info.parts.length > 3 && name !== 'proxy') throw notFound();
+  return { rest, verb: 'connect' };
+}
+
+const LOG_METHODS: ReadonlySet<string> = new Set(['GET']);
+const STREAM_METHODS: ReadonlySet<string> = new Set(['GET', 'POST']);

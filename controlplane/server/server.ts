@@ -1,0 +1,80 @@
+/**
+ * The API server: `createServer` puts the handler chain behind a port. It owns connections and requests; objects, users
+ * and rules are others'.
+ */
+import type { AddressInfo } from 'node:net';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Authenticator } from '../authentication/authentication.ts';
+import type { Authorizer } from '../authorization/authorization.ts';
+import type { ResourceCatalog } from '../registry/rest.ts';
+import type { TextDecoders } from './body.ts';
+import type { Connector } from './connect/connector.ts';
+import type { Encodings } from './encoding.ts';
+import type { Exchange } from './exchange.ts';
+import type { AuditSink } from './filters/audit.ts';
+import { createHandler } from './handler.ts';
+import { Listener, type ServingCertificate, type TlsOptions } from './listener.ts';
+import type { PathHandlers } from './path-handlers.ts';
+import { ApiRequest } from './request.ts';
+import { noObserver, type RequestObserver } from './request-metrics.ts';
+
+export interface ServerOptions {
+  readonly catalog: ResourceCatalog;
+  readonly authenticator: Authenticator;
+  readonly authorizer: Authorizer;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly tls: TlsOptions;
+  /** Encodings other than JSON. */
+  readonly encodings: Encodings;
+  readonly decoders: TextDecoders;
+  /** Health, version, metrics, discovery, OpenAPI, keys: whatever is served beside resources. */
+  readonly paths: PathHandlers;
+  /** Streams to agents and proxies. */
+  readonly connector: Connector;
+  readonly observer?: RequestObserver;
+  readonly audit?: AuditSink;
+  /** `--request-timeout`. */
+  readonly requestTimeoutMs?: number;
+  /** `--max-requests-inflight`, `--max-mutating-requests-inflight`. */
+  readonly maxReading?: number;
+  readonly maxMutating?: number;
+  readonly deprecation?: (group: string, version: string, resource: string) => string;
+}
+
+export interface ApiServer {
+  /** Port 0 picks one. */
+  listen(port: number, host: string): Promise<AddressInfo>;
+  /** For connections made from now on. */
+  replaceCertificate(certificate: ServingCertificate): void;
+  /** Ends when the connections have ended, or after `graceMs`. */
+  close(graceMs?: number): Promise<void>;
+}
+
+const DEFAULT_GRACE_MS = 2_000;
+
+export function createServer(options: ServerOptions): ApiServer {
+  const handler = createHandler({
+    ...options,
+    observer: options.observer ?? noObserver,
+    audit: options.audit,
+    requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
+    inFlight: { maxReading: options.maxReading ?? 400, maxMutating: options.maxMutating ?? 200 },
+    deprecation: options.deprecation ?? (() => ''),
+  });
+  const listener = new Listener({
+    tls: options.tls,
+    clock: options.clock,
+    logger: options.logger,
+    onExchange: (exchange: Exchange) => {
+      // The outermost filter answers every error, so that neither this call nor its promise ever fails.
+      void handler(new ApiRequest(exchange, options.authorizer, options.clock));
+    },
+  });
+  return {
+    listen: (port, host) => listener.listen(port, host),
+    replaceCertificate: (certificate) => listener.replaceCertificate(certificate),
+    close: (graceMs = DEFAULT_GRACE_MS) => listener.close(graceMs),
+  };
+}

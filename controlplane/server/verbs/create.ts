@@ -1,0 +1,21 @@
+/** POST: to a collection, or to a subresource that is created on an object. */
+import type { CreatedAs, Entry } from '../../registry/rest.ts';
+import { readBody } from '../body.ts';
+import { parseWriteOptions } from '../options.ts';
+import { sendEntry } from '../response.ts';
+import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from './verb.ts';
+
+export const create: VerbHandler = async (request, rest, context) => {
+  const media = outputOf(request, rest, context);
+  const protobuf = hasProtobuf(rest, context.encodings);
+  const body = await readBody(request, { ...context, protobuf });
+  const options = parseWriteOptions(request.query, 'CreateOptions');
+  const created = await rest.create?.(request, pathNamespace(request, rest), pathName(request), body, options);
+  if (created === undefined) return;
+  const { status, entry } = isCreatedAs(created) ? created : { status: 201, entry: created };
+  sendEntry(request, context.encodings, status, rest, entry, media);
+};
+
+function isCreatedAs(created: Entry | CreatedAs): created is CreatedAs {
+  return 'status' in created;
+}

@@ -1,0 +1,16 @@
+/** DELETE of a collection: answers with the list of what was deleted. */
+import { readDeleteOptions } from '../body.ts';
+import { parseDeleteOptions, parseListOptions, validateListOptions } from '../options.ts';
+import { sendList } from '../response.ts';
+import { hasProtobuf, outputOf, pathNamespace, type VerbHandler } from './verb.ts';
+
+export const removeCollection: VerbHandler = async (request, rest, context) => {
+  const media = outputOf(request, rest, context);
+  const list = parseListOptions(request.query);
+  validateListOptions(list);
+  const protobuf = hasProtobuf(rest, context.encodings);
+  const body = await readDeleteOptions(request, { ...context, protobuf });
+  const options = parseDeleteOptions(request.query, body);
+  const deleted = await rest.deleteCollection?.(request, pathNamespace(request, rest), list, options);
+  if (deleted !== undefined) sendList(request, context.encodings, rest, deleted.entries, deleted, media);
+};

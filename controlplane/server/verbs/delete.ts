@@ -1,0 +1,41 @@
+/** DELETE of one object: answers with what is left of it, or with a Status. */
+import type { Deleted, Rest } from '../../registry/rest.ts';
+import { readDeleteOptions } from '../body.ts';
+import { parseDeleteOptions } from '../options.ts';
+import type { ApiRequest } from '../request.ts';
+import { sendEntry, sendObject } from '../response.ts';
+import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from './verb.ts';
+
+export const remove: VerbHandler = async (request, rest, context) => {
+  const media = outputOf(request, rest, context);
+  const protobuf = hasProtobuf(rest, context.encodings);
+  const body = await readDeleteOptions(request, { ...context, protobuf });
+  const options = parseDeleteOptions(request.query, body);
+  const deleted = await rest.delete?.(request, pathNamespace(request, rest), pathName(request), options);
+  if (deleted === undefined) return;
+  const entry = deleted.entry;
+  if (entry === undefined) {
+    sendObject(request, context.encodings, 200, successStatus(request, rest, deleted), media);
+    return;
+  }
+  // Asked not to orphan in the older way, the reference says that the deletion has only been accepted.
+  const accepted = deleted.state === 'marked' && options.orphanDependents === false;
+  sendEntry(request, context.encodings, accepted ? 202 : 200, rest, entry, media);
+};
+
+function successStatus(request: ApiRequest, rest: Rest, deleted: Deleted): object {
+  const { info } = rest;
+  const uid = deleted.state === 'gone' ? deleted.object.metadata.uid : undefined;
+  return {
+    kind: 'Status',
+    apiVersion: 'v1',
+    metadata: {},
+    status: 'Success',
+    details: {
+      name: pathName(request),
+      ...(info.group === '' ? {} : { group: info.group }),
+      kind: info.resource,
+      ...(uid === undefined ? {} : { uid }),
+    },
+  };
+}

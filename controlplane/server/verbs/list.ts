@@ -1,0 +1,15 @@
+/** GET of a collection. */
+import type { ListResult } from '../../registry/rest.ts';
+import { parseListOptions, validateListOptions } from '../options.ts';
+import { sendList } from '../response.ts';
+import { outputOf, pathNamespace, type VerbHandler } from './verb.ts';
+
+export const list: VerbHandler = (request, rest, context) => {
+  const media = outputOf(request, rest, context, 'collection');
+  const options = parseListOptions(request.query);
+  validateListOptions(options);
+  const send = (result: ListResult): void => sendList(request, context.encodings, rest, result.entries, result, media);
+  const result = rest.list?.(request, pathNamespace(request, rest), options);
+  if (result === undefined) return undefined;
+  return result instanceof Promise ? result.then(send) : send(result);
+};

@@ -1,0 +1,15 @@
+/** PUT of an object; 201 where it made one. */
+import { readBody } from '../body.ts';
+import { parseWriteOptions } from '../options.ts';
+import { sendEntry } from '../response.ts';
+import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from './verb.ts';
+
+export const update: VerbHandler = async (request, rest, context) => {
+  const media = outputOf(request, rest, context);
+  const protobuf = hasProtobuf(rest, context.encodings);
+  const body = await readBody(request, { ...context, protobuf });
+  const options = parseWriteOptions(request.query, 'UpdateOptions');
+  const written = await rest.update?.(request, pathNamespace(request, rest), pathName(request), body, options);
+  if (written === undefined) return;
+  sendEntry(request, context.encodings, written.created ? 201 : 200, rest, written.entry, media);
+};

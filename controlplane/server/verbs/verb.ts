@@ -1,0 +1,61 @@
+/** What every verb is given: the parts of the server that answers need. */
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Rest } from '../../registry/rest.ts';
+import type { TextDecoders } from '../body.ts';
+import type { Encodings } from '../encoding.ts';
+import { negotiateOutput, type NegotiationScope, type OutputMediaType } from '../media-type.ts';
+import type { ApiRequest, MaybePromise } from '../request.ts';
+
+export interface VerbContext {
+  readonly clock: Clock;
+  readonly encodings: Encodings;
+  readonly decoders: TextDecoders;
+}
+
+export type VerbHandler = (request: ApiRequest, rest: Rest, context: VerbContext) => MaybePromise<void>;
+
+interface Scopes {
+  readonly plain: NegotiationScope;
+  readonly collection: NegotiationScope;
+  readonly watch: NegotiationScope;
+}
+
+const scopes = new WeakMap<Rest, Scopes>();
+
+function scopesOf(rest: Rest, encodings: Encodings): Scopes {
+  let known = scopes.get(rest);
+  if (known === undefined) {
+    const protobuf = hasProtobuf(rest, encodings);
+    const base = { protobuf, transforms: true, routeCheck: protobuf };
+    const possible = rest.watch === undefined ? 'never' : 'possible';
+    known = {
+      plain: { ...base, watch: 'never' },
+      collection: { ...base, watch: possible },
+      watch: { ...base, watch: 'now' },
+    };
+    scopes.set(rest, known);
+  }
+  return known;
+}
+
+/** Of the objects that the resource takes and gives; custom resources have none. */
+export function hasProtobuf(rest: Rest, encodings: Encodings): boolean {
+  return encodings.hasProtobuf(rest.info.group, rest.info.version, rest.info.kind);
+}
+
+/** The encoding of the answer; throws 406. */
+export function outputOf(
+  request: ApiRequest,
+  rest: Rest,
+  context: VerbContext,
+  use: keyof Scopes = 'plain',
+): OutputMediaType {
+  return negotiateOutput(request.header('accept'), scopesOf(rest, context.encodings)[use]);
+}
+
+/** Name of the object in the path. */
+export const pathName = (request: ApiRequest): string => request.info.parts[1] ?? '';
+
+/** The namespace of the path; objects of the cluster have none, also namespaces themselves. */
+export const pathNamespace = (request: ApiRequest, rest: Rest): string =>
+  rest.info.namespaced ? request.info.namespace : '';

@@ -1,0 +1,55 @@
+/** A watch whose events are messages of a WebSocket: JSON as text, protobuf as binary. */
+import { WebSocketServer, type WebSocket } from 'ws';
+import type { WatchEvent } from '../../registry/rest.ts';
+import type { Upgrade } from '../exchange.ts';
+import type { WatchEncoder } from '../watch-encoding.ts';
+import type { WatchCarrier } from './watch.ts';
+
+/** Bytes that may wait for a slow client before the watch pauses. */
+const HIGH_WATER_BYTES = 1 << 20;
+
+const server = new WebSocketServer({ noServer: true, perMessageDeflate: false });
+
+export function openWebSocket(upgrade: Upgrade, encoder: WatchEncoder, binary: boolean): WatchCarrier {
+  let drained: () => void = () => undefined;
+  let closedListener: () => void = () => undefined;
+  let socket: WebSocket | undefined;
+  let closed = false;
+  const close = (): void => {
+    if (closed) return;
+    closed = true;
+    closedListener();
+  };
+  return {
+    start() {
+      upgrade.socket.once('close', close);
+      server.handleUpgrade(upgrade.message, upgrade.socket, upgrade.head, (opened) => {
+        socket = opened;
+        opened.on('error', close);
+        opened.on('close', close);
+      });
+    },
+    write(events: readonly WatchEvent[]) {
+      if (socket === undefined || closed) return true;
+      for (const frame of encoder.frames(events)) {
+        socket.send(binary ? frame : frame.toString('utf8'), () => {
+          if (socket !== undefined && socket.bufferedAmount < HIGH_WATER_BYTES / 2) drained();
+        });
+      }
+      return socket.bufferedAmount < HIGH_WATER_BYTES;
+    },
+    end() {
+      if (socket === undefined) upgrade.socket.destroy();
+      else socket.close(1000);
+    },
+    onDrain(listener) {
+      drained = listener;
+    },
+    onClose(listener) {
+      closedListener = listener;
+    },
+    get closed() {
+      return closed;
+    },
+  };
+}

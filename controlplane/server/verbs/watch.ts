@@ -1,0 +1,129 @@
+/**
+ * GET of changes: a stream that begins with 200 and ends with the client, its timeout, or the history it needs. What goes
+ * wrong after the beginning is an ERROR event.
+ */
+import { newMethodNotSupported, newStatusError } from '../../../api/meta/status-error.ts';
+import type { Rest, WatchEvent, WatchHandle, WatchOptions, WatchSink } from '../../registry/rest.ts';
+import { contentTypeOf, type OutputMediaType } from '../media-type.ts';
+import { parseListOptions, validateListOptions, watchOptionsOf, type ListRequest } from '../options.ts';
+import type { ApiRequest } from '../request.ts';
+import { includeObject } from '../response.ts';
+import { createWatchEncoder } from '../watch-encoding.ts';
+import { outputOf, pathNamespace, type VerbContext, type VerbHandler } from './verb.ts';
+import { openWebSocket } from './watch-websocket.ts';
+
+/** Without a timeout of its own a watch ends after a time in this range, so that clients spread over servers and time. */
+const SHORTEST_DEFAULT_S = 1800;
+
+/** Where frames go. */
+export interface WatchCarrier {
+  start(contentType: string): void;
+  /** `false`: wait. */
+  write(events: readonly WatchEvent[]): boolean;
+  end(): void;
+  onDrain(listener: () => void): void;
+  onClose(listener: () => void): void;
+  readonly closed: boolean;
+}
+
+export const watch: VerbHandler = async (request, rest, context) => {
+  if (rest.watch === undefined)
+    throw newMethodNotSupported({ group: rest.info.group, resource: rest.info.resource }, 'watch');
+  const media = outputOf(request, rest, context, 'watch');
+  const list = watchRequest(request);
+  validateListOptions(list);
+  const timeoutS = list.timeoutSeconds ?? 0;
+  const timeoutMs = (timeoutS > 0 ? timeoutS : SHORTEST_DEFAULT_S * (1 + Math.random())) * 1000;
+  // A name in the path (`/watch/…/name`) selects like a field does.
+  const options: WatchOptions = { ...watchOptionsOf(list, request.info.parts[1] ?? ''), timeoutMs };
+  const carrier = carrierOf(request, rest, media, context);
+  await stream(request, rest, options, carrier, context, media);
+};
+
+function watchRequest(request: ApiRequest): ListRequest {
+  const parsed = parseListOptions(request.query);
+  return parsed.watch ? parsed : { ...parsed, watch: true };
+}
+
+function carrierOf(request: ApiRequest, rest: Rest, media: OutputMediaType, context: VerbContext): WatchCarrier {
+  const encoder = createWatchEncoder({
+    rest,
+    media,
+    include: includeObject(request),
+    encodings: context.encodings,
+    nowMs: () => context.clock.now(),
+  });
+  const upgrade = request.exchange.takeUpgrade();
+  if (upgrade !== undefined) return openWebSocket(upgrade, encoder, media.format === 'protobuf');
+  const { exchange } = request;
+  return {
+    start(contentType) {
+      request.status = 200;
+      exchange.start(200, request.responseHeaders(contentType));
+    },
+    write: (events) => exchange.write(encoder.encode(events)),
+    end: () => exchange.end(),
+    onDrain: (listener) => exchange.onDrain(listener),
+    onClose: (listener) => exchange.onClose(listener),
+    get closed() {
+      return exchange.closed;
+    },
+  };
+}
+
+async function stream(
+  request: ApiRequest,
+  rest: Rest,
+  options: WatchOptions,
+  carrier: WatchCarrier,
+  context: VerbContext,
+  media: OutputMediaType,
+): Promise<void> {
+  const ended = Promise.withResolvers<void>();
+  let handle: WatchHandle | undefined;
+  let over = false;
+  const contentType =
+    media.format === 'protobuf' ? `${contentTypeOf(media.format)};stream=watch` : contentTypeOf(media.format);
+  let started = false;
+  const start = (): void => {
+    if (started) return;
+    started = true;
+    carrier.start(contentType);
+  };
+  const finish = (): void => {
+    if (over) return;
+    over = true;
+    timer.cancel();
+    handle?.close();
+    carrier.end();
+    ended.resolve();
+  };
+  const sink: WatchSink = {
+    onEvents(events) {
+      if (over) return true;
+      start();
+      return carrier.write(events);
+    },
+    onEnd: finish,
+  };
+  const timer = context.clock.after(options.timeoutMs ?? SHORTEST_DEFAULT_S * 1000, finish);
+  carrier.onClose(finish);
+  carrier.onDrain(() => handle?.resume());
+  try {
+    handle = await rest.watch?.(request, pathNamespace(request, rest), options, sink);
+  } catch (error) {
+    timer.cancel();
+    if (started) {
+      sink.onEvents([
+        { type: 'ERROR', error: error instanceof Error ? error : newStatusError(500, '', String(error)) },
+      ]);
+      finish();
+      return;
+    }
+    over = true;
+    throw error;
+  }
+  if (over) handle?.close();
+  else start();
+  await ended.promise;
+}

@@ -1,0 +1,141 @@
+/**
+ * How watch events look on the wire. A batch that goes to many watches is encoded once for each encoding and kept for as
+ * long as the batch itself is.
+ */
+import { isStatusError, newInternalError } from '../../api/meta/status-error.ts';
+import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
+import type { Entry, Rest, WatchEvent } from '../registry/rest.ts';
+import type { Encodings, IncludeObject } from './encoding.ts';
+import type { OutputMediaType } from './media-type.ts';
+
+/** One watch's encoder; only that of a Table has a state (columns go with the first event alone). */
+export interface WatchEncoder {
+  encode(events: readonly WatchEvent[]): Buffer;
+  /** The frames one by one, for carriers that keep them apart (WebSocket). */
+  frames(events: readonly WatchEvent[]): Buffer[];
+}
+
+export interface WatchEncoding {
+  readonly rest: Rest;
+  readonly media: OutputMediaType;
+  readonly include: IncludeObject;
+  readonly encodings: Encodings;
+  readonly nowMs: () => number;
+}
+
+type Batches = WeakMap<readonly WatchEvent[], Buffer>;
+const shared = new Map<string, Batches>();
+
+export function createWatchEncoder(options: WatchEncoding): WatchEncoder {
+  if (options.media.as === 'Table') return tableEncoder(options);
+  const frame = frameOf(options);
+  const key = `${options.media.format} ${options.media.as} ${options.media.version}`;
+  const batches = shared.get(key) ?? new WeakMap<readonly WatchEvent[], Buffer>();
+  shared.set(key, batches);
+  const frames = (events: readonly WatchEvent[]): Buffer[] => events.map(frame);
+  return {
+    frames,
+    encode(events) {
+      let bytes = batches.get(events);
+      if (bytes === undefined) {
+        bytes = Buffer.concat(frames(events));
+        batches.set(events, bytes);
+      }
+      return bytes;
+    },
+  };
+}
+
+type Frame = (event: WatchEvent) => Buffer;
+
+function frameOf(options: WatchEncoding): Frame {
+  const { encodings, media, rest } = options;
+  if (media.format === 'protobuf') {
+    return (event) => {
+      const object =
+        event.type === 'ERROR'
+          ? encodings.protobufOf(errorStatus(event.error))
+          : media.as === 'PartialObjectMetadata'
+            ? encodings.protobufMetadata(entryOf(event, rest), media.version)
+            : encodings.protobuf(entryOf(event, rest));
+      return lengthPrefixed(encodings.protobufWatchEvent(event.type, object));
+    };
+  }
+  return (event) => {
+    if (event.type === 'ERROR') return jsonFrame(event.type, errorBytes(event.error));
+    const entry = entryOf(event, rest);
+    return jsonFrame(
+      event.type,
+      media.as === 'PartialObjectMetadata' ? encodings.metadata(entry, media.version) : entry.bytes,
+    );
+  };
+}
+
+const CLOSE = Buffer.from('}\n');
+const OPEN: Readonly<Record<WatchEvent['type'], Buffer>> = {
+  ADDED: Buffer.from('{"type":"ADDED","object":'),
+  MODIFIED: Buffer.from('{"type":"MODIFIED","object":'),
+  DELETED: Buffer.from('{"type":"DELETED","object":'),
+  BOOKMARK: Buffer.from('{"type":"BOOKMARK","object":'),
+  ERROR: Buffer.from('{"type":"ERROR","object":'),
+};
+
+function jsonFrame(type: WatchEvent['type'], object: Buffer): Buffer {
+  return Buffer.concat([OPEN[type], object, CLOSE]);
+}
+
+/** Four bytes of length, most significant first. */
+function lengthPrefixed(message: Buffer): Buffer {
+  const framed = Buffer.allocUnsafe(message.length + 4);
+  framed.writeUInt32BE(message.length, 0);
+  message.copy(framed, 4);
+  return framed;
+}
+
+function tableEncoder(options: WatchEncoding): WatchEncoder {
+  const { encodings, media, rest, include } = options;
+  let first = true;
+  const frame: Frame = (event) => {
+    if (event.type === 'ERROR') return jsonFrame(event.type, errorBytes(event.error));
+    const entry = entryOf(event, rest);
+    const columns = first ? encodings.tableColumns(rest.info) : NO_COLUMNS;
+    first = false;
+    const version = JSON.stringify(entry.object.metadata.resourceVersion ?? '');
+    const table = Buffer.concat([
+      Buffer.from(
+        `{"kind":"Table","apiVersion":"meta.k8s.io/${media.version}","metadata":{"resourceVersion":${version}},"columnDefinitions":`,
+      ),
+      columns,
+      Buffer.from(',"rows":['),
+      encodings.tableRow(rest.info, entry, include, media.version, options.nowMs()),
+      Buffer.from(']}'),
+    ]);
+    return jsonFrame(event.type, table);
+  };
+  const frames = (events: readonly WatchEvent[]): Buffer[] => events.map(frame);
+  return { frames, encode: (events) => Buffer.concat(frames(events)) };
+}
+
+const NO_COLUMNS = Buffer.from('null');
+
+function errorStatus(error: Error): object {
+  return isStatusError(error) ? error.status : newInternalError(error.message).status;
+}
+
+const errorBytes = (error: Error): Buffer => Buffer.from(JSON.stringify(errorStatus(error)));
+
+type ObjectEvent = Exclude<WatchEvent, { type: 'ERROR' }>;
+
+/** A bookmark is an object of the watched kind with nothing but its version. */
+function entryOf(event: ObjectEvent, rest: Rest): Entry {
+  if (event.type !== 'BOOKMARK') return event.entry;
+  const object: KubeObject = {
+    kind: rest.info.kind,
+    apiVersion: apiVersionOf(rest.info),
+    metadata: {
+      resourceVersion: event.resourceVersion,
+      ...(event.initialEventsEnd ? { annotations: { 'k8s.io/initial-events-end': 'true' } } : {}),
+    },
+  };
+  return { object, bytes: Buffer.from(JSON.stringify(object)) };
+}

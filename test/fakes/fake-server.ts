@@ -1,0 +1,181 @@
+/** An API server over a fake catalog on a port of its own, and a client for it. */
+import { connect, type ClientHttp2Session, type IncomingHttpHeaders } from 'node:http2';
+import { request as httpsRequest, type RequestOptions } from 'node:https';
+import { createCertificate, certificatePem } from '../../api/pki/certificate.ts';
+import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
+import { silentLogger } from '../../api/component/logger.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import type { Authenticator, UserInfo } from '../../controlplane/authentication/authentication.ts';
+import type { Authorizer } from '../../controlplane/authorization/authorization.ts';
+import type { Encodings } from '../../controlplane/server/encoding.ts';
+import { PathHandlers } from '../../controlplane/server/path-handlers.ts';
+import { createServer, type ApiServer, type ServerOptions } from '../../controlplane/server/server.ts';
+import { jsonDecoder } from '../../controlplane/server/text-decoders.ts';
+import type { ResourceCatalog } from '../../controlplane/registry/rest.ts';
+
+export const fakeEncodings: Encodings = {
+  hasProtobuf: () => true,
+  tableColumns: () => Buffer.from('[{"name":"Name","type":"string"}]'),
+  tableRow: (_info, entry) => Buffer.from(JSON.stringify({ cells: [entry.object.metadata.name] })),
+  metadata: (entry, version) =>
+    Buffer.from(
+      JSON.stringify({
+        kind: 'PartialObjectMetadata',
+        apiVersion: `meta.k8s.io/${version}`,
+        metadata: entry.object.metadata,
+      }),
+    ),
+  protobuf: (entry) => Buffer.concat([Buffer.from('k8s\0'), entry.bytes]),
+  protobufList: (_info, entries) => Buffer.from(`k8s\0${entries.length}`),
+  protobufMetadata: () => Buffer.from('k8s\0m'),
+  protobufMetadataList: () => Buffer.from('k8s\0ml'),
+  protobufOf: (object) => Buffer.from(`k8s\0${JSON.stringify(object)}`),
+  protobufWatchEvent: (type, object) => Buffer.concat([Buffer.from(type), object]),
+  decodeProtobuf: (bytes) => JSON.parse(bytes.subarray(4).toString()) as unknown,
+  yaml: (value) => `yaml: ${JSON.stringify(value)}\n`,
+};
+
+/** The bearer token is the user's name; `a,b` are groups after a space. */
+export const tokenIsName: Authenticator = {
+  authenticate({ headers }) {
+    const header = headers.authorization;
+    if (typeof header !== 'string') return { user: { name: 'system:anonymous', groups: ['system:unauthenticated'] } };
+    const [name = '', groups = ''] = header.slice('Bearer '.length).split(' ');
+    if (name === 'bad') return undefined;
+    const user: UserInfo = { name, groups: groups === '' ? [] : groups.split(',') };
+    return { user };
+  },
+};
+
+export const allowAll: Authorizer = { authorize: () => ({ decision: 'allow', reason: '' }) };
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+}
+
+export interface FakeServer {
+  readonly server: ApiServer;
+  readonly port: number;
+  readonly session: ClientHttp2Session;
+  /** Over HTTP/2. */
+  request(
+    method: string,
+    path: string,
+    headers?: Record<string, string | string[]>,
+    body?: string | Buffer,
+  ): Promise<Answer>;
+  /** Over HTTP/1.1. */
+  request1(
+    method: string,
+    path: string,
+    headers?: Record<string, string | string[]>,
+    body?: string | Buffer,
+  ): Promise<Answer>;
+  json(method: string, path: string, body?: unknown): Promise<{ status: number; body: Record<string, unknown> }>;
+  close(): Promise<void>;
+}
+
+let material: Promise<{ cert: string; key: string }> | undefined;
+
+export function selfSigned(): Promise<{ cert: string; key: string }> {
+  material ??= (async () => {
+    const keys = await generateKey('ecdsa');
+    const raw = createCertificate(
+      {
+        subject: { commonName: 'localhost' },
+        publicKey: keys.publicKey,
+        notBeforeMs: Date.now() - 60_000,
+        notAfterMs: Date.now() + 86_400_000,
+      },
+      { privateKey: keys.privateKey },
+    );
+    return { cert: certificatePem(raw), key: privateKeyPem(keys.privateKey) };
+  })();
+  return material;
+}
+
+export async function startFakeServer(
+  catalog: ResourceCatalog,
+  options: Partial<ServerOptions> = {},
+): Promise<FakeServer> {
+  const server = createServer({
+    catalog,
+    authenticator: tokenIsName,
+    authorizer: allowAll,
+    clock: systemClock,
+    logger: silentLogger,
+    tls: await selfSigned(),
+    encodings: fakeEncodings,
+    decoders: { json: jsonDecoder, yaml: jsonDecoder },
+    paths: new PathHandlers(),
+    connector: { connect: () => undefined },
+    ...options,
+  });
+  const { port } = await server.listen(0, '127.0.0.1');
+  const session = connect(`https://127.0.0.1:${port}`, { rejectUnauthorized: false });
+  const request = (
+    method: string,
+    path: string,
+    headers: Record<string, string | string[]> = {},
+    body?: string | Buffer,
+  ) =>
+    new Promise<Answer>((resolve, reject) => {
+      const stream = session.request(
+        { ':method': method, ':path': path, ...headers },
+        { endStream: body === undefined },
+      );
+      let answer: IncomingHttpHeaders = {};
+      const chunks: Buffer[] = [];
+      stream.on('response', (received) => (answer = received));
+      stream.on('data', (chunk: Buffer) => chunks.push(chunk));
+      stream.on('end', () =>
+        resolve({ status: Number(answer[':status']), headers: answer, text: Buffer.concat(chunks).toString() }),
+      );
+      stream.on('error', reject);
+      if (body !== undefined) stream.end(body);
+    });
+  return {
+    server,
+    port,
+    session,
+    request,
+    request1: (method, path, headers = {}, body) => over1({ port, method, path, headers }, body),
+    async json(method, path, body) {
+      const type = method === 'PATCH' ? 'application/merge-patch+json' : 'application/json';
+      const answer = await request(
+        method,
+        path,
+        { 'content-type': type },
+        body === undefined ? undefined : JSON.stringify(body),
+      );
+      return { status: answer.status, body: JSON.parse(answer.text) as Record<string, unknown> };
+    },
+    async close() {
+      session.close();
+      await server.close(0);
+    },
+  };
+}
+
+function over1(options: RequestOptions, body?: string | Buffer): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const request = httpsRequest(
+      { host: '127.0.0.1', rejectUnauthorized: false, agent: false, ...options },
+      (response) => {
+        const chunks: Buffer[] = [];
+        response.on('data', (chunk: Buffer) => chunks.push(chunk));
+        response.on('end', () =>
+          resolve({
+            status: response.statusCode ?? 0,
+            headers: response.headers,
+            text: Buffer.concat(chunks).toString(),
+          }),
+        );
+      },
+    );
+    request.on('error', reject);
+    request.end(body);
+  });
+}
