@@ -1,0 +1,156 @@
+/** Facts of the host that a node tells: from /proc, /sys and /etc, read anew only where they change. */
+import { readFileSync, readdirSync } from 'node:fs';
+import { statfs } from 'node:fs/promises';
+import { arch, hostname, networkInterfaces, platform } from 'node:os';
+
+export interface SystemInfo {
+  readonly machineID: string;
+  readonly systemUUID: string;
+  readonly bootID: string;
+  readonly kernelVersion: string;
+  readonly osImage: string;
+  readonly operatingSystem: string;
+  readonly architecture: string;
+}
+
+export interface HostCapacity {
+  readonly cpus: number;
+  readonly memoryBytes: number;
+  readonly swapBytes: number;
+  /** Page size (`2Mi`, `1Gi`) to bytes reserved for such pages. */
+  readonly hugePages: ReadonlyMap<string, number>;
+}
+
+export interface FilesystemSpace {
+  readonly capacityBytes: number;
+  readonly availableBytes: number;
+  readonly inodes: number;
+  readonly inodesFree: number;
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8').trim();
+  } catch {
+    return undefined;
+  }
+}
+
+const ARCHITECTURES: Readonly<Record<string, string>> = {
+  x64: 'amd64',
+  ia32: '386',
+  arm: 'arm',
+  arm64: 'arm64',
+  ppc64: 'ppc64le',
+  s390x: 's390x',
+  riscv64: 'riscv64',
+};
+
+export function architecture(): string {
+  return ARCHITECTURES[arch()] ?? arch();
+}
+
+export function systemInfo(): SystemInfo {
+  const release = readText('/etc/os-release') ?? readText('/usr/lib/os-release') ?? '';
+  const pretty = /^PRETTY_NAME="?([^"\n]*)"?$/m.exec(release)?.[1] ?? 'Unknown';
+  const bootID = readText('/proc/sys/kernel/random/boot_id') ?? '';
+  const machineID = readText('/etc/machine-id') ?? readText('/var/lib/dbus/machine-id') ?? '';
+  return {
+    machineID,
+    systemUUID: readText('/sys/class/dmi/id/product_uuid') ?? machineID,
+    bootID,
+    kernelVersion: readText('/proc/sys/kernel/osrelease') ?? '',
+    osImage: pretty,
+    operatingSystem: platform() === 'win32' ? 'windows' : platform(),
+    architecture: architecture(),
+  };
+}
+
+export function hostCapacity(): HostCapacity {
+  const meminfo = readText('/proc/meminfo') ?? '';
+  const kib = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(meminfo)?.[1] ?? 0);
+  return {
+    cpus: onlineCpus(),
+    memoryBytes: kib('MemTotal') * 1024,
+    swapBytes: kib('SwapTotal') * 1024,
+    hugePages: hugePages(),
+  };
+}
+
+/** Processors that are switched on: what the kernel says, not what this process may use. */
+function onlineCpus(): number {
+  const ranges = readText('/sys/devices/system/cpu/online') ?? '';
+  let count = 0;
+  for (const range of ranges.split(',').filter((part) => part !== '')) {
+    const [first, last] = range.split('-').map(Number);
+    count += (last ?? first ?? 0) - (first ?? 0) + 1;
+  }
+  return count === 0 ? 1 : count;
+}
+
+function hugePages(): Map<string, number> {
+  const found = new Map<string, number>();
+  let names: string[];
+  try {
+    names = readdirSync('/sys/kernel/mm/hugepages');
+  } catch {
+    return found;
+  }
+  for (const name of names) {
+    const kib = Number(/^hugepages-(\d+)kB$/.exec(name)?.[1] ?? 0);
+    const count = Number(readText(`/sys/kernel/mm/hugepages/${name}/nr_hugepages`) ?? 0);
+    if (kib === 0) continue;
+    const size = kib >= 1024 * 1024 ? `${kib / 1024 / 1024}Gi` : kib >= 1024 ? `${kib / 1024}Mi` : `${kib}Ki`;
+    found.set(size, kib * 1024 * count);
+  }
+  return found;
+}
+
+/** Bytes that may still be used, as the eviction manager counts them: what cgroups call the working set of all is subtracted. */
+export function availableMemoryBytes(): number {
+  const meminfo = readText('/proc/meminfo') ?? '';
+  return Number(/^MemAvailable:\s+(\d+) kB/m.exec(meminfo)?.[1] ?? 0) * 1024;
+}
+
+export async function filesystemSpace(path: string): Promise<FilesystemSpace> {
+  const stat = await statfs(path);
+  return {
+    capacityBytes: stat.blocks * stat.bsize,
+    availableBytes: stat.bavail * stat.bsize,
+    inodes: stat.files,
+    inodesFree: stat.ffree,
+  };
+}
+
+export function hostName(): string {
+  return hostname();
+}
+
+/** Addresses of the host that others can reach: the first of each family of the interface that has the default route, then the others. */
+export function hostAddresses(): string[] {
+  const route = readText('/proc/net/route') ?? '';
+  const defaults = route
+    .split('\n')
+    .slice(1)
+    .map((line) => line.split('\t'))
+    .filter((fields) => fields[1] === '00000000')
+    .map((fields) => fields[0] ?? '');
+  const all = networkInterfaces();
+  const names = Object.keys(all).filter((name) => !/^(docker|br-|veth|cni|cbr|orch)/.test(name));
+  const ordered = [
+    ...names.filter((name) => defaults.includes(name)),
+    ...names.filter((name) => !defaults.includes(name)),
+  ];
+  const addresses = ordered.flatMap((name) =>
+    (all[name] ?? [])
+      .filter((entry) => !entry.internal && !entry.address.startsWith('fe80:'))
+      .map((entry) => entry.address),
+  );
+  return addresses.length > 0 ? addresses : ['127.0.0.1'];
+}
+
+export const maxPids = (): number => Number(readText('/proc/sys/kernel/pid_max') ?? 32768);
+
+export function runningPids(): number {
+  return Number(/\/(\d+) /.exec(readText('/proc/loadavg') ?? '')?.[1] ?? 0);
+}

@@ -1,0 +1,383 @@
+/**
+ * The node manager: registers the node, keeps its status (on change, and every few minutes besides) and renews its lease. It
+ * is what the rest of the agent asks about its own node.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import { type Clock, formatMicroTime, formatTime, type Timer } from '../../api/machinery/clock.ts';
+import { Informers } from '../../api/machinery/informer.ts';
+import { leases, nodes } from '../../api/machinery/resources.ts';
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
+import type { NodeConditionSource, NodeInfo, NodeObject } from '../core-types.ts';
+import type { Runtime, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
+import { filesystemSpace, hostAddresses, hostCapacity, hostName, systemInfo } from './host-facts.ts';
+import { type NodeFacts, statusChanged, withStatus } from './node-object.ts';
+
+export interface NodeManagerOptions {
+  readonly client: Client | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly runtime: Runtime;
+  readonly nodeName: string;
+  readonly rootDirectory: string;
+  readonly version: string;
+  readonly serverPort: number;
+  /** `--node-ip`; empty: found. */
+  readonly nodeIps: readonly string[];
+  readonly registerNode: boolean;
+  readonly registerSchedulable: boolean;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly taints: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
+  readonly providerId: string;
+  readonly maxPods: number;
+  readonly podsPerCore: number;
+  readonly maxImages: number;
+  readonly reserved: () => Readonly<Record<string, number>>;
+  readonly extraCapacity: () => Readonly<Record<string, string>>;
+  /** How often the status is looked at, and how often it is sent though nothing changed. */
+  readonly statusIntervalMs: number;
+  readonly reportIntervalMs: number;
+  readonly leaseDurationSeconds: number;
+  /** `--pod-cidr`, where there is no API server to say. */
+  readonly podCidr: string;
+  /** 0 to 1. */
+  readonly random: () => number;
+}
+
+const LEASE_NAMESPACE = 'kube-node-lease';
+
+export class NodeManager implements NodeInfo {
+  readonly name: string;
+  readonly #options: NodeManagerOptions;
+  readonly #cidrListeners: ((cidrs: readonly string[]) => void)[] = [];
+  #source: NodeConditionSource | undefined;
+  #node: NodeObject;
+  #runtimeInfo: RuntimeInfo | undefined;
+  #handlers: readonly RuntimeHandler[] = [];
+  #cidrs: readonly string[];
+  #sentAtMs = 0;
+  #registered = false;
+  #wake: () => void = () => undefined;
+  #retry: Timer | undefined;
+
+  constructor(options: NodeManagerOptions) {
+    this.#options = options;
+    this.name = options.nodeName;
+    this.#cidrs = options.podCidr === '' ? [] : options.podCidr.split(',');
+    this.#node = this.#initialNode();
+  }
+
+  /** The other parts of the agent, which need this one first. */
+  connect(source: NodeConditionSource): void {
+    this.#source = source;
+  }
+
+  node(): NodeObject {
+    return this.#node;
+  }
+
+  /** The node has been registered with the API server (its uid is known). */
+  get registered(): boolean {
+    return this.#registered;
+  }
+
+  hostIps(): readonly string[] {
+    const all = this.#options.nodeIps.length > 0 ? this.#options.nodeIps : hostAddresses();
+    const first = all[0];
+    const other = all.find((address) => address.includes(':') !== (first ?? '').includes(':'));
+    return [...(first === undefined ? [] : [first]), ...(other === undefined ? [] : [other])];
+  }
+
+  allocatable(): Readonly<Record<string, string>> {
+    return this.#node.status?.allocatable ?? {};
+  }
+
+  podCidrs(): readonly string[] {
+    return this.#cidrs;
+  }
+
+  onPodCidrs(listener: (cidrs: readonly string[]) => void): void {
+    this.#cidrListeners.push(listener);
+    if (this.#cidrs.length > 0) listener(this.#cidrs);
+  }
+
+  /** Something that the status tells has changed: look soon. */
+  changed(): void {
+    this.#wake();
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { client } = this.#options;
+    await this.#readRuntime();
+    this.#node = withStatus(this.#node, await this.#facts());
+    signal.addEventListener('abort', () => this.#wake(), { once: true });
+    if (client === undefined) {
+      await this.#every(signal, this.#options.statusIntervalMs, async () => {
+        await this.#readRuntime();
+        this.#node = withStatus(this.#node, await this.#facts());
+      });
+      return;
+    }
+    await Promise.all([
+      this.#keepStatus(client, signal),
+      this.#keepLease(client, signal),
+      this.#follow(client, signal),
+    ]);
+  }
+
+  /** Follows the node's own object: its pod ranges, labels and taints as others set them. */
+  async #follow(client: Client, signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    const informers = new Informers({ client, clock, logger });
+    const take = (node: unknown): void => this.#take(node as NodeObject);
+    informers
+      .for(nodes, { fieldSelector: `metadata.name=${this.name}` })
+      .addHandler({ add: take, update: (_previous, node) => take(node) });
+    await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+    await informers.close();
+  }
+
+  async #every(signal: AbortSignal, intervalMs: number, work: () => Promise<void>): Promise<void> {
+    while (!signal.aborted) {
+      await work();
+      const next = Promise.withResolvers<void>();
+      this.#wake = next.resolve;
+      const timer = this.#options.clock.after(intervalMs, next.resolve);
+      await next.promise;
+      timer.cancel();
+    }
+    this.#retry?.cancel();
+  }
+
+  async #keepStatus(client: Client, signal: AbortSignal): Promise<void> {
+    let failures = 0;
+    while (!signal.aborted) {
+      let delayMs = this.#options.statusIntervalMs;
+      const next = Promise.withResolvers<void>();
+      this.#wake = next.resolve;
+      try {
+        if (!this.#registered) await this.#register(client);
+        await this.#updateStatus(client);
+        failures = 0;
+      } catch (error) {
+        if (signal.aborted) return;
+        failures += 1;
+        delayMs = Math.min(200 * 2 ** Math.min(failures, 6), 7000);
+        if (failures === 1 || failures % 10 === 0) {
+          this.#options.logger.warn(
+            { node: this.name, err: error instanceof Error ? error.message : error },
+            'the status of the node could not be sent; trying again',
+          );
+        }
+      }
+      const timer = this.#options.clock.after(delayMs * (0.95 + 0.1 * this.#options.random()), next.resolve);
+      await next.promise;
+      timer.cancel();
+    }
+  }
+
+  #initialNode(): NodeObject {
+    const { labels, taints, providerId, registerSchedulable, nodeName } = this.#options;
+    const system = systemInfo();
+    const spec = {
+      ...(providerId === '' ? {} : { providerID: providerId }),
+      ...(registerSchedulable && taints.length === 0 ? {} : { taints: [...taints] }),
+      ...(registerSchedulable ? {} : { unschedulable: true }),
+    };
+    return {
+      apiVersion: 'v1',
+      kind: 'Node',
+      metadata: {
+        name: nodeName,
+        labels: {
+          'kubernetes.io/hostname': hostName().toLowerCase(),
+          'kubernetes.io/os': system.operatingSystem,
+          'kubernetes.io/arch': system.architecture,
+          'beta.kubernetes.io/os': system.operatingSystem,
+          'beta.kubernetes.io/arch': system.architecture,
+          ...labels,
+        },
+        annotations: { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' },
+      },
+      spec,
+    } as unknown as NodeObject;
+  }
+
+  async #readRuntime(): Promise<void> {
+    try {
+      this.#runtimeInfo = await this.#options.runtime.info();
+      this.#handlers = await this.#options.runtime.handlers();
+    } catch (error) {
+      this.#options.logger.debug({ err: error }, 'the container runtime does not answer');
+    }
+  }
+
+  async #facts(): Promise<NodeFacts> {
+    const { options } = { options: this.#options };
+    if (this.#runtimeInfo === undefined) await this.#readRuntime();
+    const source = this.#source;
+    return {
+      name: this.name,
+      hostname: hostName().toLowerCase(),
+      addresses: this.hostIps(),
+      system: systemInfo(),
+      capacity: hostCapacity(),
+      rootSpace: await filesystemSpace(options.rootDirectory).catch(() => undefined),
+      runtime: this.#runtimeInfo,
+      handlers: this.#handlers,
+      images: (await source?.images().catch(() => [])) ?? [],
+      maxImages: options.maxImages,
+      version: options.version,
+      maxPods: options.maxPods,
+      podsPerCore: options.podsPerCore,
+      reserved: options.reserved(),
+      serverPort: options.serverPort,
+      runtimeErrors: source?.runtimeErrors() ?? [],
+      networkErrors: source?.networkErrors() ?? [],
+      pressure: (kind) => source?.pressure(kind) ?? false,
+      extraCapacity: options.extraCapacity(),
+      now: formatTime(options.clock.now()),
+    };
+  }
+
+  /** Creates the node, or takes over the one that is there: labels and annotations of ours are set, those of others stay. */
+  async #register(client: Client): Promise<void> {
+    let existing: NodeObject | undefined;
+    try {
+      existing = (await client.get(nodes, '', this.name)) as unknown as NodeObject;
+    } catch (error) {
+      if (!isNotFound(error) || !this.#options.registerNode) throw error;
+    }
+    if (existing === undefined) {
+      const wanted = withStatus(this.#initialNode(), await this.#facts());
+      try {
+        const created = (await client.create(nodes, '', wanted as unknown as KubeObject)) as unknown as NodeObject;
+        this.#options.logger.info({ node: this.name }, 'registered the node');
+        this.#take(created);
+      } catch (error) {
+        if (!isAlreadyExists(error)) throw error;
+        return this.#register(client);
+      }
+    } else {
+      const wanted = this.#initialNode().metadata.labels ?? {};
+      const found = existing.metadata.labels ?? {};
+      const missing = Object.entries(wanted).filter(([key, value]) => found[key] !== value);
+      if (missing.length > 0 && this.#options.registerNode) {
+        existing = (await client.patch(nodes, '', this.name, 'strategic', {
+          metadata: { labels: Object.fromEntries(missing) },
+        })) as unknown as NodeObject;
+      }
+      this.#take(existing);
+    }
+    this.#registered = true;
+  }
+
+  #take(node: NodeObject): void {
+    this.#node = node;
+    const spec = node.spec as { podCIDR?: string; podCIDRs?: string[] } | undefined;
+    const cidrs = spec?.podCIDRs ?? (spec?.podCIDR === undefined ? [] : [spec.podCIDR]);
+    if (cidrs.length === 0 || jsonEqual(cidrs, this.#cidrs as string[])) return;
+    this.#cidrs = cidrs;
+    for (const listener of this.#cidrListeners) listener(cidrs);
+  }
+
+  async #updateStatus(client: Client): Promise<void> {
+    const { clock, reportIntervalMs } = this.#options;
+    const due = clock.now() - this.#sentAtMs >= reportIntervalMs;
+    await this.#readRuntime();
+    const facts = await this.#facts();
+    if (
+      !due &&
+      !statusChanged(this.#node.status, withStatus(this.#node, facts).status, jsonEqual as never) &&
+      this.#cidrs.length > 0
+    )
+      return;
+    let current: NodeObject;
+    try {
+      current = (await client.get(nodes, '', this.name)) as unknown as NodeObject;
+    } catch (error) {
+      // The node was deleted under us: it is registered anew.
+      if (isNotFound(error)) this.#registered = false;
+      throw error;
+    }
+    this.#take(current);
+    const next = withStatus(current, facts);
+    if (!due && !statusChanged(current.status, next.status, jsonEqual as never)) return;
+    const patch = { metadata: { uid: current.metadata.uid }, status: statusDifference(current, next) };
+    const answer = await client.patch(nodes, '', this.name, 'strategic', patch, { subresource: 'status' });
+    this.#take(answer as unknown as NodeObject);
+    this.#sentAtMs = clock.now();
+  }
+
+  async #keepLease(client: Client, signal: AbortSignal): Promise<void> {
+    const { clock, leaseDurationSeconds, random, logger } = this.#options;
+    const intervalMs = leaseDurationSeconds * 1000 * 0.25;
+    let lease: KubeObject | undefined;
+    let failures = 0;
+    while (!signal.aborted) {
+      let delayMs = intervalMs * (1 + 0.04 * random());
+      if (this.#registered) {
+        try {
+          lease = await this.#renew(client, lease);
+          failures = 0;
+        } catch (error) {
+          lease = undefined;
+          failures += 1;
+          delayMs = Math.min(delayMs, 200 * 2 ** Math.min(failures, 6));
+          if (failures === 5 && !signal.aborted)
+            logger.warn(
+              { err: error instanceof Error ? error.message : error },
+              'the lease of the node could not be renewed; trying again',
+            );
+        }
+      } else {
+        delayMs = 100;
+      }
+      await clock.sleep(delayMs, signal).catch(() => undefined);
+    }
+  }
+
+  async #renew(client: Client, known: KubeObject | undefined): Promise<KubeObject> {
+    const { clock, leaseDurationSeconds } = this.#options;
+    const spec = { holderIdentity: this.name, leaseDurationSeconds, renewTime: formatMicroTime(clock.now()) };
+    if (known !== undefined) {
+      try {
+        return await client.update(leases, { ...known, spec });
+      } catch (error) {
+        if (!isConflict(error) && !isNotFound(error)) throw error;
+      }
+    }
+    try {
+      const current = await client.get(leases, LEASE_NAMESPACE, this.name);
+      return await client.update(leases, { ...current, spec });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+    const uid = this.#node.metadata.uid;
+    return client.create(leases, LEASE_NAMESPACE, {
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      metadata: {
+        name: this.name,
+        namespace: LEASE_NAMESPACE,
+        ...(uid === undefined ? {} : { ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: this.name, uid }] }),
+      },
+      spec,
+    });
+  }
+}
+
+/** The parts of the status that changed, as a strategic patch: conditions and addresses merge by type, the rest is replaced. */
+function statusDifference(current: NodeObject, next: NodeObject): Record<string, unknown> {
+  const before = (current.status ?? {}) as Record<string, unknown>;
+  const after = (next.status ?? {}) as Record<string, unknown>;
+  const changes: Record<string, unknown> = {};
+  for (const key of Object.keys(after)) {
+    if (jsonEqual(before[key] as never, after[key] as never)) continue;
+    // Two addresses may have one type: the list is replaced as a whole.
+    changes[key] = key === 'addresses' ? [...(after[key] as unknown[]), { $patch: 'replace' }] : after[key];
+  }
+  return changes;
+}

@@ -1,0 +1,229 @@
+/**
+ * The node as the agent would have it: a list of setters, each of which writes one part of the status into a copy. Pure, but
+ * for the facts that they are given.
+ */
+import type { NodeConditionSource, NodeObject } from '../core-types.ts';
+import type { FilesystemSpace, HostCapacity, SystemInfo } from './host-facts.ts';
+import type { ImageInfo, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
+
+type NodeStatus = NonNullable<NodeObject['status']>;
+type NodeCondition = NonNullable<NodeStatus['conditions']>[number];
+
+export interface NodeFacts {
+  readonly name: string;
+  readonly hostname: string;
+  /** The first is the primary. */
+  readonly addresses: readonly string[];
+  readonly system: SystemInfo;
+  readonly capacity: HostCapacity;
+  readonly rootSpace: FilesystemSpace | undefined;
+  readonly runtime: RuntimeInfo | undefined;
+  readonly handlers: readonly RuntimeHandler[];
+  readonly images: readonly ImageInfo[];
+  /** `--node-status-max-images`; -1 is no limit. */
+  readonly maxImages: number;
+  readonly version: string;
+  readonly maxPods: number;
+  readonly podsPerCore: number;
+  /** What is kept from pods, by resource: reserved for the system and the agent, and the hard eviction threshold. */
+  readonly reserved: Readonly<Record<string, number>>;
+  readonly serverPort: number;
+  readonly runtimeErrors: readonly string[];
+  readonly networkErrors: readonly string[];
+  readonly pressure: NodeConditionSource['pressure'];
+  readonly extraCapacity: Readonly<Record<string, string>>;
+  readonly now: string;
+}
+
+export type Setter = (status: NodeStatus, facts: NodeFacts) => void;
+
+/** In the order of the reference's conditions: pressures first, Ready last. */
+export const setters: readonly Setter[] = [
+  setAddresses,
+  setCapacity,
+  setNodeInfo,
+  setDaemonEndpoints,
+  setImages,
+  setHandlers,
+  (status, facts) =>
+    setPressure(
+      status,
+      facts,
+      'MemoryPressure',
+      'memory',
+      ['KubeletHasInsufficientMemory', 'KubeletHasSufficientMemory'],
+      'memory',
+    ),
+  (status, facts) =>
+    setPressure(status, facts, 'DiskPressure', 'disk', ['KubeletHasDiskPressure', 'KubeletHasNoDiskPressure'], 'disk'),
+  (status, facts) =>
+    setPressure(status, facts, 'PIDPressure', 'pid', ['KubeletHasInsufficientPID', 'KubeletHasSufficientPID'], 'PID'),
+  setReady,
+];
+
+export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
+  const status = structuredClone(node.status ?? {});
+  for (const set of setters) set(status, facts);
+  return { ...node, status };
+}
+
+function setAddresses(status: NodeStatus, facts: NodeFacts): void {
+  status.addresses = [
+    ...facts.addresses.map((address) => ({ type: 'InternalIP', address })),
+    { type: 'Hostname', address: facts.hostname },
+  ];
+}
+
+function setCapacity(status: NodeStatus, facts: NodeFacts): void {
+  const { capacity, rootSpace, reserved } = facts;
+  const pods = facts.podsPerCore > 0 ? Math.min(facts.maxPods, facts.podsPerCore * capacity.cpus) : facts.maxPods;
+  const amounts: Record<string, string> = {
+    cpu: String(capacity.cpus),
+    memory: `${Math.floor(capacity.memoryBytes / 1024)}Ki`,
+    pods: String(pods),
+  };
+  const allocatable: Record<string, string> = {
+    cpu: milli(capacity.cpus * 1000 - (reserved['cpu'] ?? 0) * 1000),
+    pods: String(pods),
+  };
+  let hugeBytes = 0;
+  for (const [size, bytes] of capacity.hugePages) {
+    hugeBytes += bytes;
+    amounts[`hugepages-${size}`] = bytes === 0 ? '0' : `${bytes / 1024 / 1024}Mi`;
+    allocatable[`hugepages-${size}`] = amounts[`hugepages-${size}`] ?? '0';
+  }
+  const memory = capacity.memoryBytes - (reserved['memory'] ?? 0) - hugeBytes;
+  allocatable['memory'] = `${Math.max(0, Math.floor(memory / 1024))}Ki`;
+  if (rootSpace !== undefined) {
+    amounts['ephemeral-storage'] = `${Math.floor(rootSpace.capacityBytes / 1024)}Ki`;
+    allocatable['ephemeral-storage'] = String(
+      Math.max(0, Math.floor(rootSpace.capacityBytes - (reserved['ephemeral-storage'] ?? 0))),
+    );
+  }
+  for (const [name, amount] of Object.entries(facts.extraCapacity)) {
+    amounts[name] = amount;
+    allocatable[name] = amount;
+  }
+  // Extended resources that others wrote stay.
+  status.capacity = { ...foreign(status.capacity), ...amounts };
+  status.allocatable = { ...foreign(status.allocatable), ...allocatable };
+}
+
+function milli(value: number): string {
+  return value % 1000 === 0 ? String(value / 1000) : `${value}m`;
+}
+
+function foreign(list: Record<string, string> | undefined): Record<string, string> {
+  return Object.fromEntries(Object.entries(list ?? {}).filter(([name]) => name.includes('/')));
+}
+
+function setNodeInfo(status: NodeStatus, facts: NodeFacts): void {
+  const { system, runtime, version } = facts;
+  status.nodeInfo = {
+    machineID: system.machineID,
+    systemUUID: system.systemUUID,
+    bootID: system.bootID,
+    kernelVersion: system.kernelVersion,
+    osImage: system.osImage,
+    containerRuntimeVersion:
+      runtime === undefined
+        ? (status.nodeInfo?.containerRuntimeVersion ?? 'unknown://unknown')
+        : `${runtime.name}://${runtime.version}`,
+    kubeletVersion: version,
+    kubeProxyVersion: '',
+    operatingSystem: system.operatingSystem,
+    architecture: system.architecture,
+    ...(facts.capacity.swapBytes === 0 ? {} : { swap: { capacity: facts.capacity.swapBytes } }),
+  };
+}
+
+function setDaemonEndpoints(status: NodeStatus, facts: NodeFacts): void {
+  status.daemonEndpoints = { kubeletEndpoint: { Port: facts.serverPort } };
+}
+
+function setImages(status: NodeStatus, facts: NodeFacts): void {
+  const images = [...facts.images].sort((left, right) => right.sizeBytes - left.sizeBytes);
+  const kept = facts.maxImages < 0 ? images : images.slice(0, facts.maxImages);
+  status.images = kept.map((image) => ({
+    names: [...image.repoDigests, ...image.repoTags].slice(0, 5),
+    sizeBytes: image.sizeBytes,
+  }));
+}
+
+function setHandlers(status: NodeStatus, facts: NodeFacts): void {
+  if (facts.handlers.length === 0) return;
+  status.runtimeHandlers = facts.handlers.map((handler) => ({
+    name: handler.name,
+    features: { recursiveReadOnlyMounts: handler.recursiveReadOnlyMounts, userNamespaces: handler.userNamespaces },
+  }));
+  status.features = { supplementalGroupsPolicy: true };
+}
+
+function setPressure(
+  status: NodeStatus,
+  facts: NodeFacts,
+  type: string,
+  kind: 'memory' | 'disk' | 'pid',
+  reasons: readonly [string, string],
+  what: string,
+): void {
+  const under = facts.pressure(kind);
+  const message =
+    kind === 'disk'
+      ? under
+        ? 'kubelet has disk pressure'
+        : 'kubelet has no disk pressure'
+      : `kubelet has ${under ? 'insufficient' : 'sufficient'} ${what} available`;
+  setCondition(
+    status,
+    { type, status: under ? 'True' : 'False', reason: under ? reasons[0] : reasons[1], message },
+    facts.now,
+  );
+}
+
+function setReady(status: NodeStatus, facts: NodeFacts): void {
+  const errors = [...facts.runtimeErrors, ...facts.networkErrors];
+  setCondition(
+    status,
+    errors.length === 0
+      ? { type: 'Ready', status: 'True', reason: 'KubeletReady', message: 'kubelet is posting ready status' }
+      : {
+          type: 'Ready',
+          status: 'False',
+          reason: 'KubeletNotReady',
+          message: errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]`,
+        },
+    facts.now,
+  );
+}
+
+function setCondition(
+  status: NodeStatus,
+  next: Pick<NodeCondition, 'type' | 'status'> & { reason: string; message: string },
+  now: string,
+): void {
+  const conditions = (status.conditions ??= []);
+  const index = conditions.findIndex((entry) => entry.type === next.type);
+  const before = conditions[index];
+  const entry = {
+    ...next,
+    lastHeartbeatTime: now,
+    lastTransitionTime:
+      before !== undefined && before.status === next.status ? (before.lastTransitionTime ?? now) : now,
+  } as NodeCondition;
+  if (index < 0) conditions.push(entry);
+  else conditions[index] = entry;
+}
+
+/** Whether two statuses differ in more than heartbeats. */
+export function statusChanged(
+  before: NodeStatus | undefined,
+  next: NodeStatus | undefined,
+  equal: (left: unknown, right: unknown) => boolean,
+): boolean {
+  const strip = (status: NodeStatus | undefined): unknown =>
+    status === undefined
+      ? undefined
+      : { ...status, conditions: status.conditions?.map((entry) => ({ ...entry, lastHeartbeatTime: undefined })) };
+  return !equal(strip(before), strip(next));
+}
