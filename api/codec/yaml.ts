@@ -313,14 +313,13 @@ function text(value: string, indent: number): string {
   return `'${value.replaceAll("'", "''")}'`;
 }
 
-/** `|`, with what it needs to keep leading blanks and trailing newlines. */
+/** `|`, with what it needs to keep trailing newlines; readers differ in what they make of leading blanks. */
 function literal(value: string, indent: number): string {
   const body = value.replace(/\n+$/, '');
-  if (body === '') return JSON.stringify(value);
+  if (body === '' || /^[ \n]/.test(body)) return JSON.stringify(value);
   const newlines = value.length - body.length;
   const pad = ' '.repeat(indent + 2);
   const lines = body.split('\n').map((line) => (line === '' ? '' : pad + line));
   const chomp = newlines === 0 ? '-' : newlines === 1 ? '' : '+';
-  const header = `|${/^[ \n]/.test(body) ? '2' : ''}${chomp}`;
-  return `${header}\n${lines.join('\n')}${'\n'.repeat(Math.max(0, newlines - 1))}`;
+  return `|${chomp}\n${lines.join('\n')}${'\n'.repeat(Math.max(0, newlines - 1))}`;
 }

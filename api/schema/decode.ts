@@ -226,7 +226,9 @@ function keeps(field: Field, value: JsonValue): boolean {
   if (value === null) return false;
   if (field.presence === 'omit') return !isZero(field.type, value);
   // What is stored has no empty lists and maps: they come back as null, which is printed where it must be.
-  if (field.presence === 'print') return !(field.type.kind !== 'struct' && isEmptyCollection(value));
+  if (field.presence === 'print' && field.name !== 'items' && (field.type.kind === 'list' || field.type.kind === 'map')) {
+    return !isEmptyCollection(value);
+  }
   return true;
 }
 

@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { duplicateErrors, duplicateWarnings } from '../../../../api/codec/duplicates.ts';
+import { JsonSyntaxError, encodeJson, parseJson, stringifyJson } from '../../../../api/codec/json.ts';
+
+test('reads what JSON.parse reads', () => {
+  fc.assert(
+    fc.property(fc.json(), (text) => {
+      assert.equal(stringifyJson(parseJson(text).value), JSON.stringify(JSON.parse(text)));
+    }),
+  );
+});
+
+test('keeps every 64-bit integer', () => {
+  fc.assert(
+    fc.property(fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }), (number) => {
+      const { value } = parseJson(`{"n":${number}}`);
+      assert.equal(encodeJson(value).toString(), `{"n":${number}}`);
+    }),
+  );
+});
+
+test('reports keys that stand twice with their path, and the last value wins', () => {
+  const { value, duplicates } = parseJson(
+    '{"metadata":{"labels":{"a":"1","a":"2"}},"l":[{"x":1,"x":2}],"data":1,"data":2}',
+  );
+  assert.deepEqual(duplicates, ['metadata.labels.a', 'l[0].x', 'data']);
+  assert.deepEqual(value, { metadata: { labels: { a: '2' } }, l: [{ x: 2 }], data: 2 });
+});
+
+test('__proto__ is a key like any other', () => {
+  const { value } = parseJson('{"__proto__":{"polluted":true}}');
+  assert.equal(Object.getPrototypeOf(value), Object.prototype);
+  assert.equal(encodeJson(value).toString(), '{"__proto__":{"polluted":true}}');
+});
+
+test('bytes that are no UTF-8 become the replacement character', () => {
+  assert.equal(parseJson(Buffer.from([0x22, 0x61, 0xff, 0x22])).value, 'a\ufffd');
+  assert.equal(parseJson('"\\ud800"').value, '\ufffd');
+});
+
+const ERRORS: readonly [string, string][] = [
+  ['', 'unexpected end of JSON input'],
+  ['{not json}', "invalid character 'n' looking for beginning of object key string"],
+  ['[1,]', "invalid character ']' looking for beginning of value"],
+  ['{"a" 1}', "invalid character '1' after object key"],
+  ['{"a":1 2}', "invalid character '2' after object key:value pair"],
+  ['[1 2]', "invalid character '2' after array element"],
+  ['nulx', "invalid character 'x' in literal null (expecting 'l')"],
+  ['"\\x"', "invalid character 'x' in string escape code"],
+  ['{}x', "invalid character 'x' after top-level value"],
+  ['1.x', "invalid character 'x' after decimal point in numeric literal"],
+];
+
+for (const [text, message] of ERRORS) {
+  test(`refuses ${JSON.stringify(text)} in the reference's words`, () => {
+    assert.throws(() => parseJson(text), new JsonSyntaxError(message));
+  });
+}
+
+test('refuses nesting that would exhaust the stack', () => {
+  assert.throws(() => parseJson('['.repeat(10_000)), JsonSyntaxError);
+  assert.throws(() => parseJson('{"a":'.repeat(10_000)), JsonSyntaxError);
+});
+
+test('duplicates are worded as paths, or as lines of YAML', () => {
+  assert.deepEqual(duplicateWarnings(['a.b', 'line 7: key "k" already set in map']), [
+    'duplicate field "a.b"',
+    'line 7: key "k" already set in map',
+  ]);
+  assert.deepEqual(duplicateErrors(['line 7: key "k" already set in map']), [
+    'yaml: unmarshal errors:\n  line 7: key "k" already set in map',
+  ]);
+});

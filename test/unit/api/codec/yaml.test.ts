@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { YamlSyntaxError, parseYaml, parseYamlDocuments, stringifyYaml } from '../../../../api/codec/yaml.ts';
+
+const DIALECT: readonly [string, unknown][] = [
+  ['yes', true],
+  ['On', true],
+  ['n', false],
+  ['~', null],
+  ['014', 12],
+  ['0o14', 12],
+  ['0x1F', 31],
+  ['0b11', 3],
+  ['1_000', 1000],
+  ['1e3', 1000],
+  ['.5', 0.5],
+  ['2024-01-01', '2024-01-01'],
+  ['1:30', '1:30'],
+  ['9223372036854775807', 9223372036854775807n],
+  ['"yes"', 'yes'],
+  ['!!str 5', '5'],
+];
+
+for (const [text, value] of DIALECT) {
+  test(`${text} is ${String(value)}`, () => assert.deepEqual(parseYaml(`a: ${text}`).value, { a: value }));
+}
+
+test('keys become strings in their plain meaning', () => {
+  assert.deepEqual(parseYaml('n: 1\n1e3: 2\n5: 3').value, { false: 1, '1000': 2, '5': 3 });
+});
+
+test('keys that stand twice are reported with their line, and the last value wins', () => {
+  const { value, duplicates } = parseYaml('a: 1\nb:\n- c: 1\n  c: 2\na: 3\n');
+  assert.deepEqual(value, { a: 3, b: [{ c: 2 }] });
+  assert.deepEqual(duplicates, ['line 4: key "c" already set in map', 'line 5: key "a" already set in map']);
+});
+
+test('reads every document', () => assert.deepEqual(parseYamlDocuments('a: 1\n---\nb: 2\n'), [{ a: 1 }, { b: 2 }]));
+
+test('merge keys merge', () =>
+  assert.deepEqual(parseYaml('p: &x {a: 1}\nq: {<<: *x, b: 2}').value, { p: { a: 1 }, q: { a: 1, b: 2 } }));
+
+test('aliases are copied, and a bomb of them is refused', () => {
+  const { value } = parseYaml('a: &a [1]\nb: *a');
+  assert.deepEqual(value, { a: [1], b: [1] });
+  const bomb = ['a0: &a0 [x,x,x,x,x,x,x,x,x,x]'];
+  for (let level = 1; level < 10; level += 1)
+    bomb.push(
+      `a${level}: &a${level} [${Array(10)
+        .fill(`*a${level - 1}`)
+        .join(',')}]`,
+    );
+  assert.throws(() => parseYaml(bomb.join('\n')), YamlSyntaxError);
+});
+
+test('refuses a tab with its line', () => {
+  assert.throws(
+    () => parseYaml('a:\n\tb: 1'),
+    new YamlSyntaxError('yaml: line 2: found character that cannot start any token'),
+  );
+});
+
+test('refuses deep nesting', () => assert.throws(() => parseYaml('['.repeat(10_000)), YamlSyntaxError));
+
+test('writes sorted block style and quotes what would mean something else', () => {
+  const text = stringifyYaml({ b: { list: ['x', { k: 'v' }], empty: {} }, a: 'true', t: 'one\ntwo\n', n: null });
+  assert.equal(text, 'a: "true"\nb:\n  empty: {}\n  list:\n  - x\n  - k: v\n"n": null\nt: |\n  one\n  two\n');
+});
+
+test('reading what was written gives the value back', () => {
+  const leaf = fc.oneof(
+    fc.string({ unit: 'grapheme' }),
+    fc.integer(),
+    fc.boolean(),
+    fc.constant(null),
+    fc.stringMatching(/^[ \n:#'"\-a-z0-9?!&*|>%@`]{0,12}$/),
+  );
+  const { tree } = fc.letrec((tie) => ({
+    tree: fc.oneof(
+      { depthSize: 'small' },
+      leaf,
+      fc.array(tie('tree'), { maxLength: 3 }),
+      fc.dictionary(fc.string(), tie('tree'), { maxKeys: 3, noNullPrototype: true }),
+    ),
+  }));
+  fc.assert(
+    fc.property(tree, (value) => {
+      assert.deepEqual(parseYaml(stringifyYaml(value)).value, value);
+    }),
+  );
+});

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { DecodeError, decodeStruct, unknownFieldErrors } from '../../../../api/schema/decode.ts';
+import { applyTableDefaults } from '../../../../api/schema/defaults.ts';
+import type { StructType } from '../../../../api/schema/schema.ts';
+import { loadSchema } from '../../../../api/schema/table.ts';
+
+function kind(group: string, version: string, name: string): StructType {
+  const struct = loadSchema().kind(group, version, name);
+  assert.ok(struct !== undefined);
+  return struct;
+}
+
+const pod = kind('', 'v1', 'Pod');
+const configMap = kind('', 'v1', 'ConfigMap');
+
+test('an empty pod has its embedded structs', () => {
+  assert.deepEqual(decodeStruct(pod, {}).value, { metadata: {}, spec: { containers: null }, status: {} });
+});
+
+test('embedded structs and required zero values are printed, empty optional ones vanish', () => {
+  const { value } = decodeStruct(pod, {
+    spec: { containers: [{ name: 'c', args: [], env: null, tty: false }], nodeSelector: {} },
+  });
+  assert.deepEqual(value.spec, { containers: [{ name: 'c', resources: {} }] });
+});
+
+test('references keep their zero values', () => {
+  const deployment = decodeStruct(kind('apps', 'v1', 'Deployment'), {
+    spec: { replicas: 0, paused: false, template: {} },
+  }).value;
+  assert.deepEqual(deployment.spec, {
+    replicas: 0,
+    selector: null,
+    strategy: {},
+    template: { metadata: {}, spec: { containers: null } },
+  });
+});
+
+test('names that a type does not have are reported with their path and dropped', () => {
+  const { value, unknown } = decodeStruct(pod, {
+    spec: { containers: [{ name: 'c', colour: 1 }], shape: 2 },
+    Metadata: {},
+  });
+  assert.deepEqual(unknown, ['spec.containers[0].colour', 'spec.shape', 'Metadata']);
+  assert.deepEqual(unknownFieldErrors(unknown)[1], 'unknown field "spec.shape"');
+  assert.deepEqual(value.spec, { containers: [{ name: 'c', resources: {} }] });
+});
+
+test('quantities and times get their one form', () => {
+  const { value } = decodeStruct(pod, {
+    metadata: { creationTimestamp: '2024-01-02T05:04:05.5+02:00' },
+    spec: { containers: [{ name: 'c', resources: { limits: { cpu: '1000m', memory: 1024, x: '0.5' } } }] },
+  });
+  assert.deepEqual(value.metadata, { creationTimestamp: '2024-01-02T03:04:05Z' });
+  assert.deepEqual(value.spec, {
+    containers: [{ name: 'c', resources: { limits: { cpu: '1', memory: '1024', x: '500m' } } }],
+  });
+});
+
+const ERRORS: readonly [string, StructType, unknown, string][] = [
+  [
+    'a number for a string',
+    configMap,
+    { metadata: { name: 1 } },
+    'json: cannot unmarshal number into Go struct field ObjectMeta.metadata.name of type string',
+  ],
+  [
+    'a boolean in a map of strings',
+    configMap,
+    { data: { k: true } },
+    'json: cannot unmarshal bool into Go struct field ConfigMap.data of type string',
+  ],
+  [
+    'a list for a map',
+    configMap,
+    { data: [] },
+    'json: cannot unmarshal array into Go struct field ConfigMap.data of type map[string]string',
+  ],
+  [
+    'a string for a port',
+    pod,
+    { spec: { containers: [{ ports: [{ containerPort: '80' }] }] } },
+    'json: cannot unmarshal string into Go struct field ContainerPort.spec.containers.ports.containerPort of type int32',
+  ],
+  [
+    'an integer too large',
+    kind('scheduling.k8s.io', 'v1', 'PriorityClass'),
+    { value: 2147483648 },
+    'json: cannot unmarshal number 2147483648 into Go struct field PriorityClass.value of type int32',
+  ],
+  ['base64 with a blank', configMap, { binaryData: { k: 'YWJ !' } }, 'illegal base64 data at input byte 3'],
+  ['base64 cut short', configMap, { binaryData: { k: 'YWJjZ' } }, 'illegal base64 data at input byte 4'],
+  [
+    'a quantity that is a word',
+    pod,
+    { spec: { overhead: { cpu: 'much' } } },
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+  ],
+  [
+    'a micro time without a fraction',
+    kind('coordination.k8s.io', 'v1', 'Lease'),
+    { spec: { renewTime: '2024-01-02T03:04:05Z' } },
+    'parsing time "2024-01-02T03:04:05Z" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "Z" as ".000000"',
+  ],
+  [
+    'a time that is a word',
+    pod,
+    { metadata: { deletionTimestamp: 'yesterday' } },
+    'parsing time "yesterday" as "2006-01-02T15:04:05Z07:00": cannot parse "yesterday" as "2006"',
+  ],
+  ['a list for an object', pod, [], 'json: cannot unmarshal array into Go value of type v1.Pod'],
+];
+
+for (const [name, struct, value, message] of ERRORS) {
+  test(`refuses ${name}`, () => assert.throws(() => decodeStruct(struct, value), new DecodeError(message)));
+}
+
+test('decoding twice changes nothing', () => {
+  const value = { metadata: { name: 'e' }, involvedObject: {}, firstTimestamp: '2024-01-02T03:04:05+01:00', count: 3 };
+  const once = decodeStruct(kind('', 'v1', 'Event'), value).value;
+  assert.deepEqual(decodeStruct(kind('', 'v1', 'Event'), once).value, once);
+  assert.equal(once.eventTime, null);
+  assert.equal(once.reportingComponent, '');
+});
+
+test('the schema sets what it has defaults for', () => {
+  const value = { spec: { containers: [{ name: 'c', ports: [{ containerPort: 80 }] }] } };
+  applyTableDefaults(pod, value);
+  assert.deepEqual(value, { spec: { containers: [{ name: 'c', ports: [{ containerPort: 80, protocol: 'TCP' }] }] } });
+});

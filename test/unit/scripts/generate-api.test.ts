@@ -1,0 +1,13 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { buildResources, buildTable, disagreements } from '../../../scripts/generate-api.ts';
+
+const read = (name: string): string => readFileSync(new URL(`../../../api/schema/${name}`, import.meta.url), 'utf8');
+
+test('the generated tables are what the facts say', () => {
+  assert.equal(read('table.json'), buildTable(), 'run scripts/generate-api');
+  assert.equal(read('resources.json'), buildResources(), 'run scripts/generate-api');
+});
+
+test('the facts agree with the client package', async () => assert.deepEqual(await disagreements(), []));
