@@ -63,6 +63,8 @@ interface PendingWrite {
   reject(error: StorageError): void;
 }
 
+/** Where revisions begin: 1, which clients take for the beginning of time, is always history that is gone. */
+const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
 const COMMIT_RECORDS = 2000;
 const COMMIT_BYTES = 16 * 1024 * 1024;
@@ -80,10 +82,10 @@ export class RevisionLog implements Storage {
   readonly #history = new EventHistory();
   readonly #watches = new LogWatches();
   readonly #expiries: ExpiryQueue;
-  #revision = 0;
-  #compacted = 0;
+  #revision = FIRST_REVISION;
+  #compacted = FIRST_REVISION;
   /** Revisions of a failed commit are not given again. */
-  #lastGiven = 0;
+  #lastGiven = FIRST_REVISION;
   #queue: PendingWrite[] = [];
   /** Of each key with a write under way: settles with it. */
   readonly #underWay = new Map<string, Promise<void>>();
@@ -105,7 +107,7 @@ export class RevisionLog implements Storage {
 
   /** Fills the log before its first use, with records in order. Returns revisions of records that nothing needs. */
   *load(records: Iterable<LogRecord>, compactedRevision: number): Generator<number, void, undefined> {
-    this.#compacted = compactedRevision;
+    this.#compacted = Math.max(FIRST_REVISION, compactedRevision);
     for (const record of records) {
       const previous = this.#current.get(record.key);
       const event = this.#enter(record, previous);

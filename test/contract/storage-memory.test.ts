@@ -1,0 +1,9 @@
+import { openMemoryStorage } from '../../controlplane/storage/memory.ts';
+import { FakeClock } from '../fakes/fake-clock.ts';
+import { storageContract } from './storage-contract.ts';
+
+storageContract('memory', async () => {
+  const clock = new FakeClock();
+  const storage = openMemoryStorage({ clock });
+  return { storage, clock, dispose: () => storage.close() };
+});

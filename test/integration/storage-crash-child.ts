@@ -1,0 +1,38 @@
+/**
+ * Writes concurrently until it is killed; notes in a file, line by line, what is about to be written (`+`) and what was
+ * acknowledged (`=`). Run by `storage-crash.test.ts`.
+ */
+import { openSync, writeSync } from 'node:fs';
+import { silentLogger } from '../../api/component/logger.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { openSqliteStorage } from '../../controlplane/storage/sqlite/sqlite-storage.ts';
+
+const [directory = '', notes = '', round = '0'] = process.argv.slice(2);
+const file = openSync(notes, 'a');
+const storage = await openSqliteStorage({ directory, clock: systemClock, logger: silentLogger });
+
+/** Synchronous, so that nothing acknowledged is lost in this process. */
+const say = (line: string): void => void writeSync(file, `${line}\n`);
+
+async function writer(id: number): Promise<void> {
+  for (let n = 0; ; n += 1) {
+    const key = `/core/x/${id}-${n % 5}`;
+    // Large enough for several pages: a half-write would show.
+    const value = `${round}.${id}.${n}.`.padEnd(200 + ((id * 7919 + n * 104729) % 9000), String(n % 10));
+    const current = await storage.get(key);
+    if (current !== undefined && n % 7 === 6) {
+      say(`+ ${key} -`);
+      say(`= ${key} - ${await storage.delete(key, current.revision)}`);
+      continue;
+    }
+    say(`+ ${key} ${value}`);
+    const bytes = Buffer.from(value);
+    const { revision } =
+      current === undefined ? await storage.create(key, bytes) : await storage.update(key, bytes, current.revision);
+    say(`= ${key} ${value} ${revision}`);
+    if (n % 50 === 49) await storage.compact(revision);
+  }
+}
+
+process.stdout.write('ready\n');
+await Promise.all(Array.from({ length: 20 }, (_, id) => writer(id)));

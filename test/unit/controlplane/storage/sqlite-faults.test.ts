@@ -1,0 +1,139 @@
+/** The embedded storage where something is wrong with its directory, its file or the disk. */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { open, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import Database from 'better-sqlite3';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
+import { isStorageError, type Storage, type StorageErrorCode } from '../../../../controlplane/storage/storage.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+let directory: string;
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'orchlet-faults-'));
+});
+afterEach(() => rm(directory, { recursive: true, force: true }));
+
+const openIn = (path = directory, sizeLimitBytes = 0): Promise<Storage> =>
+  openSqliteStorage({ directory: path, clock: new FakeClock(), logger: silentLogger, sizeLimitBytes });
+
+const refuses = (promise: Promise<unknown>, code: StorageErrorCode, message: RegExp): Promise<void> =>
+  assert.rejects(promise, (error: Error) => isStorageError(error, code) && message.test(error.message));
+
+async function fill(values: number): Promise<void> {
+  const storage = await openIn();
+  await Promise.all(Array.from({ length: values }, (_, i) => storage.create(`/core/x/${i}`, Buffer.alloc(3000, 'v'))));
+  await storage.close();
+}
+
+describe('the embedded storage', () => {
+  it('refuses a second opening and names the process', async () => {
+    const storage = await openIn();
+    await refuses(openIn(), 'locked', new RegExp(`in use by process ${process.pid}$`));
+    await storage.close();
+    await (await openIn()).close();
+  });
+
+  it('is free again after its holder was killed', async () => {
+    const script = join(import.meta.dirname, '../../../integration/storage-crash-child.ts');
+    const child = spawn(process.execPath, [script, directory, join(directory, 'notes')], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    await once(child.stdout, 'data');
+    await refuses(openIn(), 'locked', new RegExp(`in use by process ${child.pid}$`));
+    child.kill('SIGKILL');
+    child.stdout.resume();
+    await once(child, 'exit');
+    await (await openIn()).close();
+  });
+
+  it('is readable by its owner only', async () => {
+    await fill(1);
+    assert.equal((await stat(join(directory, 'orchlet.db'))).mode & 0o077, 0);
+  });
+
+  it('says that the directory is a file', async () => {
+    await writeFile(join(directory, 'file'), '');
+    await refuses(openIn(join(directory, 'file')), 'unusable', /file is not a directory$/);
+  });
+
+  it(
+    'says that the directory is not writable',
+    { skip: process.getuid?.() === 0 && 'root may write everywhere' },
+    async () => {
+      await refuses(openIn('/proc/self/task'), 'unusable', /writable|cannot be made/);
+    },
+  );
+
+  it('refuses a file that is not an SQLite database', async () => {
+    await writeFile(join(directory, 'orchlet.db'), 'x'.repeat(8192));
+    await refuses(openIn(), 'unusable', /is not an SQLite database$/);
+  });
+
+  it("refuses another program's database", async () => {
+    const other = new Database(join(directory, 'orchlet.db'));
+    other.exec('CREATE TABLE theirs (a)');
+    other.close();
+    await refuses(openIn(), 'unusable', /is a database of another program$/);
+  });
+
+  it('refuses a format that a newer version has written', async () => {
+    await fill(1);
+    const database = new Database(join(directory, 'orchlet.db'));
+    database.pragma('user_version = 7');
+    database.close();
+    await refuses(openIn(), 'unusable', /has format 7, this version of orchlet knows 1/);
+  });
+
+  it('refuses a file with a damaged page, wherever it is', async () => {
+    await fill(40);
+    const file = await open(join(directory, 'orchlet.db'), 'r+');
+    const { size } = await file.stat();
+    await file.write(Buffer.alloc(64, 0x5a), 0, 64, Math.floor(size / 2 / 4096) * 4096 + 1800);
+    await file.close();
+    await refuses(openIn(), 'unusable', /is damaged/);
+  });
+
+  it('refuses writes on a full disk, keeps what is there, and goes on when there is room', async () => {
+    const storage = await openIn(directory, 400_000);
+    const acknowledged: string[] = [];
+    for (let i = 0; ; i += 1) {
+      try {
+        acknowledged.push((await storage.create(`/core/x/${i}`, Buffer.alloc(3000, 'v'))).key);
+      } catch (error) {
+        assert.ok(isStorageError(error, 'full'), String(error));
+        break;
+      }
+    }
+    assert.ok(acknowledged.length > 50);
+    assert.equal((await storage.list('/core/x/')).items.length, acknowledged.length);
+    const newest = storage.revision();
+    await storage.close();
+    const roomier = await openIn(directory, 500_000);
+    assert.deepEqual(
+      (await roomier.list('/core/x/')).items.map((item) => item.key),
+      acknowledged.sort(),
+    );
+    assert.ok((await roomier.create('/core/x/more', Buffer.alloc(3000))).revision > newest);
+    await roomier.close();
+  });
+
+  it('gives room back: a file does not grow with what is overwritten and compacted', async () => {
+    const storage = await openIn();
+    let { revision } = await storage.create('/core/x/a', Buffer.alloc(20_000));
+    const size = async (): Promise<number> => (await stat(join(directory, 'orchlet.db'))).size;
+    let first = 0;
+    for (let round = 0; round < 10; round += 1) {
+      for (let i = 0; i < 60; i += 1)
+        ({ revision } = await storage.update('/core/x/a', Buffer.alloc(20_000), revision));
+      await storage.compact(revision);
+      if (round === 4) first = await size();
+    }
+    await storage.close();
+    assert.ok((await size()) <= Math.max(first, 1) + 3_000_000, `${first} -> ${await size()}`);
+  });
+});
