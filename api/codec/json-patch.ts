@@ -1,0 +1,167 @@
+/**
+ * JSON Patch (RFC 6902) with the leniences of the library that other API servers use: `replace` and `copy` take a missing
+ * member for null, and array indices may count from the end.
+ *
+ * Neither document nor patch is changed. `__proto__` is a member name like any other.
+ */
+import { cloneJson, defineMember, jsonEqual } from '../meta/json-equality.ts';
+import type { JsonObject, JsonValue } from '../meta/object.ts';
+import { newBadRequest, newRequestEntityTooLarge, newStatusError, type StatusError } from '../meta/status-error.ts';
+
+export const MAX_OPERATIONS = 10_000;
+
+interface Operation {
+  readonly op: string;
+  readonly path: string | undefined;
+  readonly from: string | undefined;
+  readonly value: JsonValue;
+}
+
+type Container = JsonValue[] | JsonObject;
+
+/** Throws: 400 for what is no patch, 413 for too many operations, 422 for an operation that does not apply. */
+export function applyJsonPatch(document: JsonValue, patch: unknown): JsonValue {
+  const operations = readOperations(patch);
+  const root = { document: cloneJson(document) };
+  for (const operation of operations) applyOperation(root, operation);
+  return root.document;
+}
+
+function readOperations(patch: unknown): Operation[] {
+  if (patch === null) return [];
+  if (!Array.isArray(patch)) throw undecodable(`${jsonTypeName(patch)} into Go value of type []handlers.jsonPatchOp`);
+  if (patch.length > MAX_OPERATIONS) {
+    throw newRequestEntityTooLarge(
+      `The allowed maximum operations in a JSON patch is ${MAX_OPERATIONS}, got ${patch.length}`,
+    );
+  }
+  return patch.map((raw: unknown) => {
+    if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) {
+      throw undecodable(`${jsonTypeName(raw)} into Go value of type handlers.jsonPatchOp`);
+    }
+    const members = raw as JsonObject;
+    return {
+      op: textMember(members, 'op') ?? '',
+      path: textMember(members, 'path'),
+      from: textMember(members, 'from'),
+      value: members['value'] ?? null,
+    };
+  });
+}
+
+function textMember(members: JsonObject, name: string): string | undefined {
+  const value = Object.hasOwn(members, name) ? members[name] : undefined;
+  if (value === undefined || value === null || typeof value === 'string') return value ?? undefined;
+  throw undecodable(`${jsonTypeName(value)} into Go struct field jsonPatchOp.${name} of type string`);
+}
+
+/** How a JSON value is called in decoding errors. */
+export function jsonTypeName(value: unknown): string {
+  if (Array.isArray(value)) return 'array';
+  if (typeof value === 'boolean') return 'bool';
+  return typeof value === 'bigint' ? 'number' : typeof value;
+}
+
+const undecodable = (text: string): StatusError =>
+  newBadRequest(`error decoding patch: json: cannot unmarshal ${text}`);
+
+/** Clients are not told which operation failed: the status has always been this one. */
+function inapplicable(why: string): StatusError {
+  return newStatusError(422, 'Invalid', 'the server rejected our request due to an error in our request', {
+    details: {},
+    cause: new Error(why),
+  });
+}
+
+function applyOperation(root: { document: JsonValue }, { op, path, from, value }: Operation): void {
+  if (path === undefined) throw inapplicable('missing path');
+  switch (op) {
+    case 'add':
+      add(target(root, path), cloneJson(value));
+      return;
+    case 'remove':
+      remove(target(root, path));
+      return;
+    case 'replace':
+      replace(root, path, cloneJson(value));
+      return;
+    case 'move': {
+      const source = target(root, from);
+      const moved = read(source) ?? null;
+      remove(source);
+      add(target(root, path), moved);
+      return;
+    }
+    case 'copy': {
+      const copied = read(target(root, from)) ?? null;
+      add(target(root, path), cloneJson(copied));
+      return;
+    }
+    case 'test': {
+      const found = path === '' ? root.document : (read(target(root, path)) ?? null);
+      if (!jsonEqual(found, value)) throw inapplicable(`testing value ${path} failed`);
+      return;
+    }
+    default:
+      throw inapplicable(`Unexpected kind: ${op}`);
+  }
+}
+
+function replace(root: { document: JsonValue }, path: string, value: JsonValue): void {
+  if (path === '') {
+    if (typeof value !== 'object' || value === null) throw inapplicable('a document is an object or a list');
+    root.document = value;
+    return;
+  }
+  const { container, key } = target(root, path);
+  if (Array.isArray(container)) container[indexIn(container, key, container.length)] = value;
+  else defineMember(container, key, value);
+}
+
+interface Target {
+  readonly container: Container;
+  readonly key: string;
+}
+
+/** The container that a pointer's last part lies in. */
+function target(root: { document: JsonValue }, pointer: string | undefined): Target {
+  const parts = pointer?.split('/') ?? [];
+  if (parts.length < 2) throw inapplicable(`missing path: ${pointer}`);
+  let container = asContainer(root.document, pointer);
+  for (const part of parts.slice(1, -1)) {
+    container = asContainer(read({ container, key: decodePart(part) }), pointer);
+  }
+  return { container, key: decodePart(parts.at(-1) ?? '') };
+}
+
+function asContainer(value: JsonValue | undefined, pointer: string | undefined): Container {
+  if (typeof value !== 'object' || value === null) throw inapplicable(`doc is missing path: ${pointer}`);
+  return value;
+}
+
+const decodePart = (part: string): string => part.replaceAll('~1', '/').replaceAll('~0', '~');
+
+function read({ container, key }: Target): JsonValue | undefined {
+  if (Array.isArray(container)) return container[indexIn(container, key, container.length)];
+  return Object.hasOwn(container, key) ? container[key] : undefined;
+}
+
+function add({ container, key }: Target, value: JsonValue): void {
+  if (!Array.isArray(container)) defineMember(container, key, value);
+  else if (key === '-') container.push(value);
+  else container.splice(indexIn(container, key, container.length + 1), 0, value);
+}
+
+function remove({ container, key }: Target): void {
+  if (Array.isArray(container)) container.splice(indexIn(container, key, container.length), 1);
+  else if (Object.hasOwn(container, key)) delete container[key];
+  else throw inapplicable(`Unable to remove nonexistent key: ${key}`);
+}
+
+function indexIn(list: readonly JsonValue[], key: string, limit: number): number {
+  if (!/^[+-]?[0-9]+$/.test(key)) throw inapplicable(`value was not a proper array index: '${key}'`);
+  const index = Number(key);
+  const fromStart = index < 0 ? index + list.length : index;
+  if (fromStart < 0 || fromStart >= limit) throw inapplicable(`Unable to access invalid index: ${key}`);
+  return fromStart;
+}

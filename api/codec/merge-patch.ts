@@ -1,0 +1,53 @@
+/**
+ * JSON merge patch (RFC 7386): null removes, objects merge, all else replaces. Neither argument is changed; what the patch
+ * does not touch is shared with the result.
+ */
+import { defineMember } from '../meta/json-equality.ts';
+import type { JsonObject, JsonValue } from '../meta/object.ts';
+import { newBadRequest } from '../meta/status-error.ts';
+import { jsonTypeName } from './json-patch.ts';
+
+/** Throws a 400 where the patch is no object. */
+export function applyMergePatch(document: JsonObject, patch: unknown): JsonObject {
+  if (patch === null) throw newBadRequest('Invalid JSON Patch');
+  if (typeof patch !== 'object' || Array.isArray(patch)) {
+    const type = jsonTypeName(patch);
+    throw newBadRequest(
+      `error decoding patch: json: cannot unmarshal ${type} into Go value of type map[string]interface {}`,
+    );
+  }
+  return mergeObjects(document, patch as JsonObject);
+}
+
+function mergeObjects(document: JsonObject, patch: JsonObject): JsonObject {
+  const merged: JsonObject = {};
+  for (const key of Object.keys(document)) {
+    if (!Object.hasOwn(patch, key)) defineMember(merged, key, document[key]);
+    else if (patch[key] !== null) defineMember(merged, key, mergeValue(document[key], patch[key]));
+  }
+  for (const key of Object.keys(patch)) {
+    if (patch[key] === null || Object.hasOwn(document, key)) continue;
+    defineMember(merged, key, withoutNulls(patch[key]));
+  }
+  return merged;
+}
+
+function mergeValue(old: JsonValue | undefined, patch: JsonValue | undefined): JsonValue | undefined {
+  if (isObject(old) && isObject(patch)) return mergeObjects(old, patch);
+  return isObject(old) ? patch : withoutNulls(patch);
+}
+
+function isObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** A new value has nothing that its nulls could remove; nulls that are list items stay. */
+function withoutNulls(value: JsonValue | undefined): JsonValue | undefined {
+  if (Array.isArray(value)) return value.map((item) => withoutNulls(item) ?? null);
+  if (!isObject(value)) return value;
+  const kept: JsonObject = {};
+  for (const key of Object.keys(value)) {
+    if (value[key] !== null) defineMember(kept, key, withoutNulls(value[key]));
+  }
+  return kept;
+}

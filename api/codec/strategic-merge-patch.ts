@@ -1,0 +1,258 @@
+/**
+ * Strategic merge patch: a merge patch that knows which lists merge by key and obeys directives in the patch
+ * (`$patch`, `$retainKeys`, `$setElementOrder/…`, `$deleteFromPrimitiveList/…`).
+ *
+ * Which lists merge comes from the schema's `patchStrategy` and `patchMergeKey`. The order of list items is settled in
+ * `strategic-merge-order.ts`. Neither document nor patch is changed.
+ */
+import { quote } from '../meta/field-error.ts';
+import { cloneJson, defineMember, jsonEqual } from '../meta/json-equality.ts';
+import type { JsonObject, JsonValue } from '../meta/object.ts';
+import { newBadRequest, newStatusError, type StatusError } from '../meta/status-error.ts';
+import type { StructType, TypeNode } from '../schema/schema.ts';
+import { jsonTypeName } from './json-patch.ts';
+import { checkSetElementOrder, goText, orderElements } from './strategic-merge-order.ts';
+
+const PATCH = '$patch';
+const RETAIN_KEYS = '$retainKeys';
+const SET_ORDER = '$setElementOrder';
+const DELETE_FROM = '$deleteFromPrimitiveList';
+
+/** Throws: 400 for a patch of the wrong form, 500 without a reason for what other servers fail on so. */
+export function applyStrategicMergePatch(document: JsonObject, patch: unknown, struct: StructType): JsonObject {
+  if (patch === null) return document;
+  if (typeof patch !== 'object' || Array.isArray(patch)) {
+    const type = jsonTypeName(patch);
+    throw newBadRequest(
+      `error decoding patch: json: cannot unmarshal ${type} into Go value of type map[string]interface {}`,
+    );
+  }
+  return mergeMap(cloneJson(document), cloneJson(patch) as JsonObject, { kind: 'struct', struct });
+}
+
+/** What other servers let through as a bare error. */
+const failure = (message: string): StatusError => newStatusError(500, '', message);
+
+/** What the schema says of a member: its own type and how patches treat it. */
+interface MemberRules {
+  readonly type: TypeNode | undefined;
+  readonly merges: boolean;
+  readonly replaces: boolean;
+  readonly mergeKey: string;
+}
+
+const NO_RULES: MemberRules = { type: undefined, merges: false, replaces: false, mergeKey: '' };
+
+function rulesOf(owner: TypeNode | undefined, member: string): MemberRules {
+  if (owner?.kind === 'map') return { ...NO_RULES, type: owner.values };
+  if (owner?.kind !== 'struct') return NO_RULES;
+  const field = owner.struct.fields.get(member);
+  if (field === undefined) {
+    const name = owner.struct.name.slice(owner.struct.name.lastIndexOf('.') + 1);
+    throw failure(`unable to find api field in struct ${name} for the json field ${quote(member)}`);
+  }
+  const strategies = field.patchStrategy ?? [];
+  return {
+    type: field.type,
+    merges: strategies.includes('merge'),
+    replaces: strategies.includes('replace'),
+    mergeKey: field.patchMergeKey ?? '',
+  };
+}
+
+const itemType = (type: TypeNode | undefined): TypeNode | undefined => (type?.kind === 'list' ? type.items : undefined);
+
+function isObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Merges `patch` into `original`; both are the caller's to change. */
+function mergeMap(original: JsonObject, patch: JsonObject, type: TypeNode | undefined): JsonObject {
+  if (Object.hasOwn(patch, PATCH)) return obeyMapDirective(patch);
+  retainKeys(original, patch);
+  mergeOrderedLists(original, patch, type);
+  for (const [key, value] of Object.entries(patch)) mergeMember(original, key, value, type);
+  return original;
+}
+
+function obeyMapDirective(patch: JsonObject): JsonObject {
+  const directive = patch[PATCH];
+  if (directive === 'delete') return {};
+  if (directive !== 'replace') throw failure(`unknown patch type: ${goText(directive)} in map: ${goText(patch)}`);
+  delete patch[PATCH];
+  return patch;
+}
+
+function retainKeys(original: JsonObject, patch: JsonObject): void {
+  if (!Object.hasOwn(patch, RETAIN_KEYS)) return;
+  const list = patch[RETAIN_KEYS];
+  delete patch[RETAIN_KEYS];
+  if (!Array.isArray(list)) throw newBadRequest('invalid patch format of retainKeys');
+  const retained = new Set(list);
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null || key.startsWith(`${DELETE_FROM}/`) || key.startsWith(`${SET_ORDER}/`)) continue;
+    if (!retained.has(key)) throw newBadRequest('invalid patch format of retainKeys');
+  }
+  for (const key of Object.keys(original)) {
+    if (!retained.has(key)) delete original[key];
+  }
+}
+
+/** The member that a directive such as `$setElementOrder/containers` is about. */
+function memberOfDirective(key: string, directive: string, fault: string): string | undefined {
+  if (!key.startsWith(directive)) return undefined;
+  const member = key.slice(directive.length);
+  if (!member.startsWith('/') || member === '/') throw newBadRequest(fault);
+  return member.slice(1);
+}
+
+/** Handles lists with `$setElementOrder` and takes them out of the patch. */
+function mergeOrderedLists(original: JsonObject, patch: JsonObject, type: TypeNode | undefined): void {
+  const fault = 'invalid patch format of setElementOrder list';
+  for (const [key, order] of Object.entries(patch)) {
+    const member = memberOfDirective(key, SET_ORDER, fault);
+    if (member === undefined) continue;
+    delete patch[key];
+    if (!Array.isArray(order)) throw newBadRequest(fault);
+    const before = Object.hasOwn(original, member) ? original[member] : undefined;
+    const added = Object.hasOwn(patch, member) ? patch[member] : undefined;
+    if ((before !== undefined && !isList(before)) || (added !== undefined && !isList(added))) {
+      throw newBadRequest(fault);
+    }
+    const rules = rulesOf(type, member);
+    checkSetElementOrder(added, order, rules.mergeKey);
+    if (before === undefined && added === undefined) continue;
+    const serverOrder = [...(before ?? [])];
+    const merged = mergedList(before, added, rules);
+    defineMember(original, member, orderElements(merged, order, serverOrder, rules.mergeKey));
+    delete patch[member];
+  }
+}
+
+const isList = (value: JsonValue | undefined): value is JsonValue[] => Array.isArray(value);
+
+function mergedList(before: JsonValue[] | undefined, added: JsonValue[] | undefined, rules: MemberRules): JsonValue[] {
+  if (added === undefined) return before ?? [];
+  if (before === undefined) return withoutDirectives(added) as JsonValue[];
+  return rules.merges ? mergeList(before, added, rules) : added;
+}
+
+function mergeMember(
+  original: JsonObject,
+  key: string,
+  value: JsonValue | undefined,
+  type: TypeNode | undefined,
+): void {
+  const listed = memberOfDirective(key, DELETE_FROM, 'invalid patch format of primitive list');
+  const member = listed ?? key;
+  if (value === null || value === undefined) {
+    delete original[member];
+    return;
+  }
+  const old = Object.hasOwn(original, member) ? original[member] : undefined;
+  if (listed !== undefined) {
+    if (isList(old) && isList(value)) original[member] = deleteFromList(old, value);
+    return;
+  }
+  if (isObject(old) && isObject(value)) {
+    const rules = rulesOf(type, member);
+    defineMember(original, member, rules.replaces ? value : mergeMap(old, value, rules.type));
+  } else if (isList(old) && isList(value)) {
+    const rules = rulesOf(type, member);
+    defineMember(original, member, rules.merges ? mergeList(old, value, rules) : value);
+  } else {
+    defineMember(original, member, withoutDirectives(value));
+  }
+}
+
+function deleteFromList(list: readonly JsonValue[], gone: readonly JsonValue[]): JsonValue[] {
+  return list.filter((item) => !gone.some((other) => jsonEqual(item, other)));
+}
+
+function mergeList(original: JsonValue[], patch: JsonValue[], rules: MemberRules): JsonValue[] {
+  if (original.length === 0 && patch.length === 0) return original;
+  const sample = original[0] ?? patch[0];
+  for (const item of [...original, ...patch]) {
+    if (Array.isArray(item)) throw failure('lists of lists are not supported');
+    if (isObject(item) !== isObject(sample)) throw failure('list element types are not identical');
+  }
+  if (!isObject(sample)) {
+    const merged: JsonValue[] = [];
+    for (const item of [...original, ...patch]) {
+      if (!merged.some((other) => jsonEqual(item, other))) merged.push(item);
+    }
+    return orderElements(merged, patch, original, '');
+  }
+  return mergeKeyedList(original, patch as JsonObject[], rules);
+}
+
+function mergeKeyedList(original: JsonValue[], patch: JsonObject[], rules: MemberRules): JsonValue[] {
+  const { mergeKey } = rules;
+  const elementType = itemType(rules.type);
+  if (mergeKey === '') {
+    const name = elementType?.kind === 'struct' ? elementType.struct.name : '';
+    throw failure(`cannot merge lists without merge key for ${name.slice(name.lastIndexOf('.') + 1)}`);
+  }
+  const { kept, additions, replaced } = obeyListDirectives(original, patch, mergeKey);
+  if (replaced) return additions;
+  const merged = [...kept];
+  for (const item of additions) {
+    if (!Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
+    const index = merged.findIndex((other) => isObject(other) && jsonEqual(other[mergeKey], item[mergeKey]));
+    const found = merged[index];
+    if (isObject(found)) merged[index] = mergeMap(found, item, elementType);
+    else merged.push(withoutDirectives(item));
+  }
+  return orderElements(merged, additions, kept, mergeKey);
+}
+
+const noMergeKey = (item: JsonObject, mergeKey: string): StatusError =>
+  failure(`map: ${goText(item)} does not contain declared merge key: ${mergeKey}`);
+
+interface ListDirectives {
+  readonly kept: JsonValue[];
+  readonly additions: JsonObject[];
+  readonly replaced: boolean;
+}
+
+function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[], mergeKey: string): ListDirectives {
+  let kept = original;
+  let replaced = false;
+  const additions: JsonObject[] = [];
+  for (const item of patch) {
+    if (!Object.hasOwn(item, PATCH)) {
+      additions.push(item);
+      continue;
+    }
+    switch (item[PATCH]) {
+      case 'delete':
+        if (!Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
+        kept = kept.filter((other) => !isObject(other) || !jsonEqual(other[mergeKey], item[mergeKey]));
+        break;
+      case 'replace':
+        replaced = true;
+        break;
+      case 'merge':
+        throw failure('merging lists cannot yet be specified in the patch');
+      default:
+        throw failure(`unknown patch type: ${goText(item[PATCH])} in map: ${goText(item)}`);
+    }
+  }
+  return { kept, additions, replaced };
+}
+
+/** A value that nothing is merged with: its directives and nulls have nothing to act on. */
+function withoutDirectives(value: JsonValue): JsonValue {
+  if (Array.isArray(value)) {
+    return value.filter((item) => !isObject(item) || !Object.hasOwn(item, PATCH)).map(withoutDirectives);
+  }
+  if (!isObject(value)) return value;
+  const kept: JsonObject = {};
+  for (const [key, inner] of Object.entries(value)) {
+    if (inner === null || inner === undefined || key === PATCH || key === RETAIN_KEYS) continue;
+    if (key.startsWith(`${SET_ORDER}/`) || key.startsWith(`${DELETE_FROM}/`)) continue;
+    if (isObject(inner) && inner[PATCH] === 'delete') continue;
+    defineMember(kept, key, withoutDirectives(inner));
+  }
+  return kept;
+}
