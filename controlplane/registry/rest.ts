@@ -69,8 +69,6 @@ export interface WatchOptions {
   readonly sendInitialEvents: boolean | undefined;
   /** The name when one object is watched by its path. */
   readonly name: string;
-  /** When the server will end the watch: a last bookmark comes a little before. */
-  readonly timeoutMs?: number;
 }
 
 export type WatchEvent =
@@ -86,6 +84,8 @@ export interface WatchSink {
 
 export interface WatchHandle {
   resume(): void;
+  /** The server will end the watch shortly: sends a bookmark where the watch takes bookmarks and has not shown the newest revision yet. */
+  bookmark?(): void;
   close(): void;
 }
 

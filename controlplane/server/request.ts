@@ -181,6 +181,6 @@ function warningHeaders(warnings: readonly string[]): string[] {
 
 function escapeWarning(text: string): string {
   // Control characters cannot stand in a header, and neither can what is no Latin-1: it goes out as UTF-8 bytes.
-  const clean = text.replaceAll(/[\u0000-\u001f\u007f]+/g, ' ').replaceAll(/[\\"]/g, '\\$&');
+  const clean = text.replaceAll(/\p{Cc}+/gu, ' ').replaceAll(/[\\"]/g, '\\$&');
   return Buffer.from(clean, 'utf8').toString('latin1');
 }

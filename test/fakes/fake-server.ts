@@ -10,7 +10,7 @@ import type { Authorizer } from '../../controlplane/authorization/authorization.
 import type { Encodings } from '../../controlplane/server/encoding.ts';
 import { PathHandlers } from '../../controlplane/server/path-handlers.ts';
 import { createServer, type ApiServer, type ServerOptions } from '../../controlplane/server/server.ts';
-import { jsonDecoder } from '../../controlplane/server/text-decoders.ts';
+import { textDecoders } from '../../controlplane/server/text-decoders.ts';
 import type { ResourceCatalog } from '../../controlplane/registry/rest.ts';
 
 export const fakeEncodings: Encodings = {
@@ -108,7 +108,7 @@ export async function startFakeServer(
     logger: silentLogger,
     tls: await selfSigned(),
     encodings: fakeEncodings,
-    decoders: { json: jsonDecoder, yaml: jsonDecoder },
+    decoders: textDecoders,
     paths: new PathHandlers(),
     connector: { connect: () => undefined },
     ...options,

@@ -8,7 +8,7 @@
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import type { UserInfo } from '../../authentication/authentication.ts';
 import type { AuthorizationAttributes, Authorizer } from '../../authorization/authorization.ts';
-import type { ApiRequest, Filter } from '../request.ts';
+import type { ApiRequest, Filter, Handler } from '../request.ts';
 import { attributesOf, forbiddenError } from './authorization.ts';
 
 const USER_HEADER = 'impersonate-user';
@@ -116,10 +116,13 @@ function accountOf(name: string): { namespace: string; name: string } | undefine
 
 export function impersonationFilter(authorizer: Authorizer): Filter {
   const lastModes = new Map<string, Mode>();
+  const impersonate = async (request: ApiRequest, wanted: Wanted, next: Handler): Promise<void> => {
+    await become(request, wanted, authorizer, lastModes);
+    await next(request);
+  };
   return (request, next) => {
     const wanted = readHeaders(request);
-    if (wanted === undefined) return next(request);
-    return become(request, wanted, authorizer, lastModes).then(() => next(request));
+    return wanted === undefined ? next(request) : impersonate(request, wanted, next);
   };
 }
 

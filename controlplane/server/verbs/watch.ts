@@ -14,6 +14,8 @@ import { openWebSocket } from './watch-websocket.ts';
 
 /** Without a timeout of its own a watch ends after a time in this range, so that clients spread over servers and time. */
 const SHORTEST_DEFAULT_S = 1800;
+/** How long before its end a watch says how far it has come. */
+const LAST_BOOKMARK_MS = 2000;
 
 /** Where frames go. */
 export interface WatchCarrier {
@@ -35,9 +37,9 @@ export const watch: VerbHandler = async (request, rest, context) => {
   const timeoutS = list.timeoutSeconds ?? 0;
   const timeoutMs = (timeoutS > 0 ? timeoutS : SHORTEST_DEFAULT_S * (1 + Math.random())) * 1000;
   // A name in the path (`/watch/…/name`) selects like a field does.
-  const options: WatchOptions = { ...watchOptionsOf(list, request.info.parts[1] ?? ''), timeoutMs };
+  const options = watchOptionsOf(list, request.info.parts[1] ?? '');
   const carrier = carrierOf(request, rest, media, context);
-  await stream(request, rest, options, carrier, context, media);
+  await stream({ request, rest, options, carrier, context, media, timeoutMs });
 };
 
 function watchRequest(request: ApiRequest): ListRequest {
@@ -71,14 +73,17 @@ function carrierOf(request: ApiRequest, rest: Rest, media: OutputMediaType, cont
   };
 }
 
-async function stream(
-  request: ApiRequest,
-  rest: Rest,
-  options: WatchOptions,
-  carrier: WatchCarrier,
-  context: VerbContext,
-  media: OutputMediaType,
-): Promise<void> {
+interface Stream {
+  readonly request: ApiRequest;
+  readonly rest: Rest;
+  readonly options: WatchOptions;
+  readonly carrier: WatchCarrier;
+  readonly context: VerbContext;
+  readonly media: OutputMediaType;
+  readonly timeoutMs: number;
+}
+
+async function stream({ request, rest, options, carrier, context, media, timeoutMs }: Stream): Promise<void> {
   const ended = Promise.withResolvers<void>();
   let handle: WatchHandle | undefined;
   let over = false;
@@ -94,6 +99,7 @@ async function stream(
     if (over) return;
     over = true;
     timer.cancel();
+    bookmarkTimer?.cancel();
     handle?.close();
     carrier.end();
     ended.resolve();
@@ -106,13 +112,18 @@ async function stream(
     },
     onEnd: finish,
   };
-  const timer = context.clock.after(options.timeoutMs ?? SHORTEST_DEFAULT_S * 1000, finish);
+  const timer = context.clock.after(timeoutMs, finish);
+  const bookmarkTimer =
+    options.allowWatchBookmarks && timeoutMs > LAST_BOOKMARK_MS
+      ? context.clock.after(timeoutMs - LAST_BOOKMARK_MS, () => handle?.bookmark?.())
+      : undefined;
   carrier.onClose(finish);
   carrier.onDrain(() => handle?.resume());
   try {
     handle = await rest.watch?.(request, pathNamespace(request, rest), options, sink);
   } catch (error) {
     timer.cancel();
+    bookmarkTimer?.cancel();
     if (started) {
       sink.onEvents([
         { type: 'ERROR', error: error instanceof Error ? error : newStatusError(500, '', String(error)) },

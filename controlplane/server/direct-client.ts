@@ -1,0 +1,340 @@
+/**
+ * The client of controllers in the control plane's own process: the same resources with the same authorization and
+ * admission as over HTTP, but no sockets and no serialization.
+ *
+ * Objects that it gives out are copies that the caller owns; objects that it is given are copied before the registry sees
+ * them. Whoever watches must read: a watch pauses when its reader is behind.
+ */
+import type { Clock } from '../../api/machinery/clock.ts';
+import type {
+  Client,
+  ClientDeleteOptions,
+  ClientListOptions,
+  ClientWatchEvent,
+  ClientWatchOptions,
+  ClientWriteOptions,
+  PatchType,
+  Resource,
+} from '../../api/machinery/client.ts';
+import { cloneJson } from '../../api/meta/json-equality.ts';
+import { apiVersionOf, type KubeList, type KubeObject } from '../../api/meta/object.ts';
+import { parseSelector } from '../../api/meta/selector-parser.ts';
+import { everything } from '../../api/meta/selector.ts';
+import { everyField, parseFieldSelector } from '../../api/meta/field-selector.ts';
+import { newMethodNotSupported, newNotFound } from '../../api/meta/status-error.ts';
+import type { UserInfo } from '../authentication/authentication.ts';
+import type { AuthorizationAttributes, Authorizer } from '../authorization/authorization.ts';
+import type {
+  DeleteOptions,
+  Entry,
+  ListOptions,
+  Patch,
+  RequestContext,
+  ResourceCatalog,
+  Rest,
+  WatchEvent,
+  WatchHandle,
+} from '../registry/rest.ts';
+import { forbiddenError } from './filters/authorization.ts';
+
+export interface DirectClientOptions {
+  readonly catalog: ResourceCatalog;
+  readonly authorizer: Authorizer;
+  readonly clock: Clock;
+  readonly user: UserInfo;
+  /** Stands in managed fields, and before the slash of the user agent. */
+  readonly fieldManager: string;
+}
+
+/** Events that may wait for the reader of a watch. */
+const MAX_QUEUED_EVENTS = 1000;
+const NEVER = new AbortController().signal;
+
+export function createDirectClient(options: DirectClientOptions): Client {
+  return new DirectClient(options);
+}
+
+class DirectClient implements Client {
+  readonly #options: DirectClientOptions;
+
+  constructor(options: DirectClientOptions) {
+    this.#options = options;
+  }
+
+  async get(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    options: { readonly subresource?: string; readonly resourceVersion?: string; readonly signal?: AbortSignal } = {},
+  ): Promise<KubeObject> {
+    const rest = this.#rest(resource, options.subresource);
+    if (rest.get === undefined) throw unsupported(resource, 'get');
+    const context = await this.#allow('get', resource, namespace, name, options);
+    const entry = await rest.get(context, namespace, name, { resourceVersion: options.resourceVersion ?? '' });
+    return owned(entry);
+  }
+
+  async list(resource: Resource, options: ClientListOptions = {}): Promise<KubeList> {
+    const rest = this.#rest(resource);
+    if (rest.list === undefined) throw unsupported(resource, 'list');
+    const namespace = options.namespace ?? '';
+    const context = await this.#allow('list', resource, namespace, '', options);
+    const result = await rest.list(context, namespace, listOptionsOf(options));
+    return {
+      kind: `${resource.kind}List`,
+      apiVersion: apiVersionOf(resource),
+      metadata: {
+        resourceVersion: result.resourceVersion,
+        ...(result.continue === '' ? {} : { continue: result.continue }),
+        ...(result.remainingItemCount === undefined ? {} : { remainingItemCount: result.remainingItemCount }),
+      },
+      items: result.entries.map(owned),
+    };
+  }
+
+  async create(
+    resource: Resource,
+    namespace: string,
+    object: KubeObject,
+    options: ClientWriteOptions & { readonly name?: string } = {},
+  ): Promise<KubeObject> {
+    const rest = this.#rest(resource, options.subresource);
+    if (rest.create === undefined) throw unsupported(resource, 'create');
+    const name = options.name ?? (options.subresource === undefined ? '' : (object.metadata.name ?? ''));
+    const context = await this.#allow('create', resource, namespace, name, options);
+    const body = { value: cloneJson(object), duplicates: [] };
+    const created = await rest.create(context, namespace, name, body, writeOptionsOf(options));
+    return owned('entry' in created ? created.entry : created);
+  }
+
+  async update(resource: Resource, object: KubeObject, options: ClientWriteOptions = {}): Promise<KubeObject> {
+    const rest = this.#rest(resource, options.subresource);
+    if (rest.update === undefined) throw unsupported(resource, 'update');
+    const { name = '', namespace = '' } = object.metadata;
+    const context = await this.#allow('update', resource, namespace, name, options);
+    const body = { value: cloneJson(object), duplicates: [] };
+    const written = await rest.update(context, namespace, name, body, writeOptionsOf(options));
+    return owned(written.entry);
+  }
+
+  async patch(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    type: PatchType,
+    patch: unknown,
+    options: ClientWriteOptions = {},
+  ): Promise<KubeObject> {
+    const rest = this.#rest(resource, options.subresource);
+    if (rest.patch === undefined) throw unsupported(resource, 'patch');
+    const context = await this.#allow('patch', resource, namespace, name, options);
+    const body = cloneJson(patch);
+    const written = await rest.patch(context, namespace, name, patchOf(type, body, options), writeOptionsOf(options));
+    return owned(written.entry);
+  }
+
+  async delete(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    options: ClientDeleteOptions = {},
+  ): Promise<unknown> {
+    const rest = this.#rest(resource);
+    if (rest.delete === undefined) throw unsupported(resource, 'delete');
+    const context = await this.#allow('delete', resource, namespace, name, options);
+    const deleted = await rest.delete(context, namespace, name, deleteOptionsOf(options));
+    if (deleted.entry !== undefined) return owned(deleted.entry);
+    return { kind: 'Status', apiVersion: 'v1', metadata: {}, status: 'Success' };
+  }
+
+  async deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void> {
+    const rest = this.#rest(resource);
+    if (rest.deleteCollection === undefined) throw unsupported(resource, 'deletecollection');
+    const namespace = options.namespace ?? '';
+    const context = await this.#allow('deletecollection', resource, namespace, '', options);
+    await rest.deleteCollection(context, namespace, listOptionsOf(options), deleteOptionsOf(options));
+  }
+
+  async *watch(
+    resource: Resource,
+    options: ClientWatchOptions = {},
+  ): AsyncGenerator<ClientWatchEvent, void, undefined> {
+    const rest = this.#rest(resource);
+    if (rest.watch === undefined) throw unsupported(resource, 'watch');
+    const namespace = options.namespace ?? '';
+    const context = await this.#allow('watch', resource, namespace, '', options);
+    const { limit: _limit, continue: _continue, ...list } = listOptionsOf(options);
+    const queue = new WatchQueue();
+    const timeoutMs = options.timeoutSeconds === undefined ? undefined : options.timeoutSeconds * 1000;
+    const handle = await rest.watch(
+      context,
+      namespace,
+      {
+        ...list,
+        allowWatchBookmarks: true,
+        sendInitialEvents: options.sendInitialEvents,
+        name: '',
+      },
+      queue,
+    );
+    const timer = timeoutMs === undefined ? undefined : this.#options.clock.after(timeoutMs, () => queue.onEnd());
+    const onAbort = (): void => queue.onEnd();
+    options.signal?.addEventListener('abort', onAbort, { once: true });
+    if (options.signal?.aborted === true) queue.onEnd();
+    try {
+      for (;;) {
+        const event = await queue.next(handle);
+        if (event === undefined) return;
+        if (event.type === 'ERROR') throw event.error;
+        yield clientEvent(event, resource);
+      }
+    } finally {
+      timer?.cancel();
+      options.signal?.removeEventListener('abort', onAbort);
+      handle.close();
+    }
+  }
+
+  #rest(resource: Resource, subresource = ''): Rest {
+    const rest = this.#options.catalog.find(resource.group, resource.version, resource.resource, subresource);
+    if (rest === undefined) throw newNotFound(resource, '');
+    return rest;
+  }
+
+  async #allow(
+    verb: string,
+    resource: Resource,
+    namespace: string,
+    name: string,
+    options: { readonly subresource?: string; readonly fieldManager?: string; readonly signal?: AbortSignal },
+  ): Promise<RequestContext> {
+    const { authorizer, user } = this.#options;
+    options.signal?.throwIfAborted();
+    const attributes = attributesOf(user, verb, {
+      ...resource,
+      subresource: options.subresource ?? '',
+      namespace,
+      name,
+    });
+    const decision = await authorizer.authorize(attributes);
+    if (decision.decision !== 'allow') throw forbiddenError(attributes, decision.reason);
+    return {
+      user,
+      signal: options.signal ?? NEVER,
+      fieldManager: options.fieldManager ?? this.#options.fieldManager,
+      userAgent: this.#options.fieldManager,
+      warn: () => undefined,
+      annotate: () => undefined,
+      async may(otherVerb, target) {
+        const other = attributesOf(user, otherVerb, { version: '*', subresource: '', ...target });
+        return (await authorizer.authorize(other)).decision === 'allow';
+      },
+    };
+  }
+}
+
+/** What a watch has delivered and its reader has not taken. */
+class WatchQueue {
+  #events: WatchEvent[] = [];
+  #next = 0;
+  #ended = false;
+  #paused = false;
+  #wake: (() => void) | undefined;
+
+  onEvents(events: readonly WatchEvent[]): boolean {
+    for (const event of events) this.#events.push(event);
+    this.#wake?.();
+    this.#paused = this.#events.length - this.#next >= MAX_QUEUED_EVENTS;
+    return !this.#paused;
+  }
+
+  onEnd(): void {
+    this.#ended = true;
+    this.#wake?.();
+  }
+
+  /** `undefined` at the end; what came before it is delivered first. */
+  async next(handle: WatchHandle): Promise<WatchEvent | undefined> {
+    for (;;) {
+      const event = this.#events[this.#next];
+      if (event !== undefined) {
+        this.#next += 1;
+        return event;
+      }
+      this.#events = [];
+      this.#next = 0;
+      if (this.#paused) {
+        this.#paused = false;
+        handle.resume();
+        continue;
+      }
+      if (this.#ended) return undefined;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+      this.#wake = undefined;
+    }
+  }
+}
+
+function clientEvent(event: Exclude<WatchEvent, { type: 'ERROR' }>, resource: Resource): ClientWatchEvent {
+  if (event.type !== 'BOOKMARK') return { type: event.type, object: owned(event.entry) };
+  return {
+    type: 'BOOKMARK',
+    object: {
+      kind: resource.kind,
+      apiVersion: apiVersionOf(resource),
+      metadata: {
+        resourceVersion: event.resourceVersion,
+        ...(event.initialEventsEnd ? { annotations: { 'k8s.io/initial-events-end': 'true' } } : {}),
+      },
+    },
+  };
+}
+
+function attributesOf(
+  user: UserInfo,
+  verb: string,
+  target: { group: string; version: string; resource: string; subresource: string; namespace: string; name: string },
+): AuthorizationAttributes {
+  const { group, version, resource, subresource, namespace, name } = target;
+  return { user, verb, isResourceRequest: true, group, version, resource, subresource, namespace, name, path: '' };
+}
+
+function owned(entry: Entry): KubeObject {
+  return cloneJson(entry.object);
+}
+
+const unsupported = (resource: Resource, verb: string): Error => newMethodNotSupported(resource, verb);
+
+function listOptionsOf(options: ClientListOptions): ListOptions {
+  const { labelSelector = '', fieldSelector = '' } = options;
+  return {
+    labelSelector: labelSelector === '' ? everything : parseSelector(labelSelector),
+    fieldSelector: fieldSelector === '' ? everyField : parseFieldSelector(fieldSelector),
+    resourceVersion: options.resourceVersion ?? '',
+    resourceVersionMatch: (options.resourceVersionMatch ?? '') as ListOptions['resourceVersionMatch'],
+    limit: options.limit ?? 0,
+    continue: options.continue ?? '',
+  };
+}
+
+function writeOptionsOf(options: ClientWriteOptions): { dryRun: boolean; fieldValidation: 'Ignore' } {
+  return { dryRun: options.dryRun ?? false, fieldValidation: 'Ignore' };
+}
+
+function deleteOptionsOf(options: ClientDeleteOptions): DeleteOptions {
+  return {
+    dryRun: options.dryRun ?? false,
+    gracePeriodSeconds: options.gracePeriodSeconds,
+    propagationPolicy: options.propagationPolicy ?? '',
+    orphanDependents: undefined,
+    preconditions: options.preconditions,
+  };
+}
+
+function patchOf(type: PatchType, body: unknown, options: ClientWriteOptions): Patch {
+  if (type === 'json') return { type, body };
+  if (type === 'apply') return { type, body, duplicates: [], force: options.force ?? false };
+  return { type, body, duplicates: [] };
+}

@@ -1,0 +1,83 @@
+/**
+ * `/healthz`, `/livez` and `/readyz`: named checks, each also under a path of its own, with the reference's texts
+ * (`verbose`, `exclude`).
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import { reading, sendText, type PathHandler, type PathHandlers } from './path-handlers.ts';
+import type { ApiRequest } from './request.ts';
+
+export interface HealthCheck {
+  readonly name: string;
+  /** Throws where something is wrong. */
+  check(): void | Promise<void>;
+}
+
+export interface HealthOptions {
+  readonly logger: Logger;
+  /** Shown at all three paths, in this order, after `ping`. */
+  readonly checks: readonly HealthCheck[];
+  /** At `/readyz` alone: what must have happened once, or ends when the server ends. */
+  readonly readiness: readonly HealthCheck[];
+}
+
+const PING: HealthCheck = { name: 'ping', check: () => undefined };
+
+export function installHealth(paths: PathHandlers, options: HealthOptions): void {
+  const live = [PING, ...options.checks];
+  install(paths, 'healthz', live, options.logger);
+  install(paths, 'livez', live, options.logger);
+  install(paths, 'readyz', [...live, ...options.readiness], options.logger);
+}
+
+function install(paths: PathHandlers, name: string, checks: readonly HealthCheck[], logger: Logger): void {
+  paths.exact(`/${name}`, reading(allChecks(name, checks, logger)));
+  for (const one of checks) paths.exact(`/${name}/${one.name}`, reading(singleCheck(one)));
+}
+
+function singleCheck(one: HealthCheck): PathHandler {
+  return async (request) => {
+    const problem = await problemOf(one);
+    if (problem === undefined) sendText(request, 200, 'ok');
+    else sendText(request, 500, `internal server error: ${problem}\n`);
+  };
+}
+
+function allChecks(name: string, checks: readonly HealthCheck[], logger: Logger): PathHandler {
+  return async (request) => {
+    const excluded = new Set(request.query.getAll('exclude'));
+    let text = '';
+    const failed: string[] = [];
+    for (const one of checks) {
+      if (excluded.delete(one.name)) {
+        text += `[+]${one.name} excluded: ok\n`;
+        continue;
+      }
+      const problem = await problemOf(one);
+      if (problem === undefined) text += `[+]${one.name} ok\n`;
+      else {
+        failed.push(`${one.name}: ${problem}`);
+        text += `[-]${one.name} failed: reason withheld\n`;
+      }
+    }
+    if (excluded.size > 0) text += `warn: some health checks cannot be excluded: no matches for ${quoted(excluded)}\n`;
+    if (failed.length > 0) {
+      logger.warn({ check: name, failed }, 'A health check failed');
+      sendText(request, 500, `${text}${name} check failed\n`);
+      return;
+    }
+    sendText(request, 200, verbose(request) ? `${text}${name} check passed\n` : 'ok');
+  };
+}
+
+const quoted = (names: ReadonlySet<string>): string => [...names].map((name) => JSON.stringify(name)).join(',');
+
+const verbose = (request: ApiRequest): boolean => request.query.has('verbose');
+
+async function problemOf(one: HealthCheck): Promise<string | undefined> {
+  try {
+    await one.check();
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}

@@ -1,0 +1,18 @@
+/** `/`: the paths that are served, for people who look around. */
+import type { ResourceCatalog } from '../registry/rest.ts';
+import { reading, type PathHandlers } from './path-handlers.ts';
+
+export function installIndex(paths: PathHandlers, catalog: ResourceCatalog): void {
+  paths.exact(
+    '/',
+    reading((request) => {
+      const all = new Set(paths.paths());
+      for (const { group, version } of catalog.resources()) {
+        if (group === '') all.add('/api').add(`/api/${version}`);
+        else all.add('/apis').add(`/apis/${group}`).add(`/apis/${group}/${version}`);
+      }
+      all.delete('/');
+      request.send(200, 'application/json', `${JSON.stringify({ paths: [...all].sort() }, null, 2)}\n`);
+    }),
+  );
+}

@@ -1,0 +1,22 @@
+/** `/version`: which release of the API this is. */
+import { reading, type PathHandlers } from './path-handlers.ts';
+
+export interface VersionInfo {
+  readonly major: string;
+  readonly minor: string;
+  readonly gitVersion: string;
+  readonly gitCommit: string;
+  readonly gitTreeState: string;
+  readonly buildDate: string;
+  readonly goVersion: string;
+  readonly compiler: string;
+  readonly platform: string;
+}
+
+export function installVersion(paths: PathHandlers, info: VersionInfo): void {
+  const body = `${JSON.stringify(info, null, 2)}\n`;
+  paths.exact(
+    '/version',
+    reading((request) => request.send(200, 'application/json', body)),
+  );
+}
