@@ -1,0 +1,63 @@
+/**
+ * Key and certificate in one PEM file, as the reference keeps them: `<dir>/<name>-<time>.pem`, and a link
+ * `<name>-current.pem` that is swapped when a new pair is there. A crash leaves the old pair or the new one.
+ */
+import { createPrivateKey } from 'node:crypto';
+import { mkdir, readFile, rename, rm, symlink, open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Certificate, parseCertificates } from '../../api/pki/certificate.ts';
+
+export interface StoredPair {
+  readonly certificatePem: string;
+  readonly keyPem: string;
+  readonly leaf: Certificate;
+}
+
+export function currentPath(directory: string, name: string): string {
+  return join(directory, `${name}-current.pem`);
+}
+
+/** `undefined` where there is none, or where what is there is no pair. */
+export async function readPair(directory: string, name: string): Promise<StoredPair | undefined> {
+  let text: string;
+  try {
+    text = await readFile(currentPath(directory, name), 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+  const blocks = text.match(/-----BEGIN ([^-]+)-----[\s\S]*?-----END \1-----\n?/g) ?? [];
+  const certificatePem = blocks.filter((block) => block.includes('BEGIN CERTIFICATE')).join('');
+  const keyPem = blocks.find((block) => block.includes('PRIVATE KEY')) ?? '';
+  try {
+    createPrivateKey(keyPem);
+    const [leaf] = parseCertificates(certificatePem);
+    return leaf === undefined ? undefined : { certificatePem, keyPem, leaf };
+  } catch {
+    // A damaged pair is as good as none: a new one is asked for.
+    return undefined;
+  }
+}
+
+export async function writePair(
+  directory: string,
+  name: string,
+  pair: { readonly certificatePem: string; readonly keyPem: string },
+  now: Date,
+): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o750 });
+  const stamp = now.toISOString().slice(0, 19).replace(/:/g, '-');
+  const file = `${name}-${stamp}.pem`;
+  await rm(join(directory, file), { force: true });
+  const handle = await open(join(directory, file), 'wx', 0o600);
+  try {
+    await handle.writeFile(`${pair.certificatePem.trimEnd()}\n${pair.keyPem.trimEnd()}\n`);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  const link = `${currentPath(directory, name)}.new`;
+  await rm(link, { force: true });
+  await symlink(file, link);
+  await rename(link, currentPath(directory, name));
+}

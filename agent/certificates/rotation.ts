@@ -1,0 +1,71 @@
+/**
+ * Keeps one certificate valid: renews it at a random point between 70 and 90 % of its life, tries again with growing pauses,
+ * and tells who uses it.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Certificate } from '../../api/pki/certificate.ts';
+import { readPair, type StoredPair, writePair } from './certificate-store.ts';
+
+export interface RotationOptions {
+  readonly directory: string;
+  /** `kubelet-client`, `kubelet-server`. */
+  readonly name: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** 0 to 1. */
+  readonly random: () => number;
+  readonly request: (signal: AbortSignal) => Promise<{ certificatePem: string; keyPem: string }>;
+  /** Whether a stored pair still says what it should (names, addresses). */
+  readonly fits?: (pair: StoredPair) => boolean;
+  readonly onRotated: (pair: StoredPair) => void;
+}
+
+/** When to renew, in wall-clock milliseconds. Pure. */
+export function renewalTime(certificate: Pick<Certificate, 'notBeforeMs' | 'notAfterMs'>, random: number): number {
+  const life = certificate.notAfterMs - certificate.notBeforeMs;
+  return certificate.notBeforeMs + life * (0.7 + 0.2 * random);
+}
+
+const FIRST_RETRY_MS = 2000;
+const LONGEST_RETRY_MS = 5 * 60_000;
+
+/** Runs until the signal aborts. `force` (the returned function) renews at once. */
+export async function keepCertificate(options: RotationOptions, signal: AbortSignal): Promise<void> {
+  const { clock, logger, directory, name } = options;
+  const random = options.random();
+  let retryMs = FIRST_RETRY_MS;
+  while (!signal.aborted) {
+    const pair = await readPair(directory, name);
+    const now = clock.now();
+    const isGood = pair !== undefined && options.fits?.(pair) !== false;
+    const due = isGood ? renewalTime(pair.leaf, random) : now;
+    if (now < due) {
+      // Looked at now and then, so that a clock that jumps is noticed.
+      await clock.sleep(Math.min(due - now, 60_000), signal).catch(() => undefined);
+      continue;
+    }
+    try {
+      const fresh = await options.request(signal);
+      await writePair(directory, name, fresh, new Date(clock.now()));
+      const stored = await readPair(directory, name);
+      if (stored !== undefined) options.onRotated(stored);
+      logger.info(
+        {
+          certificate: name,
+          expires: stored === undefined ? undefined : new Date(stored.leaf.notAfterMs).toISOString(),
+        },
+        'renewed a certificate',
+      );
+      retryMs = FIRST_RETRY_MS;
+    } catch (error) {
+      if (signal.aborted) return;
+      logger.error(
+        { certificate: name, err: error instanceof Error ? error.message : error },
+        'a certificate could not be renewed; trying again',
+      );
+      await clock.sleep(retryMs * (1 + options.random()), signal).catch(() => undefined);
+      retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS);
+    }
+  }
+}
