@@ -134,11 +134,36 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   // --- subresources
   /** Absent: `spec` and everything but `status` and `metadata` are kept as they were. */
   readonly status?: UpdateStrategy<Object>;
+  /** Others that write the same object (`ephemeralcontainers`, `approval`, …), by name. */
+  readonly subresources?: Readonly<Record<string, UpdateStrategy<Object>>>;
+}
+
+/** Between a served version and the one that is stored; both get an object of their own and may change it. */
+export interface Conversion {
+  toStored(object: KubeObject): KubeObject;
+  fromStored(object: KubeObject): KubeObject;
+  /** Defaults of the served version beyond the schema's; those of the strategy apply after `toStored`. */
+  readonly applyDefaults?: (object: KubeObject) => void;
 }
 
 /** A kind's strategy under the names it is stored by; rows stand in `kinds.ts`. */
 export interface KindRow {
+  /** `''` for the core group. */
   readonly group: string;
   readonly resource: string;
   readonly strategy: Strategy;
+  /** By version, for those that are served beside the stored one and differ in more than `apiVersion`. */
+  readonly conversions?: Readonly<Record<string, Conversion>>;
+}
+
+/** A row from a strategy that reads its kind through a type of its own. */
+export function kindRow<Object extends KubeObject>(
+  group: string,
+  resource: string,
+  strategy: Strategy<Object>,
+  conversions?: Readonly<Record<string, Conversion>>,
+): KindRow {
+  // Objects are decoded by the schema of the kind before a strategy sees them, so they have its shape.
+  const row = { group, resource, strategy: strategy as unknown as Strategy };
+  return conversions === undefined ? row : { ...row, conversions };
 }

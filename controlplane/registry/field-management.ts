@@ -1,0 +1,38 @@
+/**
+ * What the registry asks of managed fields (`managed-fields.ts`): who owns which field after a write, and what an apply
+ * patch makes of an object. Objects are in the served version that the request speaks.
+ */
+import { newUnsupportedMediaType } from '../../api/meta/status-error.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { FieldValidation, Patch } from './rest.ts';
+import type { ResetFields } from './strategy.ts';
+
+export interface ManagedWrite {
+  readonly manager: string;
+  readonly apiVersion: string;
+  /** `''` or the subresource that the object is written through. */
+  readonly subresource: string;
+  /** Fields that this endpoint does not write, so nobody owns them by it. */
+  readonly resetFields: ResetFields;
+}
+
+export interface ApplyWrite extends ManagedWrite {
+  readonly target: { readonly namespace: string; readonly name: string };
+  readonly validation: FieldValidation;
+  warn(text: string): void;
+}
+
+export interface FieldManagement {
+  /** `object` with the managed fields of this write; `live` is what is there, not to be changed. Never throws. */
+  update(live: KubeObject | undefined, object: KubeObject, write: ManagedWrite): KubeObject;
+  /** The object that apply makes, decoded and defaulted. Throws conflicts (409) and what does not fit the schema. */
+  apply(live: KubeObject | undefined, patch: Extract<Patch, { type: 'apply' }>, write: ApplyWrite): KubeObject;
+}
+
+/** Nobody owns anything, and apply is refused: for tests of the registry alone. */
+export const withoutFieldManagement: FieldManagement = {
+  update: (_live, object) => object,
+  apply() {
+    throw newUnsupportedMediaType('apply needs managed fields');
+  },
+};

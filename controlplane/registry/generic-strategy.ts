@@ -1,0 +1,58 @@
+/**
+ * The policy of kinds that have none of their own, and the pieces that most kinds build theirs from: `status` is written
+ * through its own endpoint only, `spec` counts generations.
+ */
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { StructType } from '../../api/schema/schema.ts';
+import type { Strategy, UpdateStrategy } from './strategy.ts';
+
+/** Puts back what the endpoint must not change; absent stays absent. */
+export function restore(object: KubeObject, old: KubeObject, field: string): void {
+  if (old[field] === undefined) delete object[field];
+  else object[field] = old[field];
+}
+
+export function specChanged(object: KubeObject, old: KubeObject): boolean {
+  return !jsonEqual(object['spec'], old['spec']);
+}
+
+/** For kinds with `spec` and `status`: status is dropped on create and kept on update; a changed spec is a new generation. */
+export const specAndStatus = {
+  managesGeneration: true,
+  prepareForCreate(object: KubeObject): void {
+    delete object['status'];
+  },
+  prepareForUpdate(object: KubeObject, old: KubeObject): void {
+    restore(object, old, 'status');
+  },
+  changesGeneration: specChanged,
+  resetFields: [['status']],
+} as const satisfies Strategy;
+
+/** `status` of any kind: everything but status and metadata stays as it was. */
+export const statusOnly: UpdateStrategy = {
+  prepareForUpdate(object, old) {
+    for (const field of new Set([...Object.keys(object), ...Object.keys(old)])) {
+      if (field !== 'status' && field !== 'metadata' && field !== 'kind' && field !== 'apiVersion') restore(object, old, field);
+    }
+  },
+  resetFields: [['spec']],
+};
+
+/** As `statusOnly`; labels stay too. */
+export const statusWithoutLabels: UpdateStrategy = {
+  ...statusOnly,
+  prepareForUpdate(object, old, context) {
+    statusOnly.prepareForUpdate?.(object, old, context);
+    if (old.metadata.labels === undefined) delete object.metadata.labels;
+    else object.metadata.labels = old.metadata.labels;
+  },
+};
+
+export function genericStrategy(struct: StructType): Strategy {
+  const hasStatus = struct.fields.has('status');
+  const hasSpec = struct.fields.has('spec');
+  if (hasStatus && hasSpec) return { ...specAndStatus, status: statusOnly };
+  return {};
+}

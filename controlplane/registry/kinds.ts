@@ -1,0 +1,25 @@
+/**
+ * All kinds that say something of their own, one row each. A kind without a row gets `genericStrategy`.
+ * Rows of a group stand in one or several files of `kinds/`.
+ */
+import type { Clock } from '../../api/machinery/clock.ts';
+import { coordinationKinds } from './kinds/coordination.ts';
+import type { Store } from './store.ts';
+import type { KindRow } from './strategy.ts';
+
+/** What kinds need beyond the objects themselves. */
+export interface KindOptions {
+  readonly clock: Clock;
+  /** `--service-cluster-ip-range`: one range, or one of each family. */
+  readonly serviceClusterCidrs: readonly string[];
+  /** `--service-node-port-range`. */
+  readonly serviceNodePorts: { readonly from: number; readonly to: number };
+  /** `--event-ttl`. */
+  readonly eventTtlMs: number;
+  /** Other kinds' objects. Filled when all stores are open; not to be asked before the first request. */
+  readonly stores: { get(group: string, resource: string): Store };
+}
+
+export function kindRows(_options: KindOptions): KindRow[] {
+  return [...coordinationKinds];
+}

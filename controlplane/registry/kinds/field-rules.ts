@@ -1,0 +1,68 @@
+/**
+ * Rules that the validation of many kinds shares. Each returns the errors it found, with the reference's words, for one
+ * field; kinds concatenate them. Paths are given in full (`spec.replicas`).
+ */
+import { forbidden, invalid, notSupported, required, tooLong, tooMany, type FieldError } from '../../../api/meta/field-error.ts';
+import { jsonEqual } from '../../../api/meta/json-equality.ts';
+import { dnsLabelErrors, dnsSubdomainErrors, rangeError } from '../../../api/meta/names.ts';
+
+export const IMMUTABLE = 'field is immutable';
+
+/** Every text about one value as an error. */
+export function invalidFor(field: string, value: unknown, texts: readonly string[]): FieldError[] {
+  return texts.map((text) => invalid(field, value, text));
+}
+
+export function nonNegative(field: string, value: number | undefined | null): FieldError[] {
+  return value !== undefined && value !== null && value < 0 ? [invalid(field, value, 'must be greater than or equal to 0')] : [];
+}
+
+export function positive(field: string, value: number | undefined | null): FieldError[] {
+  return value !== undefined && value !== null && value <= 0 ? [invalid(field, value, 'must be greater than 0')] : [];
+}
+
+export function within(field: string, value: number | undefined | null, low: number, high: number): FieldError[] {
+  if (value === undefined || value === null || (value >= low && value <= high)) return [];
+  return [invalid(field, value, rangeError(low, high))];
+}
+
+export function portNumber(field: string, value: number | undefined | null): FieldError[] {
+  return within(field, value ?? 0, 1, 65535);
+}
+
+export function requiredText(field: string, value: string | undefined | null, detail = ''): FieldError[] {
+  return value === undefined || value === null || value === '' ? [required(field, detail)] : [];
+}
+
+/** Absent is an error, anything else must be one of the values. */
+export function oneOf(field: string, value: string | undefined | null, supported: readonly string[]): FieldError[] {
+  if (value === undefined || value === null || value === '') return [required(field)];
+  return supported.includes(value) ? [] : [notSupported(field, value, supported)];
+}
+
+/** Absent is fine. */
+export function optionalOneOf(field: string, value: string | undefined | null, supported: readonly string[]): FieldError[] {
+  return value === undefined || value === null || supported.includes(value) ? [] : [notSupported(field, value, supported)];
+}
+
+export function immutable(field: string, value: unknown, old: unknown): FieldError[] {
+  return jsonEqual(value ?? null, old ?? null) ? [] : [invalid(field, value, IMMUTABLE)];
+}
+
+export function maxBytes(field: string, value: string | undefined, max: number): FieldError[] {
+  return value !== undefined && Buffer.byteLength(value) > max ? [tooLong(field, max)] : [];
+}
+
+export function maxItems(field: string, items: readonly unknown[] | undefined, max: number): FieldError[] {
+  return items !== undefined && items.length > max ? [tooMany(field, items.length, max)] : [];
+}
+
+export function dnsLabel(field: string, value: string): FieldError[] {
+  return invalidFor(field, value, dnsLabelErrors(value));
+}
+
+export function dnsSubdomain(field: string, value: string): FieldError[] {
+  return invalidFor(field, value, dnsSubdomainErrors(value));
+}
+
+export { forbidden, invalid, notSupported, required };

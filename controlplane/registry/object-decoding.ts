@@ -1,0 +1,179 @@
+/**
+ * From a request's body to an object of a served version: kind and version, the schema, field validation, defaults.
+ *
+ * What the schema does not know is dropped and named; field validation ignores, warns of, or refuses it.
+ */
+import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
+import { DecodeError, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
+import { applyTableDefaults } from '../../api/schema/defaults.ts';
+import { apiVersionOf, parseApiVersion, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
+import { invalid } from '../../api/meta/field-error.ts';
+import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
+import type { Schema, StructType } from '../../api/schema/schema.ts';
+import type { Body, FieldValidation, RequestContext } from './rest.ts';
+
+/** How JSON becomes an object of a type. */
+export interface SchemaReader {
+  /** A new value that has the struct's shape, and paths of what it does not know. Throws `DecodeError` for a mistyped field. */
+  conform(value: unknown, struct: StructType): { readonly object: KubeObject; readonly unknown: readonly string[] };
+  applyDefaults(object: KubeObject, struct: StructType): void;
+}
+
+/** Of the built-in types. */
+export const builtInReader: SchemaReader = {
+  conform(value, struct) {
+    const { value: object, unknown } = decodeStruct(struct, value);
+    return { object: object as unknown as KubeObject, unknown };
+  },
+  applyDefaults: (object, struct) => applyTableDefaults(struct, object as unknown as JsonObject),
+};
+
+/** The kind that a body must have. */
+export interface ExpectedKind {
+  readonly group: string;
+  readonly version: string;
+  readonly kind: string;
+  readonly struct: StructType;
+  /** Defaults that the schema cannot say. */
+  readonly applyDefaults: ((object: KubeObject) => void) | undefined;
+  readonly reader: SchemaReader;
+}
+
+export interface Decoder {
+  /** Of POST and PUT. Throws 400. */
+  decodeBody(context: RequestContext, body: Body, expected: ExpectedKind, validation: FieldValidation): KubeObject;
+  /** What a patch made of an object. `shown`: how the errors of the reference show it. Throws 422. */
+  decodePatched(context: RequestContext, patched: PatchedObject, expected: ExpectedKind, validation: FieldValidation): KubeObject;
+}
+
+export interface PatchedObject {
+  readonly value: unknown;
+  readonly duplicates: readonly string[];
+  /** Unknown fields that the patch itself had. */
+  readonly unknown?: readonly string[];
+  shown(): string;
+}
+
+const SCHEME = 'in scheme "pkg/runtime/scheme.go:111"';
+
+/** Versions that the reference can still read of groups that serve others. */
+const RETIRED: Readonly<Record<string, readonly string[]>> = {
+  apps: ['v1beta1', 'v1beta2'],
+  autoscaling: ['v2beta1', 'v2beta2'],
+  batch: ['v1beta1'],
+  policy: ['v1beta1'],
+};
+
+export function createDecoder(schema: Schema): Decoder {
+  function conform(value: unknown, expected: ExpectedKind): { object: KubeObject; unknown: readonly string[] } {
+    const { object, unknown } = expected.reader.conform(value, expected.struct);
+    object.apiVersion = apiVersionOf(expected);
+    object.kind = expected.kind;
+    object.metadata ??= {};
+    return { object, unknown };
+  }
+
+  function withDefaults(object: KubeObject, expected: ExpectedKind): KubeObject {
+    expected.reader.applyDefaults(object, expected.struct);
+    expected.applyDefaults?.(object);
+    return object;
+  }
+
+  return {
+    decodeBody(context, body, expected, validation) {
+      checkKind(schema, body.value, expected);
+      let conformed: { object: KubeObject; unknown: readonly string[] };
+      try {
+        conformed = conform(body.value, expected);
+      } catch (error) {
+        throw unreadable(expected, messageOf(error));
+      }
+      const faults = [...duplicateErrors(body.duplicates), ...unknownFieldErrors(conformed.unknown)];
+      if (faults.length > 0 && validation === 'Strict') {
+        throw unreadable(expected, `strict decoding error: ${faults.join(', ')}`);
+      }
+      if (validation === 'Warn') warnOf(context, body.duplicates, conformed.unknown);
+      return withDefaults(conformed.object, expected);
+    },
+
+    decodePatched(context, patched, expected, validation) {
+      const refuse = (why: string): StatusError =>
+        newInvalid({ group: '', resource: '' }, '', [invalid('patch', patched.shown(), why)]);
+      let conformed: { object: KubeObject; unknown: readonly string[] };
+      try {
+        checkPatchedKind(schema, patched.value, expected);
+        conformed = conform(patched.value, expected);
+      } catch (error) {
+        throw refuse(messageOf(error));
+      }
+      const unknown = patched.unknown ?? conformed.unknown;
+      const faults = [...duplicateErrors(patched.duplicates), ...unknownFieldErrors(unknown)];
+      if (faults.length > 0 && validation === 'Strict') throw refuse(`strict decoding error: ${faults.join(', ')}`);
+      if (validation === 'Warn') warnOf(context, patched.duplicates, unknown);
+      return withDefaults(conformed.object, expected);
+    },
+  };
+}
+
+function messageOf(error: unknown): string {
+  if (error instanceof DecodeError) return error.message;
+  throw error;
+}
+
+function warnOf(context: RequestContext, duplicates: readonly string[], unknown: readonly string[]): void {
+  for (const text of [...duplicateWarnings(duplicates), ...unknownFieldErrors(unknown)]) context.warn(text);
+}
+
+function unreadable(expected: ExpectedKind, why: string, found = expected.kind, version = expected.version): StatusError {
+  return newBadRequest(`${found} in version "${version}" cannot be handled as a ${expected.kind}: ${why}`);
+}
+
+interface Claimed {
+  readonly kind: string;
+  readonly apiVersion: string;
+}
+
+function claimed(value: unknown): Claimed {
+  const { kind, apiVersion } = (typeof value === 'object' && value !== null ? value : {}) as Record<string, unknown>;
+  return { kind: typeof kind === 'string' ? kind : '', apiVersion: typeof apiVersion === 'string' ? apiVersion : '' };
+}
+
+/** A missing kind or version is that of the path; another one is refused. */
+function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void {
+  const found = claimed(value);
+  const kind = found.kind === '' ? expected.kind : found.kind;
+  const apiVersion = found.apiVersion === '' ? apiVersionOf(expected) : found.apiVersion;
+  if (kind === expected.kind && apiVersion === apiVersionOf(expected)) return;
+  const gv = parseApiVersion(apiVersion);
+  const version = gv?.version ?? apiVersion;
+  if (gv === undefined) throw unreadable(expected, `unexpected GroupVersion string: ${apiVersion}`, kind, version);
+  const retired = gv.group === expected.group && RETIRED[gv.group]?.includes(gv.version) === true;
+  const served = schema.kind(gv.group, gv.version, kind) !== undefined;
+  if (kind === expected.kind && gv.group === expected.group && (retired || served)) {
+    throw newBadRequest(
+      `the API version in the data (${apiVersion}) does not match the expected API version (${apiVersionOf(expected)})`,
+    );
+  }
+  if (!served) throw unreadable(expected, `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} ${SCHEME}`, kind, version);
+  throw unreadable(
+    expected,
+    `converting (${gv.version}.${kind}) to (${internalPackage(expected.group)}.${expected.kind}): unknown conversion`,
+    kind,
+    version,
+  );
+}
+
+/** The package that the reference keeps a group's internal types in. */
+function internalPackage(group: string): string {
+  return group === '' ? 'core' : (group.split('.')[0] ?? group);
+}
+
+function checkPatchedKind(schema: Schema, value: unknown, expected: ExpectedKind): void {
+  const { kind, apiVersion } = claimed(value);
+  if (kind === expected.kind && apiVersion === apiVersionOf(expected)) return;
+  const gv = parseApiVersion(apiVersion);
+  if (gv === undefined || schema.kind(gv.group, gv.version, kind) === undefined) {
+    throw new DecodeError(`no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} ${SCHEME}`);
+  }
+  throw new DecodeError(`converting (${gv.version}.${kind}) to (${internalPackage(expected.group)}.${expected.kind}): unknown conversion`);
+}

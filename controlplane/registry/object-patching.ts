@@ -1,0 +1,41 @@
+/**
+ * JSON, merge and strategic merge patches on an object; what comes out is decoded like a body (`object-decoding.ts`).
+ * Apply patches are the business of managed fields.
+ */
+import { applyJsonPatch } from '../../api/codec/json-patch.ts';
+import { stringifyJson } from '../../api/codec/json.ts';
+import { applyMergePatch } from '../../api/codec/merge-patch.ts';
+import { applyStrategicMergePatch } from '../../api/codec/strategic-merge-patch.ts';
+import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
+import type { ExpectedKind, PatchedObject } from './object-decoding.ts';
+import type { Patch } from './rest.ts';
+
+export type PlainPatch = Exclude<Patch, { type: 'apply' }>;
+
+/** `object` is not changed. Throws what the reference answers to a patch that does not fit. */
+export function patchObject(object: KubeObject, patch: PlainPatch, expected: ExpectedKind): PatchedObject {
+  const document = object as unknown as JsonObject;
+  switch (patch.type) {
+    case 'json': {
+      const value = applyJsonPatch(document, patch.body);
+      return { value, duplicates: [], shown: () => stringifyJson(value) };
+    }
+    case 'merge': {
+      const value = applyMergePatch(document, patch.body);
+      return { value, duplicates: patch.duplicates, shown: () => stringifyJson(value) };
+    }
+    case 'strategic': {
+      const value = applyStrategicMergePatch(document, patch.body, expected.struct);
+      return { value, duplicates: patch.duplicates, shown: () => goMap(patch.body as JsonValue) };
+    }
+  }
+}
+
+/** A JSON value as Go prints a map. */
+function goMap(value: JsonValue | undefined): string {
+  if (value === null || value === undefined) return '<nil>';
+  if (Array.isArray(value)) return `[${value.map(goMap).join(' ')}]`;
+  if (typeof value !== 'object') return String(value);
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `map[${members.map(([key, inner]) => `${key}:${goMap(inner)}`).join(' ')}]`;
+}

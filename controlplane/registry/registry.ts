@@ -1,0 +1,213 @@
+/**
+ * Builds the registry: a generic store for every built-in resource, its endpoints for each served version, and the
+ * catalog that the server asks. What is stored is opened once; everything else is made from the table of resources and
+ * from the rows of `kinds.ts`.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { builtinResources } from '../../api/schema/resources.ts';
+import type { ResourceInfo, Schema, StructType } from '../../api/schema/schema.ts';
+import type { AdmissionChain } from '../admission/admission.ts';
+import type { Storage } from '../storage/storage.ts';
+import { openWatchCache, type WatchCache } from '../storage/watch-cache.ts';
+import type { FieldManagement } from './field-management.ts';
+import { genericStrategy, statusOnly } from './generic-strategy.ts';
+import { kindRows, type KindOptions } from './kinds.ts';
+import { builtInReader, createDecoder, type Decoder } from './object-decoding.ts';
+import { createCatalog, type MutableCatalog } from './resource-catalog.ts';
+import { createResourceRest, createSubresourceRest, type ServedVersion } from './resource-rest.ts';
+import type { Rest } from './rest.ts';
+import { createScaleRest } from './scale-rest.ts';
+import type { Store } from './store.ts';
+import type { Conversion, KindRow, Strategy } from './strategy.ts';
+
+export interface RegistryOptions extends Omit<KindOptions, 'stores'> {
+  /** Opened with `stamp: stampRevision`. */
+  readonly storage: Storage;
+  readonly schema: Schema;
+  readonly admission: AdmissionChain;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Managed fields of a kind; `struct` is that of the served version. */
+  readonly fieldManagement: (expected: ServedVersion['expected'], decoder: Decoder) => FieldManagement;
+  /**
+   * Endpoints that other parts implement: reviews, tokens, … Called once, with the stores that they read and write.
+   * They replace what the registry has under the same path.
+   */
+  readonly extend?: (stores: Stores) => readonly Rest[];
+  /** Deep-freezes cached objects (tests). */
+  readonly freeze?: boolean;
+}
+
+/** The stores by their group (`''` for core) and resource. */
+export interface Stores {
+  get(group: string, resource: string): Store;
+}
+
+export interface Registry {
+  readonly catalog: MutableCatalog;
+  readonly stores: Stores;
+  /** Strategy of what a path serves, for Table columns. */
+  strategyOf(info: ResourceInfo): Strategy | undefined;
+  close(): void;
+}
+
+/** Where a resource is kept: events of both groups are the same objects. */
+function storedUnder(info: ResourceInfo): { readonly group: string; readonly resource: string } {
+  return info.group === 'events.k8s.io' ? { group: '', resource: info.resource } : { group: info.group, resource: info.resource };
+}
+
+const keyOf = (group: string, resource: string): string => `${group}/${resource}`;
+
+/** Resolves when every cache holds what is stored. */
+export async function createRegistry(options: RegistryOptions): Promise<Registry> {
+  const stores = new Map<string, Store>();
+  const access: Stores = {
+    get(group, resource) {
+      const store = stores.get(keyOf(group, resource));
+      if (store === undefined) throw new Error(`no store of ${resource} in group "${group}"`);
+      return store;
+    },
+  };
+  const rows = new Map<string, KindRow>();
+  for (const row of kindRows({ ...options, stores: access })) rows.set(keyOf(row.group, row.resource), row);
+  const caches: WatchCache[] = [];
+  await Promise.all(
+    storedResources().map(async (info) => {
+      const row = rows.get(keyOf(info.group, info.resource));
+      const strategy = row?.strategy ?? genericStrategy(structOf(options.schema, info));
+      const cache = await openCache(options, info, strategy);
+      caches.push(cache);
+      const { storage, admission, clock } = options;
+      stores.set(keyOf(info.group, info.resource), { info, strategy, builtIn: true, cache, storage, admission, clock });
+    }),
+  );
+  const decoder = createDecoder(options.schema);
+  const catalog = createCatalog();
+  const extended = options.extend?.(access) ?? [];
+  catalog.set(inOrder([...builtInRests(options, stores, rows, decoder), ...extended]));
+  return {
+    catalog,
+    stores: access,
+    strategyOf: (info) => stores.get(keyOf(info.group, info.resource))?.strategy,
+    close() {
+      for (const cache of caches) cache.close();
+    },
+  };
+}
+
+/** The stored version of each: the first of its group in the order of discovery, which is the most stable one. */
+function storedResources(): ResourceInfo[] {
+  const found = new Map<string, ResourceInfo>();
+  for (const info of builtinResources()) {
+    if (!info.verbs.includes('list') || info.resource === 'componentstatuses' || info.group === 'events.k8s.io') continue;
+    const key = keyOf(info.group, info.resource);
+    if (!found.has(key)) found.set(key, info);
+  }
+  return [...found.values()];
+}
+
+function structOf(schema: Schema, info: ResourceInfo): StructType {
+  const struct = schema.kind(info.group, info.version, info.kind);
+  if (struct === undefined) throw new Error(`the schema lacks ${info.kind} of ${info.group}/${info.version}`);
+  return struct;
+}
+
+function openCache(options: RegistryOptions, info: ResourceInfo, strategy: Strategy): Promise<WatchCache> {
+  const fields = fieldReader(strategy);
+  return openWatchCache({
+    storage: options.storage,
+    resource: {
+      group: info.group === '' ? 'core' : info.group,
+      resource: info.resource,
+      namespaced: info.namespaced,
+      ...(fields === undefined ? {} : { fields }),
+      ...(strategy.indexedFields === undefined ? {} : { indexedFields: strategy.indexedFields }),
+    },
+    clock: options.clock,
+    logger: options.logger,
+    ...(options.freeze === undefined ? {} : { freeze: options.freeze }),
+  });
+}
+
+function fieldReader(strategy: Strategy): ((object: KubeObject) => Readonly<Record<string, string>>) | undefined {
+  const { selectableFields } = strategy;
+  if (selectableFields === undefined) return undefined;
+  const readers = Object.entries(selectableFields);
+  return (object) => Object.fromEntries(readers.map(([field, read]) => [field, read(object)]));
+}
+
+/** Endpoints of the table's rows that are stored. */
+function builtInRests(
+  options: RegistryOptions,
+  stores: ReadonlyMap<string, Store>,
+  rows: ReadonlyMap<string, KindRow>,
+  decoder: Decoder,
+): Rest[] {
+  const rests: Rest[] = [];
+  for (const info of builtinResources()) {
+    const { group, resource } = storedUnder(info);
+    const store = stores.get(keyOf(group, resource));
+    if (store === undefined) continue;
+    const expected = {
+      group: info.group,
+      version: info.version,
+      kind: info.kind,
+      struct: structOf(options.schema, info),
+      reader: builtInReader,
+      applyDefaults: store.strategy.applyDefaults?.bind(store.strategy),
+    };
+    const conversion = conversionOf(store, info, rows.get(keyOf(group, resource)));
+    const version: ServedVersion = {
+      store,
+      info,
+      expected: conversion === undefined ? expected : { ...expected, applyDefaults: conversion.applyDefaults },
+      conversion,
+      decoder,
+      fieldManagement: options.fieldManagement(expected, decoder),
+    };
+    rests.push(createResourceRest(version), ...subresourceRests(version, options));
+  }
+  return rests;
+}
+
+function conversionOf(store: Store, served: ResourceInfo, row: KindRow | undefined): Conversion | undefined {
+  const stored = store.info;
+  if (stored.group === served.group && stored.version === served.version) return undefined;
+  const own = row?.conversions?.[served.group === stored.group ? served.version : `${served.group}/${served.version}`];
+  return own ?? renamed(stored, served, store.strategy);
+}
+
+/** Versions that differ in nothing but their name. */
+function renamed(stored: ResourceInfo, served: ResourceInfo, strategy: Strategy): Conversion {
+  const named = (info: ResourceInfo) => (object: KubeObject) => {
+    object.apiVersion = info.group === '' ? info.version : `${info.group}/${info.version}`;
+    return object;
+  };
+  const conversion = { toStored: named(stored), fromStored: named(served) };
+  const { applyDefaults } = strategy;
+  return applyDefaults === undefined ? conversion : { ...conversion, applyDefaults: applyDefaults.bind(strategy) };
+}
+
+function subresourceRests(version: ServedVersion, options: RegistryOptions): Rest[] {
+  const { strategy } = version.store;
+  const rests: Rest[] = [];
+  for (const subresource of version.info.subresources) {
+    const own = strategy.subresources?.[subresource.name];
+    if (subresource.name === 'status') rests.push(createSubresourceRest(version, subresource, strategy.status ?? statusOnly));
+    else if (own !== undefined) rests.push(createSubresourceRest(version, subresource, own));
+    else if (subresource.name === 'scale') rests.push(createScaleRest(version, subresource, options.schema));
+  }
+  return rests;
+}
+
+/** In the order of the table; of two for one path the later one counts. */
+function inOrder(rests: readonly Rest[]): Rest[] {
+  const found = new Map<string, Rest>();
+  const keyOfRest = ({ info, subresource }: Rest): string => `${info.group}/${info.version}/${info.resource}/${subresource?.name ?? ''}`;
+  for (const rest of rests) found.set(keyOfRest(rest), rest);
+  const order = new Map(builtinResources().map((info, index) => [`${info.group}/${info.version}/${info.resource}`, index]));
+  const indexOf = ({ info }: Rest): number => order.get(`${info.group}/${info.version}/${info.resource}`) ?? order.size;
+  return [...found.values()].sort((a, b) => indexOf(a) - indexOf(b));
+}

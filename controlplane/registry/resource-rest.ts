@@ -1,0 +1,292 @@
+/**
+ * A resource at the edge: one `Rest` for each served version and for each subresource that writes the same object. Decodes
+ * bodies, applies patches, keeps managed fields, converts between the served and the stored version, and hands on to the
+ * generic store.
+ */
+import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
+import { cloneJson } from '../../api/meta/json-equality.ts';
+import { newForbidden } from '../../api/meta/status-error.ts';
+import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
+import { dropRepeatedOwners, matchName, matchNamespace, wipeSystemFields } from './object-identity.ts';
+import type { Decoder, ExpectedKind } from './object-decoding.ts';
+import { patchObject } from './object-patching.ts';
+import type { FieldManagement, ManagedWrite } from './field-management.ts';
+import type { Body, DeleteOptions, Entry, ListResult, Patch, Rest, RequestContext, WatchEvent, WatchSink, WriteOptions, Written } from './rest.ts';
+import { deleteCollection, deleteEntry } from './store-delete.ts';
+import { getEntry, listEntries, watchEntries } from './store-read.ts';
+import { changeEntry, createEntry, type Change, type WriteTarget } from './store-write.ts';
+import { looseEntry, subjectOf, type Endpoint, type Store } from './store.ts';
+import type { Conversion, UpdateStrategy } from './strategy.ts';
+
+export interface ServedVersion {
+  readonly store: Store;
+  readonly info: ResourceInfo;
+  readonly expected: ExpectedKind;
+  /** Absent where the served version is the stored one. */
+  readonly conversion: Conversion | undefined;
+  readonly decoder: Decoder;
+  readonly fieldManagement: FieldManagement;
+}
+
+/** Entries in the served version; one for each entry of the cache as long as that lives. */
+class Edge {
+  readonly #version: ServedVersion;
+  readonly #served = new WeakMap<Entry, Entry>();
+
+  constructor(version: ServedVersion) {
+    this.#version = version;
+  }
+
+  entry(stored: Entry): Entry {
+    const { conversion } = this.#version;
+    if (conversion === undefined) return stored;
+    let served = this.#served.get(stored);
+    if (served === undefined) {
+      served = looseEntry(conversion.fromStored(cloneJson(stored.object)));
+      this.#served.set(stored, served);
+    }
+    return served;
+  }
+
+  list(result: ListResult): ListResult {
+    if (this.#version.conversion === undefined) return result;
+    return { ...result, entries: result.entries.map((entry) => this.entry(entry)) };
+  }
+
+  sink(sink: WatchSink): WatchSink {
+    if (this.#version.conversion === undefined) return sink;
+    const batches = new WeakMap<readonly WatchEvent[], readonly WatchEvent[]>();
+    return {
+      onEvents: (events) => {
+        let served = batches.get(events);
+        if (served === undefined) {
+          served = events.map((event) => ('entry' in event ? { type: event.type, entry: this.entry(event.entry) } : event));
+          batches.set(events, served);
+        }
+        return sink.onEvents(served);
+      },
+      onEnd: () => sink.onEnd(),
+    };
+  }
+
+  toStored(object: KubeObject): KubeObject {
+    const { conversion, store } = this.#version;
+    if (conversion === undefined) return object;
+    const stored = conversion.toStored(object);
+    store.strategy.applyDefaults?.(stored);
+    return stored;
+  }
+
+  /** What is there, in the served version; shared, not to be changed. */
+  live(stored: KubeObject): KubeObject {
+    const { conversion } = this.#version;
+    return conversion === undefined ? stored : conversion.fromStored(cloneJson(stored));
+  }
+}
+
+/** One endpoint of a version: the resource itself or a subresource that writes it. */
+interface WritePath {
+  readonly version: ServedVersion;
+  readonly edge: Edge;
+  readonly endpoint: Endpoint;
+}
+
+export function createResourceRest(version: ServedVersion): Rest {
+  const { store, info } = version;
+  const edge = new Edge(version);
+  const path: WritePath = { version, edge, endpoint: endpointOf(version, '', store.strategy) };
+  const { endpoint } = path;
+  const verbs = new Set(info.verbs);
+  return {
+    info,
+    subresource: undefined,
+    ...(verbs.has('get') ? getVerb(path) : {}),
+    ...(verbs.has('list')
+      ? {
+          list: (context, namespace, options) => {
+            const result = listEntries(store, context, { namespace }, options);
+            return result instanceof Promise ? result.then((one) => edge.list(one)) : edge.list(result);
+          },
+        }
+      : {}),
+    ...(verbs.has('watch')
+      ? { watch: (context, namespace, options, sink) => watchEntries(store, context, namespace, options, edge.sink(sink)) }
+      : {}),
+    ...(verbs.has('create') ? { create: (context, namespace, _name, body, options) => create(path, context, namespace, body, options) } : {}),
+    ...writeVerbs(path, verbs),
+    ...(verbs.has('delete')
+      ? {
+          delete: async (context, namespace, name, options) => {
+            const target = { endpoint, namespace, name, optionsObject: deleteOptionsObject(options) };
+            const deleted = await deleteEntry(store, context, target, options);
+            if (deleted.state === 'marked') return { state: 'marked', entry: edge.entry(deleted.entry) };
+            return { ...deleted, entry: deleted.entry === undefined ? undefined : edge.entry(deleted.entry) };
+          },
+        }
+      : {}),
+    ...(verbs.has('deletecollection')
+      ? {
+          deleteCollection: async (context, namespace, list, options) =>
+            edge.list(await deleteCollection(store, context, { endpoint, namespace, optionsObject: deleteOptionsObject(options) }, list, options)),
+        }
+      : {}),
+  };
+}
+
+/** `status` and its like: the same object, other rules. */
+export function createSubresourceRest(version: ServedVersion, subresource: SubresourceInfo, strategy: UpdateStrategy): Rest {
+  const path: WritePath = {
+    version,
+    edge: new Edge(version),
+    endpoint: endpointOf(version, subresource.name, strategy),
+  };
+  const verbs = new Set(subresource.verbs);
+  return { info: version.info, subresource, ...(verbs.has('get') ? getVerb(path) : {}), ...writeVerbs(path, verbs) };
+}
+
+function endpointOf(version: ServedVersion, subresource: string, strategy: UpdateStrategy): Endpoint {
+  const { group, version: name, kind } = version.info;
+  return { info: version.info, subresource, kind: { group, version: name, kind }, strategy };
+}
+
+function getVerb(path: WritePath): Pick<Rest, 'get'> {
+  return {
+    get: (context, namespace, name, options) => {
+      const entry = getEntry(path.version.store, context, { namespace, name }, options);
+      return entry instanceof Promise ? entry.then((one) => path.edge.entry(one)) : path.edge.entry(entry);
+    },
+  };
+}
+
+function writeVerbs(path: WritePath, verbs: ReadonlySet<string>): Pick<Rest, 'update' | 'patch'> {
+  return {
+    ...(verbs.has('update')
+      ? { update: (context, namespace, name, body, options) => update(path, context, { namespace, name }, body, options) }
+      : {}),
+    ...(verbs.has('patch')
+      ? { patch: (context, namespace, name, patch, options) => applyPatch(path, context, { namespace, name }, patch, options) }
+      : {}),
+  } as Pick<Rest, 'update' | 'patch'>;
+}
+
+async function create(path: WritePath, context: RequestContext, namespace: string, body: Body, options: WriteOptions): Promise<Entry> {
+  const { version, endpoint, edge } = path;
+  const object = version.decoder.decodeBody(context, body, version.expected, options.fieldValidation);
+  matchNamespace(object, version.info, namespace);
+  wipeSystemFields(object);
+  dropRepeatedOwners(object, context, false);
+  const managed = version.fieldManagement.update(undefined, object, managedWrite(path, context));
+  const target = { endpoint, namespace, name: '', options, optionsObject: writeOptionsObject('CreateOptions', context, options) };
+  return edge.entry(await createEntry(version.store, context, target, edge.toStored(managed)));
+}
+
+interface Target {
+  readonly namespace: string;
+  readonly name: string;
+}
+
+async function update(path: WritePath, context: RequestContext, target: Target, body: Body, options: WriteOptions): Promise<Written> {
+  const { version, edge } = path;
+  const { strategy } = version.store;
+  const decode = (): KubeObject => {
+    const object = version.decoder.decodeBody(context, body, version.expected, options.fieldValidation);
+    matchName(object, target.name);
+    matchNamespace(object, version.info, target.namespace);
+    dropRepeatedOwners(object, context, false);
+    return object;
+  };
+  let first: KubeObject | undefined = decode();
+  const { uid } = first.metadata;
+  const change: Change = {
+    creates: path.endpoint.subresource === '' && strategy.allowCreateOnUpdate === true,
+    authorizeCreate: () => authorizeCreate(path, context, target),
+    compute(current) {
+      const object = first ?? decode();
+      first = undefined;
+      const live = current === undefined ? undefined : edge.live(current);
+      return edge.toStored(version.fieldManagement.update(live, object, managedWrite(path, context)));
+    },
+    ...(uid === undefined || uid === '' ? {} : { uid }),
+  };
+  return await writeChange(path, context, target, change, writeOptionsObject('UpdateOptions', context, options), options);
+}
+
+async function applyPatch(path: WritePath, context: RequestContext, target: Target, patch: Patch, options: WriteOptions): Promise<Written> {
+  const { version, edge } = path;
+  const { expected, decoder, fieldManagement } = version;
+  const apply = patch.type === 'apply';
+  const change: Change = {
+    creates: apply && path.endpoint.subresource === '',
+    authorizeCreate: () => authorizeCreate(path, context, target),
+    compute(current) {
+      const live = current === undefined ? undefined : edge.live(current);
+      let object: KubeObject;
+      if (patch.type === 'apply') {
+        object = fieldManagement.apply(live, patch, { ...managedWrite(path, context), target, validation: options.fieldValidation, warn: (text) => context.warn(text) });
+      } else {
+        const patched = patchObject(live ?? { metadata: {} }, patch, expected);
+        object = decoder.decodePatched(context, patched, expected, options.fieldValidation);
+      }
+      matchName(object, target.name);
+      matchNamespace(object, version.info, target.namespace);
+      dropRepeatedOwners(object, context, false);
+      if (!apply) object = fieldManagement.update(live, object, managedWrite(path, context));
+      return edge.toStored(object);
+    },
+  };
+  return await writeChange(path, context, target, change, writeOptionsObject('PatchOptions', context, options), options);
+}
+
+async function writeChange(
+  path: WritePath,
+  context: RequestContext,
+  target: Target,
+  change: Change,
+  optionsObject: Record<string, unknown>,
+  options: WriteOptions,
+): Promise<Written> {
+  const writeTarget: WriteTarget = { endpoint: path.endpoint, ...target, options, optionsObject };
+  const written = await changeEntry(path.version.store, context, writeTarget, change);
+  return { entry: path.edge.entry(written.entry), created: written.created };
+}
+
+async function authorizeCreate(path: WritePath, context: RequestContext, target: Target): Promise<void> {
+  const { info } = path.version;
+  const { namespace, name } = target;
+  if (await context.may('create', { group: info.group, resource: info.resource, namespace, name })) return;
+  const where = namespace === '' ? 'at the cluster scope' : `in the namespace ${JSON.stringify(namespace)}`;
+  const who = JSON.stringify(context.user.name);
+  const what = `cannot create resource ${JSON.stringify(info.resource)} in API group ${JSON.stringify(info.group)} ${where}`;
+  throw newForbidden(subjectOf(info), name, `User ${who} ${what}`);
+}
+
+function managedWrite(path: WritePath, context: RequestContext): ManagedWrite {
+  return {
+    manager: context.fieldManager,
+    apiVersion: apiVersionOf(path.version.info),
+    subresource: path.endpoint.subresource,
+    resetFields: path.endpoint.strategy.resetFields ?? [],
+  };
+}
+
+export function writeOptionsObject(kind: 'CreateOptions' | 'UpdateOptions' | 'PatchOptions', context: RequestContext, options: WriteOptions): Record<string, unknown> {
+  return {
+    kind,
+    apiVersion: 'meta.k8s.io/v1',
+    ...(options.dryRun ? { dryRun: ['All'] } : {}),
+    ...(context.fieldManager === '' ? {} : { fieldManager: context.fieldManager }),
+    fieldValidation: options.fieldValidation,
+  };
+}
+
+function deleteOptionsObject(options: DeleteOptions): Record<string, unknown> {
+  return {
+    kind: 'DeleteOptions',
+    apiVersion: 'meta.k8s.io/v1',
+    ...(options.dryRun ? { dryRun: ['All'] } : {}),
+    ...(options.gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds: options.gracePeriodSeconds }),
+    ...(options.propagationPolicy === '' ? {} : { propagationPolicy: options.propagationPolicy }),
+    ...(options.orphanDependents === undefined ? {} : { orphanDependents: options.orphanDependents }),
+    ...(options.preconditions === undefined ? {} : { preconditions: { ...options.preconditions } }),
+  };
+}
