@@ -1,0 +1,247 @@
+/**
+ * The server's side of a SPDY/3.1 connection over any duplex stream: an upgraded socket, or a WebSocket that tunnels it.
+ * Streams are Node duplexes; a slow one holds the connection once its buffer is full, so memory stays bounded.
+ */
+import { Duplex } from 'node:stream';
+import { constants, createDeflate, createInflate, type Deflate, type Inflate } from 'node:zlib';
+import { DICTIONARY } from './dictionary.ts';
+import {
+  controlFrame,
+  dataHeader,
+  decodeHeaders,
+  encodeHeaders,
+  FLAG_FIN,
+  FRAME,
+  type Frame,
+  FrameReader,
+  STATUS,
+} from './frames.ts';
+
+const STREAM_BUFFER_BYTES = 1 << 18;
+const LARGEST_DATA_BYTES = 1 << 16;
+const MAX_STREAMS = 1000;
+
+export class SpdyStream extends Duplex {
+  readonly id: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly #connection: SpdyConnection;
+  #drained: (() => void) | undefined;
+
+  constructor(connection: SpdyConnection, id: number, headers: Readonly<Record<string, string>>) {
+    super({ allowHalfOpen: true, readableHighWaterMark: STREAM_BUFFER_BYTES, emitClose: true });
+    this.id = id;
+    this.headers = headers;
+    this.#connection = connection;
+  }
+
+  /** For the connection: resolves when more may be given. */
+  async give(payload: Buffer): Promise<void> {
+    if (this.destroyed || this.readableEnded) return;
+    if (this.push(payload)) return;
+    await new Promise<void>((resolve) => {
+      this.#drained = resolve;
+    });
+  }
+
+  override _read(): void {
+    this.#drained?.();
+    this.#drained = undefined;
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: (error?: Error | null) => void): void {
+    this.#connection.sendData(this.id, chunk, false).then(() => done(), done);
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#connection.sendData(this.id, Buffer.alloc(0), true).then(() => done(), done);
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#drained?.();
+    this.#connection.forget(this.id, error !== null || !this.writableFinished);
+    done(error);
+  }
+}
+
+export class SpdyConnection {
+  readonly #transport: Duplex;
+  readonly #reader = new FrameReader();
+  readonly #inflate: Inflate = createInflate({ dictionary: DICTIONARY });
+  readonly #deflate: Deflate = createDeflate({ dictionary: DICTIONARY });
+  readonly #streams = new Map<number, SpdyStream>();
+  readonly #onStream: (stream: SpdyStream) => void;
+  readonly closed: Promise<void>;
+  #replies: Promise<void> = Promise.resolve();
+  #ended = false;
+
+  constructor(transport: Duplex, head: Buffer, onStream: (stream: SpdyStream) => void) {
+    this.#transport = transport;
+    this.#onStream = onStream;
+    // Errors of either codec end the connection in `#run`.
+    this.#inflate.on('error', () => this.close());
+    this.#deflate.on('error', () => this.close());
+    this.closed = this.#run(head);
+  }
+
+  get streamCount(): number {
+    return this.#streams.size;
+  }
+
+  async #run(head: Buffer): Promise<void> {
+    try {
+      if (head.length > 0) await this.#take(head);
+      for await (const chunk of this.#transport) await this.#take(chunk as Buffer);
+    } catch {
+      // The peer is gone or speaks nonsense: either way the streams end below.
+    } finally {
+      this.close();
+    }
+  }
+
+  async #take(chunk: Buffer): Promise<void> {
+    for (const frame of this.#reader.push(chunk)) await this.#handle(frame);
+  }
+
+  async #handle(frame: Frame): Promise<void> {
+    if (frame.type === 'data') {
+      const stream = this.#streams.get(frame.streamId);
+      if (stream === undefined) return;
+      if (frame.payload.length > 0) await stream.give(frame.payload);
+      if (frame.fin) stream.push(null);
+      return;
+    }
+    switch (frame.kind) {
+      case FRAME.synStream:
+        return this.#open(frame.payload, (frame.flags & FLAG_FIN) !== 0);
+      case FRAME.rstStream: {
+        const stream = this.#streams.get(frame.payload.readUInt32BE(0) & 0x7fffffff);
+        stream?.destroy();
+        return;
+      }
+      case FRAME.ping:
+        this.#transport.write(controlFrame(FRAME.ping, 0, frame.payload));
+        return;
+      case FRAME.headers:
+        // Keeps the state of the compression right; the headers themselves say nothing here.
+        await this.#decompress(frame.payload.subarray(4));
+        return;
+      case FRAME.goAway:
+        this.close();
+        return;
+      default:
+        return;
+    }
+  }
+
+  async #open(payload: Buffer, fin: boolean): Promise<void> {
+    const id = payload.readUInt32BE(0) & 0x7fffffff;
+    const headers = decodeHeaders(await this.#decompress(payload.subarray(10)));
+    if (this.#streams.has(id) || this.#streams.size >= MAX_STREAMS) {
+      this.#reset(id, STATUS.refusedStream);
+      return;
+    }
+    const stream = new SpdyStream(this, id, headers);
+    stream.on('error', () => undefined);
+    this.#streams.set(id, stream);
+    await this.#reply(id);
+    if (fin) stream.push(null);
+    this.#onStream(stream);
+  }
+
+  #decompress(block: Buffer): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      const parts: Buffer[] = [];
+      const onData = (part: Buffer): void => {
+        parts.push(part);
+      };
+      this.#inflate.on('data', onData);
+      this.#inflate.write(block, (error) => {
+        this.#inflate.off('data', onData);
+        if (error) reject(error);
+        else resolve(Buffer.concat(parts));
+      });
+    });
+  }
+
+  /** Header blocks share one compression state: replies go out one after another. */
+  #reply(id: number): Promise<void> {
+    const next = this.#replies.then(async () => {
+      const block = await this.#compress(encodeHeaders({}));
+      const payload = Buffer.alloc(4);
+      payload.writeUInt32BE(id);
+      this.#transport.write(controlFrame(FRAME.synReply, 0, Buffer.concat([payload, block])));
+    });
+    this.#replies = next;
+    return next;
+  }
+
+  #compress(block: Buffer): Promise<Buffer> {
+    return new Promise((resolve) => {
+      const parts: Buffer[] = [];
+      const onData = (part: Buffer): void => {
+        parts.push(part);
+      };
+      this.#deflate.on('data', onData);
+      this.#deflate.write(block);
+      this.#deflate.flush(constants.Z_SYNC_FLUSH, () => {
+        this.#deflate.off('data', onData);
+        resolve(Buffer.concat(parts));
+      });
+    });
+  }
+
+  /** For streams: resolves when the transport takes more. */
+  async sendData(id: number, chunk: Buffer, fin: boolean): Promise<void> {
+    if (this.#ended) throw new Error('the connection is closed');
+    let at = 0;
+    do {
+      const part = chunk.subarray(at, at + LARGEST_DATA_BYTES);
+      at += part.length;
+      const isLast = at >= chunk.length;
+      this.#transport.cork();
+      this.#transport.write(dataHeader(id, fin && isLast, part.length));
+      const flowing = this.#transport.write(part);
+      this.#transport.uncork();
+      if (!flowing) await this.#drain();
+    } while (at < chunk.length);
+  }
+
+  #drain(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const onDrain = (): void => {
+        this.#transport.off('close', onClose);
+        resolve();
+      };
+      const onClose = (): void => {
+        this.#transport.off('drain', onDrain);
+        reject(new Error('the connection is closed'));
+      };
+      this.#transport.once('drain', onDrain);
+      this.#transport.once('close', onClose);
+    });
+  }
+
+  #reset(id: number, status: number): void {
+    const payload = Buffer.alloc(8);
+    payload.writeUInt32BE(id, 0);
+    payload.writeUInt32BE(status, 4);
+    if (!this.#ended) this.#transport.write(controlFrame(FRAME.rstStream, 0, payload));
+  }
+
+  /** For streams that end. */
+  forget(id: number, reset: boolean): void {
+    if (!this.#streams.delete(id)) return;
+    if (reset) this.#reset(id, STATUS.cancel);
+  }
+
+  /** Ends all streams and the transport. */
+  close(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    for (const stream of this.#streams.values()) stream.destroy();
+    this.#streams.clear();
+    this.#transport.end();
+    this.#inflate.close();
+    this.#deflate.close();
+  }
+}
