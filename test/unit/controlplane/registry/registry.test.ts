@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { builtinResources } from '../../../../api/schema/resources.ts';
+import { openFixture, refusal, type Fixture } from './registry-fixture.ts';
+
+describe('the registry', () => {
+  let fixture: Fixture;
+  before(async () => {
+    fixture = await openFixture();
+  });
+  after(() => fixture.close());
+
+  const configMap = (name: string, extra: object = {}) => ({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name, ...extra }, data: { k: 'v' } });
+
+  it('serves every resource of the table that is stored', () => {
+    for (const info of builtinResources()) {
+      if (!info.verbs.includes('watch')) continue;
+      assert.ok(fixture.registry.catalog.find(info.group, info.version, info.resource, ''), `${info.group}/${info.resource}`);
+    }
+  });
+
+  it('creates, reads, replaces and deletes', async () => {
+    const made = await fixture.create('v1/configmaps', configMap('a'));
+    assert.match(made.metadata.uid ?? '', /^[0-9a-f-]{36}$/);
+    assert.deepEqual(await fixture.get('v1/configmaps', 'a'), made);
+    const replaced = await fixture.update('v1/configmaps', { ...configMap('a'), data: { k: 'w' } });
+    assert.equal(replaced.metadata.uid, made.metadata.uid);
+    assert.notEqual(replaced.metadata.resourceVersion, made.metadata.resourceVersion);
+    const same = await fixture.update('v1/configmaps', { ...configMap('a'), data: { k: 'w' } });
+    assert.equal(same.metadata.resourceVersion, replaced.metadata.resourceVersion);
+    assert.equal((await fixture.delete('v1/configmaps', 'a')).state, 'gone');
+    assert.equal((await refusal(fixture.get('v1/configmaps', 'a'))).code, 404);
+  });
+
+  it('refuses an update from an older version', async () => {
+    const made = await fixture.create('v1/configmaps', configMap('old'));
+    await fixture.update('v1/configmaps', { ...configMap('old'), data: { k: 'x' } });
+    const error = await refusal(fixture.update('v1/configmaps', { ...made, data: { k: 'y' } }));
+    assert.equal(error.reason, 'Conflict');
+  });
+
+  it('patches concurrently without losing a change', async () => {
+    await fixture.create('v1/configmaps', configMap('many'));
+    await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        fixture.patch('v1/configmaps', 'many', { type: 'merge', body: { data: { [`k${index}`]: 'v' } }, duplicates: [] }),
+      ),
+    );
+    const { data } = (await fixture.get('v1/configmaps', 'many')) as unknown as { data: object };
+    assert.equal(Object.keys(data).length, 21);
+  });
+
+  it('pages a list as one snapshot', async () => {
+    for (const name of ['a', 'b', 'c', 'd']) await fixture.create('v1/secrets', { metadata: { name } }, 'paging');
+    const first = await fixture.list('v1/secrets', { limit: 2 }, 'paging');
+    assert.deepEqual(first.entries.map((entry) => entry.object.metadata.name), ['a', 'b']);
+    assert.equal(first.remainingItemCount, 2);
+    await fixture.delete('v1/secrets', 'c', {}, 'paging');
+    const second = await fixture.list('v1/secrets', { continue: first.continue }, 'paging');
+    assert.deepEqual(second.entries.map((entry) => entry.object.metadata.name), ['c', 'd']);
+    assert.equal(second.resourceVersion, first.resourceVersion);
+    assert.equal(second.continue, '');
+  });
+
+  it('keeps an object with finalizers until the last one is gone', async () => {
+    await fixture.create('v1/configmaps', configMap('held', { finalizers: ['example.com/f'] }));
+    const marked = await fixture.delete('v1/configmaps', 'held', { propagationPolicy: 'Foreground' });
+    assert.equal(marked.state, 'marked');
+    const { metadata } = await fixture.get('v1/configmaps', 'held');
+    assert.deepEqual(metadata.finalizers, ['example.com/f', 'foregroundDeletion']);
+    assert.equal(metadata.deletionGracePeriodSeconds, 0);
+    await fixture.patch('v1/configmaps', 'held', { type: 'merge', body: { metadata: { finalizers: null } }, duplicates: [] });
+    assert.equal((await refusal(fixture.get('v1/configmaps', 'held'))).code, 404);
+  });
+
+  it('gives generated names and refuses a taken one', async () => {
+    const { metadata } = await fixture.create('v1/configmaps', { metadata: { generateName: 'gen-' } });
+    assert.match(metadata.name ?? '', /^gen-[a-z0-9]{5}$/);
+    const error = await refusal(fixture.create('v1/configmaps', { metadata: { name: metadata.name } }));
+    assert.equal(error.message, `configmaps "${metadata.name}" already exists`);
+  });
+
+  it('serves beta versions of what is stored in a stable one', async () => {
+    const address = { metadata: { name: '10.0.0.1' }, spec: { parentRef: { resource: 'services', name: 's', namespace: 'n' } } };
+    await fixture.create('networking.k8s.io/v1/ipaddresses', address);
+    const beta = await fixture.get('networking.k8s.io/v1beta1/ipaddresses', '10.0.0.1');
+    assert.equal(beta.apiVersion, 'networking.k8s.io/v1beta1');
+  });
+});
