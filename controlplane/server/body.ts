@@ -1,13 +1,15 @@
 /** Reads and decodes the body of a write. What it must be an object of is the registry's question. */
-import { newBadRequest } from '../../api/meta/status-error.ts';
-import type { Body } from '../registry/rest.ts';
+import { JsonSyntaxError } from '../../api/codec/json.ts';
+import { YamlSyntaxError } from '../../api/codec/yaml.ts';
+import { newBadRequest, isStatusError } from '../../api/meta/status-error.ts';
+import type { Body, Rest } from '../registry/rest.ts';
 import type { Encodings } from './encoding.ts';
 import { inputFormat, type Format } from './media-type.ts';
 import type { ApiRequest } from './request.ts';
 
 export const MAX_BODY_BYTES = 3 * 1024 * 1024;
 
-/** How text becomes a value; `duplicates` are the fields that it had twice. */
+/** How text becomes a value; `duplicates` are the fields that it had twice. They throw `JsonSyntaxError` and `YamlSyntaxError`. */
 export interface TextDecoders {
   json(text: string): Body;
   yaml(text: string): Body;
@@ -19,17 +21,55 @@ export interface BodyOptions {
   readonly protobuf: boolean;
 }
 
-/** Throws 413, 415, 400. */
-export async function readBody(request: ApiRequest, options: BodyOptions): Promise<Body> {
+/** Throws 413, 415, and 400 with the words of the reference for a body that is no object. */
+export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);
   const bytes = await request.exchange.readBody(MAX_BODY_BYTES);
-  return decodeBody(bytes, format, options);
+  const kind = rest.subresource?.kind ?? rest.info.kind;
+  try {
+    const body = decode(bytes, format, options);
+    const type = jsonType(body.value);
+    if (type === 'object' || type === 'null') return body;
+    throw new JsonSyntaxError(
+      `json: cannot unmarshal ${type} into Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }`,
+    );
+  } catch (error) {
+    throw newBadRequest(
+      `the object provided is unrecognized (must be of type ${kind}): ${decodeProblem(error)} (${summary(bytes)})`,
+    );
+  }
 }
 
-export function decodeBody(bytes: Buffer, format: Format, options: BodyOptions): Body {
+function decode(bytes: Buffer, format: Format, options: BodyOptions): Body {
   if (format === 'protobuf') return { value: options.encodings.decodeProtobuf(bytes), duplicates: [] };
   const text = bytes.toString('utf8');
   return format === 'yaml' ? options.decoders.yaml(text) : options.decoders.json(text);
+}
+
+/** Rethrows what is no complaint about the text. */
+function decodeProblem(error: unknown): string {
+  if (error instanceof JsonSyntaxError) return `couldn't get version/kind; json parse error: ${error.message}`;
+  if (error instanceof YamlSyntaxError) return error.message;
+  if (isStatusError(error)) return error.status.message ?? '';
+  throw error;
+}
+
+const SHOWN_BYTES = 30;
+
+/** The beginning of a body, as messages show it: text where it looks like JSON, else hexadecimal. */
+function summary(bytes: Buffer): string {
+  if (bytes.length === 0) return '<empty>';
+  const shown = bytes.subarray(0, SHOWN_BYTES);
+  const text = bytes[0] === 0x7b ? shown.toString('utf8') : shown.toString('hex');
+  return bytes.length > SHOWN_BYTES ? `${text} ...` : text;
+}
+
+export function jsonType(value: unknown): 'object' | 'array' | 'string' | 'number' | 'bool' | 'null' {
+  if (value === null) return 'null';
+  if (Array.isArray(value)) return 'array';
+  if (typeof value === 'boolean') return 'bool';
+  if (typeof value === 'string') return 'string';
+  return typeof value === 'object' ? 'object' : 'number';
 }
 
 /** DeleteOptions in a body; `undefined` where there is no body. */
@@ -40,16 +80,26 @@ export async function readDeleteOptions(
   const bytes = await request.exchange.readBody(MAX_BODY_BYTES);
   if (bytes.length === 0) return undefined;
   const format = inputFormat(request.header('content-type'), options);
-  const { value } = decodeBody(bytes, format, options);
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw newBadRequest("couldn't get version/kind; json parse error: the body is not an object");
-  }
-  const body = value as Record<string, unknown>;
+  const body = deleteOptionsOf(bytes, format, options);
   const kind = body['kind'];
   if (kind !== undefined && kind !== 'DeleteOptions') {
-    throw newBadRequest(
-      `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(body['apiVersion'] ?? '')}`,
-    );
+    const version = JSON.stringify(body['apiVersion'] ?? '');
+    throw newBadRequest(`no kind ${JSON.stringify(kind)} is registered for version ${version}`);
   }
   return body;
+}
+
+function deleteOptionsOf(bytes: Buffer, format: Format, options: BodyOptions): Record<string, unknown> {
+  let value: unknown;
+  try {
+    ({ value } = decode(bytes, format, options));
+  } catch (error) {
+    throw newBadRequest(decodeProblem(error));
+  }
+  const type = jsonType(value);
+  if (type === 'object') return value as Record<string, unknown>;
+  if (type === 'null') return {};
+  throw newBadRequest(
+    `couldn't get version/kind; json parse error: json: cannot unmarshal ${type} into Go value of type struct`,
+  );
 }

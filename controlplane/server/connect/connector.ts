@@ -1,8 +1,78 @@
-/** What streams to agents and proxies look like to the handler chain. */
-import type { Rest } from '../../registry/rest.ts';
+/**
+ * Streams to agents and proxies: asks the resource where a request goes (`Rest.connect`), then tunnels an upgrade byte for
+ * byte, streams a log, or passes a plain request on.
+ */
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Logger } from '../../../api/component/logger.ts';
+import { newBadRequest } from '../../../api/meta/status-error.ts';
+import type { ConnectTarget, Rest } from '../../registry/rest.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
+import { streamLog } from './log.ts';
+import { proxyRequest } from './proxy.ts';
+import { tunnel } from './tunnel.ts';
 
 export interface Connector {
   /** Resolves when the stream has ended. */
   connect(request: ApiRequest, rest: Rest): MaybePromise<void>;
+}
+
+/** How the server proves itself to agents, and knows them. */
+export interface AgentCredentials {
+  /** PEM. */
+  readonly cert: string | Buffer;
+  readonly key: string | Buffer;
+  /** Whose serving certificates are accepted; absent: any (as the reference without `--kubelet-certificate-authority`). */
+  readonly ca?: string | Buffer;
+}
+
+export interface ConnectorOptions {
+  /** Read for each connection, as certificates are rotated. */
+  readonly agentCredentials: () => AgentCredentials | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** TLS settings of one connection to a target. */
+export interface TargetTls {
+  readonly cert?: string | Buffer;
+  readonly key?: string | Buffer;
+  readonly ca?: string | Buffer;
+  readonly rejectUnauthorized: boolean;
+}
+
+export function createConnector(options: ConnectorOptions): Connector {
+  return {
+    async connect(request, rest) {
+      const { info, exchange } = request;
+      const subresource = rest.subresource?.name ?? '';
+      const path = info.parts.length > 3 ? `/${info.parts.slice(3).join('/')}` : '';
+      const target = await rest.connect?.(request, rest.info.namespaced ? info.namespace : '', info.parts[1] ?? '', {
+        method: exchange.method,
+        path: subresource === 'proxy' && request.rawPath.endsWith('/') && !path.endsWith('/') ? `${path}/` : path,
+        query: request.query,
+      });
+      if (target === undefined) return;
+      const tls = tlsFor(target, options);
+      if (target.plain) {
+        await streamLog(request, rest, target, tls);
+        return;
+      }
+      const upgrade = exchange.takeUpgrade();
+      if (upgrade !== undefined) await tunnel(request, upgrade, target, tls, options);
+      else if (subresource === 'proxy') await proxyRequest(request, target, tls);
+      else throw newBadRequest('Upgrade request required');
+    },
+  };
+}
+
+function tlsFor(target: ConnectTarget, options: ConnectorOptions): TargetTls {
+  if (target.credentials === 'none') return { rejectUnauthorized: false };
+  const known = options.agentCredentials();
+  if (known === undefined) return { rejectUnauthorized: false };
+  return {
+    cert: known.cert,
+    key: known.key,
+    ...(known.ca === undefined ? {} : { ca: known.ca }),
+    rejectUnauthorized: known.ca !== undefined,
+  };
 }

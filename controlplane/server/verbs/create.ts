@@ -8,7 +8,7 @@ import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from
 export const create: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const protobuf = hasProtobuf(rest, context.encodings);
-  const body = await readBody(request, { ...context, protobuf });
+  const body = await readBody(request, rest, { ...context, protobuf });
   const options = parseWriteOptions(request.query, 'CreateOptions');
   const created = await rest.create?.(request, pathNamespace(request, rest), pathName(request), body, options);
   if (created === undefined) return;

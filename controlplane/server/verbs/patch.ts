@@ -1,7 +1,9 @@
 /** PATCH in its four types, told apart by the body's media type. */
-import { newBadRequest } from '../../../api/meta/status-error.ts';
-import type { Patch } from '../../registry/rest.ts';
-import { MAX_BODY_BYTES, type TextDecoders } from '../body.ts';
+import { newBadRequest, newUnsupportedMediaType } from '../../../api/meta/status-error.ts';
+import { JsonSyntaxError } from '../../../api/codec/json.ts';
+import { YamlSyntaxError } from '../../../api/codec/yaml.ts';
+import type { Body, Patch } from '../../registry/rest.ts';
+import { jsonType, MAX_BODY_BYTES, type TextDecoders } from '../body.ts';
 import { routeError } from '../media-type.ts';
 import { parseWriteOptions } from '../options.ts';
 import { sendEntry } from '../response.ts';
@@ -30,23 +32,48 @@ export const patch: VerbHandler = async (request, rest, context) => {
 function unsupported(builtIn: boolean): Error {
   if (builtIn) return routeError(415, 'UnsupportedMediaType', '415: Unsupported Media Type');
   const accepted = [...TYPES.keys()].filter((type) => TYPES.get(type) !== 'strategic').join(', ');
-  return routeError(
-    415,
-    'UnsupportedMediaType',
+  return newUnsupportedMediaType(
     `the body of the request was in an unknown format - accepted media types include: ${accepted}`,
   );
 }
 
 function decodePatch(type: Patch['type'], text: string, force: boolean, decoders: TextDecoders): Patch {
   if (type === 'apply') {
-    const { value, duplicates } = decoders.yaml(text);
+    const { value, duplicates } = decodedYaml(text, decoders);
     return { type, body: value, duplicates, force };
   }
-  const { value, duplicates } = decoders.json(text);
-  if (type === 'json') {
-    if (!Array.isArray(value))
-      throw newBadRequest('json: cannot unmarshal object into Go value of type jsonpatch.Patch');
-    return { type, body: value };
+  const { value, duplicates } = decodedJson(text, decoders);
+  const wanted = type === 'json' ? 'array' : 'object';
+  const found = jsonType(value);
+  if (found !== wanted && found !== 'null') {
+    const goType = type === 'json' ? '[]handlers.jsonPatchOp' : 'map[string]interface {}';
+    throw newBadRequest(`error decoding patch: json: cannot unmarshal ${found} into Go value of type ${goType}`);
   }
-  return { type, body: value, duplicates };
+  if (type === 'json') return { type, body: value ?? [] };
+  return { type, body: value ?? {}, duplicates };
+}
+
+function decodedJson(text: string, decoders: TextDecoders): Body {
+  try {
+    return decoders.json(text);
+  } catch (error) {
+    if (error instanceof JsonSyntaxError) throw newBadRequest(`error decoding patch: ${error.message}`);
+    throw error;
+  }
+}
+
+function decodedYaml(text: string, decoders: TextDecoders): Body {
+  let body: Body;
+  try {
+    body = decoders.yaml(text);
+  } catch (error) {
+    if (error instanceof YamlSyntaxError)
+      throw newBadRequest(`error decoding YAML: error converting YAML to JSON: ${error.message}`);
+    throw error;
+  }
+  const found = jsonType(body.value);
+  if (found === 'object' || found === 'null') return { ...body, value: body.value ?? {} };
+  throw newBadRequest(
+    `error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal ${found} into Go value of type map[string]interface {}`,
+  );
 }

@@ -7,7 +7,7 @@ import { hasProtobuf, outputOf, pathName, pathNamespace, type VerbHandler } from
 export const update: VerbHandler = async (request, rest, context) => {
   const media = outputOf(request, rest, context);
   const protobuf = hasProtobuf(rest, context.encodings);
-  const body = await readBody(request, { ...context, protobuf });
+  const body = await readBody(request, rest, { ...context, protobuf });
   const options = parseWriteOptions(request.query, 'UpdateOptions');
   const written = await rest.update?.(request, pathNamespace(request, rest), pathName(request), body, options);
   if (written === undefined) return;

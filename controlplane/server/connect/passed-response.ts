@@ -1,0 +1,73 @@
+/** One plain request to a target, and its body passed on with back-pressure. */
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import { newServiceUnavailable } from '../../../api/meta/status-error.ts';
+import type { Exchange } from '../exchange.ts';
+import type { TargetTls } from './connector.ts';
+
+export interface TargetRequest {
+  readonly url: URL;
+  readonly method: string;
+  readonly headers: readonly [string, string][];
+  readonly tls: TargetTls;
+  readonly body: AsyncIterable<Buffer> | undefined;
+  readonly signal: AbortSignal;
+}
+
+/** Throws 503 where the target cannot be reached. */
+export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    const { url } = options;
+    const headers: Record<string, string[]> = {};
+    for (const [name, value] of options.headers) (headers[name] ??= []).push(value);
+    const common = { method: options.method, headers, agent: false as const, signal: options.signal };
+    const request =
+      url.protocol === 'https:'
+        ? httpsRequest(url, { ...common, ...options.tls, checkServerIdentity: () => undefined }, resolve)
+        : httpRequest(url, common, resolve);
+    request.on('error', (error: Error) => {
+      reject(newServiceUnavailable(`error trying to reach service: ${error.message}`));
+    });
+    void sendBody(request, options.body).catch((error: unknown) => {
+      request.destroy(error instanceof Error ? error : new Error(String(error)));
+    });
+  });
+}
+
+async function sendBody(
+  request: ReturnType<typeof httpRequest>,
+  body: AsyncIterable<Buffer> | undefined,
+): Promise<void> {
+  if (body !== undefined) {
+    for await (const chunk of body) {
+      if (request.write(chunk)) continue;
+      await new Promise<void>((resolve) => {
+        request.once('drain', resolve);
+        request.once('close', resolve);
+      });
+    }
+  }
+  request.end();
+}
+
+/** Resolves when the body has been passed on, or the client has gone. */
+export function passBody(message: IncomingMessage, exchange: Exchange): Promise<void> {
+  return new Promise((resolve) => {
+    message.on('data', (chunk: Buffer) => {
+      if (!exchange.write(chunk)) message.pause();
+    });
+    exchange.onDrain(() => message.resume());
+    exchange.onClose(() => {
+      message.destroy();
+      resolve();
+    });
+    message.on('end', () => {
+      exchange.end();
+      resolve();
+    });
+    message.on('error', () => {
+      exchange.abort();
+      resolve();
+    });
+  });
+}
