@@ -38,6 +38,11 @@ export interface LoopOptions {
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<void>;
 }
 
+/** What a loop waits for before it starts. */
+export interface Cache {
+  synced(signal?: AbortSignal): Promise<void>;
+}
+
 export class ReconcileLoop {
   readonly queue: WorkQueue;
   readonly #environment: ControllerEnvironment;
@@ -62,7 +67,7 @@ export class ReconcileLoop {
   }
 
   /** Waits for the caches, then works until the signal aborts. */
-  async run(signal: AbortSignal, ...caches: readonly Informer<never>[]): Promise<void> {
+  async run(signal: AbortSignal, ...caches: readonly Cache[]): Promise<void> {
     try {
       await Promise.all(caches.map((cache) => cache.synced(signal)));
     } catch (error) {

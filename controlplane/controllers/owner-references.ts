@@ -60,7 +60,7 @@ export interface Claim<T extends KubeObject, Owner extends KubeObject> {
   readonly resource: ResourceOf<T>;
   readonly informer: Informer<T>;
   readonly selector: Selector;
-  /** More than the selector. */
+  /** Which of the selected count; the others stay as they are. */
   readonly matches?: (object: T) => boolean;
   /** Called with the server's answer to an adoption. */
   readonly onWritten?: (object: T) => void;
@@ -74,8 +74,9 @@ export async function claim<T extends KubeObject, Owner extends KubeObject>(opti
   const deleting = owner.metadata.deletionTimestamp !== undefined;
   const claimed: T[] = [];
   for (const object of ownedBy(informer, owner)) {
-    if (selector.matches(object.metadata.labels) && matches(object)) claimed.push(object);
-    else if (!deleting) await release(options, object);
+    if (selector.matches(object.metadata.labels)) {
+      if (matches(object)) claimed.push(object);
+    } else if (!deleting) await release(options, object);
   }
   if (deleting) return claimed;
   let checked = false;

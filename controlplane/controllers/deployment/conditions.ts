@@ -1,0 +1,137 @@
+/** A deployment's status: counts, and the Available, Progressing and ReplicaFailure conditions with the reference's wording. Pure. */
+import type { V1DeploymentCondition, V1DeploymentStatus } from '@kubernetes/client-node';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import type { Deployment, ReplicaSet, Wire } from '../../../api/machinery/kinds.ts';
+import { maxUnavailableOf, sizeOf, totalOf } from './replica-sets.ts';
+
+export type DeploymentCondition = Wire<V1DeploymentCondition>;
+export type DeploymentStatus = Wire<V1DeploymentStatus>;
+
+export const NO_DEADLINE = 2 ** 31 - 1;
+
+export function conditionOf(status: DeploymentStatus | undefined, type: string): DeploymentCondition | undefined {
+  return status?.conditions?.find((condition) => condition.type === type);
+}
+
+export function newCondition(type: string, status: string, reason: string, message: string, nowMs: number): DeploymentCondition {
+  const now = formatTime(nowMs);
+  return { type, status, lastUpdateTime: now, lastTransitionTime: now, reason, message };
+}
+
+/** The list with the condition in it; unchanged where it says the same already. */
+export function withCondition(conditions: readonly DeploymentCondition[], condition: DeploymentCondition): DeploymentCondition[] {
+  const known = conditions.find((other) => other.type === condition.type);
+  if (known?.status === condition.status && known.reason === condition.reason) return [...conditions];
+  const kept = known?.status === condition.status ? { ...condition, lastTransitionTime: known.lastTransitionTime ?? '' } : condition;
+  return [...conditions.filter((other) => other.type !== condition.type), kept as DeploymentCondition];
+}
+
+export function computeStatus(deployment: Deployment, all: readonly ReplicaSet[], newSet: ReplicaSet | undefined, nowMs: number): DeploymentStatus {
+  const available = totalOf(all, (set) => set.status?.availableReplicas ?? 0);
+  const ready = totalOf(all, (set) => set.status?.readyReplicas ?? 0);
+  const replicas = totalOf(all, (set) => set.status?.replicas ?? 0);
+  const updated = newSet?.status?.replicas ?? 0;
+  const terminating = totalOf(all, (set) => set.status?.terminatingReplicas ?? 0);
+  const unavailable = Math.max(0, totalOf(all, sizeOf) - available);
+  const enough = available >= (deployment.spec?.replicas ?? 1) - maxUnavailableOf(deployment);
+  const condition = enough
+    ? newCondition('Available', 'True', 'MinimumReplicasAvailable', 'Deployment has minimum availability.', nowMs)
+    : newCondition('Available', 'False', 'MinimumReplicasUnavailable', 'Deployment does not have minimum availability.', nowMs);
+  const collisionCount = deployment.status?.collisionCount;
+  return {
+    observedGeneration: deployment.metadata.generation ?? 0,
+    ...positive({ replicas, updatedReplicas: updated, readyReplicas: ready, availableReplicas: available, unavailableReplicas: unavailable }),
+    terminatingReplicas: terminating,
+    ...(collisionCount === undefined ? {} : { collisionCount }),
+    conditions: withCondition(deployment.status?.conditions ?? [], condition),
+  };
+}
+
+function positive<T extends Record<string, number>>(counts: T): Partial<T> {
+  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0)) as Partial<T>;
+}
+
+export function hasDeadline(deployment: Deployment): boolean {
+  const seconds = deployment.spec?.progressDeadlineSeconds;
+  return seconds !== undefined && seconds !== NO_DEADLINE;
+}
+
+export function isComplete(deployment: Deployment, status: DeploymentStatus): boolean {
+  const wanted = deployment.spec?.replicas ?? 1;
+  return (
+    (status.updatedReplicas ?? 0) === wanted &&
+    (status.replicas ?? 0) === wanted &&
+    (status.availableReplicas ?? 0) === wanted &&
+    (status.observedGeneration ?? 0) >= (deployment.metadata.generation ?? 0)
+  );
+}
+
+function isProgressing(before: DeploymentStatus | undefined, now: DeploymentStatus): boolean {
+  const old = (status: DeploymentStatus | undefined): number => (status?.replicas ?? 0) - (status?.updatedReplicas ?? 0);
+  return (
+    (now.updatedReplicas ?? 0) > (before?.updatedReplicas ?? 0) ||
+    old(now) < old(before) ||
+    (now.readyReplicas ?? 0) > (before?.readyReplicas ?? 0) ||
+    (now.availableReplicas ?? 0) > (before?.availableReplicas ?? 0)
+  );
+}
+
+export function hasTimedOut(deployment: Deployment, status: DeploymentStatus, nowMs: number): boolean {
+  const condition = conditionOf(status, 'Progressing');
+  if (condition === undefined || condition.reason === 'NewReplicaSetAvailable') return false;
+  if (condition.reason === 'ProgressDeadlineExceeded') return true;
+  const since = Date.parse(condition.lastUpdateTime ?? '');
+  return since + (deployment.spec?.progressDeadlineSeconds ?? 0) * 1000 < nowMs;
+}
+
+/** The status with what can be said about the rollout. */
+export function withProgress(
+  deployment: Deployment,
+  computed: DeploymentStatus,
+  all: readonly ReplicaSet[],
+  newSet: ReplicaSet | undefined,
+  nowMs: number,
+): DeploymentStatus {
+  let conditions = [...(computed.conditions ?? [])];
+  if (!hasDeadline(deployment)) conditions = conditions.filter((condition) => condition.type !== 'Progressing');
+  const current = conditionOf(deployment.status, 'Progressing');
+  const settled = (computed.replicas ?? 0) === (computed.updatedReplicas ?? 0) && current?.reason === 'NewReplicaSetAvailable';
+  if (hasDeadline(deployment) && !settled) {
+    const subject = newSet === undefined ? `Deployment "${deployment.metadata.name}"` : `ReplicaSet "${newSet.metadata.name}"`;
+    const say = (status: string, reason: string, what: string): DeploymentCondition =>
+      newCondition('Progressing', status, reason, `${subject} ${what}`, nowMs);
+    if (isComplete(deployment, computed)) {
+      conditions = withCondition(conditions, say('True', 'NewReplicaSetAvailable', 'has successfully progressed.'));
+    } else if (isProgressing(deployment.status, computed)) {
+      const condition = say('True', 'ReplicaSetUpdated', 'is progressing.');
+      const since = current?.status === 'True' ? (current.lastTransitionTime ?? condition.lastTransitionTime) : condition.lastTransitionTime;
+      // each step of progress starts the deadline anew, so the old condition always goes
+      conditions = [
+        ...conditions.filter((other) => other.type !== 'Progressing'),
+        { ...condition, ...(since === undefined ? {} : { lastTransitionTime: since }) },
+      ];
+    } else if (hasTimedOut(deployment, computed, nowMs)) {
+      conditions = withCondition(conditions, say('False', 'ProgressDeadlineExceeded', 'has timed out progressing.'));
+    }
+  }
+  const failure = replicaFailure(all, newSet);
+  conditions = failure === undefined ? conditions.filter((condition) => condition.type !== 'ReplicaFailure') : withCondition(conditions, failure);
+  return { ...computed, conditions };
+}
+
+/** The new set's failure says more than an old one's. */
+function replicaFailure(all: readonly ReplicaSet[], newSet: ReplicaSet | undefined): DeploymentCondition | undefined {
+  for (const set of newSet === undefined ? all : [newSet, ...all]) {
+    const failure = set.status?.conditions?.find((condition) => condition.type === 'ReplicaFailure');
+    if (failure === undefined) continue;
+    const { type, status, reason, message, lastTransitionTime } = failure;
+    return {
+      type,
+      status,
+      ...(lastTransitionTime === undefined ? {} : { lastUpdateTime: lastTransitionTime, lastTransitionTime }),
+      ...(reason === undefined ? {} : { reason }),
+      ...(message === undefined ? {} : { message }),
+    };
+  }
+  return undefined;
+}

@@ -1,0 +1,115 @@
+/** What a deployment knows about its replica sets: which is new, their revisions and annotations. Pure. */
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { scaledValue } from '../../../api/meta/intstr.ts';
+import type { Deployment, ReplicaSet } from '../../../api/machinery/kinds.ts';
+import type { PodTemplate } from '../pod-control.ts';
+
+export const REVISION = 'deployment.kubernetes.io/revision';
+export const REVISION_HISTORY = 'deployment.kubernetes.io/revision-history';
+export const DESIRED_REPLICAS = 'deployment.kubernetes.io/desired-replicas';
+export const MAX_REPLICAS = 'deployment.kubernetes.io/max-replicas';
+export const TEMPLATE_HASH = 'pod-template-hash';
+
+const NOT_COPIED = new Set([
+  'kubectl.kubernetes.io/last-applied-configuration',
+  REVISION,
+  REVISION_HISTORY,
+  DESIRED_REPLICAS,
+  MAX_REPLICAS,
+  'deprecated.deployment.rollback.to',
+]);
+
+export function equalIgnoringHash(a: PodTemplate | undefined, b: PodTemplate | undefined): boolean {
+  return semanticEqual(withoutHash(a), withoutHash(b));
+}
+
+function withoutHash(template: PodTemplate | undefined): unknown {
+  if (template?.metadata?.labels?.[TEMPLATE_HASH] === undefined) return template;
+  const { [TEMPLATE_HASH]: _, ...labels } = template.metadata.labels;
+  return { ...template, metadata: { ...template.metadata, labels } };
+}
+
+export function byAge(a: ReplicaSet, b: ReplicaSet): number {
+  const at = (set: ReplicaSet): number => Date.parse(set.metadata.creationTimestamp ?? '') || 0;
+  return at(a) - at(b) || ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1);
+}
+
+/** The oldest of those with the deployment's template. */
+export function findNewReplicaSet(deployment: Deployment, sets: readonly ReplicaSet[]): ReplicaSet | undefined {
+  return sets.toSorted(byAge).find((set) => equalIgnoringHash(set.spec?.template, deployment.spec?.template));
+}
+
+export function revisionOf(object: { metadata: { annotations?: Record<string, string> } } | undefined): number {
+  const text = object?.metadata.annotations?.[REVISION] ?? '';
+  return /^[0-9]+$/.test(text) ? Number(text) : 0;
+}
+
+export function maxRevision(sets: readonly ReplicaSet[]): number {
+  return sets.reduce((most, set) => Math.max(most, revisionOf(set)), 0);
+}
+
+export function sizeOf(set: ReplicaSet): number {
+  return set.spec?.replicas ?? 1;
+}
+
+export function totalOf(sets: readonly (ReplicaSet | undefined)[], what: (set: ReplicaSet) => number): number {
+  return sets.reduce((sum, set) => sum + (set === undefined ? 0 : what(set)), 0);
+}
+
+export const isRollingUpdate = (deployment: Deployment): boolean => deployment.spec?.strategy?.type !== 'Recreate';
+
+/** How many pods may be above and missing; never both zero. */
+export function surgeAndUnavailable(deployment: Deployment): { readonly surge: number; readonly unavailable: number } {
+  const replicas = deployment.spec?.replicas ?? 1;
+  if (!isRollingUpdate(deployment) || replicas === 0) return { surge: 0, unavailable: 0 };
+  const rolling = deployment.spec?.strategy?.rollingUpdate;
+  const surge = scaledValue(rolling?.maxSurge ?? '25%', replicas, { roundUp: true });
+  let unavailable = scaledValue(rolling?.maxUnavailable ?? '25%', replicas, { roundUp: false });
+  if (surge === 0 && unavailable === 0) unavailable = 1;
+  return { surge, unavailable: Math.min(unavailable, replicas) };
+}
+
+export function maxUnavailableOf(deployment: Deployment): number {
+  return surgeAndUnavailable(deployment).unavailable;
+}
+
+/** How large the new set may become now. */
+export function newSetSize(deployment: Deployment, all: readonly (ReplicaSet | undefined)[], current: number): number {
+  const replicas = deployment.spec?.replicas ?? 1;
+  if (!isRollingUpdate(deployment)) return replicas;
+  const total = totalOf(all, sizeOf);
+  const most = replicas + surgeAndUnavailable(deployment).surge;
+  if (total >= most) return current;
+  return current + Math.min(most - total, replicas - current);
+}
+
+/** The annotations of a set for its part in a deployment of that size. */
+export function sizeAnnotations(deployment: Deployment): Record<string, string> {
+  const replicas = deployment.spec?.replicas ?? 1;
+  return { [DESIRED_REPLICAS]: String(replicas), [MAX_REPLICAS]: String(replicas + surgeAndUnavailable(deployment).surge) };
+}
+
+/** A new set's annotations after it became revision `revision`; the same object where nothing changes. */
+export function newSetAnnotations(
+  deployment: Deployment,
+  current: Readonly<Record<string, string>>,
+  revision: number,
+  exists: boolean,
+): Readonly<Record<string, string>> {
+  const next: Record<string, string> = { ...current };
+  for (const [key, value] of Object.entries(deployment.metadata.annotations ?? {})) {
+    if (!NOT_COPIED.has(key)) next[key] = value;
+  }
+  const old = current[REVISION];
+  const oldRevision = old !== undefined && /^[0-9]+$/.test(old) ? Number(old) : 0;
+  if (oldRevision < revision) {
+    next[REVISION] = String(revision);
+    // a revision that comes back by a rollback remembers what it was
+    if (old !== undefined && old !== '') {
+      const history = current[REVISION_HISTORY];
+      next[REVISION_HISTORY] = history === undefined || history === '' ? old : `${history},${old}`;
+    }
+  }
+  if (!exists) Object.assign(next, sizeAnnotations(deployment));
+  return semanticEqual(next, current) ? current : next;
+}

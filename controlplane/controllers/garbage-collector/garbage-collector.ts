@@ -1,0 +1,205 @@
+/**
+ * Deletes objects whose owners are gone, finishes foreground deletions when the dependents are gone, and frees the dependents of
+ * what is deleted with `orphan`. Follows every resource that the API serves, custom ones as they come and go.
+ */
+import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import type { Registration } from '../../../api/machinery/informer.ts';
+import type { Resource } from '../../../api/machinery/client.ts';
+import { aborted, ReconcileLoop, type ControllerEnvironment, type RunController } from '../controller.ts';
+import { isContent, servedResources, type ServedResource } from '../served-resources.ts';
+import { decide, FOREGROUND, groupOf, matchesReference, ORPHAN, OwnerGraph, type GraphNode, type GraphWork, type Verdict } from './graph.ts';
+
+export const runGarbageCollector: RunController = (environment, signal) => new GarbageCollector(environment).run(signal);
+
+/** Absent owners are remembered, so that thousands of dependents cost one look. */
+const MOST_ABSENT = 500;
+
+class GarbageCollector {
+  readonly #environment: ControllerEnvironment;
+  readonly #graph = new OwnerGraph();
+  readonly #checks: ReconcileLoop;
+  readonly #orphans: ReconcileLoop;
+  readonly #followed = new Map<string, { readonly resource: ServedResource; readonly registration: Registration }>();
+  readonly #absent = new Set<string>();
+  #stopped = false;
+
+  constructor(environment: ControllerEnvironment) {
+    this.#environment = environment;
+    const workers = environment.options.concurrentGarbageCollectorSyncs;
+    this.#checks = new ReconcileLoop(environment, { workers, maxDelayMs: 30_000, reconcile: (uid) => this.#check(uid) });
+    this.#orphans = new ReconcileLoop(environment, { workers: 2, maxDelayMs: 30_000, reconcile: (uid) => this.#orphan(uid) });
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    this.#follow();
+    this.#environment.catalog.onChange(() => {
+      if (!this.#stopped) this.#follow();
+    });
+    // every owner that exists should be in the graph before anybody is judged
+    const caches = [...this.#followed.values()].map(({ resource }) => this.#environment.informers.for(resource));
+    await Promise.all([this.#checks.run(signal, ...caches), this.#orphans.run(signal, ...caches), aborted(signal)]);
+    this.#stopped = true;
+    for (const { registration } of this.#followed.values()) registration.remove();
+  }
+
+  #follow(): void {
+    const served = new Map(servedResources(this.#environment.catalog).filter(isContent).map((resource) => [nameOf(resource), resource]));
+    for (const [name, { registration }] of this.#followed) {
+      if (served.has(name)) continue;
+      registration.remove();
+      this.#followed.delete(name);
+    }
+    for (const [name, resource] of served) {
+      if (this.#followed.has(name) || isEvent(resource)) continue;
+      const seen = (object: KubeObject): void => this.#schedule(this.#graph.observe(resource, object));
+      const registration = this.#environment.informers.for(resource).addHandler({
+        add: seen,
+        update: (_, object) => seen(object),
+        delete: (object) => this.#schedule(this.#graph.remove(object.metadata.uid ?? '')),
+      });
+      this.#followed.set(name, { resource, registration });
+    }
+  }
+
+  #schedule({ check, orphan }: GraphWork): void {
+    for (const node of check) this.#checks.queue.add(node.uid);
+    for (const node of orphan) this.#orphans.queue.add(node.uid);
+  }
+
+  async #check(uid: string): Promise<void> {
+    const node = this.#graph.get(uid);
+    if (node?.resource === undefined || (node.deleting && !node.deletingDependents)) return;
+    const live = await this.#read(node.resource, node.namespace, node.name);
+    if (live === undefined || live.metadata.uid !== uid) {
+      // the watch will tell of the deletion, too
+      this.#schedule(this.#graph.remove(uid));
+      return;
+    }
+    if (node.deletingDependents && live.metadata.deletionTimestamp !== undefined) return this.#finishForeground(node, live);
+    const owners = [];
+    for (const reference of live.metadata.ownerReferences ?? []) {
+      owners.push({ uid: reference.uid, verdict: await this.#judge(reference, node) });
+    }
+    const decision = decide({
+      owners,
+      finalizers: live.metadata.finalizers ?? [],
+      hasDependents: node.dependents.size > 0,
+      hasDependentsBeingDeletedInForeground: [...node.dependents].some((dependent) => dependent.deletingDependents),
+    });
+    if (decision.kind === 'drop-references') return this.#dropReferences(node, live, decision.uids);
+    if (decision.kind !== 'delete' || live.metadata.deletionTimestamp !== undefined) return;
+    if (decision.unblock) await this.#unblockOwners(node, live);
+    try {
+      const { resourceVersion } = live.metadata;
+      // not if it got another owner meanwhile
+      const preconditions = { uid, ...(resourceVersion === undefined || decision.unblock ? {} : { resourceVersion }) };
+      await this.#environment.client.delete(node.resource, node.namespace, node.name, { preconditions, propagationPolicy: decision.policy });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  }
+
+  async #judge(reference: OwnerReference, dependent: GraphNode): Promise<Verdict> {
+    const known = this.#graph.get(reference.uid);
+    if (known !== undefined && !known.virtual) {
+      // a reference by a wrong kind, name or namespace names nothing
+      if (!matchesReference(known, reference, dependent)) return 'dangling';
+      return known.deletingDependents ? 'waiting' : 'solid';
+    }
+    if (this.#absent.has(absentKey(reference, dependent))) return 'dangling';
+    const resource = [...this.#followed.values()].find(({ resource: { group, kind } }) => group === groupOf(reference.apiVersion) && kind === reference.kind)?.resource;
+    if (resource === undefined) throw new Error(`no resource is served for owner ${reference.apiVersion} ${reference.kind} "${reference.name}"`);
+    if (resource.namespaced && dependent.namespace === '') {
+      throw new Error(`cluster-scoped ${dependent.kind} "${dependent.name}" cannot be owned by namespaced ${reference.kind} "${reference.name}"`);
+    }
+    const owner = await this.#read(resource, resource.namespaced ? dependent.namespace : '', reference.name);
+    if (owner?.metadata.uid !== reference.uid) {
+      this.#rememberAbsent(absentKey(reference, dependent));
+      return 'dangling';
+    }
+    const waiting = owner.metadata.deletionTimestamp !== undefined && (owner.metadata.finalizers ?? []).includes(FOREGROUND);
+    return waiting ? 'waiting' : 'solid';
+  }
+
+  #rememberAbsent(key: string): void {
+    this.#absent.add(key);
+    if (this.#absent.size <= MOST_ABSENT) return;
+    for (const oldest of this.#absent) {
+      this.#absent.delete(oldest);
+      return;
+    }
+  }
+
+  async #finishForeground(node: GraphNode, live: KubeObject): Promise<void> {
+    const blocking = [...node.dependents].filter((dependent) =>
+      dependent.owners.some((reference) => reference.uid === node.uid && reference.blockOwnerDeletion === true),
+    );
+    if (blocking.length === 0) return this.#removeFinalizer(node, live, FOREGROUND);
+    for (const dependent of node.dependents) {
+      if (!dependent.deletingDependents) this.#checks.queue.add(dependent.uid);
+    }
+  }
+
+  async #orphan(uid: string): Promise<void> {
+    const node = this.#graph.get(uid);
+    if (node?.resource === undefined) return;
+    for (const dependent of [...node.dependents]) {
+      if (dependent.resource === undefined) continue;
+      const live = await this.#read(dependent.resource, dependent.namespace, dependent.name);
+      if (live !== undefined && live.metadata.uid === dependent.uid) await this.#dropReferences(dependent, live, [uid]);
+    }
+    const live = await this.#read(node.resource, node.namespace, node.name);
+    if (live !== undefined && live.metadata.uid === uid) await this.#removeFinalizer(node, live, ORPHAN);
+  }
+
+  async #dropReferences(node: GraphNode, live: KubeObject, uids: readonly string[]): Promise<void> {
+    const kept = (live.metadata.ownerReferences ?? []).filter((reference) => !uids.includes(reference.uid));
+    if (kept.length === (live.metadata.ownerReferences ?? []).length) return;
+    await this.#patchMetadata(node, live, { ownerReferences: kept.length === 0 ? null : kept });
+  }
+
+  async #unblockOwners(node: GraphNode, live: KubeObject): Promise<void> {
+    const references = (live.metadata.ownerReferences ?? []).map((reference) => ({ ...reference, blockOwnerDeletion: false }));
+    await this.#patchMetadata(node, live, { ownerReferences: references });
+  }
+
+  async #removeFinalizer(node: GraphNode, live: KubeObject, finalizer: string): Promise<void> {
+    const finalizers = live.metadata.finalizers ?? [];
+    if (!finalizers.includes(finalizer)) return;
+    await this.#patchMetadata(node, live, { finalizers: finalizers.filter((other) => other !== finalizer) });
+  }
+
+  async #patchMetadata({ resource, namespace, name, uid }: GraphNode, live: KubeObject, metadata: object): Promise<void> {
+    if (resource === undefined) return;
+    const { resourceVersion } = live.metadata;
+    try {
+      await this.#environment.client.patch(resource, namespace, name, 'merge', { metadata: { ...metadata, uid, resourceVersion } });
+    } catch (error) {
+      if (isNotFound(error)) return;
+      throw error;
+    }
+  }
+
+  async #read(resource: Resource, namespace: string, name: string): Promise<KubeObject | undefined> {
+    try {
+      return await this.#environment.client.get(resource, namespace, name);
+    } catch (error) {
+      if (isNotFound(error)) return undefined;
+      throw error;
+    }
+  }
+}
+
+function absentKey(reference: OwnerReference, dependent: GraphNode): string {
+  return [reference.uid, reference.apiVersion, reference.kind, reference.name, dependent.namespace].join('|');
+}
+
+function nameOf(resource: Resource): string {
+  return `${resource.group}/${resource.version}/${resource.resource}`;
+}
+
+/** Events own nothing and are owned by nothing. */
+function isEvent({ group, resource }: Resource): boolean {
+  return resource === 'events' && (group === '' || group === 'events.k8s.io');
+}

@@ -1,0 +1,180 @@
+/**
+ * Who owns whom: a node for each object, linked by the uids of owner references. An owner that is referred to but was never
+ * seen stands in the graph as `virtual` until a look at the API settles whether it exists. Pure bookkeeping, no I/O.
+ */
+import type { KubeObject, OwnerReference } from '../../../api/meta/object.ts';
+import type { Resource } from '../../../api/machinery/client.ts';
+
+export interface GraphNode {
+  readonly uid: string;
+  resource: Resource | undefined;
+  apiVersion: string;
+  kind: string;
+  namespace: string;
+  name: string;
+  owners: readonly OwnerReference[];
+  readonly dependents: Set<GraphNode>;
+  /** Being deleted. */
+  deleting: boolean;
+  /** Being deleted with its dependents going first. */
+  deletingDependents: boolean;
+  virtual: boolean;
+}
+
+/** What a change makes necessary. */
+export interface GraphWork {
+  readonly check: GraphNode[];
+  readonly orphan: GraphNode[];
+}
+
+export const FOREGROUND = 'foregroundDeletion';
+export const ORPHAN = 'orphan';
+
+export class OwnerGraph {
+  readonly #nodes = new Map<string, GraphNode>();
+
+  get(uid: string): GraphNode | undefined {
+    return this.#nodes.get(uid);
+  }
+
+  get size(): number {
+    return this.#nodes.size;
+  }
+
+  /** An object was added or changed. */
+  observe(resource: Resource, object: KubeObject): GraphWork {
+    const work: GraphWork = { check: [], orphan: [] };
+    const { uid = '', namespace = '', name = '', ownerReferences = [], finalizers = [], deletionTimestamp } = object.metadata;
+    let node = this.#nodes.get(uid);
+    if (node === undefined) {
+      node = newNode(uid);
+      this.#nodes.set(uid, node);
+    } else if (node.virtual && (node.namespace !== namespace || node.name !== name || node.kind !== resource.kind)) {
+      // somebody referred to this uid by wrong coordinates: they must be looked at again
+      for (const dependent of node.dependents) if (!refersTo(dependent, resource, object)) work.check.push(dependent);
+    }
+    Object.assign(node, { resource, apiVersion: object.apiVersion ?? '', kind: resource.kind, namespace, name, virtual: false });
+    this.#relink(node, ownerReferences, work);
+    const wasDeleting = node.deleting;
+    node.deleting = deletionTimestamp !== undefined;
+    if (node.deleting && finalizers.includes(ORPHAN)) work.orphan.push(node);
+    if (node.deleting && finalizers.includes(FOREGROUND)) {
+      node.deletingDependents = true;
+      work.check.push(...node.dependents, node);
+    } else if (!wasDeleting && ownerReferences.length > 0) {
+      // an owner that is known to be there needs no look; it will be heard of when it goes
+      if (!ownerReferences.every((reference) => this.#isSolid(reference, node))) work.check.push(node);
+    }
+    return work;
+  }
+
+  /** An object is gone, or an absent owner was found to be absent. */
+  remove(uid: string): GraphWork {
+    const work: GraphWork = { check: [], orphan: [] };
+    const node = this.#nodes.get(uid);
+    if (node === undefined) return work;
+    this.#nodes.delete(uid);
+    work.check.push(...node.dependents);
+    for (const { uid: ownerUid } of node.owners) {
+      const owner = this.#nodes.get(ownerUid);
+      if (owner === undefined) continue;
+      owner.dependents.delete(node);
+      if (owner.deletingDependents) work.check.push(owner);
+      if (owner.virtual && owner.dependents.size === 0) this.#nodes.delete(ownerUid);
+    }
+    return work;
+  }
+
+  #relink(node: GraphNode, owners: readonly OwnerReference[], work: GraphWork): void {
+    const before = new Map(node.owners.map((reference) => [reference.uid, reference]));
+    for (const reference of owners) {
+      const known = before.get(reference.uid);
+      before.delete(reference.uid);
+      let owner = this.#nodes.get(reference.uid);
+      if (owner === undefined) {
+        owner = newNode(reference.uid);
+        Object.assign(owner, { apiVersion: reference.apiVersion, kind: reference.kind, name: reference.name, namespace: node.namespace });
+        this.#nodes.set(reference.uid, owner);
+        work.check.push(node);
+      }
+      owner.dependents.add(node);
+      // an owner that waits for this dependent no longer needs to
+      if (known?.blockOwnerDeletion === true && reference.blockOwnerDeletion !== true && owner.deletingDependents) work.check.push(owner);
+    }
+    for (const { uid } of before.values()) {
+      const owner = this.#nodes.get(uid);
+      if (owner === undefined) continue;
+      owner.dependents.delete(node);
+      if (owner.deletingDependents) work.check.push(owner);
+      if (owner.virtual && owner.dependents.size === 0) this.#nodes.delete(uid);
+    }
+    node.owners = owners;
+  }
+
+  #isSolid(reference: OwnerReference, dependent: GraphNode): boolean {
+    const owner = this.#nodes.get(reference.uid);
+    return owner !== undefined && !owner.virtual && !owner.deletingDependents && matchesReference(owner, reference, dependent);
+  }
+}
+
+/** The owner is what the reference says it is; a namespaced owner must be in the dependent's namespace. */
+export function matchesReference(owner: GraphNode, reference: OwnerReference, dependent: GraphNode): boolean {
+  const sameGroup = groupOf(owner.apiVersion) === groupOf(reference.apiVersion);
+  const reachable = owner.namespace === '' || owner.namespace === dependent.namespace;
+  return sameGroup && owner.kind === reference.kind && owner.name === reference.name && reachable;
+}
+
+function refersTo(dependent: GraphNode, resource: Resource, object: KubeObject): boolean {
+  const reference = dependent.owners.find(({ uid }) => uid === object.metadata.uid);
+  const { namespace = '', name } = object.metadata;
+  return reference?.kind === resource.kind && reference.name === name && (namespace === '' || namespace === dependent.namespace);
+}
+
+export function groupOf(apiVersion: string): string {
+  const slash = apiVersion.indexOf('/');
+  return slash < 0 ? '' : apiVersion.slice(0, slash);
+}
+
+function newNode(uid: string): GraphNode {
+  return {
+    uid,
+    resource: undefined,
+    apiVersion: '',
+    kind: '',
+    namespace: '',
+    name: '',
+    owners: [],
+    dependents: new Set(),
+    deleting: false,
+    deletingDependents: false,
+    virtual: true,
+  };
+}
+
+export type Verdict = 'solid' | 'dangling' | 'waiting';
+
+export type Decision =
+  | { readonly kind: 'keep' }
+  /** Some owners remain: the references to the others go. */
+  | { readonly kind: 'drop-references'; readonly uids: readonly string[] }
+  | { readonly kind: 'delete'; readonly policy: 'Foreground' | 'Background' | 'Orphan'; readonly unblock: boolean };
+
+/** What becomes of an object whose owners were judged. */
+export function decide(options: {
+  readonly owners: readonly { readonly uid: string; readonly verdict: Verdict }[];
+  readonly finalizers: readonly string[];
+  readonly hasDependents: boolean;
+  readonly hasDependentsBeingDeletedInForeground: boolean;
+}): Decision {
+  const of = (verdict: Verdict): string[] => options.owners.filter((owner) => owner.verdict === verdict).map(({ uid }) => uid);
+  const gone = [...of('dangling'), ...of('waiting')];
+  if (options.owners.length === 0 || gone.length === 0) return { kind: 'keep' };
+  if (of('solid').length > 0) return { kind: 'drop-references', uids: gone };
+  if (of('waiting').length > 0 && options.hasDependents) {
+    // a circle of owners that all wait for each other is opened here
+    return { kind: 'delete', policy: 'Foreground', unblock: options.hasDependentsBeingDeletedInForeground };
+  }
+  if (options.finalizers.includes(ORPHAN)) return { kind: 'delete', policy: 'Orphan', unblock: false };
+  if (options.finalizers.includes(FOREGROUND)) return { kind: 'delete', policy: 'Foreground', unblock: false };
+  return { kind: 'delete', policy: 'Background', unblock: false };
+}

@@ -1,0 +1,194 @@
+/**
+ * Replica sets and replication controllers: as many active pods as are asked for. One loop for both; they differ in their
+ * resource and in the form of their selector.
+ */
+import type { KubeObject } from '../../../api/meta/object.ts';
+import { fromLabelSelector, selectorOfLabels, type Selector } from '../../../api/meta/selector.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import type { Pod, ReplicaSet, ReplicationController } from '../../../api/machinery/kinds.ts';
+import { pods, replicaSets, replicationControllers, type ResourceOf } from '../../../api/machinery/resources.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
+import { claim, controllerOf, indexByController, ownedBy, ownerKey } from '../owner-references.ts';
+import { PendingWrites } from '../pending-writes.ts';
+import { inGrowingBatches, isNamespaceTerminating, PodControl, podFromTemplate, type PodTemplate } from '../pod-control.ts';
+import { isPodReady } from '../pod-state.ts';
+import { computeReplicaPlan, computeReplicaStatus, nextAvailabilityMs, type ReplicaStatus } from './replica-set-core.ts';
+
+/** What differs between the two. */
+interface Flavor<Owner extends KubeObject> {
+  readonly resource: ResourceOf<Owner>;
+  readonly selector: (owner: Owner) => Selector;
+  readonly replicas: (owner: Owner) => number;
+  readonly minReadySeconds: (owner: Owner) => number;
+  readonly template: (owner: Owner) => PodTemplate;
+  readonly status: (owner: Owner) => ReplicaStatus | undefined;
+  readonly withTerminating: boolean;
+}
+
+const replicaSetFlavor: Flavor<ReplicaSet> = {
+  resource: replicaSets,
+  selector: (set) => fromLabelSelector(set.spec?.selector),
+  replicas: (set) => set.spec?.replicas ?? 1,
+  minReadySeconds: (set) => set.spec?.minReadySeconds ?? 0,
+  template: (set) => set.spec?.template ?? {},
+  status: (set) => set.status,
+  withTerminating: true,
+};
+
+const replicationControllerFlavor: Flavor<ReplicationController> = {
+  resource: replicationControllers,
+  selector: (set) => selectorOfLabels(set.spec?.selector ?? {}),
+  replicas: (set) => set.spec?.replicas ?? 1,
+  minReadySeconds: (set) => set.spec?.minReadySeconds ?? 0,
+  template: (set) => set.spec?.template ?? {},
+  status: (set) => set.status,
+  withTerminating: false,
+};
+
+export const runReplicaSets: RunController = (environment, signal) =>
+  new ReplicaController(environment, replicaSetFlavor, environment.options.concurrentReplicaSetSyncs).run(signal);
+
+export const runReplicationControllers: RunController = (environment, signal) =>
+  new ReplicaController(environment, replicationControllerFlavor, environment.options.concurrentReplicaSetSyncs).run(signal);
+
+class ReplicaController<Owner extends KubeObject> {
+  readonly #environment: ControllerEnvironment;
+  readonly #flavor: Flavor<Owner>;
+  readonly #loop: ReconcileLoop;
+  readonly #owners: Informer<Owner>;
+  readonly #pods: Informer<Pod>;
+  readonly #pending: PendingWrites<Pod>;
+  readonly #podControl: PodControl<Owner>;
+
+  constructor(environment: ControllerEnvironment, flavor: Flavor<Owner>, workers: number) {
+    this.#environment = environment;
+    this.#flavor = flavor;
+    this.#loop = new ReconcileLoop(environment, { workers, reconcile: (key) => this.#reconcile(key) });
+    this.#owners = environment.informers.for(flavor.resource);
+    this.#pods = environment.informers.for(pods);
+    this.#pending = new PendingWrites(this.#pods, environment.clock);
+    this.#podControl = new PodControl(environment, flavor.resource);
+    indexByController(this.#pods);
+    indexByController(this.#owners);
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    this.#loop.follow(this.#owners);
+    this.#pods.addHandler({
+      add: (pod) => this.#podChanged(pod),
+      update: (previous, pod) => {
+        const before = ownerKey(previous, this.#flavor.resource);
+        if (before !== undefined && before !== ownerKey(pod, this.#flavor.resource)) this.#loop.queue.add(before);
+        this.#podChanged(pod);
+        this.#expectAvailability(previous, pod);
+      },
+      delete: (pod) => this.#podChanged(pod),
+    });
+    return this.#loop.run(signal, this.#owners, this.#pods);
+  }
+
+  #podChanged(pod: Pod): void {
+    const key = ownerKey(pod, this.#flavor.resource);
+    if (key !== undefined) this.#loop.queue.add(key);
+    else if (controllerOf(pod) === undefined && pod.metadata.deletionTimestamp === undefined) this.#orphanSeen(pod);
+  }
+
+  /** A pod without a controller may be one for any set of its namespace. */
+  #orphanSeen(pod: Pod): void {
+    for (const owner of this.#owners.list(pod.metadata.namespace ?? '')) {
+      const selector = this.#flavor.selector(owner);
+      if (!selector.isEmpty && selector.matches(pod.metadata.labels)) this.#loop.enqueue(owner);
+    }
+  }
+
+  /** A pod that became ready is available only later. */
+  #expectAvailability(previous: Pod, pod: Pod): void {
+    if (isPodReady(previous) || !isPodReady(pod)) return;
+    const key = ownerKey(pod, this.#flavor.resource);
+    if (key === undefined) return;
+    const { namespace, name } = splitKey(key);
+    const owner = this.#owners.get(namespace, name);
+    const seconds = owner === undefined ? 0 : this.#flavor.minReadySeconds(owner);
+    if (seconds > 0) this.#loop.queue.addAfter(key, seconds * 1000 + 1000);
+  }
+
+  async #reconcile(key: string): Promise<void> {
+    const { namespace, name } = splitKey(key);
+    const owner = this.#owners.get(namespace, name);
+    if (owner === undefined) return this.#pending.forget(key);
+    const { clock, client } = this.#environment;
+    const selector = this.#flavor.selector(owner);
+    const settled = this.#pending.settled(key);
+    const own = await claim({
+      client,
+      owner,
+      ownerResource: this.#flavor.resource,
+      resource: pods,
+      informer: this.#pods,
+      selector,
+      matches: (pod) => pod.status?.phase !== 'Succeeded' && pod.status?.phase !== 'Failed',
+      onWritten: (pod) => this.#pending.wrote(key, pod),
+    });
+    let failure: { error: unknown; reason: 'FailedCreate' | 'FailedDelete' } | undefined;
+    if (settled && owner.metadata.deletionTimestamp === undefined) failure = await this.#manage(key, owner, own);
+    const status = computeReplicaStatus({
+      previous: this.#flavor.status(owner),
+      generation: owner.metadata.generation ?? 0,
+      minReadySeconds: this.#flavor.minReadySeconds(owner),
+      templateLabels: this.#flavor.template(owner).metadata?.labels ?? {},
+      pods: own,
+      failure: failure === undefined ? undefined : { reason: failure.reason, message: (failure.error as Error).message },
+      now: formatTime(clock.now()),
+      nowMs: clock.now(),
+      withTerminating: this.#flavor.withTerminating,
+    });
+    if (!semanticEqual(status, this.#flavor.status(owner))) await this.#writeStatus(owner, status);
+    const next = nextAvailabilityMs(own, this.#flavor.minReadySeconds(owner), clock.now());
+    if (next !== undefined) this.#loop.queue.addAfter(key, next + 50);
+    if (failure !== undefined) throw failure.error;
+  }
+
+  async #manage(key: string, owner: Owner, own: readonly Pod[]): Promise<{ error: unknown; reason: 'FailedCreate' | 'FailedDelete' } | undefined> {
+    const plan = computeReplicaPlan({
+      replicas: this.#flavor.replicas(owner),
+      pods: own,
+      related: this.#related(owner),
+      nowMs: this.#environment.clock.now(),
+    });
+    if (plan.create > 0) {
+      const template = this.#flavor.template(owner);
+      const { error } = await inGrowingBatches(plan.create, async () => {
+        const pod = podFromTemplate(template, owner, this.#flavor.resource);
+        this.#pending.wrote(key, await this.#podControl.create(owner, pod));
+      });
+      if (error !== undefined && !isNamespaceTerminating(error)) return { error, reason: 'FailedCreate' };
+    }
+    const results = await Promise.allSettled(
+      plan.remove.map(async (pod) => {
+        await this.#podControl.delete(owner, pod);
+        this.#pending.deleted(key, pod);
+      }),
+    );
+    const failed = results.find((result) => result.status === 'rejected');
+    return failed === undefined ? undefined : { error: failed.reason, reason: 'FailedDelete' };
+  }
+
+  /** Pods of all sets that have the same controller as this one, e.g. a deployment's old and new sets. */
+  #related(owner: Owner): Pod[] {
+    const uid = controllerOf(owner)?.uid;
+    if (uid === undefined) return ownedBy(this.#pods, owner);
+    return this.#owners.byIndex('controller-uid', uid).flatMap((set) => ownedBy(this.#pods, set));
+  }
+
+  async #writeStatus(owner: Owner, status: ReplicaStatus): Promise<void> {
+    try {
+      await this.#environment.client.update(this.#flavor.resource, { ...owner, status }, { subresource: 'status' });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+      this.#environment.logger.debug({ key: keyOf(owner) }, 'the set is gone; no status written');
+    }
+  }
+}

@@ -1,0 +1,23 @@
+/** Short names for contents: a 32-bit hash written in letters and digits that form no words, as pod-template hashes are. */
+
+const SAFE_ALPHABET = 'bcdfghjklmnpqrstvwxz2456789';
+
+/** Equal JSON values give equal hashes whatever the order of their members. */
+export function safeHash(value: unknown, collisionCount = 0): string {
+  const text = `${canonical(value)}#${collisionCount}`;
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) {
+    hash ^= text.charCodeAt(at);
+    hash = Math.imul(hash, 0x01000193) >>> 0;
+  }
+  return [...String(hash)].map((digit) => SAFE_ALPHABET[digit.charCodeAt(0) % SAFE_ALPHABET.length]).join('');
+}
+
+function canonical(value: unknown): string {
+  if (typeof value === 'bigint') return value.toString();
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'null';
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+  const members = Object.entries(value).filter(([, member]) => member !== undefined);
+  members.sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(',')}}`;
+}

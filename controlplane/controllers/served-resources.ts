@@ -1,0 +1,25 @@
+/** The resources that the API serves, each once: in the first version that discovery lists. */
+import type { Resource } from '../../api/machinery/client.ts';
+import type { ResourceCatalog } from '../registry/rest.ts';
+
+export interface ServedResource extends Resource {
+  readonly verbs: readonly string[];
+}
+
+/** Events stand in two groups and are one resource: the core one. */
+export function servedResources(catalog: Pick<ResourceCatalog, 'resources'>): ServedResource[] {
+  const seen = new Set<string>();
+  const served: ServedResource[] = [];
+  for (const { group, version, resource, kind, namespaced, verbs } of catalog.resources()) {
+    const key = `${group}/${resource}`;
+    if (seen.has(key) || key === 'events.k8s.io/events') continue;
+    seen.add(key);
+    served.push({ group, version, resource, kind, namespaced, verbs });
+  }
+  return served;
+}
+
+/** What can be listed, watched and deleted: the content that garbage collection and namespaces deal with. */
+export function isContent({ verbs }: ServedResource): boolean {
+  return ['list', 'watch', 'delete'].every((verb) => verbs.includes(verb));
+}

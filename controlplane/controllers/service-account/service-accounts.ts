@@ -1,0 +1,31 @@
+/** Every namespace has its `default` service account, again when somebody deletes it. */
+import { isAlreadyExists, isStatusError } from '../../../api/meta/status-error.ts';
+import { namespaces, serviceAccounts } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, type RunController } from '../controller.ts';
+import { isNamespaceTerminating } from '../pod-control.ts';
+
+const NAME = 'default';
+
+export const runServiceAccounts: RunController = (environment, signal) => {
+  const { client, informers } = environment;
+  const spaces = informers.for(namespaces);
+  const accounts = informers.for(serviceAccounts);
+  const loop = new ReconcileLoop(environment, {
+    reconcile: async (namespace) => {
+      if (spaces.get('', namespace)?.status?.phase !== 'Active' || accounts.get(namespace, NAME) !== undefined) return;
+      try {
+        await client.create(serviceAccounts, namespace, { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: NAME, namespace } });
+      } catch (error) {
+        if (isAlreadyExists(error) || isNamespaceTerminating(error) || isStatusError(error, 'NotFound')) return;
+        throw error;
+      }
+    },
+  });
+  spaces.addHandler({ add: loop.enqueue, update: (_, namespace) => loop.enqueue(namespace) });
+  accounts.addHandler({
+    delete: (account) => {
+      if (account.metadata.name === NAME) loop.queue.add(account.metadata.namespace ?? '');
+    },
+  });
+  return loop.run(signal, spaces, accounts);
+};

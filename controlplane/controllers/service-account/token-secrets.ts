@@ -1,0 +1,72 @@
+/**
+ * Fills secrets of type service-account-token with a token, the CA and the namespace, and deletes those whose account is gone.
+ * The issuer signs; it is passed in.
+ */
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import type { Secret, ServiceAccount } from '../../../api/machinery/kinds.ts';
+import { secrets, serviceAccounts } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+
+export const TOKEN_SECRET_TYPE = 'kubernetes.io/service-account-token';
+export const ACCOUNT_NAME = 'kubernetes.io/service-account.name';
+export const ACCOUNT_UID = 'kubernetes.io/service-account.uid';
+
+export interface LegacyTokenSigner {
+  /** A token without expiry, bound to the secret. */
+  issueLegacy(account: ServiceAccount, secretName: string): string;
+}
+
+/** Base64, as it stands in `data`; pure. */
+export function wantedData(secret: Secret, account: ServiceAccount, options: { readonly signer: LegacyTokenSigner; readonly rootCaPem: string }): Record<string, string> {
+  const data: Record<string, string> = { ...secret.data };
+  const encode = (text: string): string => Buffer.from(text).toString('base64');
+  data['ca.crt'] = encode(options.rootCaPem);
+  data['namespace'] ??= encode(secret.metadata.namespace ?? '');
+  data['token'] ??= encode(options.signer.issueLegacy(account, secret.metadata.name ?? ''));
+  return data;
+}
+
+export function tokenSecrets(options: { readonly signer: LegacyTokenSigner; readonly rootCaPem: string }): RunController {
+  return (environment, signal) => {
+    const { client, informers } = environment;
+    const accounts = informers.for(serviceAccounts);
+    const tokens = informers.for(secrets, { fieldSelector: `type=${TOKEN_SECRET_TYPE}` });
+    tokens.addIndex('account', ({ metadata }) => [`${metadata.namespace}/${metadata.annotations?.[ACCOUNT_NAME] ?? ''}`]);
+    const loop = new ReconcileLoop(environment, {
+      workers: environment.options.concurrentServiceAccountTokenSyncs,
+      reconcile: async (key) => {
+        const { namespace, name } = splitKey(key);
+        const secret = tokens.get(namespace, name);
+        if (secret === undefined || secret.metadata.deletionTimestamp !== undefined) return;
+        const { [ACCOUNT_NAME]: accountName = '', [ACCOUNT_UID]: uid = '' } = secret.metadata.annotations ?? {};
+        if (accountName === '') return;
+        const account = accounts.get(namespace, accountName) ?? (await getOrNone(() => client.get(serviceAccounts, namespace, accountName)));
+        if (account === undefined || (uid !== '' && uid !== account.metadata.uid)) {
+          const secretUid = secret.metadata.uid;
+          await getOrNone(() => client.delete(secrets, namespace, name, secretUid === undefined ? {} : { preconditions: { uid: secretUid } }));
+          return;
+        }
+        const data = wantedData(secret, account, options);
+        const complete = Object.entries(data).every(([field, value]) => secret.data?.[field] === value) && uid === account.metadata.uid;
+        if (complete) return;
+        const annotations = { ...secret.metadata.annotations, [ACCOUNT_NAME]: accountName, [ACCOUNT_UID]: account.metadata.uid ?? '' };
+        await client.update(secrets, { ...secret, metadata: { ...secret.metadata, annotations }, data });
+      },
+    });
+    tokens.addHandler({ add: loop.enqueue, update: (_, secret) => loop.enqueue(secret) });
+    const accountChanged = (account: ServiceAccount): void => {
+      for (const secret of tokens.byIndex('account', `${account.metadata.namespace}/${account.metadata.name}`)) loop.enqueue(secret);
+    };
+    accounts.addHandler({ add: accountChanged, delete: accountChanged });
+    return loop.run(signal, accounts, tokens);
+  };
+}
+
+async function getOrNone<T>(read: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await read();
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
