@@ -1,0 +1,216 @@
+/**
+ * The API's scalars that JSON and protobuf write differently: times, quantities, int-or-strings, base64, free JSON, and the
+ * parts of custom resources' schemas that have one of several types.
+ *
+ * `write…` puts the payload of one field without its tag; `read…` takes it.
+ */
+import { canonicalMicroTime, canonicalTime } from '../schema/time.ts';
+import type { JsonValue } from '../meta/object.ts';
+import { JsonSyntaxError, encodeJson, parseJson } from './json.ts';
+import { BYTES, VARINT, malformed, tagOf } from './protobuf-wire.ts';
+import type { ProtobufReader, ProtobufWriter } from './protobuf-wire.ts';
+
+const FIRST_INTEGER = tagOf(1, VARINT);
+const SECOND_INTEGER = tagOf(2, VARINT);
+const FIRST_BYTES = tagOf(1, BYTES);
+const SECOND_BYTES = tagOf(2, BYTES);
+const THIRD_BYTES = tagOf(3, BYTES);
+
+/** Seconds and nanoseconds since 1970. The text is checked where it comes in; another one is written as the zero time. */
+export function writeTime(writer: ProtobufWriter, value: string): void {
+  const before = writer.length;
+  const milliseconds = Date.parse(value);
+  if (!Number.isNaN(milliseconds)) {
+    const fraction = /\.(\d{1,9})/.exec(value)?.[1] ?? '0';
+    writer.integer(Number(fraction.padEnd(9, '0')));
+    writer.varint(SECOND_INTEGER);
+    writer.integer(Math.floor(milliseconds / 1000));
+    writer.varint(FIRST_INTEGER);
+  }
+  writer.varint(writer.length - before);
+}
+
+function readTimestamp(reader: ProtobufReader): { seconds: number; nanos: number } | undefined {
+  let seconds: number | undefined;
+  let nanos = 0;
+  const around = reader.enter();
+  while (!reader.done) {
+    const tag = reader.varint();
+    if (tag === FIRST_INTEGER) seconds = Number(reader.int64());
+    else if (tag === SECOND_INTEGER) nanos = reader.int32();
+    else reader.skip(tag);
+  }
+  reader.leave(around);
+  if (seconds === undefined) return undefined;
+  // Years that RFC 3339 cannot write.
+  if (seconds < -62135596800 || seconds > 253402300799 || nanos < 0 || nanos > 999999999)
+    throw malformed('time out of range');
+  return { seconds, nanos };
+}
+
+export function readTime(reader: ProtobufReader): string | null {
+  const stamp = readTimestamp(reader);
+  return stamp === undefined ? null : canonicalTime(`${new Date(stamp.seconds * 1000).toISOString().slice(0, 19)}Z`);
+}
+
+export function readMicroTime(reader: ProtobufReader): string | null {
+  const stamp = readTimestamp(reader);
+  if (stamp === undefined) return null;
+  const micros = String(Math.floor(stamp.nanos / 1000)).padStart(6, '0');
+  return canonicalMicroTime(`${new Date(stamp.seconds * 1000).toISOString().slice(0, 19)}.${micros}Z`);
+}
+
+export function writeQuantity(writer: ProtobufWriter, value: string | number | bigint): void {
+  const before = writer.length;
+  writer.string(String(value));
+  writer.varint(FIRST_BYTES);
+  writer.varint(writer.length - before);
+}
+
+export function readQuantity(reader: ProtobufReader): string {
+  let text = '0';
+  const around = reader.enter();
+  while (!reader.done) {
+    const tag = reader.varint();
+    if (tag === FIRST_BYTES) text = reader.string();
+    else reader.skip(tag);
+  }
+  reader.leave(around);
+  return text === '' ? '0' : text;
+}
+
+export function writeIntOrString(writer: ProtobufWriter, value: string | number): void {
+  const before = writer.length;
+  if (typeof value === 'string') {
+    writer.string(value);
+    writer.varint(THIRD_BYTES);
+    writer.varint(1);
+  } else {
+    writer.integer(value);
+    writer.varint(SECOND_INTEGER);
+    writer.varint(0);
+  }
+  writer.varint(FIRST_INTEGER);
+  writer.varint(writer.length - before);
+}
+
+export function readIntOrString(reader: ProtobufReader): string | number {
+  let isString = false;
+  let number = 0;
+  let text = '';
+  const around = reader.enter();
+  while (!reader.done) {
+    const tag = reader.varint();
+    if (tag === FIRST_INTEGER) isString = reader.varint() === 1;
+    else if (tag === SECOND_INTEGER) number = reader.int32();
+    else if (tag === THIRD_BYTES) text = reader.string();
+    else reader.skip(tag);
+  }
+  reader.leave(around);
+  return isString ? text : number;
+}
+
+export function writeBase64(writer: ProtobufWriter, value: string): void {
+  writer.bytes(Buffer.from(value, 'base64'));
+}
+
+export function readBase64(reader: ProtobufReader): string {
+  return reader.bytes().toString('base64');
+}
+
+/** RawExtension, FieldsV1 and free JSON: a message whose only field holds the text. */
+export function writeJson(writer: ProtobufWriter, value: JsonValue): void {
+  const before = writer.length;
+  writer.bytes(encodeJson(value));
+  writer.varint(FIRST_BYTES);
+  writer.varint(writer.length - before);
+}
+
+/** `envelope` reads raw bytes that are protobuf themselves. */
+export function readJson(reader: ProtobufReader, envelope: (bytes: Buffer) => JsonValue | undefined): JsonValue {
+  let raw: Buffer | undefined;
+  const around = reader.enter();
+  while (!reader.done) {
+    const tag = reader.varint();
+    if (tag === FIRST_BYTES) raw = reader.bytes();
+    else reader.skip(tag);
+  }
+  reader.leave(around);
+  if (raw === undefined || raw.length === 0) return null;
+  const enveloped = envelope(raw);
+  if (enveloped !== undefined) return enveloped;
+  try {
+    return parseJson(raw).value;
+  } catch (error) {
+    if (error instanceof JsonSyntaxError) throw malformed(error.message);
+    throw error;
+  }
+}
+
+/** How a schema is written and read; the caller knows its type. */
+export interface SchemaMessage {
+  write(writer: ProtobufWriter, value: { [key: string]: JsonValue | undefined }): void;
+  read(reader: ProtobufReader): JsonValue;
+}
+
+/** `additionalProperties: false`, `items: {…}`, `dependencies: {a: ["b"]}`. */
+export function writeUnion(
+  writer: ProtobufWriter,
+  value: JsonValue,
+  schema: SchemaMessage,
+  list: 'schemas' | 'strings' | 'none',
+): void {
+  const before = writer.length;
+  if (Array.isArray(value)) {
+    for (let index = value.length - 1; index >= 0; index -= 1) {
+      const item = value[index];
+      const inner = writer.length;
+      if (list === 'strings' && typeof item === 'string') {
+        writer.string(item);
+        writer.varint(SECOND_BYTES);
+      } else if (typeof item === 'object' && item !== null && !Array.isArray(item)) {
+        schema.write(writer, item);
+        writer.header(SECOND_BYTES, inner);
+      }
+    }
+  } else if (typeof value === 'object' && value !== null) {
+    schema.write(writer, value);
+    writer.header(list === 'none' ? SECOND_BYTES : FIRST_BYTES, before);
+    if (list === 'none') {
+      writer.varint(1);
+      writer.varint(FIRST_INTEGER);
+    }
+  } else if (typeof value === 'boolean') {
+    writer.varint(value ? 1 : 0);
+    writer.varint(FIRST_INTEGER);
+  }
+  writer.varint(writer.length - before);
+}
+
+export function readUnion(
+  reader: ProtobufReader,
+  schema: SchemaMessage,
+  list: 'schemas' | 'strings' | 'none',
+): JsonValue {
+  let single: JsonValue | undefined;
+  let allows: boolean | undefined;
+  const items: JsonValue[] = [];
+  const around = reader.enter();
+  while (!reader.done) {
+    const tag = reader.varint();
+    if (tag === FIRST_INTEGER && list === 'none') allows = reader.bool();
+    else if (tag === FIRST_BYTES && list !== 'none') single = readMessage(reader, schema);
+    else if (tag === SECOND_BYTES && list === 'none') single = readMessage(reader, schema);
+    else if (tag === SECOND_BYTES) items.push(list === 'strings' ? reader.string() : readMessage(reader, schema));
+    else reader.skip(tag);
+  }
+  reader.leave(around);
+  return single ?? (list === 'none' ? (allows ?? false) : items);
+}
+
+function readMessage(reader: ProtobufReader, schema: SchemaMessage): JsonValue {
+  const around = reader.enter();
+  const value = schema.read(reader);
+  reader.leave(around);
+  return value;
+}

@@ -1,0 +1,266 @@
+/**
+ * Protobuf's wire format: a writer that fills a buffer from its end (so that a message's length is known when its header is
+ * written), and a reader that never leaves the bytes it was given.
+ */
+import { newBadRequest } from '../meta/status-error.ts';
+import type { StatusError } from '../meta/status-error.ts';
+
+export const VARINT = 0;
+export const FIXED64 = 1;
+export const BYTES = 2;
+export const FIXED32 = 5;
+
+const INITIAL_BYTES = 64 * 1024;
+const TWO_32 = 2 ** 32;
+
+/** One message at a time: `reset`, write the last field first, `take`. */
+export class ProtobufWriter {
+  #buffer = Buffer.allocUnsafeSlow(INITIAL_BYTES);
+  /** Where the message begins so far. */
+  #at = INITIAL_BYTES;
+
+  reset(): void {
+    this.#at = this.#buffer.length;
+  }
+
+  /** A copy of what was written. */
+  take(): Buffer {
+    return Buffer.from(this.#buffer.subarray(this.#at));
+  }
+
+  /** Bytes so far: compare two of them to know whether something was written. */
+  get length(): number {
+    return this.#buffer.length - this.#at;
+  }
+
+  #reserve(bytes: number): void {
+    if (this.#at >= bytes) return;
+    const used = this.length;
+    const larger = Buffer.allocUnsafeSlow(Math.max(this.#buffer.length * 2, used + bytes));
+    this.#buffer.copy(larger, larger.length - used, this.#at);
+    this.#buffer = larger;
+    this.#at = larger.length - used;
+  }
+
+  /** An unsigned number below 2^53. */
+  varint(value: number): void {
+    this.#reserve(10);
+    if (value < 128) {
+      this.#at -= 1;
+      this.#buffer[this.#at] = value;
+      return;
+    }
+    let size = 1;
+    for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) size += 1;
+    this.#at -= size;
+    let at = this.#at;
+    let rest = value;
+    while (rest >= 128) {
+      this.#buffer[at] = (rest % 128) + 128;
+      rest = Math.floor(rest / 128);
+      at += 1;
+    }
+    this.#buffer[at] = rest;
+  }
+
+  /** A signed integer as int32 and int64 are written: ten bytes below zero. */
+  integer(value: number | bigint): void {
+    if (typeof value === 'number' && value >= 0) return this.varint(value);
+    let rest = BigInt.asUintN(64, BigInt(value));
+    const bytes: number[] = [];
+    while (rest >= 128n) {
+      bytes.push(Number(rest & 127n) | 128);
+      rest >>= 7n;
+    }
+    bytes.push(Number(rest));
+    this.#reserve(bytes.length);
+    this.#at -= bytes.length;
+    this.#buffer.set(bytes, this.#at);
+  }
+
+  double(value: number): void {
+    this.#reserve(8);
+    this.#at -= 8;
+    this.#buffer.writeDoubleLE(value, this.#at);
+  }
+
+  /** With its length. */
+  string(value: string): void {
+    const { length } = value;
+    if (length < 128) {
+      this.#reserve(length + 1);
+      const start = this.#at - length;
+      let index = 0;
+      for (; index < length; index += 1) {
+        const code = value.charCodeAt(index);
+        if (code > 127) break;
+        this.#buffer[start + index] = code;
+      }
+      if (index === length) {
+        this.#at = start - 1;
+        this.#buffer[this.#at] = length;
+        return;
+      }
+    }
+    const size = Buffer.byteLength(value);
+    this.#reserve(size);
+    this.#at -= size;
+    this.#buffer.write(value, this.#at);
+    this.varint(size);
+  }
+
+  /** With their length. */
+  bytes(value: Uint8Array): void {
+    this.raw(value);
+    this.varint(value.length);
+  }
+
+  /** Finished fields. */
+  raw(value: Uint8Array): void {
+    this.#reserve(value.length);
+    this.#at -= value.length;
+    this.#buffer.set(value, this.#at);
+  }
+
+  /** Turns what was written since `before` (a `length`) into the payload of a field. */
+  header(tag: number, before: number): void {
+    this.varint(this.length - before);
+    this.varint(tag);
+  }
+}
+
+/** `(number << 3) | type`. */
+export function tagOf(number: number, wireType: number): number {
+  return number * 8 + wireType;
+}
+
+export function malformed(why: string): StatusError {
+  return newBadRequest(`the body is not a valid protobuf message: ${why}`);
+}
+
+/** Throws 400 for bytes that are cut short, too long or nested too deep. */
+export class ProtobufReader {
+  readonly #bytes: Buffer;
+  #at: number;
+  #end: number;
+  #depth = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.#at = 0;
+    this.#end = bytes.byteLength;
+  }
+
+  /** Reads nothing more from the message that is open. */
+  get done(): boolean {
+    return this.#at >= this.#end;
+  }
+
+  /** Below 2^53; larger ones lose precision, as lengths and tags cannot be that large. */
+  varint(): number {
+    let value = 0;
+    let factor = 1;
+    for (let index = 0; index < 10; index += 1) {
+      if (this.#at >= this.#end) throw malformed('unexpected EOF');
+      const byte = this.#bytes[this.#at] ?? 0;
+      this.#at += 1;
+      value += (byte & 127) * factor;
+      if (byte < 128) return value;
+      factor *= 128;
+    }
+    throw malformed('integer overflow');
+  }
+
+  /** int32 and bool fields come as 64 bits and are cut. */
+  int32(): number {
+    return Number(BigInt.asIntN(32, this.#uint64()));
+  }
+
+  int64(): number | bigint {
+    const value = BigInt.asIntN(64, this.#uint64());
+    const number = Number(value);
+    return Number.isSafeInteger(number) ? number : value;
+  }
+
+  #uint64(): bigint {
+    const start = this.#at;
+    const short = this.varint();
+    if (this.#at - start <= 7) return BigInt(short);
+    let value = 0n;
+    for (let at = start; at < this.#at; at += 1)
+      value |= BigInt((this.#bytes[at] ?? 0) & 127) << BigInt(7 * (at - start));
+    return value;
+  }
+
+  bool(): boolean {
+    return this.varint() !== 0;
+  }
+
+  double(): number {
+    this.#need(8);
+    this.#at += 8;
+    return this.#bytes.readDoubleLE(this.#at - 8);
+  }
+
+  string(): string {
+    const start = this.#length();
+    return this.#bytes.toString('utf8', start, this.#at);
+  }
+
+  /** A view into the bytes. */
+  bytes(): Buffer {
+    const start = this.#length();
+    return this.#bytes.subarray(start, this.#at);
+  }
+
+  /** Opens the message that follows: reads end where it does. Give what it returns to `leave`. */
+  enter(): number {
+    const size = this.varint();
+    this.#need(size);
+    this.#depth += 1;
+    if (this.#depth > 500) throw malformed('nested too deep');
+    const around = this.#end;
+    this.#end = this.#at + size;
+    return around;
+  }
+
+  leave(around: number): void {
+    if (this.#at !== this.#end) throw malformed('wrong length');
+    this.#end = around;
+    this.#depth -= 1;
+  }
+
+  /** Passes over a field of an unknown number. */
+  skip(tag: number): void {
+    switch (tag % 8) {
+      case VARINT:
+        this.varint();
+        return;
+      case FIXED64:
+        this.#need(8);
+        this.#at += 8;
+        return;
+      case BYTES:
+        this.#length();
+        return;
+      case FIXED32:
+        this.#need(4);
+        this.#at += 4;
+        return;
+      default:
+        throw malformed(`illegal wire type ${tag % 8}`);
+    }
+  }
+
+  #length(): number {
+    const size = this.varint();
+    this.#need(size);
+    const start = this.#at;
+    this.#at += size;
+    return start;
+  }
+
+  #need(bytes: number): void {
+    if (bytes > this.#end - this.#at || bytes > TWO_32) throw malformed('unexpected EOF');
+  }
+}

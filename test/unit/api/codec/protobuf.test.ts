@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { createProtobufCodec } from '../../../../api/codec/protobuf.ts';
+import { MessageTypes, hasMessage } from '../../../../api/codec/protobuf-messages.ts';
+import { ProtobufReader, ProtobufWriter } from '../../../../api/codec/protobuf-wire.ts';
+import { StatusError } from '../../../../api/meta/status-error.ts';
+import { builtinResources } from '../../../../api/schema/resources.ts';
+import { loadSchema } from '../../../../api/schema/table.ts';
+import { generateObject } from '../../../fakes/generated-object.ts';
+
+const schema = loadSchema();
+const codec = createProtobufCodec(schema);
+const pod = {
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name: 'p', labels: { a: 'b' }, creationTimestamp: '2024-01-02T03:04:05Z' },
+  spec: {
+    containers: [{ name: 'c', livenessProbe: { httpGet: { port: 80 } } }],
+    volumes: [{ name: 'v', emptyDir: {} }],
+  },
+};
+
+test('decoding what was encoded gives the object back, for every type', () => {
+  const types = new MessageTypes(schema, () => undefined);
+  for (const name of schema.structNames()) {
+    const struct = schema.struct(name);
+    if (struct === undefined || !hasMessage(struct)) continue;
+    const type = types.of(struct);
+    for (let seed = 1; seed <= 8; seed += 1) {
+      const object = generateObject(struct, seed);
+      const writer = new ProtobufWriter();
+      writer.reset();
+      type.write(writer, object);
+      const reader = new ProtobufReader(writer.take());
+      assert.deepEqual(type.read(reader), object, `${name}, seed ${seed}`);
+      assert.ok(reader.done);
+    }
+  }
+});
+
+test('every served kind has a message', () => {
+  for (const { group, version, kind } of builtinResources()) assert.ok(codec.has(group, version, kind), kind);
+  assert.equal(codec.has('example.com', 'v1', 'Thing'), false);
+});
+
+test('an enveloped object comes back with its type', () => {
+  const bytes = codec.encodeEnveloped(pod);
+  assert.equal(bytes.subarray(0, 4).toString('latin1'), 'k8s\0');
+  assert.deepEqual(codec.decode(bytes), pod);
+});
+
+test('the bytes of a small object are what the reference would write, without the zero values', () => {
+  const bytes = codec.encode({
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name: 'a' },
+    data: { k: 'v', b: 'c' },
+  });
+  assert.equal(bytes.toString('hex'), '0a030a016112060a016212016312060a016b120176');
+});
+
+test('a list around finished items is the list of them', () => {
+  const item = codec.encode(pod);
+  const bytes = codec.envelop('v1', 'PodList', codec.list({ resourceVersion: '7' }, [item, item]));
+  const { apiVersion: _apiVersion, kind: _kind, ...bare } = pod;
+  assert.deepEqual(codec.decode(bytes), {
+    apiVersion: 'v1',
+    kind: 'PodList',
+    metadata: { resourceVersion: '7' },
+    items: [bare, bare],
+  });
+});
+
+test('an embedded object may be protobuf itself', () => {
+  const event = codec.watchEvent('ADDED', codec.encodeEnveloped(pod));
+  const watchEvent = schema.struct('io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent');
+  assert.ok(watchEvent !== undefined);
+  const types = new MessageTypes(schema, (bytes) => codec.decode(bytes));
+  assert.deepEqual(types.of(watchEvent).read(new ProtobufReader(event)), { type: 'ADDED', object: pod });
+});
+
+test('packed numbers are read, unknown fields are passed over', () => {
+  // PodSecurityContext.supplementalGroups is field 4; field 100 does not exist.
+  const struct = schema.struct('io.k8s.api.core.v1.PodSecurityContext');
+  assert.ok(struct !== undefined);
+  const type = new MessageTypes(schema, () => undefined).of(struct);
+  const packed = Buffer.from([0x22, 0x02, 0x05, 0x07, 0xa0, 0x06, 0x01, 0x20, 0x09]);
+  assert.deepEqual(type.read(new ProtobufReader(packed)), { supplementalGroups: [5, 7, 9] });
+});
+
+test('what is no message of ours is refused with 400', () => {
+  for (const bytes of [Buffer.from('{}'), Buffer.from('k8s\0'), codec.envelop('v1', 'Nothing', Buffer.alloc(0))]) {
+    assert.throws(
+      () => codec.decode(bytes),
+      (error) => error instanceof StatusError && error.code === 400,
+    );
+  }
+});
+
+test('bytes that are cut or changed never do worse than 400', () => {
+  const bytes = codec.encodeEnveloped(pod);
+  fc.assert(
+    fc.property(fc.nat(bytes.length - 1), fc.nat(255), fc.boolean(), (at, byte, cut) => {
+      const changed = cut ? bytes.subarray(0, at) : Buffer.from(bytes);
+      if (!cut) changed[at] = byte;
+      try {
+        codec.decode(changed);
+      } catch (error) {
+        assert.ok(error instanceof StatusError && error.code === 400, String(error));
+      }
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test('a length beyond the end is refused before anything is allocated', () => {
+  const message = Buffer.from([0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f]);
+  assert.throws(() => codec.decode(codec.envelop('v1', 'Pod', message)), /unexpected EOF/);
+});
