@@ -80,7 +80,9 @@ export interface SandboxConfig {
   readonly hostname: string;
   /** `/var/log/pods/<ns>_<name>_<uid>`; exists. */
   readonly logDirectory: string;
-  readonly dns: { readonly servers: readonly string[]; readonly searches: readonly string[]; readonly options: readonly string[] } | undefined;
+  readonly dns:
+    | { readonly servers: readonly string[]; readonly searches: readonly string[]; readonly options: readonly string[] }
+    | undefined;
   readonly portMappings: readonly PortMapping[];
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
@@ -343,7 +345,10 @@ export interface Runtime {
   removeContainer(id: ContainerId): Promise<void>;
   containerStatus(id: ContainerId): Promise<ContainerStatus>;
   /** One call for many pods: the PLEG's relist. */
-  listContainers(filter?: { readonly podUid?: string; readonly sandboxId?: SandboxId }): Promise<readonly ContainerStatus[]>;
+  listContainers(filter?: {
+    readonly podUid?: string;
+    readonly sandboxId?: SandboxId;
+  }): Promise<readonly ContainerStatus[]>;
   updateResources(id: ContainerId, resources: LinuxResources): Promise<void>;
   /** After the log file was moved away. */
   reopenLog(id: ContainerId): Promise<void>;
@@ -364,11 +369,18 @@ export interface Runtime {
   listImages(): Promise<readonly ImageInfo[]>;
   imageStatus(reference: string): Promise<ImageInfo | undefined>;
   /** Resolves to the image's id. Progress is for logs. */
-  pullImage(reference: string, auth: RegistryAuth | undefined, options: { readonly signal: AbortSignal; readonly onProgress?: (text: string) => void }): Promise<string>;
+  pullImage(
+    reference: string,
+    auth: RegistryAuth | undefined,
+    options: { readonly signal: AbortSignal; readonly onProgress?: (text: string) => void },
+  ): Promise<string>;
   removeImage(reference: string): Promise<void>;
   /** Loads a `docker save` archive; resolves to the references in it. */
   loadImages(archive: string): Promise<readonly string[]>;
-  imageFilesystems(): Promise<{ readonly images: readonly FilesystemUsage[]; readonly containers: readonly FilesystemUsage[] }>;
+  imageFilesystems(): Promise<{
+    readonly images: readonly FilesystemUsage[];
+    readonly containers: readonly FilesystemUsage[];
+  }>;
 
   containerStats(filter?: { readonly podUid?: string }): Promise<readonly ContainerStats[]>;
   sandboxStats(filter?: { readonly podUid?: string }): Promise<readonly SandboxStats[]>;

@@ -1,0 +1,234 @@
+/**
+ * Pure: what the boundary asks for → what the Docker Engine's create calls take. Decides nothing about pods.
+ */
+import type Docker from 'dockerode';
+import {
+  RuntimeError,
+  type ContainerConfig,
+  type ContainerSecurity,
+  type LinuxResources,
+  type Mount,
+  type SandboxConfig,
+  type SecurityProfile,
+} from '../runtime.ts';
+
+/** What the host and the engine can do; found out once by the runtime. */
+export interface EngineFacts {
+  readonly swapLimit: boolean;
+  /** Negative oom_score_adj needs CAP_SYS_RESOURCE. */
+  readonly lowestOomScoreAdj: number;
+  readonly recursiveReadOnly: boolean;
+  readonly seLinux: boolean;
+}
+
+/** The engine's own log is only the buffer that our log writer reads from; two files so that a rotation loses nothing unread. */
+const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '16m', 'max-file': '2' } };
+
+export interface SandboxOptions {
+  readonly image: string;
+  /** Of the node's network; absent for pods on the node's own. */
+  readonly network: string | undefined;
+  readonly labels: Record<string, string>;
+  readonly name: string;
+}
+
+export function sandboxCreateOptions(
+  config: SandboxConfig,
+  options: SandboxOptions,
+  facts: EngineFacts,
+): Docker.ContainerCreateOptions {
+  const { namespaces } = config;
+  if (namespaces.userNamespace !== undefined) {
+    throw new RuntimeError('unsupported', 'user namespaces per pod are not supported by the Docker runtime');
+  }
+  const onNode = namespaces.network === 'node';
+  const ports: Record<string, object> = {};
+  const bindings: Record<string, { HostIp: string; HostPort: string }[]> = {};
+  for (const port of onNode ? [] : config.portMappings) {
+    if (port.hostPort === 0) continue;
+    const key = `${port.containerPort}/${port.protocol.toLowerCase()}`;
+    ports[key] = {};
+    (bindings[key] ??= []).push({ HostIp: port.hostIp, HostPort: String(port.hostPort) });
+  }
+  return {
+    name: options.name,
+    Image: options.image,
+    ...(onNode ? {} : { Hostname: config.hostname }),
+    Labels: options.labels,
+    ExposedPorts: ports,
+    ...userOption(config.runAsUser, config.runAsGroup),
+    HostConfig: {
+      NetworkMode: options.network ?? 'host',
+      IpcMode: namespaces.ipc === 'node' ? 'host' : 'shareable',
+      ...(namespaces.pid === 'node' ? { PidMode: 'host' } : {}),
+      ...(onNode ? { UTSMode: 'host' } : {}),
+      PortBindings: bindings,
+      CgroupParent: config.cgroupParent,
+      Sysctls: { ...config.sysctls },
+      GroupAdd: config.supplementalGroups.map(String),
+      Privileged: config.privileged,
+      ReadonlyRootfs: config.readOnlyRootFilesystem,
+      SecurityOpt: ['no-new-privileges', ...seLinuxOptions(config.seLinux)],
+      CpuShares: 2,
+      OomScoreAdj: Math.max(-998, facts.lowestOomScoreAdj),
+      LogConfig: { Type: 'none', Config: {} },
+      ...(config.runtimeHandler === '' ? {} : { Runtime: config.runtimeHandler }),
+    },
+  };
+}
+
+export interface ContainerOptions {
+  readonly sandboxId: string;
+  readonly labels: Record<string, string>;
+  readonly name: string;
+  /** Contents of a localhost seccomp profile; the engine takes it inline. */
+  readonly seccompProfile: string | undefined;
+  /** A prepared resolver configuration; absent: the engine's own. */
+  readonly resolvConf: string | undefined;
+}
+
+export function containerCreateOptions(
+  sandbox: SandboxConfig,
+  config: ContainerConfig,
+  options: ContainerOptions,
+  facts: EngineFacts,
+): Docker.ContainerCreateOptions {
+  const { security } = config;
+  const mounts = config.mounts.map((mount) => mountOption(mount, facts));
+  if (options.resolvConf !== undefined && !config.mounts.some((mount) => mount.containerPath === '/etc/resolv.conf')) {
+    mounts.push({
+      Type: 'bind',
+      Source: options.resolvConf,
+      Target: '/etc/resolv.conf',
+      ReadOnly: security.readOnlyRootFilesystem,
+    });
+  }
+  if (config.cdiDevices.length > 0)
+    throw new RuntimeError('unsupported', 'CDI devices are not supported by the Docker runtime');
+  return {
+    name: options.name,
+    Image: config.image,
+    ...(config.command.length === 0 ? {} : { Entrypoint: [...config.command] }),
+    ...(config.args.length === 0 ? {} : { Cmd: [...config.args] }),
+    Env: config.env.map((entry) => `${entry.name}=${entry.value}`),
+    WorkingDir: config.workingDir,
+    Labels: options.labels,
+    OpenStdin: config.stdin,
+    StdinOnce: config.stdinOnce,
+    Tty: config.tty,
+    AttachStdin: false,
+    AttachStdout: false,
+    AttachStderr: false,
+    ...(config.stopSignal === '' ? {} : { StopSignal: config.stopSignal }),
+    Healthcheck: { Test: ['NONE'] },
+    ...(security.runAsUserName !== undefined && security.runAsUserName !== ''
+      ? { User: security.runAsUserName }
+      : userOption(security.runAsUser, security.runAsGroup)),
+    HostConfig: {
+      NetworkMode: `container:${options.sandboxId}`,
+      IpcMode: security.namespaces.ipc === 'node' ? 'host' : `container:${options.sandboxId}`,
+      ...pidMode(security, options.sandboxId),
+      ...(sandbox.namespaces.network === 'node' ? { UTSMode: 'host' } : {}),
+      CgroupParent: sandbox.cgroupParent,
+      Mounts: mounts,
+      Devices: config.devices.map((device) => ({
+        PathOnHost: device.hostPath,
+        PathInContainer: device.containerPath,
+        CgroupPermissions: device.permissions,
+      })),
+      CapAdd: [...security.addCapabilities],
+      CapDrop: [...security.dropCapabilities],
+      Privileged: security.privileged,
+      ReadonlyRootfs: security.readOnlyRootFilesystem,
+      GroupAdd: security.supplementalGroups.map(String),
+      SecurityOpt: securityOptions(security, options.seccompProfile),
+      ...maskedPaths(security),
+      ...resourceOptions(config.resources, facts),
+      LogConfig: LOG_CONFIG,
+      ...(sandbox.runtimeHandler === '' ? {} : { Runtime: sandbox.runtimeHandler }),
+    },
+  };
+}
+
+export function resourceOptions(resources: LinuxResources, facts: EngineFacts): Docker.HostConfig {
+  const swap = resources.memorySwapLimitBytes !== 0 ? resources.memorySwapLimitBytes : resources.memoryLimitBytes;
+  return {
+    CpuShares: resources.cpuShares,
+    CpuPeriod: resources.cpuQuotaUs === 0 ? 0 : resources.cpuPeriodUs,
+    CpuQuota: resources.cpuQuotaUs,
+    Memory: resources.memoryLimitBytes,
+    ...(facts.swapLimit && resources.memoryLimitBytes > 0 ? { MemorySwap: swap } : {}),
+    OomScoreAdj: Math.max(resources.oomScoreAdj, facts.lowestOomScoreAdj),
+    CpusetCpus: resources.cpusetCpus,
+    CpusetMems: resources.cpusetMems,
+    ...(resources.pidsLimit > 0 ? { PidsLimit: resources.pidsLimit } : {}),
+  };
+}
+
+function userOption(uid: number | undefined, gid: number | undefined): { User?: string } {
+  if (uid === undefined) return {};
+  return { User: gid === undefined ? String(uid) : `${uid}:${gid}` };
+}
+
+function pidMode(security: ContainerSecurity, sandboxId: string): { PidMode?: string } {
+  switch (security.namespaces.pid) {
+    case 'node':
+      return { PidMode: 'host' };
+    case 'pod':
+      return { PidMode: `container:${sandboxId}` };
+    case 'target':
+      return { PidMode: `container:${security.namespaces.targetId ?? ''}` };
+    case 'container':
+      return {};
+  }
+}
+
+function mountOption(mount: Mount, facts: EngineFacts): Docker.MountSettings {
+  if (mount.image !== undefined)
+    throw new RuntimeError('unsupported', 'image volumes are not supported by the Docker runtime');
+  if (mount.recursiveReadOnly && !facts.recursiveReadOnly) {
+    throw new RuntimeError(
+      'unsupported',
+      'recursive read-only mounts are not supported by this version of the Docker Engine',
+    );
+  }
+  const propagation = { private: 'rprivate', 'host-to-container': 'rslave', bidirectional: 'rshared' } as const;
+  return {
+    Type: 'bind',
+    Source: mount.hostPath,
+    Target: mount.containerPath,
+    ReadOnly: mount.readonly,
+    BindOptions: {
+      Propagation: propagation[mount.propagation],
+      ...(mount.recursiveReadOnly ? { ReadOnlyForceRecursive: true } : {}),
+    },
+  };
+}
+
+function securityOptions(security: ContainerSecurity, seccompProfile: string | undefined): string[] {
+  const options: string[] = [];
+  if (security.noNewPrivileges) options.push('no-new-privileges');
+  if (security.seccomp.type === 'Unconfined') options.push('seccomp=unconfined');
+  if (security.seccomp.type === 'Localhost') options.push(`seccomp=${seccompProfile ?? ''}`);
+  const appArmor = appArmorOption(security.appArmor);
+  if (appArmor !== undefined) options.push(appArmor);
+  return [...options, ...seLinuxOptions(security.seLinux)];
+}
+
+function appArmorOption(profile: SecurityProfile | undefined): string | undefined {
+  if (profile?.type === 'Unconfined') return 'apparmor=unconfined';
+  return profile?.type === 'Localhost' ? `apparmor=${profile.localhost ?? ''}` : undefined;
+}
+
+function seLinuxOptions(options: SandboxConfig['seLinux']): string[] {
+  if (options === undefined) return [];
+  return (['user', 'role', 'type', 'level'] as const).flatMap((key) =>
+    options[key] === undefined ? [] : [`label=${key}:${options[key]}`],
+  );
+}
+
+function maskedPaths(security: ContainerSecurity): { MaskedPaths?: string[]; ReadonlyPaths?: string[] } {
+  if (security.maskedPaths === 'default') return {};
+  if (security.maskedPaths === 'none') return { MaskedPaths: [], ReadonlyPaths: [] };
+  return { MaskedPaths: [...security.maskedPaths] };
+}

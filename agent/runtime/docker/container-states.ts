@@ -1,0 +1,238 @@
+/**
+ * What the engine knows of containers → the boundary's statuses. A listing costs one call and one inspection a container
+ * whose state changed: running and ended containers are remembered by id and state.
+ */
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type Docker from 'dockerode';
+import type { ContainerId, ContainerStatus, LinuxResources, Mount, SandboxId, SandboxStatus } from '../runtime.ts';
+import { isCode, startMessage, type DockerClient } from './docker-client.ts';
+import type { DockerImages } from './images.ts';
+import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
+
+export interface ContainerStatesDeps {
+  readonly client: DockerClient;
+  readonly clock: Clock;
+  readonly images: DockerImages;
+  readonly instance: string;
+  /** The log of an ended container is complete (or will not be). */
+  readonly logSettled: (id: string) => Promise<void>;
+}
+
+interface Remembered {
+  readonly state: string;
+  readonly status: Promise<ContainerStatus>;
+}
+
+export class ContainerStates {
+  readonly #deps: ContainerStatesDeps;
+  readonly #remembered = new Map<string, Remembered>();
+  /** When a start failed: the engine keeps no time for it. */
+  readonly #startFailures = new Map<string, number>();
+
+  constructor(deps: ContainerStatesDeps) {
+    this.#deps = deps;
+  }
+
+  noteStartFailure(id: string): void {
+    this.#startFailures.set(id, this.#deps.clock.now());
+    this.#remembered.delete(id);
+  }
+
+  forget(id: string): void {
+    this.#remembered.delete(id);
+  }
+
+  async sandboxes(filter: { readonly podUid?: string; readonly id?: string }): Promise<readonly SandboxStatus[]> {
+    const listed = await this.#list(
+      [`${LABEL_TYPE}=podsandbox`, ...(filter.podUid === undefined ? [] : [`${LABEL_POD_UID}=${filter.podUid}`])],
+      filter.id,
+    );
+    return listed.map(sandboxStatus).toSorted((a, b) => b.createdAtMs - a.createdAtMs || b.pod.attempt - a.pod.attempt);
+  }
+
+  async containers(filter: {
+    readonly podUid?: string;
+    readonly sandboxId?: string;
+    readonly id?: string;
+  }): Promise<readonly ContainerStatus[]> {
+    const listed = await this.#list(
+      [
+        `${LABEL_TYPE}=container`,
+        ...(filter.podUid === undefined ? [] : [`${LABEL_POD_UID}=${filter.podUid}`]),
+        ...(filter.sandboxId === undefined ? [] : [`${LABEL_SANDBOX}=${filter.sandboxId}`]),
+      ],
+      filter.id,
+    );
+    if (Object.keys(filter).length === 0) this.#prune(new Set(listed.map((entry) => entry.Id)));
+    const statuses = await Promise.all(listed.map((entry) => this.#status(entry)));
+    return statuses.filter((status) => status !== undefined);
+  }
+
+  #list(labels: readonly string[], id: string | undefined): Promise<Docker.ContainerInfo[]> {
+    const filters = {
+      label: [`${LABEL_INSTANCE}=${this.#deps.instance}`, ...labels],
+      ...(id === undefined ? {} : { id: [id] }),
+    };
+    return this.#deps.client.call('list containers', () =>
+      this.#deps.client.docker.listContainers({ all: true, filters }),
+    );
+  }
+
+  #prune(known: ReadonlySet<string>): void {
+    for (const id of [...this.#remembered.keys(), ...this.#startFailures.keys()]) {
+      if (known.has(id)) continue;
+      this.#remembered.delete(id);
+      this.#startFailures.delete(id);
+    }
+  }
+
+  async #status(entry: Docker.ContainerInfo): Promise<ContainerStatus | undefined> {
+    const remembered = this.#remembered.get(entry.Id);
+    const current =
+      remembered?.state === entry.State ? remembered : { state: entry.State, status: this.#inspect(entry.Id) };
+    this.#remembered.set(entry.Id, current);
+    try {
+      const status = await current.status;
+      // A created container may have failed to start meanwhile; what was read between two states is not kept.
+      const settled =
+        status.state === 'exited'
+          ? entry.State !== 'running'
+          : status.state === entry.State && entry.State === 'running';
+      if (!settled && this.#remembered.get(entry.Id) === current) this.#remembered.delete(entry.Id);
+      return status;
+    } catch (error) {
+      if (this.#remembered.get(entry.Id) === current) this.#remembered.delete(entry.Id);
+      if (isCode(error, 'not-found')) return undefined;
+      throw error;
+    }
+  }
+
+  async #inspect(id: string): Promise<ContainerStatus> {
+    const inspected = await this.#deps.client.call('inspect container', () =>
+      this.#deps.client.docker.getContainer(id).inspect(),
+    );
+    if (!inspected.State.Running) await this.#deps.logSettled(id);
+    return containerStatus(
+      inspected,
+      await this.#deps.images.reference(inspected.Image),
+      this.#startFailures.get(id) ?? 0,
+    );
+  }
+}
+
+export function sandboxStatus(entry: Docker.ContainerInfo): SandboxStatus {
+  const facts = readLabels(entry.Labels);
+  const networks = Object.values(entry.NetworkSettings?.Networks ?? {});
+  const ips =
+    facts.network === 'node'
+      ? []
+      : networks
+          .flatMap((network) => [network.IPAddress, network.GlobalIPv6Address])
+          .filter((ip) => ip !== undefined && ip !== '');
+  return {
+    id: entry.Id as SandboxId,
+    pod: facts.pod,
+    state: entry.State === 'running' ? 'ready' : 'not-ready',
+    createdAtMs: facts.createdAtMs === 0 ? entry.Created * 1000 : facts.createdAtMs,
+    ips,
+    labels: facts.labels,
+    annotations: facts.annotations,
+    networkMode: facts.network,
+    runtimeHandler: facts.runtimeHandler,
+  };
+}
+
+function timeOf(text: string): number {
+  return text.startsWith('0001-') ? 0 : Date.parse(text);
+}
+
+/** Pure. A container that could not be started is an ended one (`StartError`, 128), as CRI runtimes say it. */
+export function containerStatus(
+  inspected: Docker.ContainerInspectInfo,
+  imageRef: string,
+  startFailedAtMs: number,
+): ContainerStatus {
+  const facts = readLabels(inspected.Config.Labels);
+  const { State } = inspected;
+  const startFailed = State.Status === 'created' && ((State as { Error?: string }).Error ?? '') !== '';
+  const common = {
+    id: inspected.Id as ContainerId,
+    sandboxId: facts.sandboxId as SandboxId,
+    name: facts.container,
+    attempt: facts.attempt,
+    createdAtMs: facts.createdAtMs === 0 ? Date.parse(inspected.Created) : facts.createdAtMs,
+    image: facts.userImage,
+    imageRef,
+    imageId: inspected.Image,
+    labels: facts.labels,
+    annotations: facts.annotations,
+    logPath: facts.logPath,
+    resources: resourcesOf(inspected.HostConfig),
+    mounts: mountsOf(inspected),
+  };
+  if (startFailed) {
+    const finishedAtMs = startFailedAtMs === 0 ? common.createdAtMs : startFailedAtMs;
+    return {
+      ...common,
+      state: 'exited',
+      startedAtMs: 0,
+      finishedAtMs,
+      exitCode: 128,
+      reason: 'StartError',
+      message: startMessage((State as { Error?: string }).Error ?? ''),
+    };
+  }
+  if (State.Running)
+    return {
+      ...common,
+      state: 'running',
+      startedAtMs: timeOf(State.StartedAt),
+      finishedAtMs: 0,
+      exitCode: 0,
+      reason: '',
+      message: '',
+    };
+  if (State.Status === 'created')
+    return { ...common, state: 'created', startedAtMs: 0, finishedAtMs: 0, exitCode: 0, reason: '', message: '' };
+  return {
+    ...common,
+    state: 'exited',
+    startedAtMs: timeOf(State.StartedAt),
+    finishedAtMs: timeOf(State.FinishedAt),
+    exitCode: State.ExitCode,
+    reason: endReason(State.OOMKilled, State.ExitCode),
+    message: '',
+  };
+}
+
+function endReason(oomKilled: boolean, exitCode: number): string {
+  if (oomKilled) return 'OOMKilled';
+  return exitCode === 0 ? 'Completed' : 'Error';
+}
+
+function resourcesOf(host: Docker.HostConfig): Partial<LinuxResources> {
+  return {
+    cpuPeriodUs: host.CpuPeriod ?? 0,
+    cpuQuotaUs: host.CpuQuota ?? 0,
+    cpuShares: host.CpuShares ?? 0,
+    memoryLimitBytes: host.Memory ?? 0,
+    oomScoreAdj: host.OomScoreAdj ?? 0,
+    cpusetCpus: host.CpusetCpus ?? '',
+    cpusetMems: host.CpusetMems ?? '',
+  };
+}
+
+function mountsOf(inspected: Docker.ContainerInspectInfo): readonly Mount[] {
+  return (inspected.HostConfig.Mounts ?? []).map((mount) => ({
+    containerPath: mount.Target,
+    hostPath: mount.Source,
+    readonly: mount.ReadOnly ?? false,
+    recursiveReadOnly:
+      (mount.BindOptions as { ReadOnlyForceRecursive?: boolean } | undefined)?.ReadOnlyForceRecursive ?? false,
+    propagation:
+      ({ rslave: 'host-to-container', rshared: 'bidirectional' } as const)[
+        mount.BindOptions?.Propagation as 'rslave' | 'rshared'
+      ] ?? 'private',
+    seLinuxRelabel: false,
+  }));
+}

@@ -1,0 +1,119 @@
+/**
+ * Access to the Docker Engine: one dockerode client, a time limit on every call that answers at once, and the one place
+ * that turns an engine's error into a `RuntimeError`.
+ */
+import Docker from 'dockerode';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
+
+/** Beyond it an answer is taken as lost; the engine may still do what was asked. */
+const CALL_TIMEOUT_MS = 120_000;
+
+export interface DockerClient {
+  readonly docker: Docker;
+  /** Runs an engine call: time limit, errors as `RuntimeError`. */
+  call<T>(what: string, run: () => Promise<T>, options?: { readonly timeoutMs?: number }): Promise<T>;
+}
+
+/** `unix:///path`, a path, or `tcp://host:port`. */
+export function createDockerClient(endpoint: string, clock: Clock): DockerClient {
+  const docker = new Docker(connectOptions(endpoint));
+  return {
+    docker,
+    async call(what, run, options = {}) {
+      const timeoutMs = options.timeoutMs ?? CALL_TIMEOUT_MS;
+      let expire: (error: RuntimeError) => void = () => undefined;
+      const expired = new Promise<never>((_resolve, reject) => (expire = reject));
+      const timer = clock.after(timeoutMs, () =>
+        expire(
+          new RuntimeError('timeout', `${what}: the container runtime did not answer within ${timeoutMs / 1000}s`),
+        ),
+      );
+      try {
+        return await Promise.race([run(), expired]);
+      } catch (error) {
+        throw toRuntimeError(error);
+      } finally {
+        timer.cancel();
+      }
+    },
+  };
+}
+
+function connectOptions(endpoint: string): Docker.DockerOptions {
+  if (endpoint.startsWith('unix://')) return { socketPath: endpoint.slice('unix://'.length) };
+  if (endpoint.startsWith('/')) return { socketPath: endpoint };
+  const url = new URL(endpoint);
+  return { host: url.hostname, port: Number(url.port === '' ? 2375 : url.port), protocol: 'http' };
+}
+
+interface EngineError {
+  readonly statusCode?: number;
+  readonly code?: string;
+  readonly json?: { readonly message?: string };
+  readonly reason?: string;
+  readonly message: string;
+}
+
+export function toRuntimeError(error: unknown): RuntimeError {
+  if (error instanceof RuntimeError) return error;
+  const engine = error as EngineError;
+  const message = engine.json?.message ?? engine.message;
+  return new RuntimeError(codeOf(engine, message), engineMessage(engine, message), { cause: error });
+}
+
+function codeOf(error: EngineError, message: string): RuntimeErrorCode {
+  switch (error.statusCode) {
+    case 400:
+      return 'invalid';
+    case 401:
+    case 403:
+      return 'unauthorized';
+    case 404:
+      return /no such image|manifest unknown|manifest for .* not found|repository does not exist/i.test(message)
+        ? 'image-not-found'
+        : 'not-found';
+    case 409:
+      return /already in use|already exists/i.test(message) ? 'already-exists' : 'invalid';
+    case 503:
+      return 'unavailable';
+    case undefined:
+      return error.code !== undefined && /^(ECONN|ENOENT|EPIPE|EACCES|ETIMEDOUT|EHOST)/.test(error.code)
+        ? 'unavailable'
+        : 'unknown';
+    default:
+      if (/pull access denied|unauthorized|authentication required|no basic auth/i.test(message)) return 'unauthorized';
+      if (/manifest unknown|not found/i.test(message)) return 'image-not-found';
+      return /OCI runtime|failed to create shim/i.test(message) ? 'invalid' : 'unknown';
+  }
+}
+
+function engineMessage(error: EngineError, message: string): string {
+  if (error.statusCode === undefined && error.code !== undefined)
+    return `cannot connect to the Docker daemon: ${error.message}`;
+  return startMessage(message);
+}
+
+/** The engine leaves out the layer that CRI runtimes name first; users search for the whole sentence. */
+export function startMessage(message: string): string {
+  return /^(failed to create shim|OCI runtime create failed)/.test(message)
+    ? `failed to create containerd task: ${message}`
+    : message;
+}
+
+export function isCode(error: unknown, ...codes: readonly RuntimeErrorCode[]): boolean {
+  return error instanceof RuntimeError && codes.includes(error.code);
+}
+
+/** Ignores what the caller wanted gone being gone already. */
+export async function unlessGone(run: Promise<unknown>): Promise<void> {
+  try {
+    await run;
+  } catch (error) {
+    const status =
+      (error as { statusCode?: number; cause?: { statusCode?: number } }).statusCode ??
+      (error as { cause?: { statusCode?: number } }).cause?.statusCode;
+    if (status === 404 || status === 304) return;
+    throw error;
+  }
+}

@@ -1,0 +1,159 @@
+/**
+ * Processes inside a running container: exec with streams or with collected output, and attach. The engine cannot end an
+ * exec: at a time limit the process is killed by its id on the host, after making sure it is the container's.
+ */
+import { readFile } from 'node:fs/promises';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { RuntimeError, type ContainerId, type StreamIo, type TerminalSize } from '../runtime.ts';
+import { toRuntimeError, type DockerClient } from './docker-client.ts';
+import { carryStreams, OutputBuffer, readFrames } from './stream-frames.ts';
+
+const EXIT_POLLS = 50;
+const EXIT_POLL_MS = 20;
+const DEFAULT_OUTPUT_BYTES = 16 * 1024 * 1024;
+
+export interface ExecDeps {
+  readonly client: DockerClient;
+  readonly clock: Clock;
+}
+
+export async function execStream(
+  deps: ExecDeps,
+  id: ContainerId,
+  command: readonly string[],
+  io: StreamIo,
+): Promise<number> {
+  const { client } = deps;
+  const exec = await client.call('create exec', () =>
+    client.docker.getContainer(id).exec({
+      Cmd: [...command],
+      AttachStdin: io.stdin !== undefined,
+      AttachStdout: io.stdout !== undefined || io.tty,
+      AttachStderr: io.stderr !== undefined && !io.tty,
+      Tty: io.tty,
+    }),
+  );
+  const connection = await client.call('start exec', () => exec.start({ hijack: true, stdin: false, Tty: io.tty }));
+  if (io.stdin === undefined) connection.end();
+  void followSize(io.resize, (size) => exec.resize(size));
+  await carryStreams(connection, io);
+  if (io.signal.aborted) {
+    await killExec(deps, exec.id, id);
+    throw new RuntimeError('unknown', 'the stream was closed');
+  }
+  return exitCode(deps, exec.id);
+}
+
+export async function execCollect(
+  deps: ExecDeps,
+  id: ContainerId,
+  command: readonly string[],
+  options: { readonly timeoutMs: number; readonly signal?: AbortSignal; readonly maxOutputBytes?: number },
+): Promise<{ exitCode: number; stdout: Buffer; stderr: Buffer }> {
+  const { client, clock } = deps;
+  const exec = await client.call('create exec', () =>
+    client.docker.getContainer(id).exec({ Cmd: [...command], AttachStdout: true, AttachStderr: true }),
+  );
+  const connection = await client.call('start exec', () => exec.start({ hijack: true, stdin: false }));
+  connection.on('error', () => undefined);
+  let why: 'timeout' | 'aborted' | undefined;
+  const stop = (reason: 'timeout' | 'aborted') => (): void => {
+    why ??= reason;
+    connection.destroy();
+  };
+  const timer = options.timeoutMs > 0 ? clock.after(options.timeoutMs, stop('timeout')) : undefined;
+  const onAbort = stop('aborted');
+  options.signal?.addEventListener('abort', onAbort, { once: true });
+  const output = {
+    stdout: new OutputBuffer(options.maxOutputBytes ?? DEFAULT_OUTPUT_BYTES),
+    stderr: new OutputBuffer(options.maxOutputBytes ?? DEFAULT_OUTPUT_BYTES),
+  };
+  try {
+    if (options.signal?.aborted === true) onAbort();
+    for await (const frame of readFrames(connection as AsyncIterable<Buffer>)) output[frame.stream].add(frame.payload);
+  } catch (error) {
+    if (why === undefined) throw toRuntimeError(error);
+  } finally {
+    timer?.cancel();
+    options.signal?.removeEventListener('abort', onAbort);
+    connection.destroy();
+  }
+  if (why !== undefined) {
+    await killExec(deps, exec.id, id);
+    throw new RuntimeError(
+      why === 'timeout' ? 'timeout' : 'unknown',
+      why === 'timeout' ? `command ${JSON.stringify(command.join(' '))} timed out` : 'the command was cancelled',
+    );
+  }
+  return { exitCode: await exitCode(deps, exec.id), stdout: output.stdout.bytes(), stderr: output.stderr.bytes() };
+}
+
+export async function attachStream(deps: ExecDeps, id: ContainerId, io: StreamIo): Promise<void> {
+  const { client } = deps;
+  const container = client.docker.getContainer(id);
+  const options = {
+    stream: true,
+    stdin: io.stdin !== undefined,
+    stdout: io.stdout !== undefined || io.tty,
+    stderr: io.stderr !== undefined && !io.tty,
+  };
+  const connection = await client.call('attach', () => hijackedAttach(client, id, options));
+  if (io.stdin === undefined) connection.end();
+  void followSize(io.resize, (size) => container.resize(size));
+  await carryStreams(connection, io);
+}
+
+/** dockerode's own attach leaves the request open when there is input, and the connection is then never handed over. */
+function hijackedAttach(client: DockerClient, id: string, options: object): Promise<NodeJS.ReadWriteStream> {
+  return new Promise((resolve, reject) => {
+    const request = {
+      path: `/containers/${id}/attach?`,
+      method: 'POST',
+      isStream: true,
+      hijack: true,
+      openStdin: false,
+      statusCodes: { 200: true, 101: true, 404: 'no such container' },
+      options,
+    };
+    (
+      client.docker.modem as {
+        dial(request: object, done: (error: unknown, connection: NodeJS.ReadWriteStream) => void): void;
+      }
+    ).dial(request, (error, connection) => {
+      if (error === null || error === undefined) resolve(connection);
+      else reject(error as Error);
+    });
+  });
+}
+
+async function exitCode({ client, clock }: ExecDeps, execId: string): Promise<number> {
+  for (let poll = 0; ; poll++) {
+    const state = await client.call('inspect exec', () => client.docker.getExec(execId).inspect());
+    if (!state.Running && state.ExitCode !== null) return state.ExitCode;
+    if (poll === EXIT_POLLS) throw new RuntimeError('unknown', 'the exit code of the process did not become known');
+    await clock.sleep(EXIT_POLL_MS);
+  }
+}
+
+async function killExec({ client }: ExecDeps, execId: string, containerId: string): Promise<void> {
+  try {
+    const state = await client.call('inspect exec', () => client.docker.getExec(execId).inspect());
+    if (!state.Running || state.Pid === 0) return;
+    const cgroup = await readFile(`/proc/${state.Pid}/cgroup`, 'utf8');
+    if (cgroup.includes(containerId)) process.kill(state.Pid, 'SIGKILL');
+  } catch {
+    // The process is gone, or is not on this host: nothing more can be done.
+  }
+}
+
+async function followSize(
+  sizes: AsyncIterable<TerminalSize> | undefined,
+  resize: (size: { h: number; w: number }) => Promise<unknown>,
+): Promise<void> {
+  if (sizes === undefined) return;
+  try {
+    for await (const size of sizes) await resize({ h: size.height, w: size.width }).catch(() => undefined);
+  } catch {
+    // The stream's end ends the sizes.
+  }
+}

@@ -1,0 +1,215 @@
+/**
+ * Writes a container's output as a CRI log (`<time> <stream> <P|F> <text>`), by following the engine's own log. After a
+ * restart of the agent it goes on after the last line in the file; a follow that breaks is taken up again the same way.
+ *
+ * One writer a container; memory is bounded by one chunk and one unfinished line header.
+ */
+import { open, mkdir, type FileHandle } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { DockerClient } from './docker-client.ts';
+import { readFrames, type Frame } from './stream-frames.ts';
+
+/** `2026-01-02T03:04:05.000000000Z` and a space. */
+const TIME_LENGTH = 30;
+const TAIL_BYTES = 64 * 1024;
+/** The engine cuts longer lines into entries of this size. */
+const ENTRY_BYTES = 16 * 1024;
+const RETRY_MS = 1_000;
+
+export interface LogSource {
+  readonly id: string;
+  readonly tty: boolean;
+  readonly logPath: string;
+}
+
+export interface LogWriterDeps {
+  readonly client: DockerClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Whether the container still writes. */
+  readonly running: (id: string) => Promise<boolean>;
+}
+
+interface Position {
+  readonly time: string;
+  /** Entries with that very time that the file already has. */
+  readonly count: number;
+}
+
+export class LogWriter {
+  readonly #source: LogSource;
+  readonly #deps: LogWriterDeps;
+  readonly #abort = new AbortController();
+  #file: FileHandle | undefined;
+  #reopen = false;
+  /** Ends when the container's whole output is in the file, or `close` was called. */
+  readonly finished: Promise<void>;
+
+  constructor(source: LogSource, deps: LogWriterDeps) {
+    this.#source = source;
+    this.#deps = deps;
+    this.finished = this.#run().catch((error: unknown) => {
+      if (!this.#abort.signal.aborted)
+        deps.logger.warn({ error, container: source.id, path: source.logPath }, 'Cannot write the log of a container');
+    });
+  }
+
+  /** The file was moved away: the next line goes to a new one. */
+  reopen(): void {
+    this.#reopen = true;
+  }
+
+  async close(): Promise<void> {
+    this.#abort.abort();
+    await this.finished;
+  }
+
+  async #run(): Promise<void> {
+    const { signal } = this.#abort;
+    try {
+      let position = await this.#open();
+      while (!signal.aborted) {
+        const running = await this.#deps.running(this.#source.id);
+        try {
+          position = await this.#follow(position);
+        } catch (error) {
+          if (signal.aborted) return;
+          this.#deps.logger.debug({ error, container: this.#source.id }, 'Following a container log broke off');
+          if ((error as { statusCode?: number }).statusCode === 404) return;
+        }
+        if (!running) return;
+        if (await this.#deps.running(this.#source.id))
+          await this.#deps.clock.sleep(RETRY_MS, signal).catch(() => undefined);
+      }
+    } finally {
+      await this.#file?.close();
+      this.#file = undefined;
+    }
+  }
+
+  async #open(): Promise<Position> {
+    await mkdir(dirname(this.#source.logPath), { recursive: true, mode: 0o755 });
+    this.#file = await open(this.#source.logPath, 'a+', 0o640);
+    const { size } = await this.#file.stat();
+    const length = Math.min(size, TAIL_BYTES);
+    const tail = Buffer.alloc(length);
+    await this.#file.read(tail, 0, length, size - length);
+    return lastPosition(tail.toString('latin1'));
+  }
+
+  async #follow(from: Position): Promise<Position> {
+    const options = {
+      follow: true as const,
+      stdout: true,
+      stderr: true,
+      timestamps: true,
+      ...(from.time === '' ? {} : { since: epochSeconds(from.time) as unknown as number }),
+      abortSignal: this.#abort.signal,
+    };
+    const stream = (await this.#deps.client.docker
+      .getContainer(this.#source.id)
+      .logs(options)) as NodeJS.ReadableStream & AsyncIterable<Buffer>;
+    const entries = new EntryParser(from);
+    const frames: AsyncIterable<Frame> = this.#source.tty ? rawFrames(stream) : readFrames(stream);
+    for await (const frame of frames) {
+      const text = this.#source.tty ? entries.raw(frame.payload) : entries.frame(frame);
+      if (text.length > 0) await this.#append(text);
+    }
+    const rest = entries.flush();
+    if (rest.length > 0) await this.#append(rest);
+    return entries.position;
+  }
+
+  async #append(text: Buffer): Promise<void> {
+    if (this.#reopen || this.#file === undefined) {
+      this.#reopen = false;
+      await this.#file?.close();
+      this.#file = await open(this.#source.logPath, 'a', 0o640);
+    }
+    await this.#file.appendFile(text);
+  }
+}
+
+async function* rawFrames(source: AsyncIterable<Buffer>): AsyncGenerator<Frame> {
+  for await (const payload of source) yield { stream: 'stdout', payload, last: true };
+}
+
+function epochSeconds(time: string): string {
+  const seconds = Math.floor(Date.parse(`${time.slice(0, 19)}Z`) / 1000);
+  return `${seconds}.${time.slice(20, 29)}`;
+}
+
+/** Pure: the last complete line's time in a CRI log, and how many lines bear it. */
+export function lastPosition(tail: string): Position {
+  const times = tail
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => line.slice(0, TIME_LENGTH))
+    .filter((time) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z$/.test(time));
+  const time = times.at(-1) ?? '';
+  return { time, count: time === '' ? 0 : times.filter((other) => other === time).length };
+}
+
+/** Pure: the engine's entries in, CRI lines out; skips what the file has already. */
+export class EntryParser {
+  #skip: Position;
+  #last: Position;
+  /** Bytes of an entry that is not complete. */
+  #pending: Buffer = Buffer.alloc(0);
+
+  constructor(from: Position) {
+    this.#skip = from;
+    this.#last = from;
+  }
+
+  get position(): Position {
+    return this.#last;
+  }
+
+  /** One frame is one entry: a time and the text. */
+  frame(frame: Frame): Buffer {
+    this.#pending = this.#pending.length === 0 ? frame.payload : Buffer.concat([this.#pending, frame.payload]);
+    if (!frame.last) return Buffer.alloc(0);
+    const entry = this.#pending;
+    this.#pending = Buffer.alloc(0);
+    return this.#line(frame.stream, entry);
+  }
+
+  /** With a terminal there are no frames: entries end with a newline, or after 16 KiB of text. */
+  raw(chunk: Buffer): Buffer {
+    let pending: Buffer = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
+    const lines: Buffer[] = [];
+    while (pending.length > TIME_LENGTH) {
+      const newline = pending.indexOf(10, TIME_LENGTH);
+      const longest = TIME_LENGTH + 1 + ENTRY_BYTES;
+      if (newline === -1 && pending.length <= longest) break;
+      const end = newline !== -1 && newline < longest ? newline + 1 : longest;
+      lines.push(this.#line('stdout', pending.subarray(0, end)));
+      pending = pending.subarray(end);
+    }
+    this.#pending = Buffer.from(pending);
+    return Buffer.concat(lines);
+  }
+
+  flush(): Buffer {
+    const rest = this.#pending;
+    this.#pending = Buffer.alloc(0);
+    return rest.length > TIME_LENGTH ? this.#line('stdout', rest) : Buffer.alloc(0);
+  }
+
+  #line(stream: string, entry: Buffer): Buffer {
+    const time = entry.toString('latin1', 0, TIME_LENGTH);
+    if (time === this.#skip.time && this.#skip.count > 0) {
+      this.#skip = { time, count: this.#skip.count - 1 };
+      return Buffer.alloc(0);
+    }
+    this.#last = { time, count: time === this.#last.time ? this.#last.count + 1 : 1 };
+    const text = entry.subarray(TIME_LENGTH + 1);
+    const full = text.at(-1) === 10;
+    const parts = [Buffer.from(`${time} ${stream} ${full ? 'F' : 'P'} `, 'latin1'), text];
+    if (!full) parts.push(Buffer.from('\n'));
+    return Buffer.concat(parts);
+  }
+}

@@ -1,0 +1,166 @@
+/**
+ * The node's pod network in Docker: one user-defined bridge whose subnet is the pod CIDR and whose gateway is the first
+ * address. Its name comes from the agent's instance, so that two clusters on one host do not meet.
+ *
+ * A network that carries pods is never remade: a changed pod CIDR takes effect when the last pod has gone.
+ */
+import { networkInterfaces } from 'node:os';
+import { BlockList } from 'node:net';
+import type { Logger } from '../../../api/component/logger.ts';
+import { RuntimeError } from '../runtime.ts';
+import { LABEL_INSTANCE } from './labels.ts';
+import { unlessGone, type DockerClient } from './docker-client.ts';
+
+export interface PodNetworkOptions {
+  readonly client: DockerClient;
+  readonly logger: Logger;
+  readonly instance: string;
+  readonly nodeName: string;
+}
+
+interface IpamConfig {
+  readonly Subnet: string;
+  readonly Gateway?: string;
+}
+
+export class PodNetwork {
+  readonly name: string;
+  readonly #options: PodNetworkOptions;
+  readonly #bridge: string;
+  #cidrs: readonly string[] = [];
+  #ready: Promise<void> | undefined;
+  #problem = '';
+
+  constructor(options: PodNetworkOptions) {
+    this.#options = options;
+    this.#bridge = `orc${options.instance.slice(0, 10)}`;
+    this.name = `orchlet-${options.nodeName.replaceAll(/[^a-zA-Z0-9_.-]/g, '-')}-${options.instance.slice(0, 8)}`;
+  }
+
+  /** '' when well. */
+  get problem(): string {
+    return this.#problem;
+  }
+
+  setPodCidrs(cidrs: readonly string[]): void {
+    if (cidrs.join() === this.#cidrs.join()) return;
+    this.#cidrs = cidrs;
+    this.#ready = undefined;
+  }
+
+  /** There is a network afterwards; concurrent callers share one attempt. */
+  async ensure(): Promise<void> {
+    this.#ready ??= this.#make();
+    try {
+      await this.#ready;
+      this.#problem = '';
+    } catch (error) {
+      this.#ready = undefined;
+      this.#problem = error instanceof Error ? error.message : String(error);
+      throw error;
+    }
+  }
+
+  /** The engine lost it (restarted with another data root, removed by hand): made again on the next use. */
+  forget(): void {
+    this.#ready = undefined;
+  }
+
+  async #make(): Promise<void> {
+    const { client, logger } = this.#options;
+    const existing = await this.#find();
+    if (existing !== undefined) {
+      if (this.#cidrs.length === 0 || this.#cidrs.every((cidr) => existing.subnets.includes(cidr))) return;
+      if (existing.inUse) {
+        logger.warn(
+          { network: this.name, subnets: existing.subnets, podCidrs: this.#cidrs },
+          'The pod network keeps its addresses until its last pod has gone',
+        );
+        return;
+      }
+      if (this.#cidrs.some((cidr) => overlapsHost(cidr, this.#bridge))) return;
+      await unlessGone(client.docker.getNetwork(existing.id).remove());
+    }
+    const taken = this.#cidrs.filter((cidr) => overlapsHost(cidr, this.#bridge));
+    if (taken.length > 0) {
+      logger.warn(
+        { podCidrs: taken },
+        'The pod CIDR is in use by another interface of this host: the pod network takes addresses of its own',
+      );
+    }
+    await this.#create(taken.length > 0 ? [] : this.#cidrs);
+  }
+
+  async #create(cidrs: readonly string[]): Promise<void> {
+    const { client, logger } = this.#options;
+    const config: IpamConfig[] = cidrs.map((cidr) => ({
+      Subnet: cidr,
+      ...(firstAddress(cidr) === undefined ? {} : { Gateway: firstAddress(cidr) ?? '' }),
+    }));
+    try {
+      await client.call('create network', () =>
+        client.docker.createNetwork({
+          Name: this.name,
+          Driver: 'bridge',
+          CheckDuplicate: true,
+          EnableIPv6: cidrs.some((cidr) => cidr.includes(':')),
+          Labels: { [LABEL_INSTANCE]: this.#options.instance },
+          ...(config.length === 0
+            ? {}
+            : { IPAM: { Driver: 'default', Config: config as { Subnet: string; Gateway: string }[] } }),
+          Options: { 'com.docker.network.bridge.name': this.#bridge },
+        }),
+      );
+    } catch (error) {
+      if (cidrs.length > 0 && error instanceof RuntimeError && /overlaps|conflicts/i.test(error.message)) {
+        logger.warn(
+          { podCidrs: cidrs, error: error.message },
+          'The pod CIDR is in use by another network: the pod network takes addresses of its own',
+        );
+        await this.#create([]);
+        return;
+      }
+      if (error instanceof RuntimeError && error.code === 'already-exists') return;
+      throw error;
+    }
+  }
+
+  async #find(): Promise<
+    { readonly id: string; readonly subnets: readonly string[]; readonly inUse: boolean } | undefined
+  > {
+    const { client } = this.#options;
+    const found = await client.call('list networks', () =>
+      client.docker.listNetworks({ filters: { name: [this.name] } }),
+    );
+    const exact = found.find((network) => network.Name === this.name);
+    if (exact === undefined) return undefined;
+    const detail = (await client.call('inspect network', () => client.docker.getNetwork(exact.Id).inspect())) as {
+      Containers?: Record<string, unknown>;
+      IPAM?: { Config?: { Subnet?: string }[] };
+    };
+    return {
+      id: exact.Id,
+      subnets: (detail.IPAM?.Config ?? []).map((entry) => entry.Subnet ?? ''),
+      inUse: Object.keys(detail.Containers ?? {}).length > 0,
+    };
+  }
+}
+
+function overlapsHost(cidr: string, ownBridge: string): boolean {
+  const [network = '', bits = ''] = cidr.split('/');
+  const list = new BlockList();
+  list.addSubnet(network, Number(bits), network.includes(':') ? 'ipv6' : 'ipv4');
+  return Object.entries(networkInterfaces()).some(
+    ([name, addresses]) =>
+      name !== ownBridge &&
+      (addresses ?? []).some((address) => list.check(address.address, address.family === 'IPv6' ? 'ipv6' : 'ipv4')),
+  );
+}
+
+/** The network's first host address (IPv4); IPv6 takes the engine's own choice. */
+export function firstAddress(cidr: string): string | undefined {
+  const parts = (cidr.split('/')[0] ?? '').split('.').map(Number);
+  if (parts.length !== 4) return undefined;
+  const [a = 0, b = 0, c = 0, d = 0] = parts;
+  return `${a}.${b}.${c}.${d + 1}`;
+}

@@ -1,0 +1,72 @@
+/**
+ * A connection to a port inside a pod's network namespace. The pod's address is tried first (no process needed); a
+ * server that listens on the loopback only is reached by a small process that joins the namespace.
+ */
+import { spawn } from 'node:child_process';
+import { connect, type Socket } from 'node:net';
+import { Duplex } from 'node:stream';
+import { RuntimeError } from '../runtime.ts';
+
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** Run inside the namespace: joins its own standard input and output to the port on the loopback. */
+const DIAL_SCRIPT = `const c=require('net').connect({port:+process.argv[1],host:'localhost',allowHalfOpen:true});
+c.on('connect',()=>{process.stderr.write('ok\\n');process.stdin.pipe(c);c.pipe(process.stdout,{end:false})});
+c.on('end',()=>process.stdout.write('',()=>process.exit(0)));
+c.on('error',e=>{process.stderr.write(String(e.code||e.message)+'\\n');process.exit(1)});`;
+
+export interface ForwardTarget {
+  readonly ips: readonly string[];
+  /** A process in the namespace; 0 for the node's own network. */
+  readonly pid: number;
+}
+
+export async function dialPort(target: ForwardTarget, port: number, signal: AbortSignal): Promise<Duplex> {
+  const hosts = target.pid === 0 ? ['127.0.0.1', '::1', ...target.ips] : target.ips;
+  for (const host of hosts) {
+    const socket = await tryConnect(host, port, signal);
+    if (socket !== undefined) return socket;
+  }
+  if (target.pid === 0) throw refused(port);
+  return dialInside(target.pid, port, signal);
+}
+
+function refused(port: number, why = 'connection refused'): RuntimeError {
+  return new RuntimeError(
+    'unavailable',
+    `failed to connect to localhost:${port} inside the pod's network namespace: ${why}`,
+  );
+}
+
+function tryConnect(host: string, port: number, signal: AbortSignal): Promise<Socket | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port, allowHalfOpen: true, signal });
+    socket.setTimeout(CONNECT_TIMEOUT_MS, () => socket.destroy());
+    socket.once('close', () => resolve(undefined));
+    socket.once('error', () => resolve(undefined));
+    socket.once('connect', () => {
+      socket.setTimeout(0);
+      resolve(socket);
+    });
+  });
+}
+
+function dialInside(pid: number, port: number, signal: AbortSignal): Promise<Duplex> {
+  return new Promise((resolve, reject) => {
+    const child = spawn('nsenter', ['-t', String(pid), '-n', '--', process.execPath, '-e', DIAL_SCRIPT, String(port)], {
+      stdio: ['pipe', 'pipe', 'pipe'],
+      signal,
+    });
+    child.once('error', (error) =>
+      reject(
+        new RuntimeError('unavailable', `cannot enter the pod's network namespace: ${error.message}`, { cause: error }),
+      ),
+    );
+    child.stderr.setEncoding('utf8');
+    child.stderr.once('data', (text: string) => {
+      if (text.startsWith('ok')) resolve(Duplex.from({ readable: child.stdout, writable: child.stdin } as never));
+      else reject(refused(port, text.trim() === 'ECONNREFUSED' ? 'connection refused' : text.trim()));
+    });
+    child.once('exit', (code) => reject(refused(port, `the helper ended with code ${code}`)));
+  });
+}

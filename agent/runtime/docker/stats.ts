@@ -1,0 +1,128 @@
+/**
+ * Resource usage of containers and pod networks, from the engine's one-shot statistics. The sizes of writable layers cost
+ * a walk over the file system: they are asked for at most once a minute.
+ */
+import type Docker from 'dockerode';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { ContainerId, ContainerStats, NetworkInterfaceStats, SandboxStats, SandboxId } from '../runtime.ts';
+import { isCode, type DockerClient } from './docker-client.ts';
+import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
+
+const SIZES_TTL_MS = 60_000;
+
+interface EngineStats {
+  readonly read: string;
+  readonly cpu_stats: { readonly cpu_usage: { readonly total_usage: number } };
+  readonly memory_stats: { readonly usage?: number; readonly stats?: Readonly<Record<string, number>> };
+  readonly pids_stats?: { readonly current?: number };
+  readonly networks?: Readonly<
+    Record<string, { rx_bytes: number; rx_errors: number; tx_bytes: number; tx_errors: number }>
+  >;
+}
+
+export class DockerStats {
+  readonly #client: DockerClient;
+  readonly #clock: Clock;
+  readonly #instance: string;
+  #sizes: { readonly at: number; readonly byId: Promise<ReadonlyMap<string, number>> } | undefined;
+
+  constructor(client: DockerClient, clock: Clock, instance: string) {
+    this.#client = client;
+    this.#clock = clock;
+    this.#instance = instance;
+  }
+
+  async containers(podUid: string | undefined): Promise<readonly ContainerStats[]> {
+    const running = await this.#running('container', podUid);
+    const sizes = await this.#layerSizes();
+    const stats = await Promise.all(running.map((entry) => this.#container(entry, sizes)));
+    return stats.filter((entry) => entry !== undefined);
+  }
+
+  async sandboxes(podUid: string | undefined): Promise<readonly SandboxStats[]> {
+    const [sandboxes, containers, sizes] = [
+      await this.#running('podsandbox', podUid),
+      await this.#running('container', podUid),
+      await this.#layerSizes(),
+    ];
+    return Promise.all(
+      sandboxes.map(async (sandbox) => {
+        const members = containers.filter((entry) => entry.Labels[LABEL_SANDBOX] === sandbox.Id);
+        const own = await this.#read(sandbox.Id);
+        const stats = await Promise.all(members.map((entry) => this.#container(entry, sizes)));
+        return {
+          id: sandbox.Id as SandboxId,
+          pod: readLabels(sandbox.Labels).pod,
+          interfaces: interfacesOf(own),
+          processCount: own?.pids_stats?.current ?? 0,
+          containers: stats.filter((entry) => entry !== undefined),
+        };
+      }),
+    );
+  }
+
+  #running(type: string, podUid: string | undefined): Promise<Docker.ContainerInfo[]> {
+    const label = [
+      `${LABEL_INSTANCE}=${this.#instance}`,
+      `${LABEL_TYPE}=${type}`,
+      ...(podUid === undefined ? [] : [`${LABEL_POD_UID}=${podUid}`]),
+    ];
+    return this.#client.call('list containers', () => this.#client.docker.listContainers({ filters: { label } }));
+  }
+
+  async #container(
+    entry: Docker.ContainerInfo,
+    sizes: ReadonlyMap<string, number>,
+  ): Promise<ContainerStats | undefined> {
+    const stats = await this.#read(entry.Id);
+    if (stats === undefined) return undefined;
+    const memory = stats.memory_stats.stats ?? {};
+    const usage = stats.memory_stats.usage ?? 0;
+    return {
+      id: entry.Id as ContainerId,
+      labels: readLabels(entry.Labels).labels,
+      timestampMs: Date.parse(stats.read),
+      cpuUsageCoreNs: stats.cpu_stats.cpu_usage.total_usage,
+      memoryUsageBytes: usage,
+      memoryWorkingSetBytes: Math.max(0, usage - (memory['total_inactive_file'] ?? memory['inactive_file'] ?? 0)),
+      memoryRssBytes: memory['total_rss'] ?? memory['anon'] ?? 0,
+      pageFaults: memory['pgfault'] ?? 0,
+      majorPageFaults: memory['pgmajfault'] ?? 0,
+      writableLayerBytes: sizes.get(entry.Id) ?? 0,
+      writableLayerInodes: 0,
+    };
+  }
+
+  async #read(id: string): Promise<EngineStats | undefined> {
+    try {
+      return (await this.#client.call('container stats', () =>
+        this.#client.docker.getContainer(id).stats({ stream: false, 'one-shot': true }),
+      )) as unknown as EngineStats;
+    } catch (error) {
+      if (isCode(error, 'not-found')) return undefined;
+      throw error;
+    }
+  }
+
+  #layerSizes(): Promise<ReadonlyMap<string, number>> {
+    const now = this.#clock.monotonic();
+    if (this.#sizes !== undefined && now - this.#sizes.at < SIZES_TTL_MS) return this.#sizes.byId;
+    const filters = { label: [`${LABEL_INSTANCE}=${this.#instance}`] };
+    const byId = this.#client
+      .call('container sizes', () => this.#client.docker.listContainers({ size: true, filters }))
+      .then((list) => new Map(list.map((entry) => [entry.Id, (entry as { SizeRw?: number }).SizeRw ?? 0])));
+    byId.catch(() => (this.#sizes = undefined));
+    this.#sizes = { at: now, byId };
+    return byId;
+  }
+}
+
+function interfacesOf(stats: EngineStats | undefined): readonly NetworkInterfaceStats[] {
+  return Object.entries(stats?.networks ?? {}).map(([name, network]) => ({
+    name,
+    rxBytes: network.rx_bytes,
+    rxErrors: network.rx_errors,
+    txBytes: network.tx_bytes,
+    txErrors: network.tx_errors,
+  }));
+}

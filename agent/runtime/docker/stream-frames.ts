@@ -1,0 +1,108 @@
+/**
+ * Docker's multiplexed streams: frames of `[stream, 0, 0, 0, length(4, big endian)]` and payload, or raw bytes with a
+ * terminal. Read with back-pressure: nothing is buffered beyond one chunk.
+ */
+import type { StreamIo } from '../runtime.ts';
+
+export interface Frame {
+  readonly stream: 'stdout' | 'stderr';
+  readonly payload: Buffer;
+  /** The frame's last piece. */
+  readonly last: boolean;
+}
+
+/** Splits a stream into frames; a payload longer than a chunk comes in pieces. */
+export async function* readFrames(source: AsyncIterable<Buffer>): AsyncGenerator<Frame> {
+  let pending: Buffer = Buffer.alloc(0);
+  let stream: Frame['stream'] = 'stdout';
+  let left = 0;
+  for await (const chunk of source) {
+    pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk]);
+    while (pending.length > 0) {
+      if (left === 0) {
+        if (pending.length < 8) break;
+        stream = pending[0] === 2 ? 'stderr' : 'stdout';
+        left = pending.readUInt32BE(4);
+        pending = pending.subarray(8);
+        if (left === 0) continue;
+      }
+      const payload = pending.subarray(0, left);
+      if (payload.length === 0) break;
+      pending = pending.subarray(payload.length);
+      left -= payload.length;
+      yield { stream, payload, last: left === 0 };
+    }
+  }
+}
+
+function written(target: NodeJS.WritableStream, payload: Buffer): Promise<void> | undefined {
+  if (target.write(payload)) return undefined;
+  return new Promise((resolve) => {
+    const done = (): void => {
+      target.removeListener('drain', done);
+      target.removeListener('close', done);
+      target.removeListener('error', done);
+      resolve();
+    };
+    target.once('drain', done);
+    target.once('close', done);
+    target.once('error', done);
+  });
+}
+
+type Hijacked = NodeJS.ReadWriteStream & AsyncIterable<Buffer> & { destroy(error?: Error): void };
+
+/** Carries an exec's or attach's connection until the process's output ends or the caller aborts. */
+export async function carryStreams(connection: NodeJS.ReadWriteStream, io: StreamIo): Promise<void> {
+  const hijacked = connection as Hijacked;
+  const stop = (): void => hijacked.destroy();
+  io.signal.addEventListener('abort', stop, { once: true });
+  hijacked.on('error', () => undefined);
+  if (io.signal.aborted) stop();
+  const { stdin } = io;
+  if (stdin !== undefined) {
+    stdin.on('error', () => hijacked.end());
+    stdin.pipe(hijacked);
+  }
+  try {
+    if (io.tty) {
+      for await (const chunk of hijacked) await write(io.stdout, chunk);
+    } else {
+      for await (const frame of readFrames(hijacked))
+        await write(frame.stream === 'stderr' ? io.stderr : io.stdout, frame.payload);
+    }
+  } catch (error) {
+    if (!io.signal.aborted) throw error;
+  } finally {
+    io.signal.removeEventListener('abort', stop);
+    stdin?.unpipe(hijacked);
+    hijacked.destroy();
+  }
+}
+
+async function write(target: NodeJS.WritableStream | undefined, payload: Buffer): Promise<void> {
+  if (target === undefined) return;
+  const waiting = written(target, payload);
+  if (waiting !== undefined) await waiting;
+}
+
+/** Collects what a writable gets, up to a limit; the rest is read and dropped. */
+export class OutputBuffer {
+  readonly #chunks: Buffer[] = [];
+  #left: number;
+
+  constructor(maxBytes: number) {
+    this.#left = maxBytes;
+  }
+
+  add(chunk: Buffer): void {
+    if (this.#left <= 0) return;
+    const kept = chunk.subarray(0, this.#left);
+    this.#left -= kept.length;
+    this.#chunks.push(Buffer.from(kept));
+  }
+
+  bytes(): Buffer {
+    return Buffer.concat(this.#chunks);
+  }
+}
