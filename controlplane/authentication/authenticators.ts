@@ -1,0 +1,204 @@
+/**
+ * The authenticators of a control plane in the order in which they are asked, made from its options; and the rows from
+ * which the documentation's table is made. Called by main.ts.
+ */
+import { readFile } from 'node:fs/promises';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Secret } from '../../api/machinery/kinds.ts';
+import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resources.ts';
+import type { Sources } from '../admission/sources.ts';
+import { anonymousAuthenticator } from './anonymous.ts';
+import { bearerAuthenticator } from './bearer.ts';
+import { bootstrapTokenAuthenticator } from './bootstrap-token.ts';
+import type { CaBundle } from './ca-bundle.ts';
+import { cachedTokens } from './cached-token.ts';
+import { clientCertificateAuthenticator, PeerVerifier } from './client-certificate.ts';
+import { oidcAuthenticator, type OidcOptions } from './oidc.ts';
+import { requestHeaderAuthenticator, type RequestHeaderOptions } from './request-header.ts';
+import {
+  serviceAccountTokenAuthenticator,
+  type ServiceAccountLookups,
+  type VerificationKey,
+} from './service-account.ts';
+import { tokenFileAuthenticator } from './token-file.ts';
+import { groupAdder, tokenGroupAdder, unionAuthenticator, unionTokens } from './union.ts';
+import { WebhookClient } from './webhook-client.ts';
+import { webhookFromFile } from './webhook-file.ts';
+import { webhookTokenAuthenticator } from './webhook-token.ts';
+import type { Authenticator, TokenAuthenticator } from './authentication.ts';
+
+/** `flags` are those that turn it on and tune it; `test` is the file that proves it. */
+export interface SecurityPart {
+  readonly name: string;
+  readonly flags: readonly string[];
+  readonly source: string;
+}
+
+const SERVICE_ACCOUNT_FLAGS = [
+  'key-file',
+  'issuer',
+  'lookup',
+  'signing-key-file',
+  'extend-token-expiration',
+  'max-token-expiration',
+  'jwks-uri',
+];
+const OIDC_FLAGS = [
+  'issuer-url',
+  'client-id',
+  'username-claim',
+  'username-prefix',
+  'groups-claim',
+  'groups-prefix',
+  'required-claim',
+  'ca-file',
+  'signing-algs',
+];
+const PROXY_FLAGS = [
+  'client-ca-file',
+  'allowed-names',
+  'username-headers',
+  'uid-headers',
+  'group-headers',
+  'extra-headers-prefix',
+];
+
+/** In the order in which they are asked. */
+export const AUTHENTICATORS: readonly SecurityPart[] = [
+  {
+    name: 'Authenticating proxy',
+    flags: PROXY_FLAGS.map((flag) => `--requestheader-${flag}`),
+    source: 'request-header.ts',
+  },
+  { name: 'Client certificate', flags: ['--client-ca-file'], source: 'client-certificate.ts' },
+  { name: 'Static token file', flags: ['--token-auth-file'], source: 'token-file.ts' },
+  {
+    name: 'Service-account token',
+    flags: [...SERVICE_ACCOUNT_FLAGS.map((flag) => `--service-account-${flag}`), '--api-audiences'],
+    source: 'service-account.ts',
+  },
+  { name: 'Bootstrap token', flags: ['--enable-bootstrap-token-auth'], source: 'bootstrap-token.ts' },
+  { name: 'OpenID Connect', flags: OIDC_FLAGS.map((flag) => `--oidc-${flag}`), source: 'oidc.ts' },
+  {
+    name: 'Webhook',
+    flags: ['config-file', 'cache-ttl', 'version'].map((flag) => `--authentication-token-webhook-${flag}`),
+    source: 'webhook-token.ts',
+  },
+  { name: 'Anonymous', flags: ['--anonymous-auth'], source: 'anonymous.ts' },
+];
+
+export interface AuthenticatorsOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly sources: Sources;
+  /** `--client-ca-file`: `fileCaBundle`, or `fixedCaBundle` of the cluster's own CA. */
+  readonly clientCa?: CaBundle;
+  readonly requestHeader?: Omit<RequestHeaderOptions, 'verifier'> & { readonly ca: CaBundle };
+  readonly tokenFile?: string;
+  readonly bootstrapTokens: boolean;
+  readonly serviceAccounts?: {
+    readonly issuers: readonly string[];
+    readonly keys: readonly VerificationKey[];
+    readonly lookup: boolean;
+    readonly onLegacyToken?: (secret: Secret) => void;
+  };
+  /** `--api-audiences`; those of the issuer where it is not set. */
+  readonly apiAudiences: readonly string[];
+  readonly oidc?: Omit<OidcOptions, 'client' | 'clock' | 'logger'>;
+  readonly webhook?: { readonly configFile: string; readonly version: 'v1' | 'v1beta1'; readonly cacheTtlMs: number };
+  readonly anonymous: boolean;
+}
+
+export interface Authenticators {
+  readonly authenticator: Authenticator;
+  /** For TokenReview. */
+  readonly tokens: TokenAuthenticator;
+  close(): void;
+}
+
+const TOKEN_SUCCESS_TTL_MS = 10_000;
+
+export async function buildAuthenticators(options: AuthenticatorsOptions): Promise<Authenticators> {
+  const { clock, logger, sources } = options;
+  const client = new WebhookClient('kube-apiserver');
+  const list: Authenticator[] = [];
+  if (options.requestHeader !== undefined) {
+    const verifier = new PeerVerifier(options.requestHeader.ca, clock);
+    list.push(requestHeaderAuthenticator({ ...options.requestHeader, verifier }));
+  }
+  if (options.clientCa !== undefined)
+    list.push(clientCertificateAuthenticator(new PeerVerifier(options.clientCa, clock)));
+
+  const tokens: TokenAuthenticator[] = [];
+  if (options.tokenFile !== undefined) {
+    const path = options.tokenFile;
+    tokens.push(tokenFileAuthenticator(await readFile(path, 'utf8'), path, logger));
+  }
+  if (options.serviceAccounts !== undefined) {
+    tokens.push(
+      serviceAccountTokenAuthenticator({
+        ...options.serviceAccounts,
+        apiAudiences: options.apiAudiences,
+        lookups: lookupsOf(sources),
+        clock,
+      }),
+    );
+  }
+  if (options.bootstrapTokens) {
+    const source = sources.of(secrets);
+    tokens.push(bootstrapTokenAuthenticator({ clock, secret: (name) => source.get('kube-system', name) }));
+  }
+  if (options.oidc !== undefined) tokens.push(oidcAuthenticator({ ...options.oidc, client, clock, logger }));
+  if (options.webhook !== undefined) {
+    const { configFile, version, cacheTtlMs } = options.webhook;
+    const endpoint = await webhookFromFile(configFile, clock);
+    const asked = webhookTokenAuthenticator({ endpoint, client, version, apiAudiences: options.apiAudiences, clock });
+    tokens.push(cachedTokens(asked, { clock, successTtlMs: cacheTtlMs, failureTtlMs: cacheTtlMs }));
+  }
+  const union = withImplicitAudiences(unionTokens(tokens), options.apiAudiences);
+  const cached = tokenGroupAdder(cachedTokens(union, { clock, successTtlMs: TOKEN_SUCCESS_TTL_MS, failureTtlMs: 0 }));
+  list.push(bearerAuthenticator(cached));
+  const known = groupAdder(unionAuthenticator(list));
+  const authenticator = options.anonymous ? orAnonymous(known) : known;
+  return { authenticator, tokens: cached, close: () => client.close() };
+}
+
+/** Whoever shows nothing is anonymous; whoever shows something wrong is refused. */
+function orAnonymous(known: Authenticator): Authenticator {
+  const anonymous = anonymousAuthenticator();
+  return {
+    authenticate(credentials) {
+      const answer = known.authenticate(credentials);
+      if (answer instanceof Promise) return answer.then((result) => result ?? anonymous.authenticate(credentials));
+      return answer ?? anonymous.authenticate(credentials);
+    },
+  };
+}
+
+/** Methods without audiences vouch for the API server's own alone. */
+function withImplicitAudiences(inner: TokenAuthenticator, apiAudiences: readonly string[]): TokenAuthenticator {
+  return {
+    async authenticateToken(token, audiences) {
+      const known = await inner.authenticateToken(token, audiences);
+      if (known === undefined || known.audiences !== undefined) return known;
+      const wanted = audiences.length > 0 ? audiences : apiAudiences;
+      const common = wanted.filter((audience) => apiAudiences.includes(audience));
+      return common.length === 0 && wanted.length > 0 ? undefined : { ...known, audiences: common };
+    },
+  };
+}
+
+/** Mirrors first: they lag a little, so what they do not show (or show another of) is asked for in the registry. */
+function lookupsOf(sources: Sources): ServiceAccountLookups {
+  const accounts = sources.of(serviceAccounts);
+  const secretSource = sources.of(secrets);
+  const podSource = sources.of(pods);
+  const nodeSource = sources.of(nodes);
+  return {
+    serviceAccount: (namespace, name) => accounts.get(namespace, name) ?? accounts.live(namespace, name),
+    secret: (namespace, name) => secretSource.get(namespace, name) ?? secretSource.live(namespace, name),
+    pod: (namespace, name) => podSource.get(namespace, name) ?? podSource.live(namespace, name),
+    node: (name) => nodeSource.get('', name) ?? nodeSource.live('', name),
+  };
+}

@@ -1,0 +1,219 @@
+/**
+ * OpenID Connect: identity tokens of one issuer, verified with keys that are fetched from it over TLS and kept.
+ *
+ * The provider is never asked while a known key can verify a token; an unknown key id makes the keys be fetched again, at
+ * most every ten seconds however many tokens claim one. While the provider is away its tokens are refused, nothing else.
+ */
+import { createPublicKey, type JsonWebKeyInput, type KeyObject } from 'node:crypto';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import { isRecord, parseJwt, verifyJwt, type Jwt } from './jwt.ts';
+import { withTimeout, type WebhookClient } from './webhook-client.ts';
+import type { Authenticated, TokenAuthenticator } from './authentication.ts';
+
+export interface OidcOptions {
+  /** `https://…`, as the tokens' `iss` has it. */
+  readonly issuerUrl: string;
+  readonly clientId: string;
+  readonly usernameClaim: string;
+  /** Unset: the issuer and `#`, unless the claim is `email`. `-`: none. */
+  readonly usernamePrefix: string | undefined;
+  readonly groupsClaim: string;
+  readonly groupsPrefix: string;
+  readonly requiredClaims: Readonly<Record<string, string>>;
+  readonly signingAlgorithms: readonly string[];
+  /** PEM; absent: the roots of the system. */
+  readonly ca?: string;
+  readonly client: WebhookClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+const SUPPORTED = new Set(['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512']);
+const REFRESH_AT_MOST_EVERY_MS = 10_000;
+const FETCH_TIMEOUT_MS = 10_000;
+const CREDENTIAL_ID = 'authentication.kubernetes.io/credential-id';
+
+export class OidcError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(`oidc: ${message}`, options);
+    this.name = 'OidcError';
+  }
+}
+
+interface IssuerKey {
+  readonly id: string;
+  readonly algorithm: string | undefined;
+  readonly key: KeyObject;
+}
+
+/** Throws for options that cannot work. */
+export function checkOidcOptions(options: OidcOptions): void {
+  const url = URL.parse(options.issuerUrl);
+  if (url === null || url.protocol !== 'https:')
+    throw new OidcError(`--oidc-issuer-url must be an https URL, not "${options.issuerUrl}"`);
+  if (url.username !== '' || url.search !== '' || url.hash !== '') {
+    throw new OidcError('--oidc-issuer-url may not contain user information, a query or a fragment');
+  }
+  if (options.clientId === '') throw new OidcError('--oidc-client-id is required with --oidc-issuer-url');
+  for (const algorithm of options.signingAlgorithms) {
+    if (!SUPPORTED.has(algorithm)) throw new OidcError(`unsupported signing alg: "${algorithm}"`);
+  }
+}
+
+export function oidcAuthenticator(options: OidcOptions): TokenAuthenticator {
+  checkOidcOptions(options);
+  const keys = new IssuerKeys(options);
+  return {
+    authenticateToken(token) {
+      const jwt = parseJwt(token);
+      if (jwt === undefined || jwt.claims['iss'] !== options.issuerUrl) return undefined;
+      return verifyToken(jwt, keys, options);
+    },
+  };
+}
+
+async function verifyToken(jwt: Jwt, keys: IssuerKeys, options: OidcOptions): Promise<Authenticated> {
+  const algorithm = jwt.header['alg'];
+  if (typeof algorithm !== 'string' || !options.signingAlgorithms.includes(algorithm)) {
+    throw new OidcError('verify token: the signing algorithm is not accepted');
+  }
+  checkClaims(jwt, options);
+  if (!(await keys.verify(jwt, algorithm))) throw new OidcError('verify token: failed to verify signature');
+  return { user: userOf(jwt.claims, options) };
+}
+
+function checkClaims({ claims }: Jwt, options: OidcOptions): void {
+  const nowSeconds = options.clock.now() / 1000;
+  const { exp, nbf, aud } = claims;
+  if (typeof exp !== 'number' || nowSeconds > exp) throw new OidcError('verify token: token is expired');
+  if (typeof nbf === 'number' && nowSeconds + 300 < nbf) throw new OidcError('verify token: token is not valid yet');
+  const audiences: unknown[] = Array.isArray(aud) ? aud : [aud];
+  if (!audiences.includes(options.clientId)) throw new OidcError('verify token: the audience is another');
+  for (const [name, wanted] of Object.entries(options.requiredClaims)) {
+    if (!Object.hasOwn(claims, name)) throw new OidcError(`required claim ${name} not present in ID token`);
+    if (claims[name] !== wanted) throw new OidcError(`required claim ${name} value does not match`);
+  }
+}
+
+function userOf(claims: Readonly<Record<string, unknown>>, options: OidcOptions): Authenticated['user'] {
+  const { usernameClaim, groupsClaim } = options;
+  const name = Object.hasOwn(claims, usernameClaim) ? claims[usernameClaim] : undefined;
+  if (typeof name !== 'string' || name === '')
+    throw new OidcError(`parse username claims "${usernameClaim}": claim not present`);
+  if (usernameClaim === 'email') {
+    const verified = claims['email_verified'];
+    if (verified !== undefined && verified !== true) throw new OidcError('email not verified');
+  }
+  const groups: string[] = [];
+  const listed = groupsClaim !== '' && Object.hasOwn(claims, groupsClaim) ? claims[groupsClaim] : undefined;
+  if (listed !== undefined && listed !== null) {
+    const list: unknown[] = Array.isArray(listed) ? listed : [listed];
+    for (const group of list) {
+      if (typeof group !== 'string')
+        throw new OidcError(`parse groups claim "${groupsClaim}": not an array of strings`);
+      groups.push(`${options.groupsPrefix}${group}`);
+    }
+  }
+  const { jti } = claims;
+  return {
+    name: `${usernamePrefix(options)}${name}`,
+    groups,
+    ...(typeof jti === 'string' && jti !== '' ? { extra: { [CREDENTIAL_ID]: [`JTI=${jti}`] } } : {}),
+  };
+}
+
+function usernamePrefix(options: OidcOptions): string {
+  const { usernamePrefix: prefix } = options;
+  if (prefix === '-') return '';
+  if (prefix !== undefined && prefix !== '') return prefix;
+  return options.usernameClaim === 'email' ? '' : `${options.issuerUrl}#`;
+}
+
+class IssuerKeys {
+  readonly #options: OidcOptions;
+  #keys: readonly IssuerKey[] = [];
+  #nextRefreshMs = 0;
+  #refresh: Promise<void> | undefined;
+
+  constructor(options: OidcOptions) {
+    this.#options = options;
+    void this.#fetchOnce();
+  }
+
+  async verify(jwt: Jwt, algorithm: string): Promise<boolean> {
+    if (this.#verifyNow(jwt, algorithm)) return true;
+    const id = jwt.header['kid'];
+    // A known key that does not fit will not fit after fetching it again.
+    if (typeof id === 'string' && this.#keys.some((key) => key.id === id)) return false;
+    await this.#fetchOnce();
+    return this.#verifyNow(jwt, algorithm);
+  }
+
+  #verifyNow(jwt: Jwt, algorithm: string): boolean {
+    const id = jwt.header['kid'];
+    const candidates = typeof id === 'string' && id !== '' ? this.#keys.filter((key) => key.id === id) : this.#keys;
+    return candidates.some(
+      (key) => (key.algorithm === undefined || key.algorithm === algorithm) && verifyJwt(jwt, key.key, algorithm),
+    );
+  }
+
+  #fetchOnce(): Promise<void> {
+    const { clock, logger, issuerUrl } = this.#options;
+    if (this.#refresh !== undefined) return this.#refresh;
+    if (clock.monotonic() < this.#nextRefreshMs) return Promise.resolve();
+    this.#refresh = this.#fetch()
+      .then((keys) => {
+        this.#keys = keys;
+      })
+      .catch((error: unknown) =>
+        logger.warn({ error, issuer: issuerUrl }, 'The keys of the OpenID issuer cannot be fetched'),
+      )
+      .finally(() => {
+        this.#refresh = undefined;
+        this.#nextRefreshMs = clock.monotonic() + REFRESH_AT_MOST_EVERY_MS;
+      });
+    return this.#refresh;
+  }
+
+  async #fetch(): Promise<IssuerKey[]> {
+    const { issuerUrl } = this.#options;
+    const document = await this.#get(`${issuerUrl.replace(/\/$/, '')}/.well-known/openid-configuration`);
+    if (document['issuer'] !== issuerUrl) throw new OidcError('the issuer of the discovery document is another');
+    const uri = document['jwks_uri'];
+    if (typeof uri !== 'string' || URL.parse(uri)?.protocol !== 'https:')
+      throw new OidcError('jwks_uri is no https URL');
+    const { keys } = await this.#get(uri);
+    if (!Array.isArray(keys)) throw new OidcError('the key set has no keys');
+    const found: IssuerKey[] = [];
+    for (const jwk of keys as unknown[]) {
+      if (
+        !isRecord(jwk) ||
+        (jwk['kty'] !== 'RSA' && jwk['kty'] !== 'EC') ||
+        (jwk['use'] !== undefined && jwk['use'] !== 'sig')
+      )
+        continue;
+      const { kid, alg } = jwk;
+      found.push({
+        id: typeof kid === 'string' ? kid : '',
+        algorithm: typeof alg === 'string' ? alg : undefined,
+        key: createPublicKey({ key: jwk as JsonWebKeyInput['key'], format: 'jwk' }),
+      });
+    }
+    return found;
+  }
+
+  async #get(url: string): Promise<Record<string, unknown>> {
+    const { client, ca } = this.#options;
+    const endpoint = { url: new URL(url), ...(ca === undefined ? {} : { ca }) };
+    const answer = await client.call(endpoint, {
+      method: 'GET',
+      signal: withTimeout(FETCH_TIMEOUT_MS),
+      maxBytes: 1024 * 1024,
+    });
+    if (answer.status !== 200) throw new OidcError(`${url} answered ${answer.status}`);
+    const value: unknown = JSON.parse(answer.body.toString('utf8'));
+    if (!isRecord(value)) throw new OidcError(`${url} is no JSON object`);
+    return value;
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * Posts JSON to a webhook and reads its answer: bounded in time and size, never following a redirect.
+ *
+ * Connections are kept; the address that is connected to may differ from the name that the certificate must have (services
+ * of the cluster). Used by webhook authentication, webhook authorization, admission webhooks, and for keys of OpenID issuers.
+ */
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { isIP } from 'node:net';
+
+const MAX_ANSWER_BYTES = 3 * 1024 * 1024;
+
+export interface WebhookEndpoint {
+  readonly url: URL;
+  /** PEM; absent: the roots of the system. */
+  readonly ca?: string;
+  readonly clientCertificate?: { readonly certificate: string; readonly key: string };
+  /** Value of the Authorization header. */
+  readonly authorization?: string;
+  /** What the certificate must be for; absent: the URL's host. */
+  readonly serverName?: string;
+  /** Where to connect instead of the URL's host. */
+  readonly connectTo?: { readonly host: string; readonly port: number };
+  readonly insecureSkipVerify?: boolean;
+}
+
+export interface WebhookAnswer {
+  readonly status: number;
+  readonly contentType: string;
+  readonly body: Buffer;
+}
+
+export class WebhookCallError extends Error {
+  readonly code: 'timeout' | 'unreachable' | 'too-large';
+
+  constructor(code: 'timeout' | 'unreachable' | 'too-large', message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'WebhookCallError';
+    this.code = code;
+  }
+}
+
+/** One for each part that calls webhooks; `close` ends kept connections. */
+export class WebhookClient {
+  readonly #agents = new Map<string, HttpAgent | HttpsAgent>();
+  readonly #userAgent: string;
+
+  constructor(userAgent: string) {
+    this.#userAgent = userAgent;
+  }
+
+  /** Rejects with `WebhookCallError`, or the signal's reason. */
+  call(
+    endpoint: WebhookEndpoint,
+    request: {
+      readonly method: 'GET' | 'POST';
+      readonly body?: string;
+      readonly signal: AbortSignal;
+      readonly maxBytes?: number;
+    },
+  ): Promise<WebhookAnswer> {
+    const { url } = endpoint;
+    const isTls = url.protocol === 'https:';
+    const options: RequestOptions = {
+      method: request.method,
+      host: endpoint.connectTo?.host ?? url.hostname.replace(/^\[|\]$/g, ''),
+      port: endpoint.connectTo?.port ?? (url.port === '' ? (isTls ? 443 : 80) : Number(url.port)),
+      path: `${url.pathname}${url.search}`,
+      agent: this.#agentOf(endpoint, isTls),
+      signal: request.signal,
+      headers: {
+        host: url.host,
+        accept: 'application/json, */*',
+        'user-agent': this.#userAgent,
+        ...(request.body === undefined
+          ? {}
+          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(request.body) }),
+        ...(endpoint.authorization === undefined ? {} : { authorization: endpoint.authorization }),
+      },
+    };
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error): void => {
+        if (request.signal.aborted) reject(request.signal.reason as Error);
+        else reject(new WebhookCallError('unreachable', error.message, { cause: error }));
+      };
+      const call = (isTls ? httpsRequest : httpRequest)(options, (response) => {
+        readBody(response, request.maxBytes ?? MAX_ANSWER_BYTES).then(
+          (body) =>
+            resolve({ status: response.statusCode ?? 0, contentType: response.headers['content-type'] ?? '', body }),
+          (error: unknown) => (error instanceof WebhookCallError ? reject(error) : fail(error as Error)),
+        );
+      });
+      call.on('error', fail);
+      call.end(request.body);
+    });
+  }
+
+  #agentOf(endpoint: WebhookEndpoint, isTls: boolean): HttpAgent | HttpsAgent {
+    const servername = endpoint.serverName ?? endpoint.url.hostname.replace(/^\[|\]$/g, '');
+    const key = JSON.stringify([
+      isTls,
+      endpoint.ca,
+      endpoint.clientCertificate,
+      servername,
+      endpoint.insecureSkipVerify,
+    ]);
+    let agent = this.#agents.get(key);
+    if (agent !== undefined) return agent;
+    const keep = { keepAlive: true, maxSockets: 64, maxFreeSockets: 8, timeout: 60_000 };
+    agent = isTls
+      ? new HttpsAgent({
+          ...keep,
+          ...(endpoint.ca === undefined ? {} : { ca: endpoint.ca }),
+          ...(endpoint.clientCertificate === undefined
+            ? {}
+            : { cert: endpoint.clientCertificate.certificate, key: endpoint.clientCertificate.key }),
+          ...(isIP(servername) === 0 ? { servername } : {}),
+          rejectUnauthorized: endpoint.insecureSkipVerify !== true,
+        })
+      : new HttpAgent(keep);
+    // Configurations change rarely; what is no longer asked for goes with the next sweep.
+    if (this.#agents.size >= 64) this.close();
+    this.#agents.set(key, agent);
+    return agent;
+  }
+
+  close(): void {
+    for (const agent of this.#agents.values()) agent.destroy();
+    this.#agents.clear();
+  }
+}
+
+async function readBody(response: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size > maxBytes) {
+      response.destroy();
+      throw new WebhookCallError('too-large', `the answer is larger than ${maxBytes} bytes`);
+    }
+    chunks.push(chunk);
+  }
+  if (!response.complete) throw new WebhookCallError('unreachable', 'unexpected EOF');
+  return Buffer.concat(chunks);
+}
+
+/** A signal that fires after `ms`, or with `outer`. */
+export function withTimeout(ms: number, outer?: AbortSignal): AbortSignal {
+  const timeout = AbortSignal.timeout(ms);
+  return outer === undefined ? timeout : AbortSignal.any([timeout, outer]);
+}

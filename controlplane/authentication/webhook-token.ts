@@ -1,0 +1,91 @@
+/** Asks a remote service about a bearer token by TokenReview; its answers are cached by the caller (`cached-token.ts`). */
+import type { Clock } from '../../api/machinery/clock.ts';
+import { isRecord } from './jwt.ts';
+import { AuthenticationError } from './union.ts';
+import { WebhookCallError, withTimeout, type WebhookClient, type WebhookEndpoint } from './webhook-client.ts';
+import type { Authenticated, TokenAuthenticator } from './authentication.ts';
+
+export interface WebhookTokenOptions {
+  readonly endpoint: () => Promise<WebhookEndpoint>;
+  readonly client: WebhookClient;
+  readonly version: 'v1' | 'v1beta1';
+  /** Those of the API server. */
+  readonly apiAudiences: readonly string[];
+  readonly clock: Clock;
+}
+
+const GROUP = 'authentication.k8s.io';
+const CALL_TIMEOUT_MS = 30_000;
+const BACKOFF_MS = [500, 750, 1125, 1690];
+
+export function webhookTokenAuthenticator(options: WebhookTokenOptions): TokenAuthenticator {
+  return {
+    async authenticateToken(token, audiences): Promise<Authenticated | undefined> {
+      const wanted = audiences.length > 0 ? audiences : options.apiAudiences;
+      const review = {
+        kind: 'TokenReview',
+        apiVersion: `${GROUP}/${options.version}`,
+        metadata: { creationTimestamp: null },
+        spec: { token, ...(wanted.length === 0 ? {} : { audiences: wanted }) },
+        status: { user: {} },
+      };
+      const answer = await post(JSON.stringify(review), options);
+      if (!isRecord(answer) || answer['apiVersion'] !== review.apiVersion || answer['kind'] !== 'TokenReview') {
+        throw new AuthenticationError([
+          'the token webhook answered with something else than the TokenReview it was asked for',
+        ]);
+      }
+      return resultOf(answer['status'], wanted);
+    },
+  };
+}
+
+async function post(body: string, options: WebhookTokenOptions): Promise<unknown> {
+  for (let attempt = 0; ; attempt++) {
+    const pauseMs = BACKOFF_MS[attempt];
+    try {
+      const answer = await options.client.call(await options.endpoint(), {
+        method: 'POST',
+        body,
+        signal: withTimeout(CALL_TIMEOUT_MS),
+      });
+      if (answer.status === 200 || answer.status === 201) return JSON.parse(answer.body.toString('utf8')) as unknown;
+      if (pauseMs === undefined || answer.status < 500)
+        throw new AuthenticationError([`the token webhook answered ${answer.status}`]);
+    } catch (error) {
+      const isTransient = error instanceof WebhookCallError && error.code === 'unreachable';
+      if (!isTransient || pauseMs === undefined) throw error;
+    }
+    await options.clock.sleep(pauseMs);
+  }
+}
+
+const strings = (value: unknown): string[] =>
+  Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : [];
+
+function resultOf(status: unknown, wanted: readonly string[]): Authenticated | undefined {
+  if (!isRecord(status)) return undefined;
+  if (status['authenticated'] !== true) {
+    const { error } = status;
+    if (typeof error === 'string' && error !== '') throw new AuthenticationError([error]);
+    return undefined;
+  }
+  const user = isRecord(status['user']) ? status['user'] : {};
+  const { username, uid } = user;
+  if (typeof username !== 'string' || username === '') return undefined;
+  const answered = strings(status['audiences']);
+  // A service that says nothing of audiences vouches for the API server's own.
+  const audiences = answered.length === 0 ? wanted : wanted.filter((audience) => answered.includes(audience));
+  if (wanted.length > 0 && audiences.length === 0) return undefined;
+  const extra: Record<string, string[]> = {};
+  if (isRecord(user['extra'])) for (const [key, values] of Object.entries(user['extra'])) extra[key] = strings(values);
+  return {
+    audiences,
+    user: {
+      name: username,
+      groups: strings(user['groups']),
+      ...(typeof uid === 'string' && uid !== '' ? { uid } : {}),
+      ...(Object.keys(extra).length === 0 ? {} : { extra }),
+    },
+  };
+}

@@ -1,0 +1,114 @@
+/** Reads the `--authorization-config` file: authorizers in order, webhooks with their own settings and match conditions. */
+import { parseYaml } from '../../api/codec/yaml.ts';
+import { parseDuration } from '../../api/component/duration.ts';
+import { isRecord } from '../authentication/jwt.ts';
+
+export interface MatchCondition {
+  /** Gets the SubjectAccessReview as `request` has its `spec`; throws where the expression fails. */
+  matches(review: Readonly<Record<string, unknown>>): boolean;
+}
+
+/** Throws with a reason for an expression that does not compile. */
+export type MatchConditionCompiler = (expression: string) => MatchCondition;
+
+export interface WebhookSettings {
+  readonly configFile: string;
+  readonly version: 'v1' | 'v1beta1';
+  readonly authorizedTtlMs: number;
+  readonly unauthorizedTtlMs: number;
+  readonly timeoutMs?: number;
+  readonly failurePolicy?: 'NoOpinion' | 'Deny';
+  readonly matchConditions?: readonly MatchCondition[];
+}
+
+export interface AuthorizerEntry {
+  readonly type: string;
+  readonly name: string;
+  readonly webhook?: WebhookSettings;
+}
+
+const VERSIONS = new Set(['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserver.config.k8s.io/${version}`));
+const UNIQUE = new Set(['Node', 'RBAC', 'ABAC', 'AlwaysAllow', 'AlwaysDeny']);
+const MAX_TIMEOUT_MS = 30_000;
+
+export function loadAuthorizationConfig(
+  text: string,
+  path: string,
+  compile?: MatchConditionCompiler,
+): AuthorizerEntry[] {
+  const { value } = parseYaml(text);
+  const refuse = (why: string): never => {
+    throw new Error(`${path}: ${why}`);
+  };
+  if (
+    !isRecord(value) ||
+    value['kind'] !== 'AuthorizationConfiguration' ||
+    !VERSIONS.has(String(value['apiVersion']))
+  ) {
+    return refuse('not an AuthorizationConfiguration of apiserver.config.k8s.io');
+  }
+  const { authorizers } = value;
+  if (!Array.isArray(authorizers) || authorizers.length === 0)
+    return refuse('at least one authorization mode must be defined');
+  const types = new Set<string>();
+  const names = new Set<string>();
+  return authorizers.map((item: unknown, i): AuthorizerEntry => {
+    if (!isRecord(item)) return refuse(`authorizers[${i}] is no object`);
+    const { type, name, webhook } = item;
+    if (typeof type !== 'string' || type === '') return refuse(`authorizers[${i}].type is required`);
+    if (typeof name !== 'string' || name === '') return refuse(`authorizers[${i}].name is required`);
+    if (names.has(name)) return refuse(`authorizers[${i}].name: "${name}" occurs twice`);
+    if (UNIQUE.has(type) && types.has(type)) return refuse(`authorizers[${i}].type: "${type}" occurs twice`);
+    names.add(name);
+    types.add(type);
+    if (type !== 'Webhook')
+      return webhook === undefined ? { type, name } : refuse(`authorizers[${i}].webhook is only for type Webhook`);
+    if (!isRecord(webhook)) return refuse(`authorizers[${i}].webhook is required`);
+    return { type, name, webhook: webhookSettings(webhook, `authorizers[${i}].webhook`, refuse, compile) };
+  });
+}
+
+function webhookSettings(
+  webhook: Record<string, unknown>,
+  at: string,
+  refuse: (why: string) => never,
+  compile: MatchConditionCompiler | undefined,
+): WebhookSettings {
+  const duration = (field: string, fallback: string, cacheField = ''): number => {
+    if (cacheField !== '' && webhook[cacheField] === false) return 0;
+    const text = webhook[field] ?? fallback;
+    return (typeof text === 'string' ? parseDuration(text) : undefined) ?? refuse(`${at}.${field} is no duration`);
+  };
+  const version = webhook['subjectAccessReviewVersion'];
+  if (version !== 'v1' && version !== 'v1beta1')
+    return refuse(`${at}.subjectAccessReviewVersion must be v1 or v1beta1`);
+  const failurePolicy = webhook['failurePolicy'];
+  if (failurePolicy !== 'NoOpinion' && failurePolicy !== 'Deny')
+    return refuse(`${at}.failurePolicy must be NoOpinion or Deny`);
+  const timeoutMs = duration('timeout', '');
+  if (timeoutMs <= 0 || timeoutMs > MAX_TIMEOUT_MS) return refuse(`${at}.timeout must be above 0 and at most 30s`);
+  const connection = isRecord(webhook['connectionInfo']) ? webhook['connectionInfo'] : {};
+  const configFile = connection['kubeConfigFile'];
+  if (connection['type'] !== 'KubeConfigFile' || typeof configFile !== 'string') {
+    return refuse(`${at}.connectionInfo must be of type KubeConfigFile with a kubeConfigFile`);
+  }
+  const conditions: unknown[] = Array.isArray(webhook['matchConditions']) ? webhook['matchConditions'] : [];
+  if (conditions.length > 0 && webhook['matchConditionSubjectAccessReviewVersion'] !== 'v1') {
+    return refuse(`${at}.matchConditionSubjectAccessReviewVersion must be v1`);
+  }
+  const matchConditions = conditions.map((condition, i) => {
+    const expression = isRecord(condition) ? condition['expression'] : undefined;
+    if (typeof expression !== 'string') return refuse(`${at}.matchConditions[${i}].expression is required`);
+    if (compile === undefined) return refuse(`${at}.matchConditions[${i}]: expressions are not available`);
+    return compile(expression);
+  });
+  return {
+    configFile,
+    version,
+    failurePolicy,
+    timeoutMs,
+    authorizedTtlMs: duration('authorizedTTL', '5m', 'cacheAuthorizedRequests'),
+    unauthorizedTtlMs: duration('unauthorizedTTL', '30s', 'cacheUnauthorizedRequests'),
+    matchConditions,
+  };
+}

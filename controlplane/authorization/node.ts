@@ -1,0 +1,360 @@
+/**
+ * The Node authorizer: a node agent reads only what the pods bound to its node refer to.
+ *
+ * Which nodes reach an object is kept as counts that change with pods, so that a decision is one look-up: never a search.
+ * Secrets of a persistent volume are reached through the claim that is bound to it.
+ */
+import type { PersistentVolume, Pod, ResourceSlice, VolumeAttachment } from '../../api/machinery/kinds.ts';
+import { persistentVolumes, pods, resourceSlices, volumeAttachments } from '../../api/machinery/resources.ts';
+import { quote } from '../../api/meta/field-error.ts';
+import type { SourceChange, Sources } from '../admission/sources.ts';
+import type { UserInfo } from '../authentication/authentication.ts';
+import { rule } from './bootstrap-policy.ts';
+import { podReferences } from './pod-references.ts';
+import { ruleAllows, ruleQuery, type PolicyRule } from './rbac-rules.ts';
+import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
+
+const USER_PREFIX = 'system:node:';
+const GROUP = 'system:nodes';
+const LEASES_NAMESPACE = 'kube-node-lease';
+
+/** `undefined`: not a node. Empty: a node without a name. */
+export function nodeNameOf(user: UserInfo): string | undefined {
+  return user.name.startsWith(USER_PREFIX) && user.groups.includes(GROUP)
+    ? user.name.slice(USER_PREFIX.length)
+    : undefined;
+}
+
+const ALLOW: Decision = { decision: 'allow', reason: '' };
+const no = (reason: string): Decision => ({ decision: 'no-opinion', reason });
+
+/** What every node may do, where it is not told apart by object. */
+const RULES: readonly PolicyRule[] = [
+  rule('create', 'authentication.k8s.io', 'tokenreviews'),
+  rule('create', 'authorization.k8s.io', 'localsubjectaccessreviews subjectaccessreviews'),
+  rule('get list watch', '', 'services'),
+  rule('create patch update', ',events.k8s.io', 'events'),
+  rule('get', '', 'endpoints'),
+  rule('create get list watch', 'certificates.k8s.io', 'certificatesigningrequests'),
+  rule('get list watch', 'storage.k8s.io', 'csidrivers'),
+  rule('get list watch', 'node.k8s.io', 'runtimeclasses'),
+  rule('create', 'authentication.k8s.io', 'selfsubjectreviews'),
+  rule('get list watch', 'certificates.k8s.io', 'clustertrustbundles'),
+];
+
+/** Target (`secrets/ns/name`) → node → how many pods of the node refer to it. */
+class Reach {
+  readonly #counts = new Map<string, Map<string, number>>();
+
+  add(target: string, node: string): void {
+    let nodes = this.#counts.get(target);
+    if (nodes === undefined) this.#counts.set(target, (nodes = new Map()));
+    nodes.set(node, (nodes.get(node) ?? 0) + 1);
+  }
+
+  remove(target: string, node: string): void {
+    const nodes = this.#counts.get(target);
+    const count = nodes?.get(node);
+    if (nodes === undefined || count === undefined) return;
+    if (count > 1) nodes.set(node, count - 1);
+    else nodes.delete(node);
+    if (nodes.size === 0) this.#counts.delete(target);
+  }
+
+  has(target: string, node: string): boolean {
+    return this.#counts.get(target)?.has(node) ?? false;
+  }
+}
+
+export class NodeAuthorizer implements Authorizer, RuleResolver {
+  readonly #reach = new Reach();
+  /** Persistent volume → the claim it is bound to, as a target. */
+  readonly #claimOfVolume = new Map<string, string>();
+  /** Secret (target) → the persistent volumes that need it. */
+  readonly #volumesOfSecret = new Map<string, Set<string>>();
+
+  constructor(sources: Sources) {
+    sources.of(pods).subscribe((change) => this.#takePod(change));
+    sources.of(persistentVolumes).subscribe((change) => this.#takeVolume(change));
+    sources.of(volumeAttachments).subscribe((change) => this.#takeAttachment(change));
+    sources.of(resourceSlices).subscribe((change) => this.#takeSlice(change));
+  }
+
+  #takePod({ current, previous }: SourceChange<Pod>): void {
+    const before = previous?.spec?.nodeName ?? '';
+    const after = current?.spec?.nodeName ?? '';
+    // A status update, the most frequent change, leaves what is referred to as it was.
+    if (previous !== undefined && current !== undefined && before === after) {
+      if (previous.metadata.uid === current.metadata.uid && sameReferences(previous, current)) return;
+    }
+    if (previous !== undefined && before !== '')
+      for (const target of targetsOf(previous)) this.#reach.remove(target, before);
+    if (current !== undefined && after !== '') for (const target of targetsOf(current)) this.#reach.add(target, after);
+  }
+
+  #takeVolume({ current, previous }: SourceChange<PersistentVolume>): void {
+    const name = current?.metadata.name ?? previous?.metadata.name ?? '';
+    if (previous !== undefined) {
+      this.#claimOfVolume.delete(name);
+      for (const secret of secretsOfVolume(previous)) this.#volumesOfSecret.get(secret)?.delete(name);
+    }
+    const claim = current?.spec?.claimRef;
+    if (current === undefined || claim === undefined || claim === null) return;
+    this.#claimOfVolume.set(name, `persistentvolumeclaims/${claim.namespace}/${claim.name}`);
+    for (const secret of secretsOfVolume(current)) {
+      const volumes = this.#volumesOfSecret.get(secret);
+      if (volumes === undefined) this.#volumesOfSecret.set(secret, new Set([name]));
+      else volumes.add(name);
+    }
+  }
+
+  #takeAttachment({ current, previous }: SourceChange<VolumeAttachment>): void {
+    if (previous !== undefined)
+      this.#reach.remove(`volumeattachments//${previous.metadata.name}`, previous.spec.nodeName);
+    if (current !== undefined) this.#reach.add(`volumeattachments//${current.metadata.name}`, current.spec.nodeName);
+  }
+
+  #takeSlice({ current, previous }: SourceChange<ResourceSlice>): void {
+    const change = (slice: ResourceSlice | undefined, how: 'add' | 'remove'): void => {
+      const node = slice?.spec.nodeName ?? '';
+      if (slice !== undefined && node !== '') this.#reach[how](`resourceslices//${slice.metadata.name}`, node);
+    };
+    change(previous, 'remove');
+    change(current, 'add');
+  }
+
+  /** Whether a pod of the node refers to the object, directly or through its volumes. */
+  reaches(node: string, resource: string, namespace: string, name: string): boolean {
+    const target = `${resource}/${namespace}/${name}`;
+    if (this.#reach.has(target, node)) return true;
+    if (resource === 'persistentvolumes') {
+      const claim = this.#claimOfVolume.get(name);
+      return claim !== undefined && this.#reach.has(claim, node);
+    }
+    if (resource !== 'secrets') return false;
+    for (const volume of this.#volumesOfSecret.get(target) ?? []) {
+      const claim = this.#claimOfVolume.get(volume);
+      if (claim !== undefined && this.#reach.has(claim, node)) return true;
+    }
+    return false;
+  }
+
+  authorize(attributes: AuthorizationAttributes): Decision {
+    const node = nodeNameOf(attributes.user);
+    if (node === undefined) return no('');
+    if (node === '') return no(`unknown node for user ${quote(attributes.user.name)}`);
+    if (attributes.isResourceRequest) {
+      const decision = this.#subdivided(node, attributes);
+      if (decision !== undefined) return decision;
+    }
+    const query = ruleQuery(attributes);
+    return RULES.some((one) => ruleAllows(one, query)) ? ALLOW : no('');
+  }
+
+  /** `undefined`: the resource is not told apart by object. */
+  #subdivided(node: string, attributes: AuthorizationAttributes): Decision | undefined {
+    const { group, resource, subresource } = attributes;
+    switch (group === '' ? resource : `${resource}.${group}`) {
+      case 'secrets':
+      case 'configmaps':
+        return this.#read(node, attributes);
+      case 'persistentvolumeclaims':
+        return subresource === 'status' ? this.#updateStatus(node, attributes) : this.#get(node, attributes);
+      case 'persistentvolumes':
+      case 'resourceclaims.resource.k8s.io':
+      case 'volumeattachments.storage.k8s.io':
+        return this.#get(node, attributes);
+      case 'serviceaccounts':
+        return this.#serviceAccount(node, attributes);
+      case 'leases.coordination.k8s.io':
+        return lease(node, attributes);
+      case 'csinodes.storage.k8s.io':
+        return csiNode(node, attributes);
+      case 'resourceslices.resource.k8s.io':
+        return this.#slice(node, attributes);
+      case 'nodes':
+        return nodeObject(node, attributes);
+      case 'pods':
+        return this.#pod(node, attributes);
+      default:
+        return undefined;
+    }
+  }
+
+  #related(node: string, { resource, namespace, name }: AuthorizationAttributes): Decision {
+    if (name === '') return no('No Object name found');
+    return this.reaches(node, resource, namespace, name)
+      ? ALLOW
+      : no(`no relationship found between node '${node}' and this object`);
+  }
+
+  #read(node: string, attributes: AuthorizationAttributes): Decision {
+    if (!['get', 'list', 'watch'].includes(attributes.verb)) return no('can only read resources of this type');
+    if (attributes.subresource !== '') return no('cannot read subresource');
+    if (attributes.namespace === '') return no('can only read namespaced object of this type');
+    return this.#related(node, attributes);
+  }
+
+  #get(node: string, attributes: AuthorizationAttributes): Decision {
+    if (attributes.verb !== 'get') return no('can only get individual resources of this type');
+    if (attributes.subresource !== '') return no('cannot get subresource');
+    return this.#related(node, attributes);
+  }
+
+  #updateStatus(node: string, attributes: AuthorizationAttributes): Decision {
+    if (attributes.verb !== 'update' && attributes.verb !== 'patch') return no('can only get/update/patch this type');
+    return this.#related(node, attributes);
+  }
+
+  #serviceAccount(node: string, attributes: AuthorizationAttributes): Decision {
+    if (attributes.verb === 'get' && attributes.subresource === '') return this.#related(node, attributes);
+    if (attributes.verb !== 'create' || attributes.name === '')
+      return no('can only create tokens for individual service accounts');
+    if (attributes.subresource !== 'token') return no('can only create token subresource of service account');
+    return this.#related(node, attributes);
+  }
+
+  #slice(node: string, attributes: AuthorizationAttributes): Decision {
+    if (attributes.subresource !== '') return no('cannot authorize ResourceSlice subresources');
+    switch (attributes.verb) {
+      case 'create':
+        return ALLOW;
+      case 'get':
+      case 'update':
+      case 'patch':
+      case 'delete':
+        return this.#related(node, attributes);
+      case 'list':
+      case 'watch':
+      case 'deletecollection':
+        return selects(attributes, 'spec.nodeName', node)
+          ? ALLOW
+          : no('can only list/watch/deletecollection resourceslices with nodeName field selector');
+      default:
+        return no(
+          'only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection',
+        );
+    }
+  }
+
+  #pod(node: string, attributes: AuthorizationAttributes): Decision {
+    const { verb, subresource } = attributes;
+    if (subresource === 'status') return verb === 'update' || verb === 'patch' ? ALLOW : no('');
+    if (subresource === 'eviction') return verb === 'create' ? ALLOW : no('');
+    if (subresource !== '') return no('');
+    if (verb === 'create' || verb === 'delete') return ALLOW;
+    if (verb === 'get') return this.#related(node, attributes);
+    if (verb !== 'list' && verb !== 'watch') return no('');
+    if (selects(attributes, 'spec.nodeName', node)) return ALLOW;
+    if (attributes.name !== '' && attributes.namespace !== '') return this.#related(node, attributes);
+    return no('can only list/watch pods with spec.nodeName field selector');
+  }
+
+  rulesFor(user: UserInfo): ReturnType<RuleResolver['rulesFor']> {
+    if (nodeNameOf(user) === undefined) return { resourceRules: [], nonResourceRules: [], incomplete: false };
+    return {
+      resourceRules: [],
+      nonResourceRules: [],
+      incomplete: true,
+      evaluationError: 'node authorizer does not support user rule resolution',
+    };
+  }
+}
+
+function lease(node: string, attributes: AuthorizationAttributes): Decision {
+  if (!['get', 'create', 'update', 'patch', 'delete'].includes(attributes.verb)) {
+    return no('can only get, create, update, patch, or delete a node lease');
+  }
+  if (attributes.namespace !== LEASES_NAMESPACE)
+    return no(`can only access leases in the ${quote(LEASES_NAMESPACE)} system namespace`);
+  // The name of what is created is not known yet: NodeRestriction looks at it.
+  if (attributes.verb !== 'create' && attributes.name !== node) {
+    return no('can only access node lease with the same name as the requesting node');
+  }
+  return ALLOW;
+}
+
+function csiNode(node: string, attributes: AuthorizationAttributes): Decision {
+  if (!['get', 'create', 'update', 'patch', 'delete'].includes(attributes.verb)) {
+    return no('can only get, create, update, patch, or delete a CSINode');
+  }
+  if (attributes.subresource !== '') return no('cannot authorize CSINode subresources');
+  if (attributes.verb !== 'create' && attributes.name !== node) {
+    return no('can only access CSINode with the same name as the requesting node');
+  }
+  return ALLOW;
+}
+
+function nodeObject(node: string, attributes: AuthorizationAttributes): Decision {
+  const { verb, subresource, name } = attributes;
+  if (subresource === 'status') return verb === 'update' || verb === 'patch' ? ALLOW : no('');
+  if (subresource !== '') return no('');
+  if (verb === 'create' || verb === 'update' || verb === 'patch') return ALLOW;
+  if (verb !== 'get' && verb !== 'list' && verb !== 'watch') return no('');
+  if (name === node) return ALLOW;
+  return no(`node '${node}' cannot read ${name === '' ? 'all nodes' : `'${name}'`}, only its own Node object`);
+}
+
+function selects(attributes: AuthorizationAttributes, field: string, value: string): boolean {
+  return (
+    attributes.fieldSelector?.some(
+      (one) =>
+        one.key === field &&
+        ['In', '=', '=='].includes(one.operator) &&
+        one.values.length === 1 &&
+        one.values[0] === value,
+    ) ?? false
+  );
+}
+
+function sameReferences(a: Pod, b: Pod): boolean {
+  if (a.spec === b.spec && a.status?.resourceClaimStatuses === b.status?.resourceClaimStatuses) return true;
+  const before = targetsOf(a);
+  const after = targetsOf(b);
+  return before.length === after.length && before.every((target, i) => after[i] === target);
+}
+
+/** Each target once. */
+function targetsOf(pod: Pod): string[] {
+  const namespace = pod.metadata.namespace ?? '';
+  const references = podReferences(pod);
+  const targets = [`pods/${namespace}/${pod.metadata.name}`];
+  const account = pod.spec?.serviceAccountName ?? '';
+  if (account !== '') targets.push(`serviceaccounts/${namespace}/${account}`);
+  const push = (resource: string, names: ReadonlySet<string>): void => {
+    for (const name of names) targets.push(`${resource}/${namespace}/${name}`);
+  };
+  push('secrets', references.secrets);
+  push('configmaps', references.configMaps);
+  push('persistentvolumeclaims', references.claims);
+  push('resourceclaims', references.resourceClaims);
+  return targets;
+}
+
+function secretsOfVolume(volume: PersistentVolume): string[] {
+  const { spec } = volume;
+  const namespace = spec?.claimRef?.namespace ?? '';
+  if (spec === undefined) return [];
+  const references = [
+    spec.csi?.controllerExpandSecretRef,
+    spec.csi?.controllerPublishSecretRef,
+    spec.csi?.nodeExpandSecretRef,
+    spec.csi?.nodePublishSecretRef,
+    spec.csi?.nodeStageSecretRef,
+    spec.cephfs?.secretRef,
+    spec.flexVolume?.secretRef,
+    spec.iscsi?.secretRef,
+    spec.rbd?.secretRef,
+    spec.scaleIO?.secretRef,
+    spec.storageos?.secretRef,
+  ];
+  const found = references.flatMap((one) =>
+    one === undefined || one === null || one.name === undefined
+      ? []
+      : [`secrets/${one.namespace ?? namespace}/${one.name}`],
+  );
+  if (spec.azureFile !== undefined && spec.azureFile !== null) {
+    found.push(`secrets/${spec.azureFile.secretNamespace ?? namespace}/${spec.azureFile.secretName}`);
+  }
+  return found;
+}

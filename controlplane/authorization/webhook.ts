@@ -1,0 +1,130 @@
+/** Asks a remote service by SubjectAccessReview; both kinds of answers are remembered for their own time. */
+import type { Clock } from '../../api/machinery/clock.ts';
+import { ExpiringCache } from '../authentication/cached-token.ts';
+import { isRecord } from '../authentication/jwt.ts';
+import {
+  WebhookCallError,
+  withTimeout,
+  type WebhookClient,
+  type WebhookEndpoint,
+} from '../authentication/webhook-client.ts';
+import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
+import type { MatchCondition } from './authorization-config.ts';
+
+export interface WebhookAuthorizerOptions {
+  readonly name: string;
+  readonly endpoint: () => Promise<WebhookEndpoint>;
+  readonly client: WebhookClient;
+  readonly version: 'v1' | 'v1beta1';
+  readonly authorizedTtlMs: number;
+  readonly unauthorizedTtlMs: number;
+  readonly timeoutMs?: number;
+  readonly failurePolicy?: 'NoOpinion' | 'Deny';
+  readonly matchConditions?: readonly MatchCondition[];
+  readonly clock: Clock;
+}
+
+const GROUP = 'authorization.k8s.io';
+const BACKOFF_MS = [500, 750, 1125, 1690];
+/** A caller can make keys of any length: what is larger is not kept. */
+const MAX_KEY_BYTES = 10_000;
+
+export function webhookAuthorizer(options: WebhookAuthorizerOptions): Authorizer & RuleResolver {
+  const cache = new ExpiringCache<Decision>(options.clock, 8192);
+  const failed = (error: unknown): Decision => ({
+    decision: options.failurePolicy === 'Deny' ? 'deny' : 'no-opinion',
+    reason: '',
+    evaluationError: error instanceof Error ? error.message : String(error),
+  });
+  return {
+    authorize(attributes): Decision | Promise<Decision> {
+      const review = reviewOf(attributes, options.version);
+      try {
+        if (!(options.matchConditions ?? []).every((condition) => condition.matches(review)))
+          return { decision: 'no-opinion', reason: '' };
+      } catch (error) {
+        return failed(error);
+      }
+      const body = JSON.stringify(review);
+      const known = cache.get(body);
+      if (known !== undefined) return known.value;
+      return ask(body, options).then((decision) => {
+        const ttlMs = decision.decision === 'allow' ? options.authorizedTtlMs : options.unauthorizedTtlMs;
+        if (body.length <= MAX_KEY_BYTES) cache.set(body, decision, ttlMs);
+        return decision;
+      }, failed);
+    },
+    rulesFor: () => ({
+      resourceRules: [],
+      nonResourceRules: [],
+      incomplete: true,
+      evaluationError: 'webhook authorizer does not support user rule resolution',
+    }),
+  };
+}
+
+async function ask(body: string, options: WebhookAuthorizerOptions): Promise<Decision> {
+  for (let attempt = 0; ; attempt++) {
+    const pauseMs = BACKOFF_MS[attempt];
+    try {
+      const signal = withTimeout(options.timeoutMs ?? 30_000);
+      const answer = await options.client.call(await options.endpoint(), { method: 'POST', body, signal });
+      if (answer.status === 200 || answer.status === 201) return decisionOf(JSON.parse(answer.body.toString('utf8')));
+      if (pauseMs === undefined || answer.status < 500)
+        throw new Error(`webhook ${options.name} answered ${answer.status}`);
+    } catch (error) {
+      const isTransient = error instanceof WebhookCallError && error.code === 'unreachable';
+      if (!isTransient || pauseMs === undefined) throw error;
+    }
+    await options.clock.sleep(pauseMs);
+  }
+}
+
+function decisionOf(answer: unknown): Decision {
+  const status = isRecord(answer) ? answer['status'] : undefined;
+  if (!isRecord(status)) throw new Error('the authorization webhook answered without a status');
+  const reason = typeof status['reason'] === 'string' ? status['reason'] : '';
+  if (status['denied'] === true && status['allowed'] === true)
+    throw new Error('webhook subject access review returned both allow and deny response');
+  if (status['denied'] === true) return { decision: 'deny', reason };
+  return { decision: status['allowed'] === true ? 'allow' : 'no-opinion', reason };
+}
+
+/** The SubjectAccessReview of an action, in the field names of either version. */
+export function reviewOf(attributes: AuthorizationAttributes, version: 'v1' | 'v1beta1'): Record<string, unknown> {
+  const { user } = attributes;
+  const given = (fields: Record<string, string>): Record<string, string> =>
+    Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
+  const requirements = (list: AuthorizationAttributes['fieldSelector']) =>
+    list === undefined || list.length === 0 ? undefined : { requirements: list };
+  const target = attributes.isResourceRequest
+    ? {
+        resourceAttributes: {
+          ...given({
+            namespace: attributes.namespace,
+            verb: attributes.verb,
+            group: attributes.group,
+            version: attributes.version,
+            resource: attributes.resource,
+            subresource: attributes.subresource,
+            name: attributes.name,
+          }),
+          fieldSelector: requirements(attributes.fieldSelector),
+          labelSelector: requirements(attributes.labelSelector),
+        },
+      }
+    : { nonResourceAttributes: given({ path: attributes.path, verb: attributes.verb }) };
+  return {
+    kind: 'SubjectAccessReview',
+    apiVersion: `${GROUP}/${version}`,
+    metadata: { creationTimestamp: null },
+    spec: {
+      ...target,
+      ...(user.name === '' ? {} : { user: user.name }),
+      ...(user.groups.length === 0 ? {} : { [version === 'v1' ? 'groups' : 'group']: user.groups }),
+      ...(user.extra === undefined ? {} : { extra: user.extra }),
+      ...(user.uid === undefined ? {} : { uid: user.uid }),
+    },
+    status: { allowed: false },
+  };
+}
