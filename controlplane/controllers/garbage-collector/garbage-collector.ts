@@ -45,10 +45,13 @@ class GarbageCollector {
 
   #follow(): void {
     const served = new Map(servedResources(this.#environment.catalog).filter(isContent).map((resource) => [nameOf(resource), resource]));
-    for (const [name, { registration }] of this.#followed) {
+    for (const [name, { registration, resource }] of this.#followed) {
       if (served.has(name)) continue;
       registration.remove();
       this.#followed.delete(name);
+      this.#environment.informers.stop(resource).catch((error: unknown) => {
+        this.#environment.logger.error({ err: error, resource: name }, 'an informer did not stop');
+      });
     }
     for (const [name, resource] of served) {
       if (this.#followed.has(name) || isEvent(resource)) continue;

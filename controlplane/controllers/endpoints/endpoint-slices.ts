@@ -1,0 +1,124 @@
+/** Keeps the endpoint slices of services that have a selector. Sharing out stands in `slice-core.ts`. */
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { EndpointSlice, Pod, Service } from '../../../api/machinery/kinds.ts';
+import { endpointSlices, nodes, pods, services } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { controllerReference } from '../owner-references.ts';
+import { PendingWrites } from '../pending-writes.ts';
+import { isNamespaceTerminating } from '../pod-control.ts';
+import { podCondition } from '../pod-state.ts';
+import { followServicesAndPods, hasSelector, isHeadless, podsOf } from './service-pods.ts';
+import { familiesOf, groupEndpoints, planSlices, type EndpointGroup } from './slice-core.ts';
+
+export const SERVICE_NAME = 'kubernetes.io/service-name';
+export const MANAGED_BY = 'endpointslice.kubernetes.io/managed-by';
+export const HEADLESS = 'service.kubernetes.io/headless';
+const ZONE = 'topology.kubernetes.io/zone';
+const MANAGER = 'endpointslice-controller.k8s.io';
+export const TRIGGER_TIME = 'endpoints.kubernetes.io/last-change-trigger-time';
+
+/** Several pods that change at once make one write. */
+const BATCH_MS = 100;
+
+export const runEndpointSlices: RunController = (environment, signal) => {
+  const { client, informers, options } = environment;
+  const serviceCache = informers.for(services);
+  const podCache = informers.for(pods);
+  const nodeCache = informers.for(nodes);
+  const slices = informers.for(endpointSlices);
+  const pending = new PendingWrites(slices, environment.clock);
+  slices.addIndex('service', serviceKeys);
+  const loop = new ReconcileLoop(environment, {
+    workers: options.concurrentServiceEndpointSyncs,
+    baseDelayMs: 1000,
+    maxDelayMs: 100_000,
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const service = serviceCache.get(namespace, name);
+      if (service === undefined) return pending.forget(key);
+      if (!hasSelector(service) || service.spec?.type === 'ExternalName' || service.metadata.deletionTimestamp !== undefined) return;
+      // slices that were written but are not seen yet would be written again
+      if (!pending.settled(key)) return loop.queue.addAfter(key, BATCH_MS);
+      const existing = slices.byIndex('service', key).filter((slice) => slice.metadata.deletionTimestamp === undefined);
+      const members = podsOf(service, podCache);
+      const labels = sliceLabels(service);
+      const plan = planSlices({
+        existing,
+        groups: groupEndpoints(service, members, (node) => nodeCache.get('', node)),
+        placeholders: familiesOf(service),
+        maxPerSlice: options.maxEndpointsPerSlice,
+        isStale: (slice) => !semanticEqual(slice.metadata.labels, labels),
+      });
+      const annotations = triggerTime(service, members);
+      try {
+        for (const group of plan.create) pending.wrote(key, await client.create(endpointSlices, namespace, newSlice(service, group, labels, annotations)));
+        for (const { slice, endpoints, ports } of plan.update) {
+          const metadata = { ...slice.metadata, labels, annotations: { ...slice.metadata.annotations, ...annotations } };
+          pending.wrote(key, await client.update(endpointSlices, { ...slice, metadata, endpoints: [...endpoints], ports: [...ports] }));
+        }
+        for (const slice of plan.remove) {
+          await client.delete(endpointSlices, namespace, slice.metadata.name ?? '');
+          pending.deleted(key, slice);
+        }
+      } catch (error) {
+        if (isNamespaceTerminating(error) || isNotFound(error)) return;
+        environment.recorder.event(referenceTo(service, services), 'Warning', 'FailedToUpdateEndpointSlices', `Error updating Endpoint Slices for Service ${namespace}/${name}: ${(error as Error).message}`);
+        throw error;
+      }
+    },
+  });
+  followServicesAndPods(loop, serviceCache, podCache);
+  const sliceChanged = (slice: EndpointSlice): void => {
+    for (const key of serviceKeys(slice)) loop.queue.addAfter(key, BATCH_MS);
+  };
+  slices.addHandler({ update: (_, slice) => sliceChanged(slice), delete: sliceChanged });
+  nodeCache.addHandler({
+    update: (previous, node) => {
+      if (previous.metadata.labels?.[ZONE] === node.metadata.labels?.[ZONE]) return;
+      for (const service of serviceCache.list()) loop.enqueue(service);
+    },
+  });
+  return loop.run(signal, serviceCache, podCache, nodeCache, slices);
+};
+
+function serviceKeys({ metadata }: EndpointSlice): string[] {
+  const { [SERVICE_NAME]: service = '', [MANAGED_BY]: manager } = metadata.labels ?? {};
+  return service === '' || manager !== MANAGER ? [] : [`${metadata.namespace}/${service}`];
+}
+
+function sliceLabels(service: Service): Record<string, string> {
+  const { [HEADLESS]: _, ...labels } = service.metadata.labels ?? {};
+  return {
+    ...labels,
+    [SERVICE_NAME]: service.metadata.name ?? '',
+    [MANAGED_BY]: MANAGER,
+    ...(isHeadless(service) ? { [HEADLESS]: '' } : {}),
+  };
+}
+
+function newSlice(service: Service, { addressType, ports, endpoints }: EndpointGroup, labels: Record<string, string>, annotations: Record<string, string>): EndpointSlice {
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: {
+      generateName: `${service.metadata.name}-`,
+      namespace: service.metadata.namespace ?? '',
+      labels,
+      annotations,
+      ownerReferences: [controllerReference(service, services)],
+    },
+    addressType,
+    endpoints: [...endpoints],
+    ports: [...ports],
+  };
+}
+
+/** When the newest change happened that led to this, for latency figures. */
+export function triggerTime(service: Service, members: readonly Pod[]): Record<string, string> {
+  const times = [service.metadata.creationTimestamp ?? '', ...members.map((pod) => podCondition(pod, 'Ready')?.lastTransitionTime ?? '')];
+  const newest = times.reduce((latest, time) => Math.max(latest, Date.parse(time) || 0), 0);
+  return newest === 0 ? {} : { [TRIGGER_TIME]: formatTime(newest) };
+}

@@ -1,0 +1,143 @@
+/** The Endpoints object of each service with a selector, for clients that do not read slices. */
+import type { V1EndpointAddress, V1EndpointSubset } from '@kubernetes/client-node';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { Endpoints, Pod, Service, Wire } from '../../../api/machinery/kinds.ts';
+import { endpoints, pods, services } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { isNamespaceTerminating } from '../pod-control.ts';
+import { isPodReady } from '../pod-state.ts';
+import { HEADLESS, TRIGGER_TIME, triggerTime } from './endpoint-slices.ts';
+import { addressOf, belongsToEndpoints, followServicesAndPods, hasSelector, isHeadless, podsOf, targetPortIn } from './service-pods.ts';
+import { familiesOf } from './slice-core.ts';
+
+export type Subset = Wire<V1EndpointSubset>;
+type Address = Wire<V1EndpointAddress>;
+
+const MANAGED_BY = 'endpoints.kubernetes.io/managed-by';
+const OVER_CAPACITY = 'endpoints.kubernetes.io/over-capacity';
+const MOST_ADDRESSES = 1000;
+
+/** Addresses with the same ports stand in one subset; ready and not ready apart. Pure. */
+export function computeSubsets(service: Service, members: readonly Pod[]): Subset[] {
+  const [family = 'IPv4'] = familiesOf(service);
+  const everyone = service.spec?.publishNotReadyAddresses === true;
+  const subsets = new Map<string, Required<Subset>>();
+  for (const pod of members) {
+    const ip = addressOf(pod, family);
+    if (ip === undefined || !belongsToEndpoints(pod, { includeTerminating: everyone })) continue;
+    const ports = [];
+    for (const port of service.spec?.ports ?? []) {
+      const number = targetPortIn(pod, port);
+      if (number === undefined) continue;
+      const { name, appProtocol, protocol = 'TCP' } = port;
+      ports.push({ ...(name === undefined ? {} : { name }), port: number, protocol, ...(appProtocol === undefined ? {} : { appProtocol }) });
+    }
+    if (ports.length === 0 && (service.spec?.ports ?? []).length > 0) continue;
+    ports.sort((a, b) => (JSON.stringify([a.name, a.protocol, a.port]) < JSON.stringify([b.name, b.protocol, b.port]) ? -1 : 1));
+    const key = JSON.stringify(ports);
+    let subset = subsets.get(key);
+    if (subset === undefined) {
+      subset = { addresses: [], notReadyAddresses: [], ports };
+      subsets.set(key, subset);
+    }
+    (everyone || isPodReady(pod) ? subset.addresses : subset.notReadyAddresses).push(addressEntry(service, pod, ip));
+  }
+  return [...subsets.values()].toSorted((a, b) => (JSON.stringify(a.ports) < JSON.stringify(b.ports) ? -1 : 1)).map(tidy);
+}
+
+function addressEntry(service: Service, pod: Pod, ip: string): Address {
+  const { namespace, name, uid } = pod.metadata;
+  const nodeName = pod.spec?.nodeName ?? '';
+  const hostname = pod.spec?.hostname ?? '';
+  const named = hostname !== '' && pod.spec?.subdomain === service.metadata.name;
+  return {
+    ip,
+    ...(named ? { hostname } : {}),
+    ...(nodeName === '' ? {} : { nodeName }),
+    targetRef: {
+      kind: 'Pod',
+      ...(namespace === undefined ? {} : { namespace }),
+      ...(name === undefined ? {} : { name }),
+      ...(uid === undefined ? {} : { uid }),
+    },
+  };
+}
+
+function tidy({ addresses, notReadyAddresses, ports }: Required<Subset>): Subset {
+  const sorted = (list: Address[]): Address[] => list.toSorted((a, b) => (`${a.ip} ${a.targetRef?.uid}` < `${b.ip} ${b.targetRef?.uid}` ? -1 : 1));
+  return {
+    ...(addresses.length === 0 ? {} : { addresses: sorted(addresses) }),
+    ...(notReadyAddresses.length === 0 ? {} : { notReadyAddresses: sorted(notReadyAddresses) }),
+    ...(ports.length === 0 ? {} : { ports }),
+  };
+}
+
+/** An Endpoints object holds so many; ready ones go before. */
+export function truncate(subsets: readonly Subset[]): { readonly subsets: Subset[]; readonly truncated: boolean } {
+  let room = MOST_ADDRESSES;
+  let truncated = false;
+  const take = (list: Address[] | undefined): Address[] => {
+    const kept = (list ?? []).slice(0, room);
+    truncated ||= kept.length < (list ?? []).length;
+    room -= kept.length;
+    return kept;
+  };
+  const ready = subsets.map((subset) => take(subset.addresses));
+  const kept = subsets.map((subset, at) => tidy({ addresses: ready[at] ?? [], notReadyAddresses: take(subset.notReadyAddresses), ports: subset.ports ?? [] }));
+  return { subsets: kept.filter((subset) => subset.addresses !== undefined || subset.notReadyAddresses !== undefined), truncated };
+}
+
+export const runEndpoints: RunController = (environment, signal) => {
+  const { client, informers } = environment;
+  const serviceCache = informers.for(services);
+  const podCache = informers.for(pods);
+  const cache = informers.for(endpoints);
+  const loop = new ReconcileLoop(environment, {
+    workers: environment.options.concurrentEndpointSyncs,
+    baseDelayMs: 1000,
+    maxDelayMs: 100_000,
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const service = serviceCache.get(namespace, name);
+      if (service === undefined) return removeManaged(namespace, name);
+      if (!hasSelector(service) || service.spec?.type === 'ExternalName') return;
+      const members = podsOf(service, podCache);
+      const { subsets, truncated } = truncate(computeSubsets(service, members));
+      const current = cache.get(namespace, name);
+      const labels = { ...service.metadata.labels, [MANAGED_BY]: 'endpoint-controller', ...(isHeadless(service) ? { [HEADLESS]: '' } : {}) };
+      if (current !== undefined && semanticEqual(current.subsets ?? [], subsets) && semanticEqual(current.metadata.labels, labels)) return;
+      const { [OVER_CAPACITY]: _, [TRIGGER_TIME]: __, ...kept } = current?.metadata.annotations ?? {};
+      const annotations = { ...kept, ...triggerTime(service, members), ...(truncated ? { [OVER_CAPACITY]: 'truncated' } : {}) };
+      const wanted: Endpoints = {
+        apiVersion: 'v1',
+        kind: 'Endpoints',
+        metadata: { ...(current?.metadata ?? { name, namespace }), labels, annotations },
+        subsets,
+      };
+      try {
+        await (current === undefined ? client.create(endpoints, namespace, wanted) : client.update(endpoints, wanted));
+      } catch (error) {
+        if (isNamespaceTerminating(error)) return;
+        if (!isAlreadyExists(error)) {
+          const [reason, what] = current === undefined ? ['FailedToCreateEndpoint', 'create'] : ['FailedToUpdateEndpoint', 'update'];
+          environment.recorder.event(referenceTo(wanted, endpoints), 'Warning', reason, `Failed to ${what} endpoint ${key}: ${(error as Error).message}`);
+        }
+        throw error;
+      }
+    },
+  });
+  const removeManaged = async (namespace: string, name: string): Promise<void> => {
+    const current = cache.get(namespace, name);
+    if (current?.metadata.labels?.[MANAGED_BY] !== 'endpoint-controller') return;
+    try {
+      await client.delete(endpoints, namespace, name);
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  };
+  followServicesAndPods(loop, serviceCache, podCache);
+  cache.addHandler({ add: loop.enqueue, delete: loop.enqueue });
+  return loop.run(signal, serviceCache, podCache, cache);
+};

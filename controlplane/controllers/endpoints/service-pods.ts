@@ -1,0 +1,81 @@
+/** Which pods stand behind a service, by which ports, and which services a pod's change concerns. */
+import type { V1ServicePort } from '@kubernetes/client-node';
+import { selectorOfLabels } from '../../../api/meta/selector.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { Pod, Service, Wire } from '../../../api/machinery/kinds.ts';
+import type { ReconcileLoop } from '../controller.ts';
+import { isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
+
+export type ServicePort = Wire<V1ServicePort>;
+
+export function hasSelector(service: Service): boolean {
+  return Object.keys(service.spec?.selector ?? {}).length > 0;
+}
+
+export function isHeadless(service: Service): boolean {
+  return service.spec?.clusterIP === 'None';
+}
+
+export function podsOf(service: Service, pods: Informer<Pod>): Pod[] {
+  const selector = selectorOfLabels(service.spec?.selector ?? {});
+  return pods.list(service.metadata.namespace ?? '').filter((pod) => selector.matches(pod.metadata.labels));
+}
+
+export function belongsToEndpoints(pod: Pod, options: { readonly includeTerminating: boolean }): boolean {
+  if (isPodFinished(pod)) return false;
+  if ((pod.status?.podIP ?? '') === '' && (pod.status?.podIPs ?? []).length === 0) return false;
+  return options.includeTerminating || !isPodTerminating(pod);
+}
+
+/** The number that `targetPort` means in this pod; `undefined` where its name is not there. */
+export function targetPortIn(pod: Pod, port: ServicePort): number | undefined {
+  const target = port.targetPort ?? port.port;
+  if (typeof target === 'number') return target === 0 ? port.port : target;
+  const sidecars = (pod.spec?.initContainers ?? []).filter((container) => container.restartPolicy === 'Always');
+  for (const container of [...(pod.spec?.containers ?? []), ...sidecars]) {
+    for (const { name, containerPort, protocol = 'TCP' } of container.ports ?? []) {
+      if (name === target && protocol === (port.protocol ?? 'TCP')) return containerPort;
+    }
+  }
+  return undefined;
+}
+
+export function addressOf(pod: Pod, family: 'IPv4' | 'IPv6'): string | undefined {
+  const all = pod.status?.podIPs?.map(({ ip }) => ip) ?? [];
+  const addresses = all.length === 0 && pod.status?.podIP !== undefined ? [pod.status.podIP] : all;
+  return addresses.find((ip) => ip.includes(':') === (family === 'IPv6'));
+}
+
+/** What endpoints say about a pod; other changes of it concern no service. */
+function relevant(pod: Pod): unknown {
+  return [
+    pod.metadata.labels,
+    pod.metadata.deletionTimestamp !== undefined,
+    pod.status?.podIPs ?? pod.status?.podIP,
+    pod.spec?.nodeName,
+    isPodReady(pod),
+    isPodFinished(pod),
+    pod.spec?.hostname,
+    pod.spec?.subdomain,
+  ];
+}
+
+/** Brings back each service that had or has a changed pod. */
+export function followServicesAndPods(loop: ReconcileLoop, services: Informer<Service>, pods: Informer<Pod>): void {
+  const concerned = (pod: Pod): void => {
+    for (const service of services.list(pod.metadata.namespace ?? '')) {
+      if (hasSelector(service) && selectorOfLabels(service.spec?.selector ?? {}).matches(pod.metadata.labels)) loop.enqueue(service);
+    }
+  };
+  loop.follow(services);
+  pods.addHandler({
+    add: concerned,
+    update: (previous, pod) => {
+      if (semanticEqual(relevant(previous), relevant(pod))) return;
+      concerned(previous);
+      concerned(pod);
+    },
+    delete: concerned,
+  });
+}

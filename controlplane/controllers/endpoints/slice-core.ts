@@ -1,0 +1,159 @@
+/** Sharing endpoints out to slices: what is there stays where it is, gaps are filled, and as few slices change as can be. Pure. */
+import type { DiscoveryV1EndpointPort, V1Endpoint } from '@kubernetes/client-node';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import type { EndpointSlice, Node, Pod, Service, Wire } from '../../../api/machinery/kinds.ts';
+import { isPodReady, isPodTerminating } from '../pod-state.ts';
+import { addressOf, belongsToEndpoints, targetPortIn } from './service-pods.ts';
+
+export type Endpoint = Wire<V1Endpoint>;
+export type EndpointPort = Wire<DiscoveryV1EndpointPort>;
+export type AddressType = 'IPv4' | 'IPv6';
+
+/** Endpoints that share family and ports, and so may share a slice. */
+export interface EndpointGroup {
+  readonly addressType: AddressType;
+  readonly ports: readonly EndpointPort[];
+  readonly endpoints: readonly Endpoint[];
+}
+
+export interface SlicePlan {
+  readonly create: readonly EndpointGroup[];
+  readonly update: readonly { readonly slice: EndpointSlice; readonly endpoints: readonly Endpoint[]; readonly ports: readonly EndpointPort[] }[];
+  readonly remove: readonly EndpointSlice[];
+}
+
+export function familiesOf(service: Service): AddressType[] {
+  const families = (service.spec?.ipFamilies ?? []).filter((family): family is AddressType => family === 'IPv4' || family === 'IPv6');
+  if (families.length > 0) return families;
+  return [(service.spec?.clusterIP ?? '').includes(':') ? 'IPv6' : 'IPv4'];
+}
+
+export function groupEndpoints(service: Service, pods: readonly Pod[], nodes: (name: string) => Node | undefined): EndpointGroup[] {
+  const groups = new Map<string, { addressType: AddressType; ports: EndpointPort[]; endpoints: Endpoint[] }>();
+  for (const addressType of familiesOf(service)) {
+    for (const pod of pods) {
+      const address = addressOf(pod, addressType);
+      if (address === undefined || !belongsToEndpoints(pod, { includeTerminating: true })) continue;
+      const ports = portsFor(service, pod);
+      const key = `${addressType} ${JSON.stringify(ports)}`;
+      let group = groups.get(key);
+      if (group === undefined) {
+        group = { addressType, ports, endpoints: [] };
+        groups.set(key, group);
+      }
+      group.endpoints.push(endpointOf(service, pod, address, nodes(pod.spec?.nodeName ?? '')));
+    }
+  }
+  return [...groups.values()];
+}
+
+function portsFor(service: Service, pod: Pod): EndpointPort[] {
+  const ports: EndpointPort[] = [];
+  for (const port of service.spec?.ports ?? []) {
+    const number = targetPortIn(pod, port);
+    if (number === undefined) continue;
+    const { appProtocol } = port;
+    ports.push({ name: port.name ?? '', port: number, protocol: port.protocol ?? 'TCP', ...(appProtocol === undefined ? {} : { appProtocol }) });
+  }
+  return ports;
+}
+
+function endpointOf(service: Service, pod: Pod, address: string, node: Node | undefined): Endpoint {
+  const serving = isPodReady(pod);
+  const terminating = isPodTerminating(pod);
+  const { namespace, name, uid } = pod.metadata;
+  const nodeName = pod.spec?.nodeName ?? '';
+  const zone = node?.metadata.labels?.['topology.kubernetes.io/zone'];
+  const hostname = pod.spec?.hostname ?? '';
+  const named = hostname !== '' && pod.spec?.subdomain === service.metadata.name && namespace === service.metadata.namespace;
+  return {
+    addresses: [address],
+    conditions: { ready: service.spec?.publishNotReadyAddresses === true || (serving && !terminating), serving, terminating },
+    ...(named ? { hostname } : {}),
+    targetRef: {
+      kind: 'Pod',
+      ...(namespace === undefined ? {} : { namespace }),
+      ...(name === undefined ? {} : { name }),
+      ...(uid === undefined ? {} : { uid }),
+    },
+    ...(nodeName === '' ? {} : { nodeName }),
+    ...(zone === undefined ? {} : { zone }),
+  };
+}
+
+/** `placeholders`: families that have a slice even when nothing stands behind the service. */
+export function planSlices(options: {
+  readonly existing: readonly EndpointSlice[];
+  readonly groups: readonly EndpointGroup[];
+  readonly placeholders: readonly AddressType[];
+  readonly maxPerSlice: number;
+  /** The metadata that slices must have differs. */
+  readonly isStale: (slice: EndpointSlice) => boolean;
+}): SlicePlan {
+  const { maxPerSlice } = options;
+  const create: EndpointGroup[] = [];
+  const update: { slice: EndpointSlice; endpoints: readonly Endpoint[]; ports: readonly EndpointPort[] }[] = [];
+  const used = new Set<EndpointSlice>();
+  for (const group of options.groups) {
+    const slices = options.existing.filter((slice) => slice.addressType === group.addressType && samePorts(slice.ports ?? [], group.ports));
+    const wanted = new Map(group.endpoints.map((endpoint) => [identityOf(endpoint), endpoint]));
+    const contents = slices.map((slice) => {
+      const endpoints: Endpoint[] = [];
+      for (const endpoint of slice.endpoints ?? []) {
+        const next = wanted.get(identityOf(endpoint));
+        if (next === undefined) continue;
+        wanted.delete(identityOf(endpoint));
+        endpoints.push(semanticEqual(next, endpoint) ? endpoint : next);
+      }
+      return { slice, endpoints };
+    });
+    const rest = [...wanted.values()];
+    // the fullest slice that has room gets what is new
+    for (const content of contents.toSorted((a, b) => b.endpoints.length - a.endpoints.length)) {
+      content.endpoints.push(...rest.splice(0, Math.max(0, maxPerSlice - content.endpoints.length)));
+    }
+    while (rest.length > 0) create.push({ ...group, endpoints: rest.splice(0, maxPerSlice) });
+    for (const { slice, endpoints } of contents) {
+      if (endpoints.length === 0) continue;
+      used.add(slice);
+      if (!semanticEqual(endpoints, slice.endpoints) || options.isStale(slice)) update.push({ slice, endpoints, ports: group.ports });
+    }
+  }
+  for (const addressType of options.placeholders) {
+    if (options.groups.some((group) => group.addressType === addressType)) continue;
+    const empty = options.existing.find((slice) => slice.addressType === addressType && (slice.endpoints ?? []).length === 0);
+    if (empty === undefined) create.push({ addressType, ports: [], endpoints: [] });
+    else {
+      used.add(empty);
+      if (options.isStale(empty) || (empty.ports ?? []).length > 0) update.push({ slice: empty, endpoints: [], ports: [] });
+    }
+  }
+  return { ...reuse(create, options.existing.filter((slice) => !used.has(slice)), update), update };
+}
+
+/** A slice that would be deleted becomes one that would be created: fewer writes, no moment without endpoints. */
+function reuse(
+  create: readonly EndpointGroup[],
+  spare: readonly EndpointSlice[],
+  update: { slice: EndpointSlice; endpoints: readonly Endpoint[]; ports: readonly EndpointPort[] }[],
+): { readonly create: EndpointGroup[]; readonly remove: EndpointSlice[] } {
+  const remove = [...spare];
+  const rest = create.filter((group) => {
+    const at = remove.findIndex((slice) => slice.addressType === group.addressType);
+    const [slice] = at < 0 ? [] : remove.splice(at, 1);
+    if (slice === undefined) return true;
+    update.push({ slice, endpoints: group.endpoints, ports: group.ports });
+    return false;
+  });
+  return { create: rest, remove };
+}
+
+function identityOf(endpoint: Endpoint): string {
+  return `${endpoint.targetRef?.uid ?? ''} ${endpoint.addresses.join(',')}`;
+}
+
+function samePorts(a: readonly EndpointPort[], b: readonly EndpointPort[]): boolean {
+  const sorted = (ports: readonly EndpointPort[]): string[] =>
+    ports.map(({ name, port, protocol, appProtocol }) => JSON.stringify([name ?? '', port, protocol, appProtocol])).toSorted();
+  return semanticEqual(sorted(a), sorted(b));
+}
