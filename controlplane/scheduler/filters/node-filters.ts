@@ -1,0 +1,92 @@
+/** Filters that look at one node alone: its name, readiness for pods, labels, taints, ports and resources. */
+import { PodInfo, type HostPort, type NodeInfo } from '../cluster-state.ts';
+import { podSelectsNode, toleratesTaint, type Taint } from '../node-selection.ts';
+import { unresolvable, unschedulable, type FilterPlugin, type Rejection } from '../plugin.ts';
+
+export const nodeUnschedulable: FilterPlugin = {
+  name: 'NodeUnschedulable',
+  prepare(pod) {
+    const taint: Taint = { key: 'node.kubernetes.io/unschedulable', effect: 'NoSchedule' };
+    if (toleratesTaint(pod.pod.spec?.tolerations ?? [], taint)) return undefined;
+    return (node) => (node.node.spec?.unschedulable === true ? unresolvable('node(s) were unschedulable') : undefined);
+  },
+};
+
+export const nodeName: FilterPlugin = {
+  name: 'NodeName',
+  prepare(pod) {
+    const name = pod.pod.spec?.nodeName ?? '';
+    if (name === '') return undefined;
+    return (node) => (node.name === name ? undefined : unresolvable("node(s) didn't match the requested node name"));
+  },
+};
+
+export const taintToleration: FilterPlugin = {
+  name: 'TaintToleration',
+  prepare(pod) {
+    const tolerations = pod.pod.spec?.tolerations ?? [];
+    return (node) => {
+      const untolerated = node.taints.some(
+        (taint) =>
+          (taint.effect === 'NoSchedule' || taint.effect === 'NoExecute') && !toleratesTaint(tolerations, taint),
+      );
+      return untolerated ? unresolvable('node(s) had untolerated taint(s)') : undefined;
+    };
+  },
+};
+
+export const nodeAffinity: FilterPlugin = {
+  name: 'NodeAffinity',
+  prepare({ pod }) {
+    const required = pod.spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
+    if (required === undefined && Object.keys(pod.spec?.nodeSelector ?? {}).length === 0) return undefined;
+    return (node) =>
+      podSelectsNode(pod, node) ? undefined : unresolvable("node(s) didn't match Pod's node affinity/selector");
+  },
+};
+
+export const nodePorts: FilterPlugin = {
+  name: 'NodePorts',
+  prepare(pod) {
+    if (pod.hostPorts.length === 0) return undefined;
+    return (node) =>
+      pod.hostPorts.some((port) => portTaken(node, port))
+        ? unschedulable("node(s) didn't have free ports for the requested pod ports")
+        : undefined;
+  },
+};
+
+function portTaken(node: NodeInfo, wanted: HostPort): boolean {
+  for (const { hostPorts } of node.pods.values()) {
+    for (const { ip, protocol, port } of hostPorts) {
+      if (port !== wanted.port || protocol !== wanted.protocol) continue;
+      if (ip === wanted.ip || isAny(ip) || isAny(wanted.ip)) return true;
+    }
+  }
+  return false;
+}
+
+const isAny = (ip: string): boolean => ip === '' || ip === '0.0.0.0' || ip === '::';
+
+export const nodeResourcesFit: FilterPlugin = {
+  name: 'NodeResourcesFit',
+  prepare(pod) {
+    return (node) => fits(pod, node);
+  },
+};
+
+/** Every resource that lacks is named; what the node could never give cannot be resolved. */
+function fits(pod: PodInfo, node: NodeInfo): Rejection | undefined {
+  const reasons: string[] = [];
+  let hopeless = false;
+  if (node.pods.size + 1 > node.allowedPods) reasons.push('Too many pods');
+  for (const [name, amount] of pod.requests.actual) {
+    if (amount === 0) continue;
+    const allocatable = node.allocatable.get(name) ?? 0;
+    if (amount <= allocatable - (node.requested.get(name) ?? 0)) continue;
+    reasons.push(`Insufficient ${name}`);
+    hopeless ||= amount > allocatable;
+  }
+  if (reasons.length === 0) return undefined;
+  return hopeless ? unresolvable(...reasons) : unschedulable(...reasons);
+}

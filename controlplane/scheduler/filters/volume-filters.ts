@@ -1,0 +1,107 @@
+/** Filters by the pod's claims: what bound volumes allow, where unbound ones could be bound, and how many a node can hold. */
+import type { Cluster, NodeInfo, PodInfo } from '../cluster-state.ts';
+import { unresolvable, unschedulable, type FilterPlugin } from '../plugin.ts';
+import { claimsOf, decide, volumeFitsNode } from '../volumes.ts';
+
+export const volumeRestrictions: FilterPlugin = {
+  name: 'VolumeRestrictions',
+  prepare(pod, cluster) {
+    const single = pod.claimNames.filter((name) =>
+      cluster.claim(pod.namespace, name)?.spec?.accessModes?.includes('ReadWriteOncePod'),
+    );
+    if (single.length === 0) return undefined;
+    const reason = 'node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode';
+    const inUse = (node: NodeInfo): boolean => {
+      for (const other of node.pods.values()) {
+        if (other.namespace === pod.namespace && other.claimNames.some((name) => single.includes(name))) return true;
+      }
+      return false;
+    };
+    const user = cluster.nodes.find(inUse);
+    // One user anywhere bars every node; only where it runs would its removal help.
+    return (node) => {
+      if (user === undefined) return undefined;
+      return inUse(node) ? unschedulable(reason) : unresolvable(reason);
+    };
+  },
+};
+
+export const nodeVolumeLimits: FilterPlugin = {
+  name: 'NodeVolumeLimits',
+  prepare(pod, cluster) {
+    const wanted = attachedBy(pod, cluster);
+    if (wanted.size === 0) return undefined;
+    return (node) => {
+      const drivers = cluster.csiNode(node.name)?.spec?.drivers ?? [];
+      const limited = drivers.filter((driver) => driver.allocatable?.count !== undefined);
+      if (limited.length === 0) return undefined;
+      const handles = new Map(wanted);
+      for (const other of node.pods.values())
+        for (const [handle, driver] of attachedBy(other, cluster)) handles.set(handle, driver);
+      for (const { name, allocatable } of limited) {
+        if (![...wanted.values()].includes(name)) continue;
+        const count = [...handles.values()].filter((driver) => driver === name).length;
+        if (count > (allocatable?.count ?? Infinity)) return unschedulable('node(s) exceed max volume count');
+      }
+      return undefined;
+    };
+  },
+};
+
+/** Driver of each volume that the pod has attached, by a handle that equal volumes share. */
+function attachedBy(pod: PodInfo, cluster: Cluster): Map<string, string> {
+  const drivers = new Map<string, string>();
+  for (const name of pod.claimNames) {
+    const claim = cluster.claim(pod.namespace, name);
+    const csi = cluster.volume(claim?.spec?.volumeName ?? '')?.spec?.csi;
+    if (csi !== undefined) drivers.set(`${csi.driver}/${csi.volumeHandle}`, csi.driver);
+    else if (claim !== undefined && (claim.spec?.volumeName ?? '') === '') {
+      const driver = cluster.storageClass(claim.spec?.storageClassName ?? '')?.provisioner;
+      if (driver !== undefined) drivers.set(`${driver}/${pod.namespace}/${name}`, driver);
+    }
+  }
+  return drivers;
+}
+
+export const volumeBinding: FilterPlugin = {
+  name: 'VolumeBinding',
+  prepare(pod, cluster) {
+    if (pod.claimNames.length === 0) return undefined;
+    const claims = claimsOf(pod, cluster);
+    if (typeof claims === 'string') return unresolvable(claims);
+    return (node) => {
+      const reasons = new Set<string>();
+      for (const claim of claims.bound) {
+        const volume = cluster.volume(claim.spec?.volumeName ?? '');
+        if (volume === undefined)
+          reasons.add('node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)');
+        else if (!volumeFitsNode(volume, node)) reasons.add("node(s) didn't match PersistentVolume's node affinity");
+      }
+      if (decide(claims.waiting, node, cluster) === undefined) {
+        reasons.add("node(s) didn't find available persistent volumes to bind");
+      }
+      return reasons.size === 0 ? undefined : unresolvable(...reasons);
+    };
+  },
+};
+
+const ZONE_LABELS = ['topology.kubernetes.io/zone', 'topology.kubernetes.io/region'];
+
+export const volumeZone: FilterPlugin = {
+  name: 'VolumeZone',
+  prepare(pod, cluster) {
+    const wanted: { readonly key: string; readonly values: readonly string[] }[] = [];
+    for (const name of pod.claimNames) {
+      const volume = cluster.volume(cluster.claim(pod.namespace, name)?.spec?.volumeName ?? '');
+      for (const key of ZONE_LABELS) {
+        const value = volume?.metadata.labels?.[key];
+        if (value !== undefined) wanted.push({ key, values: value.split('__') });
+      }
+    }
+    if (wanted.length === 0) return undefined;
+    return (node) =>
+      wanted.every(({ key, values }) => node.labels[key] === undefined || values.includes(node.labels[key]))
+        ? undefined
+        : unresolvable('node(s) had no available volume zone');
+  },
+};

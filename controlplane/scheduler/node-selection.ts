@@ -1,0 +1,64 @@
+/** Node selectors and affinity terms, taints and tolerations: what pods say of nodes. Pure; used by filters, scores and volumes. */
+import { newSelector, type LabelOperator } from '../../api/meta/selector.ts';
+import type { Pod } from '../../api/machinery/kinds.ts';
+import type { NodeInfo, Spec } from './cluster-state.ts';
+
+type NodeAffinity = NonNullable<NonNullable<Spec['affinity']>['nodeAffinity']>;
+export type NodeSelector = NonNullable<NodeAffinity['requiredDuringSchedulingIgnoredDuringExecution']>;
+export type NodeSelectorTerm = NodeSelector['nodeSelectorTerms'][number];
+export type Taint = NodeInfo['taints'][number];
+export type Toleration = NonNullable<Spec['tolerations']>[number];
+
+const OPERATORS: Readonly<Record<string, LabelOperator>> = {
+  In: 'in',
+  NotIn: 'notin',
+  Exists: 'exists',
+  DoesNotExist: '!',
+  Gt: 'gt',
+  Lt: 'lt',
+};
+
+/** An empty term matches nothing. */
+export function matchesTerm(term: NodeSelectorTerm, node: NodeInfo): boolean {
+  const { matchExpressions = [], matchFields = [] } = term;
+  if (matchExpressions.length === 0 && matchFields.length === 0) return false;
+  const labels = newSelector(
+    matchExpressions.map(({ key, operator, values = [] }) => ({ key, operator: OPERATORS[operator] ?? 'in', values })),
+  );
+  if (!labels.matches(node.labels)) return false;
+  return matchFields.every(({ key, operator, values = [] }) => {
+    if (key !== 'metadata.name') return false;
+    return operator === 'NotIn' ? !values.includes(node.name) : values.includes(node.name);
+  });
+}
+
+export function matchesNodeSelector(selector: NodeSelector, node: NodeInfo): boolean {
+  return selector.nodeSelectorTerms.some((term) => matchesTerm(term, node));
+}
+
+/** `spec.nodeSelector` and required node affinity. */
+export function podSelectsNode(pod: Pod, node: NodeInfo): boolean {
+  for (const [key, value] of Object.entries(pod.spec?.nodeSelector ?? {})) {
+    if (node.labels[key] !== value) return false;
+  }
+  const required = pod.spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
+  return required === undefined || matchesNodeSelector(required, node);
+}
+
+export function tolerates(toleration: Toleration, taint: Taint): boolean {
+  if (toleration.effect !== undefined && toleration.effect !== '' && toleration.effect !== taint.effect) return false;
+  const operator = toleration.operator ?? 'Equal';
+  if (toleration.key === undefined || toleration.key === '') return operator === 'Exists';
+  if (toleration.key !== taint.key) return false;
+  if (operator === 'Exists') return true;
+  if (operator === 'Gt' || operator === 'Lt') {
+    const wanted = Number(toleration.value ?? Number.NaN);
+    const has = Number(taint.value ?? Number.NaN);
+    return operator === 'Gt' ? has > wanted : has < wanted;
+  }
+  return (toleration.value ?? '') === (taint.value ?? '');
+}
+
+export function toleratesTaint(tolerations: readonly Toleration[], taint: Taint): boolean {
+  return tolerations.some((toleration) => tolerates(toleration, taint));
+}

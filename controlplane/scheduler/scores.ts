@@ -1,0 +1,229 @@
+/** Scores of the nodes that passed: 0 to 100 each, weighted and added up; the best one wins, ties by chance. Pure. */
+import type { AffinityTerm, Cluster, NodeInfo, PodInfo } from './cluster-state.ts';
+import { matchesTerm, tolerates } from './node-selection.ts';
+import type { ScorePlugin } from './plugin.ts';
+import { podTerm } from './pod-selection.ts';
+import { spreadsOf } from './filters/topology-spread.ts';
+
+const MAX = 100;
+const BALANCED = ['cpu', 'memory'] as const;
+
+/** As shares of the highest. */
+function normalized(scores: readonly number[]): number[] {
+  const highest = Math.max(0, ...scores);
+  return scores.map((score) => (highest === 0 ? 0 : Math.floor((score * MAX) / highest)));
+}
+
+function usedShare(pod: PodInfo, node: NodeInfo, resource: string): number {
+  const allocatable = node.allocatable.get(resource) ?? 0;
+  if (allocatable === 0) return 1;
+  const used = (node.requestedForScoring.get(resource) ?? 0) + (pod.requests.forScoring.get(resource) ?? 0);
+  return Math.min(1, used / allocatable);
+}
+
+const leastAllocated: ScorePlugin = {
+  name: 'NodeResourcesFit',
+  weight: 1,
+  score: (pod, nodes) =>
+    nodes.map((node) => {
+      const free = BALANCED.map((resource) => Math.floor((1 - usedShare(pod, node, resource)) * MAX));
+      return Math.floor(free.reduce((sum, one) => sum + one, 0) / free.length);
+    }),
+};
+
+const balancedAllocation: ScorePlugin = {
+  name: 'NodeResourcesBalancedAllocation',
+  weight: 1,
+  score: (pod, nodes) =>
+    nodes.map((node) => {
+      const [cpu = 0, memory = 0] = BALANCED.map((resource) => usedShare(pod, node, resource));
+      return Math.floor((1 - Math.abs(cpu - memory) / 2) * MAX);
+    }),
+};
+
+const MIB = 1024 * 1024;
+const LEAST_IMAGE = 23 * MIB;
+const MOST_IMAGE = 1000 * MIB;
+
+const imageLocality: ScorePlugin = {
+  name: 'ImageLocality',
+  weight: 1,
+  score(pod, nodes, cluster) {
+    const containers = [...(pod.pod.spec?.initContainers ?? []), ...(pod.pod.spec?.containers ?? [])];
+    const names = containers.map((container) => withTag(container.image ?? ''));
+    const share = new Map(
+      names.map((name) => [name, cluster.nodes.filter((node) => node.images.has(name)).length / cluster.nodes.length]),
+    );
+    return nodes.map((node) => {
+      let there = 0;
+      // An image that few nodes have counts less, or all pods would heap up on those.
+      for (const name of names) there += (node.images.get(name) ?? 0) * (share.get(name) ?? 0);
+      const most = MOST_IMAGE * Math.max(1, containers.length);
+      return Math.floor((MAX * (Math.min(Math.max(there, LEAST_IMAGE), most) - LEAST_IMAGE)) / (most - LEAST_IMAGE));
+    });
+  },
+};
+
+function withTag(image: string): string {
+  return image.lastIndexOf(':') <= image.lastIndexOf('/') ? `${image}:latest` : image;
+}
+
+const taintToleration: ScorePlugin = {
+  name: 'TaintToleration',
+  weight: 3,
+  score(pod, nodes) {
+    const tolerations = (pod.pod.spec?.tolerations ?? []).filter(
+      ({ effect = '' }) => effect === '' || effect === 'PreferNoSchedule',
+    );
+    const counts = nodes.map(
+      (node) =>
+        node.taints.filter(
+          (taint) => taint.effect === 'PreferNoSchedule' && !tolerations.some((one) => tolerates(one, taint)),
+        ).length,
+    );
+    return normalized(counts).map((score) => MAX - score);
+  },
+};
+
+const nodeAffinity: ScorePlugin = {
+  name: 'NodeAffinity',
+  weight: 2,
+  score(pod, nodes) {
+    const terms = pod.pod.spec?.affinity?.nodeAffinity?.preferredDuringSchedulingIgnoredDuringExecution ?? [];
+    if (terms.length === 0) return undefined;
+    return normalized(
+      nodes.map((node) =>
+        terms.reduce((sum, { weight, preference }) => sum + (matchesTerm(preference, node) ? weight : 0), 0),
+      ),
+    );
+  },
+};
+
+const podTopologySpread: ScorePlugin = {
+  name: 'PodTopologySpread',
+  weight: 2,
+  score(pod, nodes, cluster) {
+    const spreads = spreadsOf(pod, cluster, 'ScheduleAnyway');
+    if (spreads.length === 0) return spreadOfOwner(pod, nodes, cluster);
+    const raw = nodes.map((node) => {
+      let score = 0;
+      for (const { constraint, counts } of spreads) {
+        const value = node.labels[constraint.topologyKey];
+        if (value === undefined) return undefined;
+        score += (counts.get(value) ?? 0) * Math.log(counts.size + 2) + constraint.maxSkew - 1;
+      }
+      return score;
+    });
+    return fewestFirst(raw);
+  },
+};
+
+/** The default: pods of one owner apart, by host and by zone. */
+function spreadOfOwner(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster): readonly number[] | undefined {
+  const owner = controllerOf(pod);
+  if (owner === undefined) return undefined;
+  const zoneOf = (node: NodeInfo): string => node.labels['topology.kubernetes.io/zone'] ?? '';
+  const onNode = new Map<string, number>();
+  const inZone = new Map<string, number>();
+  for (const node of cluster.nodes) {
+    let count = 0;
+    for (const other of node.pods.values()) if (controllerOf(other) === owner) count += 1;
+    onNode.set(node.name, count);
+    inZone.set(zoneOf(node), (inZone.get(zoneOf(node)) ?? 0) + count);
+  }
+  return fewestFirst(nodes.map((node) => (onNode.get(node.name) ?? 0) * 2 + (inZone.get(zoneOf(node)) ?? 0)));
+}
+
+function controllerOf(pod: PodInfo): string | undefined {
+  return pod.pod.metadata.ownerReferences?.find((owner) => owner.controller === true)?.uid;
+}
+
+function fewestFirst(raw: readonly (number | undefined)[]): number[] {
+  const known = raw.filter((score) => score !== undefined);
+  const highest = Math.max(0, ...known);
+  const lowest = known.length === 0 ? 0 : Math.min(...known);
+  return raw.map((score) => {
+    if (score === undefined) return 0;
+    return highest === 0 ? MAX : Math.floor((MAX * (highest + lowest - score)) / highest);
+  });
+}
+
+interface Preference {
+  readonly term: AffinityTerm;
+  readonly weight: number;
+}
+
+function preferencesOf(pod: PodInfo, options: { readonly required: boolean }): Preference[] {
+  const { podAffinity, podAntiAffinity } = pod.pod.spec?.affinity ?? {};
+  const preferences = [
+    ...(podAffinity?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
+      ({ podAffinityTerm, weight }): Preference => ({ term: podAffinityTerm, weight }),
+    ),
+    ...(podAntiAffinity?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
+      ({ podAffinityTerm, weight }): Preference => ({ term: podAffinityTerm, weight: -weight }),
+    ),
+  ];
+  return options.required
+    ? [...preferences, ...pod.requiredAffinity.map((term) => ({ term, weight: 1 }))]
+    : preferences;
+}
+
+const interPodAffinity: ScorePlugin = {
+  name: 'InterPodAffinity',
+  weight: 2,
+  score(pod, nodes, cluster) {
+    /** By topology key and value. */
+    const points = new Map<string, number>();
+    const addPoints = (key: string, node: NodeInfo, weight: number): void => {
+      const value = node.labels[key];
+      if (value !== undefined) points.set(`${key}=${value}`, (points.get(`${key}=${value}`) ?? 0) + weight);
+    };
+    const own = preferencesOf(pod, { required: false }).map(({ term, weight }) => ({
+      term: podTerm(term, pod, cluster),
+      weight,
+    }));
+    const keys = new Set(own.map(({ term }) => term.topologyKey));
+    for (const node of cluster.nodes) {
+      for (const other of node.pods.values()) {
+        for (const { term, weight } of own) if (term.selects(other)) addPoints(term.topologyKey, node, weight);
+        for (const { term, weight } of preferencesOf(other, { required: true })) {
+          if (!podTerm(term, other, cluster).selects(pod)) continue;
+          keys.add(term.topologyKey);
+          addPoints(term.topologyKey, node, weight);
+        }
+      }
+    }
+    if (points.size === 0) return undefined;
+    const raw = nodes.map((node) =>
+      [...keys].reduce((sum, key) => sum + (points.get(`${key}=${node.labels[key] ?? ''}`) ?? 0), 0),
+    );
+    const [lowest, highest] = [Math.min(...raw), Math.max(...raw)];
+    return raw.map((score) => (highest === lowest ? 0 : Math.floor((MAX * (score - lowest)) / (highest - lowest))));
+  },
+};
+
+const plugins: readonly ScorePlugin[] = [
+  taintToleration,
+  nodeAffinity,
+  leastAllocated,
+  podTopologySpread,
+  interPodAffinity,
+  balancedAllocation,
+  imageLocality,
+];
+
+/** The best of `nodes`, of which there is at least one; `random` gives 0 to below 1. */
+export function bestNode(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster, random: () => number): NodeInfo {
+  const totals = nodes.map(() => 0);
+  if (nodes.length > 1) {
+    for (const plugin of plugins) {
+      const scores = plugin.score(pod, nodes, cluster) ?? [];
+      for (const [at, score] of scores.entries()) totals[at] = (totals[at] ?? 0) + score * plugin.weight;
+    }
+  }
+  const highest = Math.max(...totals);
+  const best = nodes.filter((_, at) => totals[at] === highest);
+  const chosen = best[Math.floor(random() * best.length)] ?? best[0];
+  if (chosen === undefined) throw new RangeError('there is no node to choose from');
+  return chosen;
+}

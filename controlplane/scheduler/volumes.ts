@@ -1,0 +1,130 @@
+/**
+ * Claims of a pod as the scheduler sees them: bound ones tie it to nodes, unbound ones of classes that wait for a consumer
+ * are matched with a free volume or left to a provisioner. Pure; used by the volume filters and the binder.
+ */
+import { fromLabelSelector } from '../../api/meta/selector.ts';
+import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../api/machinery/kinds.ts';
+import type { NodeInfo, PodInfo, VolumeLookup } from './cluster-state.ts';
+import { matchesNodeSelector, type NodeSelector } from './node-selection.ts';
+import { amountOf } from './pod-requests.ts';
+
+const BIND_COMPLETED = 'pv.kubernetes.io/bind-completed';
+const NO_PROVISIONER = 'kubernetes.io/no-provisioner';
+
+export interface PodClaims {
+  readonly bound: readonly PersistentVolumeClaim[];
+  /** Of classes that bind when a pod uses them. */
+  readonly waiting: readonly PersistentVolumeClaim[];
+}
+
+/** What to do with the waiting claims of a pod on a node. */
+export interface VolumeDecision {
+  readonly matches: readonly { readonly claim: PersistentVolumeClaim; readonly volume: PersistentVolume }[];
+  readonly provision: readonly PersistentVolumeClaim[];
+}
+
+/** A text says why no node will do. */
+export function claimsOf(pod: PodInfo, lookup: VolumeLookup): PodClaims | string {
+  const bound: PersistentVolumeClaim[] = [];
+  const waiting: PersistentVolumeClaim[] = [];
+  let immediate = false;
+  for (const name of pod.claimNames) {
+    const claim = lookup.claim(pod.namespace, name);
+    if (claim === undefined) return missing(pod, name);
+    if (claim.metadata.deletionTimestamp !== undefined) return `persistentvolumeclaim "${name}" is being deleted`;
+    if (claim.status?.phase === 'Lost') {
+      return `persistentvolumeclaim "${name}" bound to non-existent persistentvolume "${claim.spec?.volumeName ?? ''}"`;
+    }
+    if (isBound(claim)) bound.push(claim);
+    else if (waitsForConsumer(claim, lookup)) waiting.push(claim);
+    else immediate = true;
+  }
+  return immediate ? 'pod has unbound immediate PersistentVolumeClaims' : { bound, waiting };
+}
+
+function missing(pod: PodInfo, name: string): string {
+  const direct = pod.pod.spec?.volumes?.some((volume) => volume.persistentVolumeClaim?.claimName === name) === true;
+  if (direct) return `persistentvolumeclaim "${name}" not found`;
+  return `waiting for ephemeral volume controller to create the persistentvolumeclaim "${name}"`;
+}
+
+export function isBound(claim: PersistentVolumeClaim): boolean {
+  return (claim.spec?.volumeName ?? '') !== '' && claim.metadata.annotations?.[BIND_COMPLETED] !== undefined;
+}
+
+function classOf(claim: PersistentVolumeClaim, lookup: VolumeLookup): StorageClass | undefined {
+  return lookup.storageClass(claim.spec?.storageClassName ?? '');
+}
+
+function waitsForConsumer(claim: PersistentVolumeClaim, lookup: VolumeLookup): boolean {
+  return (claim.spec?.volumeName ?? '') === '' && classOf(claim, lookup)?.volumeBindingMode === 'WaitForFirstConsumer';
+}
+
+export function volumeFitsNode(volume: PersistentVolume, node: NodeInfo): boolean {
+  const required = volume.spec?.nodeAffinity?.required;
+  return required === undefined || matchesNodeSelector(required as NodeSelector, node);
+}
+
+/** `undefined` when a claim finds neither a volume nor a provisioner there. */
+export function decide(
+  claims: readonly PersistentVolumeClaim[],
+  node: NodeInfo,
+  lookup: VolumeLookup,
+): VolumeDecision | undefined {
+  const matches: { claim: PersistentVolumeClaim; volume: PersistentVolume }[] = [];
+  const provision: PersistentVolumeClaim[] = [];
+  const taken = new Set<string>();
+  for (const claim of claims) {
+    const selected = claim.metadata.annotations?.['volume.kubernetes.io/selected-node'];
+    if (selected !== undefined && selected !== node.name) return undefined;
+    const volume = selected === undefined ? smallestFor(claim, node, lookup, taken) : undefined;
+    if (volume !== undefined) {
+      taken.add(volume.metadata.name ?? '');
+      matches.push({ claim, volume });
+    } else if (canProvision(classOf(claim, lookup), node)) provision.push(claim);
+    else return undefined;
+  }
+  return { matches, provision };
+}
+
+function canProvision(storageClass: StorageClass | undefined, node: NodeInfo): boolean {
+  if (storageClass === undefined || ['', NO_PROVISIONER].includes(storageClass.provisioner)) return false;
+  const topologies = storageClass.allowedTopologies ?? [];
+  if (topologies.length === 0) return true;
+  return topologies.some((term) =>
+    (term.matchLabelExpressions ?? []).every(({ key, values }) => values.includes(node.labels[key] ?? '')),
+  );
+}
+
+function smallestFor(
+  claim: PersistentVolumeClaim,
+  node: NodeInfo,
+  lookup: VolumeLookup,
+  taken: ReadonlySet<string>,
+): PersistentVolume | undefined {
+  let best: PersistentVolume | undefined;
+  for (const volume of lookup.volumes()) {
+    if (taken.has(volume.metadata.name ?? '') || !suits(volume, claim) || !volumeFitsNode(volume, node)) continue;
+    if (best === undefined || capacityOf(volume) < capacityOf(best)) best = volume;
+  }
+  return best;
+}
+
+const capacityOf = (volume: PersistentVolume): number => amountOf('storage', volume.spec?.capacity?.['storage'] ?? '0');
+
+function suits(volume: PersistentVolume, claim: PersistentVolumeClaim): boolean {
+  const { spec } = volume;
+  const wanted = claim.spec;
+  if (spec === undefined || wanted === undefined || volume.metadata.deletionTimestamp !== undefined) return false;
+  const owner = spec.claimRef;
+  if (owner !== undefined) {
+    if (owner.name !== claim.metadata.name || owner.namespace !== claim.metadata.namespace) return false;
+    if (owner.uid !== undefined && owner.uid !== claim.metadata.uid) return false;
+  } else if (volume.status?.phase !== undefined && volume.status.phase !== 'Available') return false;
+  if ((spec.storageClassName ?? '') !== (wanted.storageClassName ?? '')) return false;
+  if ((spec.volumeMode ?? 'Filesystem') !== (wanted.volumeMode ?? 'Filesystem')) return false;
+  if (!(wanted.accessModes ?? []).every((mode) => spec.accessModes?.includes(mode))) return false;
+  if (capacityOf(volume) < amountOf('storage', wanted.resources?.requests?.['storage'] ?? '0')) return false;
+  const selector = wanted.selector as Parameters<typeof fromLabelSelector>[0];
+  return selector === undefined || fromLabelSelector(selector).matches(volume.metadata.labels);
+}
