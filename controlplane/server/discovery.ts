@@ -1,0 +1,314 @@
+/**
+ * What is served, told to clients: `/api`, `/apis` and below, and both in one document (aggregated discovery).
+ *
+ * Documents are made from the catalog's rows on first use after a change, in the encoding that is asked for, and kept.
+ */
+import { createHash } from 'node:crypto';
+import { encodeJson } from '../../api/codec/json.ts';
+import type { ProtobufCodec } from '../../api/codec/protobuf.ts';
+import { encodeYaml } from '../../api/codec/yaml.ts';
+import { apiVersionOf } from '../../api/meta/object.ts';
+import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
+import type { ResourceCatalog } from '../registry/rest.ts';
+import { acceptClauses, type AcceptClause } from './accept.ts';
+import { Document, sendDocument } from './document.ts';
+import { JSON_TYPE, PROTOBUF_TYPE, YAML_TYPE, routeError, type Format } from './media-type.ts';
+import { pageNotFound, reading, type PathHandlers } from './path-handlers.ts';
+import type { ApiRequest } from './request.ts';
+import { notFound } from './router.ts';
+
+export interface DiscoveryOptions {
+  readonly catalog: ResourceCatalog;
+  readonly protobuf: ProtobufCodec;
+  /** `host:port` that clients outside are told to use. */
+  readonly serverAddress: string;
+}
+
+const FORMATS: ReadonlyMap<string, Format> = new Map([
+  ['*/*', 'json'],
+  ['application/*', 'json'],
+  [JSON_TYPE, 'json'],
+  [YAML_TYPE, 'yaml'],
+  [PROTOBUF_TYPE, 'protobuf'],
+]);
+const TYPES: Readonly<Record<Format, string>> = { json: JSON_TYPE, yaml: YAML_TYPE, protobuf: PROTOBUF_TYPE };
+
+interface Wanted {
+  readonly format: Format;
+  /** Version of `apidiscovery.k8s.io` for the aggregated document, `''` for the plain one. */
+  readonly aggregated: '' | 'v2' | 'v2beta1';
+}
+
+interface Group {
+  readonly name: string;
+  /** Preferred first. */
+  readonly versions: ReadonlyMap<string, readonly ResourceInfo[]>;
+}
+
+export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions): void {
+  const discovery = new Discovery(options);
+  paths.exact(
+    '/api',
+    reading((request) => discovery.serve(request, '/api', true)),
+  );
+  paths.exact(
+    '/apis',
+    reading((request) => discovery.serve(request, '/apis', true)),
+  );
+  paths.tree(
+    '/api/',
+    reading((request) => discovery.serve(request, bare(request.info.path), false)),
+  );
+  paths.tree(
+    '/apis/',
+    reading((request) => discovery.serve(request, bare(request.info.path), false)),
+  );
+}
+
+function bare(path: string): string {
+  return path.replace(/\/+$/, '');
+}
+
+class Discovery {
+  readonly #options: DiscoveryOptions;
+  readonly #documents = new Map<string, Document>();
+  #groups: ReadonlyMap<string, Group> | undefined;
+
+  constructor(options: DiscoveryOptions) {
+    this.#options = options;
+    options.catalog.onChange(() => {
+      this.#documents.clear();
+      this.#groups = undefined;
+    });
+  }
+
+  async serve(request: ApiRequest, path: string, aggregates: boolean): Promise<void> {
+    const wanted = negotiate(request.header('accept'), aggregates);
+    const key = `${wanted.format} ${wanted.aggregated} ${path}`;
+    let document = this.#documents.get(key);
+    if (document === undefined) {
+      const value = wanted.aggregated === '' ? this.#plain(path) : this.#aggregated(path, wanted.aggregated);
+      if (value === undefined) return this.#missing(request, path);
+      document = this.#encode(value, wanted);
+      this.#documents.set(key, document);
+    }
+    await sendDocument(request, document, { negotiated: aggregates, tagged: wanted.aggregated !== '' });
+  }
+
+  /** A version that a served group does not have is missing in the API's words, an unknown group in the server's. */
+  #missing(request: ApiRequest, path: string): void | Promise<void> {
+    const [root, group = ''] = path.split('/').filter((part) => part !== '');
+    if (root === 'api' || this.#grouped().has(group)) throw notFound();
+    return pageNotFound(request);
+  }
+
+  #encode(value: object, wanted: Wanted): Document {
+    const suffix =
+      wanted.aggregated === '' ? '' : `;g=apidiscovery.k8s.io;v=${wanted.aggregated};as=APIGroupDiscoveryList`;
+    const contentType = `${TYPES[wanted.format]}${suffix}`;
+    switch (wanted.format) {
+      case 'json':
+        return new Document(contentType, Buffer.concat([encodeJson(value), Buffer.from('\n')]));
+      case 'yaml':
+        return new Document(contentType, encodeYaml(value));
+      case 'protobuf':
+        return new Document(contentType, this.#options.protobuf.encodeEnveloped({ apiVersion: 'v1', ...value }));
+    }
+  }
+
+  #grouped(): ReadonlyMap<string, Group> {
+    this.#groups ??= groupsOf(this.#options.catalog.resources());
+    return this.#groups;
+  }
+
+  #plain(path: string): object | undefined {
+    const [root, ...parts] = path.split('/').filter((part) => part !== '');
+    if (root === 'api') {
+      if (parts.length === 0) return this.#versions();
+      return parts.length === 1 ? this.#resources('', parts[0] ?? '') : undefined;
+    }
+    const [group = '', version] = parts;
+    if (parts.length > 2) return undefined;
+    if (parts.length === 0) {
+      const groups = [...this.#grouped().values()].filter(({ name }) => name !== '');
+      return { kind: 'APIGroupList', apiVersion: 'v1', groups: groups.map(groupDocument) };
+    }
+    if (version !== undefined) return group === '' ? undefined : this.#resources(group, version);
+    const found = group === '' ? undefined : this.#grouped().get(group);
+    return found === undefined ? undefined : { kind: 'APIGroup', apiVersion: 'v1', ...groupDocument(found) };
+  }
+
+  #versions(): object {
+    const versions = [...(this.#grouped().get('')?.versions.keys() ?? [])];
+    const serverAddressByClientCIDRs = [{ clientCIDR: '0.0.0.0/0', serverAddress: this.#options.serverAddress }];
+    return { kind: 'APIVersions', versions, serverAddressByClientCIDRs };
+  }
+
+  #resources(group: string, version: string): object | undefined {
+    const found = this.#grouped().get(group);
+    const rows = found?.versions.get(version);
+    if (found === undefined || rows === undefined) return undefined;
+    const resources = rows.flatMap((row) => [
+      resourceDocument(row, storageVersion(found, row)),
+      ...row.subresources.map((subresource) => subresourceDocument(row, subresource)),
+    ]);
+    return {
+      kind: 'APIResourceList',
+      ...(group === '' ? {} : { apiVersion: 'v1' }),
+      groupVersion: apiVersionOf({ group, version }),
+      resources: resources.sort((a, b) => (a.name < b.name ? -1 : 1)),
+    };
+  }
+
+  #aggregated(path: string, version: 'v2' | 'v2beta1'): object {
+    const core = path === '/api';
+    const groups = [...this.#grouped().values()].filter(({ name }) => (name === '') === core);
+    return {
+      kind: 'APIGroupDiscoveryList',
+      apiVersion: `apidiscovery.k8s.io/${version}`,
+      metadata: {},
+      items: groups.map((group) => ({
+        metadata: group.name === '' ? {} : { name: group.name },
+        versions: [...group.versions].map(([name, rows]) => ({
+          version: name,
+          resources: rows.map((row) => aggregatedResource(row)).sort((a, b) => (a.resource < b.resource ? -1 : 1)),
+          freshness: 'Current',
+        })),
+      })),
+    };
+  }
+}
+
+/** Throws 406. */
+function negotiate(accept: string | undefined, aggregates: boolean): Wanted {
+  for (const clause of acceptClauses(accept)) {
+    const wanted = satisfy(clause, aggregates);
+    if (wanted !== undefined) return wanted;
+  }
+  const text = `only the following media types are accepted: ${[JSON_TYPE, YAML_TYPE, PROTOBUF_TYPE].join(', ')}`;
+  throw routeError(406, 'NotAcceptable', text);
+}
+
+function satisfy({ type, params }: AcceptClause, aggregates: boolean): Wanted | undefined {
+  const format = FORMATS.get(type);
+  if (format === undefined) return undefined;
+  const as = params.get('as');
+  if (as === undefined) return { format, aggregated: '' };
+  const version = params.get('v');
+  if (!aggregates || as !== 'APIGroupDiscoveryList' || params.get('g') !== 'apidiscovery.k8s.io' || format === 'yaml') {
+    return undefined;
+  }
+  return version === 'v2' || version === 'v2beta1' ? { format, aggregated: version } : undefined;
+}
+
+/** Built-in groups in the catalog's order; the rows of custom resources come after them, by name, newest version first. */
+function groupsOf(rows: readonly ResourceInfo[]): ReadonlyMap<string, Group> {
+  const groups = new Map<string, Map<string, ResourceInfo[]>>();
+  for (const row of rows) {
+    let versions = groups.get(row.group);
+    if (versions === undefined) groups.set(row.group, (versions = new Map()));
+    const served = versions.get(row.version);
+    if (served === undefined) versions.set(row.version, [row]);
+    else served.push(row);
+  }
+  const isBuiltin = (name: string): boolean => !name.includes('.') || name.endsWith('.k8s.io');
+  const names = [...groups.keys()];
+  const custom = names.filter((name) => !isBuiltin(name)).sort();
+  const found = new Map<string, Group>();
+  for (const name of [...names.filter(isBuiltin), ...custom]) {
+    let versions = [...(groups.get(name) ?? [])];
+    if (!isBuiltin(name)) versions = versions.sort(([a], [b]) => compareVersions(a, b));
+    found.set(name, { name, versions: new Map(versions) });
+  }
+  return found;
+}
+
+/** Stable before beta before alpha, higher before lower, other names after them by alphabet. */
+export function compareVersions(a: string, b: string): number {
+  const [left, right] = [rankOf(a), rankOf(b)];
+  if (left === undefined || right === undefined) {
+    if (left === undefined && right === undefined) return a < b ? -1 : a > b ? 1 : 0;
+    return left === undefined ? 1 : -1;
+  }
+  for (let index = 0; index < left.length; index += 1) {
+    const difference = (right[index] ?? 0) - (left[index] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
+
+function rankOf(version: string): number[] | undefined {
+  const match = /^v(\d+)(?:(alpha|beta)(\d+))?$/.exec(version);
+  if (match === null) return undefined;
+  const stability = match[2] === undefined ? 2 : match[2] === 'beta' ? 1 : 0;
+  return [stability, Number(match[1]), Number(match[3] ?? 0)];
+}
+
+function groupDocument({ name, versions }: Group): object {
+  const all = [...versions.keys()].map((version) => ({ groupVersion: `${name}/${version}`, version }));
+  return { name, versions: all, preferredVersion: all[0] };
+}
+
+/** The version that a group's objects are stored in is its preferred one that has the resource. */
+function storageVersion(group: Group, row: ResourceInfo): string {
+  for (const [version, rows] of group.versions) {
+    if (rows.some(({ resource }) => resource === row.resource)) return version;
+  }
+  return row.version;
+}
+
+function resourceDocument(row: ResourceInfo, stored: string): { name: string } {
+  return {
+    name: row.resource,
+    ...{ singularName: row.singular, namespaced: row.namespaced, kind: row.kind, verbs: row.verbs },
+    ...(row.shortNames.length === 0 ? {} : { shortNames: row.shortNames }),
+    ...(row.categories.length === 0 ? {} : { categories: row.categories }),
+    // What is not stored (reviews, bindings) has no storage version.
+    ...(row.verbs.includes('list') && row.resource !== 'componentstatuses'
+      ? { storageVersionHash: versionHash(row.group, stored, row.kind) }
+      : {}),
+  };
+}
+
+function versionHash(group: string, version: string, kind: string): string {
+  return createHash('sha256').update(`${group}/${version}/${kind}`).digest().subarray(0, 8).toString('base64');
+}
+
+function subresourceDocument(
+  row: ResourceInfo,
+  { name, group, version, kind, verbs }: SubresourceInfo,
+): { name: string } {
+  return {
+    name: `${row.resource}/${name}`,
+    ...{ singularName: '', namespaced: row.namespaced },
+    ...(isOwn(row, group, version) ? {} : { group, version }),
+    ...{ kind, verbs },
+  };
+}
+
+function isOwn(row: ResourceInfo, group: string, version: string): boolean {
+  return group === row.group && version === row.version;
+}
+
+function aggregatedResource(row: ResourceInfo): { resource: string } {
+  return {
+    resource: row.resource,
+    ...{
+      responseKind: { group: '', version: '', kind: row.kind },
+      scope: row.namespaced ? 'Namespaced' : 'Cluster',
+      singularResource: row.singular,
+      verbs: row.verbs,
+    },
+    ...(row.shortNames.length === 0 ? {} : { shortNames: row.shortNames }),
+    ...(row.categories.length === 0 ? {} : { categories: row.categories }),
+    ...(row.subresources.length === 0
+      ? {}
+      : {
+          subresources: row.subresources.map(({ name, group, version, kind, verbs }) => ({
+            subresource: name,
+            responseKind: isOwn(row, group, version) ? { group: '', version: '', kind } : { group, version, kind },
+            verbs,
+          })),
+        }),
+  };
+}
