@@ -1,0 +1,132 @@
+/** The parts of the control plane that `main.ts` puts together in the order of the start: server, plugins, loops. */
+import type { Logger } from '../api/component/logger.ts';
+import { createProtobufCodec } from '../api/codec/protobuf.ts';
+import { stringifyYaml } from '../api/codec/yaml.ts';
+import type { Client } from '../api/machinery/client.ts';
+import type { Clock } from '../api/machinery/clock.ts';
+import type { Schema } from '../api/schema/schema.ts';
+import type { AdmissionPlugin } from './admission/admission.ts';
+import { namespaceLifecycle } from './admission/namespace-lifecycle.ts';
+import type { Sources } from './admission/sources.ts';
+import { reconcileBootstrapPolicy } from './authorization/bootstrap-reconcile.ts';
+import { primaryAddress } from './host-address.ts';
+import type { ControlPlaneFlags } from './options.ts';
+import type { Pki } from './pki/pki.ts';
+import { createEncodings } from './registry/encodings.ts';
+import { withoutFieldManagement } from './registry/field-management.ts';
+import type { Registry, RegistryOptions, Stores } from './registry/registry.ts';
+import type { Rest } from './registry/rest.ts';
+import type { Security } from './security.ts';
+import { createConnector } from './server/connect/connector.ts';
+import { installDiscovery } from './server/discovery.ts';
+import { installHealth } from './server/health.ts';
+import { installIndex } from './server/index-page.ts';
+import { PathHandlers } from './server/path-handlers.ts';
+import { type ApiServer, createServer } from './server/server.ts';
+import { textDecoders } from './server/text-decoders.ts';
+import { installVersion } from './server/version.ts';
+
+/** The release of the API that is spoken. */
+export const API_VERSION = {
+  major: '1',
+  minor: '36',
+  gitVersion: 'v1.36.2',
+  gitCommit: '',
+  gitTreeState: 'clean',
+  buildDate: '2026-06-09T00:00:00Z',
+  goVersion: 'go1.26.4',
+  compiler: 'gc',
+  platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
+} as const;
+
+export interface Parts {
+  readonly flags: ControlPlaneFlags;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly schema: Schema;
+  readonly registry: Registry;
+  readonly security: Security;
+  readonly sources: Sources;
+  readonly pki: Pki;
+  /** A client in this process for a user. */
+  readonly clientFor: (user: string, groups: readonly string[], fieldManager?: string) => Client;
+}
+
+export function fieldManagement(_schema: Schema, _clock: Clock): RegistryOptions['fieldManagement'] {
+  return () => withoutFieldManagement;
+}
+
+/** Endpoints beside the stored resources: reviews and tokens. The parts are there when the first request comes. */
+export function extensions(_stores: Stores, _parts: () => Parts): readonly Rest[] {
+  return [];
+}
+
+export function admissionPlugins({ sources, clock }: Parts): readonly AdmissionPlugin[] {
+  return [namespaceLifecycle(sources, clock)];
+}
+
+/** What a cluster has from the start: its namespaces, and the default roles and bindings. */
+export async function bootstrap(parts: Parts): Promise<void> {
+  await reconcileBootstrapPolicy(
+    parts.clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver'),
+  );
+}
+
+export function createApiServer(parts: Parts): ApiServer {
+  const { flags, clock, logger, registry, security, pki, schema } = parts;
+  const protobuf = createProtobufCodec(schema);
+  const encodings = createEncodings({
+    schema,
+    columnsOf: (info) => registry.strategyOf(info)?.columns,
+    protobuf,
+    yaml: stringifyYaml,
+  });
+  const paths = new PathHandlers();
+  const { catalog } = registry;
+  installVersion(paths, API_VERSION);
+  installDiscovery(paths, {
+    catalog,
+    protobuf,
+    serverAddress: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
+  });
+  installHealth(paths, { logger, checks: [], readiness: [] });
+  installIndex(paths, catalog);
+  const material = pki.material();
+  const server = createServer({
+    catalog,
+    authenticator: security.authenticators.authenticator,
+    authorizer: security.authorizers.authorizer,
+    clock,
+    logger,
+    tls: {
+      cert: material.apiserver.certificatePem,
+      key: material.apiserver.privateKeyPem,
+      clientCa: [security.clientCa.pem(), security.frontProxyCa.pem()],
+      minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
+      ...(flags.tlsCipherSuites.length === 0 ? {} : { ciphers: flags.tlsCipherSuites.join(':') }),
+    },
+    encodings,
+    decoders: textDecoders,
+    paths,
+    connector: createConnector({
+      agentCredentials: () => {
+        const { kubeletClient } = pki.material();
+        return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
+      },
+      clock,
+      logger,
+    }),
+    requestTimeoutMs: flags.requestTimeout,
+    maxReading: flags.maxRequestsInflight,
+    maxMutating: flags.maxMutatingRequestsInflight,
+  });
+  pki.onChange(({ apiserver }) =>
+    server.replaceCertificate({ cert: apiserver.certificatePem, key: apiserver.privateKeyPem }),
+  );
+  return server;
+}
+
+/** Controllers and scheduler. Gives what ends them. */
+export async function startLoops(_parts: Parts, _port: number): Promise<readonly (() => Promise<void>)[]> {
+  return [];
+}

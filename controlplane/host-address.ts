@@ -1,0 +1,20 @@
+/** Names and addresses that a host is reached by. */
+import { hostname, networkInterfaces } from 'node:os';
+
+/** All addresses of the host, loopback last. */
+export function hostAddresses(): string[] {
+  const found = Object.values(networkInterfaces()).flatMap((entries) => entries ?? []);
+  const usable = found.filter((entry) => !entry.address.startsWith('fe80:'));
+  return [...usable.filter((entry) => !entry.internal), ...usable.filter((entry) => entry.internal)].map(
+    (entry) => entry.address,
+  );
+}
+
+/** The address to tell others: the first that is not loopback. */
+export function primaryAddress(): string {
+  return hostAddresses().find((address) => !address.startsWith('127.') && address !== '::1') ?? '127.0.0.1';
+}
+
+export function hostNames(): string[] {
+  return ['localhost', hostname().toLowerCase()];
+}

@@ -1,0 +1,217 @@
+/**
+ * The control plane, put together: storage, registry, security, API server, controllers and scheduler in one process.
+ * `startControlPlane` serves the command and tests alike.
+ */
+import { access, constants, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { parseFlags } from '../api/component/flags.ts';
+import { type Logger, silentLogger } from '../api/component/logger.ts';
+import type { Client } from '../api/machinery/client.ts';
+import { type Clock, systemClock } from '../api/machinery/clock.ts';
+import { loadSchema } from '../api/schema/table.ts';
+import { sourcesFromCatalog } from './admission/sources.ts';
+import {
+  admissionPlugins,
+  bootstrap,
+  createApiServer,
+  extensions,
+  fieldManagement,
+  type Parts,
+  startLoops,
+} from './assembly.ts';
+import { hostAddresses, hostNames } from './host-address.ts';
+import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options.ts';
+import { ensureAdminKubeconfig } from './pki/admin-kubeconfig.ts';
+import { ensurePki } from './pki/pki.ts';
+import { createRegistry } from './registry/registry.ts';
+import { buildSecurity, lateAdmission, pkiDirectory } from './security.ts';
+import { createDirectClient } from './server/direct-client.ts';
+import { StartError } from './start-error.ts';
+import { startCompactor } from './storage/compactor.ts';
+import { openMemoryStorage } from './storage/memory.ts';
+import { stampRevision } from './storage/object-bytes.ts';
+import { openSqliteStorage } from './storage/sqlite/sqlite-storage.ts';
+import { isStorageError, type Storage } from './storage/storage.ts';
+
+export interface ControlPlaneOptions {
+  /** Keeps nothing on disk. */
+  readonly memory?: boolean;
+  /** Flags by their names in `controlPlaneFlags`; the others have their defaults. */
+  readonly flags?: Partial<ControlPlaneFlags>;
+  readonly clock?: Clock;
+  readonly logger?: Logger;
+  /** Called when a write's outcome is unknown: the process must end. */
+  readonly onFatal?: (error: Error) => void;
+}
+
+export interface ControlPlane {
+  /** `https://127.0.0.1:6443`. */
+  readonly url: string;
+  readonly port: number;
+  /** The cluster CA (PEM). */
+  readonly ca: string;
+  /** Kubeconfig of an administrator (YAML). */
+  readonly kubeconfig: string;
+  /** A client in this process, without the network: as the administrator. */
+  readonly client: Client;
+  close(): Promise<void>;
+}
+
+const CLOSE_GRACE_MS = 3000;
+
+/** Resolves when `/readyz` is ok. Throws `StartError` with one line for a person; nothing is left running then. */
+export async function startControlPlane(options: ControlPlaneOptions = {}): Promise<ControlPlane> {
+  const { clock = systemClock, logger = silentLogger } = options;
+  const defaults = parseFlags(controlPlaneFlags, []).values;
+  const flags: ControlPlaneFlags = { ...defaults, ...(options.memory === true ? MEMORY_FLAGS : {}), ...options.flags };
+  const opened: (() => Promise<void> | void)[] = [];
+  const close = async (): Promise<void> => {
+    for (const end of opened.splice(0).toReversed()) await end();
+  };
+  try {
+    return await assemble({ ...options, flags, clock, logger }, opened, close);
+  } catch (error) {
+    await close();
+    throw startError(error, flags);
+  }
+}
+
+/** A test's control plane: on loopback, on a free port. */
+const MEMORY_FLAGS: Partial<ControlPlaneFlags> = { storageBackend: 'memory', bindAddress: '127.0.0.1', securePort: 0 };
+
+function startError(error: unknown, flags: ControlPlaneFlags): unknown {
+  if (isStorageError(error)) return new StartError(error.message, { cause: error });
+  const { code, message } = error as NodeJS.ErrnoException;
+  if (code === 'EADDRINUSE')
+    return new StartError(`port ${flags.securePort} is in use: stop what listens there, or give --secure-port`, {
+      cause: error,
+    });
+  if (code === 'EACCES' || code === 'EROFS' || code === 'EPERM')
+    return new StartError(`${message}: the data directory ${flags.dataDir} cannot be written; give --data-dir`, {
+      cause: error,
+    });
+  if (code === 'ENOENT') return new StartError(message, { cause: error });
+  return error;
+}
+
+interface Assembly extends ControlPlaneOptions {
+  readonly flags: ControlPlaneFlags;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+async function assemble(
+  options: Assembly,
+  opened: (() => Promise<void> | void)[],
+  close: () => Promise<void>,
+): Promise<ControlPlane> {
+  const { flags, clock, logger } = options;
+  const stop = new AbortController();
+  opened.push(() => stop.abort(new Error('the control plane is closed')));
+  const directory = await prepareDirectory(flags, opened);
+  const isMemory = flags.storageBackend === 'memory';
+  const [storage, pki] = await Promise.all([
+    openStorage(options, directory, opened),
+    ensurePki({
+      directory: pkiDirectory(directory),
+      clock,
+      logger,
+      hosts: [...hostNames(), ...(flags.externalHostname === '' ? [] : [flags.externalHostname])],
+      addresses: () => [...hostAddresses(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
+      serviceIp: firstServiceAddress(flags),
+    }),
+  ]);
+  if (!isMemory) pki.watch(stop.signal);
+  const admission = lateAdmission();
+  let parts: Parts | undefined;
+  const assembled = (): Parts => {
+    if (parts === undefined) throw new Error('a request came before the control plane was put together');
+    return parts;
+  };
+  const schema = loadSchema();
+  const registry = await createRegistry({
+    storage,
+    schema,
+    admission: admission.chain,
+    clock,
+    logger,
+    fieldManagement: fieldManagement(schema, clock),
+    serviceClusterCidrs: flags.serviceClusterIpRange,
+    serviceNodePorts: parsePortRange(flags.serviceNodePortRange) ?? { from: 30_000, to: 32_767 },
+    eventTtlMs: flags.eventTtl,
+    extend: (stores) => extensions(stores, assembled),
+  });
+  opened.push(() => registry.close());
+  const { catalog } = registry;
+  const sources = sourcesFromCatalog(catalog, { clock, logger, signal: stop.signal });
+  const security = await buildSecurity({ flags, pki, sources, clock, logger });
+  opened.push(
+    () => security.authenticators.close(),
+    () => security.authorizers.close(),
+  );
+  const { authorizer } = security.authorizers;
+  const clientFor: Parts['clientFor'] = (name, groups, fieldManager = name) =>
+    createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager });
+  parts = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
+  admission.set(admissionPlugins(parts));
+  await sources.synced();
+  await bootstrap(parts);
+  const server = createApiServer(parts);
+  const address = await server.listen(flags.securePort, flags.bindAddress);
+  opened.push(() => server.close(CLOSE_GRACE_MS));
+  const host = flags.bindAddress === '0.0.0.0' || flags.bindAddress === '::' ? '127.0.0.1' : flags.bindAddress;
+  const url = `https://${host.includes(':') ? `[${host}]` : host}:${address.port}`;
+  const kubeconfigPath = join(directory, 'admin.kubeconfig');
+  await ensureAdminKubeconfig(kubeconfigPath, url, pki.material().ca, clock.now());
+  const kubeconfig = await readFile(kubeconfigPath, 'utf8');
+  opened.push(...(await startLoops(parts, address.port)));
+  logger.info({ url, ...(isMemory ? {} : { kubeconfig: kubeconfigPath }) }, 'the control plane is ready');
+  const client = clientFor('kubernetes-admin', ['system:masters', 'system:authenticated']);
+  return { url, port: address.port, ca: pki.material().ca.certificatePem, kubeconfig, client, close };
+}
+
+/** The first address of the service range: the one of the `kubernetes` service. */
+function firstServiceAddress(flags: ControlPlaneFlags): string {
+  const [range = '10.96.0.0/16'] = flags.serviceClusterIpRange;
+  const network = range.split('/')[0] ?? '';
+  if (network.includes(':')) return network.endsWith('::') ? `${network}1` : network;
+  const octets = network.split('.').map(Number);
+  octets[3] = (octets[3] ?? 0) + 1;
+  return octets.join('.');
+}
+
+/** The data directory, made if it is missing; a temporary one that goes with the process where nothing is kept. */
+async function prepareDirectory(flags: ControlPlaneFlags, opened: (() => Promise<void> | void)[]): Promise<string> {
+  if (flags.storageBackend === 'memory') {
+    const directory = await mkdtemp(join(tmpdir(), 'orchlet-'));
+    opened.push(() => rm(directory, { recursive: true, force: true }));
+    return directory;
+  }
+  const directory = resolve(flags.dataDir);
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  await access(directory, constants.W_OK);
+  return directory;
+}
+
+async function openStorage(
+  options: Assembly,
+  directory: string,
+  opened: (() => Promise<void> | void)[],
+): Promise<Storage> {
+  const { flags, clock, logger, onFatal } = options;
+  const storage =
+    flags.storageBackend === 'memory'
+      ? openMemoryStorage({ clock, logger, stamp: stampRevision })
+      : await openSqliteStorage({
+          directory: join(directory, 'storage'),
+          clock,
+          logger,
+          stamp: stampRevision,
+          ...(onFatal === undefined ? {} : { onFailure: onFatal }),
+        });
+  opened.push(() => storage.close());
+  const compactor = startCompactor({ storage, clock, logger });
+  opened.push(() => compactor.stop());
+  return storage;
+}

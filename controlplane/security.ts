@@ -1,0 +1,149 @@
+/** Puts authentication, authorization and admission together from the flags. Called by `main.ts` alone. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Logger } from '../api/component/logger.ts';
+import type { Clock } from '../api/machinery/clock.ts';
+import { admissionChain } from './admission/chain.ts';
+import type { AdmissionChain, AdmissionPlugin } from './admission/admission.ts';
+import type { Sources } from './admission/sources.ts';
+import { type Authenticators, buildAuthenticators } from './authentication/authenticators.ts';
+import { type CaBundle, fileCaBundle, fixedCaBundle } from './authentication/ca-bundle.ts';
+import { verificationKey } from './authentication/service-account.ts';
+import { TokenIssuer } from './authentication/token-issuer.ts';
+import { type Authorizers, buildAuthorizers } from './authorization/authorizers.ts';
+import type { ControlPlaneFlags } from './options.ts';
+import type { Pki } from './pki/pki.ts';
+
+export interface SecurityOptions {
+  readonly flags: ControlPlaneFlags;
+  readonly pki: Pki;
+  readonly sources: Sources;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+export interface Security {
+  readonly authenticators: Authenticators;
+  readonly authorizers: Authorizers;
+  readonly issuer: TokenIssuer;
+  readonly clientCa: CaBundle;
+  readonly frontProxyCa: CaBundle;
+  readonly audiences: readonly string[];
+}
+
+export async function buildSecurity(options: SecurityOptions): Promise<Security> {
+  const { flags, pki, sources, clock, logger } = options;
+  const clientCa =
+    flags.clientCaFile === ''
+      ? fixedCaBundle(pki.material().ca.certificatePem)
+      : fileCaBundle(flags.clientCaFile, clock, logger);
+  const proxyFile = flags.requestheaderClientCaFile;
+  const frontProxyCa =
+    proxyFile === ''
+      ? fixedCaBundle(pki.material().frontProxyCa.certificatePem)
+      : fileCaBundle(proxyFile, clock, logger);
+  const [signingIssuer = 'https://kubernetes.default.svc.cluster.local'] = flags.serviceAccountIssuer;
+  const audiences = flags.apiAudiences.length > 0 ? flags.apiAudiences : [signingIssuer];
+  const signingKey =
+    flags.serviceAccountSigningKeyFile === ''
+      ? pki.serviceAccountKey.privateKeyPem
+      : readFileSync(flags.serviceAccountSigningKeyFile, 'utf8');
+  const keys = [verificationKey(signingKey), ...flags.serviceAccountKeyFile.flatMap((path) => keysOf(path))];
+  const issuer = new TokenIssuer({
+    privateKeyPem: signingKey,
+    verificationKeys: keys,
+    issuer: signingIssuer,
+    jwksUri: flags.serviceAccountJwksUri,
+    clock,
+  });
+  const authenticators = await buildAuthenticators({
+    clock,
+    logger,
+    sources,
+    clientCa,
+    requestHeader: {
+      ca: frontProxyCa,
+      allowedNames: flags.requestheaderAllowedNames,
+      usernameHeaders: flags.requestheaderUsernameHeaders,
+      uidHeaders: flags.requestheaderUidHeaders,
+      groupHeaders: flags.requestheaderGroupHeaders,
+      extraHeadersPrefixes: flags.requestheaderExtraHeadersPrefix,
+    },
+    ...(flags.tokenAuthFile === '' ? {} : { tokenFile: flags.tokenAuthFile }),
+    bootstrapTokens: flags.enableBootstrapTokenAuth,
+    serviceAccounts: { issuers: flags.serviceAccountIssuer, keys, lookup: flags.serviceAccountLookup },
+    apiAudiences: audiences,
+    ...(flags.oidcIssuerUrl === '' ? {} : { oidc: oidcOptions(flags) }),
+    ...(flags.authenticationTokenWebhookConfigFile === ''
+      ? {}
+      : {
+          webhook: {
+            configFile: flags.authenticationTokenWebhookConfigFile,
+            version: flags.authenticationTokenWebhookVersion as 'v1' | 'v1beta1',
+            cacheTtlMs: flags.authenticationTokenWebhookCacheTtl,
+          },
+        }),
+    anonymous: flags.anonymousAuth,
+  });
+  const authorizers = await buildAuthorizers({
+    clock,
+    sources,
+    modes: flags.authorizationMode,
+    ...(flags.authorizationConfig === '' ? {} : { configFile: flags.authorizationConfig }),
+    ...(flags.authorizationPolicyFile === '' ? {} : { policyFile: flags.authorizationPolicyFile }),
+    ...(flags.authorizationWebhookConfigFile === ''
+      ? {}
+      : {
+          webhook: {
+            configFile: flags.authorizationWebhookConfigFile,
+            version: flags.authorizationWebhookVersion as 'v1' | 'v1beta1',
+            authorizedTtlMs: flags.authorizationWebhookCacheAuthorizedTtl,
+            unauthorizedTtlMs: flags.authorizationWebhookCacheUnauthorizedTtl,
+          },
+        }),
+  });
+  return { authenticators, authorizers, issuer, clientCa, frontProxyCa, audiences };
+}
+
+/** Every key of a PEM file. */
+function keysOf(path: string): ReturnType<typeof verificationKey>[] {
+  const blocks = readFileSync(path, 'utf8').match(/-----BEGIN ([^-]+)-----[\s\S]*?-----END \1-----/g) ?? [];
+  return blocks.map((block) => verificationKey(block));
+}
+
+function oidcOptions(flags: ControlPlaneFlags): NonNullable<Parameters<typeof buildAuthenticators>[0]['oidc']> {
+  return {
+    issuerUrl: flags.oidcIssuerUrl,
+    clientId: flags.oidcClientId,
+    usernameClaim: flags.oidcUsernameClaim,
+    usernamePrefix: flags.oidcUsernamePrefix === '' ? undefined : flags.oidcUsernamePrefix,
+    groupsClaim: flags.oidcGroupsClaim,
+    groupsPrefix: flags.oidcGroupsPrefix,
+    requiredClaims: flags.oidcRequiredClaim,
+    signingAlgorithms: flags.oidcSigningAlgs,
+    ...(flags.oidcCaFile === '' ? {} : { ca: readFileSync(flags.oidcCaFile, 'utf8') }),
+  };
+}
+
+/**
+ * The chain is made before the plugins: plugins read objects through the registry, and the registry asks the chain. Until
+ * `set` is called nothing may be written.
+ */
+export function lateAdmission(): { readonly chain: AdmissionChain; set(plugins: readonly AdmissionPlugin[]): void } {
+  let inner: AdmissionChain | undefined;
+  const ready = (): AdmissionChain => {
+    if (inner === undefined) throw new Error('a write came before the admission plugins were there');
+    return inner;
+  };
+  return {
+    chain: {
+      admit: (attributes, signal) => ready().admit(attributes, signal),
+      validate: (attributes, signal) => ready().validate(attributes, signal),
+    },
+    set(plugins) {
+      inner = admissionChain(plugins);
+    },
+  };
+}
+
+export const pkiDirectory = (dataDirectory: string): string => join(dataDirectory, 'pki');
