@@ -4,6 +4,7 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { coordinationKinds } from './kinds/coordination.ts';
+import { rbacKinds } from './kinds/rbac.ts';
 import type { Store } from './store.ts';
 import type { KindRow } from './strategy.ts';
 
@@ -21,5 +22,5 @@ export interface KindOptions {
 }
 
 export function kindRows(_options: KindOptions): KindRow[] {
-  return [...coordinationKinds];
+  return [...coordinationKinds, ...rbacKinds];
 }
