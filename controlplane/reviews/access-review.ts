@@ -1,0 +1,306 @@
+/** SubjectAccessReview and its two relatives: may somebody (or the caller, or in one namespace) do something. */
+import { FieldError, forbidden, invalid, required } from '../../api/meta/field-error.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { parseFieldSelector } from '../../api/meta/field-selector.ts';
+import { parseSelector } from '../../api/meta/selector-parser.ts';
+import { labelValueErrors, qualifiedNameErrors } from '../../api/meta/names.ts';
+import { newInvalid } from '../../api/meta/status-error.ts';
+import type {
+  LocalSubjectAccessReview,
+  SelfSubjectAccessReview,
+  SubjectAccessReview,
+} from '../../api/machinery/kinds.ts';
+import type { UserInfo } from '../authentication/authentication.ts';
+import type { AuthorizationAttributes, Authorizer, SelectorRequirement } from '../authorization/authorization.ts';
+import type { Reviewer } from './review-rest.ts';
+
+type Spec = NonNullable<SubjectAccessReview['spec']>;
+type ResourceAttributes = NonNullable<Spec['resourceAttributes']>;
+type SelectorAttributes = NonNullable<ResourceAttributes['labelSelector']>;
+
+/** The reference names no kind in these errors. */
+const KIND = { group: 'authorization.k8s.io', resource: '' };
+
+export function subjectAccessReviewer(authorizer: Authorizer): Reviewer {
+  return async ({ object }) => {
+    const { spec } = object as KubeObject as SubjectAccessReview;
+    check([...subjectErrors(spec), ...targetErrors(spec), ...metadataErrors(object)]);
+    return decide(authorizer, object, spec, subjectOf(spec));
+  };
+}
+
+export function selfSubjectAccessReviewer(authorizer: Authorizer): Reviewer {
+  return async ({ object, user }) => {
+    const { spec } = object as KubeObject as SelfSubjectAccessReview;
+    check([...targetErrors(spec), ...metadataErrors(object)]);
+    return decide(authorizer, object, spec, user);
+  };
+}
+
+export function localSubjectAccessReviewer(authorizer: Authorizer): Reviewer {
+  return async ({ object, namespace }) => {
+    const { spec } = object as KubeObject as LocalSubjectAccessReview;
+    const errors = [...subjectErrors(spec), ...targetErrors(spec), ...metadataErrors(object)];
+    const own = spec.resourceAttributes;
+    if (own !== undefined && own !== null && (own.namespace ?? '') !== namespace) {
+      errors.push(invalid('spec.resourceAttributes.namespace', own.namespace ?? '', 'must match metadata.namespace'));
+    }
+    if (spec.nonResourceAttributes !== undefined && spec.nonResourceAttributes !== null) {
+      errors.push(
+        invalid(
+          'spec.nonResourceAttributes',
+          shownTarget(spec.nonResourceAttributes),
+          'disallowed on this kind of request',
+        ),
+      );
+    }
+    check(errors);
+    return decide(authorizer, object, spec, subjectOf(spec));
+  };
+}
+
+function check(errors: readonly FieldError[]): void {
+  if (errors.length > 0) throw newInvalid(KIND, '', errors);
+}
+
+function subjectOf(spec: Spec): UserInfo {
+  return {
+    name: spec.user ?? '',
+    groups: spec.groups ?? [],
+    ...(spec.uid === undefined || spec.uid === '' ? {} : { uid: spec.uid }),
+    ...(spec.extra === undefined || spec.extra === null ? {} : { extra: spec.extra }),
+  };
+}
+
+function subjectErrors(spec: Spec): FieldError[] {
+  if ((spec.user ?? '') !== '' || (spec.groups ?? []).length > 0) return [];
+  return [invalid('spec.user', spec.user ?? '', 'at least one of user or group must be specified')];
+}
+
+/** As the reference prints its internal struct. */
+function shownTarget(target: NonNullable<Spec['nonResourceAttributes']>): Record<string, string> {
+  return { Path: target.path ?? '', Verb: target.verb ?? '' };
+}
+
+function targetErrors(spec: Pick<Spec, 'resourceAttributes' | 'nonResourceAttributes'>): FieldError[] {
+  const resource = spec.resourceAttributes ?? undefined;
+  const other = spec.nonResourceAttributes ?? undefined;
+  if (resource !== undefined && other !== undefined) {
+    return [
+      invalid(
+        'spec.nonResourceAttributes',
+        shownTarget(other),
+        'cannot be specified in combination with resourceAttributes',
+      ),
+    ];
+  }
+  if (resource === undefined && other === undefined) {
+    return [
+      invalid(
+        'spec.resourceAttributes',
+        null,
+        'exactly one of nonResourceAttributes or resourceAttributes must be specified',
+      ),
+    ];
+  }
+  if (resource === undefined) return [];
+  const at = 'spec.resourceAttributes';
+  return [
+    ...selectorErrors(resource.fieldSelector ?? undefined, `${at}.fieldSelector`, fieldRequirementErrors),
+    ...selectorErrors(resource.labelSelector ?? undefined, `${at}.labelSelector`, labelRequirementErrors),
+  ];
+}
+
+type Requirement = NonNullable<SelectorAttributes['requirements']>[number];
+
+function selectorErrors(
+  selector: SelectorAttributes | undefined,
+  at: string,
+  errorsOf: (requirement: Requirement, at: string) => FieldError[],
+): FieldError[] {
+  if (selector === undefined) return [];
+  const raw = selector.rawSelector ?? '';
+  const requirements = selector.requirements ?? [];
+  if (raw !== '' && requirements.length > 0) {
+    return [invalid(`${at}.rawSelector`, raw, 'may not specified at the same time as requirements')];
+  }
+  if (raw === '' && requirements.length === 0) {
+    return [required(`${at}.requirements`, `when ${at} is specified, requirements or rawSelector is required`)];
+  }
+  return requirements.flatMap((requirement, i) => errorsOf(requirement, `${at}.requirements[${i}]`));
+}
+
+function valueCountErrors(requirement: Requirement, at: string): FieldError[] {
+  const values = requirement.values ?? [];
+  switch (requirement.operator) {
+    case 'In':
+    case 'NotIn':
+      return values.length === 0
+        ? [required(`${at}.values`, "must be specified when `operator` is 'In' or 'NotIn'")]
+        : [];
+    case 'Exists':
+    case 'DoesNotExist':
+      return values.length > 0
+        ? [forbidden(`${at}.values`, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")]
+        : [];
+    default:
+      return [];
+  }
+}
+
+function fieldRequirementErrors(requirement: Requirement, at: string): FieldError[] {
+  const errors = valueCountErrors(requirement, at);
+  if ((requirement.key ?? '') === '') errors.push(required(`${at}.key`, 'must be specified'));
+  return errors;
+}
+
+function labelRequirementErrors(requirement: Requirement, at: string): FieldError[] {
+  const errors = valueCountErrors(requirement, at);
+  if (!['In', 'NotIn', 'Exists', 'DoesNotExist'].includes(requirement.operator)) {
+    errors.push(invalid(`${at}.operator`, requirement.operator, 'not a valid selector operator'));
+  }
+  for (const why of qualifiedNameErrors(requirement.key ?? ''))
+    errors.push(invalid(`${at}.key`, requirement.key ?? '', why));
+  for (const [i, value] of (requirement.values ?? []).entries()) {
+    for (const why of labelValueErrors(value)) errors.push(invalid(`${at}.values[${i}]`, value, why));
+  }
+  return errors;
+}
+
+/** Nothing but managed fields (and the namespace of a local review) may stand in the metadata. */
+function metadataErrors(object: KubeObject): FieldError[] {
+  const { metadata } = object;
+  const others = Object.entries(metadata).filter(
+    ([key, value]) => !['managedFields', 'namespace', 'creationTimestamp'].includes(key) && value !== undefined,
+  );
+  if (others.length === 0) return [];
+  const { name, generateName, namespace, labels, annotations, ownerReferences, finalizers, managedFields } = metadata;
+  const fields = managedFields?.map(({ manager, operation, apiVersion, time, fieldsType, fieldsV1, subresource }) => ({
+    manager,
+    operation,
+    apiVersion,
+    time,
+    fieldsType,
+    fieldsV1,
+    subresource,
+  }));
+  const shown = {
+    name,
+    generateName,
+    namespace,
+    labels,
+    annotations,
+    ownerReferences,
+    finalizers,
+    managedFields: fields,
+  };
+  return [invalid('metadata', shown, 'must be empty')];
+}
+
+async function decide(
+  authorizer: Authorizer,
+  object: KubeObject,
+  spec: Pick<Spec, 'resourceAttributes' | 'nonResourceAttributes'>,
+  user: UserInfo,
+): Promise<KubeObject> {
+  const { attributes, errors } = attributesOf(spec, user);
+  const decision = await authorizer.authorize(attributes);
+  const evaluation = [...errors, ...(decision.evaluationError === undefined ? [] : [decision.evaluationError])];
+  object['status'] = {
+    allowed: decision.decision === 'allow',
+    ...(decision.decision === 'deny' ? { denied: true } : {}),
+    ...(decision.reason === '' ? {} : { reason: decision.reason }),
+    ...(evaluation.length === 0
+      ? {}
+      : { evaluationError: evaluation.length === 1 ? evaluation[0] : `[${evaluation.join(', ')}]` }),
+  };
+  return object;
+}
+
+function attributesOf(
+  spec: Pick<Spec, 'resourceAttributes' | 'nonResourceAttributes'>,
+  user: UserInfo,
+): { readonly attributes: AuthorizationAttributes; readonly errors: readonly string[] } {
+  const other = spec.nonResourceAttributes ?? undefined;
+  const none = { group: '', version: '', resource: '', subresource: '', namespace: '', name: '' };
+  if (other !== undefined) {
+    return {
+      attributes: { ...none, user, verb: other.verb ?? '', isResourceRequest: false, path: other.path ?? '' },
+      errors: [],
+    };
+  }
+  const resource = spec.resourceAttributes ?? {};
+  const errors: string[] = [];
+  const fields = fieldRequirements(resource.fieldSelector ?? undefined, errors);
+  const labels = labelRequirements(resource.labelSelector ?? undefined, errors);
+  return {
+    errors,
+    attributes: {
+      user,
+      verb: resource.verb ?? '',
+      isResourceRequest: true,
+      group: resource.group ?? '',
+      version: resource.version ?? '',
+      resource: resource.resource ?? '',
+      subresource: resource.subresource ?? '',
+      namespace: resource.namespace ?? '',
+      name: resource.name ?? '',
+      path: '',
+      ...(fields.length === 0 ? {} : { fieldSelector: fields }),
+      ...(labels.length === 0 ? {} : { labelSelector: labels }),
+    },
+  };
+}
+
+const ignored = (selector: string): string => `spec.resourceAttributes.${selector} ignored due to parse error`;
+
+/** A selector that does not parse is left out: the question is then about more than was meant, never less. */
+function fieldRequirements(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
+  if (selector === undefined) return [];
+  const raw = selector.rawSelector ?? '';
+  if (raw !== '') {
+    try {
+      return parseFieldSelector(raw).requirements.map((one) => ({
+        key: one.field,
+        operator: one.operator === '!=' ? 'NotIn' : 'In',
+        values: [one.value],
+      }));
+    } catch (error) {
+      errors.push(ignored('fieldSelector'));
+      return error instanceof Error ? [] : [];
+    }
+  }
+  const known: SelectorRequirement[] = [];
+  for (const one of selector.requirements ?? []) {
+    if ((one.operator === 'In' || one.operator === 'NotIn') && one.values?.length === 1) {
+      known.push({ key: one.key, operator: one.operator, values: one.values });
+    } else if (errors.length === 0) errors.push(ignored('fieldSelector'));
+  }
+  return known;
+}
+
+const OPERATORS: Readonly<Record<string, string>> = {
+  in: 'In',
+  '=': 'In',
+  '==': 'In',
+  notin: 'NotIn',
+  '!=': 'NotIn',
+  exists: 'Exists',
+  '!': 'DoesNotExist',
+};
+
+function labelRequirements(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
+  if (selector === undefined) return [];
+  const raw = selector.rawSelector ?? '';
+  if (raw === '')
+    return (selector.requirements ?? []).map(({ key, operator, values }) => ({ key, operator, values: values ?? [] }));
+  try {
+    return parseSelector(raw).requirements.flatMap((one) => {
+      const operator = OPERATORS[one.operator];
+      return operator === undefined ? [] : [{ key: one.key, operator, values: [...one.values] }];
+    });
+  } catch (error) {
+    errors.push(ignored('labelSelector'));
+    return error instanceof Error ? [] : [];
+  }
+}

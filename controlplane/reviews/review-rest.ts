@@ -1,0 +1,111 @@
+/**
+ * Endpoints that answer a question instead of storing an object: one generic `create` over a reviewer.
+ *
+ * The order is that of every create: decode, default, managed fields, mutating admission, the reviewer (which validates),
+ * validating admission. Made for the registry's `extend` hook.
+ */
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { builtinResources } from '../../api/schema/resources.ts';
+import type { ResourceInfo, Schema, SubresourceInfo } from '../../api/schema/schema.ts';
+import type { AdmissionChain } from '../admission/admission.ts';
+import type { UserInfo } from '../authentication/authentication.ts';
+import type { FieldManagement } from '../registry/field-management.ts';
+import { builtInReader, createDecoder, type Decoder, type ExpectedKind } from '../registry/object-decoding.ts';
+import { fillSystemFields, matchNamespace } from '../registry/object-identity.ts';
+import type { RequestContext, Rest } from '../registry/rest.ts';
+import { admissionAttributes, looseEntry } from '../registry/store.ts';
+
+export interface ReviewRequest {
+  readonly user: UserInfo;
+  readonly namespace: string;
+  /** Of subresources: the object's. */
+  readonly name: string;
+  /** Decoded and defaulted; may be changed and returned. */
+  readonly object: KubeObject;
+  readonly dryRun: boolean;
+  readonly context: RequestContext;
+}
+
+/** Throws a `StatusError` for what is not valid. */
+export type Reviewer = (request: ReviewRequest) => Promise<KubeObject> | KubeObject;
+
+export interface ReviewEndpoint {
+  readonly group: string;
+  readonly resource: string;
+  readonly subresource?: string;
+  readonly review: Reviewer;
+}
+
+export interface ReviewRestsOptions {
+  readonly schema: Schema;
+  readonly admission: AdmissionChain;
+  readonly clock: Clock;
+  /** As the registry's. */
+  readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder) => FieldManagement;
+}
+
+export function reviewRests(endpoints: readonly ReviewEndpoint[], options: ReviewRestsOptions): Rest[] {
+  const decoder = createDecoder(options.schema);
+  return endpoints.flatMap((endpoint) =>
+    builtinResources()
+      .filter((info) => info.group === endpoint.group && info.resource === endpoint.resource)
+      .flatMap((info) => {
+        const rest = reviewRest(endpoint, info, decoder, options);
+        return rest === undefined ? [] : [rest];
+      }),
+  );
+}
+
+function reviewRest(
+  endpoint: ReviewEndpoint,
+  info: ResourceInfo,
+  decoder: Decoder,
+  options: ReviewRestsOptions,
+): Rest | undefined {
+  const subresource: SubresourceInfo | undefined = info.subresources.find((one) => one.name === endpoint.subresource);
+  if (endpoint.subresource !== undefined && subresource === undefined) return undefined;
+  const kind = {
+    group: subresource?.group ?? info.group,
+    version: subresource?.version ?? info.version,
+    kind: subresource?.kind ?? info.kind,
+  };
+  const struct = options.schema.kind(kind.group, kind.version, kind.kind);
+  if (struct === undefined) return undefined;
+  const expected: ExpectedKind = { ...kind, struct, applyDefaults: undefined, reader: builtInReader };
+  const fields = options.fieldManagement(expected, decoder);
+  const apiVersion = kind.group === '' ? kind.version : `${kind.group}/${kind.version}`;
+  return {
+    info,
+    subresource,
+    async create(context, namespace, name, body, { dryRun, fieldValidation }) {
+      const decoded = decoder.decodeBody(context, body, expected, fieldValidation);
+      matchNamespace(decoded, info, namespace);
+      if (subresource === undefined && namespace !== '' && !info.namespaced) delete decoded.metadata.namespace;
+      if (subresource !== undefined) fillSystemFields(decoded, options.clock.now());
+      const object = fields.update(undefined, decoded, {
+        manager: context.fieldManager,
+        apiVersion,
+        subresource: subresource?.name ?? '',
+        resetFields: [],
+      });
+      const attributes = admissionAttributes(context, {
+        operation: 'CREATE',
+        endpoint: { info, subresource: subresource?.name ?? '', kind } as Parameters<
+          typeof admissionAttributes
+        >[1]['endpoint'],
+        namespace,
+        name: name === '' ? (object.metadata.name ?? '') : name,
+        object,
+        oldObject: undefined,
+        options: { kind: 'CreateOptions', apiVersion: 'meta.k8s.io/v1', ...(dryRun ? { dryRun: ['All'] } : {}) },
+        dryRun,
+      });
+      await options.admission.admit(attributes, context.signal);
+      const reviewed = attributes.object ?? object;
+      const result = await endpoint.review({ user: context.user, namespace, name, object: reviewed, dryRun, context });
+      await options.admission.validate(attributes, context.signal);
+      return looseEntry(result);
+    },
+  };
+}

@@ -1,0 +1,13 @@
+/** SelfSubjectReview: who the caller is for the server, after authentication and impersonation. */
+import { formatTime, type Clock } from '../../api/machinery/clock.ts';
+import type { Reviewer } from './review-rest.ts';
+import { userInfoJson } from './user-info.ts';
+
+export function selfSubjectReviewer(clock: Clock): Reviewer {
+  return ({ object, user }) => ({
+    apiVersion: object.apiVersion ?? '',
+    kind: object.kind ?? '',
+    metadata: { creationTimestamp: formatTime(clock.now()) },
+    status: { userInfo: userInfoJson(user) },
+  });
+}

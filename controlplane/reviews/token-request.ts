@@ -1,0 +1,166 @@
+/** TokenRequest: a fresh token of a service account, bound to an object where that is asked for. */
+import { formatTime, type Clock } from '../../api/machinery/clock.ts';
+import type { Node, Pod, Secret } from '../../api/machinery/kinds.ts';
+import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resources.ts';
+import { invalid, type FieldError } from '../../api/meta/field-error.ts';
+import { parseApiVersion, type KubeObject } from '../../api/meta/object.ts';
+import { newBadRequest, newConflict, newInvalid, newNotFound } from '../../api/meta/status-error.ts';
+import type { Sources } from '../admission/sources.ts';
+import {
+  EXTENDED_EXPIRATION_SECONDS,
+  WARN_ONLY_EXPIRATION_SECONDS,
+  type ObjectIdentity,
+  type TokenIssuer,
+} from '../authentication/token-issuer.ts';
+import type { Reviewer } from './review-rest.ts';
+
+export interface TokenRequestOptions {
+  readonly clock: Clock;
+  readonly sources: Sources;
+  readonly issuer: TokenIssuer;
+  readonly apiAudiences: readonly string[];
+  readonly extendExpiration: boolean;
+  readonly maxExpirationSeconds: number;
+}
+
+interface BoundObjectReference {
+  readonly kind?: string;
+  readonly apiVersion?: string;
+  readonly name?: string;
+  readonly uid?: string;
+}
+
+interface Spec {
+  audiences?: string[] | null;
+  expirationSeconds?: number;
+  boundObjectRef?: BoundObjectReference | null;
+}
+
+const KIND = { group: 'authentication.k8s.io', resource: 'TokenRequest' };
+const MIN_SECONDS = 600;
+const MAX_SECONDS = 2 ** 32;
+
+export function tokenRequester(options: TokenRequestOptions): Reviewer {
+  const accounts = options.sources.of(serviceAccounts);
+  return async ({ object, namespace, name, context }) => {
+    const account = await accounts.live(namespace, name);
+    if (account === undefined) throw newNotFound({ group: '', resource: 'serviceaccounts' }, name);
+    const own = object.metadata.name ?? '';
+    if (own !== '' && own !== name) {
+      throw newInvalid(KIND, name, [invalid('metadata.name', own, 'must match the service account name if specified')]);
+    }
+    object.metadata.name = name;
+    object.metadata.namespace = namespace;
+    const spec = (object['spec'] ?? {}) as Spec;
+    const audiences =
+      spec.audiences === undefined || spec.audiences === null || spec.audiences.length === 0
+        ? [...options.apiAudiences]
+        : spec.audiences;
+    let seconds = spec.expirationSeconds ?? 3600;
+    check(seconds);
+    const bound = await boundObject(options.sources, namespace, name, spec.boundObjectRef ?? undefined);
+    const { maxExpirationSeconds } = options;
+    if (maxExpirationSeconds > 0 && seconds > maxExpirationSeconds) {
+      context.warn(`requested expiration of ${seconds} seconds shortened to ${maxExpirationSeconds} seconds`);
+      seconds = maxExpirationSeconds;
+    }
+    const isExtended =
+      options.extendExpiration &&
+      bound.pod !== undefined &&
+      seconds === WARN_ONLY_EXPIRATION_SECONDS &&
+      audiences.length > 0 &&
+      audiences.every((audience) => options.apiAudiences.includes(audience));
+    const { token, issuedAtSeconds } = options.issuer.issue({
+      namespace,
+      account: { name, uid: account.metadata.uid ?? '' },
+      ...bound,
+      audiences,
+      expirationSeconds: isExtended ? EXTENDED_EXPIRATION_SECONDS : seconds,
+      ...(isExtended ? { warnAfterSeconds: seconds } : {}),
+    });
+    object.metadata.creationTimestamp = formatTime(issuedAtSeconds * 1000);
+    object['spec'] = { audiences, expirationSeconds: seconds, boundObjectRef: spec.boundObjectRef ?? null };
+    object['status'] = { token, expirationTimestamp: formatTime((issuedAtSeconds + seconds) * 1000) };
+    return object;
+  };
+}
+
+function check(seconds: number): void {
+  const errors: FieldError[] = [];
+  if (seconds < MIN_SECONDS)
+    errors.push(invalid('spec.expirationSeconds', seconds, 'may not specify a duration less than 10 minutes'));
+  if (seconds > MAX_SECONDS)
+    errors.push(invalid('spec.expirationSeconds', seconds, 'may not specify a duration larger than 2^32 seconds'));
+  if (errors.length > 0) throw newInvalid(KIND, '', errors);
+}
+
+interface Bound {
+  readonly pod?: ObjectIdentity;
+  readonly node?: ObjectIdentity;
+  readonly secret?: ObjectIdentity;
+}
+
+async function boundObject(
+  sources: Sources,
+  namespace: string,
+  account: string,
+  ref: BoundObjectReference | undefined,
+): Promise<Bound> {
+  if (ref === undefined) return {};
+  const kind = ref.kind ?? '';
+  const gv = parseApiVersion(ref.apiVersion ?? '') ?? { group: '', version: '' };
+  const isCore = gv.group === '';
+  const find = async <T extends KubeObject>(
+    get: (name: string) => Promise<T | undefined>,
+    resource: string,
+  ): Promise<T> => {
+    const name = ref.name ?? '';
+    if (name === '') throw newBadRequest('Name parameter required.');
+    const found = await get(name);
+    if (found === undefined) throw newNotFound({ group: '', resource }, name);
+    if (ref.uid !== undefined && ref.uid !== '' && ref.uid !== found.metadata.uid) {
+      throw newConflict(
+        { group: gv.group, resource: kind },
+        name,
+        `the UID in the bound object reference (${ref.uid}) does not match the UID in record. The object might have been deleted and then recreated`,
+      );
+    }
+    return found;
+  };
+  if (isCore && kind === 'Pod') {
+    let pod: Pod | undefined;
+    const source = sources.of(pods);
+    const checked = async (name: string): Promise<Pod | undefined> => {
+      pod = await source.live(namespace, name);
+      if (pod !== undefined && pod.spec?.serviceAccountName !== account) {
+        throw newBadRequest(
+          `cannot bind token for serviceaccount ${JSON.stringify(account)} to pod running with different serviceaccount name.`,
+        );
+      }
+      return pod;
+    };
+    const found = await find(checked, 'pods');
+    return { pod: identityOf(found), ...(await nodeOf(sources, found)) };
+  }
+  if (isCore && kind === 'Secret') {
+    const secret = await find<Secret>((name) => sources.of(secrets).live(namespace, name), 'secrets');
+    return { secret: identityOf(secret) };
+  }
+  if (isCore && kind === 'Node') {
+    const node = await find<Node>((name) => sources.of(nodes).live('', name), 'nodes');
+    return { node: identityOf(node) };
+  }
+  throw newBadRequest(`cannot bind token to object of type ${gv.group}/${gv.version}, Kind=${kind}`);
+}
+
+/** The node of a pod is told in its token; one that is not there (any more) only by name. */
+async function nodeOf(sources: Sources, pod: Pod): Promise<Bound> {
+  const name = pod.spec?.nodeName ?? '';
+  if (name === '') return {};
+  const node = await sources.of(nodes).live('', name);
+  return { node: { name, uid: node?.metadata.uid ?? '' } };
+}
+
+function identityOf(object: KubeObject): ObjectIdentity {
+  return { name: object.metadata.name ?? '', uid: object.metadata.uid ?? '' };
+}
