@@ -1,0 +1,100 @@
+/**
+ * What differs between a recorded answer and one's own. What the reference prints of its own Go types and how it words
+ * faults in expressions and JSON of a wrong type is no part of the API: such parts of messages are not compared.
+ */
+import { isObject } from './json-path.ts';
+import type { Outcome, Step } from './scenario.ts';
+
+export interface Difference {
+  /** Pointer into the outcome. */
+  readonly at: string;
+  readonly want: unknown;
+  readonly got: unknown;
+}
+
+export function compare(step: Step, want: Outcome, got: Outcome | undefined): Difference[] {
+  const differences: Difference[] = [];
+  const ignored = (step.ignore ?? []).map(pointerPattern);
+  walk(shown(want), shown(got), '', ignored, differences);
+  return differences;
+}
+
+function shown(outcome: Outcome | undefined): Record<string, unknown> {
+  return { status: outcome?.status, headers: outcome?.headers, body: outcome?.body, decoded: outcome?.decoded };
+}
+
+/** `*` is one segment; everything below a pointer is ignored with it. */
+function pointerPattern(pointer: string): RegExp {
+  const source = pointer
+    .split('*')
+    .map((piece) => piece.replaceAll(/[\\^$.+?()[\]{}|]/g, '\\$&'))
+    .join('[^/]+');
+  return new RegExp(`^${source}(/|$)`);
+}
+
+function walk(want: unknown, got: unknown, at: string, ignored: readonly RegExp[], differences: Difference[]): void {
+  if (ignored.some((pattern) => pattern.test(at)) || want === got) return;
+  if (typeof want === 'string' && typeof got === 'string' && at.endsWith('/message') && loose(want) === loose(got))
+    return;
+  let [expected, found] = [want, got];
+  if (at.endsWith('/details/causes') && Array.isArray(want) && Array.isArray(got)) {
+    expected = distinct(want);
+    found = distinct(got);
+  }
+  const comparable = (Array.isArray(expected) && Array.isArray(found)) || (isObject(expected) && isObject(found));
+  if (!comparable) {
+    differences.push({ at, want: expected, got: found });
+    return;
+  }
+  const [a, b] = [expected as Record<string, unknown>, found as Record<string, unknown>];
+  for (const key of new Set([...Object.keys(a), ...Object.keys(b)])) {
+    walk(a[key], b[key], `${at}/${key}`, ignored, differences);
+  }
+}
+
+/** The same cause listed twice counts once. */
+function distinct(causes: readonly unknown[]): unknown[] {
+  const seen = new Map<string, unknown>();
+  for (const cause of causes) {
+    const plain =
+      isObject(cause) && typeof cause['message'] === 'string' ? { ...cause, message: loose(cause['message']) } : cause;
+    seen.set(JSON.stringify(plain), cause);
+  }
+  return [...seen.values()];
+}
+
+/** A message without what is not compared. */
+export function loose(message: string): string {
+  let text = message
+    .replace(/\n@@ [\s\S]*$/, '')
+    .replace(/compilation failed: [\s\S]*$/, 'compilation failed')
+    .replace(/(cannot be handled as an? \w+: )(?!strict decoding error|quantities must)[\s\S]*$/, '$1')
+    .replace(/[\]\s]+$/, '');
+  for (let match = STRUCT_DUMP.exec(text); match !== null; match = STRUCT_DUMP.exec(text)) {
+    const end = endOfValue(text, match.index + 2);
+    text = `${text.slice(0, match.index)}: <value>${text.slice(end + 1)}`;
+  }
+  return text;
+}
+
+const STRUCT_DUMP = /: \[?\{"/;
+
+/** Where the JSON value that begins at `start` ends. */
+function endOfValue(text: string, start: number): number {
+  let depth = 0;
+  let quoted = false;
+  let at = start;
+  for (; at < text.length; at += 1) {
+    const char = text[at];
+    if (quoted) {
+      if (char === '\\') at += 1;
+      else if (char === '"') quoted = false;
+    } else if (char === '"') quoted = true;
+    else if (char === '{' || char === '[') depth += 1;
+    else if (char === '}' || char === ']') {
+      depth -= 1;
+      if (depth === 0) break;
+    }
+  }
+  return at;
+}

@@ -1,0 +1,42 @@
+/** Reading and filling values by path: `items.0.metadata.name`, `groups.[name=apps].versions`, `data.k|base64`. */
+
+export type Variables = Record<string, unknown>;
+
+/** Puts saved values where `{{name}}` stands, in texts, keys, lists and objects alike. */
+export function fill<T>(value: T, variables: Variables): T {
+  return fillAny(value, variables) as T;
+}
+
+function fillAny(value: unknown, variables: Variables): unknown {
+  if (typeof value === 'string') {
+    return value.replaceAll(/\{\{([\w-]+)\}\}/g, (whole, name: string) =>
+      name in variables ? String(variables[name]) : whole,
+    );
+  }
+  if (Array.isArray(value)) return value.map((item) => fillAny(item, variables));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [String(fillAny(key, variables)), fillAny(item, variables)]),
+  );
+}
+
+export function pick(value: unknown, path: string): unknown {
+  const [keys = '', filter] = path.split('|');
+  // A stream of one document was parsed as that document.
+  const single =
+    keys.startsWith('stream.') && isObject(value) && value['type'] !== undefined && value['stream'] === undefined;
+  let found: unknown = single ? { stream: [value] } : value;
+  for (const key of keys.match(/\[[^\]]*\]|[^.]+/g) ?? []) {
+    if (found === null || found === undefined) return undefined;
+    const match = /^\[([\w.]+)=(.*)\]$/.exec(key);
+    if (match !== null) {
+      const [, field = '', wanted = ''] = match;
+      found = Array.isArray(found) ? found.find((item) => String(pick(item, field)) === wanted) : undefined;
+    } else found = (found as Record<string, unknown>)[key];
+  }
+  return filter === 'base64' && typeof found === 'string' ? Buffer.from(found, 'base64').toString('utf8') : found;
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

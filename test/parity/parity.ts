@@ -1,0 +1,182 @@
+/**
+ * Compares the control plane with what kube-apiserver 1.36.2 answered to the same requests.
+ *
+ *   npm run parity -- [--area a,b] [--only TEXT] [--diff] [--check] [--update] [--parallel N]
+ *                     [--server URL --token TOKEN [--client-ca-cert FILE --client-ca-key FILE]]
+ *
+ * `--diff` prints each difference, `--check` fails if a scenario of `matching.txt` no longer matches, `--update` writes
+ * that list anew (for the areas that ran). Without `--server` a control plane is started.
+ */
+import { createPrivateKey } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { parseYaml } from '../../api/codec/yaml.ts';
+import { parseCertificates } from '../../api/pki/certificate.ts';
+import { startControlPlane } from '../../controlplane/main.ts';
+import type { SigningAuthority } from './certificates.ts';
+import { compare, type Difference } from './compare.ts';
+import { pick } from './json-path.ts';
+import { Replayer, type Target } from './replay.ts';
+import { areas, scenariosOf, type Scenario } from './scenario.ts';
+
+const MATCHING = join(import.meta.dirname, 'matching.txt');
+const SHOWN_DIFFERENCES = 25;
+const SHOWN_CHARS = 600;
+
+interface Result {
+  readonly scenario: Scenario;
+  readonly skipped: boolean;
+  readonly steps: number;
+  readonly differing: readonly { readonly step: string; readonly differences: readonly Difference[] }[];
+}
+
+const { values: options } = parseArgs({
+  options: {
+    area: { type: 'string' },
+    only: { type: 'string' },
+    diff: { type: 'boolean', default: false },
+    check: { type: 'boolean', default: false },
+    update: { type: 'boolean', default: false },
+    parallel: { type: 'string', default: '8' },
+    server: { type: 'string' },
+    token: { type: 'string', default: '' },
+    'client-ca-cert': { type: 'string' },
+    'client-ca-key': { type: 'string' },
+  },
+});
+
+process.exitCode = await main();
+
+async function main(): Promise<number> {
+  const wanted = options.area?.split(',') ?? areas();
+  const scenarios = wanted
+    .flatMap(scenariosOf)
+    .filter((scenario) => options.only === undefined || scenario.name.includes(options.only));
+  const { target, close } = await openTarget();
+  const replayer = new Replayer(target);
+  try {
+    const results = await runAll(scenarios, replayer, target);
+    report(results);
+    return settle(results);
+  } finally {
+    await replayer.close();
+    await close();
+  }
+}
+
+async function openTarget(): Promise<{ target: Target; close: () => Promise<void> }> {
+  const { server, token } = options;
+  if (server !== undefined) {
+    const clientCa = readAuthority(options['client-ca-cert'], options['client-ca-key']);
+    return { target: { url: server, admin: { token }, clientCa }, close: async () => undefined };
+  }
+  const dataDir = mkdtempSync(join(tmpdir(), 'parity-'));
+  const controlPlane = await startControlPlane({ flags: { dataDir, securePort: 0, bindAddress: '127.0.0.1' } });
+  const kubeconfig = parseYaml(controlPlane.kubeconfig).value;
+  const pem = (name: string): string =>
+    Buffer.from(String(pick(kubeconfig, `users.0.user.${name}-data`)), 'base64').toString('utf8');
+  const target: Target = {
+    url: controlPlane.url,
+    admin: { cert: pem('client-certificate'), key: pem('client-key') },
+    clientCa: readAuthority(join(dataDir, 'pki', 'ca.crt'), join(dataDir, 'pki', 'ca.key')),
+  };
+  return {
+    target,
+    async close() {
+      await controlPlane.close();
+      rmSync(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
+function readAuthority(certFile: string | undefined, keyFile: string | undefined): SigningAuthority | undefined {
+  if (certFile === undefined || keyFile === undefined) return undefined;
+  const pem = readFileSync(certFile, 'utf8');
+  const certificate = parseCertificates(pem)[0];
+  if (certificate === undefined) throw new Error(`${certFile} holds no certificate`);
+  return { pem, certificate, privateKey: createPrivateKey(readFileSync(keyFile)) };
+}
+
+/** Those that must run alone run after the others. */
+async function runAll(scenarios: readonly Scenario[], replayer: Replayer, target: Target): Promise<Result[]> {
+  const results: Result[] = [];
+  const run = async (scenario: Scenario): Promise<void> => {
+    results.push(await runOne(scenario, replayer, target));
+  };
+  const beside = scenarios.filter((scenario) => scenario.serial !== true);
+  const worker = async (): Promise<void> => {
+    for (let next = beside.shift(); next !== undefined; next = beside.shift()) await run(next);
+  };
+  await Promise.all(Array.from({ length: Number(options.parallel) }, worker));
+  for (const scenario of scenarios) if (scenario.serial === true) await run(scenario);
+  return results;
+}
+
+async function runOne(scenario: Scenario, replayer: Replayer, target: Target): Promise<Result> {
+  if (scenario.needs === 'ca' && target.clientCa === undefined)
+    return { scenario, skipped: true, steps: 0, differing: [] };
+  const outcomes = await replayer.run(scenario);
+  const differing: { step: string; differences: Difference[] }[] = [];
+  let steps = 0;
+  scenario.steps.forEach((step, index) => {
+    if (step.want === undefined) return;
+    steps += 1;
+    const differences = compare(step, step.want, outcomes[index]);
+    const title = `${index + 1}. ${step.method ?? 'GET'} ${step.path ?? `calls of ${step.calls ?? ''}`}`;
+    if (differences.length > 0) differing.push({ step: title, differences });
+  });
+  return { scenario, skipped: false, steps, differing };
+}
+
+function report(results: readonly Result[]): void {
+  const lines: string[] = [];
+  for (const { scenario, differing, skipped, steps } of results) {
+    if (skipped) lines.push(`skip  ${scenario.area}: ${scenario.name}`);
+    if (differing.length === 0) continue;
+    lines.push(`FAIL  ${scenario.area}: ${scenario.name} (${differing.length} of ${steps} steps differ)`);
+    if (!options.diff) continue;
+    for (const { step, differences } of differing) {
+      lines.push(`      ${step}`);
+      for (const { at, want, got } of differences.slice(0, SHOWN_DIFFERENCES)) {
+        lines.push(`        ${at}\n          want ${shown(want)}\n          got  ${shown(got)}`);
+      }
+    }
+  }
+  for (const area of new Set(results.map((result) => result.scenario.area))) {
+    const own = results.filter((result) => result.scenario.area === area);
+    lines.push(`${String(matched(own).length).padStart(4)} of ${String(own.length).padStart(3)}  ${area}`);
+  }
+  lines.push(`${matched(results).length} of ${results.length} scenarios match`);
+  process.stdout.write(`${lines.join('\n')}\n`);
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'nothing';
+  return text.length > SHOWN_CHARS ? `${text.slice(0, SHOWN_CHARS)}…` : text;
+}
+
+function matched(results: readonly Result[]): readonly Result[] {
+  return results.filter((result) => !result.skipped && result.differing.length === 0);
+}
+
+function titleOf({ scenario }: Result): string {
+  return `${scenario.area}: ${scenario.name}`;
+}
+
+/** The exit status. */
+function settle(results: readonly Result[]): number {
+  const known = readFileSync(MATCHING, { encoding: 'utf8', flag: 'a+' })
+    .split('\n')
+    .filter((line) => line !== '');
+  const matching = new Set(matched(results).map(titleOf));
+  const ran = new Set(results.filter((result) => !result.skipped).map(titleOf));
+  const lost = known.filter((title) => ran.has(title) && !matching.has(title));
+  for (const title of lost) process.stdout.write(`no longer matches: ${title}\n`);
+  if (options.update) {
+    const kept = known.filter((title) => !ran.has(title));
+    writeFileSync(MATCHING, `${[...new Set([...kept, ...matching])].sort().join('\n')}\n`);
+  }
+  return options.check && lost.length > 0 ? 1 : 0;
+}

@@ -1,0 +1,106 @@
+/** The form of the recorded exchanges: one scenario a line in `exchanges/<area>.jsonl`. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+export interface Scenario {
+  readonly area: string;
+  readonly name: string;
+  /** Must not run beside others. */
+  readonly serial?: boolean;
+  /** `ca`: the key of the authority that signs client certificates. */
+  readonly needs?: string;
+  /** `false`: without a namespace of its own. */
+  readonly namespace?: boolean;
+  readonly namespaceLabels?: Readonly<Record<string, string>>;
+  readonly webhooks?: Readonly<Record<string, readonly WebhookRule[]>>;
+  readonly steps: readonly Step[];
+  readonly cleanup?: readonly Step[];
+}
+
+/** Who asks: the administrator where absent, `anonymous`, a token, a certificate, or somebody the administrator acts as. */
+export type Caller =
+  | 'admin'
+  | 'anonymous'
+  | { readonly token: string }
+  | { readonly cert: string; readonly key: string }
+  | { readonly issue: IssueRequest }
+  | {
+      readonly user: string;
+      readonly groups?: readonly string[];
+      readonly uid?: string;
+      readonly extra?: Readonly<Record<string, string | readonly string[]>>;
+    };
+
+export interface IssueRequest {
+  readonly cn?: string;
+  readonly o?: readonly string[];
+  readonly usage?: string;
+  readonly days?: number;
+  readonly unknownCA?: boolean;
+}
+
+export interface Step {
+  readonly method?: string;
+  readonly path?: string;
+  readonly headers?: Readonly<Record<string, string | readonly string[]>>;
+  /** Text goes out as it is, everything else as JSON. */
+  readonly body?: unknown;
+  /** Values of the answer that later steps use. */
+  readonly save?: Readonly<Record<string, string>>;
+  readonly as?: Caller;
+  /** Pointers into the answer that are not compared; `*` is one segment. */
+  readonly ignore?: readonly string[];
+  /** Parts of the body that are compared; absent: all of it. */
+  readonly keep?: readonly string[];
+  /** Lists whose order is not promised. */
+  readonly sort?: readonly string[];
+  readonly retry?: { readonly until: string; readonly seconds: number };
+  /** Milliseconds before the step. */
+  readonly wait?: number;
+  readonly decode?: { readonly x509?: string; readonly jwt?: string };
+  /** Compares what a webhook was asked. */
+  readonly calls?: string;
+  /** Forgets what the webhooks were asked so far. */
+  readonly forget?: boolean;
+  readonly want?: Outcome;
+}
+
+export interface Outcome {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, unknown>>;
+  readonly body: unknown;
+  readonly decoded?: unknown;
+}
+
+/** The first rule whose values stand in the review answers. */
+export interface WebhookRule {
+  readonly when?: Readonly<Record<string, string>>;
+  readonly answer: WebhookAnswer;
+}
+
+export interface WebhookAnswer {
+  /** The whole body, instead of a review around `response`. */
+  readonly raw?: unknown;
+  readonly status?: unknown;
+  readonly contentType?: string;
+  readonly delay?: number;
+  readonly patch?: unknown;
+  readonly patchType?: string;
+  readonly [member: string]: unknown;
+}
+
+const EXCHANGES = join(import.meta.dirname, 'exchanges');
+
+export function areas(): string[] {
+  return readdirSync(EXCHANGES)
+    .filter((name) => name.endsWith('.jsonl'))
+    .map((name) => name.slice(0, -'.jsonl'.length))
+    .sort();
+}
+
+export function scenariosOf(area: string): Scenario[] {
+  return readFileSync(join(EXCHANGES, `${area}.jsonl`), 'utf8')
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => ({ area, ...(JSON.parse(line) as Omit<Scenario, 'area'>) }));
+}
