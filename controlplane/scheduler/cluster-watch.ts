@@ -1,0 +1,195 @@
+/** Keeps the cluster's state and the queue current from the informers: what came, went or changed, and whom that may help. */
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { Informers } from '../../api/machinery/informer.ts';
+import type { Node, Pod } from '../../api/machinery/kinds.ts';
+import {
+  csiNodes,
+  namespaces,
+  nodes,
+  persistentVolumeClaims,
+  persistentVolumes,
+  podDisruptionBudgets,
+  pods,
+  storageClasses,
+} from '../../api/machinery/resources.ts';
+import type { PodDisruptionBudget } from '../../api/machinery/kinds.ts';
+import { ClusterState, PodInfo, type Cluster } from './cluster-state.ts';
+import type { Change, SchedulingQueue } from './scheduling-queue.ts';
+
+export const SCHEDULER_NAME = 'default-scheduler';
+
+export interface ClusterWatch {
+  readonly cluster: Cluster;
+  budgets(): readonly PodDisruptionBudget[];
+  /** Pods that a preemption has made room for, on that node. */
+  nominatedTo(node: string): readonly PodInfo[];
+  nominate(info: PodInfo, node: string): void;
+  synced(signal: AbortSignal): Promise<void>;
+  stop(): void;
+}
+
+/** Pods that wait for this scheduler. */
+function isOurs(pod: Pod): boolean {
+  return (
+    (pod.spec?.nodeName ?? '') === '' &&
+    (pod.spec?.schedulerName ?? SCHEDULER_NAME) === SCHEDULER_NAME &&
+    pod.metadata.deletionTimestamp === undefined &&
+    !isFinished(pod)
+  );
+}
+
+const isGated = (pod: Pod): boolean => (pod.spec?.schedulingGates ?? []).length > 0;
+const isFinished = (pod: Pod): boolean => pod.status?.phase === 'Succeeded' || pod.status?.phase === 'Failed';
+
+export function watchCluster(informers: Informers, state: ClusterState, queue: SchedulingQueue): ClusterWatch {
+  const nominations = new Nominations();
+  const all = {
+    pods: informers.for(pods),
+    nodes: informers.for(nodes),
+    namespaces: informers.for(namespaces),
+    claims: informers.for(persistentVolumeClaims),
+    volumes: informers.for(persistentVolumes),
+    classes: informers.for(storageClasses),
+    csiNodes: informers.for(csiNodes),
+    budgets: informers.for(podDisruptionBudgets),
+  };
+  const announce = (change: Change) => ({
+    add: () => queue.changed(change),
+    update: () => queue.changed(change),
+  });
+  const registrations = [
+    all.nodes.addHandler(nodeHandler(state, queue)),
+    all.pods.addHandler(podHandler(state, queue, nominations)),
+    all.claims.addHandler(announce('volume')),
+    all.volumes.addHandler(announce('volume')),
+    all.classes.addHandler(announce('volume')),
+    all.csiNodes.addHandler(announce('csi-node')),
+  ];
+  return {
+    cluster: {
+      get nodes() {
+        return state.nodes;
+      },
+      namespaceLabels: (namespace) => all.namespaces.get('', namespace)?.metadata.labels ?? {},
+      claim: (namespace, name) => all.claims.get(namespace, name),
+      volume: (name) => all.volumes.get('', name),
+      volumes: () => all.volumes.list(),
+      storageClass: (name) => all.classes.get('', name),
+      csiNode: (name) => all.csiNodes.get('', name),
+    },
+    budgets: () => all.budgets.list(),
+    nominatedTo: (node) => nominations.to(node),
+    nominate: (info, node) => nominations.set(info, node),
+    synced: async (signal) => {
+      await Promise.all(Object.values(all).map((informer) => informer.synced(signal)));
+    },
+    stop: () => {
+      for (const registration of registrations) registration.remove();
+    },
+  };
+}
+
+class Nominations {
+  readonly #byNode = new Map<string, Map<string, PodInfo>>();
+  readonly #nodeOf = new Map<string, string>();
+
+  to(node: string): readonly PodInfo[] {
+    return [...(this.#byNode.get(node)?.values() ?? [])];
+  }
+
+  set(info: PodInfo, node: string): void {
+    this.delete(info.uid);
+    if (node === '') return;
+    this.#nodeOf.set(info.uid, node);
+    const there = this.#byNode.get(node);
+    if (there === undefined) this.#byNode.set(node, new Map([[info.uid, info]]));
+    else there.set(info.uid, info);
+  }
+
+  delete(uid: string): void {
+    const node = this.#nodeOf.get(uid);
+    if (node === undefined) return;
+    this.#nodeOf.delete(uid);
+    const there = this.#byNode.get(node);
+    there?.delete(uid);
+    if (there?.size === 0) this.#byNode.delete(node);
+  }
+}
+
+function nodeHandler(state: ClusterState, queue: SchedulingQueue) {
+  return {
+    add: (node: Node): void => {
+      state.setNode(node);
+      queue.changed('node-added');
+    },
+    update: (previous: Node, current: Node): void => {
+      // Heartbeats change neither.
+      const changes = nodeChanges(previous, current);
+      const images = !jsonEqual(previous.status?.images ?? [], current.status?.images ?? []);
+      if (changes.length === 0 && !images) return;
+      state.setNode(current);
+      for (const change of changes) queue.changed(change);
+    },
+    delete: (node: Node): void => {
+      state.removeNode(node.metadata.name ?? '');
+      queue.changed('node-removed');
+    },
+  };
+}
+
+function nodeChanges(previous: Node, current: Node): Change[] {
+  const changes: Change[] = [];
+  if (!jsonEqual(previous.metadata.labels ?? {}, current.metadata.labels ?? {})) changes.push('node-labels');
+  if (!jsonEqual(previous.status?.allocatable ?? {}, current.status?.allocatable ?? {}))
+    changes.push('node-allocatable');
+  const taints = (node: Node) => [node.spec?.taints ?? [], node.spec?.unschedulable ?? false];
+  if (!jsonEqual(taints(previous), taints(current))) changes.push('node-taints');
+  return changes;
+}
+
+function podHandler(state: ClusterState, queue: SchedulingQueue, nominations: Nominations) {
+  const take = (previous: Pod | undefined, pod: Pod): void => {
+    const uid = pod.metadata.uid ?? '';
+    if (isFinished(pod)) {
+      gone(pod);
+      return;
+    }
+    if ((pod.spec?.nodeName ?? '') !== '') {
+      queue.remove(uid);
+      nominations.delete(uid);
+      const isNew = previous === undefined || (previous.spec?.nodeName ?? '') === '';
+      state.setPod(pod);
+      if (isNew) queue.changed('pod-assigned');
+      else if (!jsonEqual(previous.metadata.labels ?? {}, pod.metadata.labels ?? {})) queue.changed('pod-labels');
+      else if (!jsonEqual(previous.spec?.containers, pod.spec?.containers)) queue.changed('pod-gone');
+      return;
+    }
+    if (!isOurs(pod) || isGated(pod)) {
+      queue.remove(uid);
+      return;
+    }
+    // One whose binding is under way is looked at again when that has ended.
+    if (state.isAssumed(uid)) return;
+    const info = new PodInfo(pod);
+    nominations.set(info, pod.status?.nominatedNodeName ?? '');
+    queue.put(info, { mayHelp: previous === undefined || changedByOthers(previous, pod) });
+  };
+  const gone = (pod: Pod): void => {
+    const uid = pod.metadata.uid ?? '';
+    queue.remove(uid);
+    nominations.delete(uid);
+    state.removePod(uid);
+    if ((pod.spec?.nodeName ?? '') !== '') queue.changed('pod-gone');
+  };
+  return { add: (pod: Pod) => take(undefined, pod), update: take, delete: gone };
+}
+
+/** Whether more than what the scheduler itself writes has changed. */
+function changedByOthers(previous: Pod, current: Pod): boolean {
+  const { labels = {}, annotations = {} } = previous.metadata;
+  return !(
+    jsonEqual(labels, current.metadata.labels ?? {}) &&
+    jsonEqual(annotations, current.metadata.annotations ?? {}) &&
+    jsonEqual(previous.spec, current.spec)
+  );
+}

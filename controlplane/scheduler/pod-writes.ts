@@ -1,0 +1,108 @@
+/** What the scheduler writes: bindings, volume decisions, conditions, nominations and evictions of victims. */
+import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
+import { formatTime, type Clock } from '../../api/machinery/clock.ts';
+import type { PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
+import { persistentVolumeClaims, persistentVolumes, pods } from '../../api/machinery/resources.ts';
+import type { TypedClient } from '../../api/machinery/typed-client.ts';
+import type { PodInfo } from './cluster-state.ts';
+import type { VolumeDecision } from './volumes.ts';
+
+export interface PodWrites {
+  bind(pod: PodInfo, node: string): Promise<void>;
+  bindVolumes(decision: VolumeDecision, node: string): Promise<void>;
+  /** Condition PodScheduled; `nominated` also sets the nomination (`''` clears it). Nothing is written when nothing changes. */
+  markUnschedulable(
+    pod: Pod,
+    failure: { readonly reason: string; readonly message: string; readonly nominated: string | undefined },
+  ): Promise<void>;
+  evict(victim: PodInfo): Promise<void>;
+}
+
+export function podWrites(client: TypedClient, clock: Clock): PodWrites {
+  const now = (): string => formatTime(clock.now());
+  return {
+    async bind({ pod }, node) {
+      const { name = '', namespace = '', uid = '' } = pod.metadata;
+      const binding = {
+        apiVersion: 'v1',
+        kind: 'Binding',
+        metadata: { name, namespace, uid },
+        target: { apiVersion: 'v1', kind: 'Node', name: node },
+      };
+      await client.untyped.create(pods, namespace, binding, { name, subresource: 'binding' });
+    },
+
+    async bindVolumes({ matches, provision }, node) {
+      for (const { claim, volume } of matches) {
+        const patch = {
+          metadata: {
+            resourceVersion: volume.metadata.resourceVersion,
+            annotations: { 'pv.kubernetes.io/bound-by-controller': 'yes' },
+          },
+          spec: { claimRef: referenceTo(claim) },
+        };
+        await client.patch(persistentVolumes, '', volume.metadata.name ?? '', 'merge', patch);
+      }
+      for (const claim of provision) {
+        const patch = { metadata: { annotations: { 'volume.kubernetes.io/selected-node': node } } };
+        await client.patch(
+          persistentVolumeClaims,
+          claim.metadata.namespace ?? '',
+          claim.metadata.name ?? '',
+          'merge',
+          patch,
+        );
+      }
+    },
+
+    async markUnschedulable(pod, { reason, message, nominated }) {
+      const known = pod.status?.conditions?.find((condition) => condition.type === 'PodScheduled');
+      const same = known?.status === 'False' && known.reason === reason && known.message === message;
+      const nominates = nominated !== undefined && nominated !== (pod.status?.nominatedNodeName ?? '');
+      if (same && !nominates) return;
+      const condition = {
+        type: 'PodScheduled',
+        status: 'False',
+        reason,
+        message,
+        observedGeneration: pod.metadata.generation,
+        lastProbeTime: null,
+        lastTransitionTime: known?.status === 'False' ? known.lastTransitionTime : now(),
+      };
+      const status = {
+        conditions: [condition],
+        ...(nominates ? { nominatedNodeName: nominated === '' ? null : nominated } : {}),
+      };
+      await patchStatus(client, pod, status);
+    },
+
+    async evict({ pod }) {
+      if (pod.metadata.deletionTimestamp !== undefined) return;
+      const condition = {
+        type: 'DisruptionTarget',
+        status: 'True',
+        reason: 'PreemptionByScheduler',
+        message: 'default-scheduler: preempting to accommodate a higher priority pod',
+        observedGeneration: pod.metadata.generation,
+        lastTransitionTime: now(),
+      };
+      const { name = '', namespace = '', uid } = pod.metadata;
+      try {
+        await patchStatus(client, pod, { conditions: [condition] });
+        await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
+      } catch (error) {
+        if (!isNotFound(error) && !isConflict(error)) throw error;
+      }
+    },
+  };
+}
+
+async function patchStatus(client: TypedClient, { metadata }: Pod, status: object): Promise<void> {
+  const { name = '', namespace = '', uid } = metadata;
+  await client.patch(pods, namespace, name, 'strategic', { metadata: { uid }, status }, { subresource: 'status' });
+}
+
+function referenceTo({ metadata }: PersistentVolumeClaim) {
+  const { name, namespace, uid, resourceVersion } = metadata;
+  return { apiVersion: 'v1', kind: 'PersistentVolumeClaim', name, namespace, uid, resourceVersion };
+}

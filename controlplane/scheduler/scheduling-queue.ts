@@ -1,0 +1,208 @@
+/**
+ * Pods that wait for a node: active ones by priority and age, ones that back off after a failure, and unschedulable ones
+ * that wait for a change that may help them (only of the kinds that what rejected them looks at), at most five minutes.
+ */
+import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import type { PodInfo } from './cluster-state.ts';
+
+/** A change in the cluster, as coarse as filters care. */
+export type Change =
+  | 'node-added'
+  | 'node-allocatable'
+  | 'node-labels'
+  | 'node-taints'
+  | 'node-removed'
+  | 'pod-assigned'
+  | 'pod-labels'
+  | 'pod-gone'
+  | 'volume'
+  | 'csi-node';
+
+const HELPFUL: Readonly<Record<string, readonly Change[]>> = {
+  NodeUnschedulable: ['node-added', 'node-taints'],
+  NodeName: ['node-added'],
+  TaintToleration: ['node-added', 'node-taints'],
+  NodeAffinity: ['node-added', 'node-labels'],
+  NodePorts: ['node-added', 'pod-gone'],
+  NodeResourcesFit: ['node-added', 'node-allocatable', 'pod-gone'],
+  VolumeRestrictions: ['node-added', 'pod-gone', 'volume'],
+  NodeVolumeLimits: ['node-added', 'pod-gone', 'volume', 'csi-node'],
+  VolumeBinding: ['node-added', 'node-labels', 'volume', 'csi-node'],
+  VolumeZone: ['node-added', 'node-labels', 'volume'],
+  PodTopologySpread: [
+    'node-added',
+    'node-removed',
+    'node-labels',
+    'node-taints',
+    'pod-assigned',
+    'pod-labels',
+    'pod-gone',
+  ],
+  InterPodAffinity: ['node-added', 'node-labels', 'pod-assigned', 'pod-labels', 'pod-gone'],
+};
+
+const FIRST_BACKOFF_MS = 1000;
+const LONGEST_BACKOFF_MS = 10_000;
+const LONGEST_WAIT_MS = 5 * 60_000;
+
+interface Queued {
+  info: PodInfo;
+  /** Of the first arrival: among equals the oldest goes first. */
+  readonly order: number;
+  attempts: number;
+  place: 'active' | 'backoff' | 'unschedulable' | 'in-flight';
+  backoffUntilMs: number;
+  waitingSinceMs: number;
+  rejectedBy: ReadonlySet<string>;
+}
+
+export class SchedulingQueue {
+  readonly #clock: Clock;
+  readonly #onActive: () => void;
+  readonly #pods = new Map<string, Queued>();
+  readonly #active: Queued[] = [];
+  #order = 0;
+  #timer: Timer | undefined;
+  #timerAtMs = Infinity;
+
+  constructor(clock: Clock, onActive: () => void) {
+    this.#clock = clock;
+    this.#onActive = onActive;
+  }
+
+  get size(): number {
+    return this.#pods.size;
+  }
+
+  /** A new pod, or a change of one: a pod that waits is tried again when `mayHelp`. */
+  put(info: PodInfo, options: { readonly mayHelp: boolean }): void {
+    const known = this.#pods.get(info.uid);
+    if (known === undefined) {
+      this.#order += 1;
+      const queued: Queued = {
+        info,
+        order: this.#order,
+        attempts: 0,
+        place: 'backoff',
+        backoffUntilMs: 0,
+        waitingSinceMs: 0,
+        rejectedBy: new Set(),
+      };
+      this.#pods.set(info.uid, queued);
+      this.#activate(queued);
+      return;
+    }
+    known.info = info;
+    if (options.mayHelp && known.place === 'unschedulable') this.#retry(known);
+  }
+
+  remove(uid: string): void {
+    const known = this.#pods.get(uid);
+    if (known === undefined) return;
+    this.#pods.delete(uid);
+    const at = this.#active.indexOf(known);
+    if (at >= 0) this.#active.splice(at, 1);
+  }
+
+  /** The next pod to schedule; it stays known until `remove`, `unschedulable` or `failed`. */
+  pop(): PodInfo | undefined {
+    const next = this.#active.shift();
+    if (next === undefined) return undefined;
+    next.place = 'in-flight';
+    next.attempts += 1;
+    return next.info;
+  }
+
+  /** It fits nowhere; filters of these names said so. */
+  unschedulable(uid: string, rejectedBy: ReadonlySet<string>): void {
+    const queued = this.#backOff(uid);
+    if (queued === undefined) return;
+    queued.place = 'unschedulable';
+    queued.rejectedBy = rejectedBy;
+    queued.waitingSinceMs = this.#clock.now();
+    this.#arm(queued.waitingSinceMs + LONGEST_WAIT_MS);
+  }
+
+  /** Something else went wrong: it is tried again after its backoff. */
+  failed(uid: string): void {
+    const queued = this.#backOff(uid);
+    if (queued !== undefined) this.#retry(queued);
+  }
+
+  /** Wakes pods that this change may help. */
+  changed(change: Change): void {
+    for (const queued of this.#pods.values()) {
+      if (queued.place !== 'unschedulable') continue;
+      for (const name of queued.rejectedBy) {
+        if (HELPFUL[name]?.includes(change) === false) continue;
+        this.#retry(queued);
+        break;
+      }
+    }
+  }
+
+  close(): void {
+    this.#timer?.cancel();
+    this.#pods.clear();
+    this.#active.length = 0;
+  }
+
+  #backOff(uid: string): Queued | undefined {
+    const queued = this.#pods.get(uid);
+    if (queued === undefined) return undefined;
+    const delayMs = Math.min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (queued.attempts - 1));
+    queued.backoffUntilMs = this.#clock.now() + delayMs;
+    return queued;
+  }
+
+  #retry(queued: Queued): void {
+    if (queued.backoffUntilMs <= this.#clock.now()) {
+      this.#activate(queued);
+      return;
+    }
+    queued.place = 'backoff';
+    this.#arm(queued.backoffUntilMs);
+  }
+
+  #activate(queued: Queued): void {
+    queued.place = 'active';
+    let low = 0;
+    let high = this.#active.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      const other = this.#active[middle];
+      if (other !== undefined && goesBefore(other, queued)) low = middle + 1;
+      else high = middle;
+    }
+    this.#active.splice(low, 0, queued);
+    this.#onActive();
+  }
+
+  #arm(atMs: number): void {
+    if (atMs >= this.#timerAtMs) return;
+    this.#timer?.cancel();
+    this.#timerAtMs = atMs;
+    this.#timer = this.#clock.after(Math.max(0, atMs - this.#clock.now()), () => this.#wake());
+  }
+
+  #wake(): void {
+    this.#timerAtMs = Infinity;
+    const now = this.#clock.now();
+    let nextMs = Infinity;
+    for (const queued of this.#pods.values()) {
+      const atMs = wakesAt(queued);
+      if (atMs <= now) this.#activate(queued);
+      else nextMs = Math.min(nextMs, atMs);
+    }
+    if (nextMs < Infinity) this.#arm(nextMs);
+  }
+}
+
+function wakesAt({ place, backoffUntilMs, waitingSinceMs }: Queued): number {
+  if (place === 'backoff') return backoffUntilMs;
+  return place === 'unschedulable' ? waitingSinceMs + LONGEST_WAIT_MS : Infinity;
+}
+
+function goesBefore(a: Queued, b: Queued): boolean {
+  return a.info.priority === b.info.priority ? a.order < b.order : a.info.priority > b.info.priority;
+}
