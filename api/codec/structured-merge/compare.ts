@@ -1,0 +1,204 @@
+/**
+ * What differs between two values of one type, as sets of paths: added, removed, modified.
+ *
+ * Runs on every write, so it walks both values once and makes nothing but the sets.
+ */
+import { jsonEqual } from '../../meta/json-equality.ts';
+import type { JsonObject, JsonValue } from '../../meta/object.ts';
+import { type FieldSet, FieldSetBuilder } from './field-set.ts';
+import { type MergeType, type StructMergeType, deduce, isObject, itemElement } from './merge-types.ts';
+
+export interface Comparison {
+  readonly added: FieldSet;
+  readonly removed: FieldSet;
+  readonly modified: FieldSet;
+}
+
+type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
+
+interface Sets {
+  readonly added: FieldSetBuilder;
+  readonly removed: FieldSetBuilder;
+  readonly modified: FieldSetBuilder;
+}
+
+/** Throws `PathElementError` for lists whose items cannot be told apart. */
+export function compare(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined): Comparison {
+  const sets = { added: new FieldSetBuilder(), removed: new FieldSetBuilder(), modified: new FieldSetBuilder() };
+  compareValue(type, old, next, sets);
+  return sets;
+}
+
+/** `undefined` is absence; null is a value. */
+function compareValue(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): void {
+  if (old === undefined && next === undefined) return;
+  if (type.kind === 'deduced') compareDeduced(old, next, sets);
+  else if (!compareInside(type, old, next, sets)) return;
+  if (old === undefined) sets.added.owned = true;
+  else if (next === undefined) sets.removed.owned = true;
+}
+
+function compareDeduced(old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): void {
+  const nextType = deduce(next ?? old);
+  const oldType = deduce(old ?? next);
+  const same = oldType.kind === nextType.kind;
+  if (!same) compareInside(oldType, old, next, sets);
+  compareInside(nextType, old, next, sets);
+}
+
+/** Returns false where the value was compared as one. */
+function compareInside(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): boolean {
+  switch (type.kind) {
+    case 'leaf':
+      return compareLeaf(old, next, sets);
+    case 'deduced':
+      compareDeduced(old, next, sets);
+      return true;
+    case 'keyed':
+    case 'set': {
+      const oldItems = Array.isArray(old) ? old : undefined;
+      const nextItems = Array.isArray(next) ? next : undefined;
+      if (isEmptyList(oldItems) && isEmptyList(nextItems)) return compareLeaf(old, next, sets);
+      compareItems(type, oldItems ?? [], nextItems ?? [], sets);
+      return true;
+    }
+    case 'map':
+    case 'struct': {
+      const oldMembers = isObject(old) ? old : undefined;
+      const nextMembers = isObject(next) ? next : undefined;
+      if (isEmptyObject(type, oldMembers) && isEmptyObject(type, nextMembers)) return compareLeaf(old, next, sets);
+      if (type.kind === 'map') compareMap(type.values, oldMembers, nextMembers, sets);
+      else compareStruct(type, oldMembers, nextMembers, sets);
+      return true;
+    }
+  }
+}
+
+const isEmptyList = (items: readonly JsonValue[] | undefined): boolean => items === undefined || items.length === 0;
+
+/** A struct whose type always has a member is never empty. */
+function isEmptyObject(type: MergeType, object: JsonObject | undefined): boolean {
+  if (object === undefined) return true;
+  for (const name in object) {
+    if (object[name] !== undefined) return false;
+  }
+  return type.kind !== 'struct' || !hasZeros(type);
+}
+
+const withZeros = new WeakMap<StructMergeType, boolean>();
+
+function hasZeros(type: StructMergeType): boolean {
+  let found = withZeros.get(type);
+  if (found === undefined) {
+    found = [...type.members.values()].some((member) => member.zero !== undefined);
+    withZeros.set(type, found);
+  }
+  return found;
+}
+
+function compareLeaf(old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): false {
+  if (old === undefined) sets.added.owned = true;
+  else if (next === undefined) sets.removed.owned = true;
+  else if (!jsonEqual(old, next)) sets.modified.owned = true;
+  return false;
+}
+
+function compareStruct(
+  type: StructMergeType,
+  old: JsonObject | undefined,
+  next: JsonObject | undefined,
+  sets: Sets,
+): void {
+  for (const member of type.members.values()) {
+    const oldValue = old === undefined ? undefined : (old[member.name] ?? nullOr(old, member.name, member.zero));
+    const nextValue = next === undefined ? undefined : (next[member.name] ?? nullOr(next, member.name, member.zero));
+    if (oldValue === undefined && nextValue === undefined) continue;
+    compareMember(member.type, member.element, oldValue, nextValue, sets);
+  }
+  if (type.others === undefined) return;
+  for (const name of memberNames(old, next)) {
+    if (!type.members.has(name)) compareMember(type.others, `f:${name}`, own(old, name), own(next, name), sets);
+  }
+}
+
+/** What stands for a member that is null or absent. */
+function nullOr(object: JsonObject, name: string, zero: JsonValue | undefined): JsonValue | undefined {
+  return object[name] === null ? (zero === undefined ? null : zero) : zero;
+}
+
+function compareMap(values: MergeType, old: JsonObject | undefined, next: JsonObject | undefined, sets: Sets): void {
+  for (const name of memberNames(old, next)) {
+    compareMember(values, `f:${name}`, own(old, name), own(next, name), sets);
+  }
+}
+
+function own(object: JsonObject | undefined, name: string): JsonValue | undefined {
+  return object !== undefined && Object.hasOwn(object, name) ? object[name] : undefined;
+}
+
+function memberNames(old: JsonObject | undefined, next: JsonObject | undefined): Iterable<string> {
+  if (old === undefined) return Object.keys(next ?? {});
+  if (next === undefined) return Object.keys(old);
+  return new Set([...Object.keys(old), ...Object.keys(next)]);
+}
+
+function compareMember(
+  type: MergeType,
+  element: string,
+  old: JsonValue | undefined,
+  next: JsonValue | undefined,
+  sets: Sets,
+): void {
+  // Equal scalars are most of what an update has.
+  if (old === next) return;
+  const below = {
+    added: sets.added.child(element),
+    removed: sets.removed.child(element),
+    modified: sets.modified.child(element),
+  };
+  compareValue(type, old, next, below);
+  sets.added.dropEmpty(element);
+  sets.removed.dropEmpty(element);
+  sets.modified.dropEmpty(element);
+}
+
+function compareItems(type: ListType, old: readonly JsonValue[], next: readonly JsonValue[], sets: Sets): void {
+  const oldItems = indexItems(type, old);
+  const nextItems = indexItems(type, next);
+  for (const [element, items] of oldItems) compareSameItems(type, element, items, nextItems.get(element) ?? [], sets);
+  for (const [element, items] of nextItems) {
+    if (!oldItems.has(element)) compareSameItems(type, element, [], items, sets);
+  }
+}
+
+/** Items with one key: usually one at most. Where there are more, they are owned together and have no paths below. */
+function compareSameItems(
+  type: ListType,
+  element: string,
+  old: readonly JsonValue[],
+  next: readonly JsonValue[],
+  sets: Sets,
+): void {
+  if (old.length < 2 && next.length < 2) {
+    compareMember(type.items, element, old[0], next[0], sets);
+  } else if (old.length >= 2 && next.length >= 2) {
+    if (!jsonEqual(old, next)) sets.modified.child(element).owned = true;
+  } else if (old.length >= 2) {
+    if (next.length > 0) compareMember(type.items, element, undefined, next[0], sets);
+    sets.removed.child(element).owned = true;
+  } else {
+    if (old.length > 0) compareMember(type.items, element, old[0], undefined, sets);
+    sets.added.child(element).owned = true;
+  }
+}
+
+function indexItems(type: ListType, items: readonly JsonValue[]): Map<string, JsonValue[]> {
+  const byElement = new Map<string, JsonValue[]>();
+  for (const item of items) {
+    const element = itemElement(type, item);
+    const same = byElement.get(element);
+    if (same === undefined) byElement.set(element, [item]);
+    else same.push(item);
+  }
+  return byElement;
+}

@@ -1,0 +1,115 @@
+/**
+ * Sets of field paths, as trees. A node says whether its own path is in the set and holds what lies below it, by path
+ * element in its text form (`f:name`, `k:{"name":"a"}`, `v:"x"`, `i:0`), so the wire form is the tree itself.
+ *
+ * Sets are immutable once handed out; operations share unchanged branches. Empty branches never occur.
+ */
+
+export interface FieldSet {
+  /** The path of this node is in the set. Always false at the root. */
+  readonly owned: boolean;
+  readonly children: ReadonlyMap<string, FieldSet> | undefined;
+}
+
+export const emptySet: FieldSet = { owned: false, children: undefined };
+const leaf: FieldSet = { owned: true, children: undefined };
+
+export const isEmptySet = (set: FieldSet): boolean => !set.owned && set.children === undefined;
+
+/** A set under construction. */
+export class FieldSetBuilder implements FieldSet {
+  owned = false;
+  children: Map<string, FieldSetBuilder> | undefined = undefined;
+
+  child(element: string): FieldSetBuilder {
+    this.children ??= new Map();
+    let child = this.children.get(element);
+    if (child === undefined) {
+      child = new FieldSetBuilder();
+      this.children.set(element, child);
+    }
+    return child;
+  }
+
+  /** Drops a child that got nothing. */
+  dropEmpty(element: string): void {
+    const child = this.children?.get(element);
+    if (child === undefined || child.owned || child.children !== undefined) return;
+    this.children?.delete(element);
+    if (this.children?.size === 0) this.children = undefined;
+  }
+}
+
+function node(owned: boolean, children: ReadonlyMap<string, FieldSet> | undefined): FieldSet {
+  if (children === undefined || children.size === 0) return owned ? leaf : emptySet;
+  return { owned, children };
+}
+
+export function union(a: FieldSet, b: FieldSet): FieldSet {
+  if (isEmptySet(a) || a === b) return b;
+  if (isEmptySet(b)) return a;
+  if (b.children === undefined) return a.owned ? a : node(true, a.children);
+  if (a.children === undefined) return b.owned === a.owned ? b : node(true, b.children);
+  const children = new Map(a.children);
+  for (const [element, child] of b.children) {
+    const other = children.get(element);
+    children.set(element, other === undefined ? child : union(other, child));
+  }
+  return node(a.owned || b.owned, children);
+}
+
+export function intersection(a: FieldSet, b: FieldSet): FieldSet {
+  const children = new Map<string, FieldSet>();
+  for (const [element, child] of a.children ?? []) {
+    const other = b.children?.get(element);
+    if (other === undefined) continue;
+    const common = intersection(child, other);
+    if (!isEmptySet(common)) children.set(element, common);
+  }
+  return node(a.owned && b.owned, children);
+}
+
+/** Paths of `a` that are not in `b`. */
+export function difference(a: FieldSet, b: FieldSet): FieldSet {
+  return subtract(a, b, false);
+}
+
+/** As `difference`, but a path of `b` takes everything below it too. */
+export function recursiveDifference(a: FieldSet, b: FieldSet): FieldSet {
+  return subtract(a, b, true);
+}
+
+function subtract(a: FieldSet, b: FieldSet, recursive: boolean): FieldSet {
+  if (isEmptySet(a) || isEmptySet(b)) return a;
+  if (recursive && b.owned) return emptySet;
+  const owned = a.owned && !b.owned;
+  if (a.children === undefined || b.children === undefined) return owned === a.owned ? a : node(owned, a.children);
+  const children = new Map<string, FieldSet>();
+  for (const [element, child] of a.children) {
+    const other = b.children.get(element);
+    const left = other === undefined ? child : subtract(child, other, recursive);
+    if (!isEmptySet(left)) children.set(element, left);
+  }
+  return node(owned, children);
+}
+
+export function equalSets(a: FieldSet, b: FieldSet): boolean {
+  if (a === b) return true;
+  if (a.owned !== b.owned || (a.children?.size ?? 0) !== (b.children?.size ?? 0)) return false;
+  for (const [element, child] of a.children ?? []) {
+    const other = b.children?.get(element);
+    if (other === undefined || !equalSets(child, other)) return false;
+  }
+  return true;
+}
+
+/** The set of the given paths. */
+export function setOfPaths(paths: Iterable<readonly string[]>): FieldSet {
+  const root = new FieldSetBuilder();
+  for (const path of paths) {
+    let at = root;
+    for (const element of path) at = at.child(element);
+    at.owned = true;
+  }
+  return root;
+}

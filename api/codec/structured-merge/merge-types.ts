@@ -1,0 +1,173 @@
+/**
+ * How structured merge sees a type: what is one value, what merges by member, by key or as a set. Built once a type from
+ * the schema model, on first use, and kept.
+ */
+import type { JsonObject, JsonValue } from '../../meta/object.ts';
+import type { Field, Scalar, StructType, TypeNode } from '../../schema/schema.ts';
+import { keyElement, valueElement } from './path-element.ts';
+
+export type MergeType =
+  /** Owned as a whole. `expects` is what it must be; free JSON has none. */
+  | { readonly kind: 'leaf'; readonly expects: 'map' | 'list' | Scalar | undefined }
+  /** Of what no schema describes: objects merge by member, lists are one value. */
+  | { readonly kind: 'deduced' }
+  | { readonly kind: 'keyed'; readonly keys: readonly ListKey[]; readonly items: MergeType }
+  | { readonly kind: 'set'; readonly items: MergeType }
+  | { readonly kind: 'map'; readonly values: MergeType }
+  | StructMergeType;
+
+export interface StructMergeType {
+  readonly kind: 'struct';
+  /** Of the members that the type names. */
+  readonly members: ReadonlyMap<string, MergeMember>;
+  /** Of all other members; absent where there may be none. */
+  readonly others: MergeType | undefined;
+}
+
+export interface MergeMember {
+  readonly name: string;
+  readonly element: string;
+  readonly type: MergeType;
+  /** What stands there when the object leaves it out, because the type always has it. */
+  readonly zero: JsonValue | undefined;
+}
+
+export interface ListKey {
+  readonly name: string;
+  /** For items that leave the key out. */
+  readonly default: JsonValue | undefined;
+}
+
+export const deduced: MergeType = { kind: 'deduced' };
+
+const structs = new WeakMap<StructType, MergeType>();
+const EMPTY: JsonObject = Object.freeze({});
+
+export function mergeTypeOf(struct: StructType): MergeType {
+  const found = structs.get(struct);
+  if (found !== undefined) return found;
+  const type = struct.mapType === 'atomic' ? atomicMap : granularStruct(struct);
+  structs.set(struct, type);
+  return type;
+}
+
+const atomicMap: MergeType = { kind: 'leaf', expects: 'map' };
+const atomicList: MergeType = { kind: 'leaf', expects: 'list' };
+
+function granularStruct(struct: StructType): MergeType {
+  let members: ReadonlyMap<string, MergeMember> | undefined;
+  return {
+    kind: 'struct',
+    /** Late, so that types may refer to themselves. */
+    get members() {
+      members ??= new Map([...struct.fields.values()].map((field) => [field.name, memberOf(field)]));
+      return members;
+    },
+    others: struct.preserveUnknown === true ? deduced : undefined,
+  };
+}
+
+function memberOf(field: Field): MergeMember {
+  return { name: field.name, element: `f:${field.name}`, type: fieldType(field), zero: zeroOf(field) };
+}
+
+function fieldType(field: Field): MergeType {
+  const { type } = field;
+  if (type.kind === 'list') return listType(field, type.items);
+  if ((type.kind === 'map' || type.kind === 'struct') && field.mapType === 'atomic') return atomicMap;
+  if (type.kind === 'struct' && field.mapType === 'granular') return granularStruct(type.struct);
+  return nodeType(type);
+}
+
+function nodeType(type: TypeNode): MergeType {
+  switch (type.kind) {
+    case 'scalar':
+      return scalarType(type.scalar);
+    case 'list':
+      return atomicList;
+    case 'map':
+      return { kind: 'map', values: nodeType(type.values) };
+    case 'struct':
+      return mergeTypeOf(type.struct);
+  }
+}
+
+function scalarType(scalar: Scalar): MergeType {
+  const free = scalar === 'any' || scalar === 'rawExtension' || scalar === 'fieldsV1';
+  return { kind: 'leaf', expects: free ? undefined : scalar };
+}
+
+function listType(field: Field, items: TypeNode): MergeType {
+  if (field.listType === 'set') return { kind: 'set', items: nodeType(items) };
+  if (field.listType !== 'map') return atomicList;
+  const struct = items.kind === 'struct' ? items.struct : undefined;
+  const keys = [...(field.listMapKeys ?? [])].sort().map((name) => ({ name, default: keyDefault(struct, name) }));
+  return { kind: 'keyed', keys, items: nodeType(items) };
+}
+
+function keyDefault(struct: StructType | undefined, name: string): JsonValue | undefined {
+  const field = struct?.fields.get(name);
+  if (field === undefined) return undefined;
+  return field.default ?? (field.presence === 'print' ? zeroOf(field) : undefined);
+}
+
+function zeroOf(field: Field): JsonValue | undefined {
+  if (field.presence === 'null') return null;
+  if (field.presence !== 'print') return undefined;
+  if (field.type.kind === 'struct') return EMPTY;
+  if (field.type.kind !== 'scalar') return null;
+  switch (field.type.scalar) {
+    case 'string':
+      return '';
+    case 'boolean':
+      return false;
+    case 'int32':
+    case 'int64':
+    case 'double':
+    case 'intOrString':
+      return 0;
+    case 'quantity':
+      return '0';
+    case 'duration':
+      return '0s';
+    default:
+      return null;
+  }
+}
+
+/** Of a value that no schema describes; null takes any form. */
+export function deduce(value: JsonValue | undefined): MergeType {
+  if (typeof value !== 'object' || value === null) return { kind: 'leaf', expects: undefined };
+  return Array.isArray(value) ? atomicList : { kind: 'map', values: deduced };
+}
+
+export class PathElementError extends Error {}
+
+/** The element that names an item of a keyed list or a set. Throws `PathElementError`. */
+export function itemElement(type: Extract<MergeType, { kind: 'keyed' | 'set' }>, item: JsonValue): string {
+  if (type.kind === 'set') {
+    if (item === null)
+      throw new PathElementError('associative list without keys has an element that is an explicit null');
+    if (typeof item === 'object' && !Array.isArray(item)) {
+      throw new PathElementError("associative list without keys has an element that's a map type");
+    }
+    return valueElement(item);
+  }
+  if (item === null) throw new PathElementError('associative list with keys may not have a null element');
+  if (typeof item !== 'object' || Array.isArray(item)) {
+    throw new PathElementError('associative list with keys may not have non-map elements');
+  }
+  return keyElement(
+    type.keys.map(({ name, default: missing }) => {
+      const value = item[name] ?? missing;
+      if (value !== undefined) return { name, value };
+      throw new PathElementError(
+        `associative list with keys has an element that omits key field "${name}" (and doesn't have default value)`,
+      );
+    }),
+  );
+}
+
+export function isObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,123 @@
+/**
+ * Merging what somebody applied into what is there: members merge, keyed lists and sets merge by item, all else is taken
+ * from the applied value. Neither argument is changed.
+ */
+import { defineMember } from '../../meta/json-equality.ts';
+import type { JsonObject, JsonValue } from '../../meta/object.ts';
+import { type MergeType, deduce, deduced, isObject, itemElement } from './merge-types.ts';
+
+type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
+
+export function merge(
+  type: MergeType,
+  live: JsonValue | undefined,
+  applied: JsonValue | undefined,
+): JsonValue | undefined {
+  if (applied === undefined) return live;
+  if (live === undefined) return applied;
+  switch (type.kind) {
+    case 'leaf':
+      return applied;
+    case 'deduced': {
+      const appliedType = deduce(applied);
+      return deduce(live).kind === appliedType.kind ? merge(appliedType, live, applied) : applied;
+    }
+    case 'keyed':
+    case 'set':
+      if (!Array.isArray(live) || !Array.isArray(applied)) return keepContent(live, applied);
+      return live.length === 0 && applied.length === 0 ? applied : mergeItems(type, live, applied);
+    case 'map':
+    case 'struct':
+      return isObject(live) && isObject(applied) ? mergeMembers(type, live, applied) : keepContent(live, applied);
+  }
+}
+
+/** Null applied to a list or an object that has content takes nothing away. */
+function keepContent(live: JsonValue, applied: JsonValue): JsonValue {
+  if (applied !== null) return applied;
+  const hasContent = Array.isArray(live) ? live.length > 0 : isObject(live) && Object.keys(live).length > 0;
+  return hasContent ? live : applied;
+}
+
+function mergeMembers(
+  type: Extract<MergeType, { kind: 'map' | 'struct' }>,
+  live: JsonObject,
+  applied: JsonObject,
+): JsonObject {
+  const merged: JsonObject = {};
+  for (const name of new Set([...Object.keys(live), ...Object.keys(applied)])) {
+    const inner = type.kind === 'map' ? type.values : (type.members.get(name)?.type ?? type.others ?? deduced);
+    const value = merge(inner, own(live, name), own(applied, name));
+    if (value !== undefined) defineMember(merged, name, value);
+  }
+  return merged;
+}
+
+const own = (object: JsonObject, name: string): JsonValue | undefined =>
+  Object.hasOwn(object, name) ? object[name] : undefined;
+
+interface Indexed {
+  readonly elements: readonly string[];
+  /** Absent for elements that occur more than once. */
+  readonly items: ReadonlyMap<string, JsonValue | undefined>;
+}
+
+function index(type: ListType, list: readonly JsonValue[]): Indexed {
+  const elements = list.map((item) => itemElement(type, item));
+  const items = new Map<string, JsonValue | undefined>();
+  elements.forEach((element, at) => items.set(element, items.has(element) ? undefined : list[at]));
+  return { elements, items };
+}
+
+/**
+ * The order of both lists is kept where they agree; where they do not, the applied one decides, and items that only the
+ * live list has stay beside the items that they stood beside.
+ */
+function mergeItems(type: ListType, live: readonly JsonValue[], applied: readonly JsonValue[]): JsonValue[] {
+  const left = index(type, live);
+  const right = index(type, applied);
+  const shared = right.elements.filter((element) => left.items.has(element));
+  const merged: JsonValue[] = [];
+  const taken = new Set<string>();
+  let nextShared = 0;
+  let atLeft = 0;
+  let atRight = 0;
+  const take = (liveItem: JsonValue | undefined, appliedItem: JsonValue | undefined): void => {
+    const item = merge(type.items, liveItem, appliedItem);
+    if (item !== undefined) merged.push(item);
+  };
+  while (atLeft < left.elements.length || atRight < right.elements.length) {
+    const leftElement = left.elements[atLeft];
+    const rightElement = right.elements[atRight];
+    if (leftElement !== undefined && rightElement !== undefined) {
+      if (leftElement === rightElement) {
+        taken.add(leftElement);
+        take(left.items.get(leftElement), right.items.get(leftElement));
+        atLeft++;
+        atRight++;
+        nextShared++;
+        continue;
+      }
+      const wanted = shared[nextShared];
+      if (right.items.has(leftElement) && wanted !== undefined && wanted !== leftElement) {
+        atLeft++;
+        continue;
+      }
+    }
+    if (leftElement !== undefined) {
+      if (!right.items.has(leftElement)) {
+        take(live[atLeft], undefined);
+        atLeft++;
+        continue;
+      }
+      if (taken.has(leftElement)) atLeft++;
+    }
+    if (rightElement !== undefined) {
+      taken.add(rightElement);
+      take(left.items.get(rightElement), right.items.get(rightElement));
+      atRight++;
+      if (shared[nextShared] === rightElement) nextShared++;
+    }
+  }
+  return merged;
+}

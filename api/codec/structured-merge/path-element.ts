@@ -1,0 +1,132 @@
+/**
+ * The text forms of path elements: which list item a key names, in which order elements stand, and how a path reads in a
+ * message.
+ */
+import { quote } from '../../meta/field-error.ts';
+import type { JsonObject, JsonValue } from '../../meta/object.ts';
+
+export const fieldElement = (name: string): string => `f:${name}`;
+export const valueElement = (value: JsonValue): string => `v:${canonicalJson(value)}`;
+
+/** `keys` are in order already. */
+export function keyElement(keys: readonly { readonly name: string; readonly value: JsonValue }[]): string {
+  let text = 'k:{';
+  for (const { name, value } of keys) {
+    if (text.length > 3) text += ',';
+    text += `${JSON.stringify(name)}:${canonicalJson(value)}`;
+  }
+  return `${text}}`;
+}
+
+/** JSON with members in order; integers without a fraction. */
+export function canonicalJson(value: JsonValue | undefined): string {
+  if (typeof value === 'string') return JSON.stringify(value);
+  if (typeof value === 'bigint') return value.toString();
+  if (value === undefined || value === null) return 'null';
+  if (typeof value !== 'object') return JSON.stringify(value);
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
+  const members = Object.keys(value).sort();
+  return `{${members.map((name) => `${JSON.stringify(name)}:${canonicalJson(value[name])}`).join(',')}}`;
+}
+
+/** The form that this program writes of an element that somebody else wrote; `undefined` where it is none. */
+export function normalizeElement(element: string): string | undefined {
+  const content = element.slice(2);
+  switch (element.slice(0, 2)) {
+    case 'f:':
+      return element;
+    case 'i:':
+      return /^-?[0-9]+$/.test(content) ? element : undefined;
+    case 'v:': {
+      const value = parse(content);
+      return value === undefined ? undefined : `v:${canonicalJson(value)}`;
+    }
+    case 'k:': {
+      const value = parse(content);
+      if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+      return `k:${canonicalJson(value)}`;
+    }
+    default:
+      return undefined;
+  }
+}
+
+function parse(text: string): JsonValue | undefined {
+  try {
+    return JSON.parse(text) as JsonValue;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+const RANKS: Readonly<Record<string, number>> = { f: 0, k: 1, v: 2, i: 3 };
+
+/** Fields by name, then keys, values and indices by what they hold. */
+export function compareElements(a: string, b: string): number {
+  const rank = (RANKS[a.charAt(0)] ?? 4) - (RANKS[b.charAt(0)] ?? 4);
+  if (rank !== 0) return rank;
+  switch (a.charAt(0)) {
+    case 'k':
+      return compareKeys(parse(a.slice(2)) as JsonObject, parse(b.slice(2)) as JsonObject);
+    case 'v':
+      return compareValues(parse(a.slice(2)) ?? null, parse(b.slice(2)) ?? null);
+    case 'i':
+      return Number(a.slice(2)) - Number(b.slice(2));
+    default:
+      return a < b ? -1 : a > b ? 1 : 0;
+  }
+}
+
+function compareKeys(a: JsonObject, b: JsonObject): number {
+  const namesA = Object.keys(a).sort();
+  const namesB = Object.keys(b).sort();
+  for (const [index, name] of namesA.entries()) {
+    const other = namesB[index];
+    if (other === undefined) return 1;
+    if (name !== other) return name < other ? -1 : 1;
+    const order = compareValues(a[name] ?? null, b[other] ?? null);
+    if (order !== 0) return order;
+  }
+  return namesA.length - namesB.length;
+}
+
+const TYPE_RANKS: Readonly<Record<string, number>> = { number: 0, string: 1, boolean: 2 };
+
+function compareValues(a: JsonValue, b: JsonValue): number {
+  const rank = (TYPE_RANKS[typeof a] ?? 3) - (TYPE_RANKS[typeof b] ?? 3);
+  if (rank !== 0) return rank;
+  if (typeof a === 'number' && typeof b === 'number') return a - b;
+  if (typeof a === 'boolean' && typeof b === 'boolean') return Number(a) - Number(b);
+  const textA = typeof a === 'string' ? a : canonicalJson(a);
+  const textB = typeof b === 'string' ? b : canonicalJson(b);
+  return textA < textB ? -1 : textA > textB ? 1 : 0;
+}
+
+/** `.spec.containers[name="a"].image`. */
+export function pathText(elements: readonly string[]): string {
+  return elements.map(elementText).join('');
+}
+
+export function elementText(element: string): string {
+  const content = element.slice(2);
+  switch (element.charAt(0)) {
+    case 'k': {
+      const keys = parse(content) as JsonObject;
+      const texts = Object.keys(keys)
+        .sort()
+        .map((name) => `${name}=${valueText(keys[name])}`);
+      return `[${texts.join(',')}]`;
+    }
+    case 'v':
+      return `[=${valueText(parse(content))}]`;
+    case 'i':
+      return `[${content}]`;
+    default:
+      return `.${content}`;
+  }
+}
+
+export function valueText(value: JsonValue | undefined): string {
+  return typeof value === 'string' ? quote(value) : canonicalJson(value);
+}

@@ -1,0 +1,220 @@
+/**
+ * Operations on one value of a type: which paths it has, whether it fits, and what is left when paths are taken out of it.
+ */
+import { defineMember } from '../../meta/json-equality.ts';
+import type { JsonObject, JsonValue } from '../../meta/object.ts';
+import type { Scalar } from '../../schema/schema.ts';
+import { type FieldSet, FieldSetBuilder, isEmptySet } from './field-set.ts';
+import { type MergeType, deduce, deduced, isObject, itemElement, PathElementError } from './merge-types.ts';
+import { elementText, valueText } from './path-element.ts';
+
+type ListType = Extract<MergeType, { kind: 'keyed' | 'set' }>;
+
+/** The paths that a value sets. Lists that name an item twice give that item alone. */
+export function fieldSetOf(type: MergeType, value: JsonValue): FieldSet {
+  const root = new FieldSetBuilder();
+  collect(type, value, root);
+  return root;
+}
+
+function collect(type: MergeType, value: JsonValue, set: FieldSetBuilder): void {
+  switch (type.kind) {
+    case 'leaf':
+      set.owned = true;
+      return;
+    case 'deduced':
+      collect(deduce(value), value, set);
+      return;
+    case 'keyed':
+    case 'set':
+      if (Array.isArray(value)) collectItems(type, value, set);
+      return;
+    case 'map':
+    case 'struct':
+      if (isObject(value)) collectMembers(type, value, set);
+  }
+}
+
+function memberType(type: Extract<MergeType, { kind: 'map' | 'struct' }>, name: string): MergeType | undefined {
+  return type.kind === 'map' ? type.values : (type.members.get(name)?.type ?? type.others);
+}
+
+function collectMembers(
+  type: Extract<MergeType, { kind: 'map' | 'struct' }>,
+  value: JsonObject,
+  set: FieldSetBuilder,
+): void {
+  for (const [name, member] of Object.entries(value)) {
+    if (member === undefined) continue;
+    const child = set.child(`f:${name}`);
+    collect(memberType(type, name) ?? deduced, member, child);
+    const isNamed = type.kind === 'struct' && type.members.has(name);
+    if (!isNamed || member === null || (isObject(member) && Object.keys(member).length === 0)) child.owned = true;
+    set.dropEmpty(`f:${name}`);
+  }
+}
+
+function collectItems(type: ListType, items: readonly JsonValue[], set: FieldSetBuilder): void {
+  const seen = new Set<string>();
+  const repeated = new Set<string>();
+  const elements = items.map((item) => itemElement(type, item));
+  for (const element of elements) (seen.has(element) ? repeated : seen).add(element);
+  items.forEach((item, index) => {
+    const element = elements[index] ?? '';
+    const child = set.child(element);
+    child.owned = true;
+    if (!repeated.has(element)) collect(type.items, item, child);
+  });
+}
+
+/** What a value has that its type does not allow, in the words of typed conversion. */
+export function typeErrors(type: MergeType, value: JsonValue): string[] {
+  const errors: string[] = [];
+  check(type, value, '', errors);
+  return errors;
+}
+
+function check(type: MergeType, value: JsonValue, path: string, errors: string[]): void {
+  if (value === null) return;
+  switch (type.kind) {
+    case 'leaf':
+      checkLeaf(type.expects, value, path, errors);
+      return;
+    case 'deduced':
+      return;
+    case 'keyed':
+    case 'set':
+      if (Array.isArray(value)) checkItems(type, value, path, errors);
+      else errors.push(`${path}: expected list, got ${shown(value)}`);
+      return;
+    case 'map':
+    case 'struct':
+      if (!isObject(value)) {
+        errors.push(`${path}: expected map, got ${shown(value)}`);
+        return;
+      }
+      for (const [name, member] of Object.entries(value)) {
+        const inner = memberType(type, name);
+        if (inner === undefined) errors.push(`${path}.${name}: field not declared in schema`);
+        else if (member !== undefined) check(inner, member, `${path}.${name}`, errors);
+      }
+  }
+}
+
+function checkItems(type: ListType, items: readonly JsonValue[], path: string, errors: string[]): void {
+  const seen = new Set<string>();
+  items.forEach((item, index) => {
+    let element: string;
+    try {
+      element = itemElement(type, item);
+    } catch (error) {
+      if (!(error instanceof PathElementError)) throw error;
+      errors.push(`${path}: element ${index}: ${error.message}`);
+      return;
+    }
+    const name = elementText(element);
+    if (seen.has(element)) errors.push(`${path}: duplicate entries for key ${name}`);
+    seen.add(element);
+    check(type.items, item, path + name, errors);
+  });
+}
+
+function checkLeaf(
+  expects: 'map' | 'list' | Scalar | undefined,
+  value: JsonValue,
+  path: string,
+  errors: string[],
+): void {
+  const fits = FITS[expects ?? 'any'];
+  if (fits !== undefined && !fits.test(value)) errors.push(`${path}: expected ${fits.name}, got ${shown(value)}`);
+}
+
+const isText = (value: JsonValue): boolean => typeof value === 'string';
+const isNumber = (value: JsonValue): boolean => typeof value === 'number' || typeof value === 'bigint';
+const isScalar = (value: JsonValue): boolean => typeof value !== 'object';
+
+const FITS: Readonly<Partial<Record<'map' | 'list' | Scalar, { name: string; test: (value: JsonValue) => boolean }>>> =
+  {
+    map: { name: 'map', test: isObject },
+    list: { name: 'list', test: Array.isArray },
+    string: { name: 'string', test: isText },
+    bytes: { name: 'string', test: isText },
+    boolean: { name: 'boolean', test: (value) => typeof value === 'boolean' },
+    int32: { name: 'numeric (int or float)', test: isNumber },
+    int64: { name: 'numeric (int or float)', test: isNumber },
+    double: { name: 'numeric (int or float)', test: isNumber },
+    time: { name: 'scalar', test: isScalar },
+    microTime: { name: 'scalar', test: isScalar },
+    duration: { name: 'scalar', test: isScalar },
+    quantity: { name: 'scalar', test: isScalar },
+    intOrString: { name: 'scalar', test: isScalar },
+  };
+
+const shown = (value: JsonValue): string =>
+  `&value.valueUnstructured{Value:${typeof value === 'object' ? JSON.stringify(value) : valueText(value)}}`;
+
+/** A value without the paths of `gone`; `undefined` where nothing is left. The value is not changed. */
+export function removePaths(type: MergeType, value: JsonValue, gone: FieldSet): JsonValue | undefined {
+  if (isEmptySet(gone) || value === null) return value;
+  switch (type.kind) {
+    case 'leaf':
+      return Array.isArray(value) || isObject(value) ? undefined : value;
+    case 'deduced':
+      return removePaths(deduce(value), value, gone);
+    case 'keyed':
+    case 'set':
+      return Array.isArray(value) ? removeItems(type, value, gone) : value;
+    case 'map':
+    case 'struct':
+      return isObject(value) ? removeMembers(type, value, gone) : value;
+  }
+}
+
+function removeItems(type: ListType, items: readonly JsonValue[], gone: FieldSet): JsonValue[] | undefined {
+  const kept: JsonValue[] = [];
+  for (const item of items) {
+    const below = gone.children?.get(itemElement(type, item));
+    if (below?.owned === true) continue;
+    const left = below === undefined ? item : removePaths(type.items, item, below);
+    if (left !== undefined) kept.push(left);
+  }
+  return kept.length === 0 ? undefined : kept;
+}
+
+function removeMembers(
+  type: Extract<MergeType, { kind: 'map' | 'struct' }>,
+  value: JsonObject,
+  gone: FieldSet,
+): JsonObject | undefined {
+  const kept: JsonObject = {};
+  let any = false;
+  for (const [name, member] of Object.entries(value)) {
+    if (member === undefined) continue;
+    const below = gone.children?.get(`f:${name}`);
+    if (below?.owned === true) continue;
+    const left = below === undefined ? member : removePaths(memberType(type, name) ?? deduced, member, below);
+    if (left === undefined) continue;
+    defineMember(kept, name, left);
+    any = true;
+  }
+  return any ? kept : undefined;
+}
+
+/** `set` with every named member that it goes through, not only those at its ends. */
+export function withNamedMembers(type: MergeType, set: FieldSet): FieldSet {
+  if (set.children === undefined) return set;
+  const children = new Map<string, FieldSet>();
+  for (const [element, child] of set.children) {
+    const name = element.slice(2);
+    const isMember = element.startsWith('f:');
+    const named = isMember && type.kind === 'struct' && type.members.has(name);
+    const inner = withNamedMembers(typeBelow(type, isMember, name), child);
+    children.set(element, named && !inner.owned ? { owned: true, children: inner.children } : inner);
+  }
+  return { owned: set.owned, children };
+}
+
+function typeBelow(type: MergeType, isMember: boolean, name: string): MergeType {
+  if (isMember && (type.kind === 'map' || type.kind === 'struct')) return memberType(type, name) ?? deduced;
+  return type.kind === 'keyed' || type.kind === 'set' ? type.items : deduced;
+}

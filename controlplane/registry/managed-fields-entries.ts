@@ -1,0 +1,128 @@
+/**
+ * Who owns which fields of an object, as `metadata.managedFields` says it and as the registry works with it.
+ *
+ * Reading takes all entries or none; writing gives one fixed order, so that equal ownership has equal text.
+ */
+import { decodeFieldsV1, encodeFieldsV1 } from '../../api/codec/structured-merge/fields-v1.ts';
+import { type FieldSet, emptySet, equalSets, union } from '../../api/codec/structured-merge/field-set.ts';
+import type { ManagedFieldsEntry } from '../../api/meta/object.ts';
+
+export interface Owner {
+  readonly manager: string;
+  readonly operation: 'Apply' | 'Update';
+  readonly apiVersion: string;
+  readonly subresource: string;
+  readonly time: string | undefined;
+  readonly fields: FieldSet;
+}
+
+/** By `ownerKey`. */
+export type Owners = Map<string, Owner>;
+
+/** An applier is the same whatever version it speaks; an updater is another one with each. */
+export function ownerKey(owner: Omit<Owner, 'time' | 'fields'>): string {
+  const { manager, operation, apiVersion, subresource } = owner;
+  const version = operation === 'Apply' || apiVersion === '' ? '' : `,"apiVersion":${JSON.stringify(apiVersion)}`;
+  const below = subresource === '' ? '' : `,"subresource":${JSON.stringify(subresource)}`;
+  const name = manager === '' ? '' : `"manager":${JSON.stringify(manager)},`;
+  return `{${name}"operation":"${operation}"${version}${below}}`;
+}
+
+/** `undefined` where any entry does not make sense. */
+export function readOwners(entries: readonly ManagedFieldsEntry[] | undefined): Owners | undefined {
+  const owners: Owners = new Map();
+  for (const entry of entries ?? []) {
+    const owner = readOwner(entry);
+    if (owner === undefined) return undefined;
+    const key = ownerKey(owner);
+    owners.set(key, owner);
+  }
+  return owners;
+}
+
+function readOwner(entry: ManagedFieldsEntry): Owner | undefined {
+  const { manager = '', operation, apiVersion = '', subresource = '', time, fieldsType, fieldsV1 } = entry;
+  if ((operation !== 'Apply' && operation !== 'Update') || apiVersion === '' || fieldsType !== 'FieldsV1') {
+    return undefined;
+  }
+  try {
+    const fields = fieldsV1 === undefined || fieldsV1 === null ? emptySet : decodeFieldsV1(fieldsV1);
+    return { manager, operation, apiVersion, subresource, time: time ?? undefined, fields };
+  } catch (error) {
+    if (error instanceof Error) return undefined;
+    throw error;
+  }
+}
+
+const secondsOf = (owner: Owner): string => owner.time ?? '';
+
+function inOrder(a: Owner, b: Owner): number {
+  return (
+    compareText(a.operation, b.operation) ||
+    compareText(secondsOf(a), secondsOf(b)) ||
+    compareText(a.manager, b.manager) ||
+    compareText(a.apiVersion, b.apiVersion) ||
+    compareText(a.subresource, b.subresource)
+  );
+}
+
+const compareText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+
+/** Appliers first, then by time; `undefined` where nobody owns anything. */
+export function writeOwners(owners: Owners): ManagedFieldsEntry[] | undefined {
+  if (owners.size === 0) return undefined;
+  return [...owners.values()].sort(inOrder).map((owner) => ({
+    ...(owner.manager === '' ? {} : { manager: owner.manager }),
+    operation: owner.operation,
+    apiVersion: owner.apiVersion,
+    ...(owner.time === undefined ? {} : { time: owner.time }),
+    fieldsType: 'FieldsV1',
+    fieldsV1: encodeFieldsV1(owner.fields),
+    ...(owner.subresource === '' ? {} : { subresource: owner.subresource }),
+  }));
+}
+
+/** Equal but for times. */
+export function sameOwnership(a: Owners, b: Owners): boolean {
+  if (a.size !== b.size) return false;
+  for (const [key, owner] of a) {
+    const other = b.get(key);
+    if (other === undefined || other.apiVersion !== owner.apiVersion || !equalSets(owner.fields, other.fields)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+const MAX_UPDATERS = 10;
+const OLD_UPDATES = 'ancient-changes';
+
+/** Merges the oldest updaters of a version into one while there are more than ten. */
+export function capUpdaters(owners: Owners): void {
+  const updaters = [...owners].filter(([, owner]) => owner.operation === 'Update');
+  let left = updaters.length;
+  if (left <= MAX_UPDATERS) return;
+  updaters.sort(([keyA, a], [keyB, b]) => compareText(secondsOf(a), secondsOf(b)) || compareText(keyA, keyB));
+  const firstOfVersion = new Map<string, string>();
+  for (const [key, owner] of updaters) {
+    if (left <= MAX_UPDATERS) return;
+    const first = firstOfVersion.get(owner.apiVersion);
+    if (first === undefined) {
+      firstOfVersion.set(owner.apiVersion, key);
+      continue;
+    }
+    const identity = {
+      manager: OLD_UPDATES,
+      operation: 'Update',
+      apiVersion: owner.apiVersion,
+      subresource: '',
+    } as const;
+    const bucketKey = ownerKey(identity);
+    const merged = owners.get(bucketKey) ?? owners.get(first);
+    owners.delete(first);
+    owners.delete(key);
+    owners.set(bucketKey, { ...identity, time: owner.time, fields: union(owner.fields, merged?.fields ?? emptySet) });
+    firstOfVersion.set(owner.apiVersion, bucketKey);
+    left--;
+  }
+}

@@ -1,0 +1,60 @@
+/**
+ * Objects that a kubectl applied on the client side before: the annotation it left says which conflicts with itself are
+ * none, and is kept up to date so that an older kubectl still works on them.
+ */
+import { difference, intersection, isEmptySet } from '../../api/codec/structured-merge/field-set.ts';
+import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts';
+import { fieldSetOf } from '../../api/codec/structured-merge/typed-value.ts';
+import type { JsonObject, KubeObject } from '../../api/meta/object.ts';
+import { MAX_ANNOTATIONS_BYTES } from '../../api/meta/validation.ts';
+import type { OwnerConflict } from './managed-fields-conflicts.ts';
+
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
+
+function lastApplied(live: KubeObject | undefined): string {
+  return live?.metadata.annotations?.[LAST_APPLIED] ?? '';
+}
+
+/** The conflicts that remain: those about fields that were not applied on the client side. */
+export function allowedByLastApplied(
+  type: MergeType,
+  live: KubeObject | undefined,
+  conflicts: readonly OwnerConflict[],
+): readonly OwnerConflict[] {
+  const text = lastApplied(live);
+  if (text === '') return conflicts;
+  let allowed;
+  try {
+    allowed = fieldSetOf(type, JSON.parse(text) as JsonObject);
+  } catch (error) {
+    // The annotation is the user's to break: then nothing is allowed by it.
+    if (error instanceof Error) return conflicts;
+    throw error;
+  }
+  return conflicts
+    .map(({ owner, fields }) => ({ owner, fields: difference(fields, intersection(fields, allowed)) }))
+    .filter(({ fields }) => !isEmptySet(fields));
+}
+
+/** `object` with the annotation renewed, where `live` has one and it is kubectl that applies. */
+export function withLastApplied(
+  object: JsonObject,
+  config: JsonObject,
+  live: KubeObject | undefined,
+  manager: string,
+): JsonObject {
+  if (manager !== 'kubectl' || lastApplied(live) === '') return object;
+  const metadata = object['metadata'] as KubeObject['metadata'];
+  const annotations = { ...metadata.annotations };
+  const text = `${JSON.stringify(withoutAnnotation(config))}\n`;
+  if (Buffer.byteLength(text) > MAX_ANNOTATIONS_BYTES) delete annotations[LAST_APPLIED];
+  else annotations[LAST_APPLIED] = text;
+  return { ...object, metadata: { ...metadata, annotations } } as unknown as JsonObject;
+}
+
+function withoutAnnotation(config: JsonObject): JsonObject {
+  const metadata = config['metadata'] as KubeObject['metadata'];
+  if (metadata.annotations?.[LAST_APPLIED] === undefined) return config;
+  const { [LAST_APPLIED]: _, ...annotations } = metadata.annotations;
+  return { ...config, metadata: { ...metadata, annotations } } as unknown as JsonObject;
+}

@@ -1,0 +1,151 @@
+/**
+ * The rules of ownership, on field sets alone: what a change takes from whom, and what an applier gives up when it no
+ * longer applies a field. Pure; `managed-fields.ts` reads and writes the objects.
+ */
+import { compare, type Comparison } from '../../api/codec/structured-merge/compare.ts';
+import {
+  difference,
+  emptySet,
+  intersection,
+  isEmptySet,
+  recursiveDifference,
+  setOfPaths,
+  union,
+  type FieldSet,
+} from '../../api/codec/structured-merge/field-set.ts';
+import { merge } from '../../api/codec/structured-merge/merge.ts';
+import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts';
+import { fieldSetOf, removePaths, withNamedMembers } from '../../api/codec/structured-merge/typed-value.ts';
+import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
+import type { OwnerConflict } from './managed-fields-conflicts.ts';
+import { capUpdaters, ownerKey, type Owner, type Owners } from './managed-fields-entries.ts';
+
+/** Set by the server or fixed by the path: nobody owns them. */
+const UNOWNED = setOfPaths([
+  ['f:apiVersion'],
+  ['f:kind'],
+  ['f:metadata'],
+  ...[
+    'name',
+    'namespace',
+    'creationTimestamp',
+    'selfLink',
+    'uid',
+    'clusterName',
+    'generation',
+    'managedFields',
+    'resourceVersion',
+  ].map((name) => ['f:metadata', `f:${name}`]),
+]);
+
+export interface Writer {
+  readonly manager: string;
+  readonly apiVersion: string;
+  readonly subresource: string;
+  /** RFC 3339. */
+  readonly time: string;
+  /** What this endpoint does not write. */
+  readonly ignored: FieldSet;
+}
+
+/** What a write did, without what its endpoint does not write. */
+function changesOf(type: MergeType, old: JsonObject, next: JsonObject, ignored: FieldSet): Comparison {
+  const changes = compare(type, old, next);
+  if (isEmptySet(ignored)) return changes;
+  return {
+    added: recursiveDifference(changes.added, ignored),
+    removed: recursiveDifference(changes.removed, ignored),
+    modified: recursiveDifference(changes.modified, ignored),
+  };
+}
+
+/** Takes `fields` from every owner but one; owners without fields go. */
+function takeFrom(owners: Owners, fields: FieldSet, except: string | undefined): void {
+  for (const [key, owner] of owners) {
+    const left = key === except ? owner.fields : difference(owner.fields, fields);
+    if (isEmptySet(left)) owners.delete(key);
+    else if (left !== owner.fields) owners.set(key, { ...owner, fields: left });
+  }
+}
+
+/** Ownership after a plain write; changes `owners`. Returns whether the write changed anything that can be owned. */
+export function ownUpdate(type: MergeType, old: JsonObject, next: JsonObject, owners: Owners, writer: Writer): boolean {
+  const { added, removed, modified } = changesOf(type, old, next, writer.ignored);
+  const written = union(added, modified);
+  takeFrom(owners, isEmptySet(removed) ? written : union(written, removed), undefined);
+  const owned = difference(written, UNOWNED);
+  const changed = !isEmptySet(owned) || !isEmptySet(difference(removed, UNOWNED));
+  if (!isEmptySet(owned)) {
+    const identity = { ...identityOf(writer), operation: 'Update' } as const;
+    const key = ownerKey(identity);
+    const before = owners.get(key)?.fields ?? emptySet;
+    owners.set(key, { ...identity, time: writer.time, fields: union(owned, before) });
+  }
+  capUpdaters(owners);
+  return changed;
+}
+
+function identityOf({
+  manager,
+  apiVersion,
+  subresource,
+}: Writer): Pick<Owner, 'manager' | 'apiVersion' | 'subresource'> {
+  return { manager, apiVersion, subresource };
+}
+
+export interface Applied {
+  readonly object: JsonObject;
+  /** Of others, when not forced. */
+  readonly conflicts: readonly OwnerConflict[];
+}
+
+/**
+ * What applying makes of `live`; changes `owners` (whose new entry of the applier has its old time, if any). With
+ * conflicts, ownership is as if they had been forced.
+ */
+export function ownApply(
+  type: MergeType,
+  live: JsonObject,
+  applied: JsonObject,
+  owners: Owners,
+  writer: Writer,
+): Applied {
+  const identity = { ...identityOf(writer), operation: 'Apply' } as const;
+  const key = ownerKey(identity);
+  const before = owners.get(key);
+  const config = recursiveDifference(fieldSetOf(type, applied), writer.ignored);
+  owners.set(key, { ...identity, time: before?.time, fields: config });
+  const merged = asObject(merge(type, live, applied));
+  const object = before === undefined ? merged : prune(type, merged, owners, before.fields);
+  const { added, removed, modified } = changesOf(type, live, object, writer.ignored);
+  const written = union(added, modified);
+  const conflicts: OwnerConflict[] = [];
+  for (const [other, owner] of owners) {
+    if (other === key) continue;
+    const fields = intersection(owner.fields, written);
+    if (!isEmptySet(fields)) conflicts.push({ owner, fields });
+  }
+  takeFrom(owners, union(written, removed), key);
+  const own = difference(config, UNOWNED);
+  if (isEmptySet(own)) owners.delete(key);
+  else owners.set(key, { ...identity, time: before?.time, fields: own });
+  return { object, conflicts };
+}
+
+const asObject = (value: JsonValue | undefined): JsonObject => (value ?? {}) as JsonObject;
+
+/** Takes out what the applier applied last time and nobody, itself included, owns now. */
+function prune(type: MergeType, merged: JsonObject, owners: Owners, last: FieldSet): JsonObject {
+  if (isEmptySet(last)) return merged;
+  const lastNamed = withNamedMembers(type, last);
+  const pruned = asObject(removePaths(type, merged, lastNamed));
+  let owned: FieldSet = emptySet;
+  for (const owner of owners.values()) owned = union(owned, owner.fields);
+  const mergedSet = withNamedMembers(type, fieldSetOf(type, merged));
+  const prunedSet = withNamedMembers(type, fieldSetOf(type, pruned));
+  const kept = union(prunedSet, withNamedMembers(type, owned));
+  const withOwned = asObject(removePaths(type, merged, difference(mergedSet, kept)));
+  // What fell out only because it lay below something removed, but was not the applier's, stays.
+  const keptSet = withNamedMembers(type, fieldSetOf(type, withOwned));
+  return asObject(removePaths(type, merged, intersection(difference(mergedSet, keptSet), lastNamed)));
+}

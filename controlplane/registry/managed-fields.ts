@@ -1,0 +1,206 @@
+/**
+ * Field ownership of objects: tracked on plain writes, decided and enforced on server-side apply.
+ *
+ * A plain write never fails for it: an object whose fields cannot be told apart keeps the ownership it has. Objects that
+ * come in are never changed. Called by the registry for every create, update, patch and apply.
+ */
+import { emptySet, setOfPaths, type FieldSet } from '../../api/codec/structured-merge/field-set.ts';
+import { mergeTypeOf, PathElementError, type MergeType } from '../../api/codec/structured-merge/merge-types.ts';
+import { typeErrors } from '../../api/codec/structured-merge/typed-value.ts';
+import { type Clock, formatTime } from '../../api/machinery/clock.ts';
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import {
+  apiVersionOf,
+  parseApiVersion,
+  type JsonObject,
+  type KubeObject,
+  type ManagedFieldsEntry,
+} from '../../api/meta/object.ts';
+import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import { DecodeError } from '../../api/schema/decode.ts';
+import type { ApplyWrite, FieldManagement, ManagedWrite } from './field-management.ts';
+import { newApplyConflict } from './managed-fields-conflicts.ts';
+import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from './managed-fields-entries.ts';
+import { allowedByLastApplied, withLastApplied } from './managed-fields-last-applied.ts';
+import { ownApply, ownUpdate, type Writer } from './managed-fields-ownership.ts';
+import type { ExpectedKind } from './object-decoding.ts';
+import type { ResetFields } from './strategy.ts';
+
+/** Owner of what was there before somebody applied for the first time. */
+const BEFORE_FIRST_APPLY = 'before-first-apply';
+const NOTHING: KubeObject = Object.freeze({ metadata: Object.freeze({}) });
+
+export function createFieldManagement(clock: Clock, expected: ExpectedKind): FieldManagement {
+  const type = mergeTypeOf(expected.struct);
+  const writerOf = (write: ManagedWrite): Writer => ({
+    manager: write.manager,
+    apiVersion: write.apiVersion,
+    subresource: write.subresource,
+    time: formatTime(clock.now()),
+    ignored: ignoredSet(write.resetFields),
+  });
+  return {
+    update: (live, object, write) => updateManaged(type, live, object, writerOf(write)),
+    apply: (live, patch, write) => applyManaged({ type, expected, live, patch, write, writer: writerOf(write) }),
+  };
+}
+
+const ignoredSets = new WeakMap<ResetFields, FieldSet>();
+
+function ignoredSet(reset: ResetFields): FieldSet {
+  if (reset.length === 0) return emptySet;
+  let set = ignoredSets.get(reset);
+  if (set === undefined) {
+    set = setOfPaths(reset.map((path) => path.map((name) => `f:${name}`)));
+    ignoredSets.set(reset, set);
+  }
+  return set;
+}
+
+/** An object as the rules of ownership see it. */
+function withoutManagedFields(object: KubeObject): JsonObject {
+  const { managedFields: _, ...metadata } = object.metadata;
+  return { ...object, metadata } as unknown as JsonObject;
+}
+
+function withManagedFields(object: KubeObject, entries: ManagedFieldsEntry[] | undefined): KubeObject {
+  const { managedFields: _, ...metadata } = object.metadata;
+  return { ...object, metadata: entries === undefined ? metadata : { ...metadata, managedFields: entries } };
+}
+
+/** `[{}]` gives up all ownership. */
+function isReset(entries: readonly ManagedFieldsEntry[] | undefined): boolean {
+  const [only] = entries ?? [];
+  return entries?.length === 1 && only !== undefined && Object.keys(only).length === 0;
+}
+
+/** Ownership that a write starts from: what the writer says, if that makes sense, else what is there. */
+function startingOwners(live: KubeObject | undefined, object: KubeObject, subresource: string): Owners {
+  const entries = object.metadata.managedFields ?? undefined;
+  if (subresource === '') {
+    if (isReset(entries)) return new Map();
+    const given = readOwners(entries);
+    if (given !== undefined && given.size > 0) return given;
+  }
+  return readOwners(live?.metadata.managedFields) ?? new Map();
+}
+
+function updateManaged(type: MergeType, live: KubeObject | undefined, object: KubeObject, writer: Writer): KubeObject {
+  const owners = startingOwners(live, object, writer.subresource);
+  if (owners.size === 0 && live?.metadata.uid !== undefined) return withManagedFields(object, undefined);
+  const before = new Map(owners);
+  try {
+    ownUpdate(type, withoutManagedFields(live ?? NOTHING), withoutManagedFields(object), owners, writer);
+  } catch (error) {
+    if (!(error instanceof PathElementError)) throw error;
+    return withManagedFields(object, writeOwners(before));
+  }
+  return withManagedFields(object, entriesOf(owners, live));
+}
+
+/** The entries of `live` itself where nothing but times would differ. */
+function entriesOf(owners: Owners, live: KubeObject | undefined): ManagedFieldsEntry[] | undefined {
+  const entries = live?.metadata.managedFields;
+  const old = entries === undefined ? undefined : readOwners(entries);
+  if (entries === undefined || old === undefined || !sameOwnership(owners, old)) return writeOwners(owners);
+  const sameTimes = [...owners].every(([key, owner]) => old.get(key)?.time === owner.time);
+  return sameTimes ? entries : writeOwners(owners);
+}
+
+interface ApplyRequest {
+  readonly type: MergeType;
+  readonly expected: ExpectedKind;
+  readonly live: KubeObject | undefined;
+  readonly patch: { readonly body: unknown; readonly force: boolean; readonly duplicates: readonly string[] };
+  readonly write: ApplyWrite;
+  readonly writer: Writer;
+}
+
+function applyManaged(request: ApplyRequest): KubeObject {
+  const { type, expected, live, writer } = request;
+  const config = readConfig(request);
+  const owners = readOwners(live?.metadata.managedFields);
+  if (owners === undefined) throw failure('failed to decode managed fields');
+  const current = withoutManagedFields(live ?? emptyOf(expected));
+  if (owners.size === 0 && live !== undefined) {
+    ownUpdate(type, withoutManagedFields(NOTHING), current, owners, { ...writer, manager: BEFORE_FIRST_APPLY });
+  }
+  const { object, conflicts } = ownApply(type, current, config, owners, writer);
+  const forced = request.patch.force || conflicts.length === 0;
+  const left = forced ? [] : writer.manager === 'kubectl' ? allowedByLastApplied(type, live, conflicts) : conflicts;
+  if (left.length > 0) throw newApplyConflict(left);
+  refuseDuplicates(request);
+  if (live !== undefined && jsonEqual(object, current)) return withManagedFields(live, entriesOf(owners, live));
+  const made = conform(expected, withLastApplied(object, config, live, writer.manager));
+  const unchanged = live !== undefined && jsonEqual(withoutManagedFields(made), current);
+  return withManagedFields(made, unchanged ? entriesOf(owners, live) : writeOwners(stamped(owners, writer)));
+}
+
+const emptyOf = (expected: ExpectedKind): KubeObject => ({
+  apiVersion: apiVersionOf(expected),
+  kind: expected.kind,
+  metadata: {},
+});
+
+/** The applier's entry, if it has one, with the time of this write. */
+function stamped(owners: Owners, writer: Writer): Owners {
+  const isApplier = (owner: Owner): boolean =>
+    owner.operation === 'Apply' && owner.manager === writer.manager && owner.subresource === writer.subresource;
+  return new Map([...owners].map(([key, owner]) => [key, isApplier(owner) ? { ...owner, time: writer.time } : owner]));
+}
+
+const failure = (message: string): StatusError => newStatusError(500, '', message);
+
+/** The applied object, checked: apply is strict where other writes are lenient. */
+function readConfig({ type, expected, patch }: ApplyRequest): JsonObject {
+  const { body } = patch;
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) {
+    const name = Array.isArray(body) ? 'array' : body === null ? 'null' : typeof body;
+    throw newBadRequest(
+      `error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal ${name} into Go value of type map[string]interface {}`,
+    );
+  }
+  const config = body as KubeObject;
+  const apiVersion = typeof config.apiVersion === 'string' ? config.apiVersion : '';
+  const kind = typeof config.kind === 'string' ? config.kind : '';
+  const given = parseApiVersion(apiVersion) ?? { group: '', version: '' };
+  if (apiVersion !== apiVersionOf(expected) || kind !== expected.kind) {
+    throw newBadRequest(`invalid object type: ${given.group}/${given.version}, Kind=${kind}`);
+  }
+  const metadata = (config.metadata as KubeObject['metadata'] | undefined | null) ?? {};
+  if (metadata.managedFields !== undefined && metadata.managedFields !== null) {
+    throw newBadRequest('metadata.managedFields must be nil');
+  }
+  const errors = typeErrors(type, config as unknown as JsonObject);
+  if (errors.length > 0) {
+    const group = expected.group === '' ? `/${expected.version}` : `${expected.group}/${expected.version}`;
+    const name = `${metadata.namespace ?? ''}/${metadata.name ?? ''}; ${group}, Kind=${kind}`;
+    const list = errors.length === 1 ? errors[0] : `errors:\n${errors.map((error) => `  ${error}`).join('\n')}`;
+    throw failure(`failed to create typed patch object (${name}): ${list}`);
+  }
+  return withoutManagedFields({ ...config, metadata });
+}
+
+function refuseDuplicates({ patch, write }: ApplyRequest): void {
+  for (const path of patch.duplicates) {
+    const key = path.slice(path.lastIndexOf('.') + 1);
+    const text = `error converting YAML to JSON: yaml: unmarshal errors:\n  key ${JSON.stringify(key)} already set in map`;
+    if (write.validation === 'Strict') throw newBadRequest(`error strict decoding YAML: ${text}`);
+    if (write.validation === 'Warn') write.warn(text);
+  }
+}
+
+function conform(expected: ExpectedKind, merged: JsonObject): KubeObject {
+  try {
+    const { object } = expected.reader.conform(merged, expected.struct);
+    object.apiVersion = apiVersionOf(expected);
+    object.kind = expected.kind;
+    object.metadata ??= {};
+    expected.reader.applyDefaults(object, expected.struct);
+    expected.applyDefaults?.(object);
+    return object;
+  } catch (error) {
+    if (error instanceof DecodeError) throw failure(error.message);
+    throw error;
+  }
+}
