@@ -70,7 +70,9 @@ function showValue(value: unknown): string {
   if (value === undefined || value === null) return 'null';
   if (typeof value === 'string') return quote(value);
   if (typeof value === 'number' || typeof value === 'boolean' || typeof value === 'bigint') return String(value);
-  return JSON.stringify(value as JsonValue, (_key, inner: unknown) => (typeof inner === 'bigint' ? Number(inner) : inner));
+  return JSON.stringify(value as JsonValue, (_key, inner: unknown) =>
+    typeof inner === 'bigint' ? Number(inner) : inner,
+  );
 }
 
 const ESCAPES: Readonly<Record<string, string>> = {
@@ -98,7 +100,8 @@ export function quote(text: string): string {
   return `${out}"`;
 }
 
-export const required = (field: string, detail = ''): FieldError => new FieldError('FieldValueRequired', field, '', detail);
+export const required = (field: string, detail = ''): FieldError =>
+  new FieldError('FieldValueRequired', field, '', detail);
 export const invalid = (field: string, value: unknown, detail: string): FieldError =>
   new FieldError('FieldValueInvalid', field, value, detail);
 export const typeInvalid = (field: string, value: unknown, detail: string): FieldError =>
@@ -109,7 +112,8 @@ export const forbidden = (field: string, detail: string): FieldError =>
   new FieldError('FieldValueForbidden', field, '', detail);
 export const notFound = (field: string, value: unknown): FieldError =>
   new FieldError('FieldValueNotFound', field, value, '');
-export const internal = (field: string, detail: string): FieldError => new FieldError('InternalError', field, '', detail);
+export const internal = (field: string, detail: string): FieldError =>
+  new FieldError('InternalError', field, '', detail);
 
 export function tooLong(field: string, maxBytes: number): FieldError {
   const unit = maxBytes === 1 ? 'byte' : 'bytes';
@@ -125,4 +129,9 @@ export function tooMany(field: string, actual: number, max: number): FieldError 
 export function notSupported(field: string, value: unknown, supported: readonly string[]): FieldError {
   const values = [...supported].sort().map(quote).join(', ');
   return new FieldError('FieldValueNotSupported', field, value, `supported values: ${values}`);
+}
+
+/** As `notSupported`, in the order that the caller gives. */
+export function unsupportedValue(field: string, value: unknown, supported: readonly string[]): FieldError {
+  return new FieldError('FieldValueNotSupported', field, value, `supported values: ${supported.map(quote).join(', ')}`);
 }

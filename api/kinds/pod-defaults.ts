@@ -1,0 +1,215 @@
+/**
+ * Defaults of pods and of every pod template, beyond those that the schema table carries. Called by the API server for
+ * each decoded object, and by the agent for static pods. Changes its argument in place; running it twice changes nothing.
+ */
+import { compareQuantities, formatQuantity, parseQuantity, addQuantities } from '../meta/quantity.ts';
+import type { Container, EphemeralContainer, Pod, PodSpec, PodTemplate, Probe, Quantities, ResourceRequirements, Volume } from './pod-types.ts';
+
+type AnyContainer = Container | EphemeralContainer;
+
+/** Of a pod itself; templates do not default requests. */
+export function applyPodDefaults(pod: Pod): void {
+  const spec = (pod.spec ??= {});
+  applyPodSpecDefaults(spec);
+  spec.enableServiceLinks ??= true;
+  for (const container of [...(spec.containers ?? []), ...(spec.initContainers ?? [])]) defaultRequests(container);
+  defaultPodRequests(spec);
+  if (spec.hostNetwork === true) defaultHostPorts(spec);
+}
+
+export function applyPodTemplateDefaults(template: PodTemplate | undefined): void {
+  if (template === undefined) return;
+  const spec = (template.spec ??= {});
+  applyPodSpecDefaults(spec);
+  if (spec.hostNetwork === true) defaultHostPorts(spec);
+}
+
+function applyPodSpecDefaults(spec: PodSpec): void {
+  if ((spec.dnsPolicy ?? '') === '') spec.dnsPolicy = 'ClusterFirst';
+  if ((spec.restartPolicy ?? '') === '') spec.restartPolicy = 'Always';
+  spec.securityContext ??= {};
+  spec.terminationGracePeriodSeconds ??= 30;
+  if ((spec.schedulerName ?? '') === '') spec.schedulerName = 'default-scheduler';
+  sameServiceAccount(spec);
+  for (const container of allContainers(spec)) defaultContainer(container);
+  for (const volume of spec.volumes ?? []) defaultVolume(volume);
+}
+
+/** The old name of the field always shows the same account. */
+function sameServiceAccount(spec: PodSpec): void {
+  const account = spec.serviceAccountName ?? spec.serviceAccount;
+  if (account === undefined || account === '') return;
+  spec.serviceAccountName = account;
+  spec.serviceAccount = account;
+}
+
+function allContainers(spec: PodSpec): AnyContainer[] {
+  return [...(spec.containers ?? []), ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])];
+}
+
+function defaultContainer(container: AnyContainer): void {
+  if ((container.imagePullPolicy ?? '') === '') container.imagePullPolicy = pullPolicyOf(container.image ?? '');
+  if ((container.terminationMessagePath ?? '') === '') container.terminationMessagePath = '/dev/termination-log';
+  if ((container.terminationMessagePolicy ?? '') === '') container.terminationMessagePolicy = 'File';
+  for (const port of container.ports ?? []) if ((port.protocol ?? '') === '') port.protocol = 'TCP';
+  for (const variable of container.env ?? []) {
+    const { fieldRef, fileKeyRef } = variable.valueFrom ?? {};
+    if (fieldRef !== undefined && (fieldRef.apiVersion ?? '') === '') fieldRef.apiVersion = 'v1';
+    if (fileKeyRef !== undefined) fileKeyRef.optional ??= false;
+  }
+  for (const probe of [container.livenessProbe, container.readinessProbe, container.startupProbe]) {
+    if (probe !== undefined) defaultProbe(probe);
+  }
+  for (const handler of [container.lifecycle?.postStart, container.lifecycle?.preStop]) {
+    if (handler?.httpGet !== undefined) defaultHttpGet(handler.httpGet);
+  }
+  const context = container.securityContext;
+  if (context?.procMount === '') context.procMount = 'Default';
+  for (const mount of container.volumeMounts ?? []) {
+    if (mount.readOnly === true && mount.recursiveReadOnly === '') mount.recursiveReadOnly = 'Disabled';
+  }
+  roundFractions(container.resources?.limits);
+  roundFractions(container.resources?.requests);
+}
+
+/** `Always` for no tag and for `latest`, even where a digest follows the tag. */
+function pullPolicyOf(image: string): string {
+  const digest = image.indexOf('@');
+  const name = digest < 0 ? image : image.slice(0, digest);
+  const colon = name.indexOf(':', name.lastIndexOf('/') + 1);
+  if (colon >= 0) return name.slice(colon + 1) === 'latest' ? 'Always' : 'IfNotPresent';
+  return digest < 0 ? 'Always' : 'IfNotPresent';
+}
+
+function defaultProbe(probe: Probe): void {
+  probe.timeoutSeconds = probe.timeoutSeconds || 1;
+  probe.periodSeconds = probe.periodSeconds || 10;
+  probe.successThreshold = probe.successThreshold || 1;
+  probe.failureThreshold = probe.failureThreshold || 3;
+  if (probe.httpGet !== undefined) defaultHttpGet(probe.httpGet);
+  if (probe.grpc !== undefined) probe.grpc.service ??= '';
+}
+
+function defaultHttpGet(action: { path?: string | undefined; scheme?: string | undefined }): void {
+  if ((action.path ?? '') === '') action.path = '/';
+  if ((action.scheme ?? '') === '') action.scheme = 'HTTP';
+}
+
+const MODE = 0o644;
+const SOURCES = 1;
+
+function defaultVolume(volume: Volume): void {
+  const sources = Object.keys(volume).filter((key) => key !== 'name').length;
+  if (sources < SOURCES) volume.emptyDir = {};
+  if (volume.secret !== undefined) volume.secret.defaultMode ??= MODE;
+  if (volume.configMap !== undefined) volume.configMap.defaultMode ??= MODE;
+  if (volume.hostPath !== undefined) volume.hostPath.type ??= '';
+  if (volume.image !== undefined && (volume.image.pullPolicy ?? '') === '') {
+    volume.image.pullPolicy = pullPolicyOf(volume.image.reference ?? '');
+  }
+  if (volume.downwardAPI !== undefined) {
+    volume.downwardAPI.defaultMode ??= MODE;
+    for (const item of volume.downwardAPI.items ?? []) defaultFieldRef(item.fieldRef);
+  }
+  if (volume.projected !== undefined) {
+    volume.projected.defaultMode ??= MODE;
+    for (const source of volume.projected.sources ?? []) {
+      if (source.serviceAccountToken !== undefined) source.serviceAccountToken.expirationSeconds ??= 3600;
+      for (const item of source.downwardAPI?.items ?? []) defaultFieldRef(item.fieldRef);
+    }
+  }
+  defaultDisks(volume);
+  const claim = volume.ephemeral?.volumeClaimTemplate;
+  if (claim?.spec !== undefined && (claim.spec.volumeMode ?? '') === '') claim.spec.volumeMode = 'Filesystem';
+}
+
+function defaultFieldRef(reference: { apiVersion?: string | undefined } | undefined): void {
+  if (reference !== undefined && (reference.apiVersion ?? '') === '') reference.apiVersion = 'v1';
+}
+
+function defaultDisks(volume: Volume): void {
+  const { iscsi, rbd, azureDisk, scaleIO } = volume;
+  if (iscsi !== undefined && (iscsi.iscsiInterface ?? '') === '') iscsi.iscsiInterface = 'default';
+  if (rbd !== undefined) {
+    if ((rbd.pool ?? '') === '') rbd.pool = 'rbd';
+    if ((rbd.user ?? '') === '') rbd.user = 'admin';
+    if ((rbd.keyring ?? '') === '') rbd.keyring = '/etc/ceph/keyring';
+  }
+  if (azureDisk !== undefined) {
+    azureDisk.cachingMode ??= 'ReadWrite';
+    azureDisk.kind ??= 'Shared';
+    azureDisk.fsType ??= 'ext4';
+    azureDisk.readOnly ??= false;
+  }
+  if (scaleIO !== undefined) {
+    if ((scaleIO.storageMode ?? '') === '') scaleIO.storageMode = 'ThinProvisioned';
+    if ((scaleIO.fsType ?? '') === '') scaleIO.fsType = 'xfs';
+  }
+}
+
+/** What is limited and not requested is requested as it is limited. */
+function defaultRequests(container: Container): void {
+  const { resources } = container;
+  if (resources?.limits === undefined) return;
+  fillRequests(resources, resources.limits);
+}
+
+function fillRequests(resources: ResourceRequirements, limits: Quantities): void {
+  const requests: Record<string, string> = { ...(resources.requests as Record<string, string> | undefined) };
+  for (const [name, value] of Object.entries(limits)) {
+    if (value !== undefined && requests[name] === undefined) requests[name] = value;
+  }
+  if (Object.keys(requests).length > 0) resources.requests = requests;
+}
+
+/** Pod-level limits without a request: the containers' sum where they request, else the limit. */
+function defaultPodRequests(spec: PodSpec): void {
+  const { resources } = spec;
+  if (resources?.limits === undefined) return;
+  const requests: Record<string, string> = { ...(resources.requests as Record<string, string> | undefined) };
+  for (const [name, limit] of Object.entries(resources.limits as Quantities)) {
+    if (limit === undefined || requests[name] !== undefined) continue;
+    const sum = summedRequests(spec, name);
+    requests[name] = sum ?? limit;
+  }
+  if (Object.keys(requests).length > 0) resources.requests = requests;
+}
+
+/** Overcommittable resources only: what the containers request together; `undefined` where none does. */
+function summedRequests(spec: PodSpec, name: string): string | undefined {
+  if (name !== 'cpu' && name !== 'memory') return undefined;
+  const values = (spec.containers ?? []).flatMap((container) => (container.resources?.requests as Quantities | undefined)?.[name] ?? []);
+  if (values.length === 0) return undefined;
+  let sum = parseQuantity('0');
+  for (const value of values) sum = addQuantities(sum, parseQuantity(value));
+  for (const container of spec.initContainers ?? []) {
+    const value = (container.resources?.requests as Quantities | undefined)?.[name];
+    if (value === undefined) continue;
+    const own = parseQuantity(value);
+    if (container.restartPolicy === 'Always') sum = addQuantities(sum, own);
+    else if (compareQuantities(own, sum) > 0) sum = own;
+  }
+  return formatQuantity(sum);
+}
+
+const MILLI = 1_000_000n;
+
+/** Nothing finer than a thousandth is kept of what a container asks for. */
+function roundFractions(list: Record<string, string | undefined> | undefined): void {
+  if (list === undefined) return;
+  for (const [name, value] of Object.entries(list)) {
+    if (typeof value !== 'string') continue;
+    const quantity = parseQuantity(value);
+    const rest = quantity.nano % MILLI;
+    if (rest === 0n) continue;
+    const up = quantity.nano > 0n ? MILLI - rest : 0n - rest;
+    list[name] = formatQuantity({ nano: quantity.nano + up, format: quantity.format });
+  }
+}
+
+/** On the host's network a container's port is the host's. */
+function defaultHostPorts(spec: PodSpec): void {
+  for (const container of [...(spec.containers ?? []), ...(spec.initContainers ?? [])]) {
+    for (const port of container.ports ?? []) if ((port.hostPort ?? 0) === 0 && port.containerPort !== undefined) port.hostPort = port.containerPort;
+  }
+}

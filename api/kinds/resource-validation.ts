@@ -1,0 +1,170 @@
+/** Amounts of compute resources that containers and pods ask for, and the names such resources may have. */
+import { duplicate, FieldError, forbidden, invalid, required, type FieldError as Error } from '../meta/field-error.ts';
+import { labelValueErrors, qualifiedNameErrors } from '../meta/names.ts';
+import { compareQuantities, parseQuantity, type Quantity } from '../meta/quantity.ts';
+import type { Quantities, ResourceRequirements } from './pod-types.ts';
+import { each, isBlank } from './validation-rules.ts';
+
+const STANDARD_CONTAINER: ReadonlySet<string> = new Set(['cpu', 'memory', 'ephemeral-storage']);
+const STANDARD: ReadonlySet<string> = new Set([
+  'cpu', 'memory', 'ephemeral-storage', 'requests.cpu', 'requests.memory', 'requests.ephemeral-storage', 'limits.cpu',
+  'limits.memory', 'limits.ephemeral-storage', 'pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets',
+  'configmaps', 'persistentvolumeclaims', 'storage', 'requests.storage', 'services.nodeports', 'services.loadbalancers',
+]);
+const INTEGER: ReadonlySet<string> = new Set([
+  'pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets', 'configmaps', 'persistentvolumeclaims',
+  'services.nodeports', 'services.loadbalancers',
+]);
+const HUGE_PAGES = 'hugepages-';
+const WHOLE = 1_000_000_000n;
+
+export const isHugePage = (name: string): boolean => name.startsWith(HUGE_PAGES);
+export const isStandardContainerResource = (name: string): boolean => STANDARD_CONTAINER.has(name) || isHugePage(name);
+export const isStandardResource = (name: string): boolean => STANDARD.has(name) || isHugePage(name);
+/** Of the platform: without a domain, or with its own. */
+export const isNativeResource = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
+
+export function isExtendedResource(name: string): boolean {
+  if (isNativeResource(name) || name.startsWith('requests.')) return false;
+  return qualifiedNameErrors(`requests.${name}`).length === 0;
+}
+
+export const isIntegerResource = (name: string): boolean => INTEGER.has(name) || isExtendedResource(name);
+export const isOvercommitAllowed = (name: string): boolean => isNativeResource(name) && !isHugePage(name);
+
+/** A resource's name of any use. */
+export function resourceNameErrors(field: string, name: string): Error[] {
+  const errors = each(field, name, qualifiedNameErrors(name));
+  if (errors.length > 0) return errors;
+  if (!name.includes('/') && !isStandardResource(name)) {
+    return [invalid(field, name, 'must be a standard resource type or fully qualified')];
+  }
+  return [];
+}
+
+function containerResourceNameErrors(field: string, name: string): Error[] {
+  const errors = resourceNameErrors(field, name);
+  if (!name.includes('/')) {
+    if (!isStandardContainerResource(name)) errors.push(invalid(field, name, 'must be a standard resource for containers'));
+  } else if (!isNativeResource(name) && !isExtendedResource(name)) {
+    errors.push(invalid(field, name, "doesn't follow extended resource name standard"));
+  }
+  return errors;
+}
+
+export function nonNegativeQuantity(field: string, text: string): Error[] {
+  return parseQuantity(text).nano < 0n ? [invalid(field, text, 'must be greater than or equal to 0')] : [];
+}
+
+/** Amounts cannot be negative; countable resources are whole. */
+export function resourceValueErrors(field: string, name: string, text: string): Error[] {
+  const errors = nonNegativeQuantity(field, text);
+  if (isIntegerResource(name) && parseQuantity(text).nano % WHOLE !== 0n) errors.push(invalid(field, text, 'must be an integer'));
+  return errors;
+}
+
+export interface ResourceOptions {
+  /** Names of `spec.resourceClaims`. */
+  readonly claims: ReadonlySet<string>;
+  /** Pod-level resources name fewer resources. */
+  readonly podLevel?: boolean;
+}
+
+const POD_LEVEL: ReadonlySet<string> = new Set(['cpu', 'memory']);
+
+export function resourceRequirementErrors(
+  requirements: ResourceRequirements | undefined,
+  path: string,
+  options: ResourceOptions,
+): Error[] {
+  if (requirements === undefined) return [];
+  const limits = (requirements.limits ?? {}) as Quantities;
+  const requests = (requirements.requests ?? {}) as Quantities;
+  const errors: Error[] = [];
+  const check = (list: Quantities, kind: 'limits' | 'requests'): { huge: boolean; basic: boolean } => {
+    const seen = { huge: false, basic: false };
+    for (const [name, value] of Object.entries(list)) {
+      if (value === undefined) continue;
+      const field = `${path}.${kind}`;
+      const keyed = `${field}[${name}]`;
+      if (options.podLevel === true) errors.push(...podResourceNameErrors(field, name));
+      else errors.push(...containerResourceNameErrors(field, name));
+      errors.push(...resourceValueErrors(keyed, name, value));
+      if (isHugePage(name)) {
+        seen.huge = true;
+        errors.push(...hugePageErrors(keyed, name, value));
+      } else if (name === 'cpu' || name === 'memory') seen.basic = true;
+      if (kind === 'requests') errors.push(...requestErrors(keyed, name, value, limits));
+    }
+    return seen;
+  };
+  const inLimits = check(limits, 'limits');
+  const inRequests = check(requests, 'requests');
+  if ((inLimits.huge || inRequests.huge) && !inLimits.basic && !inRequests.basic) {
+    errors.push(forbidden(path, 'HugePages require cpu or memory'));
+  }
+  errors.push(...claimErrors(requirements, path, options));
+  return errors;
+}
+
+function podResourceNameErrors(field: string, name: string): Error[] {
+  const errors = resourceNameErrors(field, name);
+  if (errors.length > 0) return errors;
+  if (!POD_LEVEL.has(name) && !isHugePage(name)) {
+    const supported = [...POD_LEVEL, `${HUGE_PAGES}*`].sort().map((one) => JSON.stringify(one));
+    return [new FieldError('FieldValueNotSupported', field, name, `supported values: ${supported.join(', ')}`)];
+  }
+  return errors;
+}
+
+function hugePageErrors(field: string, name: string, value: string): Error[] {
+  const size = name.slice(HUGE_PAGES.length);
+  const page = /^[0-9.]+[KMGTPE]i?$/.test(size) ? parseQuantity(size) : undefined;
+  if (page === undefined || page.nano === 0n || parseQuantity(value).nano % page.nano === 0n) return [];
+  return [invalid(field, value, 'must be a multiple of page size')];
+}
+
+function requestErrors(field: string, name: string, value: string, limits: Quantities): Error[] {
+  const limit = limits[name];
+  if (limit === undefined) {
+    return isOvercommitAllowed(name) ? [] : [required('limits', 'Limit must be set for non overcommitable resources')].map((error) => relocate(error, field));
+  }
+  const order = compareQuantities(quantity(value), quantity(limit));
+  if (order !== 0 && !isOvercommitAllowed(name)) return [invalid(base(field), value, `must be equal to ${name} limit of ${limit}`)];
+  if (order > 0 && isOvercommitAllowed(name)) return [invalid(base(field), value, `must be less than or equal to ${name} limit of ${limit}`)];
+  return [];
+}
+
+const quantity = (text: string): Quantity => parseQuantity(text);
+/** The list's own path: errors against limits name it without the resource. */
+const base = (field: string): string => field.slice(0, field.indexOf('.requests[') + '.requests'.length);
+const relocate = (error: Error, field: string): Error =>
+  new FieldError(error.type, base(field).replace(/requests$/, 'limits'), error.value, error.detail);
+
+function claimErrors(requirements: ResourceRequirements, path: string, options: ResourceOptions): Error[] {
+  const errors: Error[] = [];
+  const whole = new Set<string>();
+  const single = new Set<string>();
+  for (const [index, claim] of (requirements.claims ?? []).entries()) {
+    const field = `${path}.claims[${index}]`;
+    const { name = '', request = '' } = claim;
+    if (isBlank(name)) {
+      errors.push(required(field));
+      continue;
+    }
+    const key = request === '' ? name : `${name}/${request}`;
+    if (whole.has(name) || single.has(key) || (request === '' && [...single].some((one) => one.startsWith(`${name}/`)))) {
+      errors.push(duplicate(field, key));
+    } else if (request === '') whole.add(name);
+    else single.add(key);
+    if (!options.claims.has(name)) {
+      const detail = ['must be one of the names in pod.spec.resourceClaims'];
+      if (options.claims.size === 0) detail.push('which is empty');
+      const names = options.claims.size === 0 ? '' : `: ${[...options.claims].sort().join(', ')}`;
+      errors.push(new FieldError('FieldValueNotFound', field, name, options.claims.size === 0 ? `${detail.join(' ')}` : `${detail[0] ?? ''}${names}`));
+    }
+  }
+  return errors;
+}
+
+export { labelValueErrors };

@@ -1,0 +1,35 @@
+/** Small rules that pods, workloads and other kinds share: each returns the errors of one field. */
+import { invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
+import { rangeError, portNameErrors } from '../meta/names.ts';
+
+export function each(field: string, value: unknown, texts: readonly string[]): FieldError[] {
+  return texts.map((text) => invalid(field, value, text));
+}
+
+export function nonNegative(field: string, value: number | null | undefined): FieldError[] {
+  return (value ?? 0) < 0 ? [invalid(field, value, 'must be greater than or equal to 0')] : [];
+}
+
+export function inRange(field: string, value: number | null | undefined, low: number, high: number): FieldError[] {
+  const number = value ?? 0;
+  return number < low || number > high ? [invalid(field, number, rangeError(low, high))] : [];
+}
+
+/** Required, and one of the values in the given order. */
+export function oneOf(field: string, value: string | null | undefined, supported: readonly string[]): FieldError[] {
+  if (value === undefined || value === null || value === '') return [required(field)];
+  return supported.includes(value) ? [] : [unsupportedValue(field, value, supported)];
+}
+
+export function ifGivenOneOf(field: string, value: string | null | undefined, supported: readonly string[]): FieldError[] {
+  return value === undefined || value === null || supported.includes(value) ? [] : [unsupportedValue(field, value, supported)];
+}
+
+/** A number of a port, or the name of one. */
+export function portReference(field: string, port: unknown): FieldError[] {
+  if (typeof port === 'string') return each(field, port, portNameErrors(port));
+  return inRange(field, typeof port === 'number' ? port : 0, 1, 65535);
+}
+
+export const isBlank = (value: string | null | undefined): value is '' | null | undefined =>
+  value === undefined || value === null || value === '';
