@@ -193,8 +193,8 @@ function removeMembers(
     const below = gone.children?.get(`f:${name}`);
     if (below?.owned === true) continue;
     const left = below === undefined ? member : removePaths(memberType(type, name) ?? deduced, member, below);
-    if (left === undefined) continue;
-    defineMember(kept, name, left);
+    // Emptied is not removed: whoever owns the member itself goes on owning it.
+    defineMember(kept, name, left ?? null);
     any = true;
   }
   return any ? kept : undefined;
