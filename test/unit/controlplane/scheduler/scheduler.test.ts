@@ -1,0 +1,318 @@
+/** The scheduler on virtual time over an API in memory: where pods go, and what is said when they go nowhere. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { Informers } from '../../../../api/machinery/informer.ts';
+import type { Node, Pod } from '../../../../api/machinery/kinds.ts';
+import * as resources from '../../../../api/machinery/resources.ts';
+import { startScheduler, type Scheduler } from '../../../../controlplane/scheduler/scheduler.ts';
+import { FakeClient } from '../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+type PodSpec = Record<string, unknown>;
+
+class TestCluster {
+  readonly clock = new FakeClock();
+  readonly client = new FakeClient(this.clock);
+  readonly events: string[] = [];
+  /** So many bindings fail. */
+  failingBindings = 0;
+  readonly #informers = new Informers({
+    client: this.client,
+    clock: this.clock,
+    logger: silentLogger,
+    watchList: false,
+  });
+  #scheduler: Scheduler | undefined;
+
+  constructor() {
+    // What the API server does with a binding.
+    this.client.intercept((call) => {
+      if (call.verb !== 'create' || call.subresource !== 'binding') return undefined;
+      if (this.failingBindings-- > 0) throw new Error('connection lost');
+      const pod = this.pod(call.name);
+      const target = (call.object as KubeObject & { target: { name: string } }).target.name;
+      return this.client.seed(resources.pods, {
+        ...pod,
+        spec: { ...pod.spec, containers: pod.spec?.containers ?? [], nodeName: target },
+      });
+    });
+  }
+
+  start(): Promise<void> {
+    this.#scheduler = startScheduler({
+      client: this.client,
+      informers: this.#informers,
+      clock: this.clock,
+      logger: silentLogger,
+      random: () => 0,
+      recorder: {
+        event: (regarding, _type, reason, message) => void this.events.push(`${regarding.name} ${reason}: ${message}`),
+      },
+    });
+    return this.settle();
+  }
+
+  async stop(): Promise<void> {
+    await this.#scheduler?.stop();
+    await this.#informers.close();
+  }
+
+  async settle(): Promise<void> {
+    for (let round = 0; round < 10; round += 1) await this.clock.settle();
+  }
+
+  addNode(
+    name: string,
+    options: { labels?: Record<string, string>; spec?: object; cpu?: string; pods?: string } = {},
+  ): void {
+    const { labels = {}, spec = {}, cpu = '4', pods = '110' } = options;
+    const node = {
+      metadata: { name, labels: { 'kubernetes.io/hostname': name, ...labels } },
+      spec,
+      status: { allocatable: { cpu, memory: '8Gi', pods } },
+    };
+    this.client.seed(resources.nodes, node as unknown as Node);
+  }
+
+  addPod(name: string, spec: PodSpec = {}, metadata: object = {}): void {
+    const pod = {
+      metadata: { name, namespace: 'default', uid: `uid-${name}`, ...metadata },
+      spec: { containers: [{ name: 'c', image: 'i', ...(spec['container'] as object | undefined) }], ...spec },
+      status: { phase: 'Pending' },
+    };
+    this.client.seed(resources.pods, pod as unknown as Pod);
+  }
+
+  pod(name: string): Pod {
+    const pod = this.client.peek(resources.pods, 'default', name);
+    assert.ok(pod !== undefined, `${name} is gone`);
+    return pod;
+  }
+
+  nodeOf(name: string): string | undefined {
+    return this.pod(name).spec?.nodeName;
+  }
+
+  condition(name: string) {
+    return this.pod(name).status?.conditions?.find((one) => one.type === 'PodScheduled');
+  }
+}
+
+function schedules(requirement: string, test: (cluster: TestCluster) => Promise<void>): void {
+  it(requirement, async () => {
+    const cluster = new TestCluster();
+    try {
+      await test(cluster);
+    } finally {
+      await cluster.stop();
+    }
+  });
+}
+
+const cpu = (amount: string): PodSpec => ({ container: { resources: { requests: { cpu: amount } } } });
+const NOT_HELPFUL = (nodes: number): string =>
+  `no new claims to deallocate, preemption: 0/${nodes} nodes are available: ${nodes} Preemption is not helpful for scheduling.`;
+
+describe('the scheduler', () => {
+  schedules('binds a pod to the node with most room and says so', async (cluster) => {
+    cluster.addNode('a');
+    cluster.addNode('b');
+    cluster.addPod('there', { ...cpu('3'), nodeName: 'a' });
+    cluster.addPod('p', cpu('1'));
+    await cluster.start();
+    assert.equal(cluster.nodeOf('p'), 'b');
+    assert.deepEqual(cluster.events, ['p Scheduled: Successfully assigned default/p to b']);
+  });
+
+  schedules(
+    'says in event and condition why a pod fits nowhere, and tries again when that may have changed',
+    async (cluster) => {
+      cluster.addNode('small');
+      cluster.addNode('tainted', { spec: { taints: [{ key: 'k', value: 'v', effect: 'NoSchedule' }] } });
+      cluster.addNode('closed', { spec: { unschedulable: true } });
+      cluster.addPod('p', cpu('1000'));
+      await cluster.start();
+      const message =
+        '0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable. ' +
+        NOT_HELPFUL(3);
+      assert.deepEqual(cluster.events, [`p FailedScheduling: ${message}`]);
+      const condition = cluster.condition('p');
+      assert.deepEqual([condition?.status, condition?.reason, condition?.message], ['False', 'Unschedulable', message]);
+      cluster.addNode('large', { cpu: '2000' });
+      await cluster.clock.advance(1000);
+      await cluster.settle();
+      assert.equal(cluster.nodeOf('p'), 'large');
+    },
+  );
+
+  schedules('says that there are no nodes', async (cluster) => {
+    cluster.addPod('p');
+    await cluster.start();
+    assert.deepEqual(cluster.events, ['p FailedScheduling: no nodes available to schedule pods']);
+    cluster.addNode('a');
+    await cluster.clock.advance(1000);
+    await cluster.settle();
+    assert.equal(cluster.nodeOf('p'), 'a');
+  });
+
+  schedules('leaves a gated pod, and pods of other schedulers, alone', async (cluster) => {
+    cluster.addNode('a');
+    cluster.addPod('gated', { schedulingGates: [{ name: 'g' }] });
+    cluster.addPod('other', { schedulerName: 'mine' });
+    await cluster.start();
+    assert.deepEqual([cluster.nodeOf('gated'), cluster.nodeOf('other'), cluster.events], [undefined, undefined, []]);
+    cluster.addPod('gated', { schedulingGates: [] });
+    await cluster.settle();
+    assert.equal(cluster.nodeOf('gated'), 'a');
+  });
+
+  schedules('does not overbook a node with pods whose bindings are under way', async (cluster) => {
+    cluster.addNode('a', { cpu: '2' });
+    for (let i = 0; i < 5; i += 1) cluster.addPod(`p${i}`, cpu('1'));
+    await cluster.start();
+    const bound = cluster.client.peekAll(resources.pods).filter((pod) => pod.spec?.nodeName === 'a');
+    assert.equal(bound.length, 2);
+  });
+
+  schedules('takes pods of higher priority first', async (cluster) => {
+    cluster.addNode('a', { pods: '1' });
+    cluster.addPod('low', { priority: 1, preemptionPolicy: 'Never' });
+    cluster.addPod('high', { priority: 2, preemptionPolicy: 'Never' });
+    await cluster.start();
+    assert.deepEqual([cluster.nodeOf('high'), cluster.nodeOf('low')], ['a', undefined]);
+    assert.match(
+      cluster.condition('low')?.message ?? '',
+      /1 Too many pods\. .*not eligible due to preemptionPolicy=Never\.$/,
+    );
+  });
+
+  schedules('preempts the least important pods that make room, and the pod follows', async (cluster) => {
+    cluster.addNode('a', { cpu: '2' });
+    cluster.addNode('b', { cpu: '2' });
+    cluster.addPod('a1', { ...cpu('2'), nodeName: 'a', priority: 5 });
+    cluster.addPod('b1', { ...cpu('1'), nodeName: 'b', priority: 3 });
+    cluster.addPod('b2', { ...cpu('1'), nodeName: 'b', priority: 4 });
+    cluster.addPod('p', { ...cpu('1'), priority: 10 });
+    await cluster.start();
+    assert.equal(cluster.pod('p').status?.nominatedNodeName, 'b');
+    const deleted = cluster.client.writes('delete').map((call) => call.name);
+    assert.deepEqual(deleted, ['b1']);
+    assert.ok(cluster.events.includes('b1 Preempted: Preempted by pod uid-p on node b'));
+    // The victim ends within its grace period.
+    await cluster.client.delete(resources.pods, 'default', 'b1', { gracePeriodSeconds: 0 });
+    await cluster.clock.advance(1000);
+    await cluster.settle();
+    assert.equal(cluster.nodeOf('p'), 'b');
+  });
+
+  schedules('a binding that fails is tried again after a while', async (cluster) => {
+    cluster.failingBindings = 1;
+    cluster.addNode('a');
+    cluster.addPod('p');
+    await cluster.start();
+    assert.equal(cluster.nodeOf('p'), undefined);
+    assert.equal(cluster.condition('p')?.reason, 'SchedulerError');
+    await cluster.clock.advance(2000);
+    await cluster.settle();
+    assert.equal(cluster.nodeOf('p'), 'a');
+  });
+});
+
+const term = (app: string, topologyKey: string) => ({ labelSelector: { matchLabels: { app } }, topologyKey });
+
+describe('the filters', () => {
+  schedules('honour node selector and affinity', async (cluster) => {
+    cluster.addNode('a', { labels: { disk: 'ssd', size: '3' } });
+    cluster.addNode('b', { labels: { size: '9' } });
+    cluster.addPod('selects', { nodeSelector: { disk: 'ssd' } });
+    const expressions = [{ key: 'size', operator: 'Gt', values: ['5'] }];
+    const required = { nodeSelectorTerms: [{ matchExpressions: expressions }] };
+    cluster.addPod('affine', {
+      affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: required } },
+    });
+    cluster.addPod('none', { nodeSelector: { disk: 'tape' } });
+    await cluster.start();
+    assert.deepEqual([cluster.nodeOf('selects'), cluster.nodeOf('affine')], ['a', 'b']);
+    assert.equal(
+      cluster.condition('none')?.message,
+      `0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. ${NOT_HELPFUL(2)}`,
+    );
+  });
+
+  schedules('keep host ports apart', async (cluster) => {
+    cluster.addNode('a');
+    const ports = { container: { ports: [{ containerPort: 80, hostPort: 80 }] } };
+    cluster.addPod('first', ports);
+    await cluster.start();
+    cluster.addPod('second', ports);
+    await cluster.settle();
+    assert.equal(cluster.nodeOf('first'), 'a');
+    assert.match(
+      cluster.condition('second')?.message ?? '',
+      /1 node\(s\) didn't have free ports for the requested pod ports\./,
+    );
+  });
+
+  schedules('keep pods together and apart', async (cluster) => {
+    cluster.addNode('a', { labels: { zone: '1' } });
+    cluster.addNode('b', { labels: { zone: '2' } });
+    const labels = { labels: { app: 'web' } };
+    cluster.addPod('web', { nodeName: 'b' }, labels);
+    const required = 'requiredDuringSchedulingIgnoredDuringExecution';
+    cluster.addPod('near', { affinity: { podAffinity: { [required]: [term('web', 'zone')] } } });
+    cluster.addPod('far', { affinity: { podAntiAffinity: { [required]: [term('web', 'zone')] } } });
+    await cluster.start();
+    assert.deepEqual([cluster.nodeOf('near'), cluster.nodeOf('far')], ['b', 'a']);
+    cluster.addPod('web2', { nodeSelector: { zone: '1' } }, labels);
+    await cluster.settle();
+    assert.match(
+      cluster.condition('web2')?.message ?? '',
+      /1 node\(s\) didn't satisfy existing pods anti-affinity rules/,
+    );
+  });
+
+  schedules('spread pods by topology', async (cluster) => {
+    for (const name of ['a', 'b', 'c']) cluster.addNode(name);
+    const topologySpreadConstraints = [
+      {
+        maxSkew: 1,
+        topologyKey: 'kubernetes.io/hostname',
+        whenUnsatisfiable: 'DoNotSchedule',
+        labelSelector: { matchLabels: { app: 'x' } },
+      },
+    ];
+    for (let i = 0; i < 6; i += 1) cluster.addPod(`p${i}`, { topologySpreadConstraints }, { labels: { app: 'x' } });
+    await cluster.start();
+    const counts = new Map<string, number>();
+    for (const pod of cluster.client.peekAll(resources.pods)) {
+      counts.set(pod.spec?.nodeName ?? '', (counts.get(pod.spec?.nodeName ?? '') ?? 0) + 1);
+    }
+    assert.deepEqual([...counts.values()], [2, 2, 2]);
+  });
+
+  schedules('wait for claims, and follow bound volumes', async (cluster) => {
+    cluster.addNode('a');
+    cluster.addNode('b');
+    const volumes = [{ name: 'v', persistentVolumeClaim: { claimName: 'data' } }];
+    cluster.addPod('p', { volumes });
+    await cluster.start();
+    assert.equal(
+      cluster.condition('p')?.message,
+      `0/2 nodes are available: persistentvolumeclaim "data" not found. ${NOT_HELPFUL(2)}`,
+    );
+    const hosts = [{ key: 'kubernetes.io/hostname', operator: 'In', values: ['b'] }];
+    cluster.client.seed(resources.persistentVolumes, {
+      metadata: { name: 'pv' },
+      spec: { nodeAffinity: { required: { nodeSelectorTerms: [{ matchExpressions: hosts }] } } },
+    });
+    cluster.client.seed(resources.persistentVolumeClaims, {
+      metadata: { name: 'data', namespace: 'default', annotations: { 'pv.kubernetes.io/bind-completed': 'yes' } },
+      spec: { volumeName: 'pv' },
+    });
+    await cluster.clock.advance(1000);
+    await cluster.settle();
+    assert.equal(cluster.nodeOf('p'), 'b');
+  });
+});
