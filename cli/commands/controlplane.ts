@@ -1,0 +1,36 @@
+/** `orchlet controlplane`. */
+import { createLogger } from '../../api/component/logging.ts';
+import { startControlPlane } from '../../controlplane/main.ts';
+import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
+import type { Command } from '../command.ts';
+import { onShutdown } from '../shutdown.ts';
+
+export const controlplane: Command = {
+  name: 'controlplane',
+  summary: 'run the control plane alone',
+  description:
+    'Runs the API server, its storage, the controllers and the scheduler. Certificates and the admin kubeconfig are made in the data directory at the first start.',
+  flags: controlPlaneFlags,
+  examples: [
+    'orchlet controlplane --data-dir ./data --secure-port 6443',
+    'orchlet controlplane --storage-backend memory --token-auth-file tokens.csv',
+  ],
+  async run(parsed) {
+    const flags = parsed.values as unknown as ControlPlaneFlags;
+    const logger = createLogger({
+      verbosity: flags.verbosity,
+      format: flags.loggingFormat === 'json' ? 'json' : 'text',
+    });
+    const shutdown = onShutdown();
+    const fatal = Promise.withResolvers<Error>();
+    const plane = await startControlPlane({ flags, logger, onFatal: (error) => fatal.resolve(error) });
+    const ended = await Promise.race([shutdown.asked, fatal.promise]);
+    if (ended instanceof Error) {
+      logger.error({ err: ended }, 'the storage cannot be trusted any more; the control plane ends');
+      return 1;
+    }
+    logger.info({ signal: ended }, 'stopping');
+    await plane.close();
+    return 0;
+  },
+};

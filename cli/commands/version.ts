@@ -1,0 +1,36 @@
+/** `orchlet version`. */
+import { readFileSync } from 'node:fs';
+import { flag } from '../../api/component/flags.ts';
+import { API_VERSION } from '../../controlplane/assembly.ts';
+import type { Command } from '../command.ts';
+
+const flags = {
+  output: flag({
+    name: 'output',
+    short: 'o',
+    type: 'string',
+    default: 'text',
+    choices: ['text', 'json'],
+    group: 'Output',
+    help: 'Form of the answer.',
+  }),
+} as const;
+
+export const version: Command = {
+  name: 'version',
+  summary: 'show the version',
+  description: 'Shows the version of orchlet, of the API that it speaks and of its runtime.',
+  flags,
+  examples: ['orchlet version', 'orchlet version -o json'],
+  run(parsed) {
+    const { version: own } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
+      version: string;
+    };
+    const facts = { orchlet: own, api: API_VERSION.gitVersion, node: process.version, platform: API_VERSION.platform };
+    const text = Object.entries(facts)
+      .map(([name, value]) => `${name} ${value}`)
+      .join('\n');
+    process.stdout.write(parsed.values['output'] === 'json' ? `${JSON.stringify(facts, null, 2)}\n` : `${text}\n`);
+    return Promise.resolve(0);
+  },
+};
