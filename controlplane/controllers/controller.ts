@@ -82,7 +82,8 @@ export class ReconcileLoop {
       reconcile: this.#options.reconcile,
       onError: (error, key, failures) => {
         // somebody else wrote first: the next look will see it
-        if (isConflict(error)) logger.debug({ key, failures, error: String(error) }, 'a newer version was written meanwhile');
+        if (isConflict(error))
+          logger.debug({ key, failures, error: String(error) }, 'a newer version was written meanwhile');
         else if (isStatusError(error)) logger.warn({ key, failures, error: String(error) }, 'reconciling failed');
         else logger.error({ key, failures, err: error }, 'reconciling failed');
       },

@@ -29,7 +29,8 @@ export function controllerReference(owner: KubeObject, resource: Resource): Owne
 /** The owner's key in its namespace, if the object's controller is of that resource. */
 export function ownerKey(object: KubeObject, resource: Resource): string | undefined {
   const reference = controllerOf(object);
-  if (reference?.kind !== resource.kind || reference.apiVersion.split('/')[0] !== apiVersionOf(resource).split('/')[0]) return undefined;
+  if (reference?.kind !== resource.kind || reference.apiVersion.split('/')[0] !== apiVersionOf(resource).split('/')[0])
+    return undefined;
   return `${object.metadata.namespace ?? ''}/${reference.name}`;
 }
 
@@ -92,17 +93,28 @@ export async function claim<T extends KubeObject, Owner extends KubeObject>(opti
 }
 
 /** The cache may be behind: an owner that is going away must adopt nothing. */
-async function checkAlive<T extends KubeObject, Owner extends KubeObject>({ client, owner, ownerResource }: Claim<T, Owner>): Promise<void> {
+async function checkAlive<T extends KubeObject, Owner extends KubeObject>({
+  client,
+  owner,
+  ownerResource,
+}: Claim<T, Owner>): Promise<void> {
   const fresh: KubeObject = await client.get(ownerResource, owner.metadata.namespace ?? '', owner.metadata.name ?? '');
   if (fresh.metadata.uid !== owner.metadata.uid) {
-    throw new Error(`original ${ownerResource.kind} ${owner.metadata.namespace}/${owner.metadata.name} is gone: got uid ${fresh.metadata.uid}, wanted ${owner.metadata.uid}`);
+    throw new Error(
+      `original ${ownerResource.kind} ${owner.metadata.namespace}/${owner.metadata.name} is gone: got uid ${fresh.metadata.uid}, wanted ${owner.metadata.uid}`,
+    );
   }
   if (fresh.metadata.deletionTimestamp !== undefined) {
-    throw new Error(`${owner.metadata.namespace}/${owner.metadata.name} has just been deleted at ${fresh.metadata.deletionTimestamp}`);
+    throw new Error(
+      `${owner.metadata.namespace}/${owner.metadata.name} has just been deleted at ${fresh.metadata.deletionTimestamp}`,
+    );
   }
 }
 
-async function adopt<T extends KubeObject, Owner extends KubeObject>(options: Claim<T, Owner>, object: T): Promise<T | undefined> {
+async function adopt<T extends KubeObject, Owner extends KubeObject>(
+  options: Claim<T, Owner>,
+  object: T,
+): Promise<T | undefined> {
   const { client, owner, ownerResource, resource, finalizers } = options;
   const metadata = {
     ownerReferences: [controllerReference(owner, ownerResource)],
@@ -110,7 +122,13 @@ async function adopt<T extends KubeObject, Owner extends KubeObject>(options: Cl
     ...(finalizers === undefined ? {} : { finalizers }),
   };
   try {
-    const adopted = await client.patch(resource, object.metadata.namespace ?? '', object.metadata.name ?? '', 'strategic', { metadata });
+    const adopted = await client.patch(
+      resource,
+      object.metadata.namespace ?? '',
+      object.metadata.name ?? '',
+      'strategic',
+      { metadata },
+    );
     options.onWritten?.(adopted);
     return adopted;
   } catch (error) {
@@ -119,11 +137,16 @@ async function adopt<T extends KubeObject, Owner extends KubeObject>(options: Cl
   }
 }
 
-async function release<T extends KubeObject, Owner extends KubeObject>(options: Claim<T, Owner>, object: T): Promise<void> {
+async function release<T extends KubeObject, Owner extends KubeObject>(
+  options: Claim<T, Owner>,
+  object: T,
+): Promise<void> {
   const { client, owner, resource } = options;
   const metadata = { ownerReferences: [{ $patch: 'delete', uid: owner.metadata.uid }], uid: object.metadata.uid };
   try {
-    await client.patch(resource, object.metadata.namespace ?? '', object.metadata.name ?? '', 'strategic', { metadata });
+    await client.patch(resource, object.metadata.namespace ?? '', object.metadata.name ?? '', 'strategic', {
+      metadata,
+    });
   } catch (error) {
     // gone, or another object of that name
     if (!isNotFound(error) && !isInvalid(error)) throw error;

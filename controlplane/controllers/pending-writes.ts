@@ -49,7 +49,8 @@ export class PendingWrites<T extends KubeObject> {
       if (this.#cache.seenVersion < pending.version) return false;
       for (const object of pending.deletions.values()) {
         const cached = this.#cache.get(object.metadata.namespace ?? '', object.metadata.name ?? '');
-        if (cached?.metadata.uid === object.metadata.uid && cached?.metadata.deletionTimestamp === undefined) return false;
+        if (cached?.metadata.uid === object.metadata.uid && cached?.metadata.deletionTimestamp === undefined)
+          return false;
       }
     }
     this.#pending.delete(key);

@@ -14,7 +14,12 @@ import { controllerReference } from './owner-references.ts';
 export type PodTemplate = Wire<V1PodTemplateSpec>;
 
 /** The pod that a template makes for an owner; `name` for sets that name their pods. */
-export function podFromTemplate(template: PodTemplate, owner: KubeObject, ownerResource: ResourceOf<KubeObject>, name?: string): Pod {
+export function podFromTemplate(
+  template: PodTemplate,
+  owner: KubeObject,
+  ownerResource: ResourceOf<KubeObject>,
+  name?: string,
+): Pod {
   const { labels, annotations, finalizers } = template.metadata ?? {};
   return {
     apiVersion: 'v1',
@@ -78,11 +83,17 @@ export class PodControl<Owner extends KubeObject> {
 
 /** Nothing can be created there any more, and nobody needs to be told. */
 export function isNamespaceTerminating(error: unknown): boolean {
-  return isStatusError(error, 'Forbidden') && (error.status.details?.causes ?? []).some((cause) => cause.reason === 'NamespaceTerminating');
+  return (
+    isStatusError(error, 'Forbidden') &&
+    (error.status.details?.causes ?? []).some((cause) => cause.reason === 'NamespaceTerminating')
+  );
 }
 
 /** Calls `create` `count` times in batches of 1, 2, 4, …; stops after a batch with failures. Resolves to the successes and the first error. */
-export async function inGrowingBatches(count: number, create: (index: number) => Promise<void>): Promise<{ readonly succeeded: number; readonly error: unknown }> {
+export async function inGrowingBatches(
+  count: number,
+  create: (index: number) => Promise<void>,
+): Promise<{ readonly succeeded: number; readonly error: unknown }> {
   let done = 0;
   for (let batch = 1; done < count; batch *= 2) {
     const size = Math.min(batch, count - done);

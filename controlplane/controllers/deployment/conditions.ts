@@ -13,20 +13,37 @@ export function conditionOf(status: DeploymentStatus | undefined, type: string):
   return status?.conditions?.find((condition) => condition.type === type);
 }
 
-export function newCondition(type: string, status: string, reason: string, message: string, nowMs: number): DeploymentCondition {
+export function newCondition(
+  type: string,
+  status: string,
+  reason: string,
+  message: string,
+  nowMs: number,
+): DeploymentCondition {
   const now = formatTime(nowMs);
   return { type, status, lastUpdateTime: now, lastTransitionTime: now, reason, message };
 }
 
 /** The list with the condition in it; unchanged where it says the same already. */
-export function withCondition(conditions: readonly DeploymentCondition[], condition: DeploymentCondition): DeploymentCondition[] {
+export function withCondition(
+  conditions: readonly DeploymentCondition[],
+  condition: DeploymentCondition,
+): DeploymentCondition[] {
   const known = conditions.find((other) => other.type === condition.type);
   if (known?.status === condition.status && known.reason === condition.reason) return [...conditions];
-  const kept = known?.status === condition.status ? { ...condition, lastTransitionTime: known.lastTransitionTime ?? '' } : condition;
+  const kept =
+    known?.status === condition.status
+      ? { ...condition, lastTransitionTime: known.lastTransitionTime ?? '' }
+      : condition;
   return [...conditions.filter((other) => other.type !== condition.type), kept as DeploymentCondition];
 }
 
-export function computeStatus(deployment: Deployment, all: readonly ReplicaSet[], newSet: ReplicaSet | undefined, nowMs: number): DeploymentStatus {
+export function computeStatus(
+  deployment: Deployment,
+  all: readonly ReplicaSet[],
+  newSet: ReplicaSet | undefined,
+  nowMs: number,
+): DeploymentStatus {
   const available = totalOf(all, (set) => set.status?.availableReplicas ?? 0);
   const ready = totalOf(all, (set) => set.status?.readyReplicas ?? 0);
   const replicas = totalOf(all, (set) => set.status?.replicas ?? 0);
@@ -36,11 +53,23 @@ export function computeStatus(deployment: Deployment, all: readonly ReplicaSet[]
   const enough = available >= (deployment.spec?.replicas ?? 1) - maxUnavailableOf(deployment);
   const condition = enough
     ? newCondition('Available', 'True', 'MinimumReplicasAvailable', 'Deployment has minimum availability.', nowMs)
-    : newCondition('Available', 'False', 'MinimumReplicasUnavailable', 'Deployment does not have minimum availability.', nowMs);
+    : newCondition(
+        'Available',
+        'False',
+        'MinimumReplicasUnavailable',
+        'Deployment does not have minimum availability.',
+        nowMs,
+      );
   const collisionCount = deployment.status?.collisionCount;
   return {
     observedGeneration: deployment.metadata.generation ?? 0,
-    ...positive({ replicas, updatedReplicas: updated, readyReplicas: ready, availableReplicas: available, unavailableReplicas: unavailable }),
+    ...positive({
+      replicas,
+      updatedReplicas: updated,
+      readyReplicas: ready,
+      availableReplicas: available,
+      unavailableReplicas: unavailable,
+    }),
     terminatingReplicas: terminating,
     ...(collisionCount === undefined ? {} : { collisionCount }),
     conditions: withCondition(deployment.status?.conditions ?? [], condition),
@@ -67,7 +96,8 @@ export function isComplete(deployment: Deployment, status: DeploymentStatus): bo
 }
 
 function isProgressing(before: DeploymentStatus | undefined, now: DeploymentStatus): boolean {
-  const old = (status: DeploymentStatus | undefined): number => (status?.replicas ?? 0) - (status?.updatedReplicas ?? 0);
+  const old = (status: DeploymentStatus | undefined): number =>
+    (status?.replicas ?? 0) - (status?.updatedReplicas ?? 0);
   return (
     (now.updatedReplicas ?? 0) > (before?.updatedReplicas ?? 0) ||
     old(now) < old(before) ||
@@ -95,16 +125,21 @@ export function withProgress(
   let conditions = [...(computed.conditions ?? [])];
   if (!hasDeadline(deployment)) conditions = conditions.filter((condition) => condition.type !== 'Progressing');
   const current = conditionOf(deployment.status, 'Progressing');
-  const settled = (computed.replicas ?? 0) === (computed.updatedReplicas ?? 0) && current?.reason === 'NewReplicaSetAvailable';
+  const settled =
+    (computed.replicas ?? 0) === (computed.updatedReplicas ?? 0) && current?.reason === 'NewReplicaSetAvailable';
   if (hasDeadline(deployment) && !settled) {
-    const subject = newSet === undefined ? `Deployment "${deployment.metadata.name}"` : `ReplicaSet "${newSet.metadata.name}"`;
+    const subject =
+      newSet === undefined ? `Deployment "${deployment.metadata.name}"` : `ReplicaSet "${newSet.metadata.name}"`;
     const say = (status: string, reason: string, what: string): DeploymentCondition =>
       newCondition('Progressing', status, reason, `${subject} ${what}`, nowMs);
     if (isComplete(deployment, computed)) {
       conditions = withCondition(conditions, say('True', 'NewReplicaSetAvailable', 'has successfully progressed.'));
     } else if (isProgressing(deployment.status, computed)) {
       const condition = say('True', 'ReplicaSetUpdated', 'is progressing.');
-      const since = current?.status === 'True' ? (current.lastTransitionTime ?? condition.lastTransitionTime) : condition.lastTransitionTime;
+      const since =
+        current?.status === 'True'
+          ? (current.lastTransitionTime ?? condition.lastTransitionTime)
+          : condition.lastTransitionTime;
       // each step of progress starts the deadline anew, so the old condition always goes
       conditions = [
         ...conditions.filter((other) => other.type !== 'Progressing'),
@@ -115,7 +150,10 @@ export function withProgress(
     }
   }
   const failure = replicaFailure(all, newSet);
-  conditions = failure === undefined ? conditions.filter((condition) => condition.type !== 'ReplicaFailure') : withCondition(conditions, failure);
+  conditions =
+    failure === undefined
+      ? conditions.filter((condition) => condition.type !== 'ReplicaFailure')
+      : withCondition(conditions, failure);
   return { ...computed, conditions };
 }
 

@@ -104,7 +104,12 @@ class DeploymentController {
     if (deployment === undefined) return;
     const selector = deployment.spec?.selector;
     if (Object.keys(selector?.matchLabels ?? {}).length === 0 && (selector?.matchExpressions ?? []).length === 0) {
-      this.#event(deployment, 'Warning', 'SelectingAll', 'This deployment is selecting all pods. A non-empty selector is required.');
+      this.#event(
+        deployment,
+        'Warning',
+        'SelectingAll',
+        'This deployment is selecting all pods. A non-empty selector is required.',
+      );
       return;
     }
     const all = await claim({
@@ -140,7 +145,12 @@ class Rollout {
   #newSet: ReplicaSet | undefined;
   recheckMs: number | undefined;
 
-  constructor(environment: ControllerEnvironment, deployment: Deployment, all: readonly ReplicaSet[], podInformer: Informer<Pod>) {
+  constructor(
+    environment: ControllerEnvironment,
+    deployment: Deployment,
+    all: readonly ReplicaSet[],
+    podInformer: Informer<Pod>,
+  ) {
     this.#environment = environment;
     this.#deployment = deployment;
     this.#all = [...all];
@@ -227,7 +237,11 @@ class Rollout {
     this.#newSet = created;
     this.#all.push(created);
     if (sizeOf(created) > 0) {
-      this.#event('Normal', 'ScalingReplicaSet', `Scaled up replica set ${created.metadata.name} from 0 to ${sizeOf(created)}`);
+      this.#event(
+        'Normal',
+        'ScalingReplicaSet',
+        `Scaled up replica set ${created.metadata.name} from 0 to ${sizeOf(created)}`,
+      );
     }
     await this.#setRevision(created.metadata.annotations?.[REVISION] ?? String(revision));
     if (hasDeadline(deployment)) {
@@ -266,10 +280,22 @@ class Rollout {
   /** A set of that name: ours from a look that did not finish, or a collision of hashes. */
   async #existing(set: ReplicaSet): Promise<ReplicaSet | undefined> {
     const deployment = this.#deployment;
-    const found = await this.#environment.client.get(replicaSets, set.metadata.namespace ?? '', set.metadata.name ?? '');
-    if (controllerOf(found)?.uid === deployment.metadata.uid && equalIgnoringHash(found.spec?.template, set.spec?.template)) return found;
+    const found = await this.#environment.client.get(
+      replicaSets,
+      set.metadata.namespace ?? '',
+      set.metadata.name ?? '',
+    );
+    if (
+      controllerOf(found)?.uid === deployment.metadata.uid &&
+      equalIgnoringHash(found.spec?.template, set.spec?.template)
+    )
+      return found;
     const collisionCount = (deployment.status?.collisionCount ?? 0) + 1;
-    await this.#environment.client.update(deployments, { ...deployment, status: { ...deployment.status, collisionCount } }, { subresource: 'status' });
+    await this.#environment.client.update(
+      deployments,
+      { ...deployment, status: { ...deployment.status, collisionCount } },
+      { subresource: 'status' },
+    );
     return undefined;
   }
 
@@ -318,7 +344,11 @@ class Rollout {
       const written = await this.#environment.client.update(replicaSets, next);
       if (sizeOf(set) !== replicas) {
         const direction = sizeOf(set) < replicas ? 'up' : 'down';
-        this.#event('Normal', 'ScalingReplicaSet', `Scaled ${direction} replica set ${set.metadata.name} from ${sizeOf(set)} to ${replicas}`);
+        this.#event(
+          'Normal',
+          'ScalingReplicaSet',
+          `Scaled ${direction} replica set ${set.metadata.name} from ${sizeOf(set)} to ${replicas}`,
+        );
       }
       this.#replace(set, written);
       if (set === this.#newSet) this.#newSet = written;
@@ -345,7 +375,10 @@ class Rollout {
 
   /** Written with the next status. */
   #addLocally(status: string, reason: string, message: string): void {
-    const conditions = withCondition(this.#deployment.status?.conditions ?? [], this.#condition(status, reason, message));
+    const conditions = withCondition(
+      this.#deployment.status?.conditions ?? [],
+      this.#condition(status, reason, message),
+    );
     this.#deployment = { ...this.#deployment, status: { ...this.#deployment.status, conditions } };
     this.#dirty = true;
   }
@@ -353,7 +386,10 @@ class Rollout {
   #dirty = false;
 
   async #addCondition(status: string, reason: string, message: string): Promise<void> {
-    const conditions = withCondition(this.#deployment.status?.conditions ?? [], this.#condition(status, reason, message));
+    const conditions = withCondition(
+      this.#deployment.status?.conditions ?? [],
+      this.#condition(status, reason, message),
+    );
     const next = { ...this.#deployment, status: { ...this.#deployment.status, conditions } };
     this.#deployment = await this.#environment.client.update(deployments, next, { subresource: 'status' });
   }
@@ -381,7 +417,8 @@ class Rollout {
     const current = conditionOf(status, 'Progressing');
     if (!hasDeadline(this.#deployment) || current === undefined || isComplete(this.#deployment, status)) return;
     if (hasTimedOut(this.#deployment, status, this.#environment.clock.now())) return;
-    const deadline = Date.parse(current.lastUpdateTime ?? '') + (this.#deployment.spec?.progressDeadlineSeconds ?? 0) * 1000;
+    const deadline =
+      Date.parse(current.lastUpdateTime ?? '') + (this.#deployment.spec?.progressDeadlineSeconds ?? 0) * 1000;
     this.recheckMs = Math.max(1000, deadline - this.#environment.clock.now() + 1000);
   }
 

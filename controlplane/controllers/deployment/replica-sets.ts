@@ -86,7 +86,10 @@ export function newSetSize(deployment: Deployment, all: readonly (ReplicaSet | u
 /** The annotations of a set for its part in a deployment of that size. */
 export function sizeAnnotations(deployment: Deployment): Record<string, string> {
   const replicas = deployment.spec?.replicas ?? 1;
-  return { [DESIRED_REPLICAS]: String(replicas), [MAX_REPLICAS]: String(replicas + surgeAndUnavailable(deployment).surge) };
+  return {
+    [DESIRED_REPLICAS]: String(replicas),
+    [MAX_REPLICAS]: String(replicas + surgeAndUnavailable(deployment).surge),
+  };
 }
 
 /** A new set's annotations after it became revision `revision`; the same object where nothing changes. */

@@ -1,6 +1,16 @@
 /** How large each replica set of a deployment should be next. Pure. */
 import type { Deployment, ReplicaSet } from '../../../api/machinery/kinds.ts';
-import { byAge, DESIRED_REPLICAS, isRollingUpdate, MAX_REPLICAS, maxUnavailableOf, newSetSize, sizeOf, surgeAndUnavailable, totalOf } from './replica-sets.ts';
+import {
+  byAge,
+  DESIRED_REPLICAS,
+  isRollingUpdate,
+  MAX_REPLICAS,
+  maxUnavailableOf,
+  newSetSize,
+  sizeOf,
+  surgeAndUnavailable,
+  totalOf,
+} from './replica-sets.ts';
 
 export interface Resize {
   readonly set: ReplicaSet;
@@ -27,7 +37,11 @@ export function resizeNew(deployment: Deployment, newSet: ReplicaSet, all: reado
 }
 
 /** Unhealthy pods of old sets go first, then healthy ones as far as availability allows. */
-export function resizeOld(deployment: Deployment, newSet: ReplicaSet | undefined, old: readonly ReplicaSet[]): readonly Resize[] {
+export function resizeOld(
+  deployment: Deployment,
+  newSet: ReplicaSet | undefined,
+  old: readonly ReplicaSet[],
+): readonly Resize[] {
   const oldCount = totalOf(old, sizeOf);
   if (oldCount === 0) return [];
   const all = newSet === undefined ? old : [...old, newSet];
@@ -57,7 +71,11 @@ export function resizeOld(deployment: Deployment, newSet: ReplicaSet | undefined
 }
 
 /** A change of size while not rolling out: all to the one active set, or shared out in proportion to the sets' sizes. */
-export function scaleAll(deployment: Deployment, newSet: ReplicaSet | undefined, old: readonly ReplicaSet[]): readonly Resize[] {
+export function scaleAll(
+  deployment: Deployment,
+  newSet: ReplicaSet | undefined,
+  old: readonly ReplicaSet[],
+): readonly Resize[] {
   const wanted = deployment.spec?.replicas ?? 1;
   const all = newSet === undefined ? [...old] : [...old, newSet];
   const active = all.filter((set) => sizeOf(set) > 0);
@@ -109,7 +127,8 @@ export function outdated(deployment: Deployment, old: readonly ReplicaSet[]): re
   const limit = deployment.spec?.revisionHistoryLimit;
   if (limit === undefined || limit === 2 ** 31 - 1) return [];
   const alive = old.filter((set) => set.metadata.deletionTimestamp === undefined);
-  const revision = (set: ReplicaSet): number => Number(set.metadata.annotations?.['deployment.kubernetes.io/revision'] ?? 0);
+  const revision = (set: ReplicaSet): number =>
+    Number(set.metadata.annotations?.['deployment.kubernetes.io/revision'] ?? 0);
   return alive
     .toSorted((a, b) => revision(a) - revision(b) || byAge(a, b))
     .slice(0, Math.max(0, alive.length - limit))

@@ -39,7 +39,12 @@ export const runEndpointSlices: RunController = (environment, signal) => {
       const { namespace, name } = splitKey(key);
       const service = serviceCache.get(namespace, name);
       if (service === undefined) return pending.forget(key);
-      if (!hasSelector(service) || service.spec?.type === 'ExternalName' || service.metadata.deletionTimestamp !== undefined) return;
+      if (
+        !hasSelector(service) ||
+        service.spec?.type === 'ExternalName' ||
+        service.metadata.deletionTimestamp !== undefined
+      )
+        return;
       // slices that were written but are not seen yet would be written again
       if (!pending.settled(key)) return loop.queue.addAfter(key, BATCH_MS);
       const existing = slices.byIndex('service', key).filter((slice) => slice.metadata.deletionTimestamp === undefined);
@@ -54,10 +59,21 @@ export const runEndpointSlices: RunController = (environment, signal) => {
       });
       const annotations = triggerTime(service, members);
       try {
-        for (const group of plan.create) pending.wrote(key, await client.create(endpointSlices, namespace, newSlice(service, group, labels, annotations)));
+        for (const group of plan.create)
+          pending.wrote(
+            key,
+            await client.create(endpointSlices, namespace, newSlice(service, group, labels, annotations)),
+          );
         for (const { slice, endpoints, ports } of plan.update) {
-          const metadata = { ...slice.metadata, labels, annotations: { ...slice.metadata.annotations, ...annotations } };
-          pending.wrote(key, await client.update(endpointSlices, { ...slice, metadata, endpoints: [...endpoints], ports: [...ports] }));
+          const metadata = {
+            ...slice.metadata,
+            labels,
+            annotations: { ...slice.metadata.annotations, ...annotations },
+          };
+          pending.wrote(
+            key,
+            await client.update(endpointSlices, { ...slice, metadata, endpoints: [...endpoints], ports: [...ports] }),
+          );
         }
         for (const slice of plan.remove) {
           await client.delete(endpointSlices, namespace, slice.metadata.name ?? '');
@@ -65,7 +81,12 @@ export const runEndpointSlices: RunController = (environment, signal) => {
         }
       } catch (error) {
         if (isNamespaceTerminating(error) || isNotFound(error)) return;
-        environment.recorder.event(referenceTo(service, services), 'Warning', 'FailedToUpdateEndpointSlices', `Error updating Endpoint Slices for Service ${namespace}/${name}: ${(error as Error).message}`);
+        environment.recorder.event(
+          referenceTo(service, services),
+          'Warning',
+          'FailedToUpdateEndpointSlices',
+          `Error updating Endpoint Slices for Service ${namespace}/${name}: ${(error as Error).message}`,
+        );
         throw error;
       }
     },
@@ -99,7 +120,12 @@ function sliceLabels(service: Service): Record<string, string> {
   };
 }
 
-function newSlice(service: Service, { addressType, ports, endpoints }: EndpointGroup, labels: Record<string, string>, annotations: Record<string, string>): EndpointSlice {
+function newSlice(
+  service: Service,
+  { addressType, ports, endpoints }: EndpointGroup,
+  labels: Record<string, string>,
+  annotations: Record<string, string>,
+): EndpointSlice {
   return {
     apiVersion: 'discovery.k8s.io/v1',
     kind: 'EndpointSlice',
@@ -118,7 +144,10 @@ function newSlice(service: Service, { addressType, ports, endpoints }: EndpointG
 
 /** When the newest change happened that led to this, for latency figures. */
 export function triggerTime(service: Service, members: readonly Pod[]): Record<string, string> {
-  const times = [service.metadata.creationTimestamp ?? '', ...members.map((pod) => podCondition(pod, 'Ready')?.lastTransitionTime ?? '')];
+  const times = [
+    service.metadata.creationTimestamp ?? '',
+    ...members.map((pod) => podCondition(pod, 'Ready')?.lastTransitionTime ?? ''),
+  ];
   const newest = times.reduce((latest, time) => Math.max(latest, Date.parse(time) || 0), 0);
   return newest === 0 ? {} : { [TRIGGER_TIME]: formatTime(newest) };
 }

@@ -9,7 +9,15 @@ import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
 import { isPodReady } from '../pod-state.ts';
 import { HEADLESS, TRIGGER_TIME, triggerTime } from './endpoint-slices.ts';
-import { addressOf, belongsToEndpoints, followServicesAndPods, hasSelector, isHeadless, podsOf, targetPortIn } from './service-pods.ts';
+import {
+  addressOf,
+  belongsToEndpoints,
+  followServicesAndPods,
+  hasSelector,
+  isHeadless,
+  podsOf,
+  targetPortIn,
+} from './service-pods.ts';
 import { familiesOf } from './slice-core.ts';
 
 export type Subset = Wire<V1EndpointSubset>;
@@ -32,10 +40,17 @@ export function computeSubsets(service: Service, members: readonly Pod[]): Subse
       const number = targetPortIn(pod, port);
       if (number === undefined) continue;
       const { name, appProtocol, protocol = 'TCP' } = port;
-      ports.push({ ...(name === undefined ? {} : { name }), port: number, protocol, ...(appProtocol === undefined ? {} : { appProtocol }) });
+      ports.push({
+        ...(name === undefined ? {} : { name }),
+        port: number,
+        protocol,
+        ...(appProtocol === undefined ? {} : { appProtocol }),
+      });
     }
     if (ports.length === 0 && (service.spec?.ports ?? []).length > 0) continue;
-    ports.sort((a, b) => (JSON.stringify([a.name, a.protocol, a.port]) < JSON.stringify([b.name, b.protocol, b.port]) ? -1 : 1));
+    ports.sort((a, b) =>
+      JSON.stringify([a.name, a.protocol, a.port]) < JSON.stringify([b.name, b.protocol, b.port]) ? -1 : 1,
+    );
     const key = JSON.stringify(ports);
     let subset = subsets.get(key);
     if (subset === undefined) {
@@ -44,7 +59,9 @@ export function computeSubsets(service: Service, members: readonly Pod[]): Subse
     }
     (everyone || isPodReady(pod) ? subset.addresses : subset.notReadyAddresses).push(addressEntry(service, pod, ip));
   }
-  return [...subsets.values()].toSorted((a, b) => (JSON.stringify(a.ports) < JSON.stringify(b.ports) ? -1 : 1)).map(tidy);
+  return [...subsets.values()]
+    .toSorted((a, b) => (JSON.stringify(a.ports) < JSON.stringify(b.ports) ? -1 : 1))
+    .map(tidy);
 }
 
 function addressEntry(service: Service, pod: Pod, ip: string): Address {
@@ -66,7 +83,8 @@ function addressEntry(service: Service, pod: Pod, ip: string): Address {
 }
 
 function tidy({ addresses, notReadyAddresses, ports }: Required<Subset>): Subset {
-  const sorted = (list: Address[]): Address[] => list.toSorted((a, b) => (`${a.ip} ${a.targetRef?.uid}` < `${b.ip} ${b.targetRef?.uid}` ? -1 : 1));
+  const sorted = (list: Address[]): Address[] =>
+    list.toSorted((a, b) => (`${a.ip} ${a.targetRef?.uid}` < `${b.ip} ${b.targetRef?.uid}` ? -1 : 1));
   return {
     ...(addresses.length === 0 ? {} : { addresses: sorted(addresses) }),
     ...(notReadyAddresses.length === 0 ? {} : { notReadyAddresses: sorted(notReadyAddresses) }),
@@ -85,8 +103,13 @@ export function truncate(subsets: readonly Subset[]): { readonly subsets: Subset
     return kept;
   };
   const ready = subsets.map((subset) => take(subset.addresses));
-  const kept = subsets.map((subset, at) => tidy({ addresses: ready[at] ?? [], notReadyAddresses: take(subset.notReadyAddresses), ports: subset.ports ?? [] }));
-  return { subsets: kept.filter((subset) => subset.addresses !== undefined || subset.notReadyAddresses !== undefined), truncated };
+  const kept = subsets.map((subset, at) =>
+    tidy({ addresses: ready[at] ?? [], notReadyAddresses: take(subset.notReadyAddresses), ports: subset.ports ?? [] }),
+  );
+  return {
+    subsets: kept.filter((subset) => subset.addresses !== undefined || subset.notReadyAddresses !== undefined),
+    truncated,
+  };
 }
 
 export const runEndpoints: RunController = (environment, signal) => {
@@ -106,10 +129,23 @@ export const runEndpoints: RunController = (environment, signal) => {
       const members = podsOf(service, podCache);
       const { subsets, truncated } = truncate(computeSubsets(service, members));
       const current = cache.get(namespace, name);
-      const labels = { ...service.metadata.labels, [MANAGED_BY]: 'endpoint-controller', ...(isHeadless(service) ? { [HEADLESS]: '' } : {}) };
-      if (current !== undefined && semanticEqual(current.subsets ?? [], subsets) && semanticEqual(current.metadata.labels, labels)) return;
+      const labels = {
+        ...service.metadata.labels,
+        [MANAGED_BY]: 'endpoint-controller',
+        ...(isHeadless(service) ? { [HEADLESS]: '' } : {}),
+      };
+      if (
+        current !== undefined &&
+        semanticEqual(current.subsets ?? [], subsets) &&
+        semanticEqual(current.metadata.labels, labels)
+      )
+        return;
       const { [OVER_CAPACITY]: _, [TRIGGER_TIME]: __, ...kept } = current?.metadata.annotations ?? {};
-      const annotations = { ...kept, ...triggerTime(service, members), ...(truncated ? { [OVER_CAPACITY]: 'truncated' } : {}) };
+      const annotations = {
+        ...kept,
+        ...triggerTime(service, members),
+        ...(truncated ? { [OVER_CAPACITY]: 'truncated' } : {}),
+      };
       const wanted: Endpoints = {
         apiVersion: 'v1',
         kind: 'Endpoints',
@@ -121,8 +157,14 @@ export const runEndpoints: RunController = (environment, signal) => {
       } catch (error) {
         if (isNamespaceTerminating(error)) return;
         if (!isAlreadyExists(error)) {
-          const [reason, what] = current === undefined ? ['FailedToCreateEndpoint', 'create'] : ['FailedToUpdateEndpoint', 'update'];
-          environment.recorder.event(referenceTo(wanted, endpoints), 'Warning', reason, `Failed to ${what} endpoint ${key}: ${(error as Error).message}`);
+          const [reason, what] =
+            current === undefined ? ['FailedToCreateEndpoint', 'create'] : ['FailedToUpdateEndpoint', 'update'];
+          environment.recorder.event(
+            referenceTo(wanted, endpoints),
+            'Warning',
+            reason,
+            `Failed to ${what} endpoint ${key}: ${(error as Error).message}`,
+          );
         }
         throw error;
       }

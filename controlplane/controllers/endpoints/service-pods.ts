@@ -65,7 +65,8 @@ function relevant(pod: Pod): unknown {
 export function followServicesAndPods(loop: ReconcileLoop, services: Informer<Service>, pods: Informer<Pod>): void {
   const concerned = (pod: Pod): void => {
     for (const service of services.list(pod.metadata.namespace ?? '')) {
-      if (hasSelector(service) && selectorOfLabels(service.spec?.selector ?? {}).matches(pod.metadata.labels)) loop.enqueue(service);
+      if (hasSelector(service) && selectorOfLabels(service.spec?.selector ?? {}).matches(pod.metadata.labels))
+        loop.enqueue(service);
     }
   };
   loop.follow(services);

@@ -18,17 +18,27 @@ export interface EndpointGroup {
 
 export interface SlicePlan {
   readonly create: readonly EndpointGroup[];
-  readonly update: readonly { readonly slice: EndpointSlice; readonly endpoints: readonly Endpoint[]; readonly ports: readonly EndpointPort[] }[];
+  readonly update: readonly {
+    readonly slice: EndpointSlice;
+    readonly endpoints: readonly Endpoint[];
+    readonly ports: readonly EndpointPort[];
+  }[];
   readonly remove: readonly EndpointSlice[];
 }
 
 export function familiesOf(service: Service): AddressType[] {
-  const families = (service.spec?.ipFamilies ?? []).filter((family): family is AddressType => family === 'IPv4' || family === 'IPv6');
+  const families = (service.spec?.ipFamilies ?? []).filter(
+    (family): family is AddressType => family === 'IPv4' || family === 'IPv6',
+  );
   if (families.length > 0) return families;
   return [(service.spec?.clusterIP ?? '').includes(':') ? 'IPv6' : 'IPv4'];
 }
 
-export function groupEndpoints(service: Service, pods: readonly Pod[], nodes: (name: string) => Node | undefined): EndpointGroup[] {
+export function groupEndpoints(
+  service: Service,
+  pods: readonly Pod[],
+  nodes: (name: string) => Node | undefined,
+): EndpointGroup[] {
   const groups = new Map<string, { addressType: AddressType; ports: EndpointPort[]; endpoints: Endpoint[] }>();
   for (const addressType of familiesOf(service)) {
     for (const pod of pods) {
@@ -53,7 +63,12 @@ function portsFor(service: Service, pod: Pod): EndpointPort[] {
     const number = targetPortIn(pod, port);
     if (number === undefined) continue;
     const { appProtocol } = port;
-    ports.push({ name: port.name ?? '', port: number, protocol: port.protocol ?? 'TCP', ...(appProtocol === undefined ? {} : { appProtocol }) });
+    ports.push({
+      name: port.name ?? '',
+      port: number,
+      protocol: port.protocol ?? 'TCP',
+      ...(appProtocol === undefined ? {} : { appProtocol }),
+    });
   }
   return ports;
 }
@@ -65,10 +80,15 @@ function endpointOf(service: Service, pod: Pod, address: string, node: Node | un
   const nodeName = pod.spec?.nodeName ?? '';
   const zone = node?.metadata.labels?.['topology.kubernetes.io/zone'];
   const hostname = pod.spec?.hostname ?? '';
-  const named = hostname !== '' && pod.spec?.subdomain === service.metadata.name && namespace === service.metadata.namespace;
+  const named =
+    hostname !== '' && pod.spec?.subdomain === service.metadata.name && namespace === service.metadata.namespace;
   return {
     addresses: [address],
-    conditions: { ready: service.spec?.publishNotReadyAddresses === true || (serving && !terminating), serving, terminating },
+    conditions: {
+      ready: service.spec?.publishNotReadyAddresses === true || (serving && !terminating),
+      serving,
+      terminating,
+    },
     ...(named ? { hostname } : {}),
     targetRef: {
       kind: 'Pod',
@@ -95,7 +115,9 @@ export function planSlices(options: {
   const update: { slice: EndpointSlice; endpoints: readonly Endpoint[]; ports: readonly EndpointPort[] }[] = [];
   const used = new Set<EndpointSlice>();
   for (const group of options.groups) {
-    const slices = options.existing.filter((slice) => slice.addressType === group.addressType && samePorts(slice.ports ?? [], group.ports));
+    const slices = options.existing.filter(
+      (slice) => slice.addressType === group.addressType && samePorts(slice.ports ?? [], group.ports),
+    );
     const wanted = new Map(group.endpoints.map((endpoint) => [identityOf(endpoint), endpoint]));
     const contents = slices.map((slice) => {
       const endpoints: Endpoint[] = [];
@@ -116,19 +138,30 @@ export function planSlices(options: {
     for (const { slice, endpoints } of contents) {
       if (endpoints.length === 0) continue;
       used.add(slice);
-      if (!semanticEqual(endpoints, slice.endpoints) || options.isStale(slice)) update.push({ slice, endpoints, ports: group.ports });
+      if (!semanticEqual(endpoints, slice.endpoints) || options.isStale(slice))
+        update.push({ slice, endpoints, ports: group.ports });
     }
   }
   for (const addressType of options.placeholders) {
     if (options.groups.some((group) => group.addressType === addressType)) continue;
-    const empty = options.existing.find((slice) => slice.addressType === addressType && (slice.endpoints ?? []).length === 0);
+    const empty = options.existing.find(
+      (slice) => slice.addressType === addressType && (slice.endpoints ?? []).length === 0,
+    );
     if (empty === undefined) create.push({ addressType, ports: [], endpoints: [] });
     else {
       used.add(empty);
-      if (options.isStale(empty) || (empty.ports ?? []).length > 0) update.push({ slice: empty, endpoints: [], ports: [] });
+      if (options.isStale(empty) || (empty.ports ?? []).length > 0)
+        update.push({ slice: empty, endpoints: [], ports: [] });
     }
   }
-  return { ...reuse(create, options.existing.filter((slice) => !used.has(slice)), update), update };
+  return {
+    ...reuse(
+      create,
+      options.existing.filter((slice) => !used.has(slice)),
+      update,
+    ),
+    update,
+  };
 }
 
 /** A slice that would be deleted becomes one that would be created: fewer writes, no moment without endpoints. */
@@ -154,6 +187,8 @@ function identityOf(endpoint: Endpoint): string {
 
 function samePorts(a: readonly EndpointPort[], b: readonly EndpointPort[]): boolean {
   const sorted = (ports: readonly EndpointPort[]): string[] =>
-    ports.map(({ name, port, protocol, appProtocol }) => JSON.stringify([name ?? '', port, protocol, appProtocol])).toSorted();
+    ports
+      .map(({ name, port, protocol, appProtocol }) => JSON.stringify([name ?? '', port, protocol, appProtocol]))
+      .toSorted();
   return semanticEqual(sorted(a), sorted(b));
 }

@@ -8,9 +8,20 @@ import type { Registration } from '../../../api/machinery/informer.ts';
 import type { Resource } from '../../../api/machinery/client.ts';
 import { aborted, ReconcileLoop, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { isContent, servedResources, type ServedResource } from '../served-resources.ts';
-import { decide, FOREGROUND, groupOf, matchesReference, ORPHAN, OwnerGraph, type GraphNode, type GraphWork, type Verdict } from './graph.ts';
+import {
+  decide,
+  FOREGROUND,
+  groupOf,
+  matchesReference,
+  ORPHAN,
+  OwnerGraph,
+  type GraphNode,
+  type GraphWork,
+  type Verdict,
+} from './graph.ts';
 
-export const runGarbageCollector: RunController = (environment, signal) => new GarbageCollector(environment).run(signal);
+export const runGarbageCollector: RunController = (environment, signal) =>
+  new GarbageCollector(environment).run(signal);
 
 /** Absent owners are remembered, so that thousands of dependents cost one look. */
 const MOST_ABSENT = 500;
@@ -27,8 +38,16 @@ class GarbageCollector {
   constructor(environment: ControllerEnvironment) {
     this.#environment = environment;
     const workers = environment.options.concurrentGarbageCollectorSyncs;
-    this.#checks = new ReconcileLoop(environment, { workers, maxDelayMs: 30_000, reconcile: (uid) => this.#check(uid) });
-    this.#orphans = new ReconcileLoop(environment, { workers: 2, maxDelayMs: 30_000, reconcile: (uid) => this.#orphan(uid) });
+    this.#checks = new ReconcileLoop(environment, {
+      workers,
+      maxDelayMs: 30_000,
+      reconcile: (uid) => this.#check(uid),
+    });
+    this.#orphans = new ReconcileLoop(environment, {
+      workers: 2,
+      maxDelayMs: 30_000,
+      reconcile: (uid) => this.#orphan(uid),
+    });
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -44,7 +63,11 @@ class GarbageCollector {
   }
 
   #follow(): void {
-    const served = new Map(servedResources(this.#environment.catalog).filter(isContent).map((resource) => [nameOf(resource), resource]));
+    const served = new Map(
+      servedResources(this.#environment.catalog)
+        .filter(isContent)
+        .map((resource) => [nameOf(resource), resource]),
+    );
     for (const [name, { registration, resource }] of this.#followed) {
       if (served.has(name)) continue;
       registration.remove();
@@ -79,7 +102,8 @@ class GarbageCollector {
       this.#schedule(this.#graph.remove(uid));
       return;
     }
-    if (node.deletingDependents && live.metadata.deletionTimestamp !== undefined) return this.#finishForeground(node, live);
+    if (node.deletingDependents && live.metadata.deletionTimestamp !== undefined)
+      return this.#finishForeground(node, live);
     const owners = [];
     for (const reference of live.metadata.ownerReferences ?? []) {
       owners.push({ uid: reference.uid, verdict: await this.#judge(reference, node) });
@@ -97,7 +121,10 @@ class GarbageCollector {
       const { resourceVersion } = live.metadata;
       // not if it got another owner meanwhile
       const preconditions = { uid, ...(resourceVersion === undefined || decision.unblock ? {} : { resourceVersion }) };
-      await this.#environment.client.delete(node.resource, node.namespace, node.name, { preconditions, propagationPolicy: decision.policy });
+      await this.#environment.client.delete(node.resource, node.namespace, node.name, {
+        preconditions,
+        propagationPolicy: decision.policy,
+      });
     } catch (error) {
       if (!isNotFound(error)) throw error;
     }
@@ -111,17 +138,23 @@ class GarbageCollector {
       return known.deletingDependents ? 'waiting' : 'solid';
     }
     if (this.#absent.has(absentKey(reference, dependent))) return 'dangling';
-    const resource = [...this.#followed.values()].find(({ resource: { group, kind } }) => group === groupOf(reference.apiVersion) && kind === reference.kind)?.resource;
-    if (resource === undefined) throw new Error(`no resource is served for owner ${reference.apiVersion} ${reference.kind} "${reference.name}"`);
+    const resource = [...this.#followed.values()].find(
+      ({ resource: { group, kind } }) => group === groupOf(reference.apiVersion) && kind === reference.kind,
+    )?.resource;
+    if (resource === undefined)
+      throw new Error(`no resource is served for owner ${reference.apiVersion} ${reference.kind} "${reference.name}"`);
     if (resource.namespaced && dependent.namespace === '') {
-      throw new Error(`cluster-scoped ${dependent.kind} "${dependent.name}" cannot be owned by namespaced ${reference.kind} "${reference.name}"`);
+      throw new Error(
+        `cluster-scoped ${dependent.kind} "${dependent.name}" cannot be owned by namespaced ${reference.kind} "${reference.name}"`,
+      );
     }
     const owner = await this.#read(resource, resource.namespaced ? dependent.namespace : '', reference.name);
     if (owner?.metadata.uid !== reference.uid) {
       this.#rememberAbsent(absentKey(reference, dependent));
       return 'dangling';
     }
-    const waiting = owner.metadata.deletionTimestamp !== undefined && (owner.metadata.finalizers ?? []).includes(FOREGROUND);
+    const waiting =
+      owner.metadata.deletionTimestamp !== undefined && (owner.metadata.finalizers ?? []).includes(FOREGROUND);
     return waiting ? 'waiting' : 'solid';
   }
 
@@ -163,7 +196,10 @@ class GarbageCollector {
   }
 
   async #unblockOwners(node: GraphNode, live: KubeObject): Promise<void> {
-    const references = (live.metadata.ownerReferences ?? []).map((reference) => ({ ...reference, blockOwnerDeletion: false }));
+    const references = (live.metadata.ownerReferences ?? []).map((reference) => ({
+      ...reference,
+      blockOwnerDeletion: false,
+    }));
     await this.#patchMetadata(node, live, { ownerReferences: references });
   }
 
@@ -173,11 +209,17 @@ class GarbageCollector {
     await this.#patchMetadata(node, live, { finalizers: finalizers.filter((other) => other !== finalizer) });
   }
 
-  async #patchMetadata({ resource, namespace, name, uid }: GraphNode, live: KubeObject, metadata: object): Promise<void> {
+  async #patchMetadata(
+    { resource, namespace, name, uid }: GraphNode,
+    live: KubeObject,
+    metadata: object,
+  ): Promise<void> {
     if (resource === undefined) return;
     const { resourceVersion } = live.metadata;
     try {
-      await this.#environment.client.patch(resource, namespace, name, 'merge', { metadata: { ...metadata, uid, resourceVersion } });
+      await this.#environment.client.patch(resource, namespace, name, 'merge', {
+        metadata: { ...metadata, uid, resourceVersion },
+      });
     } catch (error) {
       if (isNotFound(error)) return;
       throw error;

@@ -44,7 +44,14 @@ export class OwnerGraph {
   /** An object was added or changed. */
   observe(resource: Resource, object: KubeObject): GraphWork {
     const work: GraphWork = { check: [], orphan: [] };
-    const { uid = '', namespace = '', name = '', ownerReferences = [], finalizers = [], deletionTimestamp } = object.metadata;
+    const {
+      uid = '',
+      namespace = '',
+      name = '',
+      ownerReferences = [],
+      finalizers = [],
+      deletionTimestamp,
+    } = object.metadata;
     let node = this.#nodes.get(uid);
     if (node === undefined) {
       node = newNode(uid);
@@ -53,7 +60,14 @@ export class OwnerGraph {
       // somebody referred to this uid by wrong coordinates: they must be looked at again
       for (const dependent of node.dependents) if (!refersTo(dependent, resource, object)) work.check.push(dependent);
     }
-    Object.assign(node, { resource, apiVersion: object.apiVersion ?? '', kind: resource.kind, namespace, name, virtual: false });
+    Object.assign(node, {
+      resource,
+      apiVersion: object.apiVersion ?? '',
+      kind: resource.kind,
+      namespace,
+      name,
+      virtual: false,
+    });
     this.#relink(node, ownerReferences, work);
     const wasDeleting = node.deleting;
     node.deleting = deletionTimestamp !== undefined;
@@ -93,13 +107,19 @@ export class OwnerGraph {
       let owner = this.#nodes.get(reference.uid);
       if (owner === undefined) {
         owner = newNode(reference.uid);
-        Object.assign(owner, { apiVersion: reference.apiVersion, kind: reference.kind, name: reference.name, namespace: node.namespace });
+        Object.assign(owner, {
+          apiVersion: reference.apiVersion,
+          kind: reference.kind,
+          name: reference.name,
+          namespace: node.namespace,
+        });
         this.#nodes.set(reference.uid, owner);
         work.check.push(node);
       }
       owner.dependents.add(node);
       // an owner that waits for this dependent no longer needs to
-      if (known?.blockOwnerDeletion === true && reference.blockOwnerDeletion !== true && owner.deletingDependents) work.check.push(owner);
+      if (known?.blockOwnerDeletion === true && reference.blockOwnerDeletion !== true && owner.deletingDependents)
+        work.check.push(owner);
     }
     for (const { uid } of before.values()) {
       const owner = this.#nodes.get(uid);
@@ -113,7 +133,12 @@ export class OwnerGraph {
 
   #isSolid(reference: OwnerReference, dependent: GraphNode): boolean {
     const owner = this.#nodes.get(reference.uid);
-    return owner !== undefined && !owner.virtual && !owner.deletingDependents && matchesReference(owner, reference, dependent);
+    return (
+      owner !== undefined &&
+      !owner.virtual &&
+      !owner.deletingDependents &&
+      matchesReference(owner, reference, dependent)
+    );
   }
 }
 
@@ -127,7 +152,11 @@ export function matchesReference(owner: GraphNode, reference: OwnerReference, de
 function refersTo(dependent: GraphNode, resource: Resource, object: KubeObject): boolean {
   const reference = dependent.owners.find(({ uid }) => uid === object.metadata.uid);
   const { namespace = '', name } = object.metadata;
-  return reference?.kind === resource.kind && reference.name === name && (namespace === '' || namespace === dependent.namespace);
+  return (
+    reference?.kind === resource.kind &&
+    reference.name === name &&
+    (namespace === '' || namespace === dependent.namespace)
+  );
 }
 
 export function groupOf(apiVersion: string): string {
@@ -166,7 +195,8 @@ export function decide(options: {
   readonly hasDependents: boolean;
   readonly hasDependentsBeingDeletedInForeground: boolean;
 }): Decision {
-  const of = (verdict: Verdict): string[] => options.owners.filter((owner) => owner.verdict === verdict).map(({ uid }) => uid);
+  const of = (verdict: Verdict): string[] =>
+    options.owners.filter((owner) => owner.verdict === verdict).map(({ uid }) => uid);
   const gone = [...of('dangling'), ...of('waiting')];
   if (options.owners.length === 0 || gone.length === 0) return { kind: 'keep' };
   if (of('solid').length > 0) return { kind: 'drop-references', uids: gone };

@@ -11,25 +11,73 @@ export interface Emptying {
   readonly failures: readonly string[];
 }
 
-export function computeConditions(previous: readonly NamespaceCondition[], emptying: Emptying, now: string): NamespaceCondition[] {
+export function computeConditions(
+  previous: readonly NamespaceCondition[],
+  emptying: Emptying,
+  now: string,
+): NamespaceCondition[] {
   const wanted: Omit<NamespaceCondition, 'lastTransitionTime'>[] = [
-    { type: 'NamespaceDeletionDiscoveryFailure', status: 'False', reason: 'ResourcesDiscovered', message: 'All resources successfully discovered' },
-    { type: 'NamespaceDeletionGroupVersionParsingFailure', status: 'False', reason: 'ParsedGroupVersions', message: 'All legacy kube types successfully parsed' },
+    {
+      type: 'NamespaceDeletionDiscoveryFailure',
+      status: 'False',
+      reason: 'ResourcesDiscovered',
+      message: 'All resources successfully discovered',
+    },
+    {
+      type: 'NamespaceDeletionGroupVersionParsingFailure',
+      status: 'False',
+      reason: 'ParsedGroupVersions',
+      message: 'All legacy kube types successfully parsed',
+    },
     emptying.failures.length === 0
-      ? { type: 'NamespaceDeletionContentFailure', status: 'False', reason: 'ContentDeleted', message: 'All content successfully deleted, may be waiting on finalization' }
-      : { type: 'NamespaceDeletionContentFailure', status: 'True', reason: 'ContentDeletionFailed', message: `Failed to delete all resource types, ${emptying.failures.length} remaining: ${emptying.failures.toSorted().join(', ')}` },
+      ? {
+          type: 'NamespaceDeletionContentFailure',
+          status: 'False',
+          reason: 'ContentDeleted',
+          message: 'All content successfully deleted, may be waiting on finalization',
+        }
+      : {
+          type: 'NamespaceDeletionContentFailure',
+          status: 'True',
+          reason: 'ContentDeletionFailed',
+          message: `Failed to delete all resource types, ${emptying.failures.length} remaining: ${emptying.failures.toSorted().join(', ')}`,
+        },
     emptying.remaining.size === 0
-      ? { type: 'NamespaceContentRemaining', status: 'False', reason: 'ContentRemoved', message: 'All content successfully removed' }
-      : { type: 'NamespaceContentRemaining', status: 'True', reason: 'SomeResourcesRemain', message: `Some resources are remaining: ${listed(emptying.remaining, (name, count) => `${name} has ${count} resource instances`)}` },
+      ? {
+          type: 'NamespaceContentRemaining',
+          status: 'False',
+          reason: 'ContentRemoved',
+          message: 'All content successfully removed',
+        }
+      : {
+          type: 'NamespaceContentRemaining',
+          status: 'True',
+          reason: 'SomeResourcesRemain',
+          message: `Some resources are remaining: ${listed(emptying.remaining, (name, count) => `${name} has ${count} resource instances`)}`,
+        },
     emptying.finalizers.size === 0
-      ? { type: 'NamespaceFinalizersRemaining', status: 'False', reason: 'ContentHasNoFinalizers', message: 'All content-preserving finalizers finished' }
-      : { type: 'NamespaceFinalizersRemaining', status: 'True', reason: 'SomeFinalizersRemain', message: `Some content in the namespace has finalizers remaining: ${listed(emptying.finalizers, (name, count) => `${name} in ${count} resource instances`)}` },
+      ? {
+          type: 'NamespaceFinalizersRemaining',
+          status: 'False',
+          reason: 'ContentHasNoFinalizers',
+          message: 'All content-preserving finalizers finished',
+        }
+      : {
+          type: 'NamespaceFinalizersRemaining',
+          status: 'True',
+          reason: 'SomeFinalizersRemain',
+          message: `Some content in the namespace has finalizers remaining: ${listed(emptying.finalizers, (name, count) => `${name} in ${count} resource instances`)}`,
+        },
   ];
   return wanted.map((condition) => {
     const known = previous.find((other) => other.type === condition.type);
     if (known === undefined) return { ...condition, lastTransitionTime: now };
-    if (known.status === condition.status && known.reason === condition.reason && known.message === condition.message) return known;
-    return { ...condition, lastTransitionTime: known.status === condition.status ? (known.lastTransitionTime ?? now) : now };
+    if (known.status === condition.status && known.reason === condition.reason && known.message === condition.message)
+      return known;
+    return {
+      ...condition,
+      lastTransitionTime: known.status === condition.status ? (known.lastTransitionTime ?? now) : now,
+    };
   });
 }
 

@@ -65,7 +65,11 @@ class NamespaceController {
     if (namespace.metadata.deletionTimestamp === undefined || namespace.metadata.uid !== cached.metadata.uid) return;
     if (!(namespace.spec?.finalizers ?? []).includes(FINALIZER)) return;
     if (namespace.status?.phase !== 'Terminating') {
-      namespace = await client.update(namespaces, { ...namespace, status: { ...namespace.status, phase: 'Terminating' } }, { subresource: 'status' });
+      namespace = await client.update(
+        namespaces,
+        { ...namespace, status: { ...namespace.status, phase: 'Terminating' } },
+        { subresource: 'status' },
+      );
     }
     try {
       await this.#empty(namespace);
@@ -78,11 +82,18 @@ class NamespaceController {
   async #empty(namespace: Namespace): Promise<void> {
     const { client, clock } = this.#environment;
     const name = namespace.metadata.name ?? '';
-    const emptying = { remaining: new Map<string, number>(), finalizers: new Map<string, number>(), failures: [] as string[] };
-    const content = servedResources(this.#environment.catalog).filter(({ namespaced, verbs }) => namespaced && verbs.includes('list') && verbs.includes('delete'));
+    const emptying = {
+      remaining: new Map<string, number>(),
+      finalizers: new Map<string, number>(),
+      failures: [] as string[],
+    };
+    const content = servedResources(this.#environment.catalog).filter(
+      ({ namespaced, verbs }) => namespaced && verbs.includes('list') && verbs.includes('delete'),
+    );
     const isPods = (resource: Resource): boolean => resource.group === '' && resource.resource === 'pods';
     let waitSeconds = 0;
-    for (const resource of content.filter(isPods)) waitSeconds = Math.max(waitSeconds, await this.#deleteAll(resource, name, emptying));
+    for (const resource of content.filter(isPods))
+      waitSeconds = Math.max(waitSeconds, await this.#deleteAll(resource, name, emptying));
     // other things may hold what running pods still need
     if (emptying.remaining.size === 0) {
       for (const resource of content) {
@@ -92,9 +103,14 @@ class NamespaceController {
     const conditions = computeConditions(namespace.status?.conditions ?? [], emptying, formatTime(clock.now()));
     let latest = namespace;
     if (!semanticEqual(conditions, namespace.status?.conditions)) {
-      latest = await client.update(namespaces, { ...namespace, status: { ...namespace.status, conditions } }, { subresource: 'status' });
+      latest = await client.update(
+        namespaces,
+        { ...namespace, status: { ...namespace.status, conditions } },
+        { subresource: 'status' },
+      );
     }
-    if (emptying.failures.length > 0) throw new Error(`namespace ${name} cannot be emptied: ${emptying.failures.join('; ')}`);
+    if (emptying.failures.length > 0)
+      throw new Error(`namespace ${name} cannot be emptied: ${emptying.failures.join('; ')}`);
     if (emptying.remaining.size > 0) throw new ContentRemains(Math.floor(waitSeconds / 2) + 1);
     const finalizers = (latest.spec?.finalizers ?? []).filter((finalizer) => finalizer !== FINALIZER);
     try {
@@ -105,7 +121,11 @@ class NamespaceController {
   }
 
   /** Deletes a resource's objects there; resolves to the seconds that what remains may take. */
-  async #deleteAll(resource: Resource & { readonly verbs: readonly string[] }, namespace: string, emptying: { remaining: Map<string, number>; finalizers: Map<string, number>; failures: string[] }): Promise<number> {
+  async #deleteAll(
+    resource: Resource & { readonly verbs: readonly string[] },
+    namespace: string,
+    emptying: { remaining: Map<string, number>; finalizers: Map<string, number>; failures: string[] },
+  ): Promise<number> {
     const { client } = this.#environment;
     try {
       const before = await client.untyped.list(resource, { namespace });
@@ -134,7 +154,11 @@ class NamespaceController {
   }
 }
 
-function note(resource: Resource, items: readonly KubeObject[], emptying: { readonly remaining: Map<string, number>; readonly finalizers: Map<string, number> }): number {
+function note(
+  resource: Resource,
+  items: readonly KubeObject[],
+  emptying: { readonly remaining: Map<string, number>; readonly finalizers: Map<string, number> },
+): number {
   if (items.length === 0) return 0;
   emptying.remaining.set(`${resource.resource}.${resource.group}`, items.length);
   let seconds = 1;
@@ -148,4 +172,3 @@ function note(resource: Resource, items: readonly KubeObject[], emptying: { read
   }
   return seconds;
 }
-

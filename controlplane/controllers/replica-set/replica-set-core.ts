@@ -1,7 +1,14 @@
 /** The decisions of replica sets and replication controllers. Pure: objects in, what to do and what to report out. */
 import type { V1ReplicaSetStatus } from '@kubernetes/client-node';
 import type { Pod, Wire } from '../../../api/machinery/kinds.ts';
-import { compareForDeletion, isPodActive, isPodAvailable, isPodReady, isPodTerminating, isPodFinished } from '../pod-state.ts';
+import {
+  compareForDeletion,
+  isPodActive,
+  isPodAvailable,
+  isPodReady,
+  isPodTerminating,
+  isPodFinished,
+} from '../pod-state.ts';
 
 /** No more pods than this are created or deleted in one look. */
 export const BURST = 500;
@@ -32,7 +39,10 @@ export function computeReplicaPlan(options: {
     perNode.set(node, (perNode.get(node) ?? 0) + 1);
   }
   const crowding = (pod: Pod): number => perNode.get(pod.spec?.nodeName ?? '') ?? 0;
-  return { create: 0, remove: active.toSorted((a, b) => compareForDeletion(a, b, crowding, options.nowMs)).slice(0, surplus) };
+  return {
+    create: 0,
+    remove: active.toSorted((a, b) => compareForDeletion(a, b, crowding, options.nowMs)).slice(0, surplus),
+  };
 }
 
 export interface StatusInput {
@@ -61,7 +71,10 @@ export function computeReplicaStatus(input: StatusInput): ReplicaStatus {
   const conditions =
     input.failure === undefined
       ? others
-      : [...others, known ?? { type: 'ReplicaFailure', status: 'True', lastTransitionTime: input.now, ...input.failure }];
+      : [
+          ...others,
+          known ?? { type: 'ReplicaFailure', status: 'True', lastTransitionTime: input.now, ...input.failure },
+        ];
   return {
     replicas: active.length,
     ...nonZero('fullyLabeledReplicas', fullyLabeled.length),

@@ -13,9 +13,20 @@ import type { Informer } from '../../../api/machinery/informer.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { claim, controllerOf, indexByController, ownedBy, ownerKey } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
-import { inGrowingBatches, isNamespaceTerminating, PodControl, podFromTemplate, type PodTemplate } from '../pod-control.ts';
+import {
+  inGrowingBatches,
+  isNamespaceTerminating,
+  PodControl,
+  podFromTemplate,
+  type PodTemplate,
+} from '../pod-control.ts';
 import { isPodReady } from '../pod-state.ts';
-import { computeReplicaPlan, computeReplicaStatus, nextAvailabilityMs, type ReplicaStatus } from './replica-set-core.ts';
+import {
+  computeReplicaPlan,
+  computeReplicaStatus,
+  nextAvailabilityMs,
+  type ReplicaStatus,
+} from './replica-set-core.ts';
 
 /** What differs between the two. */
 interface Flavor<Owner extends KubeObject> {
@@ -52,7 +63,9 @@ export const runReplicaSets: RunController = (environment, signal) =>
   new ReplicaController(environment, replicaSetFlavor, environment.options.concurrentReplicaSetSyncs).run(signal);
 
 export const runReplicationControllers: RunController = (environment, signal) =>
-  new ReplicaController(environment, replicationControllerFlavor, environment.options.concurrentReplicaSetSyncs).run(signal);
+  new ReplicaController(environment, replicationControllerFlavor, environment.options.concurrentReplicaSetSyncs).run(
+    signal,
+  );
 
 class ReplicaController<Owner extends KubeObject> {
   readonly #environment: ControllerEnvironment;
@@ -140,7 +153,8 @@ class ReplicaController<Owner extends KubeObject> {
       minReadySeconds: this.#flavor.minReadySeconds(owner),
       templateLabels: this.#flavor.template(owner).metadata?.labels ?? {},
       pods: own,
-      failure: failure === undefined ? undefined : { reason: failure.reason, message: (failure.error as Error).message },
+      failure:
+        failure === undefined ? undefined : { reason: failure.reason, message: (failure.error as Error).message },
       now: formatTime(clock.now()),
       nowMs: clock.now(),
       withTerminating: this.#flavor.withTerminating,
@@ -151,7 +165,11 @@ class ReplicaController<Owner extends KubeObject> {
     if (failure !== undefined) throw failure.error;
   }
 
-  async #manage(key: string, owner: Owner, own: readonly Pod[]): Promise<{ error: unknown; reason: 'FailedCreate' | 'FailedDelete' } | undefined> {
+  async #manage(
+    key: string,
+    owner: Owner,
+    own: readonly Pod[],
+  ): Promise<{ error: unknown; reason: 'FailedCreate' | 'FailedDelete' } | undefined> {
     const plan = computeReplicaPlan({
       replicas: this.#flavor.replicas(owner),
       pods: own,

@@ -21,7 +21,13 @@ export function rootCaPublisher(rootCaPem: string): RunController {
         if (spaces.get('', namespace)?.status?.phase !== 'Active') return;
         const current = maps.get(namespace, ROOT_CA_CONFIG_MAP);
         const annotated = current?.metadata.annotations?.['kubernetes.io/description'] === DESCRIPTION;
-        if (current !== undefined && annotated && current.data?.['ca.crt'] === rootCaPem && Object.keys(current.data).length === 1) return;
+        if (
+          current !== undefined &&
+          annotated &&
+          current.data?.['ca.crt'] === rootCaPem &&
+          Object.keys(current.data).length === 1
+        )
+          return;
         const wanted: ConfigMap = {
           apiVersion: 'v1',
           kind: 'ConfigMap',
@@ -33,7 +39,9 @@ export function rootCaPublisher(rootCaPem: string): RunController {
           data,
         };
         try {
-          await (current === undefined ? client.create(configMaps, namespace, wanted) : client.update(configMaps, wanted));
+          await (current === undefined
+            ? client.create(configMaps, namespace, wanted)
+            : client.update(configMaps, wanted));
         } catch (error) {
           // the namespace goes away, or the cache is a moment behind and will bring the key back
           if (!isNamespaceTerminating(error) && !isAlreadyExists(error) && !isNotFound(error)) throw error;

@@ -14,7 +14,11 @@ export const runServiceAccounts: RunController = (environment, signal) => {
     reconcile: async (namespace) => {
       if (spaces.get('', namespace)?.status?.phase !== 'Active' || accounts.get(namespace, NAME) !== undefined) return;
       try {
-        await client.create(serviceAccounts, namespace, { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: NAME, namespace } });
+        await client.create(serviceAccounts, namespace, {
+          apiVersion: 'v1',
+          kind: 'ServiceAccount',
+          metadata: { name: NAME, namespace },
+        });
       } catch (error) {
         if (isAlreadyExists(error) || isNamespaceTerminating(error) || isStatusError(error, 'NotFound')) return;
         throw error;

@@ -17,7 +17,11 @@ export interface LegacyTokenSigner {
 }
 
 /** Base64, as it stands in `data`; pure. */
-export function wantedData(secret: Secret, account: ServiceAccount, options: { readonly signer: LegacyTokenSigner; readonly rootCaPem: string }): Record<string, string> {
+export function wantedData(
+  secret: Secret,
+  account: ServiceAccount,
+  options: { readonly signer: LegacyTokenSigner; readonly rootCaPem: string },
+): Record<string, string> {
   const data: Record<string, string> = { ...secret.data };
   const encode = (text: string): string => Buffer.from(text).toString('base64');
   data['ca.crt'] = encode(options.rootCaPem);
@@ -26,12 +30,17 @@ export function wantedData(secret: Secret, account: ServiceAccount, options: { r
   return data;
 }
 
-export function tokenSecrets(options: { readonly signer: LegacyTokenSigner; readonly rootCaPem: string }): RunController {
+export function tokenSecrets(options: {
+  readonly signer: LegacyTokenSigner;
+  readonly rootCaPem: string;
+}): RunController {
   return (environment, signal) => {
     const { client, informers } = environment;
     const accounts = informers.for(serviceAccounts);
     const tokens = informers.for(secrets, { fieldSelector: `type=${TOKEN_SECRET_TYPE}` });
-    tokens.addIndex('account', ({ metadata }) => [`${metadata.namespace}/${metadata.annotations?.[ACCOUNT_NAME] ?? ''}`]);
+    tokens.addIndex('account', ({ metadata }) => [
+      `${metadata.namespace}/${metadata.annotations?.[ACCOUNT_NAME] ?? ''}`,
+    ]);
     const loop = new ReconcileLoop(environment, {
       workers: environment.options.concurrentServiceAccountTokenSyncs,
       reconcile: async (key) => {
@@ -40,22 +49,38 @@ export function tokenSecrets(options: { readonly signer: LegacyTokenSigner; read
         if (secret === undefined || secret.metadata.deletionTimestamp !== undefined) return;
         const { [ACCOUNT_NAME]: accountName = '', [ACCOUNT_UID]: uid = '' } = secret.metadata.annotations ?? {};
         if (accountName === '') return;
-        const account = accounts.get(namespace, accountName) ?? (await getOrNone(() => client.get(serviceAccounts, namespace, accountName)));
+        const account =
+          accounts.get(namespace, accountName) ??
+          (await getOrNone(() => client.get(serviceAccounts, namespace, accountName)));
         if (account === undefined || (uid !== '' && uid !== account.metadata.uid)) {
           const secretUid = secret.metadata.uid;
-          await getOrNone(() => client.delete(secrets, namespace, name, secretUid === undefined ? {} : { preconditions: { uid: secretUid } }));
+          await getOrNone(() =>
+            client.delete(
+              secrets,
+              namespace,
+              name,
+              secretUid === undefined ? {} : { preconditions: { uid: secretUid } },
+            ),
+          );
           return;
         }
         const data = wantedData(secret, account, options);
-        const complete = Object.entries(data).every(([field, value]) => secret.data?.[field] === value) && uid === account.metadata.uid;
+        const complete =
+          Object.entries(data).every(([field, value]) => secret.data?.[field] === value) &&
+          uid === account.metadata.uid;
         if (complete) return;
-        const annotations = { ...secret.metadata.annotations, [ACCOUNT_NAME]: accountName, [ACCOUNT_UID]: account.metadata.uid ?? '' };
+        const annotations = {
+          ...secret.metadata.annotations,
+          [ACCOUNT_NAME]: accountName,
+          [ACCOUNT_UID]: account.metadata.uid ?? '',
+        };
         await client.update(secrets, { ...secret, metadata: { ...secret.metadata, annotations }, data });
       },
     });
     tokens.addHandler({ add: loop.enqueue, update: (_, secret) => loop.enqueue(secret) });
     const accountChanged = (account: ServiceAccount): void => {
-      for (const secret of tokens.byIndex('account', `${account.metadata.namespace}/${account.metadata.name}`)) loop.enqueue(secret);
+      for (const secret of tokens.byIndex('account', `${account.metadata.namespace}/${account.metadata.name}`))
+        loop.enqueue(secret);
     };
     accounts.addHandler({ add: accountChanged, delete: accountChanged });
     return loop.run(signal, accounts, tokens);

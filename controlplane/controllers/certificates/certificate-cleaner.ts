@@ -1,0 +1,38 @@
+/** Removes signing requests that are done with: an hour after the decision, a day where nobody decided. Each by its own timer. */
+import { X509Certificate } from 'node:crypto';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
+import { certificateSigningRequests } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, type RunController } from '../controller.ts';
+import { removalTime } from './certificate-requests.ts';
+
+export const runCertificateCleaner: RunController = (environment, signal) => {
+  const { client, clock, informers } = environment;
+  const requests = informers.for(certificateSigningRequests);
+  const loop = new ReconcileLoop(environment, {
+    maxDelayMs: 60_000,
+    reconcile: async (name) => {
+      const request = requests.get('', name);
+      if (request === undefined) return;
+      const leftMs = removalTime(request, expiryOf(request)) - clock.now();
+      if (leftMs > 0) return loop.queue.addAfter(name, leftMs);
+      try {
+        await client.delete(certificateSigningRequests, '', name);
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    },
+  });
+  requests.addHandler({ add: loop.enqueue, update: (_, request) => loop.enqueue(request) });
+  return loop.run(signal, requests);
+};
+
+function expiryOf(request: CertificateSigningRequest): number | undefined {
+  const encoded = request.status?.certificate ?? '';
+  if (encoded === '') return undefined;
+  try {
+    return Date.parse(new X509Certificate(Buffer.from(encoded, 'base64')).validTo);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,73 @@
+/** What controllers ask about certificate signing requests. Pure. */
+import type { CertificateRequest } from '../../../api/pki/certificate-request.ts';
+import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
+
+export const NODE_CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
+
+export function hasCondition(request: CertificateSigningRequest, type: string): boolean {
+  return request.status?.conditions?.some((condition) => condition.type === type) ?? false;
+}
+
+export function isPending(request: CertificateSigningRequest): boolean {
+  return !['Approved', 'Denied', 'Failed'].some((type) => hasCondition(request, type));
+}
+
+export interface RequestedSubject {
+  readonly commonName: string;
+  readonly organizations: readonly string[];
+  readonly hasNames: boolean;
+}
+
+/** `undefined` where the request cannot be read. */
+export function subjectOf(
+  request: CertificateSigningRequest,
+  parse: (pem: string) => CertificateRequest,
+): RequestedSubject | undefined {
+  try {
+    const { subject, names } = parse(Buffer.from(request.spec?.request ?? '', 'base64').toString('utf8'));
+    return {
+      commonName: subject.commonName,
+      organizations: subject.organizations,
+      hasNames: Object.values(names).some((list) => Array.isArray(list) && list.length > 0),
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Asks for what a node's client certificate is, and for nothing more. */
+export function isNodeClientRequest(request: CertificateSigningRequest, subject: RequestedSubject): boolean {
+  const usages = (request.spec?.usages ?? []).toSorted().join(',');
+  return (
+    request.spec?.signerName === NODE_CLIENT_SIGNER &&
+    subject.organizations.length === 1 &&
+    subject.organizations[0] === 'system:nodes' &&
+    subject.commonName.startsWith('system:node:') &&
+    !subject.hasNames &&
+    (usages === 'client auth,digital signature' || usages === 'client auth,digital signature,key encipherment')
+  );
+}
+
+const HOUR_MS = 3600_000;
+
+/** When the cleaner removes it (epoch ms). `expiresAt` is the issued certificate's end. */
+export function removalTime(request: CertificateSigningRequest, expiresAt: number | undefined): number {
+  const created = Date.parse(request.metadata.creationTimestamp ?? '') || 0;
+  const latest = (type: string): number | undefined => {
+    const times = (request.status?.conditions ?? [])
+      .filter((condition) => condition.type === type)
+      .map((condition) => Date.parse(condition.lastUpdateTime ?? ''));
+    return times.length === 0 ? undefined : Math.max(...times.map((time) => time || created));
+  };
+  const issued = (request.status?.certificate ?? '') !== '';
+  const candidates: number[] = [];
+  const approved = latest('Approved');
+  const denied = latest('Denied');
+  const failed = latest('Failed');
+  if (approved !== undefined) candidates.push(approved + HOUR_MS);
+  if (denied !== undefined) candidates.push(denied + HOUR_MS);
+  if (failed !== undefined) candidates.push(failed + HOUR_MS);
+  if (approved === undefined && denied === undefined && failed === undefined) candidates.push(created + 24 * HOUR_MS);
+  if (issued && expiresAt !== undefined) candidates.push(expiresAt);
+  return Math.min(...candidates);
+}

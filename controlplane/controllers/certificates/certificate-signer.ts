@@ -1,0 +1,61 @@
+/** Has approved requests of the built-in signers signed, and says in a condition why one cannot be. */
+import { formatTime } from '../../../api/machinery/clock.ts';
+import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
+import { certificateSigningRequests } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, type RunController } from '../controller.ts';
+import { hasCondition } from './certificate-requests.ts';
+
+/** The request does not fulfil the signer's rules; it will never be signed. */
+export class SigningRefused extends Error {
+  override readonly name = 'SigningRefused';
+}
+
+export interface CertificateSigner {
+  readonly signerNames: readonly string[];
+  /** The certificate as PEM; throws `SigningRefused`, or what failed (tried again). */
+  sign(request: CertificateSigningRequest): Promise<string> | string;
+}
+
+export function certificateSigner(signer: CertificateSigner): RunController {
+  return (environment, signal) => {
+    const { client, clock, informers } = environment;
+    const requests = informers.for(certificateSigningRequests);
+    const isOurs = (request: CertificateSigningRequest): boolean =>
+      signer.signerNames.includes(request.spec?.signerName ?? '') &&
+      hasCondition(request, 'Approved') &&
+      !hasCondition(request, 'Denied') &&
+      !hasCondition(request, 'Failed') &&
+      (request.status?.certificate ?? '') === '';
+    const loop = new ReconcileLoop(environment, {
+      workers: 5,
+      baseDelayMs: 200,
+      maxDelayMs: 60_000,
+      reconcile: async (name) => {
+        const request = requests.get('', name);
+        if (request === undefined || !isOurs(request)) return;
+        const status = { ...request.status };
+        try {
+          status.certificate = Buffer.from(await signer.sign(request)).toString('base64');
+        } catch (error) {
+          if (!(error instanceof SigningRefused)) throw error;
+          const now = formatTime(clock.now());
+          const failed = {
+            type: 'Failed',
+            status: 'True',
+            reason: 'SignerValidationFailure',
+            message: error.message,
+            lastUpdateTime: now,
+            lastTransitionTime: now,
+          };
+          status.conditions = [...(status.conditions ?? []), failed];
+        }
+        await client.update(certificateSigningRequests, { ...request, status }, { subresource: 'status' });
+      },
+    });
+    const seen = (request: CertificateSigningRequest): void => {
+      if (isOurs(request)) loop.enqueue(request);
+    };
+    requests.addHandler({ add: seen, update: (_, request) => seen(request) });
+    return loop.run(signal, requests);
+  };
+}

@@ -1,0 +1,111 @@
+/** What a node's silence and conditions mean: conditions that become Unknown, and taints. Pure. */
+import type { V1NodeCondition, V1Taint } from '@kubernetes/client-node';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import type { Node, Wire } from '../../../api/machinery/kinds.ts';
+
+export type NodeCondition = Wire<V1NodeCondition>;
+export type Taint = Wire<V1Taint>;
+
+export const NOT_READY = 'node.kubernetes.io/not-ready';
+export const UNREACHABLE = 'node.kubernetes.io/unreachable';
+
+const CONDITION_TAINTS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  Ready: { False: NOT_READY, Unknown: UNREACHABLE },
+  MemoryPressure: { True: 'node.kubernetes.io/memory-pressure' },
+  DiskPressure: { True: 'node.kubernetes.io/disk-pressure' },
+  NetworkUnavailable: { True: 'node.kubernetes.io/network-unavailable' },
+  PIDPressure: { True: 'node.kubernetes.io/pid-pressure' },
+};
+const UNSCHEDULABLE = 'node.kubernetes.io/unschedulable';
+const OURS = new Set([...Object.values(CONDITION_TAINTS).flatMap((taints) => Object.values(taints)), UNSCHEDULABLE]);
+
+export function nodeCondition(node: Node, type: string): NodeCondition | undefined {
+  return node.status?.conditions?.find((condition) => condition.type === type);
+}
+
+/** The conditions of a node that has been silent too long; `undefined` where they say so already. */
+export function conditionsOfSilent(node: Node, nowMs: number): NodeCondition[] | undefined {
+  const now = formatTime(nowMs);
+  const conditions = [...(node.status?.conditions ?? [])];
+  let changed = false;
+  for (const type of ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure']) {
+    const at = conditions.findIndex((condition) => condition.type === type);
+    const known = conditions[at];
+    if (known === undefined) {
+      conditions.push({
+        type,
+        status: 'Unknown',
+        reason: 'NodeStatusNeverUpdated',
+        message: 'Kubelet never posted node status.',
+        ...(node.metadata.creationTimestamp ? { lastHeartbeatTime: node.metadata.creationTimestamp } : {}),
+        lastTransitionTime: now,
+      });
+      changed = true;
+    } else if (known.status !== 'Unknown') {
+      conditions[at] = {
+        ...known,
+        status: 'Unknown',
+        reason: 'NodeStatusUnknown',
+        message: 'Kubelet stopped posting node status.',
+        lastTransitionTime: now,
+      };
+      changed = true;
+    }
+  }
+  return changed ? conditions : undefined;
+}
+
+/**
+ * The taints that a node should have: those of others as they are, and ours by its conditions. The ones that evict
+ * (`NoExecute`) follow only where `mayEvict`.
+ */
+export function wantedTaints(node: Node, options: { readonly mayEvict: boolean; readonly nowMs: number }): Taint[] {
+  const current = node.spec?.taints ?? [];
+  const wanted: Taint[] = [];
+  const keys = new Set<string>();
+  for (const [type, taints] of Object.entries(CONDITION_TAINTS)) {
+    const key = taints[nodeCondition(node, type)?.status ?? ''];
+    if (key !== undefined) keys.add(key);
+  }
+  if (node.spec?.unschedulable === true) keys.add(UNSCHEDULABLE);
+  for (const taint of current) {
+    if (!OURS.has(taint.key)) wanted.push(taint);
+    else if (taint.effect === 'NoSchedule' && keys.has(taint.key)) wanted.push(taint);
+    else if (taint.effect !== 'NoSchedule' && taint.effect !== 'NoExecute') wanted.push(taint);
+    else if (taint.effect === 'NoExecute' && options.mayEvict && keys.has(taint.key)) wanted.push(taint);
+    else if (taint.effect === 'NoExecute' && taint.key !== NOT_READY && taint.key !== UNREACHABLE) wanted.push(taint);
+  }
+  const has = (key: string, effect: string): boolean =>
+    wanted.some((taint) => taint.key === key && taint.effect === effect);
+  for (const key of keys) {
+    if (!has(key, 'NoSchedule'))
+      wanted.push({
+        key,
+        effect: 'NoSchedule',
+        ...(key === UNREACHABLE || key === UNSCHEDULABLE ? { timeAdded: formatTime(options.nowMs) } : {}),
+      });
+  }
+  for (const key of [NOT_READY, UNREACHABLE]) {
+    if (keys.has(key) && options.mayEvict && !has(key, 'NoExecute')) {
+      wanted.push({ key, effect: 'NoExecute', timeAdded: formatTime(options.nowMs) });
+    }
+  }
+  return wanted;
+}
+
+export type ZoneState = 'Normal' | 'PartialDisruption' | 'FullDisruption';
+
+export function zoneOf(node: Node): string {
+  const labels = node.metadata.labels ?? {};
+  const region = labels['topology.kubernetes.io/region'] ?? '';
+  const zone = labels['topology.kubernetes.io/zone'] ?? '';
+  return region === '' && zone === '' ? '' : `${region}:\u0000:${zone}`;
+}
+
+export function zoneState(nodes: readonly Node[], unhealthyThreshold: number): ZoneState {
+  const ready = nodes.filter((node) => nodeCondition(node, 'Ready')?.status === 'True').length;
+  const notReady = nodes.length - ready;
+  if (ready === 0 && notReady > 0) return 'FullDisruption';
+  if (notReady > 2 && notReady / nodes.length >= unhealthyThreshold) return 'PartialDisruption';
+  return 'Normal';
+}

@@ -1,0 +1,202 @@
+/**
+ * Notices nodes that fall silent, says so in their conditions and those of their pods, and taints them, so that nothing new is
+ * put there and what runs there is evicted, no faster than a zone's rate allows. No polling: a node is looked at when it changes
+ * and when its grace period ends.
+ */
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { Lease, Node, Pod } from '../../../api/machinery/kinds.ts';
+import { leases, nodes, pods } from '../../../api/machinery/resources.ts';
+import { RateLimiter } from '../../../api/machinery/rate-limiter.ts';
+import { ReconcileLoop, type ControllerEnvironment, type RunController } from '../controller.ts';
+import { podCondition } from '../pod-state.ts';
+import {
+  conditionsOfSilent,
+  nodeCondition,
+  NOT_READY,
+  UNREACHABLE,
+  wantedTaints,
+  zoneOf,
+  zoneState,
+  type ZoneState,
+} from './node-health.ts';
+
+export const NODE_LEASES = 'kube-node-lease';
+const BY_NODE = 'node-name';
+
+export function indexByNode(informer: Informer<Pod>): void {
+  informer.addIndex(BY_NODE, (pod) => ((pod.spec?.nodeName ?? '') === '' ? [] : [pod.spec?.nodeName ?? '']));
+}
+
+export function podsOn(informer: Informer<Pod>, node: string): Pod[] {
+  return informer.byIndex(BY_NODE, node);
+}
+
+export const runNodeLifecycle: RunController = (environment, signal) => new NodeLifecycle(environment).run(signal);
+
+class NodeLifecycle {
+  readonly #environment: ControllerEnvironment;
+  readonly #loop: ReconcileLoop;
+  readonly #nodes: Informer<Node>;
+  readonly #leases: Informer<Lease>;
+  readonly #pods: Informer<Pod>;
+  /** When the node last gave a sign of life, on our own clock: clocks of nodes are not trusted. */
+  readonly #heard = new Map<string, { readonly sign: string; readonly atMs: number }>();
+  readonly #limiters = new Map<string, { readonly state: ZoneState; readonly limiter: RateLimiter | undefined }>();
+
+  constructor(environment: ControllerEnvironment) {
+    this.#environment = environment;
+    this.#loop = new ReconcileLoop(environment, {
+      workers: 8,
+      maxDelayMs: 10_000,
+      reconcile: (name) => this.#reconcile(name),
+    });
+    this.#nodes = environment.informers.for(nodes);
+    this.#leases = environment.informers.for(leases, { namespace: NODE_LEASES });
+    this.#pods = environment.informers.for(pods);
+    indexByNode(this.#pods);
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    this.#nodes.addHandler({
+      add: (node) => this.#nodeSeen(node),
+      update: (previous, node) => {
+        this.#nodeSeen(node);
+        // the state of its zone decides about the others
+        if (nodeCondition(previous, 'Ready')?.status !== nodeCondition(node, 'Ready')?.status)
+          this.#zoneChanged(zoneOf(node));
+      },
+      delete: (node) => this.#heard.delete(node.metadata.name ?? ''),
+    });
+    const renewed = (lease: Lease): void => this.#heardFrom(lease.metadata.name ?? '');
+    this.#leases.addHandler({ add: renewed, update: (_, lease) => renewed(lease) });
+    return this.#loop.run(signal, this.#nodes, this.#leases, this.#pods);
+  }
+
+  #nodeSeen(node: Node): void {
+    this.#heardFrom(node.metadata.name ?? '');
+    this.#loop.enqueue(node);
+  }
+
+  #heardFrom(name: string): void {
+    const heartbeat = nodeCondition(this.#nodes.get('', name) ?? emptyNode, 'Ready')?.lastHeartbeatTime ?? '';
+    const sign = `${heartbeat} ${this.#leases.get(NODE_LEASES, name)?.spec?.renewTime ?? ''}`;
+    if (this.#heard.get(name)?.sign !== sign)
+      this.#heard.set(name, { sign, atMs: this.#environment.clock.monotonic() });
+  }
+
+  #zoneChanged(zone: string): void {
+    for (const node of this.#nodes.list())
+      if (zoneOf(node) === zone || nodeCondition(node, 'Ready')?.status !== 'True') this.#loop.enqueue(node);
+  }
+
+  async #reconcile(name: string): Promise<void> {
+    const { clock, options } = this.#environment;
+    let node = this.#nodes.get('', name);
+    if (node === undefined) return;
+    const ready = nodeCondition(node, 'Ready');
+    const grace = ready === undefined ? options.nodeStartupGracePeriodMs : options.nodeMonitorGracePeriodMs;
+    const silentMs = clock.monotonic() - (this.#heard.get(name)?.atMs ?? clock.monotonic());
+    if (silentMs > grace) node = await this.#declareSilent(node);
+    else if (ready?.status !== 'Unknown') this.#loop.queue.addAfter(name, grace - silentMs + 1);
+    await this.#taint(node);
+    if (nodeCondition(node, 'Ready')?.status !== 'True') await this.#markPodsNotReady(name);
+  }
+
+  async #declareSilent(node: Node): Promise<Node> {
+    const { client, clock, recorder } = this.#environment;
+    const conditions = conditionsOfSilent(node, clock.now());
+    if (conditions === undefined) return node;
+    const wasReady = nodeCondition(node, 'Ready')?.status === 'True';
+    const written = await client.update(
+      nodes,
+      { ...node, status: { ...node.status, conditions } },
+      { subresource: 'status' },
+    );
+    if (wasReady) {
+      recorder.event(
+        referenceTo(node, nodes),
+        'Normal',
+        'NodeNotReady',
+        `Node ${node.metadata.name} status is now: NodeNotReady`,
+      );
+    }
+    return written;
+  }
+
+  async #taint(node: Node): Promise<void> {
+    const { client, clock } = this.#environment;
+    const nowMs = clock.now();
+    const mayEvict = this.#mayEvict(node);
+    const taints = wantedTaints(node, { mayEvict: mayEvict === 'yes', nowMs });
+    if (mayEvict === 'later') this.#loop.queue.addAfter(node.metadata.name ?? '', 1000);
+    if (semanticEqual(taints, node.spec?.taints ?? [])) return;
+    const { name = '', resourceVersion } = node.metadata;
+    await client.patch(nodes, '', name, 'merge', {
+      metadata: { resourceVersion },
+      spec: { taints: taints.length === 0 ? null : taints },
+    });
+  }
+
+  /** Whether the node may get (or keep) a taint that evicts its pods. */
+  #mayEvict(node: Node): 'yes' | 'no' | 'later' {
+    const status = nodeCondition(node, 'Ready')?.status;
+    if (status === 'True') return 'no';
+    const zones = new Map<string, Node[]>();
+    for (const other of this.#nodes.list()) zones.set(zoneOf(other), [...(zones.get(zoneOf(other)) ?? []), other]);
+    const threshold = this.#environment.options.unhealthyZoneThreshold;
+    // when every zone is dark it is we who are cut off
+    if ([...zones.values()].every((members) => zoneState(members, threshold) === 'FullDisruption')) return 'no';
+    const evicting = node.spec?.taints?.some(
+      ({ key, effect }) => effect === 'NoExecute' && (key === NOT_READY || key === UNREACHABLE),
+    );
+    if (evicting === true) return 'yes';
+    const zone = zoneOf(node);
+    const limiter = this.#limiterOf(
+      zone,
+      zoneState(zones.get(zone) ?? [node], threshold),
+      (zones.get(zone) ?? []).length,
+    );
+    return limiter?.tryAccept() === true ? 'yes' : 'later';
+  }
+
+  /** `undefined`: nothing is evicted there now. */
+  #limiterOf(zone: string, state: ZoneState, size: number): RateLimiter | undefined {
+    const known = this.#limiters.get(zone);
+    if (known?.state === state) return known.limiter;
+    const { clock, options } = this.#environment;
+    const large = size > options.largeClusterSizeThreshold;
+    const qps =
+      state === 'PartialDisruption' ? (large ? options.secondaryNodeEvictionRate : 0) : options.nodeEvictionRate;
+    const limiter = qps === 0 ? undefined : new RateLimiter({ clock, qps, burst: 1 });
+    this.#limiters.set(zone, { state, limiter });
+    return limiter;
+  }
+
+  async #markPodsNotReady(node: string): Promise<void> {
+    const { client, clock, recorder } = this.#environment;
+    for (const pod of podsOn(this.#pods, node)) {
+      if (podCondition(pod, 'Ready')?.status !== 'True') continue;
+      const { namespace = '', name = '' } = pod.metadata;
+      const condition = { type: 'Ready', status: 'False', lastTransitionTime: formatTime(clock.now()) };
+      try {
+        await client.patch(
+          pods,
+          namespace,
+          name,
+          'strategic',
+          { metadata: { uid: pod.metadata.uid }, status: { conditions: [condition] } },
+          { subresource: 'status' },
+        );
+        recorder.event(referenceTo(pod, pods), 'Warning', 'NodeNotReady', 'Node is not ready');
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    }
+  }
+}
+
+const emptyNode: Node = { metadata: {} };

@@ -1,0 +1,118 @@
+/** Deletes pods from nodes with `NoExecute` taints that they do not tolerate, or not for ever. */
+import type { V1Toleration } from '@kubernetes/client-node';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { Pod } from '../../../api/machinery/kinds.ts';
+import { nodes, pods } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { indexByNode, podsOn } from './node-lifecycle.ts';
+import type { Taint } from './node-health.ts';
+
+export function tolerates(toleration: V1Toleration, taint: Taint): boolean {
+  const { effect = '', key = '', operator = '', value = '' } = toleration;
+  if (effect !== '' && effect !== taint.effect) return false;
+  if (key !== '' && key !== taint.key) return false;
+  if (key === '') return operator === 'Exists';
+  return operator === 'Exists' || value === (taint.value ?? '');
+}
+
+/** When the pod must go (epoch ms); `undefined` for never. The shortest toleration counts. */
+export function evictionTime(pod: Pod, taints: readonly Taint[], taintedAtMs: number): number | undefined {
+  let shortest = Number.POSITIVE_INFINITY;
+  for (const taint of taints) {
+    const matching = (pod.spec?.tolerations ?? []).filter((toleration) => tolerates(toleration, taint));
+    if (matching.length === 0) return 0;
+    for (const { tolerationSeconds } of matching)
+      shortest = Math.min(
+        shortest,
+        tolerationSeconds === undefined ? Number.POSITIVE_INFINITY : Math.max(0, tolerationSeconds) * 1000,
+      );
+  }
+  return Number.isFinite(shortest) ? taintedAtMs + shortest : undefined;
+}
+
+export const runTaintEviction: RunController = (environment, signal) => {
+  const { client, clock, informers, recorder } = environment;
+  const nodeCache = informers.for(nodes);
+  const podCache = informers.for(pods);
+  indexByNode(podCache);
+  /** Pods that will be deleted unless the taint goes. */
+  const planned = new Set<string>();
+  const loop = new ReconcileLoop(environment, {
+    workers: 8,
+    maxDelayMs: 10_000,
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const pod = podCache.get(namespace, name);
+      const taints = (nodeCache.get('', pod?.spec?.nodeName ?? '')?.spec?.taints ?? []).filter(
+        ({ effect }) => effect === 'NoExecute',
+      );
+      if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || taints.length === 0) {
+        if (planned.delete(key) && pod !== undefined && pod.metadata.deletionTimestamp === undefined) {
+          recorder.event(referenceTo(pod, pods), 'Normal', 'TaintManagerEviction', `Cancelling deletion of Pod ${key}`);
+        }
+        return;
+      }
+      const times = taints.map(({ timeAdded }) => Date.parse(timeAdded ?? '')).filter(Number.isFinite);
+      const at = evictionTime(pod, taints, times.length === 0 ? clock.now() : Math.min(...times));
+      if (at === undefined) {
+        planned.delete(key);
+        return;
+      }
+      if (at > clock.now()) {
+        planned.add(key);
+        return loop.queue.addAfter(key, at - clock.now());
+      }
+      planned.delete(key);
+      recorder.event(referenceTo(pod, pods), 'Normal', 'TaintManagerEviction', `Marking for deletion Pod ${key}`);
+      await evict(pod);
+    },
+  });
+  const evict = async (pod: Pod): Promise<void> => {
+    const { namespace = '', name = '', uid } = pod.metadata;
+    const condition = {
+      type: 'DisruptionTarget',
+      status: 'True',
+      reason: 'DeletionByTaintManager',
+      message: 'Taint manager: deleting due to NoExecute taint',
+      lastTransitionTime: formatTime(clock.now()),
+    };
+    try {
+      await client.patch(
+        pods,
+        namespace,
+        name,
+        'strategic',
+        { metadata: { uid }, status: { conditions: [condition] } },
+        { subresource: 'status' },
+      );
+      await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  };
+  const tainted = (node: { spec?: { taints?: readonly Taint[] } }): string =>
+    JSON.stringify((node.spec?.taints ?? []).filter(({ effect }) => effect === 'NoExecute'));
+  nodeCache.addHandler({
+    add: (node) => {
+      if (tainted(node) !== '[]') for (const pod of podsOn(podCache, node.metadata.name ?? '')) loop.enqueue(pod);
+    },
+    update: (previous, node) => {
+      if (tainted(previous) !== tainted(node))
+        for (const pod of podsOn(podCache, node.metadata.name ?? '')) loop.enqueue(pod);
+    },
+  });
+  podCache.addHandler({
+    add: loop.enqueue,
+    update: (previous, pod) => {
+      const moved = previous.spec?.nodeName !== pod.spec?.nodeName;
+      if (moved || JSON.stringify(previous.spec?.tolerations) !== JSON.stringify(pod.spec?.tolerations))
+        loop.enqueue(pod);
+    },
+    delete: (pod) => {
+      planned.delete(`${pod.metadata.namespace}/${pod.metadata.name}`);
+    },
+  });
+  return loop.run(signal, nodeCache, podCache);
+};

@@ -1,0 +1,80 @@
+/** Starts the controllers for `main.ts`: gives each its own client, recorder and logger, and stops them together. */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
+import type { Informers } from '../../api/machinery/informer.ts';
+import { typedClient } from '../../api/machinery/typed-client.ts';
+import type { ResourceCatalog } from '../registry/rest.ts';
+import { defaultControllerOptions, type ControllerOptions } from './options.ts';
+import { controllerTable, isEnabled, type ControllerKeys } from './start.ts';
+
+export interface StartControllersOptions extends ControllerKeys {
+  /** A client that acts as this user: `system:serviceaccount:kube-system:…` or `system:kube-controller-manager`. */
+  readonly clientFor: (userName: string) => Client;
+  /** Made with a client that may read everything; shared with the scheduler. */
+  readonly informers: Informers;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly catalog: ResourceCatalog;
+  readonly options?: Partial<ControllerOptions>;
+}
+
+export interface RunningControllers {
+  readonly names: readonly string[];
+  /** Resolves when every loop has ended. The informers stay open: they are the caller's. */
+  close(): Promise<void>;
+}
+
+export function startControllers(start: StartControllersOptions): RunningControllers {
+  const { clientFor, informers, clock, logger, catalog } = start;
+  const options = { ...defaultControllerOptions, ...start.options };
+  const stop = new AbortController();
+  const rows = controllerTable(start).filter((row) => isEnabled(row, options.controllers));
+  const running = rows.map(async (row) => {
+    const user =
+      row.account === '' ? 'system:kube-controller-manager' : `system:serviceaccount:kube-system:${row.account}`;
+    const client = clientFor(user);
+    const log = logger.child({ controller: row.name });
+    const recorder = new CoreEventRecorder({
+      client,
+      clock,
+      logger: log,
+      component: componentOf(row.account, row.name),
+    });
+    try {
+      await row.run(
+        { name: row.name, client: typedClient(client), informers, recorder, clock, logger: log, catalog, options },
+        stop.signal,
+      );
+    } catch (error) {
+      if (!stop.signal.aborted) log.error({ err: error }, 'the controller ended');
+    }
+  });
+  return {
+    names: rows.map(({ name }) => name),
+    close: async () => {
+      stop.abort(new Error('the controllers are stopping'));
+      await Promise.all(running);
+    },
+  };
+}
+
+/** The source that users see in events. */
+function componentOf(account: string, name: string): string {
+  return (
+    { 'daemon-set-controller': 'daemonset-controller', 'generic-garbage-collector': 'garbage-collector-controller' }[
+      account
+    ] ??
+    (account === '' ? name : COMPONENTS[name]) ??
+    account
+  );
+}
+
+const COMPONENTS: Readonly<Record<string, string>> = {
+  'pod-garbage-collector-controller': 'pod-garbage-collector-controller',
+  'taint-eviction-controller': 'taint-eviction-controller',
+  'cronjob-controller': 'cronjob-controller',
+  'disruption-controller': 'controllermanager',
+  'endpointslice-controller': 'endpoint-slice-controller',
+};

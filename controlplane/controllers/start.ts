@@ -1,0 +1,139 @@
+/** The controllers as a table: name, the service account it acts as, how it runs, whether it is on by default. */
+import { runCertificateApprover } from './certificates/certificate-approver.ts';
+import { runCertificateCleaner } from './certificates/certificate-cleaner.ts';
+import { certificateSigner, type CertificateSigner } from './certificates/certificate-signer.ts';
+import type { RunController } from './controller.ts';
+import { runDeployments } from './deployment/deployment.ts';
+import { runEndpointSlices } from './endpoints/endpoint-slices.ts';
+import { runEndpoints } from './endpoints/endpoints.ts';
+import { runGarbageCollector } from './garbage-collector/garbage-collector.ts';
+import { runNamespaces } from './namespace/namespace.ts';
+import { runNodeLifecycle } from './node/node-lifecycle.ts';
+import { runTaintEviction } from './node/taint-eviction.ts';
+import { runPodGarbageCollector } from './pod/pod-garbage-collector.ts';
+import { runReplicaSets, runReplicationControllers } from './replica-set/replica-set.ts';
+import { rootCaPublisher } from './service-account/root-ca.ts';
+import { runServiceAccounts } from './service-account/service-accounts.ts';
+import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
+
+/** What some controllers need beside the API; those whose part is missing do not run. */
+export interface ControllerKeys {
+  readonly rootCaPem?: string;
+  readonly tokenSigner?: LegacyTokenSigner;
+  readonly certificateSigner?: CertificateSigner;
+}
+
+export interface ControllerRow {
+  /** As in `--controllers`. */
+  readonly name: string;
+  /** Service account in kube-system; '' for the controller manager's own user. */
+  readonly account: string;
+  readonly run: RunController;
+  readonly offByDefault?: boolean;
+}
+
+export function controllerTable({
+  rootCaPem,
+  tokenSigner,
+  certificateSigner: signer,
+}: ControllerKeys): ControllerRow[] {
+  return [
+    { name: 'serviceaccount-controller', account: 'service-account-controller', run: runServiceAccounts },
+    ...(tokenSigner === undefined || rootCaPem === undefined
+      ? []
+      : [
+          {
+            name: 'serviceaccount-token-controller',
+            account: '',
+            run: tokenSecrets({ signer: tokenSigner, rootCaPem }),
+          },
+        ]),
+    ...(rootCaPem === undefined
+      ? []
+      : [
+          {
+            name: 'root-ca-certificate-publisher-controller',
+            account: 'root-ca-cert-publisher',
+            run: rootCaPublisher(rootCaPem),
+          },
+        ]),
+    { name: 'namespace-controller', account: 'namespace-controller', run: runNamespaces },
+    { name: 'garbage-collector-controller', account: 'generic-garbage-collector', run: runGarbageCollector },
+    { name: 'replicaset-controller', account: 'replicaset-controller', run: runReplicaSets },
+    { name: 'replicationcontroller-controller', account: 'replication-controller', run: runReplicationControllers },
+    { name: 'deployment-controller', account: 'deployment-controller', run: runDeployments },
+    { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
+    { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },
+    { name: 'node-lifecycle-controller', account: 'node-controller', run: runNodeLifecycle },
+    { name: 'taint-eviction-controller', account: 'node-controller', run: runTaintEviction },
+    { name: 'pod-garbage-collector-controller', account: 'pod-garbage-collector', run: runPodGarbageCollector },
+    {
+      name: 'certificatesigningrequest-approving-controller',
+      account: 'certificate-controller',
+      run: runCertificateApprover,
+    },
+    ...(signer === undefined
+      ? []
+      : [
+          {
+            name: 'certificatesigningrequest-signing-controller',
+            account: 'certificate-controller',
+            run: certificateSigner(signer),
+          },
+        ]),
+    {
+      name: 'certificatesigningrequest-cleaner-controller',
+      account: 'certificate-controller',
+      run: runCertificateCleaner,
+    },
+  ];
+}
+
+/** Names that `--controllers` took before 1.28 and still takes. */
+const ALIASES: Readonly<Record<string, string>> = {
+  serviceaccount: 'serviceaccount-controller',
+  'serviceaccount-token': 'serviceaccount-token-controller',
+  'root-ca-cert-publisher': 'root-ca-certificate-publisher-controller',
+  namespace: 'namespace-controller',
+  garbagecollector: 'garbage-collector-controller',
+  replicaset: 'replicaset-controller',
+  replicationcontroller: 'replicationcontroller-controller',
+  deployment: 'deployment-controller',
+  statefulset: 'statefulset-controller',
+  daemonset: 'daemonset-controller',
+  job: 'job-controller',
+  cronjob: 'cronjob-controller',
+  endpoint: 'endpoints-controller',
+  endpointslice: 'endpointslice-controller',
+  endpointslicemirroring: 'endpointslice-mirroring-controller',
+  nodelifecycle: 'node-lifecycle-controller',
+  nodeipam: 'node-ipam-controller',
+  podgc: 'pod-garbage-collector-controller',
+  csrapproving: 'certificatesigningrequest-approving-controller',
+  csrsigning: 'certificatesigningrequest-signing-controller',
+  csrcleaner: 'certificatesigningrequest-cleaner-controller',
+  disruption: 'disruption-controller',
+  resourcequota: 'resourcequota-controller',
+  ttl: 'ttl-controller',
+  'ttl-after-finished': 'ttl-after-finished-controller',
+  bootstrapsigner: 'bootstrap-signer-controller',
+  tokencleaner: 'token-cleaner-controller',
+  'clusterrole-aggregation': 'clusterrole-aggregation-controller',
+  'pvc-protection': 'persistentvolumeclaim-protection-controller',
+  'pv-protection': 'persistentvolume-protection-controller',
+  'persistentvolume-binder': 'persistentvolume-binder-controller',
+  'persistentvolume-expander': 'persistentvolume-expander-controller',
+  'ephemeral-volume': 'ephemeral-volume-controller',
+  horizontalpodautoscaling: 'horizontal-pod-autoscaler-controller',
+};
+
+/** Names in the list decide first, then `*`. */
+export function isEnabled(row: Pick<ControllerRow, 'name' | 'offByDefault'>, selection: readonly string[]): boolean {
+  let star = false;
+  for (const entry of selection) {
+    if (entry === '*') star = true;
+    else if ((ALIASES[entry] ?? entry) === row.name) return true;
+    else if (entry.startsWith('-') && (ALIASES[entry.slice(1)] ?? entry.slice(1)) === row.name) return false;
+  }
+  return star && row.offByDefault !== true;
+}

@@ -1,0 +1,97 @@
+/** Controllers over the fake API in virtual time, and what a test does around them. */
+import { silentLogger } from '../../api/component/logger.ts';
+import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
+import { Informers } from '../../api/machinery/informer.ts';
+import type { Resource } from '../../api/machinery/client.ts';
+import * as resources from '../../api/machinery/resources.ts';
+import { typedClient } from '../../api/machinery/typed-client.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { RunController } from '../../controlplane/controllers/controller.ts';
+import { defaultControllerOptions, type ControllerOptions } from '../../controlplane/controllers/options.ts';
+import type { ResourceCatalog } from '../../controlplane/registry/rest.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
+import { FakeClient } from './fake-client.ts';
+import { FakeClock } from './fake-clock.ts';
+
+const VERBS = ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'];
+
+function infoOf({ group, version, resource, kind, namespaced }: Resource): ResourceInfo {
+  return {
+    group,
+    version,
+    resource,
+    kind,
+    namespaced,
+    singular: kind.toLowerCase(),
+    shortNames: [],
+    categories: [],
+    verbs: VERBS,
+    subresources: [],
+  };
+}
+
+export interface ControllerTest {
+  readonly clock: FakeClock;
+  readonly client: FakeClient;
+  /** Reasons and messages of the events reported so far. */
+  events(): string[];
+  /** Starts controllers; they are stopped by `stop`. */
+  start(...controllers: RunController[]): Promise<void>;
+  /** Moves time, and lets everything settle. */
+  advance(ms: number): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export function controllerTest(
+  options: {
+    readonly objects?: readonly (readonly [Resource, KubeObject])[];
+    readonly served?: readonly Resource[];
+    readonly options?: Partial<ControllerOptions>;
+  } = {},
+): ControllerTest {
+  const clock = new FakeClock();
+  const client = new FakeClient(clock, options.objects ?? []);
+  const informers = new Informers({ client, clock, logger: silentLogger, watchList: false });
+  const stop = new AbortController();
+  const running: Promise<void>[] = [];
+  const served = options.served ?? [resources.pods, resources.replicaSets, resources.deployments, resources.configMaps];
+  const catalog: ResourceCatalog = {
+    find: () => undefined,
+    resources: () => served.map(infoOf),
+    onChange: () => undefined,
+  };
+  return {
+    clock,
+    client,
+    events: () =>
+      client
+        .peekAll(resources.events)
+        .map(
+          (event) =>
+            `${event.type} ${event.reason} ${event.message}${(event.count ?? 1) > 1 ? ` x${event.count}` : ''}`,
+        ),
+    async start(...controllers) {
+      for (const run of controllers) {
+        const recorder = new CoreEventRecorder({ client, clock, logger: silentLogger, component: 'test' });
+        const environment = {
+          name: 'test',
+          client: typedClient(client),
+          informers,
+          recorder,
+          clock,
+          logger: silentLogger,
+          catalog,
+          options: { ...defaultControllerOptions, ...options.options },
+        };
+        running.push(run(environment, stop.signal));
+      }
+      await clock.advance(20);
+    },
+    advance: (ms) => clock.advance(ms),
+    async stop() {
+      stop.abort(new Error('the test is over'));
+      await Promise.all(running);
+      await informers.close();
+    },
+  };
+}

@@ -1,0 +1,181 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Deployment, Pod } from '../../../../api/machinery/kinds.ts';
+import { formatTime } from '../../../../api/machinery/clock.ts';
+import { deployments, pods, replicaSets } from '../../../../api/machinery/resources.ts';
+import { runDeployments } from '../../../../controlplane/controllers/deployment/deployment.ts';
+import { runReplicaSets } from '../../../../controlplane/controllers/replica-set/replica-set.ts';
+import { controllerTest, type ControllerTest } from '../../../fakes/fake-controllers.ts';
+
+function deployment(spec: object = {}): Deployment {
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name: 'web', namespace: 'shop' },
+    spec: {
+      replicas: 3,
+      selector: { matchLabels: { app: 'web' } },
+      template: { metadata: { labels: { app: 'web' } }, spec: { containers: [{ name: 'web', image: 'web:1' }] } },
+      strategy: { type: 'RollingUpdate', rollingUpdate: { maxSurge: 1, maxUnavailable: 0 } },
+      progressDeadlineSeconds: 600,
+      revisionHistoryLimit: 10,
+      ...spec,
+    },
+  };
+}
+
+/** Plays the node agent: pods that are there become ready. */
+async function makeReady(t: ControllerTest): Promise<void> {
+  for (const pod of t.client.peekAll(pods)) {
+    if (pod.status?.phase === 'Running' || pod.metadata.deletionTimestamp !== undefined) continue;
+    const ready: Pod = {
+      ...pod,
+      status: {
+        phase: 'Running',
+        conditions: [{ type: 'Ready', status: 'True', lastTransitionTime: formatTime(t.clock.now()) }],
+      },
+    };
+    await t.client.update(pods, ready, { subresource: 'status' });
+  }
+  await t.advance(50);
+}
+
+async function change(t: ControllerTest, edit: (deployment: Deployment) => void): Promise<void> {
+  const current = structuredClone(t.client.peek(deployments, 'shop', 'web'));
+  assert.ok(current);
+  edit(current);
+  delete current.metadata.resourceVersion;
+  await t.client.update(deployments, current);
+  await t.advance(50);
+}
+
+const images = (t: ControllerTest): string[] =>
+  t.client
+    .peekAll(pods)
+    .map((pod) => pod.spec?.containers[0]?.image ?? '')
+    .toSorted();
+const condition = (t: ControllerTest, type: string) =>
+  t.client.peek(deployments, 'shop', 'web')?.status?.conditions?.find((one) => one.type === type);
+
+test('a new deployment gets a replica set with its pods, and says that it is complete when they are available', async () => {
+  const t = controllerTest({ objects: [[deployments, deployment()]] });
+  await t.start(runDeployments, runReplicaSets);
+  await t.advance(100);
+  assert.equal(t.client.peekAll(pods).length, 3);
+  assert.equal(condition(t, 'Available')?.reason, 'MinimumReplicasUnavailable');
+  await makeReady(t);
+  const [set] = t.client.peekAll(replicaSets);
+  assert.match(set?.metadata.name ?? '', /^web-[bcdfghjklmnpqrstvwxz2456789]+$/);
+  const status = t.client.peek(deployments, 'shop', 'web')?.status;
+  assert.equal(status?.availableReplicas, 3);
+  assert.equal(condition(t, 'Progressing')?.message, `ReplicaSet "${set?.metadata.name}" has successfully progressed.`);
+  assert.equal(condition(t, 'Available')?.message, 'Deployment has minimum availability.');
+  assert.ok(t.events().includes(`Normal ScalingReplicaSet Scaled up replica set ${set?.metadata.name} from 0 to 3`));
+  assert.equal(
+    t.client.peek(deployments, 'shop', 'web')?.metadata.annotations?.['deployment.kubernetes.io/revision'],
+    '1',
+  );
+  await t.stop();
+});
+
+test('a rolling update never has more than surge allows nor fewer available than asked for', async () => {
+  const t = controllerTest({ objects: [[deployments, deployment()]] });
+  await t.start(runDeployments, runReplicaSets);
+  await t.advance(100);
+  await makeReady(t);
+  await change(t, (d) => {
+    const [container] = d.spec?.template.spec?.containers ?? [];
+    if (container !== undefined) container.image = 'web:2';
+  });
+  for (let round = 0; round < 12 && images(t).some((image) => image === 'web:1'); round++) {
+    const running = t.client.peekAll(pods).filter((pod) => pod.status?.phase === 'Running').length;
+    assert.ok(running >= 3, `${running} pods run`);
+    assert.ok(t.client.peekAll(pods).length <= 4);
+    await makeReady(t);
+    await t.advance(100);
+  }
+  await t.advance(100);
+  assert.deepEqual(images(t), ['web:2', 'web:2', 'web:2']);
+  assert.equal(condition(t, 'Progressing')?.reason, 'NewReplicaSetAvailable');
+  assert.equal(
+    t.client.peek(deployments, 'shop', 'web')?.metadata.annotations?.['deployment.kubernetes.io/revision'],
+    '2',
+  );
+  await t.stop();
+});
+
+test('a rollout that makes no progress is said to have timed out when its deadline passes', async () => {
+  const t = controllerTest({ objects: [[deployments, deployment({ progressDeadlineSeconds: 60 })]] });
+  await t.start(runDeployments, runReplicaSets);
+  await t.advance(50_000);
+  assert.equal(condition(t, 'Progressing')?.status, 'True');
+  await t.advance(20_000);
+  assert.equal(condition(t, 'Progressing')?.reason, 'ProgressDeadlineExceeded');
+  await t.stop();
+});
+
+test('a deployment that recreates has no new pod before the last old one is gone', async () => {
+  const t = controllerTest({ objects: [[deployments, deployment({ strategy: { type: 'Recreate' } })]] });
+  await t.start(runDeployments, runReplicaSets);
+  await t.advance(100);
+  for (const pod of t.client.peekAll(pods))
+    await t.client.update(pods, { ...pod, spec: { containers: [], ...pod.spec, nodeName: 'n' } });
+  await makeReady(t);
+  await change(t, (d) => {
+    const [container] = d.spec?.template.spec?.containers ?? [];
+    if (container !== undefined) container.image = 'web:2';
+  });
+  await t.advance(1000);
+  assert.deepEqual(new Set(images(t)), new Set(['web:1']));
+  for (const pod of t.client.peekAll(pods))
+    await t.client.delete(pods, 'shop', pod.metadata.name ?? '', { gracePeriodSeconds: 0 });
+  await t.advance(1000);
+  assert.deepEqual(images(t), ['web:2', 'web:2', 'web:2']);
+  await t.stop();
+});
+
+test('scaling in the middle of a rollout is shared out between the sets', async () => {
+  const t = controllerTest({
+    objects: [
+      [
+        deployments,
+        deployment({
+          replicas: 10,
+          strategy: { type: 'RollingUpdate', rollingUpdate: { maxSurge: 3, maxUnavailable: 2 } },
+        }),
+      ],
+    ],
+  });
+  await t.start(runDeployments, runReplicaSets);
+  await t.advance(100);
+  await makeReady(t);
+  await change(t, (d) => {
+    const [container] = d.spec?.template.spec?.containers ?? [];
+    if (container !== undefined) container.image = 'broken';
+  });
+  await t.advance(200);
+  const sizes = (): number[] =>
+    t.client
+      .peekAll(replicaSets)
+      .map((set) => set.spec?.replicas ?? 0)
+      .toSorted((a, b) => b - a);
+  assert.deepEqual(sizes(), [8, 5]);
+  await change(t, (d) => {
+    if (d.spec !== undefined) d.spec.replicas = 15;
+  });
+  await t.advance(50);
+  assert.deepEqual(sizes(), [11, 7]);
+  await t.stop();
+});
+
+test('nothing is written while nothing changes', async () => {
+  const t = controllerTest({ objects: [[deployments, deployment()]] });
+  await t.start(runDeployments, runReplicaSets);
+  await t.advance(100);
+  await makeReady(t);
+  await t.advance(2000);
+  const writes = t.client.writes().length;
+  await t.advance(3600_000);
+  assert.equal(t.client.writes().length, writes);
+  await t.stop();
+});
