@@ -1,0 +1,330 @@
+/**
+ * Validation of a pod's spec, for pods and for every template of one; shared by the API server and by the agent, which
+ * runs pods from files that no API server has seen. Returns every error in the order of the reference.
+ */
+import { duplicate, FieldError, forbidden, invalid, required, unsupportedValue } from '../meta/field-error.ts';
+import {
+  dnsLabelErrors,
+  dnsSubdomainErrors,
+  dnsSubdomainWithUnderscoreErrors,
+  nameIsSubdomain,
+  qualifiedNameErrors,
+} from '../meta/names.ts';
+import { parseIp } from '../meta/ip-addresses.ts';
+import { parseQuantity } from '../meta/quantity.ts';
+import { validateLabels } from '../meta/selector.ts';
+import { validateAnnotations, validateMetadata } from '../meta/validation.ts';
+import {
+  containerListErrors,
+  ephemeralContainerErrors,
+  imageSpaceErrors,
+  initContainerErrors,
+  type ContainerContext,
+} from './container-validation.ts';
+import type { Pod, PodSpec, PodTemplate, Quantities } from './pod-types.ts';
+import { resourceNameErrors, resourceRequirementErrors, resourceValueErrors } from './resource-validation.ts';
+import { affinityErrors, spreadErrors, tolerationErrors } from './scheduling-validation.ts';
+import { podSecurityErrors } from './security-context-validation.ts';
+import { each, inRange, isBlank } from './validation-rules.ts';
+import { volumeErrors, volumeKindsOf } from './volume-validation.ts';
+
+/** A pod that is to be created. `withMetadata` is for callers that have not checked the metadata yet (static pods). */
+export function validatePod(pod: Pod, { withMetadata = false }: { readonly withMetadata?: boolean } = {}): FieldError[] {
+  const spec = pod.spec ?? {};
+  const errors: FieldError[] = withMetadata
+    ? validateMetadata(pod.metadata, { namespaced: true, nameRule: nameIsSubdomain, builtIn: true })
+    : [];
+  errors.push(...podSpecErrors(spec, 'spec'), ...podOnlyErrors(spec));
+  if ((spec.ephemeralContainers ?? []).length > 0) errors.push(forbidden('spec.ephemeralContainers', 'cannot be set on create'));
+  if (!isBlank(spec.nodeName) && (spec.schedulingGates ?? []).length > 0) {
+    errors.push(forbidden('spec.nodeName', 'cannot be set until all schedulingGates have been cleared'));
+  }
+  return errors;
+}
+
+/** Rules that templates are spared. */
+export function podOnlyErrors(spec: PodSpec): FieldError[] {
+  const errors: FieldError[] = [];
+  if (isBlank(spec.serviceAccountName)) {
+    for (const [index, volume] of (spec.volumes ?? []).entries()) {
+      for (const [at, source] of (volume.projected?.sources ?? []).entries()) {
+        if (source.serviceAccountToken === undefined) continue;
+        const path = `spec.volumes[${index}].projected.sources[${at}].serviceAccountToken`;
+        errors.push(forbidden(path, 'must not be specified when serviceAccountName is not set'));
+      }
+    }
+  }
+  errors.push(...imageSpaceErrors(spec.containers ?? [], 'spec.containers'), ...imageSpaceErrors(spec.initContainers ?? [], 'spec.initContainers'));
+  return errors;
+}
+
+/** `path`: `spec.template` and the like. */
+export function podTemplateErrors(template: PodTemplate | undefined, path: string): FieldError[] {
+  const meta = template?.metadata;
+  const spec = template?.spec ?? {};
+  const errors = [
+    ...validateLabels(meta?.labels, `${path}.labels`),
+    ...validateAnnotations(meta?.annotations, `${path}.annotations`),
+    ...podSpecErrors(spec, `${path}.spec`),
+  ];
+  if ((spec.ephemeralContainers ?? []).length > 0) {
+    errors.push(forbidden(`${path}.spec.ephemeralContainers`, 'ephemeral containers not allowed in pod template'));
+  }
+  return errors;
+}
+
+const RESTART = ['Always', 'OnFailure', 'Never'];
+const DNS_POLICIES = ['ClusterFirstWithHostNet', 'ClusterFirst', 'Default', 'None'];
+
+export function podSpecErrors(spec: PodSpec, path: string): FieldError[] {
+  const graceSeconds = spec.terminationGracePeriodSeconds;
+  const claims = new Set((spec.resourceClaims ?? []).map(({ name = '' }) => name).filter((name) => name !== ''));
+  const context: ContainerContext = { spec, volumes: volumeKindsOf(spec.volumes ?? []), claims };
+  return [
+    ...volumeErrors(spec, `${path}.volumes`),
+    ...resourceClaimErrors(spec, `${path}.resourceClaims`),
+    ...containerListErrors(context, `${path}.containers`, graceSeconds),
+    ...initContainerErrors(context, `${path}.initContainers`, graceSeconds),
+    ...ephemeralContainerErrors(context, `${path}.ephemeralContainers`),
+    ...resourceRequirementErrors(spec.resources, `${path}.resources`, { claims, podLevel: true }),
+    ...podLevelErrors(spec, `${path}.resources`),
+    ...hostNetworkErrors(spec, path),
+    ...choice(`${path}.restartPolicy`, spec.restartPolicy, RESTART),
+    ...choice(`${path}.dnsPolicy`, spec.dnsPolicy, DNS_POLICIES),
+    ...validateLabels(spec.nodeSelector as Record<string, string> | undefined, `${path}.nodeSelector`),
+    ...podSecurityErrors(spec.securityContext, spec, path),
+    ...affinityErrors(spec.affinity, `${path}.affinity`),
+    ...dnsConfigErrors(spec, `${path}.dnsConfig`),
+    ...gateErrors(spec, path),
+    ...spreadErrors(spec, `${path}.topologySpreadConstraints`),
+    ...hostUserErrors(spec, path),
+    ...nameErrors(spec, path),
+    ...tolerationErrors(spec.tolerations ?? [], `${path}.tolerations`),
+    ...hostAliasErrors(spec, `${path}.hostAliases`),
+    ...classErrors(spec, path),
+    ...operatingSystemErrors(spec, path),
+  ];
+}
+
+function choice(field: string, value: string | undefined, supported: readonly string[]): FieldError[] {
+  if (isBlank(value)) return [required(field)];
+  return supported.includes(value) ? [] : [unsupportedValue(field, value, supported)];
+}
+
+function resourceClaimErrors(spec: PodSpec, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  const names = new Set<string>();
+  for (const [index, claim] of (spec.resourceClaims ?? []).entries()) {
+    const at = `${path}[${index}]`;
+    const { name = '', resourceClaimName, resourceClaimTemplateName } = claim;
+    const shown = { Name: name, ResourceClaimName: resourceClaimName ?? null, ResourceClaimTemplateName: resourceClaimTemplateName ?? null };
+    if (name === '') errors.push(required(`${at}.name`));
+    else if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
+    else {
+      errors.push(...each(`${at}.name`, name, dnsLabelErrors(name)));
+      names.add(name);
+    }
+    if (resourceClaimName !== undefined && resourceClaimTemplateName !== undefined) {
+      errors.push(invalid(at, shown, 'at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified'));
+    }
+    if (resourceClaimName === undefined && resourceClaimTemplateName === undefined) {
+      errors.push(invalid(at, shown, 'must specify one of: `resourceClaimName`, `resourceClaimTemplateName`'));
+    }
+    if (resourceClaimName !== undefined) errors.push(...each(`${at}.resourceClaimName`, resourceClaimName, dnsSubdomainErrors(resourceClaimName)));
+    if (resourceClaimTemplateName !== undefined) {
+      errors.push(...each(`${at}.resourceClaimTemplateName`, resourceClaimTemplateName, dnsSubdomainErrors(resourceClaimTemplateName)));
+    }
+  }
+  return errors;
+}
+
+/** Requests of the containers together fit into the pod's, and none is limited above the pod. */
+function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
+  const { resources } = spec;
+  if (resources === undefined) return [];
+  const errors: FieldError[] = [];
+  const requests = (resources.requests ?? {}) as Quantities;
+  const limits = (resources.limits ?? {}) as Quantities;
+  for (const [name, value] of Object.entries(requests)) {
+    if (value === undefined || (name !== 'cpu' && name !== 'memory' && !name.startsWith('hugepages-'))) continue;
+    let sum = 0n;
+    for (const container of spec.containers ?? []) {
+      const own = (container.resources?.requests as Quantities | undefined)?.[name];
+      if (own !== undefined) sum += parseQuantity(own).nano;
+    }
+    if (sum > parseQuantity(value).nano) {
+      const text = `must be greater than or equal to aggregate container requests of ${formatNano(sum)}`;
+      errors.push(invalid(`${path}.requests[${name}]`, value, text));
+    }
+  }
+  for (const [index, container] of (spec.containers ?? []).entries()) {
+    for (const [name, value] of Object.entries((container.resources?.limits ?? {}) as Quantities)) {
+      const limit = limits[name];
+      if (value === undefined || limit === undefined || parseQuantity(value).nano <= parseQuantity(limit).nano) continue;
+      const field = `${path.replace(/resources$/, '')}containers[${index}].resources.limits`;
+      errors.push(invalid(field, value, `must be less than or equal to pod limits of ${limit}`));
+    }
+  }
+  return errors;
+}
+
+const formatNano = (nano: bigint): string => (nano % 1_000_000_000n === 0n ? String(nano / 1_000_000_000n) : `${nano / 1_000_000n}m`);
+
+function hostNetworkErrors(spec: PodSpec, path: string): FieldError[] {
+  if (spec.hostNetwork !== true) return [];
+  const errors: FieldError[] = [];
+  for (const list of ['containers', 'initContainers'] as const) {
+    for (const [index, container] of (spec[list] ?? []).entries()) {
+      for (const [at, port] of (container.ports ?? []).entries()) {
+        if (port.hostPort === port.containerPort) continue;
+        const field = `${path}.${list}[${index}].ports[${at}].hostPort`;
+        errors.push(invalid(field, port.hostPort ?? 0, 'must match `containerPort` when `hostNetwork` is true'));
+      }
+    }
+  }
+  return errors;
+}
+
+const MAX_NAMESERVERS = 3;
+const MAX_SEARCHES = 32;
+const MAX_SEARCH_CHARACTERS = 2048;
+
+function dnsConfigErrors(spec: PodSpec, path: string): FieldError[] {
+  const config = spec.dnsConfig;
+  const errors: FieldError[] = [];
+  if (spec.dnsPolicy === 'None') {
+    if (config === undefined) return [required(path, 'must provide `dnsConfig` when `dnsPolicy` is None')];
+    if ((config.nameservers ?? []).length === 0) {
+      return [required(`${path}.nameservers`, 'must provide at least one DNS nameserver when `dnsPolicy` is None')];
+    }
+  }
+  if (config === undefined) return errors;
+  const { nameservers = [], searches = [], options = [] } = config;
+  if (nameservers.length > MAX_NAMESERVERS) errors.push(invalid(`${path}.nameservers`, nameservers, `must not have more than ${MAX_NAMESERVERS} nameservers`));
+  for (const [index, server] of nameservers.entries()) {
+    if (parseIp(server) === undefined) errors.push(invalid(`${path}.nameservers[${index}]`, server, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'));
+  }
+  if (searches.length > MAX_SEARCHES) errors.push(invalid(`${path}.searches`, searches, `must not have more than ${MAX_SEARCHES} search paths`));
+  if (searches.join(' ').length > MAX_SEARCH_CHARACTERS) {
+    errors.push(invalid(`${path}.searches`, searches, 'must not have more than 2048 characters (including spaces) in the search list'));
+  }
+  for (const [index, search] of searches.entries()) {
+    if (search === '.') continue;
+    const bare = search.endsWith('.') ? search.slice(0, -1) : search;
+    errors.push(...each(`${path}.searches[${index}]`, search, dnsSubdomainWithUnderscoreErrors(bare)));
+  }
+  for (const [index, { name = '' }] of options.entries()) if (name === '') errors.push(required(`${path}.options[${index}]`, 'must not be empty'));
+  return errors;
+}
+
+function gateErrors(spec: PodSpec, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  for (const [index, { conditionType = '' }] of (spec.readinessGates ?? []).entries()) {
+    errors.push(...each(`${path}.readinessGates[${index}].conditionType`, conditionType, qualifiedNameErrors(conditionType)));
+  }
+  const seen = new Set<string>();
+  for (const [index, { name = '' }] of (spec.schedulingGates ?? []).entries()) {
+    const at = `${path}.schedulingGates[${index}]`;
+    errors.push(...each(at, name, qualifiedNameErrors(name)));
+    if (seen.has(name)) errors.push(duplicate(at, name));
+    seen.add(name);
+  }
+  return errors;
+}
+
+function hostUserErrors(spec: PodSpec, path: string): FieldError[] {
+  if (spec.hostUsers !== false) return [];
+  const errors: FieldError[] = [];
+  const text = 'when `hostUsers` is false';
+  if (spec.hostNetwork === true) errors.push(forbidden(`${path}.hostNetwork`, text));
+  if (spec.hostPID === true) errors.push(forbidden(`${path}.HostPID`, text));
+  if (spec.hostIPC === true) errors.push(forbidden(`${path}.HostIPC`, text));
+  for (const [index, container] of (spec.containers ?? []).entries()) {
+    if ((container.volumeDevices ?? []).length > 0) errors.push(forbidden(`${path}.containers[${index}].volumeDevices`, text));
+  }
+  return errors;
+}
+
+const MAX_DEADLINE = 2147483647;
+
+function nameErrors(spec: PodSpec, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  const subdomain = (field: string, value: string | undefined): void => {
+    if (!isBlank(value)) errors.push(...each(`${path}.${field}`, value, dnsSubdomainErrors(value)));
+  };
+  const label = (field: string, value: string | undefined): void => {
+    if (!isBlank(value)) errors.push(...each(`${path}.${field}`, value, dnsLabelErrors(value)));
+  };
+  subdomain('serviceAccountName', spec.serviceAccountName);
+  subdomain('nodeName', spec.nodeName);
+  if (spec.activeDeadlineSeconds !== undefined) errors.push(...inRange(`${path}.activeDeadlineSeconds`, spec.activeDeadlineSeconds, 1, MAX_DEADLINE));
+  label('hostname', spec.hostname);
+  label('subdomain', spec.subdomain);
+  errors.push(...hostnameOverrideErrors(spec, path));
+  return errors;
+}
+
+function hostnameOverrideErrors(spec: PodSpec, path: string): FieldError[] {
+  const { hostnameOverride } = spec;
+  if (hostnameOverride === undefined) return [];
+  const field = `${path}.hostnameOverride`;
+  if (hostnameOverride.length > 64) return [new FieldError('FieldValueTooLong', field, '', 'may not be more than 64 bytes')];
+  const errors = each(field, hostnameOverride, dnsSubdomainErrors(hostnameOverride));
+  if (spec.setHostnameAsFQDN === true) errors.push(forbidden(`${path}.setHostnameAsFQDN`, 'may not be true when `hostnameOverride` is set'));
+  if (spec.hostNetwork === true) errors.push(forbidden(`${path}.hostNetwork`, 'may not be true when `hostnameOverride` is set'));
+  return errors;
+}
+
+function hostAliasErrors(spec: PodSpec, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  for (const [index, { ip = '', hostnames = [] }] of (spec.hostAliases ?? []).entries()) {
+    if (parseIp(ip) === undefined) errors.push(invalid(`${path}[${index}].ip`, ip, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'));
+    for (const [at, name] of hostnames.entries()) errors.push(...each(`${path}[${index}].hostnames[${at}]`, name, dnsSubdomainErrors(name)));
+  }
+  return errors;
+}
+
+const PREEMPTION = ['PreemptLowerPriority', 'Never'];
+
+function classErrors(spec: PodSpec, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  const { priorityClassName, runtimeClassName, preemptionPolicy, overhead } = spec;
+  if (!isBlank(priorityClassName)) errors.push(...each(`${path}.priorityClassName`, priorityClassName, dnsSubdomainErrors(priorityClassName)));
+  if (runtimeClassName !== undefined) errors.push(...each(`${path}.runtimeClassName`, runtimeClassName, dnsSubdomainErrors(runtimeClassName)));
+  if (preemptionPolicy !== undefined) errors.push(...choice(`${path}.preemptionPolicy`, preemptionPolicy, PREEMPTION));
+  for (const [name, value] of Object.entries((overhead ?? {}) as Quantities)) {
+    if (value === undefined) continue;
+    errors.push(...resourceNameErrors(`${path}.overhead`, name), ...resourceValueErrors(`${path}.overhead[${name}]`, name, value));
+  }
+  return errors;
+}
+
+const SYSTEMS = ['linux', 'windows'];
+const LINUX_POD = ['seLinuxOptions', 'seccompProfile', 'appArmorProfile', 'fsGroup', 'fsGroupChangePolicy', 'sysctls', 'runAsUser', 'runAsGroup', 'supplementalGroups', 'supplementalGroupsPolicy', 'seLinuxChangePolicy'] as const;
+const LINUX_CONTAINER = ['seLinuxOptions', 'seccompProfile', 'appArmorProfile', 'capabilities', 'readOnlyRootFilesystem', 'privileged', 'allowPrivilegeEscalation', 'procMount', 'runAsUser', 'runAsGroup'] as const;
+
+function operatingSystemErrors(spec: PodSpec, path: string): FieldError[] {
+  const name = spec.os?.name;
+  if (spec.os === undefined) return [];
+  if (isBlank(name)) return [required(`${path}.os.name`)];
+  if (!SYSTEMS.includes(name)) return [unsupportedValue(`${path}.os`, name, SYSTEMS)];
+  const errors: FieldError[] = [];
+  const containers = [...(spec.containers ?? []).map((one, index) => [one, `${path}.containers[${index}]`] as const), ...(spec.initContainers ?? []).map((one, index) => [one, `${path}.initContainers[${index}]`] as const)];
+  if (name === 'linux') {
+    const text = 'windows options cannot be set for a linux pod';
+    if (spec.securityContext?.windowsOptions !== undefined) errors.push(forbidden(`${path}.securityContext.windowsOptions`, text));
+    for (const [container, at] of containers) {
+      if (container.securityContext?.windowsOptions !== undefined) errors.push(forbidden(`${at}.securityContext.windowsOptions`, text));
+    }
+    return errors;
+  }
+  const text = "cannot be set for a windows pod";
+  for (const field of LINUX_POD) if (spec.securityContext?.[field] !== undefined) errors.push(forbidden(`${path}.securityContext.${field}`, text));
+  for (const field of ['hostPID', 'hostIPC', 'shareProcessNamespace'] as const) {
+    if (spec[field] === true) errors.push(forbidden(`${path}.${field}`, text));
+  }
+  for (const [container, at] of containers) {
+    for (const field of LINUX_CONTAINER) if (container.securityContext?.[field] !== undefined) errors.push(forbidden(`${at}.securityContext.${field}`, text));
+  }
+  return errors;
+}
