@@ -1,0 +1,195 @@
+/**
+ * `npm run bench [-- --only start,memory,get,create,list,watch,objects,up]`: prints each figure with its unit. Every group
+ * gets a server of its own. Compare figures of one machine and one run only.
+ */
+import { fork } from 'node:child_process';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { h2load, openHttp, type Http } from './load.ts';
+import { configMap, pod } from './objects.ts';
+import { startServer, type Server, type ServerOptions } from './server.ts';
+
+const MAPS = '/api/v1/namespaces/default/configmaps';
+const PODS = '/api/v1/namespaces/default/pods';
+const TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io';
+const PROTOBUF = 'application/vnd.kubernetes.protobuf';
+const MIB = 1024 * 1024;
+
+function print(what: string, figure: number, unit: string): void {
+  const text = figure >= 100 ? Math.round(figure).toString() : figure.toFixed(figure >= 10 ? 1 : 2);
+  process.stdout.write(`${what.padEnd(64)} ${text.padStart(10)} ${unit}\n`);
+}
+
+async function withServer(
+  run: (server: Server, http: Http) => Promise<void>,
+  options: ServerOptions = {},
+): Promise<void> {
+  const server = await startServer(options);
+  const http = openHttp(server.origin);
+  try {
+    await run(server, http);
+  } finally {
+    http.close();
+    await server.stop();
+  }
+}
+
+async function start(): Promise<void> {
+  const times: number[] = [];
+  for (let round = 0; round < 5; round += 1) {
+    await withServer(async ({ readyAfterMs }) => void times.push(readyAfterMs));
+  }
+  times.sort((a, b) => a - b);
+  print('start of an empty control plane to /readyz, median of 5', times[2] ?? 0, 'ms');
+}
+
+async function memory(): Promise<void> {
+  await withServer(async (server) => {
+    await sleep(10_000);
+    print('resident memory of an empty control plane, 10 s after start', (await server.rssBytes()) / MIB, 'MiB');
+  });
+}
+
+async function up(): Promise<void> {
+  await withServer(
+    async (server) => {
+      await sleep(30_000);
+      print('resident memory of `up` idle, 30 s after start', (await server.rssBytes()) / MIB, 'MiB');
+    },
+    { command: ['up'], readyWithinMs: 60_000 },
+  );
+}
+
+async function get(): Promise<void> {
+  await withServer(async ({ origin }, http) => {
+    await http.request('POST', MAPS, configMap('small'));
+    const url = `${origin}${MAPS}/small`;
+    await h2load(url, { requests: 3000, clients: 50 });
+    print(
+      'get of one small object, 50 in flight',
+      (await h2load(url, { requests: 30_000, clients: 50 })).perSecond,
+      '1/s',
+    );
+    print('get of one small object, one client', (await h2load(url, { requests: 3000, clients: 1 })).perSecond, '1/s');
+  });
+}
+
+async function create(): Promise<void> {
+  await withServer(async (server) => {
+    const url = `${server.origin}${MAPS}`;
+    await h2load(url, { requests: 1000, clients: 50, body: configMap() });
+    print(
+      'create, one client, fsync on',
+      (await h2load(url, { requests: 1000, clients: 1, body: configMap() })).perSecond,
+      '1/s',
+    );
+    await server.facts();
+    const many = await h2load(url, { requests: 10_000, clients: 50, body: configMap() });
+    const { loopDelayP99Ms, loopDelayMaxMs } = await server.facts();
+    print('create, 50 in flight, fsync on', many.perSecond, '1/s');
+    print('event-loop delay during creates, 99th percentile', loopDelayP99Ms, 'ms');
+    print('event-loop delay during creates, longest', loopDelayMaxMs, 'ms');
+  });
+}
+
+async function list(): Promise<void> {
+  await withServer(async ({ origin }, http) => {
+    await http.many(5000, (at) => http.request('POST', PODS, pod(at)));
+    const run = async (what: string, query: string, requests: number, accept?: string): Promise<void> => {
+      const options = { clients: 1, ...(accept === undefined ? {} : { accept }) };
+      await h2load(`${origin}${PODS}${query}`, { ...options, requests: 2 });
+      const { perSecond, bytes } = await h2load(`${origin}${PODS}${query}`, { ...options, requests });
+      print(`list of 5000 pods, ${what} (${(bytes / MIB).toFixed(2)} MiB)`, perSecond, '1/s');
+    };
+    await run('JSON', '', 40);
+    await run('JSON, page of 500', '?limit=500', 200);
+    await run('Table', '', 20, TABLE);
+    await run('protobuf', '', 20, PROTOBUF);
+  });
+}
+
+interface WatchersReport {
+  readonly type: 'begun' | 'complete';
+  readonly delayP99Ms: number;
+  readonly bytes: number;
+}
+
+async function watch(): Promise<void> {
+  const [watchers, events] = [500, 10_000];
+  await withServer(async (server, http) => {
+    const script = join(import.meta.dirname, 'watchers.ts');
+    const first = JSON.parse(await http.request('GET', MAPS)) as { metadata: { resourceVersion: string } };
+    const path = `${MAPS}?watch=true&resourceVersion=${first.metadata.resourceVersion}`;
+    const child = fork(script, [server.origin, path, String(watchers), String(events)]);
+    const told = (type: WatchersReport['type']): Promise<WatchersReport> =>
+      new Promise((resolve, reject) => {
+        child.on('message', (message: WatchersReport) => message.type === type && resolve(message));
+        child.on('exit', (code) => reject(new Error(`the watchers ended with ${code}`)));
+      });
+    try {
+      const complete = told('complete');
+      await told('begun');
+      const started = performance.now();
+      await http.many(events, (at) =>
+        http.request('POST', MAPS, {
+          metadata: { name: `event-${at}` },
+          data: { time: `sent-${Date.now()}` },
+        }),
+      );
+      const { delayP99Ms, bytes } = await complete;
+      const seconds = (performance.now() - started) / 1000;
+      print(
+        `watch: events delivered to ${watchers} watchers (${events} creates)`,
+        (watchers * events) / seconds,
+        '1/s',
+      );
+      print('watch: delay from request to delivery, 99th percentile', delayP99Ms, 'ms');
+      print('watch: bytes delivered', bytes / seconds / MIB, 'MiB/s');
+    } finally {
+      child.removeAllListeners('exit');
+      child.kill();
+    }
+  });
+}
+
+async function objects(): Promise<void> {
+  const count = 50_000;
+  await withServer(async (server, http) => {
+    const before = await server.facts();
+    await http.many(count, (at) => http.request('POST', PODS, pod(at)));
+    const after = await server.facts();
+    print(`${count} pods: memory in use per object`, (after.usedBytes - before.usedBytes) / count, 'bytes');
+    print(`${count} pods: resident memory`, after.rssBytes / MIB, 'MiB');
+    const full = await h2load(`${server.origin}${PODS}`, { requests: 5, clients: 1 });
+    print(`${count} pods: full list (${(full.bytes / MIB).toFixed(0)} MiB)`, 1000 / full.perSecond, 'ms');
+    const selectors = [
+      ['label selector', 'labelSelector=app%3Dnone'],
+      ['field selector', 'fieldSelector=spec.nodeName%3Dnone'],
+    ] as const;
+    for (const [what, query] of selectors) {
+      const url = `${server.origin}${PODS}?${query}`;
+      await h2load(url, { requests: 3, clients: 1 });
+      print(
+        `${count} pods: ${what} that matches nothing`,
+        1000 / (await h2load(url, { requests: 200, clients: 1 })).perSecond,
+        'ms',
+      );
+    }
+  });
+}
+
+const groups: Readonly<Record<string, () => Promise<void>>> = { start, memory, get, create, list, watch, objects, up };
+/** `up` needs a container runtime and root; only when asked for. */
+const byDefault = Object.keys(groups).filter((name) => name !== 'up');
+
+const { values } = parseArgs({ options: { only: { type: 'string' } } });
+for (const name of values.only?.split(',') ?? byDefault) {
+  const run = groups[name];
+  if (run === undefined) {
+    process.stderr.write(`bench: there is no ${name}; there are ${Object.keys(groups).join(', ')}\n`);
+    process.exitCode = 2;
+    break;
+  }
+  await run();
+}

@@ -1,0 +1,75 @@
+/** Load on a server: h2load for figures, a small HTTP/2 client for what has to be set up first. */
+import { execFile } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { connect } from 'node:http2';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { TOKEN } from './server.ts';
+
+export interface LoadOptions {
+  readonly requests: number;
+  /** Connections, one request in flight on each. */
+  readonly clients: number;
+  readonly accept?: string;
+  readonly body?: object;
+}
+
+export interface Load {
+  readonly perSecond: number;
+  readonly bytes: number;
+}
+
+export async function h2load(url: string, { requests, clients, accept, body }: LoadOptions): Promise<Load> {
+  const args = ['-n', String(requests), '-c', String(clients), '-m', '1', '-H', `authorization: Bearer ${TOKEN}`];
+  if (accept !== undefined) args.push('-H', `accept: ${accept}`);
+  if (body !== undefined) {
+    const file = join(tmpdir(), `orchlet-bench-body-${process.pid}.json`);
+    await writeFile(file, JSON.stringify(body));
+    args.push('-d', file, '-H', 'content-type: application/json');
+  }
+  const { stdout } = await promisify(execFile)('h2load', [...args, url], { maxBuffer: 1 << 24 });
+  const done = /status codes: (\d+) 2xx/.exec(stdout)?.[1];
+  if (Number(done) !== requests) throw new Error(`not all of ${requests} requests to ${url} succeeded:\n${stdout}`);
+  return {
+    perSecond: Number(/([\d.]+) req\/s/.exec(stdout)?.[1]),
+    bytes: Number(/traffic: .*?\((\d+)\) total/.exec(stdout)?.[1] ?? 0) / requests,
+  };
+}
+
+export interface Http {
+  request(method: string, path: string, body?: object): Promise<string>;
+  /** Runs `count` requests, 50 in flight. */
+  many(count: number, one: (at: number) => Promise<unknown>): Promise<void>;
+  close(): void;
+}
+
+export function openHttp(origin: string): Http {
+  const session = connect(origin, { rejectUnauthorized: false });
+  const request = (method: string, path: string, body?: object): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const headers = { ':method': method, ':path': path, authorization: `Bearer ${TOKEN}` };
+      const stream = session.request(body === undefined ? headers : { ...headers, 'content-type': 'application/json' });
+      let status = 0;
+      let text = '';
+      stream.setEncoding('utf8');
+      stream.on('response', (answer) => (status = Number(answer[':status'])));
+      stream.on('data', (chunk: string) => (text += chunk));
+      stream.on('error', reject);
+      stream.on('end', () =>
+        status < 300 ? resolve(text) : reject(new Error(`${method} ${path}: ${status} ${text.slice(0, 500)}`)),
+      );
+      stream.end(body === undefined ? undefined : JSON.stringify(body));
+    });
+  return {
+    request,
+    many: async (count, one) => {
+      let next = 0;
+      const lane = async (): Promise<void> => {
+        while (next < count) await one(next++);
+      };
+      await Promise.all(Array.from({ length: 50 }, lane));
+    },
+    close: () => session.close(),
+  };
+}

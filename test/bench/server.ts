@@ -1,0 +1,126 @@
+/** Starts `orchlet` in a directory of its own, waits for /readyz, and asks it for facts about itself. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { openSync } from 'node:fs';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { get } from 'node:https';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Facts } from './observed.ts';
+
+export const TOKEN = 'bench-token';
+const ROOT = join(import.meta.dirname, '../..');
+
+export interface Server {
+  readonly origin: string;
+  readonly pid: number;
+  /** From the start of the process to the first `ok` of /readyz. */
+  readonly readyAfterMs: number;
+  facts(): Promise<Facts>;
+  rssBytes(): Promise<number>;
+  stop(): Promise<void>;
+}
+
+export interface ServerOptions {
+  /** `controlplane` unless told otherwise. */
+  readonly command?: readonly string[];
+  readonly readyWithinMs?: number;
+}
+
+export async function startServer(options: ServerOptions = {}): Promise<Server> {
+  const directory = await mkdtemp(join(tmpdir(), 'orchlet-bench-'));
+  const tokens = join(directory, 'tokens.csv');
+  const factsFile = join(directory, 'facts.json');
+  await writeFile(tokens, `${TOKEN},bench,bench,"system:masters"\n`);
+  const port = await freePort();
+  const flags = ['--data-dir', join(directory, 'data'), '--secure-port', String(port), '--token-auth-file', tokens];
+  const log = openSync(join(directory, 'log'), 'w');
+  const started = performance.now();
+  const child = spawn(join(ROOT, 'bin/orchlet'), [...(options.command ?? ['controlplane']), ...flags], {
+    stdio: ['ignore', log, log],
+    env: {
+      ...process.env,
+      ORCHLET_BENCH_FACTS: factsFile,
+      NODE_OPTIONS: `--import=${join(import.meta.dirname, 'observed.ts')}`,
+    },
+  });
+  const origin = `https://127.0.0.1:${port}`;
+  const readyAfterMs = await untilReady(child, origin, {
+    started,
+    withinMs: options.readyWithinMs ?? 30_000,
+    log: join(directory, 'log'),
+  });
+  const pid = child.pid ?? 0;
+  return {
+    origin,
+    pid,
+    readyAfterMs,
+    facts: async () => {
+      await rm(factsFile, { force: true });
+      child.kill('SIGUSR2');
+      for (;;) {
+        await sleep(20);
+        try {
+          return JSON.parse(await readFile(factsFile, 'utf8')) as Facts;
+        } catch (error) {
+          if (child.exitCode !== null) throw new Error('the server ended', { cause: error });
+        }
+      }
+    },
+    rssBytes: async () => {
+      const status = await readFile(`/proc/${pid}/status`, 'utf8');
+      return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0) * 1024;
+    },
+    stop: async () => {
+      if (child.exitCode === null) {
+        const exited = once(child, 'exit');
+        child.kill('SIGTERM');
+        const timer = setTimeout(() => child.kill('SIGKILL'), 15_000);
+        await exited;
+        clearTimeout(timer);
+      }
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+async function untilReady(
+  child: ChildProcess,
+  origin: string,
+  { started, withinMs, log }: { readonly started: number; readonly withinMs: number; readonly log: string },
+): Promise<number> {
+  while (performance.now() - started < withinMs) {
+    if (child.exitCode !== null)
+      throw new Error(`orchlet ended with ${child.exitCode}:\n${await readFile(log, 'utf8')}`);
+    if (await isReady(origin)) return performance.now() - started;
+    await sleep(5);
+  }
+  child.kill('SIGKILL');
+  throw new Error(`orchlet is not ready after ${withinMs} ms:\n${await readFile(log, 'utf8')}`);
+}
+
+function isReady(origin: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const request = get(`${origin}/readyz`, {
+      rejectUnauthorized: false,
+      headers: { authorization: `Bearer ${TOKEN}` },
+    });
+    request.on('response', (response) => {
+      response.resume();
+      resolve(response.statusCode === 200);
+    });
+    request.on('error', () => resolve(false));
+  });
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  await once(server, 'close');
+  return port;
+}
