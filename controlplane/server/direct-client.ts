@@ -44,6 +44,8 @@ export interface DirectClientOptions {
   readonly user: UserInfo;
   /** Stands in managed fields, and before the slash of the user agent. */
   readonly fieldManager: string;
+  /** Lists and watches give out the cache's own objects, which must never be changed: for informers. */
+  readonly shared?: boolean;
 }
 
 /** Events that may wait for the reader of a watch. */
@@ -88,7 +90,7 @@ class DirectClient implements Client {
         ...(result.continue === '' ? {} : { continue: result.continue }),
         ...(result.remainingItemCount === undefined ? {} : { remainingItemCount: result.remainingItemCount }),
       },
-      items: result.entries.map(owned),
+      items: result.entries.map(this.#options.shared === true ? sharedObject : owned),
     };
   }
 
@@ -186,7 +188,7 @@ class DirectClient implements Client {
         const event = await queue.next(handle);
         if (event === undefined) return;
         if (event.type === 'ERROR') throw event.error;
-        yield clientEvent(event, resource);
+        yield clientEvent(event, resource, this.#options.shared === true ? sharedObject : owned);
       }
     } finally {
       timer?.cancel();
@@ -277,8 +279,12 @@ class WatchQueue {
   }
 }
 
-function clientEvent(event: Exclude<WatchEvent, { type: 'ERROR' }>, resource: Resource): ClientWatchEvent {
-  if (event.type !== 'BOOKMARK') return { type: event.type, object: owned(event.entry) };
+function clientEvent(
+  event: Exclude<WatchEvent, { type: 'ERROR' }>,
+  resource: Resource,
+  give: (entry: Entry) => KubeObject,
+): ClientWatchEvent {
+  if (event.type !== 'BOOKMARK') return { type: event.type, object: give(event.entry) };
   return {
     type: 'BOOKMARK',
     object: {
@@ -299,6 +305,10 @@ function attributesOf(
 ): AuthorizationAttributes {
   const { group, version, resource, subresource, namespace, name } = target;
   return { user, verb, isResourceRequest: true, group, version, resource, subresource, namespace, name, path: '' };
+}
+
+function sharedObject(entry: Entry): KubeObject {
+  return entry.object;
 }
 
 function owned(entry: Entry): KubeObject {

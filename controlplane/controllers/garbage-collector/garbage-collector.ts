@@ -180,7 +180,7 @@ class GarbageCollector {
   async #orphan(uid: string): Promise<void> {
     const node = this.#graph.get(uid);
     if (node?.resource === undefined) return;
-    for (const dependent of [...node.dependents]) {
+    for (const dependent of Array.from(node.dependents)) {
       if (dependent.resource === undefined) continue;
       const live = await this.#read(dependent.resource, dependent.namespace, dependent.name);
       if (live !== undefined && live.metadata.uid === dependent.uid) await this.#dropReferences(dependent, live, [uid]);

@@ -1,0 +1,149 @@
+/** The decisions of jobs: which pods count, whether the job is over and why, how many pods it wants. Pure. */
+import type { V1PodFailurePolicyRule } from '@kubernetes/client-node';
+import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
+import { isPodTerminating, podCondition } from '../pod-state.ts';
+
+export const COMPLETION_INDEX = 'batch.kubernetes.io/job-completion-index';
+export const TRACKING_FINALIZER = 'batch.kubernetes.io/job-tracking';
+
+export type FailureAction = 'FailJob' | 'FailIndex' | 'Ignore' | 'Count';
+
+export interface PolicyMatch {
+  readonly action: FailureAction;
+  readonly message: string;
+}
+
+export function isIndexed(job: Job): boolean {
+  return job.spec?.completionMode === 'Indexed';
+}
+
+export function completionIndexOf(pod: Pod): number | undefined {
+  const text = pod.metadata.annotations?.[COMPLETION_INDEX] ?? '';
+  return /^[0-9]+$/.test(text) ? Number(text) : undefined;
+}
+
+/** Succeeded, or failed, or going away without having succeeded where replacements do not wait for that. */
+export function outcomeOf(pod: Pod, job: Job): 'active' | 'terminating' | 'succeeded' | 'failed' {
+  if (pod.status?.phase === 'Succeeded') return 'succeeded';
+  if (pod.status?.phase === 'Failed') return 'failed';
+  if (!isPodTerminating(pod)) return 'active';
+  return replacesOnlyFailed(job) ? 'terminating' : 'failed';
+}
+
+export function replacesOnlyFailed(job: Job): boolean {
+  return job.spec?.podReplacementPolicy === 'Failed' || job.spec?.podFailurePolicy !== undefined;
+}
+
+/** What the job's policy says about a failed pod; the first rule that matches. */
+export function matchFailurePolicy(job: Job, pod: Pod): PolicyMatch | undefined {
+  const rules = job.spec?.podFailurePolicy?.rules ?? [];
+  for (const [at, rule] of rules.entries()) {
+    const text = onExitCodes(rule, pod, at) ?? onConditions(rule, pod, at);
+    if (text !== undefined) return { action: rule.action as FailureAction, message: text };
+  }
+  return undefined;
+}
+
+function onExitCodes(rule: Wire<V1PodFailurePolicyRule>, pod: Pod, index: number): string | undefined {
+  const { onExitCodes: wanted } = rule;
+  if (wanted === undefined) return undefined;
+  const statuses = [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])];
+  for (const { name, state } of statuses) {
+    const code = state?.terminated?.exitCode;
+    if (code === undefined || code === 0 || (wanted.containerName !== undefined && wanted.containerName !== name)) continue;
+    if (wanted.values.includes(code) !== (wanted.operator === 'In')) continue;
+    return `Container ${name} for pod ${pod.metadata.namespace}/${pod.metadata.name} failed with exit code ${code} matching ${rule.action} rule at index ${index}`;
+  }
+  return undefined;
+}
+
+function onConditions(rule: Wire<V1PodFailurePolicyRule>, pod: Pod, index: number): string | undefined {
+  for (const { type, status = 'True' } of rule.onPodConditions ?? []) {
+    if (podCondition(pod, type)?.status !== status) continue;
+    return `Pod ${pod.metadata.namespace}/${pod.metadata.name} has condition ${type} matching ${rule.action} rule at index ${index}`;
+  }
+  return undefined;
+}
+
+/** `0,2-4` as numbers, ascending; indexes at or beyond `completions` are left out. */
+export function parseIndexes(text: string | undefined, completions: number): number[] {
+  const indexes: number[] = [];
+  for (const part of (text ?? '').split(',')) {
+    const match = /^([0-9]+)(?:-([0-9]+))?$/.exec(part.trim());
+    if (match === null) continue;
+    const first = Number(match[1]);
+    for (let index = first; index <= Number(match[2] ?? first) && index < completions; index++) indexes.push(index);
+  }
+  return indexes;
+}
+
+export function formatIndexes(indexes: Iterable<number>): string {
+  const sorted = [...new Set(indexes)].toSorted((a, b) => a - b);
+  const parts: string[] = [];
+  for (let at = 0; at < sorted.length; at++) {
+    const first = sorted[at] ?? 0;
+    let last = first;
+    while (sorted[at + 1] === last + 1) last = sorted[++at] ?? last;
+    parts.push(first === last ? String(first) : last === first + 1 ? `${first},${last}` : `${first}-${last}`);
+  }
+  return parts.join(',');
+}
+
+/** Indexes without a running or finished pod; the lowest first. */
+export function missingIndexes(completions: number, taken: ReadonlySet<number>, count: number): number[] {
+  const missing: number[] = [];
+  for (let index = 0; index < completions && missing.length < count; index++) if (!taken.has(index)) missing.push(index);
+  return missing;
+}
+
+/** How many pods should run at once. */
+export function wantedActive(job: Job, counts: { readonly succeeded: number; readonly finishedIndexes: number }): number {
+  const parallelism = job.spec?.parallelism ?? 1;
+  if (job.spec?.suspend === true) return 0;
+  const completions = job.spec?.completions;
+  // without a number of completions, the first success lets the others finish
+  if (completions === undefined) return counts.succeeded > 0 ? -1 : parallelism;
+  const done = isIndexed(job) ? counts.finishedIndexes : counts.succeeded;
+  return Math.max(0, Math.min(parallelism, completions - done));
+}
+
+const FIRST_BACKOFF_MS = 10_000;
+const LONGEST_BACKOFF_MS = 600_000;
+
+/** How long after a failure the next pod may be made. */
+export function backoffMs(consecutiveFailures: number): number {
+  if (consecutiveFailures <= 0) return 0;
+  return Math.min(FIRST_BACKOFF_MS * 2 ** Math.min(consecutiveFailures - 1, 20), LONGEST_BACKOFF_MS);
+}
+
+/** When a pod ended, as its containers tell. */
+export function finishTime(pod: Pod, fallbackMs: number): number {
+  const times = (pod.status?.containerStatuses ?? []).map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? '')).filter(Number.isFinite);
+  if (times.length > 0) return Math.max(...times);
+  const ready = Date.parse(podCondition(pod, 'Ready')?.lastTransitionTime ?? '');
+  return Number.isFinite(ready) ? ready : fallbackMs;
+}
+
+/** Restarts of containers that count against the limit of jobs whose pods restart in place. */
+export function exceedsRestarts(job: Job, pods: readonly Pod[]): boolean {
+  if (job.spec?.template.spec?.restartPolicy !== 'OnFailure') return false;
+  let restarts = 0;
+  for (const pod of pods) {
+    if (pod.status?.phase !== 'Running' && pod.status?.phase !== 'Pending') continue;
+    for (const { restartCount } of [...(pod.status.initContainerStatuses ?? []), ...(pod.status.containerStatuses ?? [])]) restarts += restartCount;
+  }
+  const limit = job.spec.backoffLimit ?? 6;
+  return limit === 0 ? restarts > 0 : restarts >= limit;
+}
+
+/** The rule of the success policy that is met. */
+export function successPolicyMet(job: Job, succeeded: readonly number[]): string | undefined {
+  const done = new Set(succeeded);
+  for (const [at, rule] of (job.spec?.successPolicy?.rules ?? []).entries()) {
+    const indexes = rule.succeededIndexes === undefined ? undefined : parseIndexes(rule.succeededIndexes, job.spec?.completions ?? 0);
+    const matching = indexes === undefined ? done.size : indexes.filter((index) => done.has(index)).length;
+    const needed = rule.succeededCount ?? indexes?.length ?? Number.POSITIVE_INFINITY;
+    if (matching >= needed) return `Matched rules at index ${at}`;
+  }
+  return undefined;
+}

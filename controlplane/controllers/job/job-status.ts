@@ -1,0 +1,114 @@
+/** Counting a job's pods and judging whether it is over. Pure. */
+import type { V1JobCondition, V1JobStatus } from '@kubernetes/client-node';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
+import { completionIndexOf, exceedsRestarts, formatIndexes, isIndexed, matchFailurePolicy, outcomeOf, parseIndexes, successPolicyMet, TRACKING_FINALIZER } from './job-core.ts';
+
+export type JobStatus = Wire<V1JobStatus>;
+export type JobCondition = Wire<V1JobCondition>;
+
+export interface PodCounts {
+  /** Finished, and not written down before. */
+  readonly newlySucceeded: readonly Pod[];
+  readonly newlyFailed: readonly Pod[];
+  readonly succeeded: number;
+  /** Failures that count against the limit. */
+  readonly failed: number;
+  readonly succeededIndexes: readonly number[];
+  readonly failedIndexes: readonly number[];
+  readonly completedIndexesText: string;
+  readonly failedIndexesText: string;
+  /** A pod failed in a way that fails the job. */
+  readonly fatal: string | undefined;
+}
+
+export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): PodCounts {
+  const written = new Set([...(status.uncountedTerminatedPods?.succeeded ?? []), ...(status.uncountedTerminatedPods?.failed ?? [])]);
+  const isNew = (pod: Pod): boolean => (pod.metadata.finalizers ?? []).includes(TRACKING_FINALIZER) && !written.has(pod.metadata.uid ?? '');
+  const completions = job.spec?.completions ?? 0;
+  const succeededIndexes = new Set(parseIndexes(status.completedIndexes, completions));
+  const failedIndexes = new Set(parseIndexes(status.failedIndexes, completions));
+  const newlySucceeded: Pod[] = [];
+  const newlyFailed: Pod[] = [];
+  let ignored = 0;
+  let fatal: string | undefined;
+  const failuresOfIndex = new Map<number, number>();
+  for (const pod of pods) {
+    const outcome = outcomeOf(pod, job);
+    const index = completionIndexOf(pod);
+    if (outcome === 'succeeded') {
+      if (isNew(pod)) newlySucceeded.push(pod);
+      if (isIndexed(job) && index !== undefined && index < completions) succeededIndexes.add(index);
+    } else if (outcome === 'failed') {
+      const match = matchFailurePolicy(job, pod);
+      if (match?.action === 'FailJob') fatal ??= match.message;
+      if (match?.action === 'FailIndex' && index !== undefined) failedIndexes.add(index);
+      if (isNew(pod)) {
+        newlyFailed.push(pod);
+        if (match?.action === 'Ignore') ignored++;
+      }
+      if (index !== undefined && match?.action !== 'Ignore') failuresOfIndex.set(index, (failuresOfIndex.get(index) ?? 0) + 1);
+    }
+  }
+  const perIndex = job.spec?.backoffLimitPerIndex;
+  if (perIndex !== undefined) for (const [index, failures] of failuresOfIndex) if (failures > perIndex) failedIndexes.add(index);
+  const earlier = (status.succeeded ?? 0) + (status.uncountedTerminatedPods?.succeeded ?? []).length;
+  return {
+    newlySucceeded,
+    newlyFailed,
+    succeeded: isIndexed(job) ? succeededIndexes.size : earlier + newlySucceeded.length,
+    failed: (status.failed ?? 0) + (status.uncountedTerminatedPods?.failed ?? []).length + newlyFailed.length - ignored,
+    succeededIndexes: [...succeededIndexes],
+    failedIndexes: [...failedIndexes].filter((index) => !succeededIndexes.has(index)),
+    completedIndexesText: formatIndexes(succeededIndexes),
+    failedIndexesText: formatIndexes([...failedIndexes].filter((index) => !succeededIndexes.has(index))),
+    fatal,
+  };
+}
+
+export interface Verdict {
+  readonly interim: 'SuccessCriteriaMet' | 'FailureTarget';
+  readonly final: 'Complete' | 'Failed';
+  readonly reason: string;
+  readonly message: string;
+}
+
+const failed = (reason: string, message: string): Verdict => ({ interim: 'FailureTarget', final: 'Failed', reason, message });
+const complete = (reason: string, message: string): Verdict => ({ interim: 'SuccessCriteriaMet', final: 'Complete', reason, message });
+
+/** What was said once stays. */
+export function computeVerdict(job: Job, pods: readonly Pod[], counts: PodCounts, status: JobStatus, nowMs: number): Verdict | undefined {
+  for (const { type, status: state, reason = '', message = '' } of status.conditions ?? []) {
+    if (state !== 'True') continue;
+    if (type === 'FailureTarget') return failed(reason, message);
+    if (type === 'SuccessCriteriaMet') return complete(reason, message);
+  }
+  if (counts.fatal !== undefined) return failed('PodFailurePolicy', counts.fatal);
+  if (counts.failed > (job.spec?.backoffLimit ?? 6) || exceedsRestarts(job, pods)) {
+    return failed('BackoffLimitExceeded', 'Job has reached the specified backoff limit');
+  }
+  const deadline = job.spec?.activeDeadlineSeconds;
+  if (deadline !== undefined && job.spec?.suspend !== true && status.startTime !== undefined && nowMs - Date.parse(status.startTime) >= deadline * 1000) {
+    return failed('DeadlineExceeded', 'Job was active longer than specified deadline');
+  }
+  const completions = job.spec?.completions;
+  if (isIndexed(job)) {
+    const limit = job.spec?.maxFailedIndexes;
+    if (limit !== undefined && counts.failedIndexes.length > limit) return failed('MaxFailedIndexesExceeded', 'Job has exceeded the specified maximal number of failed indexes');
+    const met = successPolicyMet(job, counts.succeededIndexes);
+    if (met !== undefined) return complete('SuccessPolicy', met);
+    if (completions !== undefined && counts.failedIndexes.length > 0 && counts.failedIndexes.length + counts.succeededIndexes.length >= completions) {
+      return failed('FailedIndexes', 'Job has failed indexes');
+    }
+  }
+  const active = pods.filter((pod) => outcomeOf(pod, job) === 'active').length;
+  const reached = completions === undefined ? counts.succeeded > 0 && active === 0 : counts.succeeded >= completions;
+  return reached && job.spec?.suspend !== true ? complete('CompletionsReached', 'Reached expected number of succeeded pods') : undefined;
+}
+
+export function withJobCondition(conditions: readonly JobCondition[] | undefined, type: string, status: string, reason: string, message: string, nowMs: number): JobCondition[] {
+  const known = conditions?.find((condition) => condition.type === type);
+  if (known?.status === status && known.reason === reason) return [...(conditions ?? [])];
+  const now = formatTime(nowMs);
+  return [...(conditions ?? []).filter((condition) => condition.type !== type), { type, status, lastProbeTime: now, lastTransitionTime: now, reason, message }];
+}
