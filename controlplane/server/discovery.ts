@@ -257,10 +257,18 @@ function storageVersion(group: Group, row: ResourceInfo): string {
   return row.version;
 }
 
-function resourceDocument(row: ResourceInfo, stored: string): { name: string } {
+interface Named {
+  readonly name: string;
+  readonly [member: string]: unknown;
+}
+
+function resourceDocument(row: ResourceInfo, stored: string): Named {
   return {
     name: row.resource,
-    ...{ singularName: row.singular, namespaced: row.namespaced, kind: row.kind, verbs: row.verbs },
+    singularName: row.singular,
+    namespaced: row.namespaced,
+    kind: row.kind,
+    verbs: row.verbs,
     ...(row.shortNames.length === 0 ? {} : { shortNames: row.shortNames }),
     ...(row.categories.length === 0 ? {} : { categories: row.categories }),
     // What is not stored (reviews, bindings) has no storage version.
@@ -274,15 +282,14 @@ function versionHash(group: string, version: string, kind: string): string {
   return createHash('sha256').update(`${group}/${version}/${kind}`).digest().subarray(0, 8).toString('base64');
 }
 
-function subresourceDocument(
-  row: ResourceInfo,
-  { name, group, version, kind, verbs }: SubresourceInfo,
-): { name: string } {
+function subresourceDocument(row: ResourceInfo, { name, group, version, kind, verbs }: SubresourceInfo): Named {
   return {
     name: `${row.resource}/${name}`,
-    ...{ singularName: '', namespaced: row.namespaced },
+    singularName: '',
+    namespaced: row.namespaced,
     ...(isOwn(row, group, version) ? {} : { group, version }),
-    ...{ kind, verbs },
+    kind,
+    verbs,
   };
 }
 
@@ -290,15 +297,13 @@ function isOwn(row: ResourceInfo, group: string, version: string): boolean {
   return group === row.group && version === row.version;
 }
 
-function aggregatedResource(row: ResourceInfo): { resource: string } {
+function aggregatedResource(row: ResourceInfo): { readonly resource: string; readonly [member: string]: unknown } {
   return {
     resource: row.resource,
-    ...{
-      responseKind: { group: '', version: '', kind: row.kind },
-      scope: row.namespaced ? 'Namespaced' : 'Cluster',
-      singularResource: row.singular,
-      verbs: row.verbs,
-    },
+    responseKind: { group: '', version: '', kind: row.kind },
+    scope: row.namespaced ? 'Namespaced' : 'Cluster',
+    singularResource: row.singular,
+    verbs: row.verbs,
     ...(row.shortNames.length === 0 ? {} : { shortNames: row.shortNames }),
     ...(row.categories.length === 0 ? {} : { categories: row.categories }),
     ...(row.subresources.length === 0

@@ -1,0 +1,86 @@
+/** The OpenAPI 3 documents: one for each group and version. Everything stands in place, as clients expect it there. */
+import type { JsonObject } from '../../../api/meta/object.ts';
+import type { ResourceInfo } from '../../../api/schema/schema.ts';
+import { pathsOf, type Operation, type PathOperations } from './operations.ts';
+import type { ParameterInfo } from './parameters.ts';
+import { SchemaWriter } from './schemas.ts';
+import {
+  ANSWER_TYPES,
+  PATCH_TYPES,
+  STREAM_TYPES,
+  codeText,
+  groupVersionsOf,
+  refer,
+  type OpenApiSource,
+} from './source.ts';
+
+export async function buildDocumentV3(source: OpenApiSource, group: string, version: string): Promise<JsonObject> {
+  const writer = new SchemaWriter(3, source.schema, groupVersionsOf(source));
+  const paths: JsonObject = {};
+  for (const row of source.catalog.resources()) {
+    if (row.group !== group || row.version !== version) continue;
+    for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path);
+  }
+  return {
+    openapi: '3.0.0',
+    info: { title: 'Kubernetes', version: source.release },
+    paths: Object.fromEntries(Object.entries(paths).sort(([a], [b]) => (a < b ? -1 : 1))),
+    components: {
+      schemas: await writer.definitions(),
+      securitySchemes: {
+        BearerToken: { type: 'apiKey', description: 'Bearer token', name: 'authorization', in: 'header' },
+      },
+    },
+  };
+}
+
+function pathItem(
+  source: OpenApiSource,
+  writer: SchemaWriter,
+  row: ResourceInfo,
+  { parameters, operations }: PathOperations,
+): JsonObject {
+  const item: JsonObject = {};
+  for (const operation of operations) item[operation.method] = operationOf(source, writer, row, operation);
+  item['parameters'] = parameters.map(parameterOf);
+  return item;
+}
+
+function operationOf(source: OpenApiSource, writer: SchemaWriter, row: ResourceInfo, operation: Operation): JsonObject {
+  const content = (types: readonly string[], schema: JsonObject): JsonObject =>
+    Object.fromEntries(types.map((type) => [type, { schema }]));
+  const schema = operation.answer === undefined ? { type: 'string' } : refer(source, writer, row, operation.answer);
+  const produces =
+    operation.answer === undefined ? ['*/*'] : operation.streams ? [...ANSWER_TYPES, ...STREAM_TYPES] : ANSWER_TYPES;
+  const responses: JsonObject = {};
+  for (const code of operation.codes)
+    responses[code] = { description: codeText(code), content: content(produces, schema) };
+  responses['401'] = { description: 'Unauthorized' };
+  const body =
+    operation.body === undefined
+      ? undefined
+      : {
+          content: content(operation.patch ? PATCH_TYPES : ['*/*'], refer(source, writer, row, operation.body)),
+          ...(operation.bodyRequired ? { required: true } : {}),
+        };
+  return {
+    tags: [operation.tag],
+    description: operation.description,
+    operationId: operation.id,
+    ...(operation.parameters.length === 0 ? {} : { parameters: operation.parameters.map(parameterOf) }),
+    ...(body === undefined ? {} : { requestBody: body }),
+    responses,
+    'x-kubernetes-action': operation.action,
+    'x-kubernetes-group-version-kind': { ...operation.kind },
+  };
+}
+
+function parameterOf({ name, in: place, type, description }: ParameterInfo): JsonObject {
+  return {
+    name,
+    in: place,
+    description,
+    ...(place === 'path' ? { required: true } : {}),
+    schema: { type, uniqueItems: true },
+  };
+}

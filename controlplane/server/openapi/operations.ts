@@ -1,0 +1,380 @@
+/**
+ * The operations that a row of the catalog stands for: paths, methods, ids, parameters and types, in a form that the
+ * documents of both OpenAPI versions are made from. Ids are those that client generators know (`readCoreV1NamespacedPod`).
+ */
+import { apiVersionOf } from '../../../api/meta/object.ts';
+import type { ResourceInfo, SubresourceInfo } from '../../../api/schema/schema.ts';
+import {
+  COMMON_PARAMETERS,
+  DELETE_PARAMETERS,
+  LIST_PARAMETERS,
+  NAMESPACE,
+  PATCH_PARAMETERS,
+  PROXY_PATH,
+  SUBRESOURCE_PARAMETERS,
+  WRITE_PARAMETERS,
+  nameParameter,
+  type ParameterInfo,
+} from './parameters.ts';
+
+export type Method = 'get' | 'put' | 'post' | 'delete' | 'patch' | 'options' | 'head';
+
+/** A type by the group, version and kind that it is served as, or by the name of one that has none. */
+export type TypeRef =
+  | { readonly group: string; readonly version: string; readonly kind: string }
+  | { readonly name: string };
+
+export interface Operation {
+  readonly method: Method;
+  readonly id: string;
+  readonly tag: string;
+  readonly action: string;
+  readonly description: string;
+  readonly kind: { readonly group: string; readonly version: string; readonly kind: string };
+  readonly parameters: readonly ParameterInfo[];
+  readonly body: TypeRef | undefined;
+  readonly bodyRequired: boolean;
+  /** Absent: the answer is text. */
+  readonly answer: TypeRef | undefined;
+  /** Codes of success. */
+  readonly codes: readonly number[];
+  /** Patches have media types of their own. */
+  readonly patch: boolean;
+  readonly streams: boolean;
+}
+
+export interface PathOperations {
+  readonly path: string;
+  /** Of the path itself. */
+  readonly parameters: readonly ParameterInfo[];
+  readonly operations: readonly Operation[];
+}
+
+export const STATUS: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.Status' };
+export const DELETE_OPTIONS: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions' };
+export const PATCH: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.Patch' };
+export const WATCH_EVENT: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent' };
+
+const METHODS_OF_CONNECT: Readonly<Record<string, readonly Method[]>> = {
+  proxy: ['get', 'put', 'post', 'delete', 'options', 'head', 'patch'],
+};
+
+/** `CoreV1`, `RbacAuthorizationV1`. */
+export function groupPrefix(group: string, version: string): string {
+  const name = group === '' ? 'core' : group.replace(/\.k8s\.io$/, '');
+  return [...name.split('.'), version].map(capital).join('');
+}
+
+/** `core_v1`, `rbacAuthorization_v1`. */
+export function groupTag(group: string, version?: string): string {
+  const name = group === '' ? 'core' : group.replace(/\.k8s\.io$/, '');
+  const [first = '', ...rest] = name.split('.');
+  const camel = first + rest.map(capital).join('');
+  return version === undefined ? camel : `${camel}_${version}`;
+}
+
+function capital(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+export function basePath(group: string, version: string): string {
+  return group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
+}
+
+export function pathsOf(row: ResourceInfo): PathOperations[] {
+  const paths = new ResourcePaths(row);
+  return [
+    ...paths.resource(),
+    ...row.subresources.flatMap((subresource) => paths.subresource(subresource)),
+    ...paths.watches(),
+  ];
+}
+
+class ResourcePaths {
+  readonly #row: ResourceInfo;
+  readonly #base: string;
+  readonly #prefix: string;
+  readonly #scope: string;
+
+  constructor(row: ResourceInfo) {
+    this.#row = row;
+    this.#base = basePath(row.group, row.version);
+    this.#prefix = groupPrefix(row.group, row.version);
+    this.#scope = row.namespaced ? 'Namespaced' : '';
+  }
+
+  get #collection(): string {
+    return row2path(this.#row, this.#base);
+  }
+
+  #ref(kind: string): TypeRef {
+    return { group: this.#row.group, version: this.#row.version, kind };
+  }
+
+  #operation(
+    method: Method,
+    verb: string,
+    options: Partial<Operation> & { readonly id: string; readonly action: string },
+  ): Operation {
+    const { group, version, kind } = this.#row;
+    return {
+      method,
+      tag: groupTag(group, version),
+      description: `${verb} ${kind}`,
+      kind: { group, version, kind },
+      parameters: [],
+      body: undefined,
+      bodyRequired: false,
+      answer: this.#ref(kind),
+      codes: [200],
+      patch: false,
+      streams: false,
+      ...options,
+    };
+  }
+
+  #has(verb: string): boolean {
+    return this.#row.verbs.includes(verb);
+  }
+
+  resource(): PathOperations[] {
+    const { kind, namespaced } = this.#row;
+    const scope = namespaced ? [NAMESPACE] : [];
+    const collection = this.#collectionOperations();
+    const object = this.#objectOperations();
+    const found: PathOperations[] = [];
+    if (collection.length > 0) {
+      found.push({ path: this.#collection, parameters: [...scope, ...COMMON_PARAMETERS], operations: collection });
+    }
+    if (object.length > 0) {
+      const parameters = [nameParameter(kind), ...scope, ...COMMON_PARAMETERS];
+      found.push({ path: `${this.#collection}/{name}`, parameters, operations: object });
+    }
+    if (namespaced && this.#has('list')) {
+      const id = `list${this.#prefix}${kind}ForAllNamespaces`;
+      const operation = this.#list(id);
+      found.push({
+        path: `${this.#base}/${this.#row.resource}`,
+        parameters: [...COMMON_PARAMETERS, ...LIST_PARAMETERS],
+        operations: [{ ...operation, parameters: [] }],
+      });
+    }
+    return found;
+  }
+
+  #list(id: string): Operation {
+    return this.#operation('get', 'list or watch objects of kind', {
+      id,
+      action: 'list',
+      parameters: LIST_PARAMETERS,
+      answer: this.#ref(`${this.#row.kind}List`),
+      streams: true,
+    });
+  }
+
+  #collectionOperations(): Operation[] {
+    const { kind } = this.#row;
+    const named = `${this.#scope}${kind}`;
+    const found: Operation[] = [];
+    if (this.#has('list')) found.push(this.#list(`list${this.#prefix}${named}`));
+    if (this.#has('create')) {
+      found.push(
+        this.#operation('post', 'create', {
+          id: `create${this.#prefix}${named}`,
+          action: 'post',
+          parameters: WRITE_PARAMETERS,
+          body: this.#ref(kind),
+          bodyRequired: true,
+          codes: [200, 201, 202],
+        }),
+      );
+    }
+    if (this.#has('deletecollection')) {
+      found.push(
+        this.#operation('delete', 'delete collection of', {
+          id: `delete${this.#prefix}Collection${named}`,
+          action: 'deletecollection',
+          parameters: [
+            ...DELETE_PARAMETERS,
+            ...LIST_PARAMETERS.filter(({ name }) => name !== 'watch' && name !== 'allowWatchBookmarks'),
+          ],
+          body: DELETE_OPTIONS,
+          answer: STATUS,
+        }),
+      );
+    }
+    return found;
+  }
+
+  #objectOperations(): Operation[] {
+    const named = `${this.#scope}${this.#row.kind}`;
+    const found = this.#readAndWrite(this.#row.verbs, named, this.#ref(this.#row.kind));
+    if (this.#has('delete')) {
+      found.push(
+        this.#operation('delete', 'delete', {
+          id: `delete${this.#prefix}${named}`,
+          action: 'delete',
+          parameters: DELETE_PARAMETERS,
+          body: DELETE_OPTIONS,
+          answer: STATUS,
+          codes: [200, 202],
+        }),
+      );
+    }
+    return found;
+  }
+
+  #readAndWrite(verbs: readonly string[], named: string, type: TypeRef): Operation[] {
+    const found: Operation[] = [];
+    const common = { answer: type };
+    if (verbs.includes('get')) {
+      found.push(
+        this.#operation('get', 'read the specified', { ...common, id: `read${this.#prefix}${named}`, action: 'get' }),
+      );
+    }
+    if (verbs.includes('update')) {
+      found.push(
+        this.#operation('put', 'replace the specified', {
+          ...common,
+          id: `replace${this.#prefix}${named}`,
+          action: 'put',
+          parameters: WRITE_PARAMETERS,
+          body: type,
+          bodyRequired: true,
+          codes: [200, 201],
+        }),
+      );
+    }
+    if (verbs.includes('patch')) {
+      found.push(
+        this.#operation('patch', 'partially update the specified', {
+          ...common,
+          id: `patch${this.#prefix}${named}`,
+          action: 'patch',
+          parameters: PATCH_PARAMETERS,
+          body: PATCH,
+          bodyRequired: true,
+          codes: [200, 201],
+          patch: true,
+        }),
+      );
+    }
+    return found;
+  }
+
+  subresource(subresource: SubresourceInfo): PathOperations[] {
+    const { resource, kind } = this.#row;
+    const { name, group, version } = subresource;
+    const path = `${this.#collection}/{name}/${name}`;
+    const suffix = capital(
+      name === 'portforward' ? 'portforward' : name === 'ephemeralcontainers' ? 'ephemeralcontainers' : name,
+    );
+    const named = `${this.#scope}${kind}${suffix}`;
+    const own = { group, version, kind: subresource.kind };
+    const parameters = [nameParameter(subresource.kind), ...(this.#row.namespaced ? [NAMESPACE] : [])];
+    if (['attach', 'exec', 'portforward', 'proxy'].includes(name))
+      return this.#connections(subresource, path, parameters);
+    if (name === 'log') {
+      const operation = this.#operation('get', 'read log of the specified', {
+        id: `read${this.#prefix}${named}`,
+        action: 'get',
+        answer: undefined,
+      });
+      const own_ = SUBRESOURCE_PARAMETERS[`${resource}/log`] ?? [];
+      return [{ path, parameters: [...parameters, ...COMMON_PARAMETERS, ...own_], operations: [operation] }];
+    }
+    const operations = this.#readAndWrite(subresource.verbs, named, own).map((operation) => ({
+      ...operation,
+      kind: own,
+    }));
+    if (subresource.verbs.includes('create')) {
+      operations.push({
+        ...this.#operation('post', `create ${name} of`, {
+          id: `create${this.#prefix}${named}`,
+          action: 'post',
+          parameters: WRITE_PARAMETERS,
+          body: own,
+          bodyRequired: true,
+          answer: own,
+          codes: [200, 201, 202],
+        }),
+        kind: own,
+      });
+    }
+    return [{ path, parameters: [...parameters, ...COMMON_PARAMETERS], operations }];
+  }
+
+  #connections(subresource: SubresourceInfo, path: string, parameters: readonly ParameterInfo[]): PathOperations[] {
+    const { resource, kind } = this.#row;
+    const { name, group, version } = subresource;
+    const query = SUBRESOURCE_PARAMETERS[`${resource}/${name}`] ?? SUBRESOURCE_PARAMETERS[name] ?? [];
+    const at = (suffix: string): Operation[] =>
+      (METHODS_OF_CONNECT[name] ?? ['get', 'post']).map((method) => ({
+        ...this.#operation(method, `connect ${method.toUpperCase()} requests to ${name} of`, {
+          id: `connect${this.#prefix}${capital(method)}${this.#scope}${kind}${capital(name)}${suffix}`,
+          action: 'connect',
+          answer: undefined,
+        }),
+        kind: { group, version, kind: subresource.kind },
+      }));
+    const found: PathOperations[] = [{ path, parameters: [...parameters, ...query], operations: at('') }];
+    if (name === 'proxy') {
+      found.push({
+        path: `${path}/{path}`,
+        parameters: [...parameters, PROXY_PATH, ...query.map((parameter) => ({ ...parameter }))],
+        operations: at('WithPath'),
+      });
+    }
+    return found;
+  }
+
+  /** The deprecated paths that are watches. */
+  watches(): PathOperations[] {
+    if (!this.#has('watch')) return [];
+    const { kind, namespaced, resource } = this.#row;
+    const prefix = `${this.#base}/watch`;
+    const scope = namespaced ? [NAMESPACE] : [];
+    const parameters = [...COMMON_PARAMETERS, ...LIST_PARAMETERS];
+    const watch = (id: string, action: string): Operation =>
+      this.#operation('get', 'watch changes of', {
+        id: `watch${this.#prefix}${id}`,
+        action,
+        answer: WATCH_EVENT,
+        streams: true,
+      });
+    const collection = this.#collection.replace(this.#base, prefix);
+    const found: PathOperations[] = [
+      {
+        path: collection,
+        parameters: [...scope, ...parameters],
+        operations: [watch(`${this.#scope}${kind}List`, 'watchlist')],
+      },
+      {
+        path: `${collection}/{name}`,
+        parameters: [nameParameter(kind), ...scope, ...parameters],
+        operations: [watch(`${this.#scope}${kind}`, 'watch')],
+      },
+    ];
+    if (namespaced) {
+      found.push({
+        path: `${prefix}/${resource}`,
+        parameters,
+        operations: [watch(`${kind}ListForAllNamespaces`, 'watchlist')],
+      });
+    }
+    return found;
+  }
+}
+
+function row2path(row: ResourceInfo, base: string): string {
+  return row.namespaced ? `${base}/namespaces/{namespace}/${row.resource}` : `${base}/${row.resource}`;
+}
+
+/** Where the lists of resources are read. */
+export function discoveryId(group: string, version: string): string {
+  return `get${groupPrefix(group, version)}APIResources`;
+}
+
+export function groupVersionName(group: string, version: string): string {
+  return apiVersionOf({ group, version });
+}

@@ -1,0 +1,385 @@
+/**
+ * The binary form of the documents: the messages of gnostic's `openapi.v2` and `openapi.v3`, which old and new clients
+ * prefer. The tables say how each JSON member is numbered; members that they do not know are an error in the document.
+ */
+import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
+import { BYTES, FIXED64, ProtobufWriter, VARINT, tagOf } from '../../../api/codec/protobuf-wire.ts';
+
+/** `any` is a message with YAML text, `strings` one that repeats a string. */
+type Kind = 'string' | 'bool' | 'double' | 'int' | 'any' | 'strings' | Message;
+
+interface FieldSpec {
+  readonly number: number;
+  readonly kind: () => Kind;
+  /** `map`: a message whose field `inner` repeats pairs of name and value; `pairs`: the pairs stand in the message itself. */
+  readonly shape: 'one' | 'many' | 'map';
+  readonly inner: number;
+}
+
+interface Message {
+  readonly fields?: Readonly<Record<string, FieldSpec>>;
+  /** Number of the pairs of `x-…` members. */
+  readonly extensions?: number;
+  /** One of several: which field holds the value. */
+  readonly pick?: (value: JsonValue) => readonly [number, Kind];
+  /** All members are pairs. */
+  readonly pairs?: Kind;
+}
+
+const one = (number: number, kind: () => Kind): FieldSpec => ({ number, kind, shape: 'one', inner: 1 });
+const many = (number: number, kind: () => Kind): FieldSpec => ({ number, kind, shape: 'many', inner: 1 });
+const map = (number: number, kind: () => Kind, inner = 1): FieldSpec => ({ number, kind, shape: 'map', inner });
+const string = (number: number): FieldSpec => one(number, () => 'string');
+const strings = (number: number): FieldSpec => many(number, () => 'string');
+const bool = (number: number): FieldSpec => one(number, () => 'bool');
+const double = (number: number): FieldSpec => one(number, () => 'double');
+const int = (number: number): FieldSpec => one(number, () => 'int');
+
+function isObject(value: JsonValue): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function has(value: JsonValue, member: string): boolean {
+  return isObject(value) && value[member] !== undefined;
+}
+
+const apiKey: Message = { fields: { type: string(1), name: string(2), in: string(3), description: string(4) } };
+
+// OpenAPI 2.
+
+const v2Schema: Message = {
+  fields: {
+    $ref: string(1),
+    format: string(2),
+    title: string(3),
+    description: string(4),
+    default: one(5, () => 'any'),
+    multipleOf: double(6),
+    maximum: double(7),
+    exclusiveMaximum: bool(8),
+    minimum: double(9),
+    exclusiveMinimum: bool(10),
+    maxLength: int(11),
+    minLength: int(12),
+    pattern: string(13),
+    maxItems: int(14),
+    minItems: int(15),
+    uniqueItems: bool(16),
+    maxProperties: int(17),
+    minProperties: int(18),
+    required: strings(19),
+    enum: many(20, () => 'any'),
+    additionalProperties: one(21, () => ({
+      pick: (value) => (typeof value === 'boolean' ? [2, 'bool'] : [1, v2Schema]),
+    })),
+    type: one(22, () => 'strings'),
+    items: one(23, () => ({ pick: () => [1, v2Schema] })),
+    allOf: many(24, () => v2Schema),
+    properties: map(25, () => v2Schema),
+    example: one(30, () => 'any'),
+  },
+  extensions: 31,
+};
+
+const v2Items: Message = { fields: { type: string(1), format: string(2) } };
+
+const v2Query: Message = {
+  fields: {
+    required: bool(1),
+    in: string(2),
+    description: string(3),
+    name: string(4),
+    type: string(6),
+    format: string(7),
+    items: one(8, () => v2Items),
+    uniqueItems: bool(20),
+  },
+  extensions: 23,
+};
+
+const v2Path: Message = {
+  fields: {
+    required: bool(1),
+    in: string(2),
+    description: string(3),
+    name: string(4),
+    type: string(5),
+    format: string(6),
+    uniqueItems: bool(19),
+  },
+  extensions: 22,
+};
+
+const v2Body: Message = {
+  fields: { description: string(1), name: string(2), in: string(3), required: bool(4), schema: one(5, () => v2Schema) },
+  extensions: 6,
+};
+
+const v2Parameter: Message = {
+  pick: (value) => {
+    const place = isObject(value) ? value['in'] : undefined;
+    if (place === 'body') return [1, v2Body];
+    return [2, { pick: () => (place === 'path' ? [4, v2Path] : [3, v2Query]) }];
+  },
+};
+
+const reference: Message = { fields: { $ref: string(1), description: string(2) } };
+const v2ParameterItem: Message = { pick: (value) => (has(value, '$ref') ? [2, reference] : [1, v2Parameter]) };
+const v2Response: Message = {
+  fields: { description: string(1), schema: one(2, () => ({ pick: () => [1, v2Schema] })) },
+  extensions: 5,
+};
+
+const v2Operation: Message = {
+  fields: {
+    tags: strings(1),
+    summary: string(2),
+    description: string(3),
+    operationId: string(5),
+    produces: strings(6),
+    consumes: strings(7),
+    parameters: many(8, () => v2ParameterItem),
+    responses: map(9, () => ({ pick: () => [1, v2Response] })),
+    schemes: strings(10),
+    deprecated: bool(11),
+  },
+  extensions: 13,
+};
+
+const v2PathItem: Message = {
+  fields: {
+    get: one(2, () => v2Operation),
+    put: one(3, () => v2Operation),
+    post: one(4, () => v2Operation),
+    delete: one(5, () => v2Operation),
+    options: one(6, () => v2Operation),
+    head: one(7, () => v2Operation),
+    patch: one(8, () => v2Operation),
+    parameters: many(9, () => v2ParameterItem),
+  },
+  extensions: 10,
+};
+
+const info2: Message = { fields: { title: string(1), version: string(2), description: string(3) } };
+
+export const documentV2: Message = {
+  fields: {
+    swagger: string(1),
+    info: one(2, () => info2),
+    paths: map(8, () => v2PathItem, 2),
+    definitions: map(9, () => v2Schema),
+    parameters: map(10, () => v2Parameter),
+    security: many(12, () => ({ pairs: 'strings' })),
+    securityDefinitions: map(13, () => ({ pick: () => [2, apiKey] })),
+  },
+  extensions: 16,
+};
+
+// OpenAPI 3.
+
+const v3SchemaOrReference: Message = { pick: (value) => (has(value, '$ref') ? [2, v3Reference] : [1, v3Schema]) };
+const v3Reference: Message = { fields: { $ref: string(1), summary: string(2), description: string(3) } };
+
+const v3Default: Message = {
+  pick: (value) =>
+    typeof value === 'number' ? [1, 'double'] : typeof value === 'boolean' ? [2, 'bool'] : [3, 'string'],
+};
+
+const v3Schema: Message = {
+  fields: {
+    nullable: bool(1),
+    example: one(7, () => 'any'),
+    title: string(9),
+    multipleOf: double(10),
+    maximum: double(11),
+    exclusiveMaximum: bool(12),
+    minimum: double(13),
+    exclusiveMinimum: bool(14),
+    maxLength: int(15),
+    minLength: int(16),
+    pattern: string(17),
+    maxItems: int(18),
+    minItems: int(19),
+    uniqueItems: bool(20),
+    maxProperties: int(21),
+    minProperties: int(22),
+    required: strings(23),
+    enum: many(24, () => 'any'),
+    type: string(25),
+    allOf: many(26, () => v3SchemaOrReference),
+    oneOf: many(27, () => v3SchemaOrReference),
+    anyOf: many(28, () => v3SchemaOrReference),
+    not: one(29, () => v3Schema),
+    items: one(30, () => ({ pick: () => [1, v3SchemaOrReference] })),
+    properties: map(31, () => v3SchemaOrReference),
+    additionalProperties: one(32, () => ({
+      pick: (value) => (typeof value === 'boolean' ? [2, 'bool'] : [1, v3SchemaOrReference]),
+    })),
+    default: one(33, () => v3Default),
+    description: string(34),
+    format: string(35),
+  },
+  extensions: 36,
+};
+
+const v3MediaType: Message = { fields: { schema: one(1, () => v3SchemaOrReference) } };
+const v3Body: Message = { fields: { description: string(1), content: map(2, () => v3MediaType), required: bool(3) } };
+const v3Response: Message = { fields: { description: string(1), content: map(3, () => v3MediaType) } };
+
+const v3Parameter: Message = {
+  fields: {
+    name: string(1),
+    in: string(2),
+    description: string(3),
+    required: bool(4),
+    schema: one(10, () => v3SchemaOrReference),
+  },
+  extensions: 14,
+};
+
+const v3ParameterOrReference: Message = { pick: () => [1, v3Parameter] };
+
+const v3Operation: Message = {
+  fields: {
+    tags: strings(1),
+    description: string(3),
+    operationId: string(5),
+    parameters: many(6, () => v3ParameterOrReference),
+    requestBody: one(7, () => ({ pick: () => [1, v3Body] })),
+    responses: map(8, () => ({ pick: () => [1, v3Response] }), 2),
+    deprecated: bool(10),
+  },
+  extensions: 13,
+};
+
+const v3PathItem: Message = {
+  fields: {
+    get: one(4, () => v3Operation),
+    put: one(5, () => v3Operation),
+    post: one(6, () => v3Operation),
+    delete: one(7, () => v3Operation),
+    options: one(8, () => v3Operation),
+    head: one(9, () => v3Operation),
+    patch: one(10, () => v3Operation),
+    parameters: many(13, () => v3ParameterOrReference),
+  },
+  extensions: 14,
+};
+
+const v3SecurityScheme: Message = {
+  fields: { type: string(1), description: string(2), name: string(3), in: string(4) },
+};
+
+const v3Components: Message = {
+  fields: {
+    schemas: map(1, () => v3SchemaOrReference),
+    securitySchemes: map(7, () => ({ pick: () => [1, v3SecurityScheme] })),
+  },
+};
+
+export const documentV3: Message = {
+  fields: {
+    openapi: string(1),
+    info: one(2, () => ({ fields: { title: string(1), description: string(2), version: string(6) } })),
+    paths: map(4, () => v3PathItem),
+    components: one(5, () => v3Components),
+  },
+  extensions: 9,
+};
+
+/** The bytes of a document. */
+export function encodeDocument(message: Message, document: JsonObject): Buffer {
+  const writer = new ProtobufWriter();
+  writer.reset();
+  writeMessage(writer, message, document);
+  return writer.take();
+}
+
+/** Backwards, as the writer goes. */
+function writeMessage(writer: ProtobufWriter, message: Message, value: JsonValue): void {
+  if (message.pick !== undefined) {
+    const [number, kind] = message.pick(value);
+    writeValue(writer, number, kind, value);
+    return;
+  }
+  if (!isObject(value)) throw new TypeError('a document has a value where an object belongs');
+  if (message.pairs !== undefined) {
+    writePairs(writer, 1, message.pairs, value);
+    return;
+  }
+  for (const [name, member] of Object.entries(value).toReversed()) {
+    if (member === undefined) continue;
+    const spec = message.fields?.[name];
+    if (spec !== undefined) writeField(writer, spec, member);
+    else if (message.extensions !== undefined && name.startsWith('x-')) {
+      writePairs(writer, message.extensions, 'any', { [name]: member });
+    } else throw new TypeError(`a document has the unknown member ${name}`);
+  }
+}
+
+function writeField(writer: ProtobufWriter, spec: FieldSpec, value: JsonValue): void {
+  const kind = spec.kind();
+  if (spec.shape === 'one') writeValue(writer, spec.number, kind, value);
+  else if (spec.shape === 'many') {
+    if (!Array.isArray(value)) throw new TypeError('a document has a value where a list belongs');
+    for (const item of value.toReversed()) writeValue(writer, spec.number, kind, item);
+  } else if (isObject(value)) {
+    const before = writer.length;
+    writePairs(writer, spec.inner, kind, value);
+    writer.header(tagOf(spec.number, BYTES), before);
+  }
+}
+
+function writePairs(writer: ProtobufWriter, number: number, kind: Kind, value: JsonObject): void {
+  for (const [name, member] of Object.entries(value).toReversed()) {
+    if (member === undefined) continue;
+    const before = writer.length;
+    writeValue(writer, 2, kind, member);
+    writer.string(name);
+    writer.varint(tagOf(1, BYTES));
+    writer.header(tagOf(number, BYTES), before);
+  }
+}
+
+function writeValue(writer: ProtobufWriter, number: number, kind: Kind, value: JsonValue): void {
+  switch (kind) {
+    case 'string':
+      // A default that is an object has no binary form.
+      if (typeof value !== 'string') return;
+      writer.string(value);
+      writer.varint(tagOf(number, BYTES));
+      return;
+    case 'bool':
+      writer.varint(value === true ? 1 : 0);
+      writer.varint(tagOf(number, VARINT));
+      return;
+    case 'int':
+      writer.integer(Number(value));
+      writer.varint(tagOf(number, VARINT));
+      return;
+    case 'double':
+      writer.double(Number(value));
+      writer.varint(tagOf(number, FIXED64));
+      return;
+    case 'any': {
+      const before = writer.length;
+      // JSON is YAML.
+      writer.string(`${JSON.stringify(value)}\n`);
+      writer.varint(tagOf(2, BYTES));
+      writer.header(tagOf(number, BYTES), before);
+      return;
+    }
+    case 'strings': {
+      const before = writer.length;
+      const list = Array.isArray(value) ? value : [value];
+      for (const item of list.toReversed()) writeValue(writer, 1, 'string', item);
+      writer.header(tagOf(number, BYTES), before);
+      return;
+    }
+    default: {
+      const before = writer.length;
+      writeMessage(writer, kind, value);
+      writer.header(tagOf(number, BYTES), before);
+    }
+  }
+}

@@ -1,0 +1,239 @@
+/**
+ * Schemas of types in the words of OpenAPI 2 and 3, from the type model, with the extensions that clients read (list types,
+ * merge keys, groups and kinds). A `SchemaWriter` remembers which types were referred to, so that a document has exactly
+ * those that it needs.
+ */
+import { setImmediate } from 'node:timers/promises';
+import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
+import type { Field, Scalar, Schema, StructType, TypeNode } from '../../../api/schema/schema.ts';
+import { groupVersionKindOf } from '../../../api/schema/table.ts';
+
+export type OpenApiVersion = 2 | 3;
+
+const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.';
+const EXTENSIONS = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.';
+
+/** Scalars that are types of their own in the documents. */
+const NAMED_SCALARS: Partial<Readonly<Record<Scalar, string>>> = {
+  time: `${META}Time`,
+  microTime: `${META}MicroTime`,
+  duration: `${META}Duration`,
+  quantity: 'io.k8s.apimachinery.pkg.api.resource.Quantity',
+  intOrString: 'io.k8s.apimachinery.pkg.util.intstr.IntOrString',
+  rawExtension: 'io.k8s.apimachinery.pkg.runtime.RawExtension',
+  fieldsV1: `${META}FieldsV1`,
+  any: `${EXTENSIONS}JSON`,
+};
+
+const MESSAGES = {
+  schemaOrBool: `${EXTENSIONS}JSONSchemaPropsOrBool`,
+  schemaOrArray: `${EXTENSIONS}JSONSchemaPropsOrArray`,
+  schemaOrStringArray: `${EXTENSIONS}JSONSchemaPropsOrStringArray`,
+} as const;
+
+/** Definitions that are made without a pause. */
+const BATCH = 20;
+
+interface SpecialSchema {
+  readonly description: string;
+  readonly v2: JsonObject;
+  readonly v3?: JsonObject;
+}
+
+const SPECIAL: Readonly<Record<string, SpecialSchema>> = {
+  [`${META}Time`]: {
+    description: 'A time in RFC 3339, UTC, to the second.',
+    v2: { type: 'string', format: 'date-time' },
+  },
+  [`${META}MicroTime`]: {
+    description: 'A time in RFC 3339, UTC, to the microsecond.',
+    v2: { type: 'string', format: 'date-time' },
+  },
+  [`${META}Duration`]: { description: 'A span of time such as 1h2m3s.', v2: { type: 'string' } },
+  [`${META}FieldsV1`]: { description: 'A set of fields, as a tree of their names.', v2: { type: 'object' } },
+  [`${META}Patch`]: { description: 'A body in one of the patch formats.', v2: { type: 'object' } },
+  'io.k8s.apimachinery.pkg.api.resource.Quantity': {
+    description: 'A number with a unit: 500m, 2Gi, 1e3. Kept exactly, written in its shortest form.',
+    v2: { type: 'string' },
+    v3: { oneOf: [{ type: 'string' }, { type: 'number' }] },
+  },
+  'io.k8s.apimachinery.pkg.util.intstr.IntOrString': {
+    description: 'A number, or a string such as a name or a percentage.',
+    v2: { type: 'string', format: 'int-or-string' },
+    v3: { format: 'int-or-string', oneOf: [{ type: 'integer' }, { type: 'string' }] },
+  },
+  'io.k8s.apimachinery.pkg.runtime.RawExtension': { description: 'An object of any kind.', v2: { type: 'object' } },
+  [`${EXTENSIONS}JSON`]: { description: 'Any JSON value.', v2: {} },
+  [MESSAGES.schemaOrBool]: { description: 'A schema, or true or false.', v2: {} },
+  [MESSAGES.schemaOrArray]: { description: 'A schema, or a list of schemas.', v2: {} },
+  [MESSAGES.schemaOrStringArray]: { description: 'A schema, or a list of strings.', v2: {} },
+};
+
+const PLAIN: Partial<Readonly<Record<Scalar, JsonObject>>> = {
+  string: { type: 'string' },
+  boolean: { type: 'boolean' },
+  int32: { type: 'integer', format: 'int32' },
+  int64: { type: 'integer', format: 'int64' },
+  double: { type: 'number', format: 'double' },
+  bytes: { type: 'string', format: 'byte' },
+};
+
+/** Zero values that OpenAPI 3 documents give to what is always printed. */
+const ZEROS: Readonly<Record<string, JsonValue>> = { string: '', boolean: false, integer: 0 };
+
+export interface CustomSchema {
+  /** Name of the definition. */
+  readonly name: string;
+  readonly v2: JsonObject;
+  readonly v3: JsonObject;
+}
+
+export class SchemaWriter {
+  readonly #version: OpenApiVersion;
+  readonly #schema: Schema;
+  /** Groups and versions that options belong to. */
+  readonly #groupVersions: readonly { readonly group: string; readonly version: string }[];
+  readonly #definitions = new Map<string, JsonObject>();
+  readonly #waiting: string[] = [];
+
+  constructor(version: OpenApiVersion, schema: Schema, groupVersions: readonly { group: string; version: string }[]) {
+    this.#version = version;
+    this.#schema = schema;
+    this.#groupVersions = groupVersions;
+  }
+
+  /** A reference to the type, whose definition the document will have. */
+  reference(name: string): JsonObject {
+    if (!this.#definitions.has(name)) {
+      this.#definitions.set(name, {});
+      this.#waiting.push(name);
+    }
+    return { $ref: this.#version === 2 ? `#/definitions/${name}` : `#/components/schemas/${name}` };
+  }
+
+  /** A definition that is made elsewhere (custom resources). Types that it refers to are found in it. */
+  custom(custom: CustomSchema): JsonObject {
+    const definition = this.#version === 2 ? custom.v2 : custom.v3;
+    this.#definitions.set(custom.name, definition);
+    for (const [, name = ''] of JSON.stringify(definition).matchAll(
+      /"#\/(?:definitions|components\/schemas)\/([^"]+)"/g,
+    )) {
+      this.reference(name);
+    }
+    return this.reference(custom.name);
+  }
+
+  /** Every type that was referred to, and what they refer to, sorted by name. Lets others run in between. */
+  async definitions(): Promise<JsonObject> {
+    for (let name = this.#waiting.pop(), count = 1; name !== undefined; name = this.#waiting.pop(), count += 1) {
+      this.#definitions.set(name, this.#definition(name));
+      if (count % BATCH === 0) await setImmediate();
+    }
+    return Object.fromEntries([...this.#definitions].sort(([a], [b]) => (a < b ? -1 : 1)));
+  }
+
+  #definition(name: string): JsonObject {
+    const special = SPECIAL[name];
+    if (special !== undefined) {
+      const shape = this.#version === 3 ? (special.v3 ?? special.v2) : special.v2;
+      return { description: special.description, ...shape };
+    }
+    const struct = this.#schema.struct(name);
+    return struct === undefined ? { type: 'object' } : this.#struct(struct);
+  }
+
+  #struct(struct: StructType): JsonObject {
+    const description = this.#schema.description(struct.name);
+    const properties: JsonObject = {};
+    const required: string[] = [];
+    for (const field of struct.fields.values()) {
+      properties[field.name] = this.#field(struct, field);
+      if (field.required) required.push(field.name);
+    }
+    const kinds = this.#kindsOf(struct.name);
+    return {
+      ...(description === undefined ? {} : { description }),
+      ...(required.length === 0 ? {} : { required: required.sort() }),
+      ...(struct.fields.size === 0 ? {} : { properties }),
+      type: 'object',
+      ...(kinds.length === 0 ? {} : { 'x-kubernetes-group-version-kind': kinds }),
+      ...(struct.mapType === undefined ? {} : { 'x-kubernetes-map-type': struct.mapType }),
+      ...(struct.unions === undefined ? {} : { 'x-kubernetes-unions': [...struct.unions] }),
+    };
+  }
+
+  #kindsOf(name: string): JsonObject[] {
+    if (name.startsWith(META)) {
+      const kind = name.slice(META.length);
+      if (kind === 'DeleteOptions' || kind === 'WatchEvent') return this.#groupVersions.map((gv) => ({ ...gv, kind }));
+      const single = ['Status', 'APIGroup', 'APIGroupList', 'APIResourceList', 'APIVersions'].includes(kind);
+      return single ? [{ group: '', version: 'v1', kind }] : [];
+    }
+    const found = groupVersionKindOf(name);
+    return found === undefined ? [] : [{ ...found }];
+  }
+
+  #field(struct: StructType, field: Field): JsonObject {
+    const own = this.#schema.description(struct.name, field.name);
+    const isReference =
+      field.type.kind === 'struct' || (field.type.kind === 'scalar' && PLAIN[field.type.scalar] === undefined);
+    const description =
+      own ?? (field.type.kind === 'struct' ? this.#schema.description(field.type.struct.name) : undefined);
+    const preset = this.#default(field);
+    const rest: JsonObject = {
+      ...(description === undefined ? {} : { description }),
+      ...(preset === undefined ? {} : { default: preset }),
+      ...extensionsOf(field),
+    };
+    const type = this.#type(field.type);
+    if (!isReference || this.#version === 2) return { ...rest, ...type };
+    return Object.keys(rest).length === 0 ? type : { ...rest, allOf: [type] };
+  }
+
+  #default(field: Field): JsonValue | undefined {
+    if (field.default !== undefined) return field.default;
+    if (this.#version === 2 || field.presence !== 'print') return undefined;
+    if (field.type.kind === 'struct') return {};
+    const plain = field.type.kind === 'scalar' ? PLAIN[field.type.scalar]?.['type'] : undefined;
+    return typeof plain === 'string' ? ZEROS[plain] : undefined;
+  }
+
+  #type(type: TypeNode): JsonObject {
+    switch (type.kind) {
+      case 'struct':
+        return this.reference(type.struct.name);
+      case 'list':
+        return { type: 'array', items: this.#item(type.items) };
+      case 'map':
+        return { type: 'object', additionalProperties: this.#item(type.values) };
+      case 'scalar': {
+        if (type.message !== undefined) return this.reference(MESSAGES[type.message]);
+        const named = NAMED_SCALARS[type.scalar];
+        return named === undefined ? { ...PLAIN[type.scalar] } : this.reference(named);
+      }
+    }
+  }
+
+  /** OpenAPI 3 documents give items their zero value. */
+  #item(type: TypeNode): JsonObject {
+    const schema = this.#type(type);
+    if (this.#version === 2) return schema;
+    if (type.kind === 'struct') return { allOf: [schema], default: {} };
+    const plain = schema['type'];
+    return type.kind === 'scalar' && typeof plain === 'string' && plain in ZEROS
+      ? { ...schema, default: ZEROS[plain] }
+      : schema;
+  }
+}
+
+function extensionsOf(field: Field): JsonObject {
+  const { listType, listMapKeys, mapType, patchStrategy, patchMergeKey } = field;
+  return {
+    ...(field.enum === undefined ? {} : { enum: [...field.enum] }),
+    ...(listMapKeys === undefined ? {} : { 'x-kubernetes-list-map-keys': [...listMapKeys] }),
+    ...(listType === undefined ? {} : { 'x-kubernetes-list-type': listType }),
+    ...(mapType === undefined ? {} : { 'x-kubernetes-map-type': mapType }),
+    ...(patchMergeKey === undefined ? {} : { 'x-kubernetes-patch-merge-key': patchMergeKey }),
+    ...(patchStrategy === undefined ? {} : { 'x-kubernetes-patch-strategy': patchStrategy.join(',') }),
+  };
+}

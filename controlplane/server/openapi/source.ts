@@ -1,0 +1,73 @@
+/** What the documents are made from: the rows that are served, and the schemas of the kinds that are not built in. */
+import { typeNameOf } from '../../../api/schema/table.ts';
+import type { ResourceInfo, Schema } from '../../../api/schema/schema.ts';
+import type { JsonObject } from '../../../api/meta/object.ts';
+import type { ResourceCatalog } from '../../registry/rest.ts';
+import type { TypeRef } from './operations.ts';
+import type { CustomSchema, SchemaWriter } from './schemas.ts';
+
+export interface OpenApiSource {
+  readonly catalog: ResourceCatalog;
+  readonly schema: Schema;
+  /** The release that `info.version` names (`v1.36.2`). */
+  readonly release: string;
+  /** The schemas of a custom resource's kind; called once a document. */
+  readonly customSchema?: (row: ResourceInfo) => CustomSchema | undefined;
+}
+
+/** The definition of a kind, as a reference to it. */
+export function refer(source: OpenApiSource, writer: SchemaWriter, row: ResourceInfo, type: TypeRef): JsonObject {
+  if ('name' in type) return writer.reference(type.name);
+  const name = typeNameOf(type.group, type.version, type.kind);
+  if (source.schema.struct(name) !== undefined) return writer.reference(name);
+  const custom = type.group === row.group ? source.customSchema?.(row) : undefined;
+  if (custom === undefined) return { type: 'object' };
+  if (type.kind === row.kind) return writer.custom(custom);
+  return type.kind === `${row.kind}List` ? writer.custom(listOf(row, custom, writer)) : { type: 'object' };
+}
+
+function listOf(row: ResourceInfo, custom: CustomSchema, writer: SchemaWriter): CustomSchema {
+  const item = writer.custom(custom);
+  const text = (description: string): JsonObject => ({ type: 'string', description });
+  const definition: JsonObject = {
+    description: `${row.kind}List is a list of ${row.kind}`,
+    type: 'object',
+    required: ['items'],
+    properties: {
+      apiVersion: text('The group and version of the list.'),
+      items: { type: 'array', description: `List of ${row.resource}.`, items: item },
+      kind: text('The kind of the list.'),
+      metadata: { description: 'Of the list.', ...writer.reference('io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta') },
+    },
+    'x-kubernetes-group-version-kind': [{ group: row.group, version: row.version, kind: `${row.kind}List` }],
+  };
+  return { name: `${custom.name}List`, v2: definition, v3: definition };
+}
+
+export const ANSWER_TYPES: readonly string[] = [
+  'application/json',
+  'application/yaml',
+  'application/vnd.kubernetes.protobuf',
+];
+export const STREAM_TYPES: readonly string[] = [
+  'application/json;stream=watch',
+  'application/vnd.kubernetes.protobuf;stream=watch',
+];
+export const PATCH_TYPES: readonly string[] = [
+  'application/json-patch+json',
+  'application/merge-patch+json',
+  'application/strategic-merge-patch+json',
+  'application/apply-patch+yaml',
+];
+
+const CODE_TEXTS: Readonly<Record<number, string>> = { 200: 'OK', 201: 'Created', 202: 'Accepted' };
+
+export function codeText(code: number): string {
+  return CODE_TEXTS[code] ?? String(code);
+}
+
+export function groupVersionsOf(source: OpenApiSource): { group: string; version: string }[] {
+  const found = new Map<string, { group: string; version: string }>();
+  for (const { group, version } of source.catalog.resources()) found.set(`${group}/${version}`, { group, version });
+  return [...found.values()];
+}
