@@ -6,7 +6,14 @@
 import { jsonEqual } from '../../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import { type FieldSet, FieldSetBuilder } from './field-set.ts';
-import { type MergeType, type StructMergeType, deduce, isObject, itemElement } from './merge-types.ts';
+import {
+  type MergeMember,
+  type MergeType,
+  type StructMergeType,
+  deduce,
+  isObject,
+  itemElement,
+} from './merge-types.ts';
 
 export interface Comparison {
   readonly added: FieldSet;
@@ -31,50 +38,92 @@ export function compare(type: MergeType, old: JsonValue | undefined, next: JsonV
 
 /** `undefined` is absence; null is a value. */
 function compareValue(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): void {
-  if (old === undefined && next === undefined) return;
-  if (type.kind === 'deduced') compareDeduced(old, next, sets);
-  else if (!compareInside(type, old, next, sets)) return;
-  if (old === undefined) sets.added.owned = true;
-  else if (next === undefined) sets.removed.owned = true;
+  if (old === undefined) {
+    if (next !== undefined) takeWhole(type, next, sets.added);
+  } else if (next === undefined) takeWhole(type, old, sets.removed);
+  else if (type.kind === 'deduced') compareDeduced(old, next, sets);
+  else compareInside(type, old, next, sets);
 }
 
-function compareDeduced(old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): void {
-  const nextType = deduce(next ?? old);
-  const oldType = deduce(old ?? next);
-  const same = oldType.kind === nextType.kind;
-  if (!same) compareInside(oldType, old, next, sets);
+/** Every path of a value that only one side has: its own, and all below it. What creating an object mostly is. */
+function takeWhole(type: MergeType, value: JsonValue, set: FieldSetBuilder): void {
+  set.owned = true;
+  switch (type.kind) {
+    case 'leaf':
+      return;
+    case 'deduced':
+      takeWhole(deduce(value), value, set);
+      return;
+    case 'keyed':
+    case 'set':
+      if (Array.isArray(value)) takeItems(type, value, set);
+      return;
+    case 'map':
+      if (!isObject(value)) return;
+      for (const name of Object.keys(value)) {
+        const member = value[name];
+        if (member !== undefined) takeWhole(type.values, member, set.child(`f:${name}`));
+      }
+      return;
+    case 'struct':
+      if (isObject(value)) takeMembers(type, value, set);
+  }
+}
+
+function takeMembers(type: StructMergeType, value: JsonObject, set: FieldSetBuilder): void {
+  for (const name of Object.keys(value)) {
+    const given = value[name];
+    const member = type.members.get(name);
+    const inner = member?.type ?? type.others;
+    if (given === undefined || inner === undefined) continue;
+    takeWhole(inner, given ?? member?.zero ?? null, set.child(member?.element ?? `f:${name}`));
+  }
+  for (const member of zerosOf(type)) {
+    if (value[member.name] === undefined) takeWhole(member.type, member.zero ?? null, set.child(member.element));
+  }
+}
+
+function takeItems(type: ListType, items: readonly JsonValue[], set: FieldSetBuilder): void {
+  for (const [element, same] of indexItems(type, items)) {
+    const [only] = same;
+    if (same.length === 1 && only !== undefined) takeWhole(type.items, only, set.child(element));
+    else set.child(element).owned = true;
+  }
+}
+
+function compareDeduced(old: JsonValue, next: JsonValue, sets: Sets): void {
+  const nextType = deduce(next);
+  const oldType = deduce(old);
+  if (oldType.kind !== nextType.kind) compareInside(oldType, old, next, sets);
   compareInside(nextType, old, next, sets);
 }
 
-/** Returns false where the value was compared as one. */
-function compareInside(type: MergeType, old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): boolean {
+function compareInside(type: MergeType, old: JsonValue, next: JsonValue, sets: Sets): void {
   switch (type.kind) {
     case 'leaf':
-      return compareLeaf(old, next, sets);
+      compareLeaf(old, next, sets);
+      return;
     case 'deduced':
       compareDeduced(old, next, sets);
-      return true;
+      return;
     case 'keyed':
     case 'set': {
-      const oldItems = Array.isArray(old) ? old : undefined;
-      const nextItems = Array.isArray(next) ? next : undefined;
-      if (isEmptyList(oldItems) && isEmptyList(nextItems)) return compareLeaf(old, next, sets);
-      compareItems(type, oldItems ?? [], nextItems ?? [], sets);
-      return true;
+      const oldItems = Array.isArray(old) ? old : [];
+      const nextItems = Array.isArray(next) ? next : [];
+      if (oldItems.length === 0 && nextItems.length === 0) compareLeaf(old, next, sets);
+      else compareItems(type, oldItems, nextItems, sets);
+      return;
     }
     case 'map':
     case 'struct': {
       const oldMembers = isObject(old) ? old : undefined;
       const nextMembers = isObject(next) ? next : undefined;
-      if (isEmptyObject(type, oldMembers) && isEmptyObject(type, nextMembers)) return compareLeaf(old, next, sets);
-      if (type.kind === 'map') compareMap(type.values, oldMembers, nextMembers, sets);
+      if (isEmptyObject(type, oldMembers) && isEmptyObject(type, nextMembers)) compareLeaf(old, next, sets);
+      else if (type.kind === 'map') compareMap(type.values, oldMembers, nextMembers, sets);
       else compareStruct(type, oldMembers, nextMembers, sets);
-      return true;
     }
   }
 }
-
-const isEmptyList = (items: readonly JsonValue[] | undefined): boolean => items === undefined || items.length === 0;
 
 /** A struct whose type always has a member is never empty. */
 function isEmptyObject(type: MergeType, object: JsonObject | undefined): boolean {
@@ -82,25 +131,23 @@ function isEmptyObject(type: MergeType, object: JsonObject | undefined): boolean
   for (const name in object) {
     if (object[name] !== undefined) return false;
   }
-  return type.kind !== 'struct' || !hasZeros(type);
+  return type.kind !== 'struct' || zerosOf(type).length === 0;
 }
 
-const withZeros = new WeakMap<StructMergeType, boolean>();
+const zeros = new WeakMap<StructMergeType, readonly MergeMember[]>();
 
-function hasZeros(type: StructMergeType): boolean {
-  let found = withZeros.get(type);
+/** Members that the type always has. */
+function zerosOf(type: StructMergeType): readonly MergeMember[] {
+  let found = zeros.get(type);
   if (found === undefined) {
-    found = [...type.members.values()].some((member) => member.zero !== undefined);
-    withZeros.set(type, found);
+    found = [...type.members.values()].filter((member) => member.zero !== undefined);
+    zeros.set(type, found);
   }
   return found;
 }
 
-function compareLeaf(old: JsonValue | undefined, next: JsonValue | undefined, sets: Sets): false {
-  if (old === undefined) sets.added.owned = true;
-  else if (next === undefined) sets.removed.owned = true;
-  else if (!jsonEqual(old, next)) sets.modified.owned = true;
-  return false;
+function compareLeaf(old: JsonValue, next: JsonValue, sets: Sets): void {
+  if (!jsonEqual(old, next)) sets.modified.owned = true;
 }
 
 function compareStruct(

@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { applyJsonPatch } from '../../../../api/codec/json-patch.ts';
+import { applyMergePatch } from '../../../../api/codec/merge-patch.ts';
+import type { JsonObject } from '../../../../api/meta/object.ts';
+
+const document = { data: { k: 'v', l: 'w' }, list: ['one', 'two'] };
+
+test('every operation does what RFC 6902 says', () => {
+  const patched = applyJsonPatch(document, [
+    { op: 'test', path: '/data/k', value: 'v' },
+    { op: 'add', path: '/data/a~1b', value: 'n' },
+    { op: 'copy', from: '/data/k', path: '/data/copied' },
+    { op: 'move', from: '/data/l', path: '/data/moved' },
+    { op: 'add', path: '/list/1', value: 'mid' },
+    { op: 'add', path: '/list/-', value: 'end' },
+    { op: 'remove', path: '/list/0' },
+  ]);
+  assert.deepEqual(patched, {
+    data: { k: 'v', 'a/b': 'n', copied: 'v', moved: 'w' },
+    list: ['mid', 'two', 'end'],
+  });
+  assert.deepEqual(document, { data: { k: 'v', l: 'w' }, list: ['one', 'two'] });
+});
+
+test('replace and copy take a missing member for null', () => {
+  assert.deepEqual(applyJsonPatch({ d: {} }, [{ op: 'replace', path: '/d/x', value: 1 }]), { d: { x: 1 } });
+  assert.deepEqual(applyJsonPatch({ d: {} }, [{ op: 'copy', from: '/d/none', path: '/d/x' }]), { d: { x: null } });
+});
+
+test('an operation that does not apply is 422 and says no more', () => {
+  for (const operation of [
+    { op: 'test', path: '/data/k', value: 'x' },
+    { op: 'remove', path: '/data/none' },
+    { op: 'add', path: '/none/deep', value: 1 },
+    { op: 'add', path: '/list/9', value: 1 },
+    { op: 'merge', path: '/data', value: {} },
+    { op: 'add', value: 1 },
+  ]) {
+    assert.throws(() => applyJsonPatch(document, [operation]), {
+      code: 422,
+      message: 'the server rejected our request due to an error in our request',
+    });
+  }
+});
+
+test('what is no patch is 400, too long a patch is 413', () => {
+  assert.throws(() => applyJsonPatch({}, {}), {
+    message: 'error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp',
+  });
+  const long = Array.from({ length: 10_001 }, () => ({ op: 'add', path: '/a', value: 1 }));
+  assert.throws(() => applyJsonPatch({}, long), { code: 413 });
+});
+
+test('__proto__ is a name like any other', () => {
+  const patched = applyJsonPatch({}, [{ op: 'add', path: '/__proto__', value: { polluted: true } }]);
+  assert.deepEqual(Object.keys(patched as object), ['__proto__']);
+  const merged = applyMergePatch({}, JSON.parse('{"__proto__":{"polluted":true}}'));
+  assert.equal(Object.getPrototypeOf(merged), Object.prototype);
+  assert.equal(({} as Record<string, unknown>)['polluted'], undefined);
+});
+
+test('a merge patch that is no object is refused', () => {
+  assert.throws(() => applyMergePatch({}, null), { message: 'Invalid JSON Patch' });
+  assert.throws(() => applyMergePatch({}, []), {
+    message: 'error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}',
+  });
+});
+
+const json = fc
+  .jsonValue({ maxDepth: 3 })
+  .filter((value) => typeof value === 'object' && value !== null && !Array.isArray(value));
+
+test('a merge patch applied twice is applied once', () => {
+  fc.assert(
+    fc.property(json, json, (target, patch) => {
+      const once = applyMergePatch(target as JsonObject, patch);
+      assert.deepEqual(applyMergePatch(once, patch), once);
+    }),
+  );
+});

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { applyStrategicMergePatch } from '../../../../api/codec/strategic-merge-patch.ts';
+import type { JsonObject } from '../../../../api/meta/object.ts';
+import { loadSchema } from '../../../../api/schema/table.ts';
+
+const struct = loadSchema().kind('', 'v1', 'PodTemplate');
+assert(struct !== undefined);
+const type = struct;
+
+const withSpec = (spec: object, metadata: object = {}): JsonObject => ({ metadata, template: { spec } }) as JsonObject;
+const containers = [
+  {
+    name: 'a',
+    image: 'a:1',
+    env: [
+      { name: 'X', value: '1' },
+      { name: 'Y', value: '2' },
+    ],
+  },
+  { name: 'b', image: 'b:1' },
+];
+
+function specAfter(spec: object, patch: object): Record<string, unknown> {
+  const patched = applyStrategicMergePatch(withSpec(spec), { template: { spec: patch } }, type);
+  return (patched['template'] as { spec: Record<string, unknown> }).spec;
+}
+
+test('keyed lists merge by key, and new items stand where the patch has them', () => {
+  const patch = {
+    containers: [
+      { name: 'a', env: [{ name: 'Y', value: '9' }, { name: 'Z' }] },
+      { name: 'c', image: 'c:1' },
+    ],
+  };
+  assert.deepEqual(specAfter({ containers }, patch)['containers'], [
+    { name: 'a', image: 'a:1', env: [{ name: 'X', value: '1' }, { name: 'Y', value: '9' }, { name: 'Z' }] },
+    { name: 'c', image: 'c:1' },
+    { name: 'b', image: 'b:1' },
+  ]);
+});
+
+test('atomic lists are replaced', () => {
+  const tolerations = [{ key: 'b' }];
+  assert.deepEqual(specAfter({ tolerations: [{ key: 'a' }] }, { tolerations })['tolerations'], tolerations);
+});
+
+test('$patch deletes and replaces', () => {
+  const deleted = specAfter(
+    { containers },
+    {
+      containers: [
+        { $patch: 'delete', name: 'b' },
+        { $patch: 'delete', name: 'none' },
+      ],
+    },
+  );
+  assert.deepEqual(
+    (deleted['containers'] as { name: string }[]).map(({ name }) => name),
+    ['a'],
+  );
+  const replaced = specAfter({ containers }, { containers: [{ $patch: 'replace' }, { name: 'z' }] });
+  assert.deepEqual(replaced['containers'], [{ name: 'z' }]);
+  assert.deepEqual(
+    specAfter({ nodeSelector: { a: '1' } }, { nodeSelector: { $patch: 'replace', b: '2' } })['nodeSelector'],
+    { b: '2' },
+  );
+  assert.deepEqual(specAfter({ nodeSelector: { a: '1' } }, { nodeSelector: { $patch: 'delete' } })['nodeSelector'], {});
+});
+
+test('$setElementOrder orders, $retainKeys drops, $deleteFromPrimitiveList removes', () => {
+  const ordered = specAfter({ containers }, { '$setElementOrder/containers': [{ name: 'b' }, { name: 'a' }] });
+  assert.deepEqual(
+    (ordered['containers'] as { name: string }[]).map(({ name }) => name),
+    ['b', 'a'],
+  );
+  const retained = specAfter(
+    { volumes: [{ name: 'v', emptyDir: {} }] },
+    { volumes: [{ name: 'v', $retainKeys: ['name', 'configMap'], configMap: { name: 'cm' } }] },
+  );
+  assert.deepEqual(retained['volumes'], [{ name: 'v', configMap: { name: 'cm' } }]);
+  const finalizers = applyStrategicMergePatch(
+    withSpec({}, { finalizers: ['one', 'two'] }),
+    { metadata: { '$deleteFromPrimitiveList/finalizers': ['one'], finalizers: ['four'] } },
+    type,
+  );
+  assert.deepEqual(finalizers['metadata'], { finalizers: ['four', 'two'] });
+});
+
+test('faults have the words of other API servers', () => {
+  const faults: [object, string][] = [
+    [{ containers: [{ image: 'x' }] }, 'map: map[image:x] does not contain declared merge key: name'],
+    [{ nodeSelector: { $patch: 'other' } }, 'unknown patch type: other in map: map[$patch:other]'],
+  ];
+  for (const [patch, message] of faults) {
+    assert.throws(() => specAfter({ containers, nodeSelector: { a: '1' } }, patch), { code: 500, message });
+  }
+});

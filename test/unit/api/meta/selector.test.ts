@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { parseFieldSelector } from '../../../../api/meta/field-selector.ts';
+import { parseSelector } from '../../../../api/meta/selector-parser.ts';
+import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
+
+test('selectors match as they read', () => {
+  const labels = { app: 'web', tier: 'front', size: '7' };
+  for (const text of [
+    '',
+    'app=web',
+    'app==web,tier!=back',
+    'app in (web,db)',
+    'app notin (db)',
+    'tier',
+    '!none',
+    'none!=x',
+    'size>6',
+    'size < 8',
+  ]) {
+    assert.equal(parseSelector(text).matches(labels), true, text);
+  }
+  for (const text of ['app=db', 'app notin (web)', '!tier', 'none', 'app=web,app=db', 'size>7', 'none in ()']) {
+    assert.equal(parseSelector(text).matches(labels), false, text);
+  }
+});
+
+test('faults are named', () => {
+  const faults: Record<string, string> = {
+    'a=b=c': "found '=', expected: ',' or 'end of string'",
+    ',': "found ',', expected: !, identifier, or 'end of string'",
+    'a in b': "unable to parse requirement: found 'b' expected: '('",
+    'a in (b': "unable to parse requirement: found '', expected: ',' or ')'",
+    'bad key': "unable to parse requirement: found 'key', expected: in, notin, =, ==, !=, gt, lt",
+    '!': "unable to parse requirement: found '', expected: identifier",
+    'a>b':
+      "unable to parse requirement: values[0]: Invalid value: \"b\": for 'Gt', 'Lt' operators, the value must be an integer",
+  };
+  for (const [text, message] of Object.entries(faults))
+    assert.throws(() => parseSelector(text), { code: 400, message });
+});
+
+test("an object's selector: absent selects nothing, empty everything", () => {
+  assert.equal(fromLabelSelector(undefined).matches({}), false);
+  assert.equal(fromLabelSelector({}).matches({}), true);
+  const selector = fromLabelSelector({
+    matchLabels: { a: '1' },
+    matchExpressions: [{ key: 'b', operator: 'DoesNotExist' }],
+  });
+  assert.equal(selector.matches({ a: '1' }), true);
+  assert.equal(selector.matches({ a: '1', b: '' }), false);
+  assert.deepEqual(
+    validateLabelSelector({ matchExpressions: [{ key: 'b', operator: 'In' }] }, 'spec.selector').map(String),
+    ["spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"],
+  );
+});
+
+const key = fc.constantFrom('a', 'b', 'example.com/c');
+const value = fc.constantFrom('', 'x', 'y1');
+const requirement = fc.oneof(
+  fc.tuple(key, fc.constantFrom('=', '!='), value).map((parts) => parts.join('')),
+  fc
+    .tuple(key, fc.constantFrom(' in ', ' notin '), fc.uniqueArray(value, { minLength: 1 }))
+    .map(([k, op, vs]) => `${k}${op}(${vs.join(',')})`),
+  key,
+  key.map((name) => `!${name}`),
+);
+
+test('the text of a selector means the same selector', () => {
+  fc.assert(
+    fc.property(fc.array(requirement), fc.dictionary(key, value), (requirements, labels) => {
+      const selector = parseSelector(requirements.join(','));
+      const again = parseSelector(selector.toString());
+      assert.equal(again.toString(), selector.toString());
+      assert.equal(again.matches(labels), selector.matches(labels));
+    }),
+  );
+});
+
+test('field selectors are read with escapes', () => {
+  const selector = parseFieldSelector('a=b,c!=d\\,e');
+  assert.deepEqual(selector.requirements, [
+    { field: 'a', operator: '=', value: 'b' },
+    { field: 'c', operator: '!=', value: 'd,e' },
+  ]);
+  assert.equal(
+    selector.matches((field) => (field === 'a' ? 'b' : '')),
+    true,
+  );
+  assert.throws(() => parseFieldSelector('metadata.name'), {
+    message: "invalid selector: 'metadata.name'; can't understand 'metadata.name'",
+  });
+});

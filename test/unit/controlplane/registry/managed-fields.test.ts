@@ -1,0 +1,266 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { KubeObject, ManagedFieldsEntry } from '../../../../api/meta/object.ts';
+import { StatusError } from '../../../../api/meta/status-error.ts';
+import { loadSchema } from '../../../../api/schema/table.ts';
+import type { ApplyWrite, FieldManagement, ManagedWrite } from '../../../../controlplane/registry/field-management.ts';
+import { createFieldManagement } from '../../../../controlplane/registry/managed-fields.ts';
+import { builtInReader } from '../../../../controlplane/registry/object-decoding.ts';
+
+const clock = {
+  nowMs: Date.parse('2026-01-01T00:00:00Z'),
+  now: () => clock.nowMs,
+  monotonic: () => clock.nowMs,
+  after: () => ({ cancel: () => undefined }),
+  sleep: () => Promise.resolve(),
+};
+
+function management(kind: string): FieldManagement {
+  const struct = loadSchema().kind('', 'v1', kind);
+  assert(struct !== undefined);
+  const expected = { group: '', version: 'v1', kind, struct, reader: builtInReader, applyDefaults: undefined };
+  return createFieldManagement(clock, expected);
+}
+
+const configMaps = management('ConfigMap');
+const pods = management('Pod');
+
+const write = (manager: string, subresource = ''): ManagedWrite => ({
+  manager,
+  apiVersion: 'v1',
+  subresource,
+  resetFields: subresource === 'status' ? [['spec']] : [],
+});
+
+const applyWrite = (manager: string): ApplyWrite => ({
+  ...write(manager),
+  target: { namespace: 'ns', name: 'a' },
+  validation: 'Warn',
+  warn: () => undefined,
+});
+
+function configMap(data: Record<string, string> | undefined, metadata: object = {}): KubeObject {
+  return {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name: 'a', ...metadata },
+    ...(data === undefined ? {} : { data }),
+  };
+}
+
+/** As it would be after it was stored. */
+function stored(object: KubeObject): KubeObject {
+  return { ...object, metadata: { ...object.metadata, uid: 'u1' } };
+}
+
+function apply(live: KubeObject | undefined, manager: string, config: object, force = false): KubeObject {
+  return stored(configMaps.apply(live, { type: 'apply', body: config, duplicates: [], force }, applyWrite(manager)));
+}
+
+function update(live: KubeObject | undefined, manager: string, object: KubeObject): KubeObject {
+  return stored(configMaps.update(live, object, write(manager)));
+}
+
+const ownership = (object: KubeObject): unknown =>
+  object.metadata.managedFields?.map(({ manager, operation, time, fieldsV1 }) => ({
+    manager,
+    operation,
+    timed: time !== undefined,
+    fieldsV1,
+  }));
+
+const entryOf = (object: KubeObject, manager: string): ManagedFieldsEntry | undefined =>
+  object.metadata.managedFields?.find((entry) => entry.manager === manager);
+
+function refusal(run: () => unknown): StatusError {
+  try {
+    run();
+  } catch (error) {
+    assert(error instanceof StatusError);
+    return error;
+  }
+  assert.fail('nothing was refused');
+}
+
+test('creating owns maps as a whole and by member', () => {
+  const made = update(undefined, 'maker', configMap({ k: 'v', l: 'w' }));
+  assert.deepEqual(ownership(made), [
+    { manager: 'maker', operation: 'Update', timed: true, fieldsV1: { 'f:data': { '.': {}, 'f:k': {}, 'f:l': {} } } },
+  ]);
+});
+
+test('an object with nothing but its name has no managed fields', () => {
+  assert.equal(update(undefined, 'maker', configMap(undefined)).metadata.managedFields, undefined);
+});
+
+test('applying owns what the applier wrote, and repeating it changes nothing', () => {
+  const made = apply(undefined, 'one', configMap({ k: 'v' }));
+  assert.deepEqual(ownership(made), [
+    { manager: 'one', operation: 'Apply', timed: true, fieldsV1: { 'f:data': { 'f:k': {} } } },
+  ]);
+  clock.nowMs += 5000;
+  assert.deepEqual(apply(made, 'one', configMap({ k: 'v' })), made);
+});
+
+test('what an applier leaves out goes, unless somebody else owns it', () => {
+  const first = apply(undefined, 'one', configMap({ k: 'v', s: 'same' }));
+  const shared = apply(first, 'two', configMap({ s: 'same' }));
+  assert.deepEqual(apply(shared, 'one', configMap({}))['data'], { s: 'same' });
+});
+
+test('a conflict names the field and its owner', () => {
+  const made = apply(undefined, 'one', configMap({ k: 'v', s: 'same' }));
+  const one = refusal(() => apply(made, 'two', configMap({ k: 'w', s: 'same' })));
+  assert.equal(one.message, 'Apply failed with 1 conflict: conflict with "one": .data.k');
+  assert.deepEqual(one.status.details, {
+    causes: [{ reason: 'FieldManagerConflict', message: 'conflict with "one"', field: '.data.k' }],
+  });
+  const two = refusal(() => apply(made, 'two', configMap({ k: 'w', s: 'other' })));
+  assert.equal(two.message, 'Apply failed with 2 conflicts: conflicts with "one":\n- .data.k\n- .data.s');
+});
+
+test('force takes the fields over', () => {
+  const made = apply(undefined, 'one', configMap({ k: 'v', s: 'same' }));
+  const forced = apply(made, 'two', configMap({ k: 'w', s: 'same' }), true);
+  assert.deepEqual(entryOf(forced, 'one')?.fieldsV1, { 'f:data': { 'f:s': {} } });
+  assert.deepEqual(entryOf(forced, 'two')?.fieldsV1, { 'f:data': { 'f:k': {}, 'f:s': {} } });
+});
+
+test('an updater takes fields from an applier, whose next apply conflicts with it', () => {
+  const made = apply(undefined, 'one', configMap({ k: 'v', l: 'w' }));
+  const scaled = update(made, 'scaler', { ...made, data: { k: 'scaled', l: 'w' } });
+  assert.deepEqual(entryOf(scaled, 'one')?.fieldsV1, { 'f:data': { 'f:l': {} } });
+  const error = refusal(() => apply(scaled, 'one', configMap({ k: 'v', l: 'w' })));
+  assert.equal(error.message, 'Apply failed with 1 conflict: conflict with "scaler" using v1: .data.k');
+  assert.deepEqual(apply(scaled, 'one', configMap({ l: 'w' }))['data'], { k: 'scaled', l: 'w' });
+});
+
+test('ownership alone leaves no time and stands first', () => {
+  const made = update(undefined, 'maker', configMap({ k: 'v' }));
+  const applied = apply(made, 'one', configMap({ k: 'v' }));
+  assert.deepEqual(
+    applied.metadata.managedFields?.map(({ manager, time }) => [manager, time !== undefined]),
+    [
+      ['one', false],
+      ['maker', true],
+    ],
+  );
+});
+
+test('a write that changes nothing keeps the entries, times included', () => {
+  const made = update(undefined, 'maker', configMap({ k: 'v' }));
+  clock.nowMs += 60_000;
+  assert.deepEqual(update(made, 'other', { ...made, data: { k: 'v' } }), made);
+});
+
+test('an emptied map stays with who owns the map', () => {
+  const one = apply(apply(undefined, 'two', configMap({ k: 'w' })), 'one', configMap({}));
+  const emptied = apply(one, 'two', configMap(undefined));
+  assert.deepEqual(ownership(emptied), [
+    { manager: 'one', operation: 'Apply', timed: false, fieldsV1: { 'f:data': {} } },
+  ]);
+});
+
+test('managed fields are given up by [{}], and applying then meets what was there before', () => {
+  const made = apply(undefined, 'one', configMap({ k: 'v' }));
+  const reset = update(made, 'x', { ...made, metadata: { ...made.metadata, managedFields: [{}] } });
+  assert.equal(reset.metadata.managedFields, undefined);
+  const error = refusal(() => apply(reset, 'two', configMap({ k: 'w' })));
+  assert.equal(error.message, 'Apply failed with 1 conflict: conflict with "before-first-apply" using v1: .data.k');
+});
+
+test('apply refuses what does not fit the type', () => {
+  const unknown = refusal(() => apply(undefined, 'one', { ...configMap({ k: 'v' }), extra: {} }));
+  assert.equal(unknown.code, 500);
+  assert.equal(
+    unknown.message,
+    'failed to create typed patch object (/a; /v1, Kind=ConfigMap): .extra: field not declared in schema',
+  );
+  const kind = refusal(() => apply(undefined, 'one', { ...configMap({}), kind: 'Secret' }));
+  assert.equal(kind.message, 'invalid object type: /v1, Kind=Secret');
+  const managed = refusal(() => apply(undefined, 'one', configMap({}, { managedFields: [] })));
+  assert.equal(managed.message, 'metadata.managedFields must be nil');
+});
+
+test('of more than ten updaters the oldest become one', () => {
+  let live = update(undefined, 'm0', configMap({ k0: '0' }));
+  for (let i = 1; i < 14; i++) {
+    clock.nowMs += 1000;
+    live = update(live, `m${i}`, { ...live, data: { ...(live['data'] as object), [`k${i}`]: '1' } });
+  }
+  assert.equal(live.metadata.managedFields?.length, 10);
+  const ancient = entryOf(live, 'ancient-changes')?.fieldsV1?.['f:data'];
+  assert.deepEqual(Object.keys(ancient ?? {}), ['.', 'f:k0', 'f:k1', 'f:k2', 'f:k3', 'f:k4']);
+});
+
+test('kubectl takes over what it had applied on the client side', () => {
+  const annotation = 'kubectl.kubernetes.io/last-applied-configuration';
+  const config = configMap({ k: 'v' });
+  const made = update(
+    undefined,
+    'kubectl-client-side-apply',
+    configMap({ k: 'v' }, { annotations: { [annotation]: JSON.stringify(config) } }),
+  );
+  assert.equal(refusal(() => apply(made, 'other', configMap({ k: 'w' }))).code, 409);
+  const taken = apply(made, 'kubectl', configMap({ k: 'w' }));
+  assert.deepEqual(taken['data'], { k: 'w' });
+  assert.match(taken.metadata.annotations?.[annotation] ?? '', /"k":"w"/);
+});
+
+test('list items are owned by key, and a repeated one as a whole', () => {
+  const pod = (env: object[]): KubeObject => ({
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'p' },
+    spec: { containers: [{ name: 'c', env }] },
+  });
+  const containerFields = (object: KubeObject): unknown => {
+    const made = pods.update(undefined, object, write('maker'));
+    return made.metadata.managedFields?.[0]?.fieldsV1?.['f:spec'];
+  };
+  const inContainer = (env: object): object => ({
+    'f:containers': { 'k:{"name":"c"}': { '.': {}, 'f:env': env, 'f:name': {}, 'f:resources': {} } },
+  });
+  assert.deepEqual(
+    containerFields(pod([{ name: 'A', value: '1' }])),
+    inContainer({ '.': {}, 'k:{"name":"A"}': { '.': {}, 'f:name': {}, 'f:value': {} } }),
+  );
+  assert.deepEqual(
+    containerFields(
+      pod([
+        { name: 'A', value: '1' },
+        { name: 'A', value: '2' },
+      ]),
+    ),
+    inContainer({ '.': {}, 'k:{"name":"A"}': {} }),
+  );
+});
+
+test('the status endpoint owns no spec', () => {
+  const live = stored(
+    pods.update(
+      undefined,
+      { metadata: { name: 'p' }, spec: { containers: [{ name: 'c' }] }, status: {} },
+      write('maker'),
+    ),
+  );
+  const next = { ...live, spec: { nodeName: 'n', containers: [{ name: 'c' }] }, status: { phase: 'Running' } };
+  const entry = entryOf(pods.update(live, next, write('agent', 'status')), 'agent');
+  assert.deepEqual([entry?.subresource, entry?.fieldsV1], ['status', { 'f:status': { 'f:phase': {} } }]);
+});
+
+const data = fc.dictionary(fc.constantFrom('a', 'b', 'c', 'd'), fc.constantFrom('1', '2'));
+
+test('a forced apply always holds afterwards, and applying it again changes nothing', () => {
+  fc.assert(
+    fc.property(data, data, data, (before, first, second) => {
+      const made = apply(update(undefined, 'maker', configMap(before)), 'one', configMap(first), true);
+      const next = apply(made, 'two', configMap(second), true);
+      const result = (next['data'] ?? {}) as Record<string, string>;
+      for (const [key, value] of Object.entries(second)) assert.equal(result[key], value);
+      assert.deepEqual(apply(next, 'two', configMap(second), true), next);
+    }),
+    { numRuns: 200 },
+  );
+});
