@@ -1,0 +1,120 @@
+/**
+ * Who may approve and sign certificate requests, and which subjects never get a client certificate: CertificateApproval,
+ * CertificateSigning, CertificateSubjectRestriction, and ClusterTrustBundleAttest for trust bundles of a signer.
+ */
+import type { CertificateSigningRequest } from '../../api/machinery/kinds.ts';
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { parseCsr, type CertificateRequest } from '../../api/pki/certificate-request.ts';
+import type { UserInfo } from '../authentication/authentication.ts';
+import type { Authorizer } from '../authorization/authorization.ts';
+import { refusal } from './pod-attributes.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+
+const GROUP = 'certificates.k8s.io';
+
+const isRequest = (attributes: AdmissionAttributes, subresource: string): boolean =>
+  attributes.resource.group === GROUP &&
+  attributes.resource.resource === 'certificatesigningrequests' &&
+  attributes.subresource === subresource;
+
+/** On the signer by its name, or on every signer of its domain. */
+export async function mayUseSigner(
+  authorizer: Authorizer,
+  user: UserInfo,
+  verb: string,
+  signerName: string,
+): Promise<boolean> {
+  const domain = signerName.split('/')[0] ?? '';
+  for (const name of [signerName, `${domain}/*`]) {
+    const decision = await authorizer.authorize({
+      user,
+      verb,
+      isResourceRequest: true,
+      group: GROUP,
+      version: '*',
+      resource: 'signers',
+      subresource: '',
+      namespace: '',
+      name,
+      path: '',
+    });
+    if (decision.decision === 'allow') return true;
+  }
+  return false;
+}
+
+export function certificateApproval(authorizer: Authorizer): AdmissionPlugin {
+  return {
+    name: 'CertificateApproval',
+    handles: (operation) => operation === 'UPDATE',
+    async validate(attributes) {
+      if (!isRequest(attributes, 'approval')) return;
+      const old = attributes.oldObject as CertificateSigningRequest;
+      const name = old.spec?.signerName ?? '';
+      if (await mayUseSigner(authorizer, attributes.user, 'approve', name)) return;
+      throw refusal(attributes, `user not permitted to approve requests with signerName ${JSON.stringify(name)}`);
+    },
+  };
+}
+
+export function certificateSigning(authorizer: Authorizer): AdmissionPlugin {
+  return {
+    name: 'CertificateSigning',
+    handles: (operation) => operation === 'UPDATE',
+    async validate(attributes) {
+      if (!isRequest(attributes, 'status')) return;
+      const old = attributes.oldObject as CertificateSigningRequest;
+      const now = attributes.object as CertificateSigningRequest;
+      const isUnchanged =
+        (old.status?.certificate ?? '') === (now.status?.certificate ?? '') &&
+        jsonEqual(old.status?.conditions ?? [], now.status?.conditions ?? []);
+      if (isUnchanged) return;
+      const name = old.spec?.signerName ?? '';
+      if (await mayUseSigner(authorizer, attributes.user, 'sign', name)) return;
+      throw refusal(attributes, `user not permitted to sign requests with signerName ${JSON.stringify(name)}`);
+    },
+  };
+}
+
+/** `undefined`: not readable; validation says so. */
+export function requestOf(object: KubeObject | undefined): CertificateRequest | undefined {
+  const text = (object as CertificateSigningRequest | undefined)?.spec?.request ?? '';
+  try {
+    return parseCsr(Buffer.from(text, 'base64').toString('latin1'));
+  } catch (error) {
+    if (error instanceof Error) return undefined;
+    throw error;
+  }
+}
+
+export function certificateSubjectRestriction(): AdmissionPlugin {
+  return {
+    name: 'CertificateSubjectRestriction',
+    handles: (operation) => operation === 'CREATE',
+    validate(attributes) {
+      if (!isRequest(attributes, '')) return;
+      const request = attributes.object as CertificateSigningRequest;
+      if (request.spec?.signerName !== 'kubernetes.io/kube-apiserver-client') return;
+      if (requestOf(request)?.subject.organizations.includes('system:masters') !== true) return;
+      throw refusal(
+        attributes,
+        'use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed',
+      );
+    },
+  };
+}
+
+export function clusterTrustBundleAttest(authorizer: Authorizer): AdmissionPlugin {
+  return {
+    name: 'ClusterTrustBundleAttest',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    async validate(attributes) {
+      const { group, resource } = attributes.resource;
+      if (group !== GROUP || resource !== 'clustertrustbundles' || attributes.subresource !== '') return;
+      const name = (attributes.object as { spec?: { signerName?: string } } | undefined)?.spec?.signerName ?? '';
+      if (name === '' || (await mayUseSigner(authorizer, attributes.user, 'attest', name))) return;
+      throw refusal(attributes, `user not permitted to attest for signerName ${JSON.stringify(name)}`);
+    },
+  };
+}

@@ -1,0 +1,28 @@
+/** DefaultIngressClass: an ingress that names no class gets the newest default one. */
+import type { Ingress } from '../../api/machinery/kinds.ts';
+import { ingressClasses } from '../../api/machinery/resources.ts';
+import { newestDefault } from './storage-defaults.ts';
+import type { AdmissionPlugin } from './admission.ts';
+import type { Sources } from './sources.ts';
+
+const LEGACY = 'kubernetes.io/ingress.class';
+const DEFAULT = ['ingressclass.kubernetes.io/is-default-class'];
+
+export function defaultIngressClass(sources: Sources): AdmissionPlugin {
+  const source = sources.of(ingressClasses);
+  return {
+    name: 'DefaultIngressClass',
+    handles: (operation) => operation === 'CREATE',
+    admit(attributes) {
+      const { resource } = attributes;
+      if (resource.group !== 'networking.k8s.io' || resource.resource !== 'ingresses' || attributes.subresource !== '')
+        return;
+      const ingress = attributes.object as Ingress | undefined;
+      if (ingress === undefined || ingress.metadata.annotations?.[LEGACY] !== undefined) return;
+      const spec = (ingress.spec ??= {});
+      if (spec.ingressClassName !== undefined && spec.ingressClassName !== null) return;
+      const found = newestDefault(source.list(), DEFAULT);
+      if (found?.metadata.name !== undefined) spec.ingressClassName = found.metadata.name;
+    },
+  };
+}

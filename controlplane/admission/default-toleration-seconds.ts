@@ -1,0 +1,41 @@
+/** DefaultTolerationSeconds: pods stay a while on nodes that stop being ready or reachable. */
+import { podOf } from './pod-attributes.ts';
+import type { AdmissionPlugin } from './admission.ts';
+import type { Toleration } from './tolerations.ts';
+
+export interface DefaultTolerationSecondsOptions {
+  /** `--default-not-ready-toleration-seconds`. */
+  readonly notReadySeconds: number;
+  /** `--default-unreachable-toleration-seconds`. */
+  readonly unreachableSeconds: number;
+}
+
+const NOT_READY = 'node.kubernetes.io/not-ready';
+const UNREACHABLE = 'node.kubernetes.io/unreachable';
+
+export function defaultTolerationSeconds(options: DefaultTolerationSecondsOptions): AdmissionPlugin {
+  return {
+    name: 'DefaultTolerationSeconds',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    admit(attributes) {
+      const pod = podOf(attributes);
+      if (pod === undefined) return;
+      const tolerations = pod.spec.tolerations ?? [];
+      const added: Toleration[] = [];
+      const add = (key: string, seconds: number): void => {
+        if (!tolerations.some((one) => tolerates(one, key))) {
+          added.push({ key, operator: 'Exists', effect: 'NoExecute', tolerationSeconds: seconds });
+        }
+      };
+      add(NOT_READY, options.notReadySeconds);
+      add(UNREACHABLE, options.unreachableSeconds);
+      if (added.length > 0) pod.spec.tolerations = [...tolerations, ...added];
+    },
+  };
+}
+
+function tolerates(one: Toleration, key: string): boolean {
+  const hasKey = (one.key ?? '') === key || (one.key ?? '') === '';
+  const hasEffect = (one.effect ?? '') === 'NoExecute' || (one.effect ?? '') === '';
+  return hasKey && hasEffect;
+}

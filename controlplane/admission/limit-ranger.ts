@@ -1,0 +1,228 @@
+/** LimitRanger: defaults, minimum, maximum and ratio of resources per container, pod and claim, from a namespace's LimitRanges. */
+import type { LimitRange, PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
+import { limitRanges } from '../../api/machinery/resources.ts';
+import {
+  addQuantities,
+  approximate,
+  compareQuantities,
+  formatQuantity,
+  milliUnits,
+  parseQuantity,
+  wholeUnits,
+  type Quantity,
+} from '../../api/meta/quantity.ts';
+import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import type { Sources } from './sources.ts';
+
+const ANNOTATION = 'kubernetes.io/limit-ranger';
+
+type Item = NonNullable<LimitRange['spec']>['limits'][number];
+type Amounts = Record<string, string>;
+type Container = PodSpec['containers'][number];
+
+export function limitRanger(sources: Sources): AdmissionPlugin {
+  const source = sources.of(limitRanges);
+  const itemsOf = (namespace: string): Item[] => source.list(namespace).flatMap((range) => range.spec?.limits ?? []);
+  const isPodUpdate = (attributes: AdmissionAttributes): boolean =>
+    attributes.operation === 'UPDATE' && podOf(attributes) !== undefined;
+  return {
+    name: 'LimitRanger',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    admit(attributes) {
+      const pod = attributes.operation === 'CREATE' ? podOf(attributes) : undefined;
+      if (pod !== undefined)
+        for (const range of source.list(attributes.namespace)) applyDefaults(pod, range.spec?.limits ?? []);
+    },
+    validate(attributes) {
+      // What runs already keeps what it got when it was made.
+      if (isPodUpdate(attributes)) return;
+      const errors: string[] = [];
+      const pod = podOf(attributes);
+      for (const item of pod === undefined && !isClaim(attributes) ? [] : itemsOf(attributes.namespace)) {
+        if (pod !== undefined) errors.push(...podErrors(pod.spec, item));
+        else errors.push(...claimErrors(attributes.object as PersistentVolumeClaim | undefined, item));
+      }
+      if (errors.length > 0)
+        throw refusal(attributes, errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]`);
+    },
+  };
+}
+
+const isClaim = (attributes: AdmissionAttributes): boolean =>
+  attributes.resource.group === '' &&
+  attributes.resource.resource === 'persistentvolumeclaims' &&
+  attributes.subresource === '';
+
+function applyDefaults(pod: Pod & { spec: PodSpec }, items: readonly Item[]): void {
+  const requests: Amounts = {};
+  const limits: Amounts = {};
+  for (const item of items) {
+    if (item.type !== 'Container') continue;
+    Object.assign(requests, item.defaultRequest ?? {});
+    Object.assign(limits, item.default ?? {});
+  }
+  const notes: string[] = [];
+  for (const container of pod.spec.containers) notes.push(...fill(container, 'container', requests, limits));
+  for (const container of pod.spec.initContainers ?? [])
+    notes.push(...fill(container, 'init container', requests, limits));
+  if (notes.length > 0) {
+    const annotations = (pod.metadata.annotations ??= {});
+    annotations[ANNOTATION] = `LimitRanger plugin set: ${notes.join('; ')}`;
+  }
+}
+
+function fill(container: Container, what: string, requests: Amounts, limits: Amounts): string[] {
+  const resources = (container.resources ??= {});
+  const notes: string[] = [];
+  for (const [word, field, defaults] of [
+    ['request', 'requests', requests],
+    ['limit', 'limits', limits],
+  ] as const) {
+    const current: Amounts = { ...resources[field] };
+    const added: string[] = [];
+    for (const [name, amount] of Object.entries(defaults)) {
+      if (current[name] !== undefined) continue;
+      current[name] = amount;
+      added.push(name);
+    }
+    if (added.length === 0) continue;
+    resources[field] = current;
+    notes.push(`${added.sort().join(', ')} ${word} for ${what} ${container.name}`);
+  }
+  return notes;
+}
+
+const quantities = (amounts: Readonly<Record<string, string>> | undefined | null): Map<string, Quantity> =>
+  new Map(Object.entries(amounts ?? {}).map(([name, amount]) => [name, parseQuantity(amount)]));
+
+interface Usage {
+  readonly requests: Map<string, Quantity>;
+  readonly limits: Map<string, Quantity>;
+}
+
+function usageOf(container: Container): Usage {
+  return { requests: quantities(container.resources?.requests), limits: quantities(container.resources?.limits) };
+}
+
+function podErrors(spec: PodSpec, item: Item): string[] {
+  if (item.type === 'Container') {
+    return [...spec.containers, ...(spec.initContainers ?? [])].flatMap((container) =>
+      constraintErrors(item, usageOf(container)),
+    );
+  }
+  return item.type === 'Pod' ? constraintErrors(item, podUsage(spec)) : [];
+}
+
+function claimErrors(claim: PersistentVolumeClaim | undefined, item: Item): string[] {
+  if (item.type !== 'PersistentVolumeClaim' || claim === undefined) return [];
+  const requested = quantities(claim.spec?.resources?.requests);
+  return [
+    ...eachAmount(item.min, (name, bound) => minError(item.type, name, bound, requested.get(name))),
+    ...eachAmount(item.max, (name, bound) => maxRequestError(item.type, name, bound, requested.get(name))),
+  ];
+}
+
+function constraintErrors(item: Item, usage: Usage): string[] {
+  return [
+    ...eachAmount(item.min, (name, bound) => minError(item.type, name, bound, usage.requests.get(name))),
+    ...eachAmount(item.max, (name, bound) => maxError(item.type, name, bound, usage)),
+    ...eachAmount(item.maxLimitRequestRatio, (name, bound) => ratioError(item.type, name, bound, usage)),
+  ];
+}
+
+function eachAmount(
+  amounts: Readonly<Record<string, string>> | undefined,
+  check: (name: string, bound: Quantity) => string | undefined,
+): string[] {
+  return Object.entries(amounts ?? {}).flatMap(([name, text]) => check(name, parseQuantity(text)) ?? []);
+}
+
+/** Amounts of cpu are compared in thousandths, others in whole units. */
+function units(name: string, quantity: Quantity): bigint {
+  return name === 'cpu' ? milliUnits(quantity) : wholeUnits(quantity);
+}
+
+const show = formatQuantity;
+
+function minError(type: string, name: string, bound: Quantity, request: Quantity | undefined): string | undefined {
+  const text = `minimum ${name} usage per ${type} is ${show(bound)}`;
+  if (request === undefined) return `${text}.  No request is specified`;
+  return units(name, request) < units(name, bound) ? `${text}, but request is ${show(request)}` : undefined;
+}
+
+function maxRequestError(
+  type: string,
+  name: string,
+  bound: Quantity,
+  request: Quantity | undefined,
+): string | undefined {
+  const text = `maximum ${name} usage per ${type} is ${show(bound)}`;
+  if (request === undefined) return `${text}.  No request is specified`;
+  return units(name, request) > units(name, bound) ? `${text}, but request is ${show(request)}` : undefined;
+}
+
+function maxError(type: string, name: string, bound: Quantity, usage: Usage): string | undefined {
+  const limit = usage.limits.get(name);
+  const request = usage.requests.get(name);
+  const text = `maximum ${name} usage per ${type} is ${show(bound)}`;
+  if (limit === undefined) return `${text}.  No limit is specified`;
+  if (units(name, limit) > units(name, bound)) return `${text}, but limit is ${show(limit)}`;
+  if (request !== undefined && units(name, request) > units(name, bound))
+    return `${text}, but request is ${show(request)}`;
+  return undefined;
+}
+
+function ratioError(type: string, name: string, bound: Quantity, usage: Usage): string | undefined {
+  const limit = usage.limits.get(name);
+  const request = usage.requests.get(name);
+  const text = `${name} max limit to request ratio per ${type} is ${show(bound)}`;
+  if (request === undefined || units(name, request) === 0n)
+    return `${text}, but no request is specified or request is 0`;
+  if (limit === undefined || units(name, limit) === 0n) return `${text}, but no limit is specified or limit is 0`;
+  const ratio = approximate(limit) / approximate(request);
+  // A ratio itself may be a fraction: compared as exactly as it is given.
+  const allowed = approximate(bound);
+  return ratio > allowed ? `${text}, but provided ratio is ${ratio.toFixed(6)}` : undefined;
+}
+
+function podUsage(spec: PodSpec): Usage {
+  return { requests: podTotal(spec, 'requests'), limits: podTotal(spec, 'limits') };
+}
+
+/** Sum of the containers and side cars, or what the largest init container needs while it runs. Overhead does not count here. */
+function podTotal(spec: PodSpec, field: 'requests' | 'limits'): Map<string, Quantity> {
+  const total = new Map<string, Quantity>();
+  const largest = new Map<string, Quantity>();
+  const sidecars = new Map<string, Quantity>();
+  const add = (target: Map<string, Quantity>, name: string, amount: Quantity): void => {
+    const before = target.get(name);
+    target.set(name, before === undefined ? amount : addQuantities(before, amount));
+  };
+  for (const container of spec.containers) {
+    for (const [name, amount] of quantities(container.resources?.[field])) add(total, name, amount);
+  }
+  for (const container of spec.initContainers ?? []) {
+    for (const [name, amount] of quantities(container.resources?.[field])) {
+      if (container.restartPolicy === 'Always') {
+        add(total, name, amount);
+        add(sidecars, name, amount);
+      }
+      const before = sidecars.get(name);
+      const peak =
+        container.restartPolicy === 'Always'
+          ? (before ?? amount)
+          : before === undefined
+            ? amount
+            : addQuantities(before, amount);
+      const known = largest.get(name);
+      if (known === undefined || compareQuantities(peak, known) > 0) largest.set(name, peak);
+    }
+  }
+  for (const [name, amount] of largest) {
+    const known = total.get(name);
+    if (known === undefined || compareQuantities(amount, known) > 0) total.set(name, amount);
+  }
+  for (const [name, amount] of quantities(spec.resources?.[field])) total.set(name, amount);
+  return total;
+}

@@ -1,0 +1,37 @@
+/** NamespaceExists and NamespaceAutoProvision: what to do about a namespace that is not there. Both are off by default. */
+import { namespaces } from '../../api/machinery/resources.ts';
+import { isAlreadyExists, newNotFound } from '../../api/meta/status-error.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import type { Sources } from './sources.ts';
+
+const isConcerned = (attributes: AdmissionAttributes): boolean =>
+  attributes.namespace !== '' && !(attributes.resource.group === '' && attributes.resource.resource === 'namespaces');
+
+export function namespaceExists(sources: Sources): AdmissionPlugin {
+  const source = sources.of(namespaces);
+  return {
+    name: 'NamespaceExists',
+    handles: (operation) => operation !== 'CONNECT',
+    async validate(attributes) {
+      if (!isConcerned(attributes) || source.get('', attributes.namespace) !== undefined) return;
+      if ((await source.live('', attributes.namespace)) !== undefined) return;
+      throw newNotFound({ group: '', resource: 'namespaces' }, attributes.namespace);
+    },
+  };
+}
+
+export function namespaceAutoProvision(sources: Sources, create: (name: string) => Promise<void>): AdmissionPlugin {
+  const source = sources.of(namespaces);
+  return {
+    name: 'NamespaceAutoProvision',
+    handles: (operation) => operation === 'CREATE',
+    async admit(attributes) {
+      if (!isConcerned(attributes) || attributes.dryRun || source.get('', attributes.namespace) !== undefined) return;
+      try {
+        await create(attributes.namespace);
+      } catch (error) {
+        if (!isAlreadyExists(error)) throw error;
+      }
+    },
+  };
+}

@@ -1,0 +1,327 @@
+/**
+ * NodeRestriction: what a node agent may write once it is authorized to write such objects at all: its own Node (without
+ * labels and taints that others decide), mirror pods of its own, status of its own pods, tokens of their accounts.
+ */
+import type { CertificateSigningRequest, Lease, Node, PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
+import { nodes, pods } from '../../api/machinery/resources.ts';
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { newNotFound } from '../../api/meta/status-error.ts';
+import { nodeNameOf } from '../authorization/node.ts';
+import { podReferences } from '../authorization/pod-references.ts';
+import { requestOf } from './certificates.ts';
+import { refusal } from './pod-attributes.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import type { Sources } from './sources.ts';
+
+const MIRROR = 'kubernetes.io/config.mirror';
+const LEASES_NAMESPACE = 'kube-node-lease';
+
+export function nodeRestriction(sources: Sources): AdmissionPlugin {
+  const podSource = sources.of(pods);
+  const nodeSource = sources.of(nodes);
+  const livePod = async (attributes: AdmissionAttributes, name: string): Promise<Pod> => {
+    const pod = podSource.get(attributes.namespace, name) ?? (await podSource.live(attributes.namespace, name));
+    if (pod === undefined) throw newNotFound({ group: '', resource: 'pods' }, name);
+    return pod;
+  };
+  return {
+    name: 'NodeRestriction',
+    handles: (operation) => operation !== 'CONNECT',
+    async admit(attributes) {
+      const node = nodeNameOf(attributes.user);
+      if (node === undefined) return;
+      if (node === '')
+        throw refusal(attributes, `could not determine node from user ${JSON.stringify(attributes.user.name)}`);
+      const { group, resource } = attributes.resource;
+      switch (group === '' ? resource : `${resource}.${group}`) {
+        case 'pods':
+          if (attributes.subresource === '')
+            return mainPod(attributes, node, livePod, (name) => nodeSource.get('', name) ?? nodeSource.live('', name));
+          if (attributes.subresource === 'status') return podStatus(attributes, node);
+          if (attributes.subresource === 'eviction') return eviction(attributes, node, livePod);
+          throw refusal(
+            attributes,
+            `unexpected pod subresource ${JSON.stringify(attributes.subresource)}, only 'status' and 'eviction' are allowed`,
+          );
+        case 'nodes':
+          return nodeObject(attributes, node);
+        case 'persistentvolumeclaims':
+          if (attributes.subresource === 'status') return claimStatus(attributes, node);
+          throw refusal(attributes, `may only update PVC status`);
+        case 'serviceaccounts':
+          if (attributes.subresource === 'token') return tokenRequest(attributes, livePod);
+          return undefined;
+        case 'leases.coordination.k8s.io':
+          return lease(attributes, node);
+        case 'certificatesigningrequests.certificates.k8s.io':
+          return certificateRequest(attributes);
+        case 'csinodes.storage.k8s.io':
+          if (attributes.operation === 'CREATE' && objectName(attributes) === node) return undefined;
+          if (attributes.name === node) return undefined;
+          throw refusal(attributes, 'can only access CSINode with the same name as the requesting node');
+        case 'resourceslices.resource.k8s.io':
+          return slice(attributes, node);
+        default:
+          return undefined;
+      }
+    },
+  };
+}
+
+const objectName = (attributes: AdmissionAttributes): string => attributes.object?.metadata.name ?? '';
+
+type FindPod = (attributes: AdmissionAttributes, name: string) => Promise<Pod>;
+type FindNode = (name: string) => Promise<Node | undefined> | Node | undefined;
+
+async function mainPod(
+  attributes: AdmissionAttributes,
+  node: string,
+  findPod: FindPod,
+  findNode: FindNode,
+): Promise<void> {
+  if (attributes.operation === 'DELETE') {
+    const pod = (attributes.oldObject as Pod | undefined) ?? (await findPod(attributes, attributes.name));
+    if (pod.spec?.nodeName !== node)
+      throw refusal(attributes, `node ${q(node)} can only delete pods with spec.nodeName set to itself`);
+    return;
+  }
+  if (attributes.operation !== 'CREATE')
+    throw refusal(
+      attributes,
+      `unexpected operation ${q(attributes.operation)}, node ${q(node)} can only create and delete mirror pods`,
+    );
+  const pod = attributes.object as Pod;
+  if (pod.metadata.annotations?.[MIRROR] === undefined) {
+    throw refusal(attributes, `pod does not have ${q(MIRROR)} annotation, node ${q(node)} can only create mirror pods`);
+  }
+  if (pod.spec?.nodeName !== node)
+    throw refusal(attributes, `node ${q(node)} can only create pods with spec.nodeName set to itself`);
+  const owners = pod.metadata.ownerReferences ?? [];
+  const [owner] = owners;
+  const ownerRefusal = (): never => {
+    throw refusal(attributes, `node ${q(node)} can only create pods with an owner reference set to itself`);
+  };
+  if (owners.length > 1) ownerRefusal();
+  if (owner === undefined || owner.apiVersion !== 'v1' || owner.kind !== 'Node' || owner.name !== node)
+    return ownerRefusal();
+  if (owner.controller !== true) ownerRefusal();
+  if (owner.blockOwnerDeletion === true)
+    throw refusal(attributes, `node ${q(node)} must not set blockOwnerDeletion on an owner reference`);
+  const own = await findNode(node);
+  if (own === undefined) throw newNotFound({ group: '', resource: 'nodes' }, node);
+  if (own.metadata.uid !== owner.uid)
+    throw refusal(attributes, `node ${node} UID mismatch: expected ${owner.uid} got ${own.metadata.uid}`);
+  if ((pod.spec.serviceAccountName ?? '') !== '')
+    throw refusal(attributes, `node ${q(node)} can not create pods that reference a service account`);
+  const references = podReferences(pod);
+  if (references.secrets.size > 0)
+    throw refusal(attributes, `node ${q(node)} can not create pods that reference secrets`);
+  if (references.configMaps.size > 0)
+    throw refusal(attributes, `node ${q(node)} can not create pods that reference configmaps`);
+  for (const volume of pod.spec.volumes ?? []) {
+    if (volume.persistentVolumeClaim !== undefined && volume.persistentVolumeClaim !== null) {
+      throw refusal(attributes, `node ${q(node)} can not create pods that reference persistentvolumeclaims`);
+    }
+  }
+  if ((pod.spec.resourceClaims?.length ?? 0) > 0)
+    throw refusal(attributes, `node ${q(node)} can not create pods that reference resourceclaims`);
+}
+
+function podStatus(attributes: AdmissionAttributes, node: string): void {
+  if (attributes.operation !== 'UPDATE') throw refusal(attributes, `unexpected operation ${q(attributes.operation)}`);
+  const old = attributes.oldObject as Pod;
+  const pod = attributes.object as Pod;
+  if (old.spec?.nodeName !== node)
+    throw refusal(attributes, `node ${q(node)} can only update pod status for pods with spec.nodeName set to itself`);
+  if (!jsonEqual(old.metadata.labels ?? {}, pod.metadata.labels ?? {})) {
+    throw refusal(attributes, `node ${q(node)} cannot update labels through pod status`);
+  }
+  if (!jsonEqual(old.status?.resourceClaimStatuses ?? [], pod.status?.resourceClaimStatuses ?? [])) {
+    throw refusal(attributes, `node ${q(node)} cannot update resource claim statuses`);
+  }
+}
+
+async function eviction(attributes: AdmissionAttributes, node: string, findPod: FindPod): Promise<void> {
+  if (attributes.operation !== 'CREATE') throw refusal(attributes, `unexpected operation ${attributes.operation}`);
+  const name = attributes.name !== '' ? attributes.name : objectName(attributes);
+  if (name === '') throw refusal(attributes, 'could not determine pod from request data');
+  const pod = await findPod(attributes, name);
+  if (pod.spec?.nodeName !== node)
+    throw refusal(attributes, `node ${node} can only evict pods with spec.nodeName set to itself`);
+}
+
+function claimStatus(attributes: AdmissionAttributes, node: string): void {
+  if (attributes.operation !== 'UPDATE') throw refusal(attributes, `unexpected operation ${q(attributes.operation)}`);
+  const strip = (claim: PersistentVolumeClaim): object => {
+    const {
+      capacity: _c,
+      conditions: _d,
+      allocatedResources: _a,
+      allocatedResourceStatuses: _s,
+      ...status
+    } = claim.status ?? {};
+    const { managedFields: _m, resourceVersion: _r, ...metadata } = claim.metadata;
+    return { ...claim, metadata, status };
+  };
+  if (
+    !jsonEqual(strip(attributes.oldObject as PersistentVolumeClaim), strip(attributes.object as PersistentVolumeClaim))
+  ) {
+    throw refusal(
+      attributes,
+      `node ${q(node)} is not allowed to update fields other than status.quantity and status.conditions`,
+    );
+  }
+}
+
+const RESTRICTION = 'node-restriction.kubernetes.io';
+/** Labels of kubernetes.io and k8s.io that an agent may set on its own node. */
+const AGENT_LABELS = new Set([
+  'kubernetes.io/hostname',
+  'kubernetes.io/arch',
+  'kubernetes.io/os',
+  'beta.kubernetes.io/arch',
+  'beta.kubernetes.io/os',
+  'topology.kubernetes.io/zone',
+  'topology.kubernetes.io/region',
+  'failure-domain.beta.kubernetes.io/zone',
+  'failure-domain.beta.kubernetes.io/region',
+  'node.kubernetes.io/instance-type',
+  'beta.kubernetes.io/instance-type',
+  'node.kubernetes.io/windows-build',
+]);
+const AGENT_PREFIXES = ['kubelet.kubernetes.io', 'node.kubernetes.io'];
+
+function domainOf(label: string): string {
+  const slash = label.indexOf('/');
+  return slash < 0 ? '' : label.slice(0, slash);
+}
+
+const isWithin = (domain: string, parent: string): boolean => domain === parent || domain.endsWith(`.${parent}`);
+
+const isRestricted = (label: string): boolean => isWithin(domainOf(label), RESTRICTION);
+
+/** Not to be set at first registration. */
+function isForbiddenAtCreation(label: string): boolean {
+  if (isRestricted(label)) return true;
+  const domain = domainOf(label);
+  if (!isWithin(domain, 'kubernetes.io') && !isWithin(domain, 'k8s.io')) return false;
+  return !AGENT_LABELS.has(label) && !AGENT_PREFIXES.some((prefix) => isWithin(domain, prefix));
+}
+
+function nodeObject(attributes: AdmissionAttributes, node: string): void {
+  let name = attributes.name;
+  if (attributes.operation === 'CREATE') {
+    const created = attributes.object as Node;
+    name = created.metadata.name ?? '';
+    if (name === node) {
+      const labels = Object.keys(created.metadata.labels ?? {})
+        .filter(isForbiddenAtCreation)
+        .sort();
+      if (labels.length > 0)
+        throw refusal(attributes, `node ${q(node)} is not allowed to set the following labels: ${labels.join(', ')}`);
+      if ((created.metadata.ownerReferences?.length ?? 0) > 0)
+        throw refusal(attributes, `node ${q(node)} is not allowed to modify ownerReferences`);
+      if (created.spec?.configSource !== undefined && created.spec.configSource !== null) {
+        throw refusal(attributes, `node ${q(node)} is not allowed to create pods with a non-nil configSource`);
+      }
+    }
+  }
+  if (name !== node) throw refusal(attributes, `node ${q(node)} is not allowed to modify node ${q(name)}`);
+  if (attributes.operation !== 'UPDATE') return;
+  const updated = attributes.object as Node;
+  const old = attributes.oldObject as Node;
+  if (!jsonEqual(old.metadata.ownerReferences ?? [], updated.metadata.ownerReferences ?? [])) {
+    throw refusal(attributes, `node ${q(node)} is not allowed to modify ownerReferences`);
+  }
+  if (!jsonEqual(old.spec?.taints ?? [], updated.spec?.taints ?? [])) {
+    throw refusal(attributes, `node ${q(node)} is not allowed to modify taints`);
+  }
+  const changed = modifiedLabels(old, updated).filter(isForbiddenAtCreation).sort();
+  if (changed.length > 0) throw refusal(attributes, `is not allowed to modify labels: ${changed.join(', ')}`);
+}
+
+function modifiedLabels(a: KubeObject, b: KubeObject): string[] {
+  const before = a.metadata.labels ?? {};
+  const after = b.metadata.labels ?? {};
+  return [...new Set([...Object.keys(before), ...Object.keys(after)])].filter((key) => before[key] !== after[key]);
+}
+
+interface TokenRequestSpec {
+  readonly audiences?: readonly string[] | null;
+  readonly boundObjectRef?: {
+    readonly apiVersion?: string;
+    readonly kind?: string;
+    readonly name?: string;
+    readonly uid?: string;
+  } | null;
+}
+
+async function tokenRequest(attributes: AdmissionAttributes, findPod: FindPod): Promise<void> {
+  if (attributes.operation !== 'CREATE') return;
+  const spec = (attributes.object?.['spec'] ?? {}) as TokenRequestSpec;
+  const ref = spec.boundObjectRef ?? undefined;
+  if (ref === undefined || ref.apiVersion !== 'v1' || ref.kind !== 'Pod' || (ref.name ?? '') === '') {
+    throw refusal(attributes, 'node requested token not bound to a pod');
+  }
+  if ((ref.uid ?? '') === '') throw refusal(attributes, 'node requested token with a pod binding without a uid');
+  const pod = await findPod(attributes, ref.name ?? '');
+  if (pod.metadata.uid !== ref.uid) {
+    throw refusal(
+      attributes,
+      `the UID in the bound object reference (${ref.uid}) does not match the UID in record. The object might have been deleted and then recreated`,
+    );
+  }
+  const node = nodeNameOf(attributes.user);
+  if (pod.spec?.nodeName !== node)
+    throw refusal(attributes, 'node requested token bound to a pod scheduled on a different node');
+  const audiences = spec.audiences ?? [];
+  if (audiences.length > 1) throw refusal(attributes, 'node may only request 0 or 1 audiences');
+  const [audience = ''] = audiences;
+  if (projectedAudiences(pod).has(audience)) return;
+  throw refusal(
+    attributes,
+    `audience ${q(audience)} not found in pod spec volume, ${attributes.user.name} is not authorized to request tokens for this audience`,
+  );
+}
+
+/** `''` is that of the API server. */
+function projectedAudiences(pod: Pod): Set<string> {
+  const found = new Set<string>();
+  for (const volume of pod.spec?.volumes ?? []) {
+    for (const source of volume.projected?.sources ?? []) {
+      if (source.serviceAccountToken !== undefined && source.serviceAccountToken !== null)
+        found.add(source.serviceAccountToken.audience ?? '');
+    }
+  }
+  return found;
+}
+
+function lease(attributes: AdmissionAttributes, node: string): void {
+  if (attributes.namespace !== LEASES_NAMESPACE) {
+    throw refusal(attributes, `can only access leases in the ${q(LEASES_NAMESPACE)} system namespace`);
+  }
+  const name = attributes.operation === 'CREATE' ? ((attributes.object as Lease).metadata.name ?? '') : attributes.name;
+  if (name !== node) throw refusal(attributes, 'can only access node lease with the same name as the requesting node');
+}
+
+const NODE_SIGNERS = new Set(['kubernetes.io/kubelet-serving', 'kubernetes.io/kube-apiserver-client-kubelet']);
+
+/** A node asks for certificates of its own name alone. */
+function certificateRequest(attributes: AdmissionAttributes): void {
+  if (attributes.subresource !== '' || attributes.operation !== 'CREATE') return;
+  const signer = (attributes.object as CertificateSigningRequest | undefined)?.spec?.signerName ?? '';
+  if (!NODE_SIGNERS.has(signer)) return;
+  const name = requestOf(attributes.object)?.subject.commonName;
+  if (name === attributes.user.name) return;
+  throw refusal(attributes, `can only create a node CSR with CN=${attributes.user.name}`);
+}
+
+function slice(attributes: AdmissionAttributes, node: string): void {
+  if (attributes.operation === 'DELETE' && attributes.name === '') return;
+  const object = (attributes.object ?? attributes.oldObject) as { spec?: { nodeName?: string } } | undefined;
+  if (object?.spec?.nodeName !== node)
+    throw refusal(attributes, 'can only create ResourceSlice with the same NodeName as the requesting node');
+}
+
+const q = (text: string): string => JSON.stringify(text);

@@ -1,0 +1,22 @@
+/** TaintNodesByCondition: a new node takes no pods until it is known to be ready. */
+import type { Node } from '../../api/machinery/kinds.ts';
+import type { AdmissionPlugin } from './admission.ts';
+
+const NOT_READY = 'node.kubernetes.io/not-ready';
+
+export function taintNodesByCondition(): AdmissionPlugin {
+  return {
+    name: 'TaintNodesByCondition',
+    handles: (operation) => operation === 'CREATE',
+    admit(attributes) {
+      const { resource } = attributes;
+      if (resource.group !== '' || resource.resource !== 'nodes' || attributes.subresource !== '') return;
+      const node = attributes.object as Node | undefined;
+      if (node === undefined) return;
+      const spec = (node.spec ??= {});
+      const taints = spec.taints ?? [];
+      if (taints.some((taint) => taint.key === NOT_READY && taint.effect === 'NoSchedule')) return;
+      spec.taints = [...taints, { key: NOT_READY, effect: 'NoSchedule' }];
+    },
+  };
+}

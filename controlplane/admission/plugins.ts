@@ -1,0 +1,132 @@
+/**
+ * The admission plugins in the order in which they run, which of them are on by default, and the chain's list from the
+ * flags. Called by main.ts; the rows feed the documentation.
+ */
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Authorizer } from '../authorization/authorization.ts';
+import type { RbacAuthorizer } from '../authorization/rbac.ts';
+import {
+  certificateApproval,
+  certificateSigning,
+  certificateSubjectRestriction,
+  clusterTrustBundleAttest,
+} from './certificates.ts';
+import { defaultIngressClass } from './default-ingress-class.ts';
+import { defaultTolerationSeconds, type DefaultTolerationSecondsOptions } from './default-toleration-seconds.ts';
+import { limitRanger } from './limit-ranger.ts';
+import { namespaceLifecycle } from './namespace-lifecycle.ts';
+import { namespaceAutoProvision, namespaceExists } from './namespace-provision.ts';
+import { nodeRestriction } from './node-restriction.ts';
+import { taintNodesByCondition } from './node-taint.ts';
+import { ownerReferencesPermissionEnforcement } from './owner-references.ts';
+import { podTolerationRestriction } from './pod-toleration-restriction.ts';
+import { podTopologyLabels } from './pod-topology-labels.ts';
+import { priorityPlugin } from './priority.ts';
+import { rbacEscalation } from './rbac-escalation.ts';
+import { runtimeClassPlugin } from './runtime-class.ts';
+import { securityContextDeny } from './security-context-deny.ts';
+import { serviceAccountPlugin } from './service-account.ts';
+import { defaultStorageClass, persistentVolumeClaimResize, storageObjectInUseProtection } from './storage-defaults.ts';
+import type { AdmissionPlugin } from './admission.ts';
+import type { Sources } from './sources.ts';
+
+export interface PluginsOptions {
+  readonly sources: Sources;
+  readonly clock: Clock;
+  readonly authorizer: Authorizer;
+  readonly rbac: RbacAuthorizer;
+  /** Makes a namespace (NamespaceAutoProvision). */
+  readonly createNamespace: (name: string) => Promise<void>;
+  readonly tolerationSeconds: DefaultTolerationSecondsOptions;
+  /** `--enable-admission-plugins`, `--disable-admission-plugins`. */
+  readonly enable: readonly string[];
+  readonly disable: readonly string[];
+}
+
+export interface PluginRow {
+  readonly name: string;
+  readonly enabledByDefault: boolean;
+  readonly summary: string;
+  make(options: PluginsOptions): AdmissionPlugin;
+}
+
+const on = (name: string, summary: string, make: PluginRow['make']): PluginRow => ({
+  name,
+  enabledByDefault: true,
+  summary,
+  make,
+});
+const off = (name: string, summary: string, make: PluginRow['make']): PluginRow => ({
+  name,
+  enabledByDefault: false,
+  summary,
+  make,
+});
+
+/** In order. The reference's order: what sets defaults before what judges them, quota last. */
+export const PLUGINS: readonly PluginRow[] = [
+  off('NamespaceAutoProvision', 'makes a namespace that is named but missing', ({ sources, createNamespace }) =>
+    namespaceAutoProvision(sources, createNamespace),
+  ),
+  on('NamespaceLifecycle', 'nothing new in a namespace that is missing or going away', ({ sources, clock }) =>
+    namespaceLifecycle(sources, clock),
+  ),
+  off('NamespaceExists', 'refuses every write to a namespace that is missing', ({ sources }) =>
+    namespaceExists(sources),
+  ),
+  off('SecurityContextDeny', 'refuses elevated security contexts', () => securityContextDeny()),
+  on('LimitRanger', 'defaults and bounds of resources', ({ sources }) => limitRanger(sources)),
+  on('ServiceAccount', 'every pod has an account and its token', ({ sources, clock }) =>
+    serviceAccountPlugin(sources, clock),
+  ),
+  on('NodeRestriction', 'what node agents may write', ({ sources }) => nodeRestriction(sources)),
+  on('TaintNodesByCondition', 'new nodes take no pods yet', () => taintNodesByCondition()),
+  on('Priority', 'priority from the class', ({ sources }) => priorityPlugin(sources)),
+  on('DefaultTolerationSeconds', 'pods stay a while on failing nodes', ({ tolerationSeconds }) =>
+    defaultTolerationSeconds(tolerationSeconds),
+  ),
+  off('PodTolerationRestriction', 'default tolerations and whitelist of a namespace', ({ sources }) =>
+    podTolerationRestriction(sources, { clusterDefaults: [], clusterWhitelist: [] }),
+  ),
+  on('DefaultStorageClass', 'claims without a class get the default one', ({ sources }) =>
+    defaultStorageClass(sources),
+  ),
+  on('StorageObjectInUseProtection', 'finalizers of claims and volumes', () => storageObjectInUseProtection()),
+  off('OwnerReferencesPermissionEnforcement', 'changing owners needs the right to delete', ({ authorizer }) =>
+    ownerReferencesPermissionEnforcement(authorizer),
+  ),
+  on('PersistentVolumeClaimResize', 'claims grow only where their class allows it', ({ sources }) =>
+    persistentVolumeClaimResize(sources),
+  ),
+  on('RuntimeClass', 'overhead and scheduling of the class', ({ sources }) => runtimeClassPlugin(sources)),
+  on('CertificateApproval', 'approving needs the right for the signer', ({ authorizer }) =>
+    certificateApproval(authorizer),
+  ),
+  on('CertificateSigning', 'signing needs the right for the signer', ({ authorizer }) =>
+    certificateSigning(authorizer),
+  ),
+  on('ClusterTrustBundleAttest', 'trust bundles of a signer need the right to attest', ({ authorizer }) =>
+    clusterTrustBundleAttest(authorizer),
+  ),
+  on('CertificateSubjectRestriction', 'no client certificates of system:masters', () =>
+    certificateSubjectRestriction(),
+  ),
+  on('DefaultIngressClass', 'ingresses without a class get the default one', ({ sources }) =>
+    defaultIngressClass(sources),
+  ),
+  on('PodTopologyLabels', 'zone and region of the node on its pods', ({ sources }) => podTopologyLabels(sources)),
+];
+
+/** Throws for a name that is no plugin. */
+export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
+  const known = new Set(PLUGINS.map((row) => row.name));
+  for (const name of [...options.enable, ...options.disable]) {
+    if (!known.has(name)) throw new Error(`unknown admission plugin "${name}"`);
+  }
+  const both = options.enable.find((name) => options.disable.includes(name));
+  if (both !== undefined) throw new Error(`admission plugin "${both}" is both enabled and disabled`);
+  const chosen = PLUGINS.filter(
+    (row) => (row.enabledByDefault || options.enable.includes(row.name)) && !options.disable.includes(row.name),
+  );
+  return [...chosen.map((row) => row.make(options)), rbacEscalation(options.rbac, options.authorizer)];
+}

@@ -1,0 +1,75 @@
+/**
+ * PodTolerationRestriction: a namespace's default tolerations are added to its pods, and its whitelist limits what they may
+ * tolerate. Annotations of the namespace; off by default.
+ */
+import type { Namespace } from '../../api/machinery/kinds.ts';
+import { namespaces } from '../../api/machinery/resources.ts';
+import { newInternalError } from '../../api/meta/status-error.ts';
+import { podOf, refusal } from './pod-attributes.ts';
+import { isSuperset, mergeTolerations, type Toleration } from './tolerations.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import type { Sources } from './sources.ts';
+
+const DEFAULTS = 'scheduler.alpha.kubernetes.io/defaultTolerations';
+const WHITELIST = 'scheduler.alpha.kubernetes.io/tolerationsWhitelist';
+
+export interface PodTolerationRestrictionOptions {
+  /** Where the namespace says nothing. */
+  readonly clusterDefaults: readonly Toleration[];
+  readonly clusterWhitelist: readonly Toleration[];
+}
+
+export function podTolerationRestriction(sources: Sources, options: PodTolerationRestrictionOptions): AdmissionPlugin {
+  const source = sources.of(namespaces);
+  const namespaceOf = async ({ namespace }: AdmissionAttributes): Promise<Namespace | undefined> =>
+    source.get('', namespace) ?? (await source.live('', namespace));
+  return {
+    name: 'PodTolerationRestriction',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    async admit(attributes) {
+      const pod = podOf(attributes);
+      if (pod === undefined || attributes.operation !== 'CREATE') return;
+      const defaults = listOf(await namespaceOf(attributes), DEFAULTS) ?? options.clusterDefaults;
+      if (defaults.length > 0) pod.spec.tolerations = mergeTolerations(pod.spec.tolerations ?? [], defaults);
+      if (hasMemoryPressureToleration(pod)) {
+        const pressure = { key: 'node.kubernetes.io/memory-pressure', operator: 'Exists', effect: 'NoSchedule' };
+        pod.spec.tolerations = mergeTolerations(pod.spec.tolerations ?? [], [pressure]);
+      }
+    },
+    async validate(attributes) {
+      const pod = podOf(attributes);
+      if (pod === undefined) return;
+      const whitelist = listOf(await namespaceOf(attributes), WHITELIST) ?? options.clusterWhitelist;
+      if (whitelist.length === 0) return;
+      const isAllowed = (one: Toleration): boolean => whitelist.some((allowed) => isSuperset(allowed, one));
+      if ((pod.spec.tolerations ?? []).every(isAllowed)) return;
+      throw refusal(
+        attributes,
+        'pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist',
+      );
+    },
+  };
+}
+
+/** Pods with any request are not evicted first when memory runs short: they may land on such nodes. */
+function hasMemoryPressureToleration(pod: { readonly spec: NonNullable<ReturnType<typeof podOf>>['spec'] }): boolean {
+  const isSet = (list: object | null | undefined): boolean => Object.keys(list ?? {}).length > 0;
+  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers].some(
+    (container) => isSet(container.resources?.requests) || isSet(container.resources?.limits),
+  );
+}
+
+/** `undefined`: the namespace does not say. */
+function listOf(namespace: Namespace | undefined, annotation: string): readonly Toleration[] | undefined {
+  const text = namespace?.metadata.annotations?.[annotation];
+  if (text === undefined) return undefined;
+  if (text === '') return [];
+  try {
+    return JSON.parse(text) as Toleration[];
+  } catch (error) {
+    throw newInternalError(
+      `annotation ${annotation} of namespace ${namespace?.metadata.name} is not valid JSON`,
+      error,
+    );
+  }
+}

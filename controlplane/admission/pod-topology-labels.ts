@@ -1,0 +1,36 @@
+/** PodTopologyLabels: a pod gets the zone and region labels of the node it is bound to. */
+import type { Binding, Node } from '../../api/machinery/kinds.ts';
+import { nodes } from '../../api/machinery/resources.ts';
+import { isPod, podOf } from './pod-attributes.ts';
+import type { AdmissionPlugin } from './admission.ts';
+import type { Sources } from './sources.ts';
+
+const LABELS = ['topology.kubernetes.io/region', 'topology.kubernetes.io/zone'];
+
+export function podTopologyLabels(sources: Sources): AdmissionPlugin {
+  const source = sources.of(nodes);
+  const copy = (node: Node | undefined, metadata: { labels?: Record<string, string> }): void => {
+    for (const key of LABELS) {
+      const value = node?.metadata.labels?.[key];
+      if (value !== undefined) metadata.labels = { ...metadata.labels, [key]: value };
+    }
+  };
+  return {
+    name: 'PodTopologyLabels',
+    handles: (operation) => operation === 'CREATE',
+    async admit(attributes) {
+      const pod = podOf(attributes);
+      if (pod !== undefined) {
+        const name = pod.spec.nodeName ?? '';
+        if (name !== '') copy(source.get('', name) ?? (await source.live('', name)), pod.metadata);
+        return;
+      }
+      const isBinding =
+        (isPod(attributes) && attributes.subresource === 'binding') || attributes.resource.resource === 'bindings';
+      if (!isBinding || attributes.object === undefined) return;
+      const binding = attributes.object as Binding;
+      const name = binding.target?.kind === 'Node' ? (binding.target.name ?? '') : '';
+      if (name !== '') copy(source.get('', name) ?? (await source.live('', name)), binding.metadata);
+    },
+  };
+}

@@ -1,0 +1,86 @@
+/** Priority: the number behind a pod's priority class, and one default class at most. */
+import type { PriorityClass } from '../../api/machinery/kinds.ts';
+import { priorityClasses } from '../../api/machinery/resources.ts';
+import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import type { Source, Sources } from './sources.ts';
+
+export function priorityPlugin(sources: Sources): AdmissionPlugin {
+  const source = sources.of(priorityClasses);
+  return {
+    name: 'Priority',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    async admit(attributes) {
+      const pod = podOf(attributes);
+      if (pod === undefined) return;
+      if (attributes.operation === 'UPDATE') keepPriority(pod.spec, attributes);
+      else await setPriority(pod.spec, attributes, source);
+    },
+    validate(attributes) {
+      const { resource } = attributes;
+      if (
+        resource.group !== 'scheduling.k8s.io' ||
+        resource.resource !== 'priorityclasses' ||
+        attributes.subresource !== ''
+      )
+        return;
+      const added = attributes.object as PriorityClass | undefined;
+      if (added?.globalDefault !== true) return;
+      const current = source.list().find((one) => one.globalDefault === true);
+      if (current === undefined || current.metadata.name === added.metadata.name) return;
+      throw refusal(
+        attributes,
+        `PriorityClass ${current.metadata.name} is already marked as default. Only one default can exist`,
+      );
+    },
+  };
+}
+
+/** Clients that do not know the fields may leave them out of an update. */
+function keepPriority(spec: PodSpec, attributes: AdmissionAttributes): void {
+  const old = (attributes.oldObject as { spec?: PodSpec } | undefined)?.spec;
+  if (old === undefined) return;
+  if (spec.priority === undefined && old.priority !== undefined) spec.priority = old.priority;
+  if (spec.preemptionPolicy === undefined && old.preemptionPolicy !== undefined)
+    spec.preemptionPolicy = old.preemptionPolicy;
+}
+
+async function setPriority(
+  spec: PodSpec,
+  attributes: AdmissionAttributes,
+  source: Source<PriorityClass>,
+): Promise<void> {
+  let priority = 0;
+  let policy = 'PreemptLowerPriority';
+  const name = spec.priorityClassName ?? '';
+  const found = name === '' ? defaultClass(source) : (source.get('', name) ?? (await source.live('', name)));
+  if (found !== undefined) {
+    priority = found.value ?? 0;
+    policy = found.preemptionPolicy ?? policy;
+    spec.priorityClassName = found.metadata.name ?? '';
+  } else if (name !== '') throw refusal(attributes, `no PriorityClass with name ${name} was found`);
+  if (spec.priority !== undefined && spec.priority !== null && spec.priority !== priority) {
+    throw refusal(
+      attributes,
+      `the integer value of priority (${spec.priority}) must not be provided in pod spec; priority admission controller computed ${priority} from the given PriorityClass name`,
+    );
+  }
+  spec.priority = priority;
+  const given = spec.preemptionPolicy ?? '';
+  if (given !== '' && given !== policy) {
+    throw refusal(
+      attributes,
+      `the string value of PreemptionPolicy (${given}) must not be provided in pod spec; priority admission controller computed ${policy} from the given PriorityClass name`,
+    );
+  }
+  spec.preemptionPolicy = policy;
+}
+
+/** Of several the smallest: a race may have made two. */
+function defaultClass(source: Source<PriorityClass>): PriorityClass | undefined {
+  const defaults = source.list().filter((one) => one.globalDefault === true);
+  return defaults.reduce<PriorityClass | undefined>(
+    (least, one) => (least === undefined || (one.value ?? 0) < (least.value ?? 0) ? one : least),
+    undefined,
+  );
+}

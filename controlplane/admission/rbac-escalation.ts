@@ -1,0 +1,115 @@
+/**
+ * Nobody gives away more rights than they hold: roles and bindings are compared with the author's own rules, unless the
+ * author may `escalate` (roles) or `bind` (the role) explicitly. Always on with RBAC objects; runs last of the mutating
+ * plugins, so that it sees what will be stored.
+ */
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import { quote } from '../../api/meta/field-error.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { newNotFound } from '../../api/meta/status-error.ts';
+import type { UserInfo } from '../authentication/authentication.ts';
+import type { Authorizer } from '../authorization/authorization.ts';
+import { aggregate, type RbacAuthorizer } from '../authorization/rbac.ts';
+import { compact, formatRule, missingRules, type PolicyRule } from '../authorization/rbac-rules.ts';
+import { MASTERS_GROUP } from '../authorization/union.ts';
+import { nameOf, refusal } from './pod-attributes.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+
+const GROUP = 'rbac.authorization.k8s.io';
+const EVERYTHING: readonly PolicyRule[] = [
+  { verbs: ['*'], apiGroups: ['*'], resources: ['*'] },
+  { verbs: ['*'], nonResourceURLs: ['*'] },
+];
+
+interface RoleRef {
+  readonly kind: string;
+  readonly name: string;
+}
+
+export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): AdmissionPlugin {
+  const mayBe = async (
+    attributes: AdmissionAttributes,
+    verb: string,
+    resource: string,
+    namespace: string,
+    name: string,
+  ): Promise<boolean> => {
+    const decision = await authorizer.authorize({
+      user: attributes.user,
+      verb,
+      isResourceRequest: true,
+      group: GROUP,
+      version: '*',
+      resource,
+      subresource: '',
+      namespace,
+      name,
+      path: '',
+    });
+    return decision.decision === 'allow';
+  };
+  return {
+    name: 'RBACEscalation',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    async admit(attributes) {
+      const { group, resource } = attributes.resource;
+      const object = attributes.object;
+      if (group !== GROUP || attributes.subresource !== '' || object === undefined) return;
+      if (attributes.user.groups.includes(MASTERS_GROUP)) return;
+      if (attributes.oldObject !== undefined && onlyCollectorFields(object, attributes.oldObject)) return;
+      if (resource === 'roles' || resource === 'clusterroles') {
+        if (await mayBe(attributes, 'escalate', resource, attributes.namespace, nameOf(attributes))) return;
+        checkRole(attributes, object, rbac);
+      } else if (resource === 'rolebindings' || resource === 'clusterrolebindings') {
+        const ref = object['roleRef'] as RoleRef;
+        const isCluster = ref.kind === 'ClusterRole';
+        if (await mayBe(attributes, 'bind', isCluster ? 'clusterroles' : 'roles', attributes.namespace, ref.name))
+          return;
+        const rules = rbac.roleRules(ref, attributes.namespace);
+        if (typeof rules === 'string') throw newNotFound({ group, resource }, ref.name);
+        confirm(attributes, rules, rbac);
+      }
+    },
+  };
+}
+
+function checkRole(attributes: AdmissionAttributes, object: KubeObject, rbac: RbacAuthorizer): void {
+  confirm(attributes, (object['rules'] ?? []) as readonly PolicyRule[], rbac);
+  const aggregates = (one: KubeObject | undefined): boolean => {
+    const rule = one?.['aggregationRule'] as { clusterRoleSelectors?: readonly unknown[] } | undefined | null;
+    return (rule?.clusterRoleSelectors?.length ?? 0) > 0;
+  };
+  if (attributes.resource.resource !== 'clusterroles' || (!aggregates(object) && !aggregates(attributes.oldObject)))
+    return;
+  const held = rbac.resolve(attributes.user, attributes.namespace).rules;
+  if (missingRules(held, EVERYTHING).length > 0)
+    throw refusal(attributes, 'must have cluster-admin privileges to use the aggregationRule');
+}
+
+function confirm(attributes: AdmissionAttributes, rules: readonly PolicyRule[], rbac: RbacAuthorizer): void {
+  const held = rbac.resolve(attributes.user, attributes.namespace);
+  const missing = missingRules(held.rules, compact(rules));
+  if (missing.length === 0) return;
+  const lines = [...new Set(missing.map(formatRule))].sort().join('\n');
+  const errors = held.errors.length === 0 ? '' : `; resolution errors: ${aggregate(held.errors)}`;
+  throw refusal(
+    attributes,
+    `user ${quote(attributes.user.name)} (groups=${groupsOf(attributes.user)}) is attempting to grant RBAC permissions not currently held:\n${lines}${errors}`,
+  );
+}
+
+const groupsOf = (user: UserInfo): string => `[${user.groups.map(quote).join(' ')}]`;
+
+/** Removing finalizers and owner references must stay possible for the garbage collector. */
+function onlyCollectorFields(object: KubeObject, old: KubeObject): boolean {
+  const strip = (one: KubeObject): object => {
+    const { finalizers: _f, ownerReferences: _o, managedFields: _m, resourceVersion: _r, ...metadata } = one.metadata;
+    return { ...one, metadata };
+  };
+  const a = strip(object);
+  const b = strip(old);
+  const isChanged =
+    !jsonEqual(object.metadata.finalizers ?? [], old.metadata.finalizers ?? []) ||
+    !jsonEqual(object.metadata.ownerReferences ?? [], old.metadata.ownerReferences ?? []);
+  return isChanged && jsonEqual(a, b);
+}

@@ -1,0 +1,74 @@
+/** RuntimeClass: a pod's class exists; its overhead and its scheduling constraints become the pod's. */
+import type { RuntimeClass } from '../../api/machinery/kinds.ts';
+import { runtimeClasses } from '../../api/machinery/resources.ts';
+import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
+import { mergeTolerations, sameResources } from './tolerations.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import type { Source, Sources } from './sources.ts';
+
+export function runtimeClassPlugin(sources: Sources): AdmissionPlugin {
+  const source = sources.of(runtimeClasses);
+  return {
+    name: 'RuntimeClass',
+    handles: (operation) => operation === 'CREATE',
+    async admit(attributes) {
+      const pod = podOf(attributes);
+      if (pod === undefined) return;
+      const found = await classOf(pod.spec, attributes, source);
+      if (found === undefined) return;
+      const fixed = found.overhead?.podFixed;
+      if (fixed !== undefined && fixed !== null) {
+        if (pod.spec.overhead !== undefined && !sameResources(pod.spec.overhead, fixed)) {
+          throw refusal(attributes, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead");
+        }
+        pod.spec.overhead = { ...fixed };
+      }
+      if (found.scheduling !== undefined && found.scheduling !== null) schedule(pod.spec, found.scheduling, attributes);
+    },
+    async validate(attributes) {
+      const pod = podOf(attributes);
+      if (pod === undefined) return;
+      const found = await classOf(pod.spec, attributes, source);
+      const fixed = found?.overhead?.podFixed;
+      if (fixed !== undefined && fixed !== null) {
+        if (sameResources(pod.spec.overhead ?? undefined, fixed)) return;
+        throw refusal(attributes, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead");
+      }
+      if (Object.keys(pod.spec.overhead ?? {}).length > 0) {
+        throw refusal(attributes, 'pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead');
+      }
+    },
+  };
+}
+
+async function classOf(
+  spec: PodSpec,
+  attributes: AdmissionAttributes,
+  source: Source<RuntimeClass>,
+): Promise<RuntimeClass | undefined> {
+  const name = spec.runtimeClassName;
+  if (name === undefined || name === null) return undefined;
+  const found = source.get('', name) ?? (await source.live('', name));
+  if (found === undefined) throw refusal(attributes, `pod rejected: RuntimeClass ${JSON.stringify(name)} not found`);
+  return found;
+}
+
+function schedule(
+  spec: PodSpec,
+  scheduling: NonNullable<RuntimeClass['scheduling']>,
+  attributes: AdmissionAttributes,
+): void {
+  const selector = scheduling.nodeSelector ?? {};
+  const own = spec.nodeSelector ?? {};
+  for (const [key, value] of Object.entries(selector)) {
+    if (own[key] === undefined || own[key] === value) continue;
+    throw refusal(
+      attributes,
+      `conflict: runtimeClass.scheduling.nodeSelector[${key}] = ${value}; pod.spec.nodeSelector[${key}] = ${own[key]}`,
+    );
+  }
+  if (Object.keys(selector).length > 0) spec.nodeSelector = { ...own, ...selector };
+  if ((scheduling.tolerations?.length ?? 0) > 0) {
+    spec.tolerations = mergeTolerations(spec.tolerations ?? [], scheduling.tolerations ?? []);
+  }
+}

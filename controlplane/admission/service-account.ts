@@ -1,0 +1,172 @@
+/**
+ * ServiceAccount: every pod runs as an account that exists, and finds its token, the cluster's CA and its namespace in a
+ * projected volume, unless the pod or the account says otherwise.
+ */
+import type { Pod, ServiceAccount } from '../../api/machinery/kinds.ts';
+import { serviceAccounts } from '../../api/machinery/resources.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { randomSuffix } from '../../api/meta/names.ts';
+import { podReferences } from '../authorization/pod-references.ts';
+import { podOf, isPod, refusal, type PodSpec } from './pod-attributes.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import type { Source, Sources } from './sources.ts';
+
+const MIRROR = 'kubernetes.io/config.mirror';
+const MOUNT_PATH = '/var/run/secrets/kubernetes.io/serviceaccount';
+const ENFORCE_MOUNTABLE = 'kubernetes.io/enforce-mountable-secrets';
+const TOKEN_SECONDS = 3607;
+/** The account controller makes `default` right after a namespace: a pod that comes at once waits for it. */
+const LOOKUP_RETRIES = 10;
+const LOOKUP_PAUSE_MS = 100;
+
+export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionPlugin {
+  const source = sources.of(serviceAccounts);
+  return {
+    name: 'ServiceAccount',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    async admit(attributes, signal) {
+      if (attributes.operation !== 'CREATE') return;
+      const pod = podOf(attributes);
+      if (pod === undefined || pod.metadata.annotations?.[MIRROR] !== undefined) return;
+      const { spec } = pod;
+      if ((spec.serviceAccountName ?? '') === '') spec.serviceAccountName = 'default';
+      const account = await accountOf(attributes, spec.serviceAccountName ?? '', source, clock, signal);
+      const mounts = spec.automountServiceAccountToken ?? account.automountServiceAccountToken ?? true;
+      if (mounts) mountToken(spec);
+      if ((spec.imagePullSecrets?.length ?? 0) === 0 && (account.imagePullSecrets?.length ?? 0) > 0) {
+        spec.imagePullSecrets = (account.imagePullSecrets ?? []).map((reference) => ({ ...reference }));
+      }
+      // The deprecated alias of the field shows the same.
+      if (spec.serviceAccount === undefined || spec.serviceAccount !== spec.serviceAccountName)
+        spec.serviceAccount = spec.serviceAccountName ?? '';
+    },
+    async validate(attributes, signal) {
+      if (!isPod(attributes)) return;
+      const pod = attributes.object as Pod | undefined;
+      if (pod?.spec === undefined) return;
+      if (attributes.operation === 'UPDATE') {
+        // Only ephemeral containers add references to a running pod.
+        if (attributes.subresource !== 'ephemeralcontainers') return;
+      } else if (attributes.subresource !== '') return;
+      if (pod.metadata.annotations?.[MIRROR] !== undefined) {
+        if (attributes.operation === 'CREATE') checkMirrorPod(attributes, pod);
+        return;
+      }
+      const account = await accountOf(attributes, pod.spec.serviceAccountName ?? '', source, clock, signal);
+      if (account.metadata.annotations?.[ENFORCE_MOUNTABLE] === 'true') checkMountable(attributes, pod.spec, account);
+    },
+  };
+}
+
+async function accountOf(
+  attributes: AdmissionAttributes,
+  name: string,
+  source: Source<ServiceAccount>,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<ServiceAccount> {
+  const { namespace } = attributes;
+  for (let attempt = 0; ; attempt++) {
+    const found = source.get(namespace, name) ?? (await source.live(namespace, name));
+    if (found !== undefined) return found;
+    if (name !== 'default' || attempt >= LOOKUP_RETRIES) {
+      throw refusal(
+        attributes,
+        `error looking up service account ${namespace}/${name}: serviceaccount ${JSON.stringify(name)} not found`,
+      );
+    }
+    await clock.sleep(LOOKUP_PAUSE_MS, signal);
+  }
+}
+
+function mountToken(spec: PodSpec): void {
+  const volumes = spec.volumes ?? [];
+  let name = volumes.find((volume) => volume.name.startsWith('kube-api-access-'))?.name;
+  let isNeeded = false;
+  const isNew = name === undefined;
+  name ??= `kube-api-access-${randomSuffix(5)}`;
+  for (const list of [spec.initContainers, spec.containers]) {
+    for (const container of list ?? []) {
+      const mounts = container.volumeMounts ?? [];
+      if (mounts.some((mount) => mount.mountPath === MOUNT_PATH)) continue;
+      container.volumeMounts = [...mounts, { name, readOnly: true, mountPath: MOUNT_PATH }];
+      isNeeded = true;
+    }
+  }
+  if (isNeeded && isNew) spec.volumes = [...volumes, { name, projected: tokenProjection() }];
+}
+
+function tokenProjection(): NonNullable<NonNullable<PodSpec['volumes']>[number]['projected']> {
+  return {
+    sources: [
+      { serviceAccountToken: { expirationSeconds: TOKEN_SECONDS, path: 'token' } },
+      { configMap: { name: 'kube-root-ca.crt', items: [{ key: 'ca.crt', path: 'ca.crt' }] } },
+      {
+        downwardAPI: {
+          items: [{ path: 'namespace', fieldRef: { apiVersion: 'v1', fieldPath: 'metadata.namespace' } }],
+        },
+      },
+    ],
+    defaultMode: 0o644,
+  };
+}
+
+/** A node agent's copy of a static pod must not reach into the cluster. */
+function checkMirrorPod(attributes: AdmissionAttributes, pod: Pod): void {
+  if ((pod.spec?.serviceAccountName ?? '') !== '')
+    throw refusal(attributes, 'a mirror pod may not reference service accounts');
+  const references = podReferences(pod);
+  if (references.secrets.size > 0) throw refusal(attributes, 'a mirror pod may not reference secrets');
+  for (const volume of pod.spec?.volumes ?? []) {
+    const projectsToken = volume.projected?.sources?.some(
+      (one) => one.serviceAccountToken !== undefined && one.serviceAccountToken !== null,
+    );
+    if (projectsToken === true)
+      throw refusal(attributes, 'a mirror pod may not use ServiceAccountToken volume projections');
+  }
+}
+
+function checkMountable(attributes: AdmissionAttributes, spec: PodSpec, account: ServiceAccount): void {
+  const secrets = new Set((account.secrets ?? []).map((reference) => reference.name));
+  const name = account.metadata.name;
+  const refuse = (what: string): never => {
+    throw refusal(attributes, `${what} is not allowed because service account ${name} does not reference that secret`);
+  };
+  if (attributes.subresource === '') {
+    for (const volume of spec.volumes ?? []) {
+      const secret = volume.secret?.secretName ?? '';
+      if (secret !== '' && !secrets.has(secret)) refuse(`volume with secret.secretName=${JSON.stringify(secret)}`);
+    }
+  }
+  const kinds = [
+    ['init container', spec.initContainers],
+    ['container', spec.containers],
+    ['ephemeral container', spec.ephemeralContainers],
+  ] as const;
+  for (const [kind, list] of kinds) {
+    for (const container of list ?? []) {
+      for (const variable of container.env ?? []) {
+        const secret = variable.valueFrom?.secretKeyRef?.name ?? '';
+        if (secret !== '' && !secrets.has(secret)) {
+          refuse(
+            `${kind} ${container.name} with envVar ${variable.name} referencing secret.secretName=${JSON.stringify(secret)}`,
+          );
+        }
+      }
+      for (const from of container.envFrom ?? []) {
+        const secret = from.secretRef?.name ?? '';
+        if (secret !== '' && !secrets.has(secret)) {
+          refuse(`${kind} ${container.name} with envFrom referencing secret.secretName=${JSON.stringify(secret)}`);
+        }
+      }
+    }
+  }
+  const pulls = new Set((account.imagePullSecrets ?? []).map((reference) => reference.name));
+  for (const [i, reference] of (spec.imagePullSecrets ?? []).entries()) {
+    if (pulls.has(reference.name)) continue;
+    throw refusal(
+      attributes,
+      `imagePullSecrets[${i}].name=${JSON.stringify(reference.name)} is not allowed because service account ${name} does not reference that imagePullSecret`,
+    );
+  }
+}

@@ -1,0 +1,102 @@
+/** Plugins about storage: DefaultStorageClass, StorageObjectInUseProtection and PersistentVolumeClaimResize. */
+import type { KubeObject } from '../../api/meta/object.ts';
+import { compareQuantities, parseQuantity } from '../../api/meta/quantity.ts';
+import type { PersistentVolumeClaim } from '../../api/machinery/kinds.ts';
+import { storageClasses } from '../../api/machinery/resources.ts';
+import { refusal } from './pod-attributes.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import type { Sources } from './sources.ts';
+
+const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
+const DEFAULT_ANNOTATIONS = [
+  'storageclass.kubernetes.io/is-default-class',
+  'storageclass.beta.kubernetes.io/is-default-class',
+];
+
+const isClaim = (attributes: AdmissionAttributes): boolean =>
+  attributes.resource.group === '' &&
+  attributes.resource.resource === 'persistentvolumeclaims' &&
+  attributes.subresource === '';
+
+/** The newest of those that are marked as default; equally old ones by name. */
+export function newestDefault<T extends KubeObject>(
+  objects: readonly T[],
+  annotations: readonly string[],
+): T | undefined {
+  const marked = objects.filter((object) =>
+    annotations.some((annotation) => object.metadata.annotations?.[annotation] === 'true'),
+  );
+  const time = (object: T): number => Date.parse(object.metadata.creationTimestamp ?? '') || 0;
+  return marked.sort((a, b) => time(b) - time(a) || ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1))[0];
+}
+
+export function defaultStorageClass(sources: Sources): AdmissionPlugin {
+  const source = sources.of(storageClasses);
+  return {
+    name: 'DefaultStorageClass',
+    handles: (operation) => operation === 'CREATE',
+    admit(attributes) {
+      if (!isClaim(attributes)) return;
+      const claim = attributes.object as PersistentVolumeClaim | undefined;
+      if (claim === undefined || claim.metadata.annotations?.[BETA_CLASS] !== undefined) return;
+      const spec = (claim.spec ??= {});
+      if (spec.storageClassName !== undefined && spec.storageClassName !== null) return;
+      const found = newestDefault(source.list(), DEFAULT_ANNOTATIONS);
+      if (found?.metadata.name !== undefined) spec.storageClassName = found.metadata.name;
+    },
+  };
+}
+
+const PROTECTION: Readonly<Record<string, string>> = {
+  persistentvolumeclaims: 'kubernetes.io/pvc-protection',
+  persistentvolumes: 'kubernetes.io/pv-protection',
+};
+
+export function storageObjectInUseProtection(): AdmissionPlugin {
+  return {
+    name: 'StorageObjectInUseProtection',
+    handles: (operation) => operation === 'CREATE',
+    admit(attributes) {
+      const { group, resource } = attributes.resource;
+      const finalizer =
+        group === '' || resource === 'volumeattributesclasses'
+          ? (PROTECTION[resource] ?? attributesClass(group, resource))
+          : undefined;
+      if (finalizer === undefined || attributes.subresource !== '' || attributes.object === undefined) return;
+      const { metadata } = attributes.object;
+      if (metadata.finalizers?.includes(finalizer) === true) return;
+      metadata.finalizers = [...(metadata.finalizers ?? []), finalizer];
+    },
+  };
+}
+
+function attributesClass(group: string, resource: string): string | undefined {
+  return group === 'storage.k8s.io' && resource === 'volumeattributesclasses'
+    ? 'kubernetes.io/vac-protection'
+    : undefined;
+}
+
+export function persistentVolumeClaimResize(sources: Sources): AdmissionPlugin {
+  const source = sources.of(storageClasses);
+  return {
+    name: 'PersistentVolumeClaimResize',
+    handles: (operation) => operation === 'UPDATE',
+    validate(attributes) {
+      if (!isClaim(attributes)) return;
+      const claim = attributes.object as PersistentVolumeClaim | undefined;
+      const old = attributes.oldObject as PersistentVolumeClaim | undefined;
+      const asked = claim?.spec?.resources?.requests?.['storage'];
+      const had = old?.spec?.resources?.requests?.['storage'];
+      if (asked === undefined || had === undefined) return;
+      if (compareQuantities(parseQuantity(asked), parseQuantity(had)) <= 0) return;
+      if (old?.status?.phase !== 'Bound')
+        throw refusal(attributes, 'Only bound persistent volume claims can be expanded');
+      const name = old.metadata.annotations?.[BETA_CLASS] ?? old.spec?.storageClassName ?? '';
+      if (name !== '' && source.get('', name)?.allowVolumeExpansion === true) return;
+      throw refusal(
+        attributes,
+        'only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize',
+      );
+    },
+  };
+}

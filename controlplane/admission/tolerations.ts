@@ -1,0 +1,65 @@
+/** Tolerations and how one covers another. */
+import { canonicalQuantity } from '../../api/meta/quantity.ts';
+import type { PodSpec } from './pod-attributes.ts';
+
+export type Toleration = NonNullable<PodSpec['tolerations']>[number];
+
+const text = (value: string | null | undefined): string => value ?? '';
+
+export function sameToleration(a: Toleration, b: Toleration): boolean {
+  return (
+    text(a.key) === text(b.key) &&
+    text(a.operator) === text(b.operator) &&
+    text(a.value) === text(b.value) &&
+    text(a.effect) === text(b.effect) &&
+    a.tolerationSeconds === b.tolerationSeconds
+  );
+}
+
+/** Whether everything that `b` tolerates is tolerated by `a`. */
+export function isSuperset(a: Toleration, b: Toleration): boolean {
+  if (text(a.key) !== text(b.key) && !(text(a.key) === '' && text(a.operator) === 'Exists')) return false;
+  if (text(a.effect) !== text(b.effect) && text(a.effect) !== '') return false;
+  if (text(a.effect) === 'NoExecute' || text(a.effect) === '') {
+    if (
+      a.tolerationSeconds !== undefined &&
+      (b.tolerationSeconds === undefined || a.tolerationSeconds < b.tolerationSeconds)
+    )
+      return false;
+  }
+  switch (text(a.operator)) {
+    case '':
+    case 'Equal':
+      return (text(b.operator) === '' || text(b.operator) === 'Equal') && text(a.value) === text(b.value);
+    case 'Exists':
+      return true;
+    default:
+      return sameToleration(a, b);
+  }
+}
+
+/** Both lists; what another one covers is left out. */
+export function mergeTolerations(...lists: readonly (readonly Toleration[])[]): Toleration[] {
+  const all = lists.flat();
+  const merged: Toleration[] = [];
+  for (const [i, one] of all.entries()) {
+    // Of two that cover each other the first stays.
+    const isCovered = all.some((other, j) => i !== j && isSuperset(other, one) && (!isSuperset(one, other) || j < i));
+    if (!isCovered) merged.push(one);
+  }
+  return merged;
+}
+
+/** A list of resources with equal amounts, however they are written. */
+export function sameResources(
+  a: Readonly<Record<string, string>> | undefined,
+  b: Readonly<Record<string, string>> | undefined,
+): boolean {
+  const left = Object.entries(a ?? {});
+  return (
+    left.length === Object.keys(b ?? {}).length &&
+    left.every(
+      ([name, amount]) => b?.[name] !== undefined && canonicalQuantity(amount) === canonicalQuantity(b[name] ?? ''),
+    )
+  );
+}
