@@ -30,6 +30,8 @@ export interface ServedVersion {
 
 /** Entries in the served version; one for each entry of the cache as long as that lives. */
 class Edge {
+  /** Converted once for all watches of the version. */
+  readonly #batches = new WeakMap<readonly WatchEvent[], readonly WatchEvent[]>();
   readonly #version: ServedVersion;
   readonly #served = new WeakMap<Entry, Entry>();
 
@@ -55,7 +57,7 @@ class Edge {
 
   sink(sink: WatchSink): WatchSink {
     if (this.#version.conversion === undefined) return sink;
-    const batches = new WeakMap<readonly WatchEvent[], readonly WatchEvent[]>();
+    const batches = this.#batches;
     return {
       onEvents: (events) => {
         let served = batches.get(events);

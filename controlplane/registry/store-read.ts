@@ -169,7 +169,7 @@ export async function watchEntries(
   checkFields(store, options.fieldSelector);
   const text = options.resourceVersion;
   if (text !== '' && !/^\d+$/.test(text))
-    throw newBadRequest(`invalid resource version: resourceVersion: ${notAVersion(text)}`);
+    throw unexplained(`resourceVersion: ${notAVersion(text)}`);
   const revision = Number(text);
   const initial = options.sendInitialEvents ?? revision === 0;
   if (initial && revision > store.cache.revision()) await waitFor(store, revision, context.signal);
@@ -185,7 +185,7 @@ export async function watchEntries(
         selection,
         afterRevision,
         bookmarks: options.allowWatchBookmarks,
-        initialEventsEnd: options.sendInitialEvents === true,
+        initialEventsEnd: options.sendInitialEvents === true && options.allowWatchBookmarks,
       },
       sink,
     );

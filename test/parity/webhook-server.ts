@@ -98,7 +98,7 @@ export class WebhookServer {
 function isOwn(review: unknown): boolean {
   const who = String(pick(review, 'request.userInfo.username') ?? '');
   const what = String(pick(review, 'request.name') ?? '');
-  return !/^system:(kube-|apiserver$|serviceaccount:kube-system:)/.test(who) && !/-ca\.crt$/.test(what);
+  return !/^system:(kube-|apiserver$|serviceaccount:kube-system:)/.test(who) && !what.endsWith('-ca.crt');
 }
 
 function answerOf(rules: readonly WebhookRule[] | undefined, review: unknown): WebhookAnswer | undefined {

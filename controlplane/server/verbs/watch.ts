@@ -2,7 +2,7 @@
  * GET of changes: a stream that begins with 200 and ends with the client, its timeout, or the history it needs. What goes
  * wrong after the beginning is an ERROR event.
  */
-import { newMethodNotSupported, newStatusError } from '../../../api/meta/status-error.ts';
+import { isExpired, newMethodNotSupported, newStatusError } from '../../../api/meta/status-error.ts';
 import type { Rest, WatchEvent, WatchHandle, WatchOptions, WatchSink } from '../../registry/rest.ts';
 import { contentTypeOf, type OutputMediaType } from '../media-type.ts';
 import { parseListOptions, validateListOptions, watchOptionsOf, type ListRequest } from '../options.ts';
@@ -124,7 +124,8 @@ async function stream({ request, rest, options, carrier, context, media, timeout
   } catch (error) {
     timer.cancel();
     bookmarkTimer?.cancel();
-    if (started) {
+    // History that is gone is news for the stream, not for the request.
+    if (started || isExpired(error)) {
       sink.onEvents([
         { type: 'ERROR', error: error instanceof Error ? error : newStatusError(500, '', String(error)) },
       ]);
