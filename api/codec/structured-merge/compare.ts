@@ -62,12 +62,17 @@ function takeWhole(type: MergeType, value: JsonValue, set: FieldSetBuilder): voi
       if (!isObject(value)) return;
       for (const name of Object.keys(value)) {
         const member = value[name];
-        if (member !== undefined) takeWhole(type.values, member, set.child(`f:${name}`));
+        if (member !== undefined) takeChild(type.values, member, `f:${name}`, set);
       }
       return;
     case 'struct':
       if (isObject(value)) takeMembers(type, value, set);
   }
+}
+
+function takeChild(type: MergeType, value: JsonValue, element: string, set: FieldSetBuilder): void {
+  if (type.kind === 'leaf') set.own(element);
+  else takeWhole(type, value, set.child(element));
 }
 
 function takeMembers(type: StructMergeType, value: JsonObject, set: FieldSetBuilder): void {
@@ -76,18 +81,18 @@ function takeMembers(type: StructMergeType, value: JsonObject, set: FieldSetBuil
     const member = type.members.get(name);
     const inner = member?.type ?? type.others;
     if (given === undefined || inner === undefined) continue;
-    takeWhole(inner, given ?? member?.zero ?? null, set.child(member?.element ?? `f:${name}`));
+    takeChild(inner, given ?? member?.zero ?? null, member?.element ?? `f:${name}`, set);
   }
   for (const member of zerosOf(type)) {
-    if (value[member.name] === undefined) takeWhole(member.type, member.zero ?? null, set.child(member.element));
+    if (value[member.name] === undefined) takeChild(member.type, member.zero ?? null, member.element, set);
   }
 }
 
 function takeItems(type: ListType, items: readonly JsonValue[], set: FieldSetBuilder): void {
   for (const [element, same] of indexItems(type, items)) {
     const [only] = same;
-    if (same.length === 1 && only !== undefined) takeWhole(type.items, only, set.child(element));
-    else set.child(element).owned = true;
+    if (same.length === 1 && only !== undefined) takeChild(type.items, only, element, set);
+    else set.own(element);
   }
 }
 

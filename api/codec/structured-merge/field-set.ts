@@ -19,16 +19,22 @@ export const isEmptySet = (set: FieldSet): boolean => !set.owned && set.children
 /** A set under construction. */
 export class FieldSetBuilder implements FieldSet {
   owned = false;
-  children: Map<string, FieldSetBuilder> | undefined = undefined;
+  children: Map<string, FieldSet> | undefined = undefined;
 
   child(element: string): FieldSetBuilder {
     this.children ??= new Map();
-    let child = this.children.get(element);
-    if (child === undefined) {
-      child = new FieldSetBuilder();
-      this.children.set(element, child);
-    }
+    const found = this.children.get(element);
+    if (found instanceof FieldSetBuilder) return found;
+    const child = new FieldSetBuilder();
+    child.owned = found?.owned === true;
+    this.children.set(element, child);
     return child;
+  }
+
+  /** Puts in a path that has none below it. */
+  own(element: string): void {
+    this.children ??= new Map();
+    this.children.set(element, leaf);
   }
 
   /** Drops a child that got nothing. */
@@ -84,12 +90,17 @@ function subtract(a: FieldSet, b: FieldSet, recursive: boolean): FieldSet {
   if (recursive && b.owned) return emptySet;
   const owned = a.owned && !b.owned;
   if (a.children === undefined || b.children === undefined) return owned === a.owned ? a : node(owned, a.children);
-  const children = new Map<string, FieldSet>();
-  for (const [element, child] of a.children) {
-    const other = b.children.get(element);
-    const left = other === undefined ? child : subtract(child, other, recursive);
-    if (!isEmptySet(left)) children.set(element, left);
+  let children: Map<string, FieldSet> | undefined;
+  for (const [element, other] of b.children) {
+    const child = a.children.get(element);
+    if (child === undefined) continue;
+    const left = subtract(child, other, recursive);
+    if (left === child) continue;
+    children ??= new Map(a.children);
+    if (isEmptySet(left)) children.delete(element);
+    else children.set(element, left);
   }
+  if (children === undefined) return owned === a.owned ? a : node(owned, a.children);
   return node(owned, children);
 }
 
