@@ -1,0 +1,192 @@
+/**
+ * Who may ask the agent what: client certificates of `--client-ca-file`, bearer tokens by TokenReview, anonymous; then
+ * AlwaysAllow, or SubjectAccessReview on `nodes/<subresource>`. Answers are kept for a while, wrong ones as well.
+ */
+import type { TLSSocket } from 'node:tls';
+import type { IncomingMessage } from 'node:http';
+import { createHash } from 'node:crypto';
+import type { Client } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { subjectAccessReviews, tokenReviews } from '../../api/machinery/resources.ts';
+
+export interface AgentUser {
+  readonly name: string;
+  readonly uid: string;
+  readonly groups: readonly string[];
+  readonly extra: Readonly<Record<string, readonly string[]>>;
+}
+
+export interface AccessOptions {
+  readonly client: Client | undefined;
+  readonly clock: Clock;
+  readonly nodeName: string;
+  readonly hasClientCa: boolean;
+  readonly anonymous: boolean;
+  /** `--authentication-token-webhook`. */
+  readonly tokenWebhook: boolean;
+  readonly tokenTtlMs: number;
+  readonly authorization: 'AlwaysAllow' | 'Webhook';
+  readonly allowedTtlMs: number;
+  readonly refusedTtlMs: number;
+}
+
+export interface Access {
+  /** `undefined`: 401. */
+  authenticate(request: IncomingMessage): Promise<AgentUser | undefined>;
+  /** '' when allowed, else what the 403 says. */
+  refusal(user: AgentUser, method: string, path: string): Promise<string>;
+}
+
+/** Entries of each cache; the oldest goes first. */
+const MOST_KEPT = 4096;
+
+class TimedCache<T> {
+  readonly #entries = new Map<string, { readonly value: T; readonly untilMs: number }>();
+  readonly #clock: Clock;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  get(key: string): T | undefined {
+    const found = this.#entries.get(key);
+    if (found === undefined || found.untilMs <= this.#clock.monotonic()) return undefined;
+    return found.value;
+  }
+
+  set(key: string, value: T, ttlMs: number): void {
+    if (ttlMs <= 0) return;
+    this.#entries.delete(key);
+    this.#entries.set(key, { value, untilMs: this.#clock.monotonic() + ttlMs });
+    if (this.#entries.size <= MOST_KEPT) return;
+    const [oldest] = this.#entries.keys();
+    if (oldest !== undefined) this.#entries.delete(oldest);
+  }
+}
+
+export function createAccess(options: AccessOptions): Access {
+  const tokens = new TimedCache<AgentUser | 'refused'>(options.clock);
+  const decisions = new TimedCache<boolean>(options.clock);
+  return {
+    async authenticate(request) {
+      const byCertificate = options.hasClientCa ? certificateUser(request) : undefined;
+      if (byCertificate !== undefined) return byCertificate;
+      const header = request.headers.authorization ?? '';
+      const token = /^Bearer +(\S+)$/i.exec(header)?.[1];
+      if (token !== undefined && options.tokenWebhook && options.client !== undefined) {
+        const user = await reviewToken(token, options, tokens);
+        return user === 'refused' ? undefined : user;
+      }
+      if (header !== '' || !options.anonymous) return undefined;
+      return { name: 'system:anonymous', uid: '', groups: ['system:unauthenticated'], extra: {} };
+    },
+    async refusal(user, method, path) {
+      if (options.authorization === 'AlwaysAllow') return '';
+      const verb = verbOf(method);
+      // The narrow subresource first; the wide `proxy`, which old roles grant, is enough as well.
+      const [narrow, ...wider] = subresourcesOf(path);
+      for (const subresource of [narrow ?? 'proxy', ...wider]) {
+        if (await allowed(user, verb, subresource, options, decisions)) return '';
+      }
+      return `Forbidden (user=${user.name}, verb=${verb}, resource=nodes, subresource(s)=[${subresourcesOf(path).join(' ')}])\n`;
+    },
+  };
+}
+
+function certificateUser(request: IncomingMessage): AgentUser | undefined {
+  const socket = request.socket as TLSSocket;
+  if (socket.authorized !== true) return undefined;
+  const { subject } = socket.getPeerCertificate() as { subject?: { CN?: string | string[]; O?: string | string[] } };
+  const name = Array.isArray(subject?.CN) ? subject.CN[0] : subject?.CN;
+  if (name === undefined || name === '') return undefined;
+  const groups = subject?.O === undefined ? [] : Array.isArray(subject.O) ? subject.O : [subject.O];
+  return { name, uid: '', groups: [...groups, 'system:authenticated'], extra: {} };
+}
+
+async function reviewToken(
+  token: string,
+  options: AccessOptions,
+  cache: TimedCache<AgentUser | 'refused'>,
+): Promise<AgentUser | 'refused'> {
+  const key = createHash('sha256').update(token).digest('base64');
+  const kept = cache.get(key);
+  if (kept !== undefined) return kept;
+  const answer = await options.client?.create(tokenReviews, '', {
+    apiVersion: 'authentication.k8s.io/v1',
+    kind: 'TokenReview',
+    metadata: {},
+    spec: { token },
+  });
+  const status = answer?.['status'] as
+    | {
+        authenticated?: boolean;
+        user?: { username?: string; uid?: string; groups?: string[]; extra?: Record<string, string[]> };
+      }
+    | undefined;
+  const user: AgentUser | 'refused' =
+    status?.authenticated === true && status.user?.username !== undefined
+      ? {
+          name: status.user.username,
+          uid: status.user.uid ?? '',
+          groups: status.user.groups ?? [],
+          extra: status.user.extra ?? {},
+        }
+      : 'refused';
+  cache.set(key, user, options.tokenTtlMs);
+  return user;
+}
+
+function verbOf(method: string): string {
+  switch (method) {
+    case 'POST':
+      return 'create';
+    case 'PUT':
+      return 'update';
+    case 'PATCH':
+      return 'patch';
+    case 'DELETE':
+      return 'delete';
+    default:
+      return 'get';
+  }
+}
+
+/** What a path is of: `nodes/<subresource>`, the narrowest first. */
+export function subresourcesOf(path: string): string[] {
+  const under = (prefix: string): boolean => path === prefix || path.startsWith(`${prefix}/`);
+  if (under('/stats')) return ['stats'];
+  if (under('/metrics')) return ['metrics'];
+  if (under('/logs')) return ['log'];
+  if (under('/checkpoint')) return ['checkpoint'];
+  if (under('/configz')) return ['configz', 'proxy'];
+  if (under('/healthz')) return ['healthz', 'proxy'];
+  if (under('/pods') || under('/runningpods')) return ['pods', 'proxy'];
+  return ['proxy'];
+}
+
+async function allowed(
+  user: AgentUser,
+  verb: string,
+  subresource: string,
+  options: AccessOptions,
+  cache: TimedCache<boolean>,
+): Promise<boolean> {
+  const key = JSON.stringify([user.name, user.groups, user.extra, verb, subresource]);
+  const kept = cache.get(key);
+  if (kept !== undefined) return kept;
+  const answer = await options.client?.create(subjectAccessReviews, '', {
+    apiVersion: 'authorization.k8s.io/v1',
+    kind: 'SubjectAccessReview',
+    metadata: {},
+    spec: {
+      user: user.name,
+      ...(user.uid === '' ? {} : { uid: user.uid }),
+      groups: [...user.groups],
+      extra: Object.fromEntries(Object.entries(user.extra).map(([name, values]) => [name, [...values]])),
+      resourceAttributes: { verb, group: '', version: 'v1', resource: 'nodes', subresource, name: options.nodeName },
+    },
+  });
+  const decision = (answer?.['status'] as { allowed?: boolean } | undefined)?.allowed === true;
+  cache.set(key, decision, decision ? options.allowedTtlMs : options.refusedTtlMs);
+  return decision;
+}

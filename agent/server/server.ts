@@ -1,0 +1,159 @@
+/**
+ * The agent's server: 10250 with TLS, authentication and authorization; 10255 for reading, where it is wanted; 10248 for
+ * health alone.
+ */
+import { createServer as createHttpServer, type IncomingMessage, type Server } from 'node:http';
+import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { fastify, type FastifyInstance, type FastifyServerFactory } from 'fastify';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
+import type { Access } from './access.ts';
+import { installHealth, installPrivate, installReading, type RoutesOptions } from './routes.ts';
+import { createUpgrades, parseTarget, refuseUpgrade } from './streaming/upgrade.ts';
+
+export interface AgentServerOptions extends RoutesOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly access: Access;
+  readonly tls: {
+    readonly cert: string;
+    readonly key: string;
+    readonly clientCa: string | undefined;
+    readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
+    readonly ciphers: string | undefined;
+  };
+  readonly address: string;
+  readonly port: number;
+  /** 0: not served. */
+  readonly readOnlyPort: number;
+  readonly healthAddress: string;
+  readonly healthPort: number;
+  readonly idleTimeoutMs: number;
+}
+
+export interface AgentServer {
+  readonly port: number;
+  replaceCertificate(pair: { readonly certificatePem: string; readonly keyPem: string }): void;
+  close(): Promise<void>;
+}
+
+const MAX_BODY_BYTES = 3 << 20;
+
+/** Resolves when all ports listen. Throws with the port in the message where one is in use. */
+export async function startAgentServer(options: AgentServerOptions): Promise<AgentServer> {
+  const { tls } = options;
+  const secure = createHttpsServer({
+    cert: tls.cert,
+    key: tls.key,
+    minVersion: tls.minVersion,
+    requestCert: tls.clientCa !== undefined,
+    rejectUnauthorized: false,
+    ...(tls.clientCa === undefined ? {} : { ca: tls.clientCa }),
+    ...(tls.ciphers === undefined ? {} : { ciphers: tls.ciphers }),
+  });
+  const main = createApp(secure, options);
+  main.addHook('onRequest', async (request) => authorize(options.access, request.raw));
+  installHealth(main, options.host);
+  installReading(main, options);
+  installPrivate(main, options);
+  const apps: FastifyInstance[] = [main];
+  serveUpgrades(secure, options);
+  await main.ready();
+  const port = await listen(secure, options.port, options.address);
+  if (options.readOnlyPort > 0) {
+    const server = createHttpServer();
+    const reading = createApp(server, options);
+    installHealth(reading, options.host);
+    installReading(reading, options);
+    apps.push(reading);
+    await reading.ready();
+    await listen(server, options.readOnlyPort, options.address);
+  }
+  if (options.healthPort > 0) {
+    const server = createHttpServer();
+    const health = createApp(server, options);
+    installHealth(health, options.host);
+    apps.push(health);
+    await health.ready();
+    await listen(server, options.healthPort, options.healthAddress);
+  }
+  return {
+    port,
+    replaceCertificate(pair) {
+      secure.setSecureContext({
+        cert: pair.certificatePem,
+        key: pair.keyPem,
+        ...(tls.clientCa === undefined ? {} : { ca: tls.clientCa }),
+      });
+    },
+    async close() {
+      for (const app of apps) {
+        app.server.closeAllConnections();
+        await app.close();
+        if (app.server.listening) app.server.close();
+      }
+    },
+  };
+}
+
+function createApp(server: Server | HttpsServer, options: AgentServerOptions): FastifyInstance {
+  const serverFactory: FastifyServerFactory = (handler) => {
+    server.on('request', handler);
+    return server as Server;
+  };
+  const app = fastify({
+    serverFactory,
+    bodyLimit: MAX_BODY_BYTES,
+    forceCloseConnections: true,
+    routerOptions: { maxParamLength: 512 },
+  });
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
+  app.setNotFoundHandler((_request, reply) =>
+    reply.code(404).type('text/plain; charset=utf-8').send('404 page not found\n'),
+  );
+  app.setErrorHandler((error, _request, reply) => {
+    if (error instanceof StatusError)
+      return reply.code(error.code).type('text/plain; charset=utf-8').send(`${error.message}\n`);
+    const { statusCode, message } = error as { statusCode?: number; message: string };
+    if (statusCode === undefined || statusCode >= 500)
+      options.logger.error({ err: error }, 'a request to the agent failed');
+    return reply
+      .code(statusCode ?? 500)
+      .type('text/plain; charset=utf-8')
+      .send(`${message}\n`);
+  });
+  return app;
+}
+
+/** Throws 401 or 403. */
+async function authorize(access: Access, request: IncomingMessage): Promise<void> {
+  const user = await access.authenticate(request);
+  if (user === undefined) throw newStatusError(401, 'Unauthorized', 'Unauthorized');
+  const path = new URL(request.url ?? '/', 'https://agent').pathname;
+  const refusal = await access.refusal(user, request.method ?? 'GET', path);
+  if (refusal !== '') throw newStatusError(403, 'Forbidden', refusal.trimEnd());
+}
+
+function serveUpgrades(server: HttpsServer, options: AgentServerOptions): void {
+  const upgrade = createUpgrades(options);
+  server.on('upgrade', (request, socket, head) => {
+    const target = options.debugHandlers ? parseTarget(new URL(request.url ?? '/', 'https://agent')) : undefined;
+    const served =
+      target === undefined
+        ? Promise.reject(newStatusError(404, 'NotFound', '404 page not found'))
+        : authorize(options.access, request).then(() => upgrade(request, socket, head, target));
+    served.catch((error: unknown) => refuseUpgrade(socket, error));
+  });
+}
+
+function listen(server: Server | HttpsServer, port: number, address: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      reject(error.code === 'EADDRINUSE' ? new Error(`port ${port} is in use on ${address}`, { cause: error }) : error);
+    });
+    server.listen(port, address, () => resolve((server.address() as AddressInfo).port));
+  });
+}

@@ -1,0 +1,143 @@
+/**
+ * Port-forward: over SPDY (also tunnelled in a WebSocket) a pair of streams, data and error, for each connection; over the
+ * old WebSocket protocol two channels for each port.
+ */
+import type { Duplex } from 'node:stream';
+import { finished, pipeline } from 'node:stream';
+import type { WebSocket } from 'ws';
+import { SpdyConnection, type SpdyStream } from '../spdy/connection.ts';
+
+export const PORT_FORWARD_PROTOCOL = 'portforward.k8s.io';
+export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
+export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8s.io'] as const;
+
+/** Opens a connection to a port of the pod. */
+export type Dial = (port: number, signal: AbortSignal) => Promise<NodeJS.ReadWriteStream>;
+
+/** Serves until the client closes. */
+export async function forwardOverSpdy(
+  transport: Duplex,
+  head: Buffer,
+  dial: Dial,
+  describe: (port: number, error: unknown) => string,
+): Promise<void> {
+  const pairs = new Map<string, { data?: SpdyStream; error?: SpdyStream }>();
+  const gone = new AbortController();
+  const connection = new SpdyConnection(transport, head, (stream) => {
+    const type = stream.headers['streamtype'] ?? '';
+    const request =
+      stream.headers['requestid'] ?? `${stream.headers['port'] ?? ''}/${type === 'error' ? stream.id : stream.id - 2}`;
+    const pair = pairs.get(request) ?? {};
+    if (type === 'data') pair.data = stream;
+    else if (type === 'error') pair.error = stream;
+    pairs.set(request, pair);
+    if (pair.data !== undefined && pair.error !== undefined) {
+      pairs.delete(request);
+      void forwardPair(pair.data, pair.error, dial, describe, gone.signal);
+    }
+  });
+  await connection.closed;
+  gone.abort(new Error('the client is gone'));
+}
+
+async function forwardPair(
+  data: SpdyStream,
+  error: SpdyStream,
+  dial: Dial,
+  describe: (port: number, error: unknown) => string,
+  signal: AbortSignal,
+): Promise<void> {
+  const port = Number(data.headers['port']);
+  try {
+    if (!(port >= 1 && port <= 65_535))
+      throw new Error(`the port ${JSON.stringify(data.headers['port'] ?? '')} is none`);
+    const target = await dial(port, signal);
+    await join(data, target as Duplex);
+    error.end();
+  } catch (failure) {
+    error.end(describe(port, failure));
+    data.destroy();
+  }
+}
+
+/** Copies both ways; a half-close is passed on; ends when both ways have ended. */
+function join(left: Duplex, right: Duplex): Promise<void> {
+  const copy = (from: Duplex, to: Duplex): Promise<void> =>
+    new Promise((resolve) => {
+      pipeline(from, to, () => resolve());
+    });
+  const ended = new Promise<void>((resolve) => {
+    finished(right, { readable: true, writable: false }, () => resolve());
+  });
+  return Promise.race([
+    Promise.all([copy(left, right), copy(right, left)]).then(() => undefined),
+    ended.then(() => drained(left)),
+  ]).then(() => {
+    right.destroy();
+  });
+}
+
+/** What the pod sent last goes out before the stream is closed. */
+function drained(stream: Duplex): Promise<void> {
+  if (stream.writableFinished || stream.destroyed) return Promise.resolve();
+  return new Promise((resolve) => {
+    finished(stream, { readable: false, writable: true }, () => resolve());
+  });
+}
+
+/** Channel 2n is the data of the n-th port, 2n+1 its errors; each begins with the port in two bytes. */
+export function forwardOverChannels(
+  socket: WebSocket,
+  ports: readonly number[],
+  dial: Dial,
+  describe: (port: number, error: unknown) => string,
+): void {
+  const isBase64 = socket.protocol.includes('base64');
+  const gone = new AbortController();
+  const targets: (Duplex | undefined)[] = [];
+  const waiting: Buffer[][] = ports.map(() => []);
+  const send = (channel: number, payload: Buffer): Promise<void> =>
+    new Promise((resolve) => {
+      if (socket.readyState !== socket.OPEN) resolve();
+      else
+        socket.send(
+          isBase64 ? `${channel}${payload.toString('base64')}` : Buffer.concat([Buffer.from([channel]), payload]),
+          () => resolve(),
+        );
+    });
+  for (const [index, port] of ports.entries()) {
+    const announcement = Buffer.alloc(2);
+    announcement.writeUInt16LE(port);
+    void send(2 * index, announcement);
+    void send(2 * index + 1, announcement);
+    dial(port, gone.signal)
+      .then(
+        async (stream) => {
+          const target = stream as Duplex;
+          targets[index] = target;
+          for (const chunk of waiting[index]?.splice(0) ?? []) target.write(chunk);
+          target.on('error', () => target.destroy());
+          for await (const chunk of target) await send(2 * index, chunk as Buffer);
+          socket.close(1000);
+        },
+        (error: unknown) => send(2 * index + 1, Buffer.from(describe(port, error))),
+      )
+      .catch(() => socket.close(1000));
+  }
+  socket.on('message', (data: Buffer, isBinary: boolean) => {
+    const channel = isBase64 && !isBinary ? (data[0] ?? 48) - 48 : (data[0] ?? 255);
+    const payload = isBase64 && !isBinary ? Buffer.from(data.toString('latin1', 1), 'base64') : data.subarray(1);
+    if (channel % 2 !== 0 || payload.length === 0) return;
+    const target = targets[channel / 2];
+    if (target === undefined) waiting[channel / 2]?.push(payload);
+    else if (!target.write(payload)) {
+      socket.pause();
+      target.once('drain', () => socket.resume());
+    }
+  });
+  socket.on('error', () => socket.terminate());
+  socket.on('close', () => {
+    gone.abort(new Error('the client is gone'));
+    for (const target of targets) target?.destroy();
+  });
+}

@@ -1,0 +1,111 @@
+/**
+ * What exec and attach have to do with a client, whichever protocol it speaks: the streams that it asked for, and a last
+ * word on how the command ended.
+ */
+import type { Readable, Writable } from 'node:stream';
+import type { TerminalSize } from '../../runtime/runtime.ts';
+
+export interface WantedStreams {
+  readonly stdin: boolean;
+  readonly stdout: boolean;
+  readonly stderr: boolean;
+  readonly tty: boolean;
+}
+
+export interface RemoteCommand {
+  readonly stdin: Readable | undefined;
+  readonly stdout: Writable | undefined;
+  readonly stderr: Writable | undefined;
+  readonly resize: AsyncIterable<TerminalSize>;
+  /** Aborts when the client is gone. */
+  readonly signal: AbortSignal;
+  /** Writes how the command ended, and closes the streams once they are drained. */
+  finish(outcome: CommandOutcome): Promise<void>;
+}
+
+export type CommandOutcome =
+  | { readonly state: 'exited'; readonly exitCode: number }
+  | { readonly state: 'failed'; readonly message: string };
+
+/** The Status that protocols from v4 on send at the end. */
+export function outcomeStatus(outcome: CommandOutcome): object {
+  if (outcome.state === 'exited' && outcome.exitCode === 0) return { metadata: {}, status: 'Success' };
+  if (outcome.state === 'exited') {
+    return {
+      metadata: {},
+      status: 'Failure',
+      message: `command terminated with non-zero exit code: exit status ${outcome.exitCode}`,
+      reason: 'NonZeroExitCode',
+      details: { causes: [{ reason: 'ExitCode', message: String(outcome.exitCode) }] },
+    };
+  }
+  return {
+    metadata: {},
+    status: 'Failure',
+    message: `Internal error occurred: ${outcome.message}`,
+    reason: 'InternalError',
+    details: { causes: [{ message: outcome.message }] },
+    code: 500,
+  };
+}
+
+/** What protocols before v4 send: a text, or nothing. */
+export function outcomeText(outcome: CommandOutcome): string {
+  if (outcome.state === 'failed') return outcome.message;
+  return outcome.exitCode === 0
+    ? ''
+    : `error executing remote command: command terminated with exit code ${outcome.exitCode}`;
+}
+
+/** Terminal sizes as they come; a newer one takes the place of one that nobody has read. */
+export class SizeQueue implements AsyncIterable<TerminalSize> {
+  #latest: TerminalSize | undefined;
+  #ended = false;
+  #wake: () => void = () => undefined;
+
+  push(text: string): void {
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      // A client's nonsense changes nothing.
+      return;
+    }
+    const size = value as { Width?: unknown; Height?: unknown } | null;
+    const width = Number(size?.Width);
+    const height = Number(size?.Height);
+    if (!(width > 0 && width <= 65_535 && height > 0 && height <= 65_535)) return;
+    this.#latest = { width, height };
+    this.#wake();
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#wake();
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<TerminalSize> {
+    for (;;) {
+      const next = this.#latest;
+      this.#latest = undefined;
+      if (next !== undefined) {
+        yield next;
+        continue;
+      }
+      if (this.#ended) return;
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+}
+
+/** Ends a stream and waits until what was written to it has gone out, or it broke. */
+export function endStream(stream: Writable | undefined): Promise<void> {
+  if (stream === undefined || stream.destroyed || stream.writableFinished) return Promise.resolve();
+  return new Promise((resolve) => {
+    stream.once('close', () => resolve());
+    stream.once('error', () => resolve());
+    stream.end(() => resolve());
+  });
+}

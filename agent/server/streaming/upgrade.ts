@@ -1,0 +1,198 @@
+/** Upgrades of the agent's server: exec, attach and port-forward, by SPDY or WebSocket as the client asks. */
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { StatusError } from '../../../api/meta/status-error.ts';
+import type { PodHost } from '../../core-types.ts';
+import type { StreamIo } from '../../runtime/runtime.ts';
+import {
+  forwardOverChannels,
+  forwardOverSpdy,
+  PORT_FORWARD_CHANNELS,
+  PORT_FORWARD_PROTOCOL,
+  TUNNEL_PROTOCOL,
+} from './port-forward.ts';
+import type { CommandOutcome, RemoteCommand, WantedStreams } from './remote-command.ts';
+import { acceptSpdyCommand, offeredProtocols } from './spdy-command.ts';
+import { acceptWebSocketCommand, WEBSOCKET_PROTOCOLS } from './websocket-command.ts';
+
+export interface UpgradeOptions {
+  readonly host: PodHost;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** `--streaming-connection-idle-timeout`. */
+  readonly idleTimeoutMs: number;
+}
+
+interface Target {
+  readonly action: 'exec' | 'attach' | 'portForward' | 'run';
+  readonly namespace: string;
+  readonly pod: string;
+  readonly uid: string;
+  readonly container: string;
+  readonly query: URLSearchParams;
+}
+
+const PATHS = /^\/(exec|attach|portForward)\/([^/]+)\/([^/]+)(?:\/([^/]+))?(?:\/([^/]+))?$/;
+
+/** `/exec/<ns>/<pod>[/<uid>]/<container>`, `/portForward/<ns>/<pod>[/<uid>]`; `undefined` for another path. */
+export function parseTarget(url: URL): Target | undefined {
+  const [, action, namespace, pod, third, fourth] = PATHS.exec(url.pathname) ?? [];
+  if (action === undefined || namespace === undefined || pod === undefined) return undefined;
+  const decoded = [third, fourth].filter((part) => part !== undefined).map(decodeURIComponent);
+  const isForward = action === 'portForward';
+  if (!isForward && decoded.length === 0) return undefined;
+  return {
+    action: action as Target['action'],
+    namespace: decodeURIComponent(namespace),
+    pod: decodeURIComponent(pod),
+    uid: isForward ? (decoded[0] ?? '') : decoded.length === 2 ? (decoded[0] ?? '') : '',
+    container: isForward ? '' : (decoded.at(-1) ?? ''),
+    query: url.searchParams,
+  };
+}
+
+export function createUpgrades(
+  options: UpgradeOptions,
+): (request: IncomingMessage, socket: Duplex, head: Buffer, target: Target) => Promise<void> {
+  const sockets = new WebSocketServer({
+    noServer: true,
+    maxPayload: 4 << 20,
+    handleProtocols: (offered) => [...offered].find((protocol) => KNOWN_PROTOCOLS.has(protocol)) ?? false,
+  });
+  return async (request, socket, head, target) => {
+    watchIdle(socket, options.idleTimeoutMs);
+    socket.on('error', () => socket.destroy());
+    const isWebSocket = (request.headers.upgrade ?? '').toLowerCase() === 'websocket';
+    if (target.action === 'portForward')
+      await serveForward(options, request, socket, head, target, isWebSocket ? sockets : undefined);
+    else await serveCommand(options, request, socket, head, target, isWebSocket ? sockets : undefined);
+  };
+}
+
+const KNOWN_PROTOCOLS: ReadonlySet<string> = new Set([
+  ...WEBSOCKET_PROTOCOLS,
+  ...PORT_FORWARD_CHANNELS,
+  TUNNEL_PROTOCOL,
+]);
+
+function watchIdle(socket: Duplex, idleTimeoutMs: number): void {
+  if (idleTimeoutMs > 0 && 'setTimeout' in socket)
+    (socket as unknown as { setTimeout(ms: number, done: () => void): void }).setTimeout(idleTimeoutMs, () =>
+      socket.destroy(),
+    );
+}
+
+function openWebSocket(
+  server: WebSocketServer,
+  request: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+): Promise<WebSocket> {
+  return new Promise((resolve, reject) => {
+    socket.once('close', () => reject(new Error('the client is gone')));
+    server.handleUpgrade(request, socket, head, resolve);
+  });
+}
+
+function wantedStreams(query: URLSearchParams): WantedStreams {
+  const on = (...names: string[]): boolean => names.some((name) => ['1', 'true'].includes(query.get(name) ?? ''));
+  return { stdin: on('input', 'stdin'), stdout: on('output', 'stdout'), stderr: on('error', 'stderr'), tty: on('tty') };
+}
+
+async function serveCommand(
+  options: UpgradeOptions,
+  request: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+  target: Target,
+  sockets: WebSocketServer | undefined,
+): Promise<void> {
+  const { host, clock, logger } = options;
+  const wanted = wantedStreams(target.query);
+  // Before the upgrade, so that what does not exist is told by a status code.
+  const id = await host.resolveContainer(target.namespace, target.pod, target.uid, target.container);
+  const command: RemoteCommand =
+    sockets === undefined
+      ? await acceptSpdyCommand(request, socket, head, wanted, clock)
+      : acceptWebSocketCommand(await openWebSocket(sockets, request, socket, head), wanted);
+  const io: StreamIo = {
+    ...(command.stdin === undefined ? {} : { stdin: command.stdin }),
+    ...(command.stdout === undefined ? {} : { stdout: command.stdout }),
+    ...(command.stderr === undefined ? {} : { stderr: command.stderr }),
+    tty: wanted.tty,
+    resize: command.resize,
+    signal: command.signal,
+  };
+  let outcome: CommandOutcome;
+  try {
+    if (target.action === 'attach') {
+      await host.attach(id, io);
+      outcome = { state: 'exited', exitCode: 0 };
+    } else {
+      outcome = { state: 'exited', exitCode: await host.exec(id, target.query.getAll('command'), io) };
+    }
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    if (!command.signal.aborted)
+      logger.debug({ pod: `${target.namespace}/${target.pod}`, err: error }, 'a command in a container failed');
+    outcome = { state: 'failed', message: `error executing command in container: ${message}` };
+  }
+  await command.finish(outcome);
+}
+
+async function serveForward(
+  options: UpgradeOptions,
+  request: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+  target: Target,
+  sockets: WebSocketServer | undefined,
+): Promise<void> {
+  const { host } = options;
+  const id = await host.resolveSandbox(target.namespace, target.pod, target.uid);
+  const dial = (port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream> =>
+    host.portForward(id, port, signal);
+  const describe = (port: number, error: unknown): string =>
+    `error forwarding port ${port} to pod ${target.namespace}/${target.pod}, uid : ${error instanceof Error ? error.message : String(error)}`;
+  if (sockets !== undefined) {
+    const webSocket = await openWebSocket(sockets, request, socket, head);
+    if (webSocket.protocol === TUNNEL_PROTOCOL) {
+      const stream = createWebSocketStream(webSocket);
+      stream.on('error', () => stream.destroy());
+      await forwardOverSpdy(stream, Buffer.alloc(0), dial, describe);
+      return;
+    }
+    const ports = target.query
+      .getAll('port')
+      .flatMap((text) => text.split(','))
+      .map(Number)
+      .filter((port) => port >= 1 && port <= 65_535);
+    forwardOverChannels(webSocket, ports, dial, describe);
+    return;
+  }
+  const offered = offeredProtocols(request);
+  if (offered.length > 0 && !offered.includes(PORT_FORWARD_PROTOCOL)) {
+    socket.end(
+      `HTTP/1.1 403 Forbidden\r\nX-Accept-Stream-Protocol-Versions: ${PORT_FORWARD_PROTOCOL}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
+    );
+    return;
+  }
+  socket.write(
+    `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: ${PORT_FORWARD_PROTOCOL}\r\n\r\n`,
+  );
+  await forwardOverSpdy(socket, head, dial, describe);
+}
+
+/** Answers a failure before the upgrade in plain HTTP. */
+export function refuseUpgrade(socket: Duplex, error: unknown): void {
+  if (socket.destroyed || !socket.writable) return;
+  const code = error instanceof StatusError ? error.code : 500;
+  const message = error instanceof Error ? error.message : String(error);
+  const body = `${message}\n`;
+  socket.end(
+    `HTTP/1.1 ${code} ${code === 404 ? 'Not Found' : code === 400 ? 'Bad Request' : 'Error'}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  );
+}
