@@ -1,0 +1,150 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { createProtobufCodec } from '../../../../api/codec/protobuf.ts';
+import { builtinResources } from '../../../../api/schema/resources.ts';
+import type { ResourceInfo } from '../../../../api/schema/schema.ts';
+import { loadSchema } from '../../../../api/schema/table.ts';
+import type { ResourceCatalog } from '../../../../controlplane/registry/rest.ts';
+import { compareVersions, installDiscovery } from '../../../../controlplane/server/discovery.ts';
+import { PathHandlers } from '../../../../controlplane/server/path-handlers.ts';
+import { fakeInfo } from '../../../fakes/fake-catalog.ts';
+import { at, members } from '../../../fakes/json-tree.ts';
+import { startFakeServer, type FakeServer } from '../../../fakes/fake-server.ts';
+
+const AGGREGATED = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList';
+const listeners: (() => void)[] = [];
+let rows: readonly ResourceInfo[] = builtinResources();
+const catalog: ResourceCatalog = {
+  find: () => undefined,
+  resources: () => rows,
+  onChange: (listener) => void listeners.push(listener),
+};
+let fake: FakeServer;
+
+before(async () => {
+  const paths = new PathHandlers();
+  const protobuf = createProtobufCodec(loadSchema());
+  installDiscovery(paths, { catalog, protobuf, serverAddress: '192.0.2.1:6443' });
+  fake = await startFakeServer(catalog, { paths });
+});
+
+after(() => fake.close());
+
+async function read(
+  path: string,
+  accept = 'application/json',
+): Promise<{ status: number; type: string; body: Record<string, unknown> }> {
+  const { status, headers, text } = await fake.request('GET', path, { accept });
+  return {
+    status,
+    type: String(headers['content-type']),
+    body: text.startsWith('{') ? (JSON.parse(text) as Record<string, unknown>) : { text },
+  };
+}
+
+test('/api names the core versions', async () => {
+  const { body } = await read('/api');
+  assert.equal(body['kind'], 'APIVersions');
+  assert.deepEqual(body['versions'], ['v1']);
+});
+
+test('/apis names groups, their versions and the preferred one', async () => {
+  const { body } = await read('/apis');
+  const group = (body['groups'] as { name: string }[]).find(({ name }) => name === 'autoscaling');
+  assert.deepEqual(group, {
+    name: 'autoscaling',
+    versions: [
+      { groupVersion: 'autoscaling/v2', version: 'v2' },
+      { groupVersion: 'autoscaling/v1', version: 'v1' },
+    ],
+    preferredVersion: { groupVersion: 'autoscaling/v2', version: 'v2' },
+  });
+  assert.equal((await read('/apis/apps/')).body['kind'], 'APIGroup');
+});
+
+test('the resources of a version have their subresources beside them', async () => {
+  const { body } = await read('/api/v1/');
+  const resources = body['resources'] as { name: string }[];
+  const find = (name: string): unknown => resources.find((resource) => resource.name === name);
+  assert.deepEqual(find('pods'), {
+    name: 'pods',
+    singularName: 'pod',
+    namespaced: true,
+    kind: 'Pod',
+    verbs: ['create', 'delete', 'deletecollection', 'get', 'list', 'patch', 'update', 'watch'],
+    shortNames: ['po'],
+    categories: ['all'],
+    storageVersionHash: 'xPOwRZ+Yhw8=',
+  });
+  assert.deepEqual(find('pods/eviction'), {
+    name: 'pods/eviction',
+    singularName: '',
+    namespaced: true,
+    group: 'policy',
+    version: 'v1',
+    kind: 'Eviction',
+    verbs: ['create'],
+  });
+});
+
+test('what is not served is missing in the words of the API, or of the server', async () => {
+  assert.equal((await read('/api/v2')).body['kind'], 'Status');
+  assert.equal((await read('/apis/apps/v9')).body['kind'], 'Status');
+  assert.equal((await read('/apis/nothing.example.com')).body['text'], '404 page not found\n');
+});
+
+test('all groups come in one document, with an ETag', async () => {
+  const { body, type } = await read('/apis', `${AGGREGATED},application/json`);
+  assert.equal(type, AGGREGATED);
+  assert.equal(body['apiVersion'], 'apidiscovery.k8s.io/v2');
+  const apps = members(body['items']).find(([, item]) => at(item, 'metadata', 'name') === 'apps')?.[1];
+  const resources = members(at(apps, 'versions', 0, 'resources'));
+  const deployments = resources.find(([, row]) => at(row, 'resource') === 'deployments')?.[1];
+  assert.deepEqual(at(deployments, 'subresources', 0, 'responseKind'), {
+    group: 'autoscaling',
+    version: 'v1',
+    kind: 'Scale',
+  });
+  const first = await fake.request('GET', '/apis', { accept: AGGREGATED });
+  const again = await fake.request('GET', '/apis', {
+    accept: AGGREGATED,
+    'if-none-match': String(first.headers['etag']),
+  });
+  assert.equal(again.status, 304);
+});
+
+test('unknown forms fall back to the next, or are refused', async () => {
+  const unknown = AGGREGATED.replace('v=v2', 'v=v9');
+  assert.equal((await read('/apis', `${unknown},application/json`)).body['kind'], 'APIGroupList');
+  assert.equal((await read('/apis', unknown)).status, 406);
+  assert.equal((await read('/apis/apps', AGGREGATED)).status, 406);
+  assert.match((await read('/apis', 'application/yaml')).body['text'] as string, /^apiVersion: v1\n/);
+});
+
+test('documents have a protobuf form', async () => {
+  for (const path of ['/api', '/apis', '/apis/apps', '/apis/apps/v1']) {
+    const { status, text } = await fake.request('GET', path, { accept: 'application/vnd.kubernetes.protobuf' });
+    assert.equal(status, 200);
+    assert.ok(text.startsWith('k8s\0'), path);
+  }
+  const { headers } = await fake.request('GET', '/apis', {
+    accept: AGGREGATED.replace('json', 'vnd.kubernetes.protobuf'),
+  });
+  assert.match(String(headers['content-type']), /^application\/vnd.kubernetes.protobuf;g=apidiscovery/);
+});
+
+test('a change of the catalog is seen at once', async () => {
+  rows = [
+    ...builtinResources(),
+    fakeInfo('things', 'Thing', { group: 'example.com', version: 'v1beta1' }),
+    fakeInfo('things', 'Thing', { group: 'example.com' }),
+  ];
+  for (const listener of listeners) listener();
+  const { body } = await read('/apis/example.com');
+  assert.equal(at(body, 'preferredVersion', 'version'), 'v1');
+});
+
+test('versions are ordered by stability, then by number', () => {
+  const sorted = ['v1alpha1', 'foo', 'v2', 'v1beta2', 'v10', 'bar', 'v1beta1', 'v1'].sort(compareVersions);
+  assert.deepEqual(sorted, ['v10', 'v2', 'v1', 'v1beta2', 'v1beta1', 'v1alpha1', 'bar', 'foo']);
+});

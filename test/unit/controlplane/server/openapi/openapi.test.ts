@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { JsonObject } from '../../../../../api/meta/object.ts';
+import { builtinResources } from '../../../../../api/schema/resources.ts';
+import type { ResourceInfo } from '../../../../../api/schema/schema.ts';
+import { loadSchema } from '../../../../../api/schema/table.ts';
+import type { ResourceCatalog } from '../../../../../controlplane/registry/rest.ts';
+import { buildDocumentV2 } from '../../../../../controlplane/server/openapi/document-v2.ts';
+import { installOpenApi, type OpenApi } from '../../../../../controlplane/server/openapi/openapi.ts';
+import { PathHandlers } from '../../../../../controlplane/server/path-handlers.ts';
+import { fakeInfo } from '../../../../fakes/fake-catalog.ts';
+import { at, members } from '../../../../fakes/json-tree.ts';
+import { startFakeServer, type FakeServer } from '../../../../fakes/fake-server.ts';
+
+const PROTO2 = 'application/com.github.proto-openapi.spec.v2@v1.0+protobuf';
+const PROTO3 = 'application/com.github.proto-openapi.spec.v3@v1.0+protobuf';
+const thing = fakeInfo('things', 'Thing', { group: 'example.com' });
+const rows: readonly ResourceInfo[] = [...builtinResources(), thing];
+const catalog: ResourceCatalog = { find: () => undefined, resources: () => rows, onChange: () => undefined };
+let thingSchema: JsonObject = { type: 'object', properties: { spec: { type: 'object' } } };
+const source = {
+  catalog,
+  schema: loadSchema(),
+  release: 'v1.36.2',
+  customSchema: (row: ResourceInfo) =>
+    row.kind === 'Thing' ? { name: 'com.example.v1.Thing', v2: thingSchema, v3: thingSchema } : undefined,
+};
+let fake: FakeServer;
+let openApi: OpenApi;
+
+before(async () => {
+  const paths = new PathHandlers();
+  openApi = installOpenApi(paths, source);
+  fake = await startFakeServer(catalog, { paths });
+});
+
+after(() => fake.close());
+
+async function document(path: string): Promise<unknown> {
+  const { status, text } = await fake.request('GET', path, { accept: 'application/json' });
+  assert.equal(status, 200);
+  return JSON.parse(text) as unknown;
+}
+
+function referencesIn(value: unknown): string[] {
+  return [...JSON.stringify(value).matchAll(/"\$ref":"([^"]+)"/g)].map(([, reference = '']) => reference);
+}
+
+function resolve(root: unknown, reference: string): unknown {
+  return at(root, ...reference.slice(2).split('/'));
+}
+
+test('version 2 has every operation once, and what it refers to is there', async () => {
+  const root = await document('/openapi/v2');
+  assert.equal(at(root, 'swagger'), '2.0');
+  const ids = new Set<string>();
+  for (const [, item] of members(at(root, 'paths'))) {
+    for (const [method, operation] of members(item)) {
+      if (method === 'parameters') continue;
+      const id = String(at(operation, 'operationId'));
+      assert.ok(!ids.has(id), id);
+      ids.add(id);
+    }
+  }
+  for (const id of [
+    'readCoreV1NamespacedPod',
+    'listCoreV1PodForAllNamespaces',
+    'connectCoreV1GetNamespacedPodExec',
+    'replaceAppsV1NamespacedDeploymentScale',
+  ]) {
+    assert.ok(ids.has(id), id);
+  }
+  for (const reference of new Set(referencesIn(root))) assert.ok(resolve(root, reference) !== undefined, reference);
+});
+
+test('patches name their parameters in place', async () => {
+  const root = await document('/openapi/v2');
+  const patch = at(root, 'paths', '/api/v1/namespaces/{namespace}/pods/{name}', 'patch');
+  const names = members(at(patch, 'parameters')).map(([, parameter]) => at(parameter, 'name'));
+  assert.deepEqual(names, ['body', 'dryRun', 'fieldManager', 'fieldValidation', 'force']);
+  assert.deepEqual(at(patch, 'x-kubernetes-group-version-kind'), { group: '', version: 'v1', kind: 'Pod' });
+});
+
+test('every document of version 3 is whole, and found through the index', async () => {
+  const index = await document('/openapi/v3');
+  assert.ok(at(index, 'paths', 'apis/example.com/v1') !== undefined);
+  for (const [, entry] of members(at(index, 'paths'))) {
+    const root = await document(String(at(entry, 'serverRelativeURL')));
+    for (const reference of new Set(referencesIn(root))) assert.ok(resolve(root, reference) !== undefined, reference);
+  }
+});
+
+test('lists and structs say how they merge', async () => {
+  const schemas = at(await document('/openapi/v3/api/v1'), 'components', 'schemas');
+  const ports = at(schemas, 'io.k8s.api.core.v1.Container', 'properties', 'ports');
+  assert.equal(at(ports, 'x-kubernetes-list-type'), 'map');
+  assert.deepEqual(at(ports, 'x-kubernetes-list-map-keys'), ['containerPort', 'protocol']);
+  assert.equal(at(ports, 'x-kubernetes-patch-merge-key'), 'containerPort');
+  assert.equal(at(schemas, 'io.k8s.api.core.v1.LocalObjectReference', 'x-kubernetes-map-type'), 'atomic');
+  assert.deepEqual(at(schemas, 'io.k8s.api.core.v1.Pod', 'x-kubernetes-group-version-kind'), [
+    { group: '', version: 'v1', kind: 'Pod' },
+  ]);
+});
+
+test('an address with the hash is for ever, one with an old hash leads to the new', async () => {
+  const url = String(at(await document('/openapi/v3'), 'paths', 'apis/apps/v1', 'serverRelativeURL'));
+  assert.equal((await fake.request('GET', url)).headers['cache-control'], 'public, immutable');
+  const old = await fake.request('GET', '/openapi/v3/apis/apps/v1?hash=OLD');
+  assert.deepEqual([old.status, old.headers['location']], [301, url]);
+});
+
+test('documents have a binary form, an ETag, and are refused in others', async () => {
+  const v2 = await fake.request('GET', '/openapi/v2', { accept: PROTO2 });
+  assert.equal(v2.headers['content-type'], 'application/com.github.proto-openapi.spec.v2.v1.0+protobuf');
+  assert.ok(v2.text.startsWith('\n\u00032.0'));
+  const v3 = await fake.request('GET', '/openapi/v3/apis/apps/v1', { accept: PROTO3 });
+  assert.ok(v3.text.startsWith('\n\u00053.0.0'));
+  const again = await fake.request('GET', '/openapi/v2', {
+    accept: PROTO2,
+    'if-none-match': String(v2.headers['etag']),
+  });
+  assert.equal(again.status, 304);
+  assert.equal((await fake.request('GET', '/openapi/v2', { accept: 'text/html' })).status, 406);
+  assert.equal((await fake.request('GET', '/openapi/v3/apis/nothing.example.com/v1')).status, 404);
+});
+
+test('custom resources have their own schemas, and a change of one is seen', async () => {
+  const before_ = await document('/openapi/v3');
+  const first = await document('/openapi/v3/apis/example.com/v1');
+  assert.ok(at(first, 'components', 'schemas', 'com.example.v1.Thing') !== undefined);
+  assert.ok(at(first, 'components', 'schemas', 'com.example.v1.ThingList') !== undefined);
+  thingSchema = { type: 'object', properties: { spec: { type: 'object', properties: { size: { type: 'integer' } } } } };
+  openApi.invalidate();
+  const after_ = await document('/openapi/v3');
+  assert.notDeepEqual(at(after_, 'paths', 'apis/example.com/v1'), at(before_, 'paths', 'apis/example.com/v1'));
+  assert.deepEqual(at(after_, 'paths', 'apis/apps/v1'), at(before_, 'paths', 'apis/apps/v1'));
+  const v2 = await buildDocumentV2(source);
+  assert.ok(at(v2, 'definitions', 'com.example.v1.Thing') !== undefined);
+});
