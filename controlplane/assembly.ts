@@ -21,6 +21,7 @@ import { createConnector } from './server/connect/connector.ts';
 import { installDiscovery } from './server/discovery.ts';
 import { installHealth } from './server/health.ts';
 import { installIndex } from './server/index-page.ts';
+import { installOpenApi } from './server/openapi/openapi.ts';
 import { PathHandlers } from './server/path-handlers.ts';
 import { type ApiServer, createServer } from './server/server.ts';
 import { textDecoders } from './server/text-decoders.ts';
@@ -89,6 +90,7 @@ export function createApiServer(parts: Parts): ApiServer {
     protobuf,
     serverAddress: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
   });
+  installOpenApi(paths, { catalog, schema, release: API_VERSION.gitVersion });
   installHealth(paths, { logger, checks: [], readiness: [] });
   installIndex(paths, catalog);
   const material = pki.material();
