@@ -4,9 +4,10 @@ import { createProtobufCodec } from '../api/codec/protobuf.ts';
 import { stringifyYaml } from '../api/codec/yaml.ts';
 import type { Client } from '../api/machinery/client.ts';
 import type { Clock } from '../api/machinery/clock.ts';
+import { namespaces } from '../api/machinery/resources.ts';
 import type { Schema } from '../api/schema/schema.ts';
 import type { AdmissionPlugin } from './admission/admission.ts';
-import { namespaceLifecycle } from './admission/namespace-lifecycle.ts';
+import { buildPlugins } from './admission/plugins.ts';
 import type { Sources } from './admission/sources.ts';
 import { reconcileBootstrapPolicy } from './authorization/bootstrap-reconcile.ts';
 import { primaryAddress } from './host-address.ts';
@@ -16,6 +17,8 @@ import { createEncodings } from './registry/encodings.ts';
 import { withoutFieldManagement } from './registry/field-management.ts';
 import type { Registry, RegistryOptions, Stores } from './registry/registry.ts';
 import type { Rest } from './registry/rest.ts';
+import { lateReviewers } from './reviews/reviewers.ts';
+import { reviewRests, type ReviewRestsOptions } from './reviews/review-rest.ts';
 import type { Security } from './security.ts';
 import { createConnector } from './server/connect/connector.ts';
 import { installDiscovery } from './server/discovery.ts';
@@ -58,12 +61,42 @@ export function fieldManagement(_schema: Schema, _clock: Clock): RegistryOptions
 }
 
 /** Endpoints beside the stored resources: reviews and tokens. The parts are there when the first request comes. */
-export function extensions(_stores: Stores, _parts: () => Parts): readonly Rest[] {
-  return [];
+export function extensions(_stores: Stores, parts: () => Parts, options: ReviewRestsOptions): readonly Rest[] {
+  const reviews = lateReviewers(() => {
+    const { flags, clock, sources, security } = parts();
+    return {
+      clock,
+      sources,
+      authorizer: security.authorizers.authorizer,
+      rules: security.authorizers.rules,
+      tokens: security.authenticators.tokens,
+      apiAudiences: security.audiences,
+      issuer: security.issuer,
+      extendExpiration: flags.serviceAccountExtendTokenExpiration,
+      maxExpirationSeconds: flags.serviceAccountMaxTokenExpiration / 1000,
+    };
+  });
+  return reviewRests(reviews, options);
 }
 
-export function admissionPlugins({ sources, clock }: Parts): readonly AdmissionPlugin[] {
-  return [namespaceLifecycle(sources, clock)];
+export function admissionPlugins({ flags, sources, clock, security, clientFor }: Parts): readonly AdmissionPlugin[] {
+  const { authorizer, rbac } = security.authorizers;
+  const system = clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver');
+  return buildPlugins({
+    sources,
+    clock,
+    authorizer,
+    rbac,
+    createNamespace: async (name) => {
+      await system.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+    },
+    tolerationSeconds: {
+      notReadySeconds: flags.defaultNotReadyTolerationSeconds,
+      unreachableSeconds: flags.defaultUnreachableTolerationSeconds,
+    },
+    enable: flags.enableAdmissionPlugins,
+    disable: flags.disableAdmissionPlugins,
+  });
 }
 
 /** What a cluster has from the start: its namespaces, and the default roles and bindings. */

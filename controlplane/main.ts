@@ -140,7 +140,13 @@ async function assemble(
     serviceClusterCidrs: flags.serviceClusterIpRange,
     serviceNodePorts: parsePortRange(flags.serviceNodePortRange) ?? { from: 30_000, to: 32_767 },
     eventTtlMs: flags.eventTtl,
-    extend: (stores) => extensions(stores, assembled),
+    extend: (stores) =>
+      extensions(stores, assembled, {
+        schema,
+        admission: admission.chain,
+        clock,
+        fieldManagement: fieldManagement(schema, clock),
+      }),
   });
   opened.push(() => registry.close());
   const { catalog } = registry;

@@ -5,7 +5,7 @@ import type { TokenAuthenticator } from '../authentication/authentication.ts';
 import type { TokenIssuer } from '../authentication/token-issuer.ts';
 import type { Authorizer, RuleResolver } from '../authorization/authorization.ts';
 import { localSubjectAccessReviewer, selfSubjectAccessReviewer, subjectAccessReviewer } from './access-review.ts';
-import type { ReviewEndpoint } from './review-rest.ts';
+import type { ReviewEndpoint, Reviewer } from './review-rest.ts';
 import { rulesReviewer } from './rules-review.ts';
 import { selfSubjectReviewer } from './self-subject-review.ts';
 import { tokenRequester } from './token-request.ts';
@@ -25,24 +25,27 @@ export interface ReviewersOptions {
   readonly maxExpirationSeconds: number;
 }
 
-export function reviewers(options: ReviewersOptions): ReviewEndpoint[] {
-  const authorization = 'authorization.k8s.io';
-  const authentication = 'authentication.k8s.io';
-  return [
-    {
-      group: authorization,
-      resource: 'selfsubjectaccessreviews',
-      review: selfSubjectAccessReviewer(options.authorizer),
-    },
-    { group: authorization, resource: 'subjectaccessreviews', review: subjectAccessReviewer(options.authorizer) },
-    {
-      group: authorization,
-      resource: 'localsubjectaccessreviews',
-      review: localSubjectAccessReviewer(options.authorizer),
-    },
-    { group: authorization, resource: 'selfsubjectrulesreviews', review: rulesReviewer(options.rules) },
-    { group: authentication, resource: 'selfsubjectreviews', review: selfSubjectReviewer(options.clock) },
-    { group: authentication, resource: 'tokenreviews', review: tokenReviewer(options.tokens, options.apiAudiences) },
-    { group: '', resource: 'serviceaccounts', subresource: 'token', review: tokenRequester(options) },
-  ];
+interface ReviewPath extends Omit<ReviewEndpoint, 'review'> {
+  make(options: ReviewersOptions): Reviewer;
+}
+
+const AUTHORIZATION = 'authorization.k8s.io';
+const AUTHENTICATION = 'authentication.k8s.io';
+
+const REVIEW_PATHS: readonly ReviewPath[] = [
+  { group: AUTHORIZATION, resource: 'selfsubjectaccessreviews', make: ({ authorizer }) => selfSubjectAccessReviewer(authorizer) },
+  { group: AUTHORIZATION, resource: 'subjectaccessreviews', make: ({ authorizer }) => subjectAccessReviewer(authorizer) },
+  { group: AUTHORIZATION, resource: 'localsubjectaccessreviews', make: ({ authorizer }) => localSubjectAccessReviewer(authorizer) },
+  { group: AUTHORIZATION, resource: 'selfsubjectrulesreviews', make: ({ rules }) => rulesReviewer(rules) },
+  { group: AUTHENTICATION, resource: 'selfsubjectreviews', make: ({ clock }) => selfSubjectReviewer(clock) },
+  { group: AUTHENTICATION, resource: 'tokenreviews', make: ({ tokens, apiAudiences }) => tokenReviewer(tokens, apiAudiences) },
+  { group: '', resource: 'serviceaccounts', subresource: 'token', make: (options) => tokenRequester(options) },
+];
+
+/** The list of paths is made before what the reviewers ask is there: they are made with the first request. */
+export function lateReviewers(options: () => ReviewersOptions): ReviewEndpoint[] {
+  return REVIEW_PATHS.map(({ make, ...path }) => {
+    let reviewer: Reviewer | undefined;
+    return { ...path, review: (request) => (reviewer ??= make(options()))(request) };
+  });
 }
