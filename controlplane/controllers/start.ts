@@ -3,10 +3,13 @@ import { runCertificateApprover } from './certificates/certificate-approver.ts';
 import { runCertificateCleaner } from './certificates/certificate-cleaner.ts';
 import { certificateSigner, type CertificateSigner } from './certificates/certificate-signer.ts';
 import type { RunController } from './controller.ts';
+import { runDaemonSets } from './daemon-set/daemon-set.ts';
 import { runDeployments } from './deployment/deployment.ts';
 import { runEndpointSlices } from './endpoints/endpoint-slices.ts';
 import { runEndpoints } from './endpoints/endpoints.ts';
 import { runGarbageCollector } from './garbage-collector/garbage-collector.ts';
+import { runJobs } from './job/job.ts';
+import { runTtlAfterFinished } from './job/ttl-after-finished.ts';
 import { runNamespaces } from './namespace/namespace.ts';
 import { runNodeLifecycle } from './node/node-lifecycle.ts';
 import { runTaintEviction } from './node/taint-eviction.ts';
@@ -15,6 +18,8 @@ import { runReplicaSets, runReplicationControllers } from './replica-set/replica
 import { rootCaPublisher } from './service-account/root-ca.ts';
 import { runServiceAccounts } from './service-account/service-accounts.ts';
 import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
+
+import { runStatefulSets } from './stateful-set/stateful-set.ts';
 
 /** What some controllers need beside the API; those whose part is missing do not run. */
 export interface ControllerKeys {
@@ -62,6 +67,10 @@ export function controllerTable({
     { name: 'replicaset-controller', account: 'replicaset-controller', run: runReplicaSets },
     { name: 'replicationcontroller-controller', account: 'replication-controller', run: runReplicationControllers },
     { name: 'deployment-controller', account: 'deployment-controller', run: runDeployments },
+    { name: 'statefulset-controller', account: 'statefulset-controller', run: runStatefulSets },
+    { name: 'daemonset-controller', account: 'daemon-set-controller', run: runDaemonSets },
+    { name: 'job-controller', account: 'job-controller', run: runJobs },
+    { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
     { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
     { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },
     { name: 'node-lifecycle-controller', account: 'node-controller', run: runNodeLifecycle },

@@ -41,6 +41,10 @@ export function applyTestPatch(object: KubeObject, type: PatchType, patch: unkno
 
 function merge(target: Json, patch: Json, strategic: boolean): Json {
   for (const [key, value] of Object.entries(patch)) {
+    if (key.startsWith('$deleteFromPrimitiveList/')) {
+      const list = key.slice(key.indexOf('/') + 1);
+      target[list] = (Array.isArray(target[list]) ? (target[list] as unknown[]) : []).filter((entry) => !(value as unknown[]).includes(entry));
+    }
     if (key.startsWith('$')) continue;
     if (value === null) delete target[key];
     else if (Array.isArray(value)) target[key] = strategic ? mergeList(target[key], value) : value;

@@ -50,7 +50,8 @@ function onExitCodes(rule: Wire<V1PodFailurePolicyRule>, pod: Pod, index: number
   const statuses = [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])];
   for (const { name, state } of statuses) {
     const code = state?.terminated?.exitCode;
-    if (code === undefined || code === 0 || (wanted.containerName !== undefined && wanted.containerName !== name)) continue;
+    if (code === undefined || code === 0 || (wanted.containerName !== undefined && wanted.containerName !== name))
+      continue;
     if (wanted.values.includes(code) !== (wanted.operator === 'In')) continue;
     return `Container ${name} for pod ${pod.metadata.namespace}/${pod.metadata.name} failed with exit code ${code} matching ${rule.action} rule at index ${index}`;
   }
@@ -92,12 +93,16 @@ export function formatIndexes(indexes: Iterable<number>): string {
 /** Indexes without a running or finished pod; the lowest first. */
 export function missingIndexes(completions: number, taken: ReadonlySet<number>, count: number): number[] {
   const missing: number[] = [];
-  for (let index = 0; index < completions && missing.length < count; index++) if (!taken.has(index)) missing.push(index);
+  for (let index = 0; index < completions && missing.length < count; index++)
+    if (!taken.has(index)) missing.push(index);
   return missing;
 }
 
 /** How many pods should run at once. */
-export function wantedActive(job: Job, counts: { readonly succeeded: number; readonly finishedIndexes: number }): number {
+export function wantedActive(
+  job: Job,
+  counts: { readonly succeeded: number; readonly finishedIndexes: number },
+): number {
   const parallelism = job.spec?.parallelism ?? 1;
   if (job.spec?.suspend === true) return 0;
   const completions = job.spec?.completions;
@@ -118,7 +123,9 @@ export function backoffMs(consecutiveFailures: number): number {
 
 /** When a pod ended, as its containers tell. */
 export function finishTime(pod: Pod, fallbackMs: number): number {
-  const times = (pod.status?.containerStatuses ?? []).map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? '')).filter(Number.isFinite);
+  const times = (pod.status?.containerStatuses ?? [])
+    .map(({ state }) => Date.parse(state?.terminated?.finishedAt ?? ''))
+    .filter(Number.isFinite);
   if (times.length > 0) return Math.max(...times);
   const ready = Date.parse(podCondition(pod, 'Ready')?.lastTransitionTime ?? '');
   return Number.isFinite(ready) ? ready : fallbackMs;
@@ -130,7 +137,11 @@ export function exceedsRestarts(job: Job, pods: readonly Pod[]): boolean {
   let restarts = 0;
   for (const pod of pods) {
     if (pod.status?.phase !== 'Running' && pod.status?.phase !== 'Pending') continue;
-    for (const { restartCount } of [...(pod.status.initContainerStatuses ?? []), ...(pod.status.containerStatuses ?? [])]) restarts += restartCount;
+    for (const { restartCount } of [
+      ...(pod.status.initContainerStatuses ?? []),
+      ...(pod.status.containerStatuses ?? []),
+    ])
+      restarts += restartCount;
   }
   const limit = job.spec.backoffLimit ?? 6;
   return limit === 0 ? restarts > 0 : restarts >= limit;
@@ -140,7 +151,8 @@ export function exceedsRestarts(job: Job, pods: readonly Pod[]): boolean {
 export function successPolicyMet(job: Job, succeeded: readonly number[]): string | undefined {
   const done = new Set(succeeded);
   for (const [at, rule] of (job.spec?.successPolicy?.rules ?? []).entries()) {
-    const indexes = rule.succeededIndexes === undefined ? undefined : parseIndexes(rule.succeededIndexes, job.spec?.completions ?? 0);
+    const indexes =
+      rule.succeededIndexes === undefined ? undefined : parseIndexes(rule.succeededIndexes, job.spec?.completions ?? 0);
     const matching = indexes === undefined ? done.size : indexes.filter((index) => done.has(index)).length;
     const needed = rule.succeededCount ?? indexes?.length ?? Number.POSITIVE_INFINITY;
     if (matching >= needed) return `Matched rules at index ${at}`;

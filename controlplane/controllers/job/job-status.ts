@@ -2,7 +2,17 @@
 import type { V1JobCondition, V1JobStatus } from '@kubernetes/client-node';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Job, Pod, Wire } from '../../../api/machinery/kinds.ts';
-import { completionIndexOf, exceedsRestarts, formatIndexes, isIndexed, matchFailurePolicy, outcomeOf, parseIndexes, successPolicyMet, TRACKING_FINALIZER } from './job-core.ts';
+import {
+  completionIndexOf,
+  exceedsRestarts,
+  formatIndexes,
+  isIndexed,
+  matchFailurePolicy,
+  outcomeOf,
+  parseIndexes,
+  successPolicyMet,
+  TRACKING_FINALIZER,
+} from './job-core.ts';
 
 export type JobStatus = Wire<V1JobStatus>;
 export type JobCondition = Wire<V1JobCondition>;
@@ -23,8 +33,12 @@ export interface PodCounts {
 }
 
 export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): PodCounts {
-  const written = new Set([...(status.uncountedTerminatedPods?.succeeded ?? []), ...(status.uncountedTerminatedPods?.failed ?? [])]);
-  const isNew = (pod: Pod): boolean => (pod.metadata.finalizers ?? []).includes(TRACKING_FINALIZER) && !written.has(pod.metadata.uid ?? '');
+  const written = new Set([
+    ...(status.uncountedTerminatedPods?.succeeded ?? []),
+    ...(status.uncountedTerminatedPods?.failed ?? []),
+  ]);
+  const isNew = (pod: Pod): boolean =>
+    (pod.metadata.finalizers ?? []).includes(TRACKING_FINALIZER) && !written.has(pod.metadata.uid ?? '');
   const completions = job.spec?.completions ?? 0;
   const succeededIndexes = new Set(parseIndexes(status.completedIndexes, completions));
   const failedIndexes = new Set(parseIndexes(status.failedIndexes, completions));
@@ -47,11 +61,13 @@ export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): Po
         newlyFailed.push(pod);
         if (match?.action === 'Ignore') ignored++;
       }
-      if (index !== undefined && match?.action !== 'Ignore') failuresOfIndex.set(index, (failuresOfIndex.get(index) ?? 0) + 1);
+      if (index !== undefined && match?.action !== 'Ignore')
+        failuresOfIndex.set(index, (failuresOfIndex.get(index) ?? 0) + 1);
     }
   }
   const perIndex = job.spec?.backoffLimitPerIndex;
-  if (perIndex !== undefined) for (const [index, failures] of failuresOfIndex) if (failures > perIndex) failedIndexes.add(index);
+  if (perIndex !== undefined)
+    for (const [index, failures] of failuresOfIndex) if (failures > perIndex) failedIndexes.add(index);
   const earlier = (status.succeeded ?? 0) + (status.uncountedTerminatedPods?.succeeded ?? []).length;
   return {
     newlySucceeded,
@@ -73,11 +89,27 @@ export interface Verdict {
   readonly message: string;
 }
 
-const failed = (reason: string, message: string): Verdict => ({ interim: 'FailureTarget', final: 'Failed', reason, message });
-const complete = (reason: string, message: string): Verdict => ({ interim: 'SuccessCriteriaMet', final: 'Complete', reason, message });
+const failed = (reason: string, message: string): Verdict => ({
+  interim: 'FailureTarget',
+  final: 'Failed',
+  reason,
+  message,
+});
+const complete = (reason: string, message: string): Verdict => ({
+  interim: 'SuccessCriteriaMet',
+  final: 'Complete',
+  reason,
+  message,
+});
 
 /** What was said once stays. */
-export function computeVerdict(job: Job, pods: readonly Pod[], counts: PodCounts, status: JobStatus, nowMs: number): Verdict | undefined {
+export function computeVerdict(
+  job: Job,
+  pods: readonly Pod[],
+  counts: PodCounts,
+  status: JobStatus,
+  nowMs: number,
+): Verdict | undefined {
   for (const { type, status: state, reason = '', message = '' } of status.conditions ?? []) {
     if (state !== 'True') continue;
     if (type === 'FailureTarget') return failed(reason, message);
@@ -88,27 +120,49 @@ export function computeVerdict(job: Job, pods: readonly Pod[], counts: PodCounts
     return failed('BackoffLimitExceeded', 'Job has reached the specified backoff limit');
   }
   const deadline = job.spec?.activeDeadlineSeconds;
-  if (deadline !== undefined && job.spec?.suspend !== true && status.startTime !== undefined && nowMs - Date.parse(status.startTime) >= deadline * 1000) {
+  if (
+    deadline !== undefined &&
+    job.spec?.suspend !== true &&
+    status.startTime !== undefined &&
+    nowMs - Date.parse(status.startTime) >= deadline * 1000
+  ) {
     return failed('DeadlineExceeded', 'Job was active longer than specified deadline');
   }
   const completions = job.spec?.completions;
   if (isIndexed(job)) {
     const limit = job.spec?.maxFailedIndexes;
-    if (limit !== undefined && counts.failedIndexes.length > limit) return failed('MaxFailedIndexesExceeded', 'Job has exceeded the specified maximal number of failed indexes');
+    if (limit !== undefined && counts.failedIndexes.length > limit)
+      return failed('MaxFailedIndexesExceeded', 'Job has exceeded the specified maximal number of failed indexes');
     const met = successPolicyMet(job, counts.succeededIndexes);
     if (met !== undefined) return complete('SuccessPolicy', met);
-    if (completions !== undefined && counts.failedIndexes.length > 0 && counts.failedIndexes.length + counts.succeededIndexes.length >= completions) {
+    if (
+      completions !== undefined &&
+      counts.failedIndexes.length > 0 &&
+      counts.failedIndexes.length + counts.succeededIndexes.length >= completions
+    ) {
       return failed('FailedIndexes', 'Job has failed indexes');
     }
   }
   const active = pods.filter((pod) => outcomeOf(pod, job) === 'active').length;
   const reached = completions === undefined ? counts.succeeded > 0 && active === 0 : counts.succeeded >= completions;
-  return reached && job.spec?.suspend !== true ? complete('CompletionsReached', 'Reached expected number of succeeded pods') : undefined;
+  return reached && job.spec?.suspend !== true
+    ? complete('CompletionsReached', 'Reached expected number of succeeded pods')
+    : undefined;
 }
 
-export function withJobCondition(conditions: readonly JobCondition[] | undefined, type: string, status: string, reason: string, message: string, nowMs: number): JobCondition[] {
+export function withJobCondition(
+  conditions: readonly JobCondition[] | undefined,
+  type: string,
+  status: string,
+  reason: string,
+  message: string,
+  nowMs: number,
+): JobCondition[] {
   const known = conditions?.find((condition) => condition.type === type);
   if (known?.status === status && known.reason === reason) return [...(conditions ?? [])];
   const now = formatTime(nowMs);
-  return [...(conditions ?? []).filter((condition) => condition.type !== type), { type, status, lastProbeTime: now, lastTransitionTime: now, reason, message }];
+  return [
+    ...(conditions ?? []).filter((condition) => condition.type !== type),
+    { type, status, lastProbeTime: now, lastTransitionTime: now, reason, message },
+  ];
 }

@@ -28,7 +28,14 @@ import {
   TRACKING_FINALIZER,
   wantedActive,
 } from './job-core.ts';
-import { computeVerdict, countPods, withJobCondition, type JobStatus, type PodCounts, type Verdict } from './job-status.ts';
+import {
+  computeVerdict,
+  countPods,
+  withJobCondition,
+  type JobStatus,
+  type PodCounts,
+  type Verdict,
+} from './job-status.ts';
 
 export const MANAGED_BY_US = 'kubernetes.io/job-controller';
 
@@ -46,7 +53,12 @@ class JobController {
 
   constructor(environment: ControllerEnvironment) {
     this.#environment = environment;
-    this.#loop = new ReconcileLoop(environment, { workers: environment.options.concurrentJobSyncs, baseDelayMs: 1000, maxDelayMs: 60_000, reconcile: (key) => this.#reconcile(key) });
+    this.#loop = new ReconcileLoop(environment, {
+      workers: environment.options.concurrentJobSyncs,
+      baseDelayMs: 1000,
+      maxDelayMs: 60_000,
+      reconcile: (key) => this.#reconcile(key),
+    });
     this.#jobs = environment.informers.for(jobs);
     this.#pods = environment.informers.for(pods);
     this.#pending = new PendingWrites(this.#pods, environment.clock);
@@ -90,7 +102,12 @@ class JobController {
       return;
     }
     if ((job.spec?.managedBy ?? MANAGED_BY_US) !== MANAGED_BY_US) return;
-    if (job.status?.conditions?.some(({ type, status }) => (type === 'Complete' || type === 'Failed') && status === 'True') === true) return;
+    if (
+      job.status?.conditions?.some(
+        ({ type, status }) => (type === 'Complete' || type === 'Failed') && status === 'True',
+      ) === true
+    )
+      return;
     const own = await claim({
       client: this.#environment.client,
       owner: job,
@@ -108,7 +125,8 @@ class JobController {
     const { namespace, name } = splitKey(key);
     const pod = this.#pods.get(namespace, name);
     const owner = pod === undefined ? undefined : this.#jobs.get(namespace, controllerOf(pod)?.name ?? '');
-    if (pod !== undefined && (owner === undefined || owner.metadata.uid !== controllerOf(pod)?.uid)) await this.#removeFinalizer(pod);
+    if (pod !== undefined && (owner === undefined || owner.metadata.uid !== controllerOf(pod)?.uid))
+      await this.#removeFinalizer(pod);
   }
 
   async #sync(key: string, job: Job, own: readonly Pod[]): Promise<void> {
@@ -127,11 +145,17 @@ class JobController {
     const active = own.filter((pod) => outcomeOf(pod, job) === 'active');
     let failure: unknown;
     if (verdict !== undefined || (suspended && active.length > 0)) failure = await this.#deletePods(key, job, active);
-    else if (this.#pending.settled(key) && job.metadata.deletionTimestamp === undefined) failure = await this.#manage(key, job, own, active, counts);
+    else if (this.#pending.settled(key) && job.metadata.deletionTimestamp === undefined)
+      failure = await this.#manage(key, job, own, active, counts);
     this.#noteSuspension(job, status, suspended, nowMs);
     const left = verdict === undefined && !suspended ? own.filter((pod) => outcomeOf(pod, job) === 'active') : [];
     Object.assign(status, { active: left.length, ready: left.filter(isPodReady).length });
-    status.terminating = own.filter((pod) => pod.metadata.deletionTimestamp !== undefined && pod.status?.phase !== 'Succeeded' && pod.status?.phase !== 'Failed').length;
+    status.terminating = own.filter(
+      (pod) =>
+        pod.metadata.deletionTimestamp !== undefined &&
+        pod.status?.phase !== 'Succeeded' &&
+        pod.status?.phase !== 'Failed',
+    ).length;
     await this.#count(job, own, status, counts, verdict);
     if (failure !== undefined && !isNamespaceTerminating(failure)) throw failure;
   }
@@ -145,12 +169,23 @@ class JobController {
     else if (own.length > 0) this.#failures.set(key, { count: before + seen, lastMs });
   }
 
-  async #manage(key: string, job: Job, own: readonly Pod[], active: readonly Pod[], counts: PodCounts): Promise<unknown> {
+  async #manage(
+    key: string,
+    job: Job,
+    own: readonly Pod[],
+    active: readonly Pod[],
+    counts: PodCounts,
+  ): Promise<unknown> {
     const { clock } = this.#environment;
-    const wanted = wantedActive(job, { succeeded: counts.succeeded, finishedIndexes: counts.succeededIndexes.length + counts.failedIndexes.length });
+    const wanted = wantedActive(job, {
+      succeeded: counts.succeeded,
+      finishedIndexes: counts.succeededIndexes.length + counts.failedIndexes.length,
+    });
     if (wanted < 0) return undefined;
     if (active.length > wanted) {
-      const surplus = active.toSorted((a, b) => compareForDeletion(a, b, () => 0, clock.now())).slice(0, active.length - wanted);
+      const surplus = active
+        .toSorted((a, b) => compareForDeletion(a, b, () => 0, clock.now()))
+        .slice(0, active.length - wanted);
       return this.#deletePods(key, job, surplus);
     }
     const terminating = replacesOnlyFailed(job) ? own.filter((pod) => outcomeOf(pod, job) === 'terminating').length : 0;
@@ -183,7 +218,10 @@ class JobController {
 
   #podFor(job: Job, index: number | undefined): Pod {
     const template = structuredClone(job.spec?.template ?? {});
-    template.metadata = { ...template.metadata, finalizers: [...(template.metadata?.finalizers ?? []), TRACKING_FINALIZER] };
+    template.metadata = {
+      ...template.metadata,
+      finalizers: [...(template.metadata?.finalizers ?? []), TRACKING_FINALIZER],
+    };
     if (index === undefined) return podFromTemplate(template, job, jobs);
     const text = String(index);
     template.metadata.annotations = { ...template.metadata.annotations, [COMPLETION_INDEX]: text };
@@ -213,7 +251,14 @@ class JobController {
   #noteSuspension(job: Job, status: JobStatus, suspended: boolean, nowMs: number): void {
     const before = status.conditions?.find(({ type }) => type === 'Suspended')?.status;
     if (suspended && before !== 'True') {
-      status.conditions = withJobCondition(status.conditions, 'Suspended', 'True', 'JobSuspended', 'Job suspended', nowMs);
+      status.conditions = withJobCondition(
+        status.conditions,
+        'Suspended',
+        'True',
+        'JobSuspended',
+        'Job suspended',
+        nowMs,
+      );
       delete status.startTime;
       this.#event(job, 'Normal', 'Suspended', 'Job suspended');
     } else if (!suspended && before === 'True') {
@@ -224,31 +269,78 @@ class JobController {
   }
 
   /** Writes down, frees, counts; and ends the job when its last pod has been counted. */
-  async #count(job: Job, own: readonly Pod[], status: JobStatus, counts: PodCounts, verdict: Verdict | undefined): Promise<void> {
+  async #count(
+    job: Job,
+    own: readonly Pod[],
+    status: JobStatus,
+    counts: PodCounts,
+    verdict: Verdict | undefined,
+  ): Promise<void> {
     const { clock } = this.#environment;
     const nowMs = clock.now();
     if (verdict !== undefined) {
-      status.conditions = withJobCondition(status.conditions, verdict.interim, 'True', verdict.reason, verdict.message, nowMs);
+      status.conditions = withJobCondition(
+        status.conditions,
+        verdict.interim,
+        'True',
+        verdict.reason,
+        verdict.message,
+        nowMs,
+      );
     }
     if (isIndexed(job)) {
       status.completedIndexes = counts.completedIndexesText;
       if (job.spec?.backoffLimitPerIndex !== undefined) status.failedIndexes = counts.failedIndexesText;
     }
-    const succeeded = [...new Set([...(status.uncountedTerminatedPods?.succeeded ?? []), ...counts.newlySucceeded.map(({ metadata }) => metadata.uid ?? '')])];
-    const failed = [...new Set([...(status.uncountedTerminatedPods?.failed ?? []), ...counts.newlyFailed.map(({ metadata }) => metadata.uid ?? '')])];
+    const succeeded = [
+      ...new Set([
+        ...(status.uncountedTerminatedPods?.succeeded ?? []),
+        ...counts.newlySucceeded.map(({ metadata }) => metadata.uid ?? ''),
+      ]),
+    ];
+    const failed = [
+      ...new Set([
+        ...(status.uncountedTerminatedPods?.failed ?? []),
+        ...counts.newlyFailed.map(({ metadata }) => metadata.uid ?? ''),
+      ]),
+    ];
     let current = job;
     if (succeeded.length + failed.length > 0) {
-      status.uncountedTerminatedPods = { ...(succeeded.length === 0 ? {} : { succeeded }), ...(failed.length === 0 ? {} : { failed }) };
+      status.uncountedTerminatedPods = {
+        ...(succeeded.length === 0 ? {} : { succeeded }),
+        ...(failed.length === 0 ? {} : { failed }),
+      };
       current = await this.#write(current, status);
       const written = new Set([...succeeded, ...failed]);
       for (const pod of own) if (written.has(pod.metadata.uid ?? '')) await this.#removeFinalizer(pod);
-      const distinct = isIndexed(job) ? parseIndexes(status.completedIndexes, job.spec?.completions ?? 0).length : (status.succeeded ?? 0) + succeeded.length;
-      Object.assign(status, { succeeded: distinct, failed: (status.failed ?? 0) + failed.length, uncountedTerminatedPods: {} });
+      const distinct = isIndexed(job)
+        ? parseIndexes(status.completedIndexes, job.spec?.completions ?? 0).length
+        : (status.succeeded ?? 0) + succeeded.length;
+      Object.assign(status, {
+        succeeded: distinct,
+        failed: (status.failed ?? 0) + failed.length,
+        uncountedTerminatedPods: {},
+      });
     }
     // pods that were deleted because the job is over are not counted, but must be let go
-    if (verdict !== undefined) for (const pod of own) if (outcomeOf(pod, job) === 'terminating') await this.#removeFinalizer(pod);
-    if (verdict !== undefined && own.every((pod) => outcomeOf(pod, job) !== 'active' && !(pod.metadata.deletionTimestamp !== undefined && pod.status?.phase === 'Running'))) {
-      status.conditions = withJobCondition(status.conditions, verdict.final, 'True', verdict.reason, verdict.message, nowMs);
+    if (verdict !== undefined)
+      for (const pod of own) if (outcomeOf(pod, job) === 'terminating') await this.#removeFinalizer(pod);
+    if (
+      verdict !== undefined &&
+      own.every(
+        (pod) =>
+          outcomeOf(pod, job) !== 'active' &&
+          !(pod.metadata.deletionTimestamp !== undefined && pod.status?.phase === 'Running'),
+      )
+    ) {
+      status.conditions = withJobCondition(
+        status.conditions,
+        verdict.final,
+        'True',
+        verdict.reason,
+        verdict.message,
+        nowMs,
+      );
       if (verdict.final === 'Complete') status.completionTime = formatTime(nowMs);
       Object.assign(status, { active: 0, ready: 0, terminating: 0 });
       await this.#write(current, status);
@@ -260,7 +352,12 @@ class JobController {
   }
 
   async #write(job: Job, status: JobStatus): Promise<Job> {
-    const shown = Object.fromEntries(Object.entries(status).filter(([field, value]) => value !== undefined && !(value === 0 && (field === 'active' || field === 'succeeded' || field === 'failed')))) as JobStatus;
+    const shown = Object.fromEntries(
+      Object.entries(status).filter(
+        ([field, value]) =>
+          value !== undefined && !(value === 0 && (field === 'active' || field === 'succeeded' || field === 'failed')),
+      ),
+    ) as JobStatus;
     if (semanticEqual(shown, job.status)) return job;
     return this.#environment.client.update(jobs, { ...job, status: structuredClone(shown) }, { subresource: 'status' });
   }
@@ -269,7 +366,9 @@ class JobController {
     const { namespace = '', name = '', uid, finalizers = [] } = pod.metadata;
     if (!finalizers.includes(TRACKING_FINALIZER)) return;
     try {
-      await this.#environment.client.patch(pods, namespace, name, 'strategic', { metadata: { uid, '$deleteFromPrimitiveList/finalizers': [TRACKING_FINALIZER] } });
+      await this.#environment.client.patch(pods, namespace, name, 'strategic', {
+        metadata: { uid, '$deleteFromPrimitiveList/finalizers': [TRACKING_FINALIZER] },
+      });
     } catch (error) {
       if (!isNotFound(error)) throw error;
     }

@@ -1,0 +1,99 @@
+/** The history of pod templates that stateful sets and daemon sets keep as ControllerRevisions. */
+import type { KubeObject } from '../../api/meta/object.ts';
+import { semanticEqual } from '../../api/meta/json-equality.ts';
+import type { Selector } from '../../api/meta/selector.ts';
+import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
+import type { Informer } from '../../api/machinery/informer.ts';
+import type { ControllerRevision } from '../../api/machinery/kinds.ts';
+import { controllerRevisions, type ResourceOf } from '../../api/machinery/resources.ts';
+import type { TypedClient } from '../../api/machinery/typed-client.ts';
+import { claim, controllerReference } from './owner-references.ts';
+import type { PodTemplate } from './pod-control.ts';
+import { safeHash } from './safe-hash.ts';
+
+export const REVISION_HASH = 'controller-revision-hash';
+
+/** As patches that bring the template back. */
+export function revisionData(template: PodTemplate): { spec: { template: PodTemplate & { $patch: 'replace' } } } {
+  return { spec: { template: { ...structuredClone(template), $patch: 'replace' } } };
+}
+
+export function templateOf(revision: ControllerRevision): PodTemplate {
+  const data = revision['data'] as { spec?: { template?: PodTemplate & { $patch?: string } } } | undefined;
+  const { $patch: _, ...template } = data?.spec?.template ?? {};
+  return template;
+}
+
+export function nameHash(revision: ControllerRevision | undefined): string {
+  return revision?.metadata.labels?.[REVISION_HASH] ?? '';
+}
+
+export interface History<Owner extends KubeObject> {
+  readonly client: TypedClient;
+  readonly informer: Informer<ControllerRevision>;
+  readonly owner: Owner;
+  readonly ownerResource: ResourceOf<Owner>;
+  readonly selector: Selector;
+  readonly template: PodTemplate;
+  readonly collisionCount: number;
+}
+
+/** All revisions in order, with the one of the present template last. */
+export async function syncRevisions<Owner extends KubeObject>(
+  history: History<Owner>,
+): Promise<{ readonly all: ControllerRevision[]; readonly update: ControllerRevision }> {
+  const { client, owner, ownerResource } = history;
+  const claimed = await claim({ ...history, resource: controllerRevisions });
+  const sorted = claimed.toSorted(
+    (a, b) => a.revision - b.revision || ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1),
+  );
+  const data = revisionData(history.template);
+  const next = (sorted.at(-1)?.revision ?? 0) + 1;
+  const same = sorted.findLast((revision) => semanticEqual(revision['data'], data));
+  if (same !== undefined) {
+    if (same === sorted.at(-1)) return { all: sorted, update: same };
+    // going back to an old template makes it the newest revision
+    const update = await client.update(controllerRevisions, { ...same, revision: next });
+    return { all: [...sorted.filter((revision) => revision !== same), update], update };
+  }
+  const hash = safeHash(data, history.collisionCount);
+  const namespace = owner.metadata.namespace ?? '';
+  const revision: ControllerRevision = {
+    apiVersion: 'apps/v1',
+    kind: 'ControllerRevision',
+    metadata: {
+      name: `${(owner.metadata.name ?? '').slice(0, 223)}-${hash}`,
+      namespace,
+      labels: { ...history.template.metadata?.labels, [REVISION_HASH]: hash },
+      ownerReferences: [controllerReference(owner, ownerResource)],
+    },
+    data,
+    revision: next,
+  };
+  try {
+    const update = await client.create(controllerRevisions, namespace, revision);
+    return { all: [...sorted, update], update };
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+    const existing = await client.get(controllerRevisions, namespace, revision.metadata.name ?? '');
+    if (!semanticEqual(existing['data'], data)) throw error;
+    return { all: [...sorted, existing], update: existing };
+  }
+}
+
+/** Removes the oldest that nothing uses, beyond the limit. */
+export async function truncateRevisions(
+  client: TypedClient,
+  all: readonly ControllerRevision[],
+  used: ReadonlySet<string>,
+  limit: number,
+): Promise<void> {
+  const unused = all.filter((revision) => !used.has(revision.metadata.name ?? '') && !used.has(nameHash(revision)));
+  for (const revision of unused.slice(0, Math.max(0, unused.length - limit))) {
+    try {
+      await client.delete(controllerRevisions, revision.metadata.namespace ?? '', revision.metadata.name ?? '');
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  }
+}

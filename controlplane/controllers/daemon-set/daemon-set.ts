@@ -1,0 +1,160 @@
+/** Daemon sets: one pod on each node that fits, replaced as the template changes. Decisions stand in `daemon-set-core.ts`. */
+import { fromLabelSelector } from '../../../api/meta/selector.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { ControllerRevision, DaemonSet, Node, Pod } from '../../../api/machinery/kinds.ts';
+import { controllerRevisions, daemonSets, nodes, pods } from '../../../api/machinery/resources.ts';
+import { nameHash, REVISION_HASH, syncRevisions, truncateRevisions } from '../controller-revisions.ts';
+import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
+import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';
+import { PendingWrites } from '../pending-writes.ts';
+import { inGrowingBatches, isNamespaceTerminating, PodControl, podFromTemplate } from '../pod-control.ts';
+import { boundToNode, computeDaemonStatus, nodeOf, planDaemons, planUpdate, shouldRun } from './daemon-set-core.ts';
+
+const MOST_AT_ONCE = 250;
+
+export const runDaemonSets: RunController = (environment, signal) => new DaemonSetController(environment).run(signal);
+
+class DaemonSetController {
+  readonly #environment: ControllerEnvironment;
+  readonly #loop: ReconcileLoop;
+  readonly #sets: Informer<DaemonSet>;
+  readonly #pods: Informer<Pod>;
+  readonly #nodes: Informer<Node>;
+  readonly #revisions: Informer<ControllerRevision>;
+  readonly #pending: PendingWrites<Pod>;
+  readonly #podControl: PodControl<DaemonSet>;
+
+  constructor(environment: ControllerEnvironment) {
+    this.#environment = environment;
+    this.#loop = new ReconcileLoop(environment, {
+      workers: environment.options.concurrentDaemonSetSyncs,
+      baseDelayMs: 1000,
+      maxDelayMs: 900_000,
+      reconcile: (key) => this.#reconcile(key),
+    });
+    this.#sets = environment.informers.for(daemonSets);
+    this.#pods = environment.informers.for(pods);
+    this.#nodes = environment.informers.for(nodes);
+    this.#revisions = environment.informers.for(controllerRevisions);
+    this.#pending = new PendingWrites(this.#pods, environment.clock);
+    this.#podControl = new PodControl(environment, daemonSets);
+    indexByController(this.#pods);
+    indexByController(this.#revisions);
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    this.#loop.follow(this.#sets);
+    const podChanged = (pod: Pod): void => {
+      const key = ownerKey(pod, daemonSets);
+      if (key !== undefined) this.#loop.queue.add(key);
+      else if (controllerOf(pod) === undefined) {
+        for (const set of this.#sets.list(pod.metadata.namespace ?? '')) {
+          if (fromLabelSelector(set.spec?.selector).matches(pod.metadata.labels)) this.#loop.enqueue(set);
+        }
+      }
+    };
+    this.#pods.addHandler({ add: podChanged, update: (_, pod) => podChanged(pod), delete: podChanged });
+    const all = (): void => this.#sets.list().forEach(this.#loop.enqueue);
+    this.#nodes.addHandler({
+      add: all,
+      // heartbeats of nodes concern no daemon
+      update: (previous, node) => {
+        if (semanticEqual([previous.metadata.labels, previous.spec], [node.metadata.labels, node.spec])) return;
+        for (const set of this.#sets.list())
+          if (!semanticEqual(shouldRun(set, previous), shouldRun(set, node))) this.#loop.enqueue(set);
+      },
+      delete: all,
+    });
+    return this.#loop.run(signal, this.#sets, this.#pods, this.#nodes, this.#revisions);
+  }
+
+  async #reconcile(key: string): Promise<void> {
+    const { namespace, name } = splitKey(key);
+    const set = this.#sets.get(namespace, name);
+    if (set === undefined) return this.#pending.forget(key);
+    const { client, clock, recorder } = this.#environment;
+    const selector = fromLabelSelector(set.spec?.selector);
+    if (selector.isEmpty) {
+      recorder.event(
+        referenceTo(set, daemonSets),
+        'Warning',
+        'SelectingAll',
+        'This daemon set is selecting all pods. A non-empty selector is required.',
+      );
+      return;
+    }
+    if (set.metadata.deletionTimestamp !== undefined) return;
+    const { all, update } = await syncRevisions({
+      client,
+      informer: this.#revisions,
+      owner: set,
+      ownerResource: daemonSets,
+      selector,
+      template: set.spec?.template ?? {},
+      collisionCount: set.status?.collisionCount ?? 0,
+    });
+    const own = await claim({
+      client,
+      owner: set,
+      ownerResource: daemonSets,
+      resource: pods,
+      informer: this.#pods,
+      selector,
+      onWritten: (pod) => this.#pending.wrote(key, pod),
+    });
+    const byNode = new Map<string, Pod[]>();
+    for (const pod of own) byNode.set(nodeOf(pod), [...(byNode.get(nodeOf(pod)) ?? []), pod]);
+    const hash = nameHash(update);
+    const nodeList = this.#nodes.list();
+    let failure: unknown;
+    if (this.#pending.settled(key)) failure = await this.#manage(key, set, nodeList, byNode, hash);
+    const status = computeDaemonStatus(set, nodeList, byNode, hash, clock.now());
+    if (!semanticEqual(status, set.status))
+      await client.update(daemonSets, { ...set, status }, { subresource: 'status' });
+    const used = new Set([update.metadata.name ?? '', ...own.map((pod) => pod.metadata.labels?.[REVISION_HASH] ?? '')]);
+    await truncateRevisions(client, all, used, set.spec?.revisionHistoryLimit ?? 10);
+    const minReady = set.spec?.minReadySeconds ?? 0;
+    if (minReady > 0 && (status.numberReady ?? 0) !== (status.numberAvailable ?? 0))
+      this.#loop.queue.addAfter(key, minReady * 1000);
+    if (failure !== undefined && !isNamespaceTerminating(failure)) throw failure;
+  }
+
+  async #manage(
+    key: string,
+    set: DaemonSet,
+    nodeList: readonly Node[],
+    byNode: ReadonlyMap<string, readonly Pod[]>,
+    hash: string,
+  ): Promise<unknown> {
+    const plan = planDaemons(set, nodeList, byNode, hash);
+    for (const pod of plan.failed) {
+      const message = `Found failed daemon pod ${pod.metadata.namespace}/${pod.metadata.name} on node ${nodeOf(pod)}, will try to kill it`;
+      this.#environment.recorder.event(referenceTo(set, daemonSets), 'Warning', 'FailedDaemonPod', message);
+    }
+    let { create, remove } = plan;
+    // an update waits until every node has what it should
+    if (create.length === 0 && remove.length === 0) {
+      const wanted = nodeList.filter((node) => shouldRun(set, node).run).length;
+      const next = planUpdate(set, byNode, hash, wanted, this.#environment.clock.now());
+      create = next.surge;
+      remove = next.remove;
+    }
+    const removed = await Promise.allSettled(
+      remove.slice(0, MOST_AT_ONCE).map(async (pod) => {
+        await this.#podControl.delete(set, pod);
+        this.#pending.deleted(key, pod);
+      }),
+    );
+    const targets = create.slice(0, MOST_AT_ONCE);
+    const { error } = await inGrowingBatches(targets.length, async (at) => {
+      const pod = boundToNode(set, podFromTemplate(set.spec?.template ?? {}, set, daemonSets), targets[at] ?? '');
+      pod.metadata.labels = { ...pod.metadata.labels, [REVISION_HASH]: hash };
+      const generation = set.metadata.annotations?.['deprecated.daemonset.template.generation'];
+      if (generation !== undefined) pod.metadata.labels['pod-template-generation'] = generation;
+      this.#pending.wrote(key, await this.#podControl.create(set, pod));
+    });
+    return error ?? (removed.find((result) => result.status === 'rejected')?.reason as unknown);
+  }
+}

@@ -1,0 +1,48 @@
+/** Deletes finished jobs when their `ttlSecondsAfterFinished` has passed; each by its own timer. */
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import type { Job } from '../../../api/machinery/kinds.ts';
+import { jobs } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+
+/** When the job may go (epoch ms); `undefined` for never. */
+export function expiryOf(job: Job): number | undefined {
+  const ttl = job.spec?.ttlSecondsAfterFinished;
+  const finished = job.status?.conditions?.find(
+    ({ type, status }) => (type === 'Complete' || type === 'Failed') && status === 'True',
+  );
+  if (ttl === undefined || finished === undefined) return undefined;
+  return Date.parse(finished.lastTransitionTime ?? '') + ttl * 1000;
+}
+
+export const runTtlAfterFinished: RunController = (environment, signal) => {
+  const { client, clock, informers } = environment;
+  const cache = informers.for(jobs);
+  const loop = new ReconcileLoop(environment, {
+    workers: environment.options.concurrentTtlAfterFinishedSyncs,
+    maxDelayMs: 60_000,
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const job = cache.get(namespace, name);
+      const expiry = job === undefined || job.metadata.deletionTimestamp !== undefined ? undefined : expiryOf(job);
+      if (job === undefined || expiry === undefined) return;
+      if (expiry > clock.now()) return loop.queue.addAfter(key, expiry - clock.now());
+      // the ttl may have been raised a moment ago
+      const fresh = await client.get(jobs, namespace, name);
+      if ((expiryOf(fresh) ?? Number.POSITIVE_INFINITY) > clock.now()) return;
+      const { uid } = fresh.metadata;
+      try {
+        await client.delete(jobs, namespace, name, {
+          propagationPolicy: 'Foreground',
+          ...(uid === undefined ? {} : { preconditions: { uid } }),
+        });
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    },
+  });
+  const seen = (job: Job): void => {
+    if (expiryOf(job) !== undefined) loop.enqueue(job);
+  };
+  cache.addHandler({ add: seen, update: (_, job) => seen(job) });
+  return loop.run(signal, cache);
+};

@@ -1,0 +1,200 @@
+/** The decisions of stateful sets: identities, the next step of ordered or parallel management, and counts. Pure. */
+import type { V1StatefulSetStatus } from '@kubernetes/client-node';
+import { scaledValue } from '../../../api/meta/intstr.ts';
+import type { PersistentVolumeClaim, Pod, StatefulSet, Wire } from '../../../api/machinery/kinds.ts';
+import { REVISION_HASH } from '../controller-revisions.ts';
+import { isPodAvailable, isPodReady, isPodTerminating } from '../pod-state.ts';
+
+export type StatefulSetStatus = Wire<V1StatefulSetStatus>;
+
+export const POD_NAME_LABEL = 'statefulset.kubernetes.io/pod-name';
+export const POD_INDEX_LABEL = 'apps.kubernetes.io/pod-index';
+
+export function ordinalOf(set: StatefulSet, pod: Pod): number | undefined {
+  const prefix = `${set.metadata.name}-`;
+  const name = pod.metadata.name ?? '';
+  const text = name.startsWith(prefix) ? name.slice(prefix.length) : '';
+  return /^(0|[1-9][0-9]*)$/.test(text) ? Number(text) : undefined;
+}
+
+export const firstOrdinal = (set: StatefulSet): number => set.spec?.ordinals?.start ?? 0;
+
+export function ordinals(set: StatefulSet): number[] {
+  return Array.from({ length: set.spec?.replicas ?? 1 }, (_, at) => firstOrdinal(set) + at);
+}
+
+export function claimName(template: string, set: StatefulSet, ordinal: number): string {
+  return `${template}-${set.metadata.name}-${ordinal}`;
+}
+
+/** The claims that a pod of that ordinal has; labels are the selector's. */
+export function claimsOf(set: StatefulSet, ordinal: number): PersistentVolumeClaim[] {
+  return (set.spec?.volumeClaimTemplates ?? []).map((template) => ({
+    ...structuredClone(template),
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: {
+      ...template.metadata,
+      name: claimName(template.metadata?.name ?? '', set, ordinal),
+      namespace: set.metadata.namespace ?? '',
+      labels: { ...template.metadata?.labels, ...set.spec?.selector.matchLabels },
+    },
+  }));
+}
+
+/** Gives a pod made from the template its identity. */
+export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revisionHash: string): Pod {
+  const name = `${set.metadata.name}-${ordinal}`;
+  const { generateName: _, ...metadata } = pod.metadata;
+  const templates = set.spec?.volumeClaimTemplates ?? [];
+  const claimed = templates.map((template) => ({
+    name: template.metadata?.name ?? '',
+    persistentVolumeClaim: { claimName: claimName(template.metadata?.name ?? '', set, ordinal) },
+  }));
+  const kept = (pod.spec?.volumes ?? []).filter((volume) => !claimed.some((other) => other.name === volume.name));
+  const volumes = [...claimed, ...kept];
+  const subdomain = set.spec?.serviceName ?? '';
+  return {
+    ...pod,
+    metadata: {
+      ...metadata,
+      name,
+      labels: {
+        ...metadata.labels,
+        [POD_NAME_LABEL]: name,
+        [POD_INDEX_LABEL]: String(ordinal),
+        [REVISION_HASH]: revisionHash,
+      },
+    },
+    spec: {
+      containers: [],
+      ...pod.spec,
+      hostname: name,
+      ...(subdomain === '' ? {} : { subdomain }),
+      ...(volumes.length === 0 ? {} : { volumes }),
+    },
+  };
+}
+
+export type Action =
+  | { readonly kind: 'create'; readonly ordinal: number; readonly revision: 'current' | 'update' }
+  | { readonly kind: 'delete'; readonly pod: Pod; readonly why: 'failed' | 'scale-down' | 'update' };
+
+export interface PlanInput {
+  readonly set: StatefulSet;
+  readonly pods: readonly Pod[];
+  readonly currentHash: string;
+  readonly updateHash: string;
+  readonly nowMs: number;
+}
+
+const partitionOf = (set: StatefulSet): number => set.spec?.updateStrategy?.rollingUpdate?.partition ?? 0;
+export const isMonotonic = (set: StatefulSet): boolean => set.spec?.podManagementPolicy !== 'Parallel';
+
+/** What to do now. Ordered sets take one step at a time, and only past members that are running and available. */
+export function planActions(input: PlanInput): Action[] {
+  const { set, nowMs } = input;
+  const wanted = ordinals(set);
+  const byOrdinal = new Map<number, Pod>();
+  for (const pod of input.pods) {
+    const ordinal = ordinalOf(set, pod);
+    if (ordinal !== undefined) byOrdinal.set(ordinal, pod);
+  }
+  const monotonic = isMonotonic(set);
+  const minReady = set.spec?.minReadySeconds ?? 0;
+  const healthy = (pod: Pod | undefined): boolean =>
+    pod !== undefined &&
+    pod.status?.phase === 'Running' &&
+    !isPodTerminating(pod) &&
+    isPodAvailable(pod, minReady, nowMs);
+  const actions: Action[] = [];
+  for (const ordinal of wanted) {
+    const pod = byOrdinal.get(ordinal);
+    if (pod === undefined) {
+      actions.push({ kind: 'create', ordinal, revision: revisionFor(input, ordinal) });
+      if (monotonic) return actions;
+    } else if ((pod.status?.phase === 'Failed' || pod.status?.phase === 'Succeeded') && !isPodTerminating(pod)) {
+      actions.push({ kind: 'delete', pod, why: 'failed' });
+      if (monotonic) return actions;
+    } else if (monotonic && !healthy(pod)) return actions;
+  }
+  const condemned = [...byOrdinal].filter(([ordinal]) => !wanted.includes(ordinal)).toSorted(([a], [b]) => b - a);
+  for (const [, pod] of condemned) {
+    if (isPodTerminating(pod)) {
+      if (monotonic) return actions;
+      continue;
+    }
+    actions.push({ kind: 'delete', pod, why: 'scale-down' });
+    if (monotonic) return actions;
+  }
+  if (set.spec?.updateStrategy?.type === 'OnDelete' || set.metadata.deletionTimestamp !== undefined) return actions;
+  return [...actions, ...planUpdates(input, wanted, byOrdinal, healthy)];
+}
+
+/** From the highest ordinal down to the partition, as many at once as may be unavailable. */
+function planUpdates(
+  input: PlanInput,
+  wanted: readonly number[],
+  byOrdinal: ReadonlyMap<number, Pod>,
+  healthy: (pod: Pod | undefined) => boolean,
+): Action[] {
+  const { set } = input;
+  const limit = set.spec?.updateStrategy?.rollingUpdate?.maxUnavailable;
+  const most = limit === undefined ? 1 : Math.max(1, scaledValue(limit, wanted.length, { roundUp: false }));
+  let unavailable = 0;
+  const actions: Action[] = [];
+  const members = wanted.toReversed();
+  if (limit !== undefined) unavailable = members.filter((ordinal) => !healthy(byOrdinal.get(ordinal))).length;
+  for (const ordinal of members) {
+    if (ordinal < partitionOf(set)) break;
+    const pod = byOrdinal.get(ordinal);
+    if (pod === undefined) continue;
+    if (pod.metadata.labels?.[REVISION_HASH] !== input.updateHash && !isPodTerminating(pod)) {
+      if (limit !== undefined && healthy(pod) && unavailable >= most) break;
+      if (healthy(pod)) unavailable++;
+      actions.push({ kind: 'delete', pod, why: 'update' });
+      if (limit === undefined || actions.length >= most) break;
+    } else if (limit === undefined && !healthy(pod)) break;
+  }
+  return actions;
+}
+
+/** Below the partition, and not yet updated, a pod comes back as it was. */
+function revisionFor({ set, currentHash, updateHash, pods }: PlanInput, ordinal: number): 'current' | 'update' {
+  if (currentHash === updateHash || set.spec?.updateStrategy?.type === 'OnDelete') return 'update';
+  if (set.spec?.updateStrategy?.rollingUpdate === undefined || partitionOf(set) === 0) {
+    const currents = pods.filter((pod) => pod.metadata.labels?.[REVISION_HASH] === currentHash).length;
+    return ordinal < firstOrdinal(set) + currents ? 'current' : 'update';
+  }
+  return ordinal < partitionOf(set) ? 'current' : 'update';
+}
+
+export function computeStatus(
+  input: PlanInput,
+  names: { readonly current: string; readonly update: string },
+): StatefulSetStatus {
+  const { set, pods, nowMs } = input;
+  const minReady = set.spec?.minReadySeconds ?? 0;
+  const created = pods.filter((pod) => (pod.status?.phase ?? '') !== '' || pod.metadata.uid !== undefined);
+  const ready = created.filter((pod) => pod.status?.phase === 'Running' && isPodReady(pod));
+  const ofRevision = (hash: string): number =>
+    created.filter((pod) => !isPodTerminating(pod) && pod.metadata.labels?.[REVISION_HASH] === hash).length;
+  const updated = ofRevision(input.updateHash);
+  const replicas = set.spec?.replicas ?? 1;
+  const done =
+    input.currentHash === input.updateHash ||
+    (updated === replicas && ready.length === replicas && created.length === replicas);
+  const current = ofRevision(input.currentHash);
+  const collisionCount = set.status?.collisionCount;
+  return {
+    observedGeneration: set.metadata.generation ?? 0,
+    replicas: created.length,
+    ...(ready.length === 0 ? {} : { readyReplicas: ready.length }),
+    availableReplicas: ready.filter((pod) => isPodAvailable(pod, minReady, nowMs)).length,
+    ...(done ? { currentReplicas: updated } : current === 0 ? {} : { currentReplicas: current }),
+    ...(updated === 0 ? {} : { updatedReplicas: updated }),
+    currentRevision: done ? names.update : names.current,
+    updateRevision: names.update,
+    collisionCount: collisionCount ?? 0,
+  };
+}

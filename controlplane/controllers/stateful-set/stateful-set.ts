@@ -1,0 +1,230 @@
+/** Stateful sets: pods with lasting names and volumes, made, updated and removed in order. Decisions stand in `stateful-set-core.ts`. */
+import { fromLabelSelector } from '../../../api/meta/selector.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet } from '../../../api/machinery/kinds.ts';
+import { controllerRevisions, persistentVolumeClaims, pods, statefulSets } from '../../../api/machinery/resources.ts';
+import { nameHash, syncRevisions, templateOf, truncateRevisions, REVISION_HASH } from '../controller-revisions.ts';
+import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
+import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';
+import { PendingWrites } from '../pending-writes.ts';
+import { podFromTemplate } from '../pod-control.ts';
+import { isPodReady, podCondition } from '../pod-state.ts';
+import {
+  claimsOf,
+  computeStatus,
+  ordinalOf,
+  planActions,
+  withIdentity,
+  type Action,
+  type PlanInput,
+} from './stateful-set-core.ts';
+
+export const runStatefulSets: RunController = (environment, signal) =>
+  new StatefulSetController(environment).run(signal);
+
+class StatefulSetController {
+  readonly #environment: ControllerEnvironment;
+  readonly #loop: ReconcileLoop;
+  readonly #sets: Informer<StatefulSet>;
+  readonly #pods: Informer<Pod>;
+  readonly #claims: Informer<PersistentVolumeClaim>;
+  readonly #revisions: Informer<ControllerRevision>;
+  readonly #pending: PendingWrites<Pod>;
+
+  constructor(environment: ControllerEnvironment) {
+    this.#environment = environment;
+    this.#loop = new ReconcileLoop(environment, {
+      workers: environment.options.concurrentStatefulSetSyncs,
+      reconcile: (key) => this.#reconcile(key),
+    });
+    this.#sets = environment.informers.for(statefulSets);
+    this.#pods = environment.informers.for(pods);
+    this.#claims = environment.informers.for(persistentVolumeClaims);
+    this.#revisions = environment.informers.for(controllerRevisions);
+    this.#pending = new PendingWrites(this.#pods, environment.clock);
+    indexByController(this.#pods);
+    indexByController(this.#revisions);
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    this.#loop.follow(this.#sets);
+    const podChanged = (pod: Pod): void => {
+      const key = ownerKey(pod, statefulSets);
+      if (key !== undefined) this.#loop.queue.add(key);
+      else if (controllerOf(pod) === undefined) {
+        for (const set of this.#sets.list(pod.metadata.namespace ?? '')) {
+          if (fromLabelSelector(set.spec?.selector).matches(pod.metadata.labels)) this.#loop.enqueue(set);
+        }
+      }
+    };
+    this.#pods.addHandler({ add: podChanged, update: (_, pod) => podChanged(pod), delete: podChanged });
+    return this.#loop.run(signal, this.#sets, this.#pods, this.#claims, this.#revisions);
+  }
+
+  async #reconcile(key: string): Promise<void> {
+    const { namespace, name } = splitKey(key);
+    const set = this.#sets.get(namespace, name);
+    if (set === undefined) return this.#pending.forget(key);
+    const { client, clock } = this.#environment;
+    const selector = fromLabelSelector(set.spec?.selector);
+    const own = await claim({
+      client,
+      owner: set,
+      ownerResource: statefulSets,
+      resource: pods,
+      informer: this.#pods,
+      selector,
+      matches: (pod) => ordinalOf(set, pod) !== undefined,
+      onWritten: (pod) => this.#pending.wrote(key, pod),
+    });
+    const { all, update } = await syncRevisions({
+      client,
+      informer: this.#revisions,
+      owner: set,
+      ownerResource: statefulSets,
+      selector,
+      template: set.spec?.template ?? {},
+      collisionCount: set.status?.collisionCount ?? 0,
+    });
+    const current = all.find((revision) => revision.metadata.name === set.status?.currentRevision) ?? update;
+    const input: PlanInput = {
+      set,
+      pods: own,
+      currentHash: nameHash(current),
+      updateHash: nameHash(update),
+      nowMs: clock.now(),
+    };
+    let failure: unknown;
+    if (set.metadata.deletionTimestamp === undefined && this.#pending.settled(key)) {
+      for (const action of planActions(input)) {
+        try {
+          await this.#execute(
+            key,
+            set,
+            action,
+            action.kind === 'create' && action.revision === 'current' ? current : update,
+          );
+        } catch (error) {
+          failure ??= error;
+        }
+      }
+    }
+    const status = computeStatus(input, { current: current.metadata.name ?? '', update: update.metadata.name ?? '' });
+    if (!semanticEqual(status, set.status))
+      await client.update(statefulSets, { ...set, status }, { subresource: 'status' });
+    const used = new Set([
+      status.currentRevision ?? '',
+      status.updateRevision ?? '',
+      ...own.map((pod) => pod.metadata.labels?.[REVISION_HASH] ?? ''),
+    ]);
+    await truncateRevisions(client, all, used, set.spec?.revisionHistoryLimit ?? 10);
+    this.#waitForAvailability(key, set, own);
+    if (failure !== undefined) throw failure;
+  }
+
+  #waitForAvailability(key: string, set: StatefulSet, own: readonly Pod[]): void {
+    const seconds = set.spec?.minReadySeconds ?? 0;
+    if (seconds === 0) return;
+    const nowMs = this.#environment.clock.now();
+    for (const pod of own) {
+      const since = Date.parse(podCondition(pod, 'Ready')?.lastTransitionTime ?? '');
+      if (isPodReady(pod) && since + seconds * 1000 > nowMs)
+        this.#loop.queue.addAfter(key, since + seconds * 1000 - nowMs + 50);
+    }
+  }
+
+  async #execute(key: string, set: StatefulSet, action: Action, revision: ControllerRevision): Promise<void> {
+    const { client, recorder } = this.#environment;
+    const about = referenceTo(set, statefulSets);
+    const namespace = set.metadata.namespace ?? '';
+    if (action.kind === 'delete') {
+      const { name = '', uid } = action.pod.metadata;
+      try {
+        await client.delete(pods, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
+        this.#pending.deleted(key, action.pod);
+        if (action.why === 'failed')
+          recorder.event(
+            about,
+            'Warning',
+            'RecreatingFailedPod',
+            `StatefulSet ${namespace}/${set.metadata.name} is recreating failed Pod ${name}`,
+          );
+        recorder.event(
+          about,
+          'Normal',
+          'SuccessfulDelete',
+          `delete Pod ${name} in StatefulSet ${set.metadata.name} successful`,
+        );
+      } catch (error) {
+        if (isNotFound(error)) return;
+        recorder.event(
+          about,
+          'Warning',
+          'FailedDelete',
+          `delete Pod ${name} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
+        );
+        throw error;
+      }
+      return;
+    }
+    await this.#ensureClaims(set, action.ordinal);
+    const pod = withIdentity(
+      set,
+      podFromTemplate(templateOf(revision), set, statefulSets),
+      action.ordinal,
+      nameHash(revision),
+    );
+    try {
+      this.#pending.wrote(key, await client.create(pods, namespace, pod));
+      recorder.event(
+        about,
+        'Normal',
+        'SuccessfulCreate',
+        `create Pod ${pod.metadata.name} in StatefulSet ${set.metadata.name} successful`,
+      );
+    } catch (error) {
+      if (isAlreadyExists(error)) throw error;
+      recorder.event(
+        about,
+        'Warning',
+        'FailedCreate',
+        `create Pod ${pod.metadata.name} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
+      );
+      throw error;
+    }
+  }
+
+  async #ensureClaims(set: StatefulSet, ordinal: number): Promise<void> {
+    const { client, recorder } = this.#environment;
+    const about = referenceTo(set, statefulSets);
+    const namespace = set.metadata.namespace ?? '';
+    const pod = `${set.metadata.name}-${ordinal}`;
+    for (const wanted of claimsOf(set, ordinal)) {
+      const name = wanted.metadata.name ?? '';
+      const known = this.#claims.get(namespace, name);
+      if (known?.metadata.deletionTimestamp !== undefined) throw new Error(`pvc ${name} is being deleted`);
+      if (known !== undefined) continue;
+      try {
+        await client.create(persistentVolumeClaims, namespace, wanted);
+        recorder.event(
+          about,
+          'Normal',
+          'SuccessfulCreate',
+          `create Claim ${name} Pod ${pod} in StatefulSet ${set.metadata.name} success`,
+        );
+      } catch (error) {
+        if (isAlreadyExists(error)) continue;
+        recorder.event(
+          about,
+          'Warning',
+          'FailedCreate',
+          `create Claim ${name} for Pod ${pod} in StatefulSet ${set.metadata.name} failed error: ${(error as Error).message}`,
+        );
+        throw error;
+      }
+    }
+  }
+}
