@@ -106,7 +106,8 @@ export function createDecoder(schema: Schema): Decoder {
       } catch (error) {
         throw refuse(messageOf(error));
       }
-      const unknown = patched.unknown ?? conformed.unknown;
+      // A patched object has its members by name, so that is how its unknown ones are told.
+      const unknown = [...(patched.unknown ?? conformed.unknown)].sort();
       const faults = [...duplicateErrors(patched.duplicates), ...unknownFieldErrors(unknown)];
       if (faults.length > 0 && validation === 'Strict') throw refuse(`strict decoding error: ${faults.join(', ')}`);
       if (validation === 'Warn') warnOf(context, patched.duplicates, unknown);

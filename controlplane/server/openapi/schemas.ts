@@ -177,8 +177,12 @@ export class SchemaWriter {
     const own = this.#schema.description(struct.name, field.name);
     const isReference =
       field.type.kind === 'struct' || (field.type.kind === 'scalar' && PLAIN[field.type.scalar] === undefined);
-    const description =
-      own ?? (field.type.kind === 'struct' ? this.#schema.description(field.type.struct.name) : undefined);
+    // Readers of version 3 follow the reference to its text by themselves.
+    const typeText =
+      this.#version === 2 && field.type.kind === 'struct'
+        ? this.#schema.description(field.type.struct.name)
+        : undefined;
+    const description = own ?? typeText;
     const preset = this.#default(field);
     const rest: JsonObject = {
       ...(description === undefined ? {} : { description }),
