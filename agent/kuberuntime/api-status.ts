@@ -1,0 +1,363 @@
+/**
+ * The status of a pod as the API shows it, made of what the runtime shows, what it was before and why containers wait.
+ * Pure. Readiness is filled in by the probe manager between `containerPart` and `conditions`.
+ */
+import { formatTime } from '../../api/machinery/clock.ts';
+import type { Container, ContainerStatusJson, Pod, PodCondition, PodStatus } from '../core-types.ts';
+import type { ContainerStatus } from '../runtime/runtime.ts';
+import type { WaitingReason } from './kube-runtime.ts';
+import { sandboxChanged } from './pod-actions.ts';
+import { allContainers, type ContainerKind, isSidecar, restartsAfter, shouldStart } from './pod-containers.ts';
+import { podPhase } from './pod-phase.ts';
+import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';
+import type { RuntimePodStatus } from './runtime-status.ts';
+
+export interface StatusInput {
+  readonly pod: Pod;
+  readonly runtime: RuntimePodStatus;
+  readonly runtimeName: string;
+  /** What the agent said last, else what the API server has. */
+  readonly previous: PodStatus | undefined;
+  readonly waiting: (container: string) => WaitingReason | undefined;
+  readonly hostIps: readonly string[];
+  readonly nowMs: number;
+  /** The pod has ended for good: its containers do not come back. */
+  readonly terminal: boolean;
+  /** Why it was ended by the agent (eviction, deadline). */
+  readonly ended?: { readonly reason: string; readonly message: string };
+  /** Sets `ready` and `started`. */
+  readonly readiness: (status: PodStatus) => void;
+  /** The termination message of an ended container. */
+  readonly terminationMessage: (status: ContainerStatus) => string;
+}
+
+type State = NonNullable<ContainerStatusJson['state']>;
+
+export function apiPodStatus(input: StatusInput): PodStatus {
+  const { pod, previous } = input;
+  const status = containerPart(input);
+  const statuses = [...(status.containerStatuses ?? []), ...(status.initContainerStatuses ?? [])];
+  status.phase = podPhase(pod, statuses, { terminal: input.terminal });
+  const before = previous?.phase;
+  if (status.phase !== 'Failed' && status.phase !== 'Succeeded' && (before === 'Failed' || before === 'Succeeded'))
+    status.phase = before;
+  if (status.phase === before) {
+    if (previous?.reason !== undefined) status.reason = previous.reason;
+    if (previous?.message !== undefined) status.message = previous.message;
+  }
+  if (input.ended !== undefined) {
+    status.phase = 'Failed';
+    status.reason = input.ended.reason;
+    status.message = input.ended.message;
+  }
+  input.readiness(status);
+  status.conditions = conditions(input, status);
+  addresses(input, status);
+  return status;
+}
+
+function containerPart(input: StatusInput): PodStatus {
+  const { pod, previous } = input;
+  const status = {
+    qosClass: qosClass(pod),
+    startTime: previous?.startTime ?? formatTime(input.nowMs),
+    ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
+  } as PodStatus;
+  const of = (kind: ContainerKind): ContainerStatusJson[] =>
+    allContainers(pod)
+      .filter((entry) => entry.kind === kind)
+      .map((entry) => containerStatus(input, entry.container, kind));
+  const regular = of('regular').toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const init = of('init');
+  const ephemeral = of('ephemeral');
+  if (regular.length > 0) status.containerStatuses = regular;
+  if (init.length > 0) status.initContainerStatuses = init;
+  if (ephemeral.length > 0) status.ephemeralContainerStatuses = ephemeral;
+  const requests = podResources(pod, requestsOf);
+  const limits = podResources(pod, limitsOf);
+  status.resources = {
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(Object.keys(requests).length === 0 ? {} : { requests }),
+  };
+  if (Object.keys(requests).length > 0) status.allocatedResources = requests;
+  return status;
+}
+
+function containerStatus(input: StatusInput, container: Container, kind: ContainerKind): ContainerStatusJson {
+  const { pod, runtime } = input;
+  const attempts = runtime.containers.filter((entry) => entry.name === container.name);
+  const [newest, second] = attempts;
+  const old = previousOf(input.previous, container.name);
+  const mounts = volumeMounts(container);
+  if (newest === undefined) return unknownContainer(input, container, kind, old, mounts);
+  const status = {
+    name: container.name,
+    state: stateOf(input, newest),
+    lastState:
+      second !== undefined && second.state === 'exited'
+        ? stateOf(input, second)
+        : old?.restartCount === newest.attempt
+          ? (old.lastState ?? {})
+          : {},
+    ready: false,
+    started: false,
+    restartCount: newest.attempt,
+    image: newest.image === '' ? (container.image ?? '') : newest.image,
+    imageID: newest.imageRef === '' ? newest.imageId : newest.imageRef,
+    containerID: `${input.runtimeName}://${newest.id}`,
+    resources: resourcesOf(container),
+    ...(Object.keys(requestsOf(container)).length === 0 ? {} : { allocatedResources: requestsOf(container) }),
+    ...mounts,
+    ...(newest.user === undefined
+      ? {}
+      : {
+          user: {
+            linux: {
+              uid: newest.user.uid,
+              gid: newest.user.gid,
+              supplementalGroups: [...newest.user.supplementalGroups],
+            },
+          },
+        }),
+  } as ContainerStatusJson;
+  if (kind === 'ephemeral' || !waits(pod, container, kind, newest)) return status;
+  const reason = input.waiting(container.name);
+  if (reason === undefined) return status;
+  if (status.state?.terminated !== undefined) status.lastState = status.state;
+  status.state = {
+    waiting: { reason: reason.reason, ...(reason.message === '' ? {} : { message: reason.message }) },
+  } as State;
+  return status;
+}
+
+/** It will be started (again) in a coming sync. */
+function waits(pod: Pod, container: Container, kind: ContainerKind, newest: ContainerStatus | undefined): boolean {
+  if (kind === 'init' && !isSidecar(container) && newest?.state === 'exited' && newest.exitCode === 0) return false;
+  return shouldStart(pod, container, newest);
+}
+
+function unknownContainer(
+  input: StatusInput,
+  container: Container,
+  kind: ContainerKind,
+  old: ContainerStatusJson | undefined,
+  mounts: Partial<ContainerStatusJson>,
+): ContainerStatusJson {
+  const { pod } = input;
+  const initializing = kind === 'regular' && (pod.spec.initContainers ?? []).length > 0;
+  const base = {
+    name: container.name,
+    ready: false,
+    started: false,
+    restartCount: old?.restartCount ?? 0,
+    image: container.image ?? '',
+    imageID: '',
+    ...mounts,
+  };
+  const waiting = { waiting: { reason: initializing ? 'PodInitializing' : 'ContainerCreating' } } as State;
+  if (old?.state?.terminated !== undefined)
+    return { ...old, ...mounts, ready: old.ready === true && kind === 'init', started: false } as ContainerStatusJson;
+  if (old?.state?.running !== undefined) {
+    const lost = {
+      terminated: {
+        reason: 'ContainerStatusUnknown',
+        message: 'The container could not be located when the pod was terminated',
+        exitCode: 137,
+        startedAt: null,
+        finishedAt: null,
+      },
+    } as unknown as State;
+    if (input.terminal || !restartsAfter(pod, container, 137))
+      return { ...base, state: lost, lastState: {} } as ContainerStatusJson;
+    return {
+      ...base,
+      state: waiting,
+      lastState: lost,
+      restartCount: (old.restartCount ?? 0) + 1,
+    } as ContainerStatusJson;
+  }
+  const reason = input.waiting(container.name);
+  const state =
+    reason === undefined
+      ? waiting
+      : ({
+          waiting: { reason: reason.reason, ...(reason.message === '' ? {} : { message: reason.message }) },
+        } as State);
+  return { ...base, state, lastState: old?.lastState ?? {} } as ContainerStatusJson;
+}
+
+function previousOf(previous: PodStatus | undefined, name: string): ContainerStatusJson | undefined {
+  return [
+    ...(previous?.containerStatuses ?? []),
+    ...(previous?.initContainerStatuses ?? []),
+    ...(previous?.ephemeralContainerStatuses ?? []),
+  ].find((entry) => entry.name === name);
+}
+
+function stateOf(input: StatusInput, status: ContainerStatus): State {
+  const containerID = `${input.runtimeName}://${status.id}`;
+  switch (status.state) {
+    case 'running':
+      return { running: { startedAt: formatTime(status.startedAtMs) } } as State;
+    case 'created':
+      return { waiting: { reason: 'ContainerCreating' } } as State;
+    case 'unknown':
+      return {
+        terminated: {
+          exitCode: 137,
+          reason: 'ContainerStatusUnknown',
+          message: 'The container could not be located when the pod was terminated',
+          startedAt: null,
+          finishedAt: null,
+        },
+      } as unknown as State;
+    case 'exited': {
+      const message = input.terminationMessage(status);
+      return {
+        terminated: {
+          exitCode: status.exitCode,
+          reason: status.reason,
+          ...(message === '' ? {} : { message }),
+          startedAt: formatTime(status.startedAtMs),
+          finishedAt: formatTime(status.finishedAtMs),
+          containerID,
+        },
+      } as State;
+    }
+  }
+}
+
+function resourcesOf(container: Container): object {
+  const limits = limitsOf(container);
+  const requests = requestsOf(container);
+  return {
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(Object.keys(requests).length === 0 ? {} : { requests }),
+  };
+}
+
+function volumeMounts(container: Container): Partial<ContainerStatusJson> {
+  const mounts = (container.volumeMounts ?? []).map((mount) => ({
+    name: mount.name,
+    mountPath: mount.mountPath,
+    ...(mount.readOnly === true
+      ? {
+          readOnly: true,
+          recursiveReadOnly:
+            mount.recursiveReadOnly === 'Enabled' || mount.recursiveReadOnly === 'IfPossible'
+              ? mount.recursiveReadOnly
+              : 'Disabled',
+        }
+      : {}),
+  }));
+  return mounts.length === 0 ? {} : ({ volumeMounts: mounts } as Partial<ContainerStatusJson>);
+}
+
+const OWN_CONDITIONS = ['PodReadyToStartContainers', 'Initialized', 'Ready', 'ContainersReady', 'PodScheduled'];
+
+function conditions(input: StatusInput, status: PodStatus): PodCondition[] {
+  const { pod, previous, runtime } = input;
+  const started = !sandboxChanged(pod, runtime).changed;
+  const ready = containersReady(pod, status);
+  const made = [
+    { type: 'PodReadyToStartContainers', status: started ? 'True' : 'False' },
+    { type: 'Initialized', ...initialized(pod, status) },
+    { type: 'Ready', ...podReady(pod, ready) },
+    { type: 'ContainersReady', ...ready },
+    { type: 'PodScheduled', status: 'True' },
+  ];
+  const now = formatTime(input.nowMs);
+  const own = made.map((condition) => {
+    const before = previous?.conditions?.find((entry) => entry.type === condition.type);
+    return {
+      ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
+      ...condition,
+      lastProbeTime: null,
+      lastTransitionTime:
+        before?.status === condition.status && before.lastTransitionTime !== undefined
+          ? before.lastTransitionTime
+          : now,
+    } as unknown as PodCondition;
+  });
+  const foreign = (previous?.conditions ?? []).filter((condition) => !OWN_CONDITIONS.includes(condition.type ?? ''));
+  return [...own, ...foreign];
+}
+
+interface Verdict {
+  readonly status: 'True' | 'False';
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+function verdict(reason: string, problems: readonly string[]): Verdict {
+  return problems.length === 0 ? { status: 'True' } : { status: 'False', reason, message: problems.join(', ') };
+}
+
+function listed(what: string, names: readonly string[]): readonly string[] {
+  return names.length === 0 ? [] : [`containers with ${what} status: [${names.join(' ')}]`];
+}
+
+function containersReady(pod: Pod, status: PodStatus): Verdict {
+  if (status.phase === 'Succeeded') return { status: 'False', reason: 'PodCompleted' };
+  if (status.phase === 'Failed') return { status: 'False', reason: 'PodFailed' };
+  const statuses = [...(status.initContainerStatuses ?? []), ...(status.containerStatuses ?? [])];
+  const names = [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers].map(
+    (container) => container.name,
+  );
+  const unknown = names.filter((name) => !statuses.some((entry) => entry.name === name));
+  const unready = names.filter((name) => statuses.some((entry) => entry.name === name && entry.ready !== true));
+  return verdict('ContainersNotReady', [...listed('unknown', unknown), ...listed('unready', unready)]);
+}
+
+function podReady(pod: Pod, ready: Verdict): Verdict {
+  if (ready.status !== 'True') return ready;
+  const problems = (pod.spec.readinessGates ?? []).flatMap(({ conditionType = '' }) => {
+    const condition = pod.status?.conditions?.find((entry) => entry.type === conditionType);
+    if (condition === undefined)
+      return [`corresponding condition of pod readiness gate "${conditionType}" does not exist.`];
+    return condition.status === 'True'
+      ? []
+      : [`the status of pod readiness gate "${conditionType}" is not "True", but ${condition.status}`];
+  });
+  return verdict('ReadinessGatesNotReady', problems);
+}
+
+function initialized(pod: Pod, status: PodStatus): Verdict {
+  if (status.phase === 'Succeeded') return { status: 'True', reason: 'PodCompleted' };
+  const statuses = status.initContainerStatuses ?? [];
+  const done = (container: Container): boolean => {
+    const found = statuses.find((entry) => entry.name === container.name);
+    return isSidecar(container) ? found?.started === true : found?.ready === true;
+  };
+  const incomplete = (pod.spec.initContainers ?? [])
+    .filter((container) => !done(container))
+    .map((container) => container.name);
+  if (
+    incomplete.length > 0 &&
+    (status.containerStatuses ?? []).some(
+      (entry) =>
+        entry.state?.running !== undefined ||
+        entry.state?.terminated !== undefined ||
+        entry.lastState?.terminated !== undefined,
+    )
+  ) {
+    return { status: 'True' };
+  }
+  return verdict('ContainersNotInitialized', listed('incomplete', incomplete));
+}
+
+function addresses(input: StatusInput, status: PodStatus): void {
+  const { pod, previous, hostIps, runtime } = input;
+  const [hostIp] = hostIps;
+  if (hostIp !== undefined) {
+    status.hostIP = hostIp;
+    status.hostIPs = hostIps.map((ip) => ({ ip }));
+  }
+  let ips = pod.spec.hostNetwork === true ? hostIps : runtime.ips;
+  // An ended pod keeps the address it had.
+  if (ips.length === 0) ips = (previous?.podIPs ?? []).map((entry) => entry.ip ?? '');
+  const [ip] = ips;
+  if (ip === undefined) return;
+  status.podIP = ip;
+  status.podIPs = ips.map((address) => ({ ip: address }));
+}

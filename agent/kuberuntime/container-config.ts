@@ -1,0 +1,221 @@
+/**
+ * The sandbox's and the containers' configuration for the runtime, made of the pod, the node and what volumes prepared.
+ * Writes the files that a container sees of its own pod (`/etc/hosts`, the termination log).
+ */
+import { randomBytes } from 'node:crypto';
+import { chmod, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Container, Pod, PreparedMounts, ReferencedObjects, ServiceLister, VolumeManager } from '../core-types.ts';
+import type { ContainerConfig, ContainerId, ImageInfo, Mount, PortMapping, SandboxConfig } from '../runtime/runtime.ts';
+import { type DnsSettings, hostDns, podDns, podHostname } from './dns.ts';
+import { fieldValue, resourceValue } from './downward-api.ts';
+import { containerEnvironment, ContainerConfigError, expand } from './environment.ts';
+import { writeEtcHosts } from './etc-hosts.ts';
+import { HASH_ANNOTATION } from './pod-actions.ts';
+import { containerHash, type ContainerKind } from './pod-containers.ts';
+import { linuxResources, type ResourceFacts } from './resources.ts';
+import {
+  containerSecurity,
+  namespaceOptions,
+  seccompProfile,
+  type SecuritySettings,
+  verifyNonRoot,
+} from './security.ts';
+
+export const TERMINATION_PATH_ANNOTATION = 'io.kubernetes.container.terminationMessagePath';
+export const TERMINATION_POLICY_ANNOTATION = 'io.kubernetes.container.terminationMessagePolicy';
+export const GRACE_ANNOTATION = 'io.kubernetes.pod.terminationGracePeriod';
+export const PRE_STOP_ANNOTATION = 'io.kubernetes.container.preStopHandler';
+export const RESTART_COUNT_ANNOTATION = 'io.kubernetes.container.restartCount';
+
+export interface ConfigSettings {
+  readonly rootDirectory: string;
+  /** `/var/log/pods`. */
+  readonly podLogsDirectory: string;
+  readonly dns: DnsSettings;
+  readonly security: SecuritySettings;
+  readonly resources: () => ResourceFacts;
+  readonly cgroupParent: (pod: Pod) => string;
+  readonly runtimeHandler: (pod: Pod) => string;
+}
+
+export interface ConfigDeps {
+  readonly settings: ConfigSettings;
+  readonly objects: ReferencedObjects;
+  readonly services: ServiceLister;
+  readonly volumes: Pick<VolumeManager, 'containerMounts' | 'extraSupplementalGroups'>;
+  readonly hostIps: () => readonly string[];
+  readonly allocatable: () => Readonly<Record<string, string>>;
+}
+
+export function podLogDirectory(settings: Pick<ConfigSettings, 'podLogsDirectory'>, pod: Pod): string {
+  return join(settings.podLogsDirectory, `${pod.metadata.namespace}_${pod.metadata.name}_${pod.metadata.uid}`);
+}
+
+function podLabels(pod: Pod): Record<string, string> {
+  return {
+    'io.kubernetes.pod.name': pod.metadata.name,
+    'io.kubernetes.pod.namespace': pod.metadata.namespace,
+    'io.kubernetes.pod.uid': pod.metadata.uid,
+  };
+}
+
+export async function sandboxConfig(pod: Pod, attempt: number, deps: ConfigDeps): Promise<SandboxConfig> {
+  const { settings } = deps;
+  const context = pod.spec.securityContext;
+  const logDirectory = podLogDirectory(settings, pod);
+  await mkdir(logDirectory, { recursive: true, mode: 0o755 });
+  return {
+    pod: { name: pod.metadata.name, namespace: pod.metadata.namespace, uid: pod.metadata.uid, attempt },
+    hostname: podHostname(pod, settings.dns.clusterDomain).hostname,
+    logDirectory,
+    dns: podDns(pod, settings.dns, await hostDns(settings.dns)),
+    portMappings: [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].flatMap(portMappings),
+    labels: { ...pod.metadata.labels, ...podLabels(pod) },
+    annotations: { ...pod.metadata.annotations },
+    cgroupParent: settings.cgroupParent(pod),
+    sysctls: Object.fromEntries((context?.sysctls ?? []).map(({ name = '', value = '' }) => [name, value])),
+    namespaces: namespaceOptions(pod),
+    ...(context?.runAsUser === undefined ? {} : { runAsUser: context.runAsUser }),
+    ...(context?.runAsGroup === undefined ? {} : { runAsGroup: context.runAsGroup }),
+    supplementalGroups: [
+      ...(context?.supplementalGroups ?? []),
+      ...(context?.fsGroup === undefined ? [] : [context.fsGroup]),
+    ],
+    privileged: [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].some(
+      (container) => container.securityContext?.privileged === true,
+    ),
+    readOnlyRootFilesystem: false,
+    seccomp: seccompProfile(context?.seccompProfile, undefined, { ...settings.security, seccompDefault: true }),
+    runtimeHandler: settings.runtimeHandler(pod),
+  };
+}
+
+function portMappings(container: Container): PortMapping[] {
+  return (container.ports ?? []).map((port) => ({
+    protocol: (port.protocol ?? 'TCP') as PortMapping['protocol'],
+    containerPort: port.containerPort ?? 0,
+    hostPort: port.hostPort ?? 0,
+    hostIp: port.hostIP ?? '',
+  }));
+}
+
+export interface ContainerRequest {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly kind: ContainerKind;
+  readonly attempt: number;
+  /** The image's id. */
+  readonly image: string;
+  readonly imageInfo: ImageInfo | undefined;
+  readonly podIps: readonly string[];
+  /** An ephemeral container's target. */
+  readonly target?: ContainerId;
+  /** The id of an image that a volume names. */
+  readonly volumeImage: (reference: string) => Promise<string>;
+}
+
+/** Throws `ContainerConfigError` where something that it refers to is missing or forbidden. */
+export async function containerConfig(request: ContainerRequest, deps: ConfigDeps): Promise<ContainerConfig> {
+  const { pod, container, attempt } = request;
+  verifyNonRoot(pod, container, request.imageInfo);
+  const facts = { hostIps: deps.hostIps(), podIps: request.podIps };
+  const env = await containerEnvironment(pod, container, {
+    objects: deps.objects,
+    services: deps.services,
+    fieldValue: (of, path) => fieldValue(of, path, facts),
+    resourceValue: (_pod, of, resource, divisor) => resourceValue(of, resource, divisor, deps.allocatable()),
+  });
+  const lookup = (name: string): string | undefined => env.get(name);
+  const prepared = await preparedMounts(request, env, deps);
+  const mounts = [...prepared.mounts];
+  const claims = (path: string): boolean => mounts.some((mount) => mount.containerPath === path);
+  if (!claims('/etc/hosts')) mounts.push(plainMount('/etc/hosts', await hostsFile(request, deps)));
+  const terminationPath = container.terminationMessagePath ?? '/dev/termination-log';
+  if (terminationPath !== '' && !claims(terminationPath))
+    mounts.push(plainMount(terminationPath, await terminationFile(request, deps)));
+  return {
+    name: container.name,
+    attempt,
+    image: request.image,
+    userImage: container.image ?? '',
+    command: (container.command ?? []).map((word) => expand(word, lookup)),
+    args: (container.args ?? []).map((word) => expand(word, lookup)),
+    workingDir: container.workingDir ?? '',
+    env: [...env].map(([name, value]) => ({ name, value })),
+    mounts,
+    devices: prepared.devices,
+    cdiDevices: [],
+    labels: { ...podLabels(pod), 'io.kubernetes.container.name': container.name },
+    annotations: containerAnnotations(request),
+    logPath: `${container.name}/${attempt}.log`,
+    stdin: container.stdin ?? false,
+    stdinOnce: container.stdinOnce ?? false,
+    tty: container.tty ?? false,
+    resources: linuxResources(pod, container, deps.settings.resources()),
+    security: containerSecurity(pod, container, {
+      settings: deps.settings.security,
+      ...(request.target === undefined ? {} : { target: request.target }),
+      extraGroups: deps.volumes.extraSupplementalGroups(pod),
+    }),
+    stopSignal: container.lifecycle?.stopSignal ?? '',
+  };
+}
+
+function containerAnnotations({ pod, container, attempt }: ContainerRequest): Record<string, string> {
+  const preStop = container.lifecycle?.preStop;
+  return {
+    [HASH_ANNOTATION]: containerHash(container),
+    [RESTART_COUNT_ANNOTATION]: String(attempt),
+    [TERMINATION_PATH_ANNOTATION]: container.terminationMessagePath ?? '/dev/termination-log',
+    [TERMINATION_POLICY_ANNOTATION]: container.terminationMessagePolicy ?? 'File',
+    [GRACE_ANNOTATION]: String(pod.spec.terminationGracePeriodSeconds ?? 30),
+    ...(preStop === undefined ? {} : { [PRE_STOP_ANNOTATION]: JSON.stringify(preStop) }),
+  };
+}
+
+async function preparedMounts(
+  request: ContainerRequest,
+  env: ReadonlyMap<string, string>,
+  deps: ConfigDeps,
+): Promise<PreparedMounts> {
+  let prepared: PreparedMounts;
+  try {
+    prepared = await deps.volumes.containerMounts(request.pod, request.container, env);
+  } catch (error) {
+    throw new ContainerConfigError(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+  const mounts = await Promise.all(
+    prepared.mounts.map(async (mount): Promise<Mount> =>
+      mount.image === undefined ? mount : { ...mount, image: await request.volumeImage(mount.image) },
+    ),
+  );
+  return { mounts, devices: prepared.devices };
+}
+
+function plainMount(containerPath: string, hostPath: string): Mount {
+  return {
+    containerPath,
+    hostPath,
+    readonly: false,
+    recursiveReadOnly: false,
+    propagation: 'private',
+    seLinuxRelabel: true,
+  };
+}
+
+async function hostsFile({ pod, podIps }: ContainerRequest, { settings }: ConfigDeps): Promise<string> {
+  const path = join(settings.rootDirectory, 'pods', pod.metadata.uid, 'etc-hosts');
+  await writeEtcHosts(path, pod, podIps, podHostname(pod, settings.dns.clusterDomain));
+  return path;
+}
+
+async function terminationFile({ pod, container }: ContainerRequest, { settings }: ConfigDeps): Promise<string> {
+  const directory = join(settings.rootDirectory, 'pods', pod.metadata.uid, 'containers', container.name);
+  await mkdir(directory, { recursive: true, mode: 0o750 });
+  const path = join(directory, randomBytes(4).toString('hex'));
+  await writeFile(path, '', { mode: 0o666 });
+  // The umask does not apply: any user of the container may write it.
+  await chmod(path, 0o666);
+  return path;
+}

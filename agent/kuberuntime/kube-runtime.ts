@@ -1,0 +1,378 @@
+/**
+ * Makes a pod what its specification says, step by step, on the container runtime: computes the actions, executes them in
+ * the reference's order, says in events what happened, and remembers why a container waits. The pod worker calls it, one
+ * call a pod at a time.
+ */
+import { mkdir, readdir, rm, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Container, Pod, PodEventRecorder } from '../core-types.ts';
+import { ImageError, type ImageManager } from '../images/image-manager.ts';
+import type { ContainerId, Runtime, SandboxConfig, SandboxId } from '../runtime/runtime.ts';
+import { BackOff } from './back-off.ts';
+import { type ConfigDeps, containerConfig, podLogDirectory, sandboxConfig } from './container-config.ts';
+import { ContainerConfigError } from './environment.ts';
+import { killContainer, type KillDeps, killPodContainers } from './kill-containers.ts';
+import { runHook } from './lifecycle-hooks.ts';
+import { computePodActions, type ContainerToKill, type ProbeLookup } from './pod-actions.ts';
+import { containerHash, type ContainerKind, fieldPathOf, formatPod, podFullName } from './pod-containers.ts';
+import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
+import { linuxResources } from './resources.ts';
+
+export interface KubeRuntimeOptions {
+  readonly runtime: Runtime;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly events: PodEventRecorder;
+  readonly images: ImageManager;
+  readonly config: ConfigDeps;
+  readonly probes: ProbeLookup;
+  /** `/var/log/containers`; undefined: no links are made. */
+  readonly containerLogsDirectory: string | undefined;
+}
+
+export interface WaitingReason {
+  readonly reason: string;
+  readonly message: string;
+}
+
+export interface SyncResult {
+  /** Empty when everything went well. */
+  readonly errors: readonly Error[];
+  /** The earliest moment at which something that waits may be tried again. */
+  readonly retryAtMs: number | undefined;
+}
+
+class StartError extends Error {
+  readonly reason: string;
+  readonly retryAtMs: number | undefined;
+  constructor(
+    reason: string,
+    message: string,
+    options: ErrorOptions & { readonly retryAtMs?: number | undefined } = {},
+  ) {
+    super(message, options);
+    this.reason = reason;
+    this.retryAtMs = options.retryAtMs;
+  }
+}
+
+interface Session {
+  readonly pod: Pod;
+  readonly status: RuntimePodStatus;
+  readonly sandboxId: SandboxId;
+  readonly sandbox: SandboxConfig;
+  readonly ips: readonly string[];
+  readonly signal: AbortSignal;
+}
+
+export class KubeRuntime {
+  readonly #options: KubeRuntimeOptions;
+  readonly #backOff: BackOff;
+  /** Why a container waits: `uid_name` → reason; read when the pod's status is made. */
+  readonly #waiting = new Map<string, WaitingReason>();
+
+  constructor(options: KubeRuntimeOptions) {
+    this.#options = options;
+    this.#backOff = new BackOff(options.clock);
+  }
+
+  waitingReason(podUid: string, container: string): WaitingReason | undefined {
+    return this.#waiting.get(`${podUid}_${container}`);
+  }
+
+  forgetPod(podUid: string): void {
+    for (const key of this.#waiting.keys()) if (key.startsWith(`${podUid}_`)) this.#waiting.delete(key);
+  }
+
+  collect(): void {
+    this.#backOff.collect();
+    this.#options.images.collect();
+  }
+
+  async syncPod(pod: Pod, status: RuntimePodStatus, signal: AbortSignal): Promise<SyncResult> {
+    const errors: Error[] = [];
+    // 1. What is to be done.
+    const actions = computePodActions(pod, status, this.#options.probes);
+    // 2. Everything is in the way: kill it all, sandbox included.
+    if (actions.killPod) {
+      if (actions.createSandbox && actions.sandboxId !== undefined) {
+        this.#options.events.event(
+          pod,
+          'Normal',
+          'SandboxChanged',
+          'Pod sandbox changed, it will be killed and re-created.',
+        );
+      }
+      await this.killPod(pod, status, {});
+      if (!actions.createSandbox) return { errors, retryAtMs: undefined };
+    } else {
+      // 3. Containers that must not go on.
+      for (const kill of actions.containersToKill) await this.#kill(pod, status, kill);
+    }
+    // 4. The sandbox.
+    let { sandboxId } = actions;
+    const sandbox = await sandboxConfig(pod, actions.attempt, this.#options.config);
+    if (actions.createSandbox || sandboxId === undefined) {
+      try {
+        sandboxId = await this.#options.runtime.runSandbox(sandbox);
+      } catch (error) {
+        const message = `Failed to create pod sandbox: ${(error as Error).message}`;
+        this.#options.events.event(pod, 'Warning', 'FailedCreatePodSandBox', message);
+        return {
+          errors: [
+            new Error(`failed to "CreatePodSandbox" for "${podFullName(pod)}": ${(error as Error).message}`, {
+              cause: error,
+            }),
+          ],
+          retryAtMs: undefined,
+        };
+      }
+    }
+    const { ips } = await this.#options.runtime.sandboxStatus(sandboxId);
+    const session: Session = {
+      pod,
+      status,
+      sandboxId,
+      sandbox,
+      ips: ips.length > 0 ? ips : this.#hostIps(pod),
+      signal,
+    };
+    let retryAtMs: number | undefined;
+    const start = async (container: Container, kind: ContainerKind): Promise<boolean> => {
+      const failed = await this.#startOrWait(session, container, kind);
+      if (failed === undefined) return true;
+      errors.push(failed);
+      if (failed.retryAtMs !== undefined) retryAtMs = Math.min(retryAtMs ?? failed.retryAtMs, failed.retryAtMs);
+      return false;
+    };
+    // 5. Ephemeral containers, 6. init containers in order, 7. resources of what runs, 8. the others.
+    for (const container of actions.ephemeralToStart) await start(container, 'ephemeral');
+    for (const container of actions.initToStart) if (!(await start(container, 'init'))) break;
+    if (!actions.killPod) await this.#resize(pod, status, errors);
+    for (const container of actions.containersToStart) await start(container, 'regular');
+    return { errors, retryAtMs };
+  }
+
+  /** Ends all containers in their order, then the sandboxes. */
+  async killPod(pod: Pod, status: RuntimePodStatus, options: { readonly gracePeriodSeconds?: number }): Promise<void> {
+    await killPodContainers(this.#killDeps(), pod, status, options.gracePeriodSeconds);
+    for (const sandbox of status.sandboxes) await this.#options.runtime.stopSandbox(sandbox.id);
+  }
+
+  #hostIps(pod: Pod): readonly string[] {
+    return pod.spec.hostNetwork === true ? this.#options.config.hostIps() : [];
+  }
+
+  #killDeps(): KillDeps {
+    const { runtime, clock, events, logger } = this.#options;
+    return { runtime, clock, events, logger };
+  }
+
+  async #kill(pod: Pod, status: RuntimePodStatus, kill: ContainerToKill): Promise<void> {
+    const grace = probeGrace(kill);
+    await killContainer(this.#killDeps(), {
+      pod,
+      container: kill.container,
+      id: kill.id,
+      message: kill.message,
+      podIp: status.ips[0] ?? '',
+      ...(grace === undefined ? {} : { gracePeriodSeconds: grace }),
+    });
+  }
+
+  async #startOrWait(session: Session, container: Container, kind: ContainerKind): Promise<StartError | undefined> {
+    const { pod } = session;
+    const key = `${pod.metadata.uid}_${container.name}`;
+    try {
+      this.#checkBackOff(session, container, kind);
+      await this.#start(session, container, kind);
+      this.#waiting.delete(key);
+      return undefined;
+    } catch (error) {
+      if (session.signal.aborted) return new StartError('Cancelled', 'the pod is ending', { cause: error });
+      const failed =
+        error instanceof StartError
+          ? error
+          : new StartError('RunContainerError', (error as Error).message, { cause: error });
+      this.#waiting.set(key, { reason: failed.reason, message: failed.message });
+      this.#options.logger.debug(
+        { pod: formatPod(pod), container: container.name, reason: failed.reason, error: failed.message },
+        'A container waits',
+      );
+      return failed;
+    }
+  }
+
+  #checkBackOff({ pod, status }: Session, container: Container, kind: ContainerKind): void {
+    const last = status.containers.find((entry) => entry.name === container.name && entry.state === 'exited');
+    if (last === undefined) return;
+    const key = `${podFullName(pod)}_${pod.metadata.uid}_${container.name}_${containerHash(container)}`;
+    const waitMs = this.#backOff.remainingMs(key, last.finishedAtMs);
+    if (waitMs > 0) {
+      this.#options.events.event(
+        pod,
+        'Warning',
+        'BackOff',
+        `Back-off restarting failed container ${container.name} in pod ${formatPod(pod)}`,
+        { fieldPath: fieldPathOf(kind, container.name) },
+      );
+      const message = `back-off ${goSeconds(this.#backOff.delayMs(key))} restarting failed container=${container.name} pod=${formatPod(pod)}`;
+      throw new StartError('CrashLoopBackOff', message, { retryAtMs: this.#options.clock.now() + waitMs });
+    }
+    this.#backOff.next(key, last.finishedAtMs);
+  }
+
+  /** Image, creation, start, hook: each with its own reason. */
+  async #start(session: Session, container: Container, kind: ContainerKind): Promise<void> {
+    const { pod, status, sandboxId, sandbox } = session;
+    const { runtime, events, images } = this.#options;
+    const fieldPath = fieldPathOf(kind, container.name);
+    const failed = (message: string): void =>
+      events.event(pod, 'Warning', 'Failed', `Error: ${message}`, { fieldPath });
+    let image;
+    try {
+      image = await images.ensure(pod, container, kind, session.signal);
+    } catch (error) {
+      if (!(error instanceof ImageError)) throw error;
+      failed(error.reason);
+      throw new StartError(error.reason, error.message, { cause: error, retryAtMs: error.retryAtMs });
+    }
+    const last = findContainer(status, container.name);
+    const attempt = last === undefined ? await this.#attemptFromLogs(pod, container) : last.attempt + 1;
+    let config;
+    try {
+      const target =
+        kind === 'ephemeral'
+          ? findContainer(status, (container as { targetContainerName?: string }).targetContainerName ?? '')?.id
+          : undefined;
+      config = await containerConfig(
+        {
+          pod,
+          container,
+          kind,
+          attempt,
+          image: image.id,
+          imageInfo: image,
+          podIps: session.ips,
+          ...(target === undefined ? {} : { target }),
+          volumeImage: (reference) => images.ensureVolumeImage(pod, reference, undefined, session.signal),
+        },
+        this.#options.config,
+      );
+    } catch (error) {
+      failed((error as Error).message);
+      throw new StartError(
+        error instanceof ImageError
+          ? error.reason
+          : error instanceof ContainerConfigError
+            ? 'CreateContainerConfigError'
+            : 'CreateContainerError',
+        (error as Error).message,
+        { cause: error },
+      );
+    }
+    await mkdir(join(podLogDirectory(this.#options.config.settings, pod), container.name), {
+      recursive: true,
+      mode: 0o755,
+    });
+    let id: ContainerId;
+    try {
+      id = await runtime.createContainer(sandboxId, sandbox, config);
+    } catch (error) {
+      failed((error as Error).message);
+      throw new StartError('CreateContainerError', (error as Error).message, { cause: error });
+    }
+    events.event(pod, 'Normal', 'Created', 'Container created', { fieldPath });
+    try {
+      await runtime.startContainer(id);
+    } catch (error) {
+      failed((error as Error).message);
+      throw new StartError('RunContainerError', (error as Error).message, { cause: error });
+    }
+    events.event(pod, 'Normal', 'Started', 'Container started', { fieldPath });
+    await this.#linkLog(pod, container, id, join(sandbox.logDirectory, config.logPath));
+    await this.#postStart(session, container, kind, id);
+  }
+
+  async #postStart(session: Session, container: Container, kind: ContainerKind, id: ContainerId): Promise<void> {
+    const hook = container.lifecycle?.postStart;
+    if (hook === undefined) return;
+    const { runtime, clock, events, logger } = this.#options;
+    try {
+      await runHook(hook, { id, container, podIp: session.ips[0] ?? '' }, { runtime, clock }, session.signal);
+    } catch (error) {
+      logger.warn(
+        { error, pod: formatPod(session.pod), container: container.name },
+        'The postStart hook of a container failed',
+      );
+      events.event(session.pod, 'Warning', 'FailedPostStartHook', 'PostStartHook failed', {
+        fieldPath: fieldPathOf(kind, container.name),
+      });
+      await killContainer(this.#killDeps(), {
+        pod: session.pod,
+        container,
+        id,
+        message: 'FailedPostStartHook',
+        podIp: session.ips[0] ?? '',
+      });
+      throw new StartError('PostStartHookError', (error as Error).message, { cause: error });
+    }
+  }
+
+  /** The runtime lost the container: the log files say how often it ran. */
+  async #attemptFromLogs(pod: Pod, container: Container): Promise<number> {
+    const directory = join(podLogDirectory(this.#options.config.settings, pod), container.name);
+    const names = await readdir(directory).catch(() => []);
+    const attempts = names.map((name) => /^(\d+)\.log/.exec(name)?.[1]).filter((text) => text !== undefined);
+    return attempts.length === 0 ? 0 : Math.max(...attempts.map(Number)) + 1;
+  }
+
+  async #linkLog(pod: Pod, container: Container, id: ContainerId, target: string): Promise<void> {
+    const directory = this.#options.containerLogsDirectory;
+    if (directory === undefined) return;
+    const link = join(directory, `${podFullName(pod)}_${container.name}-${id}.log`);
+    try {
+      await mkdir(directory, { recursive: true, mode: 0o755 });
+      await rm(link, { force: true });
+      await symlink(target, link);
+    } catch (error) {
+      this.#options.logger.warn({ error, link }, 'Cannot link the log of a container');
+    }
+  }
+
+  /** In-place resize: what a running container has against what its specification says. */
+  async #resize(pod: Pod, status: RuntimePodStatus, errors: Error[]): Promise<void> {
+    for (const container of [...pod.spec.containers, ...(pod.spec.initContainers ?? [])]) {
+      const running = findContainer(status, container.name);
+      if (running?.state !== 'running' || running.resources === undefined) continue;
+      const wanted = linuxResources(pod, container, this.#options.config.settings.resources());
+      const has = running.resources;
+      const differs =
+        (has.memoryLimitBytes !== undefined && has.memoryLimitBytes !== wanted.memoryLimitBytes) ||
+        (has.cpuQuotaUs !== undefined && Math.max(has.cpuQuotaUs, 0) !== wanted.cpuQuotaUs) ||
+        (has.cpuShares !== undefined && has.cpuShares !== wanted.cpuShares);
+      if (!differs) continue;
+      try {
+        await this.#options.runtime.updateResources(running.id, wanted);
+      } catch (error) {
+        this.#options.events.event(pod, 'Warning', 'ResizeError', `Error: ${(error as Error).message}`, {
+          fieldPath: fieldPathOf('regular', container.name),
+        });
+        errors.push(error as Error);
+      }
+    }
+  }
+}
+
+function probeGrace(kill: ContainerToKill): number | undefined {
+  if (kill.reason === 'liveness-probe') return kill.container.livenessProbe?.terminationGracePeriodSeconds;
+  return kill.reason === 'startup-probe' ? kill.container.startupProbe?.terminationGracePeriodSeconds : undefined;
+}
+
+/** Durations as messages write them: `10s`, `2m40s`, `5m0s`. */
+function goSeconds(ms: number): string {
+  const seconds = Math.round(ms / 1000);
+  return seconds < 60 ? `${seconds}s` : `${Math.floor(seconds / 60)}m${seconds % 60}s`;
+}

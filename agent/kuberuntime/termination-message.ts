@@ -1,0 +1,55 @@
+/** The last words of a container: the file at its termination message path, or the end of its log where it failed. */
+import { open } from 'node:fs/promises';
+import type { ContainerStatus } from '../runtime/runtime.ts';
+import { TERMINATION_PATH_ANNOTATION, TERMINATION_POLICY_ANNOTATION } from './container-config.ts';
+
+const MAX_FILE_BYTES = 4096;
+const MAX_LOG_BYTES = 2048;
+const MAX_LOG_LINES = 80;
+const LOG_READ_BYTES = 64 * 1024;
+
+export async function terminationMessage(status: ContainerStatus): Promise<string> {
+  if (status.state !== 'exited') return '';
+  if (status.startedAtMs === 0) return status.message;
+  const path = status.annotations[TERMINATION_PATH_ANNOTATION];
+  const mount = status.mounts.find((entry) => entry.containerPath === path);
+  let message = '';
+  if (mount !== undefined) {
+    message = await tailOf(mount.hostPath, MAX_FILE_BYTES).catch(
+      (error: unknown) => `Error on reading termination log ${mount.hostPath}: ${(error as Error).message}`,
+    );
+  }
+  if (
+    message === '' &&
+    status.exitCode !== 0 &&
+    status.annotations[TERMINATION_POLICY_ANNOTATION] === 'FallbackToLogsOnError'
+  ) {
+    message = await logTail(status.logPath);
+  }
+  return message === '' ? status.message : message;
+}
+
+async function tailOf(path: string, bytes: number): Promise<string> {
+  const file = await open(path, 'r');
+  try {
+    const { size } = await file.stat();
+    const length = Math.min(size, bytes);
+    const buffer = Buffer.alloc(length);
+    await file.read(buffer, 0, length, size - length);
+    return buffer.toString('utf8');
+  } finally {
+    await file.close();
+  }
+}
+
+async function logTail(path: string): Promise<string> {
+  const text = await tailOf(path, LOG_READ_BYTES).catch(() => '');
+  const lines = text
+    .split('\n')
+    .filter((line) => line !== '')
+    .slice(-MAX_LOG_LINES)
+    .map((line) => /^\S+ std(?:out|err) ([PF])\S* (.*)$/s.exec(line))
+    .filter((match) => match !== null)
+    .map((match) => (match[2] ?? '') + (match[1] === 'F' ? '\n' : ''));
+  return Buffer.from(lines.join('')).subarray(-MAX_LOG_BYTES).toString('utf8');
+}
