@@ -14,7 +14,7 @@ import { primaryAddress } from './host-address.ts';
 import type { ControlPlaneFlags } from './options.ts';
 import type { Pki } from './pki/pki.ts';
 import { createEncodings } from './registry/encodings.ts';
-import { withoutFieldManagement } from './registry/field-management.ts';
+import { createFieldManagement } from './registry/managed-fields.ts';
 import type { Registry, RegistryOptions, Stores } from './registry/registry.ts';
 import type { Rest } from './registry/rest.ts';
 import { lateReviewers } from './reviews/reviewers.ts';
@@ -56,8 +56,8 @@ export interface Parts {
   readonly clientFor: (user: string, groups: readonly string[], fieldManager?: string) => Client;
 }
 
-export function fieldManagement(_schema: Schema, _clock: Clock): RegistryOptions['fieldManagement'] {
-  return () => withoutFieldManagement;
+export function fieldManagement(clock: Clock): RegistryOptions['fieldManagement'] {
+  return (expected) => createFieldManagement(clock, expected);
 }
 
 /** Endpoints beside the stored resources: reviews and tokens. The parts are there when the first request comes. */
@@ -159,9 +159,4 @@ export function createApiServer(parts: Parts): ApiServer {
     server.replaceCertificate({ cert: apiserver.certificatePem, key: apiserver.privateKeyPem }),
   );
   return server;
-}
-
-/** Controllers and scheduler. Gives what ends them. */
-export async function startLoops(_parts: Parts, _port: number): Promise<readonly (() => Promise<void>)[]> {
-  return [];
 }

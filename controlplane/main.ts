@@ -11,15 +11,8 @@ import type { Client } from '../api/machinery/client.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
 import { loadSchema } from '../api/schema/table.ts';
 import { sourcesFromCatalog } from './admission/sources.ts';
-import {
-  admissionPlugins,
-  bootstrap,
-  createApiServer,
-  extensions,
-  fieldManagement,
-  type Parts,
-  startLoops,
-} from './assembly.ts';
+import { admissionPlugins, bootstrap, createApiServer, extensions, fieldManagement, type Parts } from './assembly.ts';
+import { startLoops } from './loops.ts';
 import { hostAddresses, hostNames } from './host-address.ts';
 import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options.ts';
 import { ensureAdminKubeconfig } from './pki/admin-kubeconfig.ts';
@@ -136,7 +129,7 @@ async function assemble(
     admission: admission.chain,
     clock,
     logger,
-    fieldManagement: fieldManagement(schema, clock),
+    fieldManagement: fieldManagement(clock),
     serviceClusterCidrs: flags.serviceClusterIpRange,
     serviceNodePorts: parsePortRange(flags.serviceNodePortRange) ?? { from: 30_000, to: 32_767 },
     eventTtlMs: flags.eventTtl,
@@ -145,7 +138,7 @@ async function assemble(
         schema,
         admission: admission.chain,
         clock,
-        fieldManagement: fieldManagement(schema, clock),
+        fieldManagement: fieldManagement(clock),
       }),
   });
   opened.push(() => registry.close());

@@ -1,0 +1,110 @@
+/** Keeps the `kubernetes` service in `default` and its endpoints: how pods reach the API server. */
+import type { Logger } from '../api/component/logger.ts';
+import type { Client } from '../api/machinery/client.ts';
+import type { Clock, Timer } from '../api/machinery/clock.ts';
+import { endpoints, endpointSlices, services } from '../api/machinery/resources.ts';
+import { jsonEqual } from '../api/meta/json-equality.ts';
+import type { JsonValue, KubeObject } from '../api/meta/object.ts';
+import type { Resource } from '../api/machinery/client.ts';
+import { isAlreadyExists, isNotFound } from '../api/meta/status-error.ts';
+
+export interface KubernetesServiceOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Of this server, as pods reach it. */
+  readonly address: string;
+  readonly port: number;
+}
+
+const NAMESPACE = 'default';
+const NAME = 'kubernetes';
+/** Somebody may delete or change them: looked at again now and then. */
+const CHECK_MS = 10_000;
+
+export function keepKubernetesService(options: KubernetesServiceOptions): { close(): Promise<void> } {
+  let timer: Timer | undefined;
+  let closed = false;
+  let work: Promise<void> = Promise.resolve();
+  const round = (): void => {
+    work = reconcile(options).catch((error: unknown) => {
+      if (!closed)
+        options.logger.warn(
+          { err: error instanceof Error ? error.message : error },
+          'the kubernetes service could not be brought up to date; trying again',
+        );
+    });
+    void work.then(() => {
+      if (!closed) timer = options.clock.after(CHECK_MS, round);
+    });
+  };
+  round();
+  return {
+    async close() {
+      closed = true;
+      timer?.cancel();
+      await work;
+    },
+  };
+}
+
+async function reconcile(options: KubernetesServiceOptions): Promise<void> {
+  const { client, address, port } = options;
+  await ensure(client, services, {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: NAME, namespace: NAMESPACE, labels: { component: 'apiserver', provider: 'kubernetes' } },
+    spec: {
+      ports: [{ name: 'https', protocol: 'TCP', port: 443, targetPort: port }],
+      type: 'ClusterIP',
+      sessionAffinity: 'None',
+    },
+  });
+  const ports = [{ name: 'https', port, protocol: 'TCP' }];
+  await ensure(
+    client,
+    endpoints,
+    {
+      apiVersion: 'v1',
+      kind: 'Endpoints',
+      metadata: { name: NAME, namespace: NAMESPACE, labels: { 'endpointslice.kubernetes.io/skip-mirror': 'true' } },
+      subsets: [{ addresses: [{ ip: address }], ports }],
+    },
+    'subsets',
+  );
+  await ensure(
+    client,
+    endpointSlices,
+    {
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      metadata: { name: NAME, namespace: NAMESPACE, labels: { 'kubernetes.io/service-name': NAME } },
+      addressType: address.includes(':') ? 'IPv6' : 'IPv4',
+      endpoints: [{ addresses: [address], conditions: { ready: true } }],
+      ports,
+    },
+    'endpoints',
+  );
+}
+
+/** Creates what is missing; where `field` is given, puts it (and the ports) right. */
+async function ensure(client: Client, resource: Resource, wanted: KubeObject, field?: string): Promise<void> {
+  let existing: KubeObject;
+  try {
+    existing = await client.get(resource, NAMESPACE, NAME);
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    try {
+      await client.create(resource, NAMESPACE, wanted);
+    } catch (failure) {
+      if (!isAlreadyExists(failure)) throw failure;
+    }
+    return;
+  }
+  if (field === undefined || jsonEqual(existing[field] as JsonValue, wanted[field] as JsonValue)) return;
+  await client.update(resource, {
+    ...existing,
+    [field]: wanted[field],
+    ...(wanted['ports'] === undefined ? {} : { ports: wanted['ports'] }),
+  });
+}

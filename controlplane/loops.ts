@@ -1,0 +1,65 @@
+/** Starts what runs beside the API server in this process: controllers, scheduler, the `kubernetes` service. */
+import type { Client } from '../api/machinery/client.ts';
+import { Informers } from '../api/machinery/informer.ts';
+import type { Parts } from './assembly.ts';
+import { startControllers } from './controllers/run.ts';
+import { keepKubernetesService } from './kubernetes-service.ts';
+import { primaryAddress } from './host-address.ts';
+import { startScheduler } from './scheduler/scheduler.ts';
+
+const MASTERS = ['system:masters', 'system:authenticated'];
+
+/** Groups of a component's user. */
+function groupsOf(user: string): string[] {
+  const [, , namespace] = user.split(':');
+  if (!user.startsWith('system:serviceaccount:')) return ['system:authenticated'];
+  return ['system:serviceaccounts', `system:serviceaccounts:${namespace ?? ''}`, 'system:authenticated'];
+}
+
+/** Gives what ends the loops, in the order in which they were started. */
+export async function startLoops(parts: Parts, port: number): Promise<readonly (() => Promise<void>)[]> {
+  const { flags, clock, logger, registry, pki, clientFor } = parts;
+  const reader = clientFor('system:kube-controller-manager', MASTERS, 'kube-controller-manager');
+  const informers = new Informers({ client: reader, clock, logger, watchList: false });
+  const ends: (() => Promise<void>)[] = [() => informers.close()];
+  const component = (user: string): Client => clientFor(user, groupsOf(user), 'kube-controller-manager');
+  const service = keepKubernetesService({
+    client: clientFor('system:apiserver', MASTERS, 'kube-apiserver'),
+    clock,
+    logger,
+    address: flags.advertiseAddress === '' ? primaryAddress() : flags.advertiseAddress,
+    port,
+  });
+  ends.push(() => service.close());
+  const controllers = startControllers({
+    clientFor: component,
+    informers,
+    clock,
+    logger,
+    catalog: registry.catalog,
+    rootCaPem: pki.material().ca.certificatePem,
+    options: {
+      controllers: flags.controllers,
+      clusterCidrs: flags.clusterCidr,
+      nodeCidrMaskSizeIpv4: flags.nodeCidrMaskSizeIpv4,
+      nodeCidrMaskSizeIpv6: flags.nodeCidrMaskSizeIpv6,
+      clusterSigningDurationMs: flags.clusterSigningDuration,
+      nodeMonitorPeriodMs: flags.nodeMonitorPeriod,
+      nodeMonitorGracePeriodMs: flags.nodeMonitorGracePeriod,
+      terminatedPodGcThreshold: flags.terminatedPodGcThreshold,
+    },
+  });
+  ends.push(() => controllers.close());
+  if (flags.scheduler) {
+    const client = clientFor('system:kube-scheduler', ['system:authenticated'], 'kube-scheduler');
+    const scheduler = startScheduler({
+      client,
+      informers,
+      clock,
+      logger: logger.child({ component: 'scheduler' }),
+      random: Math.random,
+    });
+    ends.push(() => scheduler.stop());
+  }
+  return ends;
+}
