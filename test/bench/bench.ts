@@ -15,6 +15,7 @@ const PODS = '/api/v1/namespaces/default/pods';
 const TABLE = 'application/json;as=Table;v=v1;g=meta.k8s.io';
 const PROTOBUF = 'application/vnd.kubernetes.protobuf';
 const MIB = 1024 * 1024;
+const OBSERVED: ServerOptions = { observed: true };
 
 function print(what: string, figure: number, unit: string): void {
   const text = figure >= 100 ? Math.round(figure).toString() : figure.toFixed(figure >= 10 ? 1 : 2);
@@ -33,6 +34,15 @@ async function withServer(
     http.close();
     await server.stop();
   }
+}
+
+/** Pods are only taken where their service account is; its controller makes it a moment after the start. */
+async function createPods(http: Http, count: number): Promise<void> {
+  const account = { metadata: { name: 'default' } };
+  await http.request('POST', '/api/v1/namespaces/default/serviceaccounts', account).catch((error: Error) => {
+    if (!error.message.includes('409')) throw error;
+  });
+  await http.many(count, (at) => http.request('POST', PODS, pod(at)));
 }
 
 async function start(): Promise<void> {
@@ -90,12 +100,12 @@ async function create(): Promise<void> {
     print('create, 50 in flight, fsync on', many.perSecond, '1/s');
     print('event-loop delay during creates, 99th percentile', loopDelayP99Ms, 'ms');
     print('event-loop delay during creates, longest', loopDelayMaxMs, 'ms');
-  });
+  }, OBSERVED);
 }
 
 async function list(): Promise<void> {
   await withServer(async ({ origin }, http) => {
-    await http.many(5000, (at) => http.request('POST', PODS, pod(at)));
+    await createPods(http, 5000);
     const run = async (what: string, query: string, requests: number, accept?: string): Promise<void> => {
       const options = { clients: 1, ...(accept === undefined ? {} : { accept }) };
       await h2load(`${origin}${PODS}${query}`, { ...options, requests: 2 });
@@ -157,7 +167,7 @@ async function objects(): Promise<void> {
   const count = 50_000;
   await withServer(async (server, http) => {
     const before = await server.facts();
-    await http.many(count, (at) => http.request('POST', PODS, pod(at)));
+    await createPods(http, count);
     const after = await server.facts();
     print(`${count} pods: memory in use per object`, (after.usedBytes - before.usedBytes) / count, 'bytes');
     print(`${count} pods: resident memory`, after.rssBytes / MIB, 'MiB');
@@ -176,7 +186,7 @@ async function objects(): Promise<void> {
         'ms',
       );
     }
-  });
+  }, OBSERVED);
 }
 
 const groups: Readonly<Record<string, () => Promise<void>>> = { start, memory, get, create, list, watch, objects, up };

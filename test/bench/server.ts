@@ -27,6 +27,8 @@ export interface ServerOptions {
   /** `controlplane` unless told otherwise. */
   readonly command?: readonly string[];
   readonly readyWithinMs?: number;
+  /** Loads `observed.ts` into it, for `facts`; costs some memory. */
+  readonly observed?: boolean;
 }
 
 export async function startServer(options: ServerOptions = {}): Promise<Server> {
@@ -40,11 +42,7 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   const started = performance.now();
   const child = spawn(join(ROOT, 'bin/orchlet'), [...(options.command ?? ['controlplane']), ...flags], {
     stdio: ['ignore', log, log],
-    env: {
-      ...process.env,
-      ORCHLET_BENCH_FACTS: factsFile,
-      NODE_OPTIONS: `--import=${join(import.meta.dirname, 'observed.ts')}`,
-    },
+    env: options.observed === true ? observedEnvironment(factsFile) : process.env,
   });
   const origin = `https://127.0.0.1:${port}`;
   const readyAfterMs = await untilReady(child, origin, {
@@ -84,6 +82,11 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
       await rm(directory, { recursive: true, force: true });
     },
   };
+}
+
+function observedEnvironment(factsFile: string): NodeJS.ProcessEnv {
+  const script = join(import.meta.dirname, 'observed.ts');
+  return { ...process.env, ORCHLET_BENCH_FACTS: factsFile, NODE_OPTIONS: `--import=${script}` };
 }
 
 async function untilReady(
