@@ -1,0 +1,189 @@
+/**
+ * The three steps of a pod's life for the pod workers: sync (status, volumes, containers), terminate (end the containers),
+ * clean up (volumes, cgroup). Each is idempotent: an agent that starts anew runs them again over what it finds.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type {
+  MirrorPods,
+  NodeInfo,
+  Pod,
+  PodEventRecorder,
+  PodStatus,
+  ProbeManager,
+  ReferencedObjects,
+  StatusManager,
+  VolumeManager,
+} from '../core-types.ts';
+import type { PodCgroups } from '../cgroups/pod-cgroups.ts';
+import { apiPodStatus } from '../kuberuntime/api-status.ts';
+import type { KubeRuntime } from '../kuberuntime/kube-runtime.ts';
+import { formatPod } from '../kuberuntime/pod-containers.ts';
+import { emptyRuntimeStatus, readRuntimeStatus, type RuntimePodStatus } from '../kuberuntime/runtime-status.ts';
+import { terminationMessage } from '../kuberuntime/termination-message.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import { isStaticPod, type PodManager } from './pod-manager.ts';
+import { type Ending, isEnded, type PodSyncer, type SyncOutcome } from './pod-workers.ts';
+
+export interface PodSyncOptions {
+  readonly runtime: Runtime;
+  readonly runtimeName: string;
+  readonly kubeRuntime: KubeRuntime;
+  readonly pods: PodManager;
+  readonly volumes: VolumeManager;
+  readonly probes: ProbeManager;
+  readonly statuses: StatusManager;
+  readonly objects: ReferencedObjects;
+  readonly cgroups: PodCgroups;
+  readonly mirrors: MirrorPods | undefined;
+  readonly node: NodeInfo;
+  readonly events: PodEventRecorder;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** '' when pods can be given a network. */
+  readonly networkProblem: () => string;
+}
+
+const DEADLINE = {
+  reason: 'DeadlineExceeded',
+  message: 'Pod was active on the node longer than the specified deadline',
+};
+
+export class PodSync implements PodSyncer {
+  readonly #options: PodSyncOptions;
+  /** Last words by container id: read once, an ended container says nothing more. */
+  readonly #messages = new Map<string, string>();
+
+  constructor(options: PodSyncOptions) {
+    this.#options = options;
+  }
+
+  async sync(pod: Pod, signal: AbortSignal): Promise<SyncOutcome> {
+    const { statuses, clock, events, kubeRuntime, cgroups, probes, volumes, objects } = this.#options;
+    // 1. What the runtime has, and what the API is told.
+    const runtime = await readRuntimeStatus(this.#options.runtime, identity(pod));
+    const deadlineMs = this.#deadlineMs(pod);
+    const overdue = deadlineMs !== undefined && clock.now() >= deadlineMs;
+    const status = await this.#apiStatus(pod, runtime, { terminal: false, ...(overdue ? { ended: DEADLINE } : {}) });
+    if (overdue && statuses.get(pod.metadata.uid)?.reason !== DEADLINE.reason)
+      events.event(pod, 'Normal', DEADLINE.reason, DEADLINE.message);
+    statuses.set(pod, status);
+    // 2. Ended by itself, or overdue.
+    if (isEnded(status)) return { ended: true, errors: [], retryAtMs: undefined };
+    // 3. Without a network only pods on the node's own may start.
+    const problem = this.#options.networkProblem();
+    if (problem !== '' && pod.spec.hostNetwork !== true) {
+      events.event(pod, 'Warning', 'NetworkNotReady', `network is not ready: ${problem}`);
+      return { ended: false, errors: [new Error(`network is not ready: ${problem}`)], retryAtMs: clock.now() + 1_000 };
+    }
+    // 4. What the pod refers to, its cgroup, its mirror.
+    objects.registerPod(pod);
+    await cgroups.ensure(pod);
+    await this.#ensureMirror(pod);
+    // 5. Volumes.
+    try {
+      await volumes.mount(pod, signal);
+    } catch (error) {
+      if (signal.aborted) return { ended: false, errors: [], retryAtMs: undefined };
+      return { ended: false, errors: [error as Error], retryAtMs: clock.now() + 1_000 };
+    }
+    // 6. Probes, then containers.
+    probes.addPod(pod);
+    const result = await kubeRuntime.syncPod(pod, runtime, signal);
+    return { ended: false, errors: result.errors, retryAtMs: earliest(result.retryAtMs, deadlineMs) };
+  }
+
+  async terminate(pod: Pod, ending: Ending): Promise<void> {
+    const { statuses, probes, kubeRuntime } = this.#options;
+    const options = { terminal: false, ...(ending.status === undefined ? {} : { ended: ending.status }) };
+    let runtime = await readRuntimeStatus(this.#options.runtime, identity(pod));
+    statuses.set(pod, await this.#apiStatus(pod, runtime, options));
+    probes.stopLivenessAndStartup(pod.metadata.uid);
+    await kubeRuntime.killPod(
+      pod,
+      runtime,
+      ending.gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds: ending.gracePeriodSeconds },
+    );
+    probes.removePod(pod.metadata.uid);
+    // Nothing may run any more: seen, not believed.
+    runtime = await readRuntimeStatus(this.#options.runtime, identity(pod));
+    const running = runtime.containers.filter((container) => container.state === 'running');
+    if (running.length > 0)
+      throw new Error(
+        `detected running containers after a successful KillPod: ${running.map((container) => container.name).join(', ')}`,
+      );
+    statuses.set(pod, await this.#apiStatus(pod, runtime, { ...options, terminal: true }));
+  }
+
+  async cleanUp(pod: Pod, signal: AbortSignal): Promise<void> {
+    const { statuses, volumes, objects, cgroups, kubeRuntime } = this.#options;
+    const runtime = await readRuntimeStatus(this.#options.runtime, identity(pod));
+    statuses.set(pod, await this.#apiStatus(pod, runtime, { terminal: true }));
+    await volumes.unmount(pod, signal);
+    objects.unregisterPod(pod);
+    await cgroups.remove(pod);
+    kubeRuntime.forgetPod(pod.metadata.uid);
+    for (const container of runtime.containers) this.#messages.delete(container.id);
+    statuses.terminate(pod);
+  }
+
+  /** For a pod that is refused: nothing of it was ever started. */
+  async reject(pod: Pod, reason: string, message: string): Promise<void> {
+    const empty = emptyRuntimeStatus(pod.metadata.uid, pod.metadata.name, pod.metadata.namespace);
+    this.#options.events.event(pod, 'Warning', reason, message);
+    this.#options.statuses.set(pod, {
+      ...(await this.#apiStatus(pod, empty, { terminal: true })),
+      phase: 'Failed',
+      reason,
+      message: `Pod was rejected: ${message}`,
+    });
+  }
+
+  async #apiStatus(
+    pod: Pod,
+    runtime: RuntimePodStatus,
+    options: { readonly terminal: boolean; readonly ended?: { readonly reason: string; readonly message: string } },
+  ): Promise<PodStatus> {
+    for (const container of runtime.containers) {
+      if (container.state === 'exited' && !this.#messages.has(container.id))
+        this.#messages.set(container.id, await terminationMessage(container));
+    }
+    return apiPodStatus({
+      pod,
+      runtime,
+      runtimeName: this.#options.runtimeName,
+      previous: this.#options.statuses.get(pod.metadata.uid) ?? pod.status,
+      waiting: (name) => this.#options.kubeRuntime.waitingReason(pod.metadata.uid, name),
+      hostIps: this.#options.node.hostIps(),
+      nowMs: this.#options.clock.now(),
+      readiness: (status) => this.#options.probes.updatePodStatus(pod, status),
+      terminationMessage: (status) => this.#messages.get(status.id) ?? '',
+      ...options,
+    });
+  }
+
+  #deadlineMs(pod: Pod): number | undefined {
+    const seconds = pod.spec.activeDeadlineSeconds;
+    const start = (this.#options.statuses.get(pod.metadata.uid) ?? pod.status)?.startTime;
+    return seconds === undefined || start === undefined ? undefined : Date.parse(start) + seconds * 1000;
+  }
+
+  async #ensureMirror(pod: Pod): Promise<void> {
+    const { mirrors, pods, logger } = this.#options;
+    if (mirrors === undefined || !isStaticPod(pod)) return;
+    try {
+      await mirrors.ensure(pod, pods.mirrorOf(pod));
+    } catch (error) {
+      logger.debug({ error, pod: formatPod(pod) }, 'The mirror of a static pod is not there yet');
+    }
+  }
+}
+
+function identity(pod: Pod): { uid: string; name: string; namespace: string } {
+  return { uid: pod.metadata.uid, name: pod.metadata.name, namespace: pod.metadata.namespace };
+}
+
+function earliest(a: number | undefined, b: number | undefined): number | undefined {
+  if (a === undefined) return b;
+  return b === undefined ? a : Math.min(a, b);
+}

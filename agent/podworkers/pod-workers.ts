@@ -1,0 +1,277 @@
+/**
+ * One worker a pod: at most one sync of a pod runs at a time, the latest update wins, a failure is tried again later. A pod
+ * goes syncing → terminating → terminated → finished and never back; a static pod waits until an older one of its name has
+ * finished. The three steps themselves are given (`PodSyncer`).
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import type { Pod, PodStatus } from '../core-types.ts';
+import { formatPod, podFullName } from '../kuberuntime/pod-containers.ts';
+import { isStaticPod } from './pod-manager.ts';
+
+export interface Ending {
+  /** Over the pod's own grace period. */
+  readonly gracePeriodSeconds: number | undefined;
+  /** What the status then says (eviction, deadline). */
+  readonly status: { readonly reason: string; readonly message: string } | undefined;
+}
+
+export type PodState =
+  | { readonly kind: 'waiting'; readonly forUid: string }
+  | { readonly kind: 'syncing' }
+  | { readonly kind: 'terminating'; readonly ending: Ending }
+  | { readonly kind: 'terminated'; readonly ending: Ending }
+  | { readonly kind: 'finished' };
+
+export interface SyncOutcome {
+  /** All containers have ended and none is started again. */
+  readonly ended: boolean;
+  /** Failed; empty when well. */
+  readonly errors: readonly Error[];
+  /** When to look again at the latest. */
+  readonly retryAtMs: number | undefined;
+}
+
+export interface PodSyncer {
+  sync(pod: Pod, signal: AbortSignal): Promise<SyncOutcome>;
+  /** Resolves when nothing of the pod runs. */
+  terminate(pod: Pod, ending: Ending): Promise<void>;
+  /** Resolves when volumes and the like are gone. */
+  cleanUp(pod: Pod, signal: AbortSignal): Promise<void>;
+}
+
+export interface PodWorkersOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly syncer: PodSyncer;
+  /** `--sync-frequency`. */
+  readonly resyncMs: number;
+  readonly random: () => number;
+}
+
+interface Worker {
+  pod: Pod;
+  state: PodState;
+  /** Something is new since the running step began. */
+  dirty: boolean;
+  running: Promise<void> | undefined;
+  timer: Timer | undefined;
+  abort: AbortController;
+  failures: number;
+  readonly whenTerminated: (() => void)[];
+}
+
+const RETRY_MS = 10_000;
+const TERMINATE_RETRY_MS = 1_000;
+
+export class PodWorkers {
+  readonly #options: PodWorkersOptions;
+  readonly #workers = new Map<string, Worker>();
+  #closed = false;
+
+  constructor(options: PodWorkersOptions) {
+    this.#options = options;
+  }
+
+  /** A new or changed pod. One that is being deleted, or has ended, goes on to terminating. */
+  update(pod: Pod): void {
+    const existing = this.#workers.get(pod.metadata.uid);
+    const worker = existing ?? this.#add(pod);
+    worker.pod = pod;
+    if (
+      pod.metadata.deletionTimestamp !== undefined ||
+      pod.status?.phase === 'Succeeded' ||
+      pod.status?.phase === 'Failed'
+    ) {
+      this.#end(worker, { gracePeriodSeconds: undefined, status: undefined });
+    }
+    this.#wake(worker);
+  }
+
+  /** Ends the pod; resolves when none of its containers runs. A pod that nobody knows has ended. */
+  async kill(pod: Pod, ending: Ending): Promise<void> {
+    let worker = this.#workers.get(pod.metadata.uid);
+    if (worker === undefined) {
+      worker = this.#add(pod);
+      if (worker.state.kind === 'waiting') worker.state = { kind: 'syncing' };
+    }
+    const terminated = this.#terminated(worker);
+    this.#end(worker, ending);
+    this.#wake(worker);
+    await terminated;
+  }
+
+  /** Something happened to the pod: look at it again. Unknown pods are ignored. */
+  wake(uid: string): void {
+    const worker = this.#workers.get(uid);
+    if (worker !== undefined && worker.state.kind !== 'finished') this.#wake(worker);
+  }
+
+  state(uid: string): PodState | undefined {
+    return this.#workers.get(uid)?.state;
+  }
+
+  known(): ReadonlyMap<string, Pod> {
+    return new Map([...this.#workers].map(([uid, worker]) => [uid, worker.pod]));
+  }
+
+  couldHaveRunningContainers(uid: string): boolean {
+    const kind = this.#workers.get(uid)?.state.kind;
+    return kind === 'syncing' || kind === 'terminating';
+  }
+
+  isFinished(uid: string): boolean {
+    return this.#workers.get(uid)?.state.kind === 'finished';
+  }
+
+  /** Forgets finished pods that nobody wants any more; a finished pod that is wanted stays finished. */
+  forget(wanted: ReadonlySet<string>): void {
+    for (const [uid, worker] of this.#workers)
+      if (worker.state.kind === 'finished' && !wanted.has(uid)) this.#workers.delete(uid);
+  }
+
+  /** Ends the loops; containers run on. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    const running = [...this.#workers.values()].map((worker) => {
+      worker.timer?.cancel();
+      worker.abort.abort(new Error('the agent is stopping'));
+      return worker.running;
+    });
+    await Promise.all(running);
+  }
+
+  #add(pod: Pod): Worker {
+    const older = isStaticPod(pod) ? this.#unfinishedNamesake(pod) : undefined;
+    const worker: Worker = {
+      pod,
+      state: older === undefined ? { kind: 'syncing' } : { kind: 'waiting', forUid: older },
+      dirty: false,
+      running: undefined,
+      timer: undefined,
+      abort: new AbortController(),
+      failures: 0,
+      whenTerminated: [],
+    };
+    this.#workers.set(pod.metadata.uid, worker);
+    return worker;
+  }
+
+  #unfinishedNamesake(pod: Pod): string | undefined {
+    for (const [uid, worker] of this.#workers) {
+      if (
+        uid !== pod.metadata.uid &&
+        worker.state.kind !== 'finished' &&
+        isStaticPod(worker.pod) &&
+        podFullName(worker.pod) === podFullName(pod)
+      )
+        return uid;
+    }
+    return undefined;
+  }
+
+  #end(worker: Worker, ending: Ending): void {
+    const { state } = worker;
+    if (state.kind === 'waiting') {
+      worker.state = { kind: 'terminating', ending };
+    } else if (state.kind === 'syncing') {
+      worker.state = { kind: 'terminating', ending };
+      worker.abort.abort(new Error('the pod is ending'));
+      worker.abort = new AbortController();
+    } else if (state.kind === 'terminating') {
+      // A shorter grace period counts, a longer one does not.
+      const grace = shorter(state.ending.gracePeriodSeconds, ending.gracePeriodSeconds);
+      worker.state = {
+        kind: 'terminating',
+        ending: { gracePeriodSeconds: grace, status: state.ending.status ?? ending.status },
+      };
+    }
+  }
+
+  #terminated(worker: Worker): Promise<void> {
+    if (worker.state.kind === 'terminated' || worker.state.kind === 'finished') return Promise.resolve();
+    return new Promise((resolve) => worker.whenTerminated.push(resolve));
+  }
+
+  #wake(worker: Worker): void {
+    if (this.#closed) return;
+    worker.timer?.cancel();
+    worker.timer = undefined;
+    worker.dirty = true;
+    worker.running ??= this.#run(worker).finally(() => {
+      worker.running = undefined;
+      if (worker.dirty && !this.#closed) this.#wake(worker);
+    });
+  }
+
+  async #run(worker: Worker): Promise<void> {
+    while (worker.dirty && !this.#closed) {
+      worker.dirty = false;
+      const delayMs = await this.#step(worker);
+      if (delayMs === 0) worker.dirty = true;
+      else if (delayMs !== undefined && !worker.dirty)
+        worker.timer = this.#options.clock.after(delayMs, () => this.#wake(worker));
+    }
+  }
+
+  /** One step; returns after how long the next is due (0: now), undefined for when something happens. */
+  async #step(worker: Worker): Promise<number | undefined> {
+    const { state, pod } = worker;
+    const { syncer, logger } = this.#options;
+    try {
+      switch (state.kind) {
+        case 'waiting':
+          if (this.#unfinishedNamesake(pod) === undefined) worker.state = { kind: 'syncing' };
+          return worker.state.kind === 'waiting' ? undefined : 0;
+        case 'syncing':
+          return await this.#sync(worker);
+        case 'terminating':
+          await syncer.terminate(pod, state.ending);
+          worker.state = { kind: 'terminated', ending: state.ending };
+          for (const resolve of worker.whenTerminated.splice(0)) resolve();
+          return 0;
+        case 'terminated':
+          await syncer.cleanUp(pod, worker.abort.signal);
+          worker.state = { kind: 'finished' };
+          for (const other of this.#workers.values()) if (other.state.kind === 'waiting') this.#wake(other);
+          return undefined;
+        case 'finished':
+          return undefined;
+      }
+    } catch (error) {
+      if (this.#closed) return undefined;
+      worker.failures++;
+      logger.warn({ error, pod: formatPod(pod), state: state.kind }, 'A step of a pod failed; it is tried again');
+      return state.kind === 'syncing'
+        ? this.#jittered(RETRY_MS)
+        : Math.min(TERMINATE_RETRY_MS * worker.failures, RETRY_MS);
+    }
+  }
+
+  async #sync(worker: Worker): Promise<number | undefined> {
+    const { clock, syncer } = this.#options;
+    const { signal } = worker.abort;
+    const outcome = await syncer.sync(worker.pod, signal);
+    if (signal.aborted || worker.state.kind !== 'syncing') return 0;
+    if (outcome.ended) {
+      worker.state = { kind: 'terminating', ending: { gracePeriodSeconds: undefined, status: undefined } };
+      return 0;
+    }
+    if (outcome.retryAtMs !== undefined) return Math.max(outcome.retryAtMs - clock.now(), 1);
+    return this.#jittered(outcome.errors.length > 0 ? RETRY_MS : this.#options.resyncMs);
+  }
+
+  #jittered(delayMs: number): number {
+    return delayMs * (1 + this.#options.random() * 0.5);
+  }
+}
+
+function shorter(a: number | undefined, b: number | undefined): number | undefined {
+  if (a === undefined) return b;
+  return b === undefined ? a : Math.min(a, b);
+}
+
+/** What an ended pod's phase is when its own containers do not say. */
+export function isEnded(status: PodStatus | undefined): boolean {
+  return status?.phase === 'Succeeded' || status?.phase === 'Failed';
+}
