@@ -1,7 +1,20 @@
 /** Validation of the containers of a pod: ordinary, init and ephemeral ones. */
 import { duplicate, forbidden, FieldError, invalid, required, unsupportedValue } from '../meta/field-error.ts';
-import { configKeyErrors, dnsLabelErrors, portNameErrors, qualifiedNameErrors, relaxedEnvironmentNameErrors } from '../meta/names.ts';
-import type { Container, ContainerPort, EnvironmentVariable, EphemeralContainer, PodSpec, VolumeMount } from './pod-types.ts';
+import {
+  configKeyErrors,
+  dnsLabelErrors,
+  portNameErrors,
+  qualifiedNameErrors,
+  relaxedEnvironmentNameErrors,
+} from '../meta/names.ts';
+import type {
+  Container,
+  ContainerPort,
+  EnvironmentVariable,
+  EphemeralContainer,
+  PodSpec,
+  VolumeMount,
+} from './pod-types.ts';
 import { lifecycleErrors, livenessErrors, readinessErrors } from './probe-validation.ts';
 import { resourceRequirementErrors } from './resource-validation.ts';
 import { containerSecurityErrors } from './security-context-validation.ts';
@@ -19,7 +32,11 @@ const PULL_POLICIES = ['Always', 'IfNotPresent', 'Never'];
 const MESSAGE_POLICIES = ['File', 'FallbackToLogsOnError'];
 const RESTART_POLICIES = ['Always', 'Never', 'OnFailure'];
 
-function commonErrors(container: Container | EphemeralContainer, path: string, context: ContainerContext): FieldError[] {
+function commonErrors(
+  container: Container | EphemeralContainer,
+  path: string,
+  context: ContainerContext,
+): FieldError[] {
   const errors: FieldError[] = [];
   if (isBlank(container.name)) errors.push(required(`${path}.name`));
   else errors.push(...each(`${path}.name`, container.name, dnsLabelErrors(container.name)));
@@ -50,7 +67,10 @@ function commonErrors(container: Container | EphemeralContainer, path: string, c
 
 function mountPathsOf(container: Container | EphemeralContainer): { names: Set<string>; paths: Set<string> } {
   const mounts = container.volumeMounts ?? [];
-  return { names: new Set(mounts.map(({ name = '' }) => name)), paths: new Set(mounts.map(({ mountPath = '' }) => mountPath)) };
+  return {
+    names: new Set(mounts.map(({ name = '' }) => name)),
+    paths: new Set(mounts.map(({ mountPath = '' }) => mountPath)),
+  };
 }
 
 const RESIZE_RESOURCES = ['cpu', 'memory'];
@@ -64,9 +84,11 @@ function resizePolicyErrors(container: Container | EphemeralContainer, path: str
     if (seen.has(resourceName)) errors.push(duplicate(field, resourceName));
     seen.add(resourceName);
     if (resourceName === '') errors.push(required(field));
-    else if (!RESIZE_RESOURCES.includes(resourceName)) errors.push(unsupportedValue(field, resourceName, RESIZE_RESOURCES));
+    else if (!RESIZE_RESOURCES.includes(resourceName))
+      errors.push(unsupportedValue(field, resourceName, RESIZE_RESOURCES));
     if (restartPolicy === '') errors.push(required(field));
-    else if (!RESIZE_POLICIES.includes(restartPolicy)) errors.push(unsupportedValue(field, restartPolicy, RESIZE_POLICIES));
+    else if (!RESIZE_POLICIES.includes(restartPolicy))
+      errors.push(unsupportedValue(field, restartPolicy, RESIZE_POLICIES));
   }
   return errors;
 }
@@ -88,15 +110,37 @@ function portErrors(ports: readonly ContainerPort[], path: string): FieldError[]
     else errors.push(...inRange(`${at}.containerPort`, port.containerPort, 1, 65535));
     if ((port.hostPort ?? 0) !== 0) errors.push(...inRange(`${at}.hostPort`, port.hostPort, 1, 65535));
     if (isBlank(port.protocol)) errors.push(required(`${at}.protocol`));
-    else if (!PROTOCOLS.includes(port.protocol)) errors.push(unsupportedValue(`${at}.protocol`, port.protocol, PROTOCOLS));
+    else if (!PROTOCOLS.includes(port.protocol))
+      errors.push(unsupportedValue(`${at}.protocol`, port.protocol, PROTOCOLS));
   }
   return errors;
 }
 
-const FIELD_PATHS = ['metadata.name', 'metadata.namespace', 'metadata.uid', 'spec.nodeName', 'spec.serviceAccountName', 'status.hostIP', 'status.hostIPs', 'status.podIP', 'status.podIPs'];
-const CONTAINER_RESOURCES = ['limits.cpu', 'limits.ephemeral-storage', 'limits.memory', 'requests.cpu', 'requests.ephemeral-storage', 'requests.memory'];
+const FIELD_PATHS = [
+  'metadata.name',
+  'metadata.namespace',
+  'metadata.uid',
+  'spec.nodeName',
+  'spec.serviceAccountName',
+  'status.hostIP',
+  'status.hostIPs',
+  'status.podIP',
+  'status.podIPs',
+];
+const CONTAINER_RESOURCES = [
+  'limits.cpu',
+  'limits.ephemeral-storage',
+  'limits.memory',
+  'requests.cpu',
+  'requests.ephemeral-storage',
+  'requests.memory',
+];
 
-function environmentErrors(variables: readonly EnvironmentVariable[], path: string, context: ContainerContext): FieldError[] {
+function environmentErrors(
+  variables: readonly EnvironmentVariable[],
+  path: string,
+  context: ContainerContext,
+): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, variable] of variables.entries()) {
     const at = `${path}[${index}]`;
@@ -133,7 +177,14 @@ function valueFromErrors(variable: EnvironmentVariable, path: string, context: C
     count++;
     errors.push(...fileKeyErrors(fileKeyRef, `${path}.fileKeyRef`, context));
   }
-  if (count === 0) errors.push(invalid(path, '', 'must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`'));
+  if (count === 0)
+    errors.push(
+      invalid(
+        path,
+        '',
+        'must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`',
+      ),
+    );
   else if (!isBlank(variable.value)) errors.push(invalid(path, '', 'may not be specified when `value` is not empty'));
   else if (count > 1) errors.push(invalid(path, '', 'may not have more than one field specified at a time'));
   return errors;
@@ -148,13 +199,17 @@ function fileKeyErrors(
   if (isBlank(reference.key)) errors.push(required(`${path}.key`));
   else errors.push(...each(`${path}.key`, reference.key, relaxedEnvironmentNameErrors(reference.key)));
   if (isBlank(reference.volumeName)) errors.push(required(`${path}.volumeName`));
-  else if (!context.volumes.has(reference.volumeName)) errors.push(new FieldError('FieldValueNotFound', `${path}.volumeName`, reference.volumeName, ''));
+  else if (!context.volumes.has(reference.volumeName))
+    errors.push(new FieldError('FieldValueNotFound', `${path}.volumeName`, reference.volumeName, ''));
   if (isBlank(reference.path)) errors.push(required(`${path}.path`));
   else errors.push(...localPathErrors(reference.path, `${path}.path`));
   return errors;
 }
 
-function keyReferenceErrors(reference: { name?: string | undefined; key?: string | undefined }, path: string): FieldError[] {
+function keyReferenceErrors(
+  reference: { name?: string | undefined; key?: string | undefined },
+  path: string,
+): FieldError[] {
   const errors: FieldError[] = [];
   if (isBlank(reference.key)) errors.push(required(`${path}.key`));
   else errors.push(...each(`${path}.key`, reference.key, configKeyErrors(reference.key)));
@@ -179,7 +234,13 @@ export function fieldRefErrors(
   }
   if (keyed !== null) return [];
   if (reference.apiVersion !== 'v1' || !isPodField(reference.fieldPath)) {
-    return [invalid(field, reference.fieldPath, `error converting fieldPath: field label not supported: ${reference.fieldPath}`)];
+    return [
+      invalid(
+        field,
+        reference.fieldPath,
+        `error converting fieldPath: field label not supported: ${reference.fieldPath}`,
+      ),
+    ];
   }
   return supported.includes(reference.fieldPath) ? [] : [unsupportedValue(field, reference.fieldPath, supported)];
 }
@@ -197,8 +258,32 @@ const KNOWN_POD_FIELDS: ReadonlySet<string> = new Set([
 ]);
 const isPodField = (field: string): boolean => KNOWN_POD_FIELDS.has(field);
 
-const ONE_BYTE = ['1', '1k', '1M', '1G', '1T', '1P', '1E', '1Ki', '1Mi', '1Gi', '1Ti', '1Pi', '1Ei', '1e3', '1e6', '1e9', '1e12', '1e15', '1e18'];
-const DIVISORS: Readonly<Record<string, readonly string[]>> = { cpu: ['1m', '1'], memory: ONE_BYTE, 'ephemeral-storage': ONE_BYTE };
+const ONE_BYTE = [
+  '1',
+  '1k',
+  '1M',
+  '1G',
+  '1T',
+  '1P',
+  '1E',
+  '1Ki',
+  '1Mi',
+  '1Gi',
+  '1Ti',
+  '1Pi',
+  '1Ei',
+  '1e3',
+  '1e6',
+  '1e9',
+  '1e12',
+  '1e15',
+  '1e18',
+];
+const DIVISORS: Readonly<Record<string, readonly string[]>> = {
+  cpu: ['1m', '1'],
+  memory: ONE_BYTE,
+  'ephemeral-storage': ONE_BYTE,
+};
 const ZERO = '0';
 
 export function resourceFieldErrors(
@@ -210,20 +295,28 @@ export function resourceFieldErrors(
   if (inVolume && isBlank(containerName)) return [required(`${path}.containerName`)];
   if (resource === '') return [required(`${path}.resource`)];
   const huge = /^(?:limits|requests)\.hugepages-/.test(resource);
-  if (!CONTAINER_RESOURCES.includes(resource) && !huge) return [unsupportedValue(`${path}.resource`, resource, CONTAINER_RESOURCES)];
+  if (!CONTAINER_RESOURCES.includes(resource) && !huge)
+    return [unsupportedValue(`${path}.resource`, resource, CONTAINER_RESOURCES)];
   if (isBlank(divisor) || divisor === ZERO) return [];
   const name = resource.slice(resource.indexOf('.') + 1);
   const allowed = huge ? ONE_BYTE : (DIVISORS[name] ?? []);
   if (allowed.includes(divisor)) return [];
-  const text = name === 'cpu' ? 'only divisor\'s values 1m and 1 are supported with the cpu resource' : `only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the ${huge ? 'hugepages' : name === 'memory' ? 'memory' : 'local ephemeral storage'} resource`;
+  const text =
+    name === 'cpu'
+      ? "only divisor's values 1m and 1 are supported with the cpu resource"
+      : `only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the ${huge ? 'hugepages' : name === 'memory' ? 'memory' : 'local ephemeral storage'} resource`;
   return [invalid(`${path}.divisor`, divisor, text)];
 }
 
-function environmentSourceErrors(sources: readonly NonNullable<Container['envFrom']>[number][], path: string): FieldError[] {
+function environmentSourceErrors(
+  sources: readonly NonNullable<Container['envFrom']>[number][],
+  path: string,
+): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, source] of sources.entries()) {
     const at = `${path}[${index}]`;
-    if (!isBlank(source.prefix)) errors.push(...each(`${at}.prefix`, source.prefix, relaxedEnvironmentNameErrors(source.prefix)));
+    if (!isBlank(source.prefix))
+      errors.push(...each(`${at}.prefix`, source.prefix, relaxedEnvironmentNameErrors(source.prefix)));
     let count = 0;
     for (const name of ['configMapRef', 'secretRef'] as const) {
       const reference = source[name];
@@ -264,7 +357,8 @@ function volumeMountErrors(
     if (devices.has(name)) errors.push(invalid(`${at}.name`, name, 'must not already exist in volumeDevices'));
     if (!isBlank(mount.subPath)) errors.push(...localPathErrors(mount.subPath, `${path}.subPath`));
     if (!isBlank(mount.subPathExpr)) {
-      if (!isBlank(mount.subPath)) errors.push(invalid(`${at}.subPathExpr`, mount.subPathExpr, 'subPathExpr and subPath are mutually exclusive'));
+      if (!isBlank(mount.subPath))
+        errors.push(invalid(`${at}.subPathExpr`, mount.subPathExpr, 'subPathExpr and subPath are mutually exclusive'));
       errors.push(...localPathErrors(mount.subPathExpr, `${path}.subPathExpr`));
     }
     errors.push(...propagationErrors(mount, container, at), ...recursiveErrors(mount, at));
@@ -316,14 +410,22 @@ function volumeDeviceErrors(
     if (names.has(name)) errors.push(invalid(`${at}.name`, name, 'must be unique'));
     const kind = context.volumes.get(name);
     if (kind !== undefined && kind !== 'persistentVolumeClaim' && kind !== 'ephemeral') {
-      errors.push(invalid(`${at}.name`, name, 'can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode'));
+      errors.push(
+        invalid(
+          `${at}.name`,
+          name,
+          'can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode',
+        ),
+      );
     } else if (kind === undefined) errors.push(new FieldError('FieldValueNotFound', `${at}.name`, name, ''));
     if (devicePath === '') errors.push(required(`${at}.devicePath`));
     if (paths.has(devicePath)) errors.push(invalid(`${at}.devicePath`, devicePath, 'must be unique'));
-    if (devicePath !== '' && devicePath.split('/').includes('..')) errors.push(invalid(`${at}.devicePath`, devicePath, "can not contain backsteps ('..')"));
+    if (devicePath !== '' && devicePath.split('/').includes('..'))
+      errors.push(invalid(`${at}.devicePath`, devicePath, "can not contain backsteps ('..')"));
     else paths.add(devicePath);
     if (mounts.names.has(name)) errors.push(invalid(`${at}.name`, name, 'must not already exist in volumeMounts'));
-    if (mounts.paths.has(devicePath)) errors.push(invalid(`${at}.devicePath`, devicePath, 'must not already exist as a path in volumeMounts'));
+    if (mounts.paths.has(devicePath))
+      errors.push(invalid(`${at}.devicePath`, devicePath, 'must not already exist as a path in volumeMounts'));
     if (name !== '') names.add(name);
   }
   return errors;
@@ -336,9 +438,14 @@ function restartPolicyErrors(container: Container, path: string): FieldError[] {
     errors.push(unsupportedValue(`${path}.restartPolicy`, policy, RESTART_POLICIES));
   }
   if (rules !== undefined && rules.length > 0) {
-    if (policy === undefined) errors.push(required(`${path}.restartPolicy`, 'must specify restartPolicy when restart rules are used'));
-    if (rules.length > 20) errors.push(new FieldError('FieldValueTooMany', `${path}.restartPolicyRules`, rules.length, 'must have at most 20 items'));
-    for (const [index, rule] of rules.entries()) errors.push(...ruleErrors(rule, `${path}.restartPolicyRules[${index}]`));
+    if (policy === undefined)
+      errors.push(required(`${path}.restartPolicy`, 'must specify restartPolicy when restart rules are used'));
+    if (rules.length > 20)
+      errors.push(
+        new FieldError('FieldValueTooMany', `${path}.restartPolicyRules`, rules.length, 'must have at most 20 items'),
+      );
+    for (const [index, rule] of rules.entries())
+      errors.push(...ruleErrors(rule, `${path}.restartPolicyRules[${index}]`));
   }
   return errors;
 }
@@ -352,13 +459,21 @@ function ruleErrors(rule: NonNullable<Container['restartPolicyRules']>[number], 
   if (exitCodes === undefined) return [...errors, required(`${at}.exitCodes`, 'must be specified')];
   const { operator = '', values = [] } = exitCodes;
   if (operator === '') errors.push(required(`${at}.exitCodes.operator`, 'must be specified'));
-  else if (!['In', 'NotIn'].includes(operator)) errors.push(unsupportedValue(`${at}.exitCodes.operator`, operator, ['In', 'NotIn']));
+  else if (!['In', 'NotIn'].includes(operator))
+    errors.push(unsupportedValue(`${at}.exitCodes.operator`, operator, ['In', 'NotIn']));
   if (values.length === 0) errors.push(required(`${at}.exitCodes.values`, 'must specify at least one value'));
-  if (values.length > 255) errors.push(new FieldError('FieldValueTooMany', `${at}.exitCodes.values`, values.length, 'must have at most 255 items'));
+  if (values.length > 255)
+    errors.push(
+      new FieldError('FieldValueTooMany', `${at}.exitCodes.values`, values.length, 'must have at most 255 items'),
+    );
   return errors;
 }
 
-export function containerListErrors(context: ContainerContext, path: string, graceSeconds: number | undefined): FieldError[] {
+export function containerListErrors(
+  context: ContainerContext,
+  path: string,
+  graceSeconds: number | undefined,
+): FieldError[] {
   const containers = context.spec.containers ?? [];
   if (containers.length === 0) return [required(path)];
   const errors: FieldError[] = [];
@@ -401,7 +516,11 @@ function hostPortConflicts(containers: readonly Container[], path: string): Fiel
   return errors;
 }
 
-export function initContainerErrors(context: ContainerContext, path: string, graceSeconds: number | undefined): FieldError[] {
+export function initContainerErrors(
+  context: ContainerContext,
+  path: string,
+  graceSeconds: number | undefined,
+): FieldError[] {
   const errors: FieldError[] = [];
   const names = new Set((context.spec.containers ?? []).map(({ name = '' }) => name));
   const os = context.spec.os?.name;
@@ -434,14 +553,34 @@ function renumber(error: FieldError, path: string, index: number): FieldError {
 }
 
 const EPHEMERAL_FIELDS: ReadonlySet<string> = new Set([
-  'name', 'image', 'command', 'args', 'workingDir', 'envFrom', 'env', 'resizePolicy', 'volumeMounts', 'volumeDevices',
-  'terminationMessagePath', 'terminationMessagePolicy', 'imagePullPolicy', 'securityContext', 'stdin', 'stdinOnce', 'tty',
-  'targetContainerName', 'resources', 'restartPolicy', 'restartPolicyRules',
+  'name',
+  'image',
+  'command',
+  'args',
+  'workingDir',
+  'envFrom',
+  'env',
+  'resizePolicy',
+  'volumeMounts',
+  'volumeDevices',
+  'terminationMessagePath',
+  'terminationMessagePolicy',
+  'imagePullPolicy',
+  'securityContext',
+  'stdin',
+  'stdinOnce',
+  'tty',
+  'targetContainerName',
+  'resources',
+  'restartPolicy',
+  'restartPolicyRules',
 ]);
 
 export function ephemeralContainerErrors(context: ContainerContext, path: string): FieldError[] {
   const errors: FieldError[] = [];
-  const targets = new Set([...(context.spec.containers ?? []), ...(context.spec.initContainers ?? [])].map(({ name = '' }) => name));
+  const targets = new Set(
+    [...(context.spec.containers ?? []), ...(context.spec.initContainers ?? [])].map(({ name = '' }) => name),
+  );
   const names = new Set(targets);
   for (const [index, container] of (context.spec.ephemeralContainers ?? []).entries()) {
     const at = `${path}[${index}]`;
@@ -454,12 +593,16 @@ export function ephemeralContainerErrors(context: ContainerContext, path: string
       errors.push(new FieldError('FieldValueNotFound', `${at}.targetContainerName`, targetContainerName, ''));
     }
     for (const [field, value] of Object.entries(container)) {
-      if (value !== undefined && !EPHEMERAL_FIELDS.has(field)) errors.push(forbidden(`${at}.${field}`, 'cannot be set for an Ephemeral Container'));
+      if (value !== undefined && !EPHEMERAL_FIELDS.has(field))
+        errors.push(forbidden(`${at}.${field}`, 'cannot be set for an Ephemeral Container'));
     }
-    if (Object.keys(container.resources ?? {}).length > 0) errors.push(forbidden(`${at}.resources`, 'cannot be set for an Ephemeral Container'));
+    if (Object.keys(container.resources ?? {}).length > 0)
+      errors.push(forbidden(`${at}.resources`, 'cannot be set for an Ephemeral Container'));
     for (const [mount, { subPath, subPathExpr }] of (container.volumeMounts ?? []).entries()) {
-      if (!isBlank(subPath)) errors.push(forbidden(`${at}.volumeMounts[${mount}].subPath`, 'cannot be set for an Ephemeral Container'));
-      if (!isBlank(subPathExpr)) errors.push(forbidden(`${at}.volumeMounts[${mount}].subPathExpr`, 'cannot be set for an Ephemeral Container'));
+      if (!isBlank(subPath))
+        errors.push(forbidden(`${at}.volumeMounts[${mount}].subPath`, 'cannot be set for an Ephemeral Container'));
+      if (!isBlank(subPathExpr))
+        errors.push(forbidden(`${at}.volumeMounts[${mount}].subPathExpr`, 'cannot be set for an Ephemeral Container'));
     }
   }
   return errors;
@@ -469,7 +612,8 @@ export function ephemeralContainerErrors(context: ContainerContext, path: string
 export function imageSpaceErrors(containers: readonly (Container | EphemeralContainer)[], path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, { image = '' }] of containers.entries()) {
-    if (image !== image.trim()) errors.push(invalid(`${path}[${index}].image`, image, 'must not have leading or trailing whitespace'));
+    if (image !== image.trim())
+      errors.push(invalid(`${path}[${index}].image`, image, 'must not have leading or trailing whitespace'));
   }
   return errors;
 }

@@ -3,7 +3,17 @@
  * each decoded object, and by the agent for static pods. Changes its argument in place; running it twice changes nothing.
  */
 import { compareQuantities, formatQuantity, parseQuantity, addQuantities } from '../meta/quantity.ts';
-import type { Container, EphemeralContainer, Pod, PodSpec, PodTemplate, Probe, Quantities, ResourceRequirements, Volume } from './pod-types.ts';
+import type {
+  Container,
+  EphemeralContainer,
+  Pod,
+  PodSpec,
+  PodTemplate,
+  Probe,
+  Quantities,
+  ResourceRequirements,
+  Volume,
+} from './pod-types.ts';
 
 type AnyContainer = Container | EphemeralContainer;
 
@@ -178,7 +188,9 @@ function defaultPodRequests(spec: PodSpec): void {
 /** Overcommittable resources only: what the containers request together; `undefined` where none does. */
 function summedRequests(spec: PodSpec, name: string): string | undefined {
   if (name !== 'cpu' && name !== 'memory') return undefined;
-  const values = (spec.containers ?? []).flatMap((container) => (container.resources?.requests as Quantities | undefined)?.[name] ?? []);
+  const values = (spec.containers ?? []).flatMap(
+    (container) => (container.resources?.requests as Quantities | undefined)?.[name] ?? [],
+  );
   if (values.length === 0) return undefined;
   let sum = parseQuantity('0');
   for (const value of values) sum = addQuantities(sum, parseQuantity(value));
@@ -210,6 +222,7 @@ function roundFractions(list: Record<string, string | undefined> | undefined): v
 /** On the host's network a container's port is the host's. */
 function defaultHostPorts(spec: PodSpec): void {
   for (const container of [...(spec.containers ?? []), ...(spec.initContainers ?? [])]) {
-    for (const port of container.ports ?? []) if ((port.hostPort ?? 0) === 0 && port.containerPort !== undefined) port.hostPort = port.containerPort;
+    for (const port of container.ports ?? [])
+      if ((port.hostPort ?? 0) === 0 && port.containerPort !== undefined) port.hostPort = port.containerPort;
   }
 }

@@ -29,13 +29,17 @@ import { each, inRange, isBlank } from './validation-rules.ts';
 import { volumeErrors, volumeKindsOf } from './volume-validation.ts';
 
 /** A pod that is to be created. `withMetadata` is for callers that have not checked the metadata yet (static pods). */
-export function validatePod(pod: Pod, { withMetadata = false }: { readonly withMetadata?: boolean } = {}): FieldError[] {
+export function validatePod(
+  pod: Pod,
+  { withMetadata = false }: { readonly withMetadata?: boolean } = {},
+): FieldError[] {
   const spec = pod.spec ?? {};
   const errors: FieldError[] = withMetadata
     ? validateMetadata(pod.metadata, { namespaced: true, nameRule: nameIsSubdomain, builtIn: true })
     : [];
   errors.push(...podSpecErrors(spec, 'spec'), ...podOnlyErrors(spec));
-  if ((spec.ephemeralContainers ?? []).length > 0) errors.push(forbidden('spec.ephemeralContainers', 'cannot be set on create'));
+  if ((spec.ephemeralContainers ?? []).length > 0)
+    errors.push(forbidden('spec.ephemeralContainers', 'cannot be set on create'));
   if (!isBlank(spec.nodeName) && (spec.schedulingGates ?? []).length > 0) {
     errors.push(forbidden('spec.nodeName', 'cannot be set until all schedulingGates have been cleared'));
   }
@@ -54,7 +58,10 @@ export function podOnlyErrors(spec: PodSpec): FieldError[] {
       }
     }
   }
-  errors.push(...imageSpaceErrors(spec.containers ?? [], 'spec.containers'), ...imageSpaceErrors(spec.initContainers ?? [], 'spec.initContainers'));
+  errors.push(
+    ...imageSpaceErrors(spec.containers ?? [], 'spec.containers'),
+    ...imageSpaceErrors(spec.initContainers ?? [], 'spec.initContainers'),
+  );
   return errors;
 }
 
@@ -117,7 +124,11 @@ function resourceClaimErrors(spec: PodSpec, path: string): FieldError[] {
   for (const [index, claim] of (spec.resourceClaims ?? []).entries()) {
     const at = `${path}[${index}]`;
     const { name = '', resourceClaimName, resourceClaimTemplateName } = claim;
-    const shown = { Name: name, ResourceClaimName: resourceClaimName ?? null, ResourceClaimTemplateName: resourceClaimTemplateName ?? null };
+    const shown = {
+      Name: name,
+      ResourceClaimName: resourceClaimName ?? null,
+      ResourceClaimTemplateName: resourceClaimTemplateName ?? null,
+    };
     if (name === '') errors.push(required(`${at}.name`));
     else if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
     else {
@@ -125,14 +136,23 @@ function resourceClaimErrors(spec: PodSpec, path: string): FieldError[] {
       names.add(name);
     }
     if (resourceClaimName !== undefined && resourceClaimTemplateName !== undefined) {
-      errors.push(invalid(at, shown, 'at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified'));
+      errors.push(
+        invalid(at, shown, 'at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified'),
+      );
     }
     if (resourceClaimName === undefined && resourceClaimTemplateName === undefined) {
       errors.push(invalid(at, shown, 'must specify one of: `resourceClaimName`, `resourceClaimTemplateName`'));
     }
-    if (resourceClaimName !== undefined) errors.push(...each(`${at}.resourceClaimName`, resourceClaimName, dnsSubdomainErrors(resourceClaimName)));
+    if (resourceClaimName !== undefined)
+      errors.push(...each(`${at}.resourceClaimName`, resourceClaimName, dnsSubdomainErrors(resourceClaimName)));
     if (resourceClaimTemplateName !== undefined) {
-      errors.push(...each(`${at}.resourceClaimTemplateName`, resourceClaimTemplateName, dnsSubdomainErrors(resourceClaimTemplateName)));
+      errors.push(
+        ...each(
+          `${at}.resourceClaimTemplateName`,
+          resourceClaimTemplateName,
+          dnsSubdomainErrors(resourceClaimTemplateName),
+        ),
+      );
     }
   }
   return errors;
@@ -160,7 +180,8 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   for (const [index, container] of (spec.containers ?? []).entries()) {
     for (const [name, value] of Object.entries((container.resources?.limits ?? {}) as Quantities)) {
       const limit = limits[name];
-      if (value === undefined || limit === undefined || parseQuantity(value).nano <= parseQuantity(limit).nano) continue;
+      if (value === undefined || limit === undefined || parseQuantity(value).nano <= parseQuantity(limit).nano)
+        continue;
       const field = `${path.replace(/resources$/, '')}containers[${index}].resources.limits`;
       errors.push(invalid(field, value, `must be less than or equal to pod limits of ${limit}`));
     }
@@ -168,7 +189,8 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   return errors;
 }
 
-const formatNano = (nano: bigint): string => (nano % 1_000_000_000n === 0n ? String(nano / 1_000_000_000n) : `${nano / 1_000_000n}m`);
+const formatNano = (nano: bigint): string =>
+  nano % 1_000_000_000n === 0n ? String(nano / 1_000_000_000n) : `${nano / 1_000_000n}m`;
 
 function hostNetworkErrors(spec: PodSpec, path: string): FieldError[] {
   if (spec.hostNetwork !== true) return [];
@@ -200,27 +222,45 @@ function dnsConfigErrors(spec: PodSpec, path: string): FieldError[] {
   }
   if (config === undefined) return errors;
   const { nameservers = [], searches = [], options = [] } = config;
-  if (nameservers.length > MAX_NAMESERVERS) errors.push(invalid(`${path}.nameservers`, nameservers, `must not have more than ${MAX_NAMESERVERS} nameservers`));
+  if (nameservers.length > MAX_NAMESERVERS)
+    errors.push(invalid(`${path}.nameservers`, nameservers, `must not have more than ${MAX_NAMESERVERS} nameservers`));
   for (const [index, server] of nameservers.entries()) {
-    if (parseIp(server) === undefined) errors.push(invalid(`${path}.nameservers[${index}]`, server, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'));
+    if (parseIp(server) === undefined)
+      errors.push(
+        invalid(
+          `${path}.nameservers[${index}]`,
+          server,
+          'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
+        ),
+      );
   }
-  if (searches.length > MAX_SEARCHES) errors.push(invalid(`${path}.searches`, searches, `must not have more than ${MAX_SEARCHES} search paths`));
+  if (searches.length > MAX_SEARCHES)
+    errors.push(invalid(`${path}.searches`, searches, `must not have more than ${MAX_SEARCHES} search paths`));
   if (searches.join(' ').length > MAX_SEARCH_CHARACTERS) {
-    errors.push(invalid(`${path}.searches`, searches, 'must not have more than 2048 characters (including spaces) in the search list'));
+    errors.push(
+      invalid(
+        `${path}.searches`,
+        searches,
+        'must not have more than 2048 characters (including spaces) in the search list',
+      ),
+    );
   }
   for (const [index, search] of searches.entries()) {
     if (search === '.') continue;
     const bare = search.endsWith('.') ? search.slice(0, -1) : search;
     errors.push(...each(`${path}.searches[${index}]`, search, dnsSubdomainWithUnderscoreErrors(bare)));
   }
-  for (const [index, { name = '' }] of options.entries()) if (name === '') errors.push(required(`${path}.options[${index}]`, 'must not be empty'));
+  for (const [index, { name = '' }] of options.entries())
+    if (name === '') errors.push(required(`${path}.options[${index}]`, 'must not be empty'));
   return errors;
 }
 
 function gateErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, { conditionType = '' }] of (spec.readinessGates ?? []).entries()) {
-    errors.push(...each(`${path}.readinessGates[${index}].conditionType`, conditionType, qualifiedNameErrors(conditionType)));
+    errors.push(
+      ...each(`${path}.readinessGates[${index}].conditionType`, conditionType, qualifiedNameErrors(conditionType)),
+    );
   }
   const seen = new Set<string>();
   for (const [index, { name = '' }] of (spec.schedulingGates ?? []).entries()) {
@@ -240,7 +280,8 @@ function hostUserErrors(spec: PodSpec, path: string): FieldError[] {
   if (spec.hostPID === true) errors.push(forbidden(`${path}.HostPID`, text));
   if (spec.hostIPC === true) errors.push(forbidden(`${path}.HostIPC`, text));
   for (const [index, container] of (spec.containers ?? []).entries()) {
-    if ((container.volumeDevices ?? []).length > 0) errors.push(forbidden(`${path}.containers[${index}].volumeDevices`, text));
+    if ((container.volumeDevices ?? []).length > 0)
+      errors.push(forbidden(`${path}.containers[${index}].volumeDevices`, text));
   }
   return errors;
 }
@@ -257,7 +298,8 @@ function nameErrors(spec: PodSpec, path: string): FieldError[] {
   };
   subdomain('serviceAccountName', spec.serviceAccountName);
   subdomain('nodeName', spec.nodeName);
-  if (spec.activeDeadlineSeconds !== undefined) errors.push(...inRange(`${path}.activeDeadlineSeconds`, spec.activeDeadlineSeconds, 1, MAX_DEADLINE));
+  if (spec.activeDeadlineSeconds !== undefined)
+    errors.push(...inRange(`${path}.activeDeadlineSeconds`, spec.activeDeadlineSeconds, 1, MAX_DEADLINE));
   label('hostname', spec.hostname);
   label('subdomain', spec.subdomain);
   errors.push(...hostnameOverrideErrors(spec, path));
@@ -268,18 +310,23 @@ function hostnameOverrideErrors(spec: PodSpec, path: string): FieldError[] {
   const { hostnameOverride } = spec;
   if (hostnameOverride === undefined) return [];
   const field = `${path}.hostnameOverride`;
-  if (hostnameOverride.length > 64) return [new FieldError('FieldValueTooLong', field, '', 'may not be more than 64 bytes')];
+  if (hostnameOverride.length > 64)
+    return [new FieldError('FieldValueTooLong', field, '', 'may not be more than 64 bytes')];
   const errors = each(field, hostnameOverride, dnsSubdomainErrors(hostnameOverride));
-  if (spec.setHostnameAsFQDN === true) errors.push(forbidden(`${path}.setHostnameAsFQDN`, 'may not be true when `hostnameOverride` is set'));
-  if (spec.hostNetwork === true) errors.push(forbidden(`${path}.hostNetwork`, 'may not be true when `hostnameOverride` is set'));
+  if (spec.setHostnameAsFQDN === true)
+    errors.push(forbidden(`${path}.setHostnameAsFQDN`, 'may not be true when `hostnameOverride` is set'));
+  if (spec.hostNetwork === true)
+    errors.push(forbidden(`${path}.hostNetwork`, 'may not be true when `hostnameOverride` is set'));
   return errors;
 }
 
 function hostAliasErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, { ip = '', hostnames = [] }] of (spec.hostAliases ?? []).entries()) {
-    if (parseIp(ip) === undefined) errors.push(invalid(`${path}[${index}].ip`, ip, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'));
-    for (const [at, name] of hostnames.entries()) errors.push(...each(`${path}[${index}].hostnames[${at}]`, name, dnsSubdomainErrors(name)));
+    if (parseIp(ip) === undefined)
+      errors.push(invalid(`${path}[${index}].ip`, ip, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'));
+    for (const [at, name] of hostnames.entries())
+      errors.push(...each(`${path}[${index}].hostnames[${at}]`, name, dnsSubdomainErrors(name)));
   }
   return errors;
 }
@@ -289,19 +336,47 @@ const PREEMPTION = ['PreemptLowerPriority', 'Never'];
 function classErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const { priorityClassName, runtimeClassName, preemptionPolicy, overhead } = spec;
-  if (!isBlank(priorityClassName)) errors.push(...each(`${path}.priorityClassName`, priorityClassName, dnsSubdomainErrors(priorityClassName)));
-  if (runtimeClassName !== undefined) errors.push(...each(`${path}.runtimeClassName`, runtimeClassName, dnsSubdomainErrors(runtimeClassName)));
+  if (!isBlank(priorityClassName))
+    errors.push(...each(`${path}.priorityClassName`, priorityClassName, dnsSubdomainErrors(priorityClassName)));
+  if (runtimeClassName !== undefined)
+    errors.push(...each(`${path}.runtimeClassName`, runtimeClassName, dnsSubdomainErrors(runtimeClassName)));
   if (preemptionPolicy !== undefined) errors.push(...choice(`${path}.preemptionPolicy`, preemptionPolicy, PREEMPTION));
   for (const [name, value] of Object.entries((overhead ?? {}) as Quantities)) {
     if (value === undefined) continue;
-    errors.push(...resourceNameErrors(`${path}.overhead`, name), ...resourceValueErrors(`${path}.overhead[${name}]`, name, value));
+    errors.push(
+      ...resourceNameErrors(`${path}.overhead`, name),
+      ...resourceValueErrors(`${path}.overhead[${name}]`, name, value),
+    );
   }
   return errors;
 }
 
 const SYSTEMS = ['linux', 'windows'];
-const LINUX_POD = ['seLinuxOptions', 'seccompProfile', 'appArmorProfile', 'fsGroup', 'fsGroupChangePolicy', 'sysctls', 'runAsUser', 'runAsGroup', 'supplementalGroups', 'supplementalGroupsPolicy', 'seLinuxChangePolicy'] as const;
-const LINUX_CONTAINER = ['seLinuxOptions', 'seccompProfile', 'appArmorProfile', 'capabilities', 'readOnlyRootFilesystem', 'privileged', 'allowPrivilegeEscalation', 'procMount', 'runAsUser', 'runAsGroup'] as const;
+const LINUX_POD = [
+  'seLinuxOptions',
+  'seccompProfile',
+  'appArmorProfile',
+  'fsGroup',
+  'fsGroupChangePolicy',
+  'sysctls',
+  'runAsUser',
+  'runAsGroup',
+  'supplementalGroups',
+  'supplementalGroupsPolicy',
+  'seLinuxChangePolicy',
+] as const;
+const LINUX_CONTAINER = [
+  'seLinuxOptions',
+  'seccompProfile',
+  'appArmorProfile',
+  'capabilities',
+  'readOnlyRootFilesystem',
+  'privileged',
+  'allowPrivilegeEscalation',
+  'procMount',
+  'runAsUser',
+  'runAsGroup',
+] as const;
 
 function operatingSystemErrors(spec: PodSpec, path: string): FieldError[] {
   const name = spec.os?.name;
@@ -309,22 +384,30 @@ function operatingSystemErrors(spec: PodSpec, path: string): FieldError[] {
   if (isBlank(name)) return [required(`${path}.os.name`)];
   if (!SYSTEMS.includes(name)) return [unsupportedValue(`${path}.os`, name, SYSTEMS)];
   const errors: FieldError[] = [];
-  const containers = [...(spec.containers ?? []).map((one, index) => [one, `${path}.containers[${index}]`] as const), ...(spec.initContainers ?? []).map((one, index) => [one, `${path}.initContainers[${index}]`] as const)];
+  const containers = [
+    ...(spec.containers ?? []).map((one, index) => [one, `${path}.containers[${index}]`] as const),
+    ...(spec.initContainers ?? []).map((one, index) => [one, `${path}.initContainers[${index}]`] as const),
+  ];
   if (name === 'linux') {
     const text = 'windows options cannot be set for a linux pod';
-    if (spec.securityContext?.windowsOptions !== undefined) errors.push(forbidden(`${path}.securityContext.windowsOptions`, text));
+    if (spec.securityContext?.windowsOptions !== undefined)
+      errors.push(forbidden(`${path}.securityContext.windowsOptions`, text));
     for (const [container, at] of containers) {
-      if (container.securityContext?.windowsOptions !== undefined) errors.push(forbidden(`${at}.securityContext.windowsOptions`, text));
+      if (container.securityContext?.windowsOptions !== undefined)
+        errors.push(forbidden(`${at}.securityContext.windowsOptions`, text));
     }
     return errors;
   }
-  const text = "cannot be set for a windows pod";
-  for (const field of LINUX_POD) if (spec.securityContext?.[field] !== undefined) errors.push(forbidden(`${path}.securityContext.${field}`, text));
+  const text = 'cannot be set for a windows pod';
+  for (const field of LINUX_POD)
+    if (spec.securityContext?.[field] !== undefined) errors.push(forbidden(`${path}.securityContext.${field}`, text));
   for (const field of ['hostPID', 'hostIPC', 'shareProcessNamespace'] as const) {
     if (spec[field] === true) errors.push(forbidden(`${path}.${field}`, text));
   }
   for (const [container, at] of containers) {
-    for (const field of LINUX_CONTAINER) if (container.securityContext?.[field] !== undefined) errors.push(forbidden(`${at}.securityContext.${field}`, text));
+    for (const field of LINUX_CONTAINER)
+      if (container.securityContext?.[field] !== undefined)
+        errors.push(forbidden(`${at}.securityContext.${field}`, text));
   }
   return errors;
 }

@@ -13,8 +13,10 @@ function httpGetErrors(action: HttpGet, path: string): FieldError[] {
   const errors: FieldError[] = [];
   if (isBlank(action.path)) errors.push(required(`${path}.path`));
   errors.push(...portReference(`${path}.port`, action.port));
-  if (!SCHEMES.includes(action.scheme ?? '')) errors.push(unsupportedValue(`${path}.scheme`, action.scheme ?? '', SCHEMES));
-  for (const { name = '' } of action.httpHeaders ?? []) errors.push(...each(`${path}.httpHeaders`, name, httpHeaderNameErrors(name)));
+  if (!SCHEMES.includes(action.scheme ?? ''))
+    errors.push(unsupportedValue(`${path}.scheme`, action.scheme ?? '', SCHEMES));
+  for (const { name = '' } of action.httpHeaders ?? [])
+    errors.push(...each(`${path}.httpHeaders`, name, httpHeaderNameErrors(name)));
   return errors;
 }
 
@@ -30,7 +32,8 @@ function handlerErrors(handler: Handler, path: string, graceSeconds: number | un
     }
   };
   const { exec, httpGet, tcpSocket, grpc, sleep } = handler;
-  if (exec !== undefined) one('exec', () => ((exec.command ?? []).length === 0 ? [required(`${path}.exec.command`)] : []));
+  if (exec !== undefined)
+    one('exec', () => ((exec.command ?? []).length === 0 ? [required(`${path}.exec.command`)] : []));
   if (httpGet !== undefined) one('httpGet', () => httpGetErrors(httpGet, `${path}.httpGet`));
   if (tcpSocket !== undefined) one('tcpSocket', () => portReference(`${path}.tcpSocket.port`, tcpSocket.port));
   if (grpc !== undefined) one('grpc', () => inRange(`${path}.grpc.port`, grpc.port, 1, 65535));
@@ -72,7 +75,11 @@ export function livenessErrors(probe: Probe | undefined, graceSeconds: number | 
   return errors;
 }
 
-export function readinessErrors(probe: Probe | undefined, graceSeconds: number | undefined, path: string): FieldError[] {
+export function readinessErrors(
+  probe: Probe | undefined,
+  graceSeconds: number | undefined,
+  path: string,
+): FieldError[] {
   const errors = probeErrors(probe, graceSeconds, path);
   if (probe?.terminationGracePeriodSeconds !== undefined) {
     const text = 'must not be set for readinessProbes';
@@ -100,15 +107,18 @@ export function lifecycleErrors(
 ): FieldError[] {
   if (lifecycle === undefined) return [];
   const errors: FieldError[] = [];
-  if (lifecycle.postStart !== undefined) errors.push(...handlerErrors(lifecycle.postStart, `${path}.postStart`, graceSeconds));
-  if (lifecycle.preStop !== undefined) errors.push(...handlerErrors(lifecycle.preStop, `${path}.preStop`, graceSeconds));
+  if (lifecycle.postStart !== undefined)
+    errors.push(...handlerErrors(lifecycle.postStart, `${path}.postStart`, graceSeconds));
+  if (lifecycle.preStop !== undefined)
+    errors.push(...handlerErrors(lifecycle.preStop, `${path}.preStop`, graceSeconds));
   const signal = lifecycle.stopSignal;
   if (signal !== undefined) errors.push(...stopSignalErrors(signal, `${path}.stopSignal`, os));
   return errors;
 }
 
 function stopSignalErrors(signal: string, path: string, os: string | undefined): FieldError[] {
-  if (os === undefined || os === '') return [forbidden(path, 'may not be set for containers with empty `spec.os.name`')];
+  if (os === undefined || os === '')
+    return [forbidden(path, 'may not be set for containers with empty `spec.os.name`')];
   const supported = os === 'windows' ? WINDOWS_SIGNALS : [...SIGNALS].sort();
   return supported.includes(signal) ? [] : [unsupportedValue(path, signal, supported)];
 }

@@ -7,13 +7,37 @@ import { each, isBlank } from './validation-rules.ts';
 
 const STANDARD_CONTAINER: ReadonlySet<string> = new Set(['cpu', 'memory', 'ephemeral-storage']);
 const STANDARD: ReadonlySet<string> = new Set([
-  'cpu', 'memory', 'ephemeral-storage', 'requests.cpu', 'requests.memory', 'requests.ephemeral-storage', 'limits.cpu',
-  'limits.memory', 'limits.ephemeral-storage', 'pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets',
-  'configmaps', 'persistentvolumeclaims', 'storage', 'requests.storage', 'services.nodeports', 'services.loadbalancers',
+  'cpu',
+  'memory',
+  'ephemeral-storage',
+  'requests.cpu',
+  'requests.memory',
+  'requests.ephemeral-storage',
+  'limits.cpu',
+  'limits.memory',
+  'limits.ephemeral-storage',
+  'pods',
+  'resourcequotas',
+  'services',
+  'replicationcontrollers',
+  'secrets',
+  'configmaps',
+  'persistentvolumeclaims',
+  'storage',
+  'requests.storage',
+  'services.nodeports',
+  'services.loadbalancers',
 ]);
 const INTEGER: ReadonlySet<string> = new Set([
-  'pods', 'resourcequotas', 'services', 'replicationcontrollers', 'secrets', 'configmaps', 'persistentvolumeclaims',
-  'services.nodeports', 'services.loadbalancers',
+  'pods',
+  'resourcequotas',
+  'services',
+  'replicationcontrollers',
+  'secrets',
+  'configmaps',
+  'persistentvolumeclaims',
+  'services.nodeports',
+  'services.loadbalancers',
 ]);
 const HUGE_PAGES = 'hugepages-';
 const WHOLE = 1_000_000_000n;
@@ -45,7 +69,8 @@ export function resourceNameErrors(field: string, name: string): Error[] {
 function containerResourceNameErrors(field: string, name: string): Error[] {
   const errors = resourceNameErrors(field, name);
   if (!name.includes('/')) {
-    if (!isStandardContainerResource(name)) errors.push(invalid(field, name, 'must be a standard resource for containers'));
+    if (!isStandardContainerResource(name))
+      errors.push(invalid(field, name, 'must be a standard resource for containers'));
   } else if (!isNativeResource(name) && !isExtendedResource(name)) {
     errors.push(invalid(field, name, "doesn't follow extended resource name standard"));
   }
@@ -59,7 +84,8 @@ export function nonNegativeQuantity(field: string, text: string): Error[] {
 /** Amounts cannot be negative; countable resources are whole. */
 export function resourceValueErrors(field: string, name: string, text: string): Error[] {
   const errors = nonNegativeQuantity(field, text);
-  if (isIntegerResource(name) && parseQuantity(text).nano % WHOLE !== 0n) errors.push(invalid(field, text, 'must be an integer'));
+  if (isIntegerResource(name) && parseQuantity(text).nano % WHOLE !== 0n)
+    errors.push(invalid(field, text, 'must be an integer'));
   return errors;
 }
 
@@ -127,11 +153,17 @@ function hugePageErrors(field: string, name: string, value: string): Error[] {
 function requestErrors(field: string, name: string, value: string, limits: Quantities): Error[] {
   const limit = limits[name];
   if (limit === undefined) {
-    return isOvercommitAllowed(name) ? [] : [required('limits', 'Limit must be set for non overcommitable resources')].map((error) => relocate(error, field));
+    return isOvercommitAllowed(name)
+      ? []
+      : [required('limits', 'Limit must be set for non overcommitable resources')].map((error) =>
+          relocate(error, field),
+        );
   }
   const order = compareQuantities(quantity(value), quantity(limit));
-  if (order !== 0 && !isOvercommitAllowed(name)) return [invalid(base(field), value, `must be equal to ${name} limit of ${limit}`)];
-  if (order > 0 && isOvercommitAllowed(name)) return [invalid(base(field), value, `must be less than or equal to ${name} limit of ${limit}`)];
+  if (order !== 0 && !isOvercommitAllowed(name))
+    return [invalid(base(field), value, `must be equal to ${name} limit of ${limit}`)];
+  if (order > 0 && isOvercommitAllowed(name))
+    return [invalid(base(field), value, `must be less than or equal to ${name} limit of ${limit}`)];
   return [];
 }
 
@@ -153,7 +185,11 @@ function claimErrors(requirements: ResourceRequirements, path: string, options: 
       continue;
     }
     const key = request === '' ? name : `${name}/${request}`;
-    if (whole.has(name) || single.has(key) || (request === '' && [...single].some((one) => one.startsWith(`${name}/`)))) {
+    if (
+      whole.has(name) ||
+      single.has(key) ||
+      (request === '' && [...single].some((one) => one.startsWith(`${name}/`)))
+    ) {
       errors.push(duplicate(field, key));
     } else if (request === '') whole.add(name);
     else single.add(key);
@@ -161,7 +197,14 @@ function claimErrors(requirements: ResourceRequirements, path: string, options: 
       const detail = ['must be one of the names in pod.spec.resourceClaims'];
       if (options.claims.size === 0) detail.push('which is empty');
       const names = options.claims.size === 0 ? '' : `: ${[...options.claims].sort().join(', ')}`;
-      errors.push(new FieldError('FieldValueNotFound', field, name, options.claims.size === 0 ? `${detail.join(' ')}` : `${detail[0] ?? ''}${names}`));
+      errors.push(
+        new FieldError(
+          'FieldValueNotFound',
+          field,
+          name,
+          options.claims.size === 0 ? `${detail.join(' ')}` : `${detail[0] ?? ''}${names}`,
+        ),
+      );
     }
   }
   return errors;

@@ -22,15 +22,18 @@ function expressionErrors(requirement: NodeRequirement, at: string): FieldError[
   switch (operator) {
     case 'In':
     case 'NotIn':
-      if (values.length === 0) errors.push(required(`${at}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
+      if (values.length === 0)
+        errors.push(required(`${at}.values`, "must be specified when `operator` is 'In' or 'NotIn'"));
       break;
     case 'Exists':
     case 'DoesNotExist':
-      if (values.length > 0) errors.push(forbidden(`${at}.values`, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+      if (values.length > 0)
+        errors.push(forbidden(`${at}.values`, "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
       break;
     case 'Gt':
     case 'Lt':
-      if (values.length !== 1) errors.push(required(`${at}.values`, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
+      if (values.length !== 1)
+        errors.push(required(`${at}.values`, "must be specified single value when `operator` is 'Lt' or 'Gt'"));
       break;
     default:
       errors.push(invalid(`${at}.operator`, operator, 'not a valid selector operator'));
@@ -43,10 +46,14 @@ function fieldErrors(requirement: NodeRequirement, at: string): FieldError[] {
   const errors: FieldError[] = [];
   const { key = '', operator = '', values = [] } = requirement;
   if (operator === 'In' || operator === 'NotIn') {
-    if (values.length !== 1) errors.push(required(`${at}.values`, 'must be only one value when `operator` is \'In\' or \'NotIn\' for node field selector'));
+    if (values.length !== 1)
+      errors.push(
+        required(`${at}.values`, "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"),
+      );
   } else errors.push(invalid(`${at}.operator`, operator, 'not a valid selector operator'));
   if (key === 'metadata.name') {
-    for (const [index, value] of values.entries()) errors.push(...each(`${at}.values[${index}]`, value, dnsSubdomainErrors(value)));
+    for (const [index, value] of values.entries())
+      errors.push(...each(`${at}.values[${index}]`, value, dnsSubdomainErrors(value)));
   } else errors.push(invalid(`${at}.key`, key, 'not a valid field selector key'));
   return errors;
 }
@@ -71,33 +78,49 @@ export function affinityErrors(affinity: Affinity | undefined, at: string): Fiel
   if (nodeAffinity !== undefined) {
     const path = `${at}.nodeAffinity`;
     const needed = nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution;
-    if (needed !== undefined) errors.push(...nodeSelectorErrors(needed, `${path}.requiredDuringSchedulingIgnoredDuringExecution`));
+    if (needed !== undefined)
+      errors.push(...nodeSelectorErrors(needed, `${path}.requiredDuringSchedulingIgnoredDuringExecution`));
     for (const [index, term] of (nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution ?? []).entries()) {
       const own = `${path}.preferredDuringSchedulingIgnoredDuringExecution[${index}]`;
-      if ((term.weight ?? 0) <= 0 || (term.weight ?? 0) > 100) errors.push(invalid(`${own}.weight`, term.weight ?? 0, 'must be in the range 1-100'));
+      if ((term.weight ?? 0) <= 0 || (term.weight ?? 0) > 100)
+        errors.push(invalid(`${own}.weight`, term.weight ?? 0, 'must be in the range 1-100'));
       errors.push(...nodeTermErrors(term.preference ?? {}, `${own}.preference`));
     }
   }
-  for (const [name, group] of [['podAffinity', podAffinity], ['podAntiAffinity', podAntiAffinity]] as const) {
+  for (const [name, group] of [
+    ['podAffinity', podAffinity],
+    ['podAntiAffinity', podAntiAffinity],
+  ] as const) {
     if (group === undefined) continue;
     for (const [index, term] of (group.requiredDuringSchedulingIgnoredDuringExecution ?? []).entries()) {
       errors.push(...podTermErrors(term, `${at}.${name}.requiredDuringSchedulingIgnoredDuringExecution[${index}]`));
     }
     for (const [index, weighted] of (group.preferredDuringSchedulingIgnoredDuringExecution ?? []).entries()) {
       const own = `${at}.${name}.preferredDuringSchedulingIgnoredDuringExecution[${index}]`;
-      if ((weighted.weight ?? 0) <= 0 || (weighted.weight ?? 0) > 100) errors.push(invalid(`${own}.weight`, weighted.weight ?? 0, 'must be in the range 1-100'));
+      if ((weighted.weight ?? 0) <= 0 || (weighted.weight ?? 0) > 100)
+        errors.push(invalid(`${own}.weight`, weighted.weight ?? 0, 'must be in the range 1-100'));
       errors.push(...podTermErrors(weighted.podAffinityTerm ?? {}, `${own}.podAffinityTerm`));
     }
   }
   return errors;
 }
 
-type PodTerm = NonNullable<NonNullable<NonNullable<Affinity['podAffinity']>['requiredDuringSchedulingIgnoredDuringExecution']>[number]>;
+type PodTerm = NonNullable<
+  NonNullable<NonNullable<Affinity['podAffinity']>['requiredDuringSchedulingIgnoredDuringExecution']>[number]
+>;
 
 function podTermErrors(term: PodTerm, at: string): FieldError[] {
   const errors: FieldError[] = [];
-  errors.push(...validateLabelSelector(term.labelSelector as never, `${at}.labelSelector`, { allowInvalidValues: false } as never));
-  errors.push(...validateLabelSelector(term.namespaceSelector as never, `${at}.namespaceSelector`, { allowInvalidValues: false } as never));
+  errors.push(
+    ...validateLabelSelector(term.labelSelector as never, `${at}.labelSelector`, {
+      allowInvalidValues: false,
+    } as never),
+  );
+  errors.push(
+    ...validateLabelSelector(term.namespaceSelector as never, `${at}.namespaceSelector`, {
+      allowInvalidValues: false,
+    } as never),
+  );
   errors.push(...labelKeyErrors(term, at));
   for (const name of term.namespaces ?? []) errors.push(...each(`${at}.namespace`, name, dnsLabelErrors(name)));
   if (isBlank(term.topologyKey)) errors.push(required(`${at}.topologyKey`, 'can not be empty'));
@@ -108,13 +131,20 @@ function podTermErrors(term: PodTerm, at: string): FieldError[] {
 function labelKeyErrors(term: PodTerm, at: string): FieldError[] {
   const errors: FieldError[] = [];
   const { matchLabelKeys = [], mismatchLabelKeys = [] } = term;
-  for (const [name, keys] of [['matchLabelKeys', matchLabelKeys], ['mismatchLabelKeys', mismatchLabelKeys]] as const) {
-    if (keys.length > 0 && term.labelSelector === undefined) errors.push(forbidden(`${at}.${name}`, 'must not be specified when labelSelector is not set'));
+  for (const [name, keys] of [
+    ['matchLabelKeys', matchLabelKeys],
+    ['mismatchLabelKeys', mismatchLabelKeys],
+  ] as const) {
+    if (keys.length > 0 && term.labelSelector === undefined)
+      errors.push(forbidden(`${at}.${name}`, 'must not be specified when labelSelector is not set'));
     for (const [index, key] of keys.entries()) errors.push(...validateLabelName(key, `${at}.${name}[${index}]`));
   }
   const other = new Set(mismatchLabelKeys);
   for (const [index, key] of matchLabelKeys.entries()) {
-    if (other.has(key)) errors.push(invalid(`${at}.matchLabelKeys[${index}]`, key, 'exists in both matchLabelKeys and mismatchLabelKeys'));
+    if (other.has(key))
+      errors.push(
+        invalid(`${at}.matchLabelKeys[${index}]`, key, 'exists in both matchLabelKeys and mismatchLabelKeys'),
+      );
   }
   return errors;
 }
@@ -129,7 +159,13 @@ export function tolerationErrors(tolerations: readonly Toleration[], path: strin
     const { key = '', operator = '', value = '', effect = '' } = toleration;
     if (key !== '') errors.push(...validateLabelName(key, `${at}.key`));
     if (key === '' && operator !== 'Exists') {
-      errors.push(invalid(`${at}.operator`, operator, 'operator must be Exists when `key` is empty, which means "match all values and all keys"'));
+      errors.push(
+        invalid(
+          `${at}.operator`,
+          operator,
+          'operator must be Exists when `key` is empty, which means "match all values and all keys"',
+        ),
+      );
     }
     if (toleration.tolerationSeconds !== undefined && effect !== 'NoExecute') {
       errors.push(invalid(`${at}.effect`, effect, "effect must be 'NoExecute' when `tolerationSeconds` is set"));
@@ -137,15 +173,18 @@ export function tolerationErrors(tolerations: readonly Toleration[], path: strin
     switch (operator) {
       case 'Equal':
       case '':
-        if (labelValueErrors(value).length > 0) errors.push(invalid(`${at}.operator`, value, labelValueErrors(value).join(';')));
+        if (labelValueErrors(value).length > 0)
+          errors.push(invalid(`${at}.operator`, value, labelValueErrors(value).join(';')));
         break;
       case 'Exists':
-        if (value !== '') errors.push(invalid(`${at}.operator`, toleration, "value must be empty when `operator` is 'Exists'"));
+        if (value !== '')
+          errors.push(invalid(`${at}.operator`, toleration, "value must be empty when `operator` is 'Exists'"));
         break;
       default:
         errors.push(unsupportedValue(`${at}.operator`, operator, OPERATORS));
     }
-    if (effect !== '') errors.push(...(EFFECTS.includes(effect) ? [] : [unsupportedValue(`${at}.effect`, effect, EFFECTS)]));
+    if (effect !== '')
+      errors.push(...(EFFECTS.includes(effect) ? [] : [unsupportedValue(`${at}.effect`, effect, EFFECTS)]));
   }
   return errors;
 }
@@ -162,39 +201,54 @@ export function spreadErrors(spec: PodSpec, path: string): FieldError[] {
     if (maxSkew <= 0) errors.push(invalid(`${at}.maxSkew`, maxSkew, 'must be greater than 0'));
     if (topologyKey === '') errors.push(required(`${at}.topologyKey`, 'can not be empty'));
     else errors.push(...validateLabelName(topologyKey, `${at}.topologyKey`));
-    if (!UNSATISFIABLE.includes(whenUnsatisfiable)) errors.push(unsupportedValue(`${at}.whenUnsatisfiable`, whenUnsatisfiable, UNSATISFIABLE));
+    if (!UNSATISFIABLE.includes(whenUnsatisfiable))
+      errors.push(unsupportedValue(`${at}.whenUnsatisfiable`, whenUnsatisfiable, UNSATISFIABLE));
     const pair = `{${topologyKey}, ${whenUnsatisfiable}}`;
     if (seen.has(pair)) errors.push(duplicate(`${at}.{topologyKey, whenUnsatisfiable}`, pair));
     seen.add(pair);
     if (minDomains !== undefined) {
       if (minDomains <= 0) errors.push(invalid(`${at}.minDomains`, minDomains, 'must be greater than 0'));
       else if (whenUnsatisfiable !== 'DoNotSchedule') {
-        errors.push(invalid(`${at}.minDomains`, minDomains, `can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ${whenUnsatisfiable}`));
+        errors.push(
+          invalid(
+            `${at}.minDomains`,
+            minDomains,
+            `can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ${whenUnsatisfiable}`,
+          ),
+        );
       }
     }
     for (const name of ['nodeAffinityPolicy', 'nodeTaintsPolicy'] as const) {
       const policy = constraint[name];
-      if (policy !== undefined && !INCLUSION.includes(policy)) errors.push(unsupportedValue(`${at}.${name}`, policy, INCLUSION));
+      if (policy !== undefined && !INCLUSION.includes(policy))
+        errors.push(unsupportedValue(`${at}.${name}`, policy, INCLUSION));
     }
     errors.push(...spreadKeyErrors(constraint, at));
-    errors.push(...validateLabelSelector(constraint.labelSelector as never, `${at}.labelSelector`, { allowInvalidValues: false } as never));
+    errors.push(
+      ...validateLabelSelector(constraint.labelSelector as never, `${at}.labelSelector`, {
+        allowInvalidValues: false,
+      } as never),
+    );
   }
   return errors;
 }
 
-function spreadKeyErrors(constraint: NonNullable<PodSpec['topologySpreadConstraints']>[number], at: string): FieldError[] {
+function spreadKeyErrors(
+  constraint: NonNullable<PodSpec['topologySpreadConstraints']>[number],
+  at: string,
+): FieldError[] {
   const keys = constraint.matchLabelKeys ?? [];
   if (keys.length === 0) return [];
   const field = `${at}.matchLabelKeys`;
-  if (constraint.labelSelector === undefined) return [forbidden(field, 'must not be specified when labelSelector is not set')];
+  if (constraint.labelSelector === undefined)
+    return [forbidden(field, 'must not be specified when labelSelector is not set')];
   const errors: FieldError[] = [];
   const selected = new Set(Object.keys(constraint.labelSelector.matchLabels ?? {}));
   for (const { key = '' } of constraint.labelSelector.matchExpressions ?? []) selected.add(key);
   for (const [index, key] of keys.entries()) {
     errors.push(...validateLabelName(key, `${field}[${index}]`));
-    if (selected.has(key)) errors.push(invalid(`${field}[${index}]`, key, 'exists in both matchLabelKeys and labelSelector'));
+    if (selected.has(key))
+      errors.push(invalid(`${field}[${index}]`, key, 'exists in both matchLabelKeys and labelSelector'));
   }
   return errors;
 }
-
-

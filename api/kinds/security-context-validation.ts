@@ -6,14 +6,17 @@ import { isBlank } from './validation-rules.ts';
 const MAX_ID = 2147483647;
 
 export function idErrors(field: string, value: number | undefined): FieldError[] {
-  return value !== undefined && (value < 0 || value > MAX_ID) ? [invalid(field, value, `must be between 0 and ${MAX_ID}, inclusive`)] : [];
+  return value !== undefined && (value < 0 || value > MAX_ID)
+    ? [invalid(field, value, `must be between 0 and ${MAX_ID}, inclusive`)]
+    : [];
 }
 
 function seccompErrors(profile: SecurityContext['seccompProfile'], path: string): FieldError[] {
   if (profile === undefined) return [];
   const { type = '', localhostProfile } = profile;
   if (type === 'Localhost') {
-    if (localhostProfile === undefined) return [required(`${path}.localhostProfile`, 'must be set when seccomp type is Localhost')];
+    if (localhostProfile === undefined)
+      return [required(`${path}.localhostProfile`, 'must be set when seccomp type is Localhost')];
     return localProfileErrors(localhostProfile, `${path}.localhostProfile`);
   }
   if (localhostProfile !== undefined) {
@@ -38,20 +41,30 @@ function appArmorErrors(profile: SecurityContext['appArmorProfile'], path: strin
   if (type === '') return [required(`${path}.type`, 'type is required when appArmorProfile is set')];
   if (type === 'Localhost') {
     if (localhostProfile === undefined) errors.push(required(field, 'must be set when AppArmor type is Localhost'));
-    else if (localhostProfile.trim() !== localhostProfile) errors.push(invalid(field, localhostProfile, 'must not be padded with whitespace'));
+    else if (localhostProfile.trim() !== localhostProfile)
+      errors.push(invalid(field, localhostProfile, 'must not be padded with whitespace'));
     else if (localhostProfile === '') errors.push(required(field, 'must be set when AppArmor type is Localhost'));
-    else if (localhostProfile.length > 4095) errors.push(new FieldError('FieldValueTooLong', field, '', 'may not be more than 4095 bytes'));
+    else if (localhostProfile.length > 4095)
+      errors.push(new FieldError('FieldValueTooLong', field, '', 'may not be more than 4095 bytes'));
   } else if (type === 'RuntimeDefault' || type === 'Unconfined') {
-    if (localhostProfile !== undefined) errors.push(invalid(field, localhostProfile, 'can only be set when AppArmor type is Localhost'));
+    if (localhostProfile !== undefined)
+      errors.push(invalid(field, localhostProfile, 'can only be set when AppArmor type is Localhost'));
   } else errors.push(unsupportedValue(`${path}.type`, type, ['Localhost', 'RuntimeDefault', 'Unconfined']));
   return errors;
 }
 
 const PROC_MOUNTS = ['Default', 'Unmasked'];
 
-export function containerSecurityErrors(context: SecurityContext | undefined, path: string, hostUsers: boolean): FieldError[] {
+export function containerSecurityErrors(
+  context: SecurityContext | undefined,
+  path: string,
+  hostUsers: boolean,
+): FieldError[] {
   if (context === undefined) return [];
-  const errors = [...idErrors(`${path}.runAsUser`, context.runAsUser), ...idErrors(`${path}.runAsGroup`, context.runAsGroup)];
+  const errors = [
+    ...idErrors(`${path}.runAsUser`, context.runAsUser),
+    ...idErrors(`${path}.runAsGroup`, context.runAsGroup),
+  ];
   const { procMount } = context;
   if (procMount !== undefined) {
     if (!PROC_MOUNTS.includes(procMount)) errors.push(unsupportedValue(`${path}.procMount`, procMount, PROC_MOUNTS));
@@ -65,10 +78,15 @@ export function containerSecurityErrors(context: SecurityContext | undefined, pa
       errors.push(invalid(path, context, 'cannot set `allowPrivilegeEscalation` to false and `privileged` to true'));
     }
     if ((context.capabilities?.add ?? []).includes('CAP_SYS_ADMIN')) {
-      errors.push(invalid(path, context, 'cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN'));
+      errors.push(
+        invalid(path, context, 'cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN'),
+      );
     }
   }
-  errors.push(...windowsOptionErrors(context.windowsOptions, `${path}.windowsOptions`), ...appArmorErrors(context.appArmorProfile, `${path}.appArmorProfile`));
+  errors.push(
+    ...windowsOptionErrors(context.windowsOptions, `${path}.windowsOptions`),
+    ...appArmorErrors(context.appArmorProfile, `${path}.appArmorProfile`),
+  );
   return errors;
 }
 
@@ -76,7 +94,11 @@ const SYSCTL = /^[a-z0-9]([-_a-z0-9]*[a-z0-9])?([./][a-z0-9]([-_a-z0-9]*[a-z0-9]
 const SYSCTL_TEXT = '^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$';
 const SYSCTL_MAX = 253;
 
-export function podSecurityErrors(context: PodSecurityContext | undefined, spec: PodSpec, specPath: string): FieldError[] {
+export function podSecurityErrors(
+  context: PodSecurityContext | undefined,
+  spec: PodSpec,
+  specPath: string,
+): FieldError[] {
   const path = `${specPath}.securityContext`;
   if (context === undefined) return [];
   const errors: FieldError[] = [
@@ -88,15 +110,25 @@ export function podSecurityErrors(context: PodSecurityContext | undefined, spec:
     errors.push(...idErrors(`${path}.supplementalGroups[${index}]`, group));
   }
   if (spec.shareProcessNamespace === true && spec.hostPID === true) {
-    errors.push(invalid(`${path}.shareProcessNamespace`, true, 'ShareProcessNamespace and HostPID cannot both be enabled'));
+    errors.push(
+      invalid(`${path}.shareProcessNamespace`, true, 'ShareProcessNamespace and HostPID cannot both be enabled'),
+    );
   }
   errors.push(...sysctlErrors(context.sysctls ?? [], `${path}.sysctls`, spec));
-  if (context.fsGroupChangePolicy !== undefined && !['Always', 'OnRootMismatch'].includes(context.fsGroupChangePolicy)) {
-    errors.push(unsupportedValue(`${path}.fsGroupChangePolicy`, context.fsGroupChangePolicy, ['Always', 'OnRootMismatch']));
+  if (
+    context.fsGroupChangePolicy !== undefined &&
+    !['Always', 'OnRootMismatch'].includes(context.fsGroupChangePolicy)
+  ) {
+    errors.push(
+      unsupportedValue(`${path}.fsGroupChangePolicy`, context.fsGroupChangePolicy, ['Always', 'OnRootMismatch']),
+    );
   }
   const { seLinuxChangePolicy, supplementalGroupsPolicy } = context;
   errors.push(...seccompErrors(context.seccompProfile, `${path}.seccompProfile`));
-  errors.push(...windowsOptionErrors(context.windowsOptions, `${path}.windowsOptions`), ...appArmorErrors(context.appArmorProfile, `${path}.appArmorProfile`));
+  errors.push(
+    ...windowsOptionErrors(context.windowsOptions, `${path}.windowsOptions`),
+    ...appArmorErrors(context.appArmorProfile, `${path}.appArmorProfile`),
+  );
   if (supplementalGroupsPolicy !== undefined && !['Merge', 'Strict'].includes(supplementalGroupsPolicy)) {
     errors.push(unsupportedValue(`${path}.supplementalGroupsPolicy`, supplementalGroupsPolicy, ['Merge', 'Strict']));
   }
@@ -140,8 +172,10 @@ function windowsOptionErrors(options: SecurityContext['windowsOptions'], path: s
       ),
     );
   }
-  if (options.gmsaCredentialSpec === '') errors.push(invalid(`${path}.gmsaCredentialSpec`, '', 'gmsaCredentialSpec cannot be an empty string'));
-  if (options.runAsUserName === '') errors.push(invalid(`${path}.runAsUserName`, '', 'runAsUserName cannot be an empty string'));
+  if (options.gmsaCredentialSpec === '')
+    errors.push(invalid(`${path}.gmsaCredentialSpec`, '', 'gmsaCredentialSpec cannot be an empty string'));
+  if (options.runAsUserName === '')
+    errors.push(invalid(`${path}.runAsUserName`, '', 'runAsUserName cannot be an empty string'));
   return errors;
 }
 

@@ -45,7 +45,9 @@ const need = (at: string, fields: Readonly<Record<string, string | undefined>>):
 const SOURCES: Readonly<Record<string, Check>> = {
   emptyDir: ({ emptyDir }, at) => {
     const limit = emptyDir?.sizeLimit;
-    return limit !== undefined && parseQuantity(limit).nano < 0n ? [forbidden(`${at}.emptyDir.sizeLimit`, 'SizeLimit field must be a valid resource quantity')] : [];
+    return limit !== undefined && parseQuantity(limit).nano < 0n
+      ? [forbidden(`${at}.emptyDir.sizeLimit`, 'SizeLimit field must be a valid resource quantity')]
+      : [];
   },
   hostPath: ({ hostPath }, at) => hostPathErrors(hostPath ?? {}, `${at}.hostPath`),
   gitRepo: ({ gitRepo }, at) => [
@@ -67,11 +69,14 @@ const SOURCES: Readonly<Record<string, Check>> = {
   ],
   nfs: ({ nfs }, at) => [
     ...need(`${at}.nfs`, { server: nfs?.server, path: nfs?.path }),
-    ...((nfs?.path ?? '').startsWith('/') ? [] : [invalid(`${at}.nfs.path`, nfs?.path ?? '', 'must be an absolute path')]),
+    ...((nfs?.path ?? '').startsWith('/')
+      ? []
+      : [invalid(`${at}.nfs.path`, nfs?.path ?? '', 'must be an absolute path')]),
   ],
   iscsi: ({ iscsi }, at) => iscsiErrors(iscsi ?? {}, `${at}.iscsi`),
   glusterfs: ({ glusterfs }, at) => need(`${at}.glusterfs`, { endpoints: glusterfs?.endpoints, path: glusterfs?.path }),
-  persistentVolumeClaim: ({ persistentVolumeClaim: claim }, at) => need(`${at}.persistentVolumeClaim`, { claimName: claim?.claimName }),
+  persistentVolumeClaim: ({ persistentVolumeClaim: claim }, at) =>
+    need(`${at}.persistentVolumeClaim`, { claimName: claim?.claimName }),
   rbd: ({ rbd }, at) => [
     ...((rbd?.monitors ?? []).length === 0 ? [required(`${at}.rbd.monitors`)] : []),
     ...need(`${at}.rbd`, { image: rbd?.image }),
@@ -99,18 +104,22 @@ const SOURCES: Readonly<Record<string, Check>> = {
     ...modeErrors(projected?.defaultMode, `${at}.projected.defaultMode`),
     ...projectionErrors(projected?.sources ?? [], `${at}.projected`),
   ],
-  azureFile: ({ azureFile }, at) => need(`${at}.azureFile`, { secretName: azureFile?.secretName, shareName: azureFile?.shareName }),
+  azureFile: ({ azureFile }, at) =>
+    need(`${at}.azureFile`, { secretName: azureFile?.secretName, shareName: azureFile?.shareName }),
   vsphereVolume: ({ vsphereVolume }, at) => need(`${at}.vsphereVolume`, { volumePath: vsphereVolume?.volumePath }),
-  photonPersistentDisk: ({ photonPersistentDisk }, at) => need(`${at}.photonPersistentDisk`, { pdID: photonPersistentDisk?.pdID }),
+  photonPersistentDisk: ({ photonPersistentDisk }, at) =>
+    need(`${at}.photonPersistentDisk`, { pdID: photonPersistentDisk?.pdID }),
   portworxVolume: ({ portworxVolume }, at) => need(`${at}.portworxVolume`, { volumeID: portworxVolume?.volumeID }),
-  azureDisk: ({ azureDisk }, at) => need(`${at}.azureDisk`, { diskName: azureDisk?.diskName, diskURI: azureDisk?.diskURI }),
+  azureDisk: ({ azureDisk }, at) =>
+    need(`${at}.azureDisk`, { diskName: azureDisk?.diskName, diskURI: azureDisk?.diskURI }),
   storageos: ({ storageos }, at) => need(`${at}.storageos`, { volumeName: storageos?.volumeName }),
   quobyte: ({ quobyte }, at) => need(`${at}.quobyte`, { registry: quobyte?.registry, volume: quobyte?.volume }),
   flocker: ({ flocker }, at) =>
     isBlank(flocker?.datasetName) && isBlank(flocker?.datasetUUID)
       ? [required(`${at}.flocker`, 'one of datasetName and datasetUUID is required')]
       : [],
-  scaleIO: ({ scaleIO }, at) => need(`${at}.scaleIO`, { gateway: scaleIO?.gateway, system: scaleIO?.system, volumeName: scaleIO?.volumeName }),
+  scaleIO: ({ scaleIO }, at) =>
+    need(`${at}.scaleIO`, { gateway: scaleIO?.gateway, system: scaleIO?.system, volumeName: scaleIO?.volumeName }),
   csi: ({ csi }, at) => csiErrors(csi ?? {}, `${at}.csi`),
   ephemeral: ({ ephemeral }, at) => ephemeralErrors(ephemeral ?? {}, `${at}.ephemeral`),
   image: ({ image }, at) => [
@@ -135,18 +144,33 @@ function sourceErrors(volume: Volume, at: string): FieldError[] {
   return errors;
 }
 
-const HOST_PATH_TYPES = ['', 'BlockDevice', 'CharDevice', 'Directory', 'DirectoryOrCreate', 'File', 'FileOrCreate', 'Socket'];
+const HOST_PATH_TYPES = [
+  '',
+  'BlockDevice',
+  'CharDevice',
+  'Directory',
+  'DirectoryOrCreate',
+  'File',
+  'FileOrCreate',
+  'Socket',
+];
 
-export function hostPathErrors(source: { path?: string | undefined; type?: string | undefined }, at: string): FieldError[] {
+export function hostPathErrors(
+  source: { path?: string | undefined; type?: string | undefined },
+  at: string,
+): FieldError[] {
   if (isBlank(source.path)) return [required(`${at}.path`)];
   const errors: FieldError[] = [];
   if (source.path.split('/').includes('..')) errors.push(invalid(`${at}.path`, source.path, "must not contain '..'"));
-  if (source.type !== undefined && !HOST_PATH_TYPES.includes(source.type)) errors.push(unsupportedValue(`${at}.type`, source.type, HOST_PATH_TYPES));
+  if (source.type !== undefined && !HOST_PATH_TYPES.includes(source.type))
+    errors.push(unsupportedValue(`${at}.type`, source.type, HOST_PATH_TYPES));
   return errors;
 }
 
 function modeErrors(mode: number | undefined, field: string): FieldError[] {
-  return mode !== undefined && (mode < 0 || mode > 0o777) ? [invalid(field, mode, 'must be a number between 0 and 0777 (octal), both inclusive')] : [];
+  return mode !== undefined && (mode < 0 || mode > 0o777)
+    ? [invalid(field, mode, 'must be a number between 0 and 0777 (octal), both inclusive')]
+    : [];
 }
 
 function fileModeErrors(mode: number | undefined, field: string): FieldError[] {
@@ -156,7 +180,8 @@ function fileModeErrors(mode: number | undefined, field: string): FieldError[] {
 /** A relative path that neither climbs nor hides behind `..`. */
 function safePathErrors(target: string, field: string): FieldError[] {
   const errors = localPathErrors(target, field);
-  if (target.startsWith('..') && !target.startsWith('../') && target !== '..') errors.push(invalid(field, target, "must not start with '..'"));
+  if (target.startsWith('..') && !target.startsWith('../') && target !== '..')
+    errors.push(invalid(field, target, "must not start with '..'"));
   return errors;
 }
 
@@ -177,7 +202,13 @@ function keyToPathErrors(items: readonly KeyToPath[] | undefined, path: string):
   return errors;
 }
 
-const DOWNWARD_FIELDS = ['metadata.annotations', 'metadata.labels', 'metadata.name', 'metadata.namespace', 'metadata.uid'];
+const DOWNWARD_FIELDS = [
+  'metadata.annotations',
+  'metadata.labels',
+  'metadata.name',
+  'metadata.namespace',
+  'metadata.uid',
+];
 
 type DownwardItem = NonNullable<NonNullable<Volume['downwardAPI']>['items']>[number];
 
@@ -187,7 +218,8 @@ function downwardItemErrors(item: DownwardItem, at: string): FieldError[] {
   errors.push(...safePathErrors(item.path ?? '', `${at}.path`));
   if (item.fieldRef !== undefined) {
     errors.push(...fieldRefErrors(item.fieldRef, DOWNWARD_FIELDS, `${at}.fieldRef`, true));
-    if (item.resourceFieldRef !== undefined) errors.push(invalid(at, 'resource', 'fieldRef and resourceFieldRef can not be specified simultaneously'));
+    if (item.resourceFieldRef !== undefined)
+      errors.push(invalid(at, 'resource', 'fieldRef and resourceFieldRef can not be specified simultaneously'));
   } else if (item.resourceFieldRef !== undefined) {
     errors.push(...resourceFieldErrors(item.resourceFieldRef, `${at}.resourceFieldRef`, { inVolume: true }));
   } else errors.push(required(at, 'one of fieldRef and resourceFieldRef is required'));
@@ -215,11 +247,17 @@ function projectionErrors(sources: readonly Projection[], at: string): FieldErro
       else check();
     };
     one('secret', () => {
-      errors.push(...need(`${own}.secret`, { name: source.secret?.name }), ...keyToPathErrors(source.secret?.items, `${own}.secret.items`));
+      errors.push(
+        ...need(`${own}.secret`, { name: source.secret?.name }),
+        ...keyToPathErrors(source.secret?.items, `${own}.secret.items`),
+      );
       for (const item of source.secret?.items ?? []) take(item.path, at);
     });
     one('configMap', () => {
-      errors.push(...need(`${own}.configMap`, { name: source.configMap?.name }), ...keyToPathErrors(source.configMap?.items, `${own}.configMap.items`));
+      errors.push(
+        ...need(`${own}.configMap`, { name: source.configMap?.name }),
+        ...keyToPathErrors(source.configMap?.items, `${own}.configMap.items`),
+      );
       for (const item of source.configMap?.items ?? []) take(item.path, at);
     });
     one('downwardAPI', () => {
@@ -228,8 +266,11 @@ function projectionErrors(sources: readonly Projection[], at: string): FieldErro
         take(item.path, at);
       }
     });
-    one('serviceAccountToken', () => errors.push(...tokenErrors(source.serviceAccountToken ?? {}, `${own}.serviceAccountToken`)));
-    if (count === 0 && source.clusterTrustBundle === undefined && source.podCertificate === undefined) errors.push(required(own, 'at least one of the volume projection sources must be specified'));
+    one('serviceAccountToken', () =>
+      errors.push(...tokenErrors(source.serviceAccountToken ?? {}, `${own}.serviceAccountToken`)),
+    );
+    if (count === 0 && source.clusterTrustBundle === undefined && source.podCertificate === undefined)
+      errors.push(required(own, 'at least one of the volume projection sources must be specified'));
   }
   return errors;
 }
@@ -237,11 +278,16 @@ function projectionErrors(sources: readonly Projection[], at: string): FieldErro
 const TEN_MINUTES = 600;
 const LONGEST = 2 ** 32;
 
-function tokenErrors(token: { expirationSeconds?: number | undefined; path?: string | undefined }, at: string): FieldError[] {
+function tokenErrors(
+  token: { expirationSeconds?: number | undefined; path?: string | undefined },
+  at: string,
+): FieldError[] {
   const errors: FieldError[] = [];
   const seconds = token.expirationSeconds ?? 0;
-  if (seconds < TEN_MINUTES) errors.push(invalid(`${at}.expirationSeconds`, seconds, 'may not specify a duration less than 10 minutes'));
-  if (seconds > LONGEST) errors.push(invalid(`${at}.expirationSeconds`, seconds, 'may not specify a duration larger than 2^32 seconds'));
+  if (seconds < TEN_MINUTES)
+    errors.push(invalid(`${at}.expirationSeconds`, seconds, 'may not specify a duration less than 10 minutes'));
+  if (seconds > LONGEST)
+    errors.push(invalid(`${at}.expirationSeconds`, seconds, 'may not specify a duration larger than 2^32 seconds'));
   if (isBlank(token.path)) errors.push(required(`${at}.path`));
   else errors.push(...localPathErrors(token.path, `${at}.path`));
   return errors;
@@ -250,9 +296,11 @@ function tokenErrors(token: { expirationSeconds?: number | undefined; path?: str
 function iscsiErrors(source: NonNullable<Volume['iscsi']>, at: string): FieldError[] {
   const errors = need(at, { targetPortal: source.targetPortal, iqn: source.iqn });
   const { iqn = '', lun = 0 } = source;
-  if (iqn !== '' && !/^(iqn\.\d{4}-\d{2}\.|eui\.[0-9A-Fa-f]{16}$|naa\.[0-9A-Fa-f]{32}$)/.test(iqn)) errors.push(invalid(`${at}.iqn`, iqn, 'must be valid format'));
+  if (iqn !== '' && !/^(iqn\.\d{4}-\d{2}\.|eui\.[0-9A-Fa-f]{16}$|naa\.[0-9A-Fa-f]{32}$)/.test(iqn))
+    errors.push(invalid(`${at}.iqn`, iqn, 'must be valid format'));
   errors.push(...inRange(`${at}.lun`, lun, 0, 255));
-  if ((source.chapAuthDiscovery === true || source.chapAuthSession === true) && source.secretRef === undefined) errors.push(required(`${at}.secretRef`));
+  if ((source.chapAuthDiscovery === true || source.chapAuthSession === true) && source.secretRef === undefined)
+    errors.push(required(`${at}.secretRef`));
   return errors;
 }
 
@@ -261,7 +309,8 @@ function csiErrors(source: NonNullable<Volume['csi']>, at: string): FieldError[]
   const { driver = '', nodePublishSecretRef: secret } = source;
   if (driver === '') errors.push(required(`${at}.driver`));
   else {
-    if (driver.length > 63) errors.push(new FieldError('FieldValueTooLong', `${at}.driver`, '', 'may not be more than 63 bytes'));
+    if (driver.length > 63)
+      errors.push(new FieldError('FieldValueTooLong', `${at}.driver`, '', 'may not be more than 63 bytes'));
     errors.push(...each(`${at}.driver`, driver, dnsSubdomainErrors(driver.toLowerCase())));
   }
   if (secret !== undefined && isBlank(secret.name)) errors.push(required(`${at}.nodePublishSecretRef.name`));
@@ -276,7 +325,10 @@ function ephemeralErrors(source: NonNullable<Volume['ephemeral']>, at: string): 
   if (template === undefined) return [required(path)];
   const errors: FieldError[] = [
     ...validateLabels(template.metadata?.labels as Record<string, string> | undefined, `${path}.metadata.labels`),
-    ...validateAnnotations(template.metadata?.annotations as Record<string, string> | undefined, `${path}.metadata.annotations`),
+    ...validateAnnotations(
+      template.metadata?.annotations as Record<string, string> | undefined,
+      `${path}.metadata.annotations`,
+    ),
   ];
   for (const [field, value] of Object.entries(template.metadata ?? {})) {
     if (field !== 'labels' && field !== 'annotations' && value !== undefined && value !== null) {
@@ -299,17 +351,19 @@ export function claimSpecErrors(spec: ClaimSpec, at: string): FieldError[] {
   const errors: FieldError[] = [];
   const modes = spec.accessModes ?? [];
   if (modes.length === 0) errors.push(required(`${at}.accessModes`, 'at least 1 access mode is required'));
-  for (const mode of modes) if (!ACCESS_MODES.includes(mode)) errors.push(unsupportedValue(`${at}.accessModes`, mode, ACCESS_MODES));
+  for (const mode of modes)
+    if (!ACCESS_MODES.includes(mode)) errors.push(unsupportedValue(`${at}.accessModes`, mode, ACCESS_MODES));
   if (modes.includes('ReadWriteOncePod') && modes.length > 1) {
     errors.push(forbidden(`${at}.accessModes`, 'may not use ReadWriteOncePod with other access modes'));
   }
   const size = spec.resources?.requests?.['storage'];
   if (size === undefined) errors.push(required(`${at}.resources[storage]`));
-  else if (parseQuantity(size).nano <= 0n) errors.push(invalid(`${at}.resources[storage]`, size, 'must be greater than zero'));
+  else if (parseQuantity(size).nano <= 0n)
+    errors.push(invalid(`${at}.resources[storage]`, size, 'must be greater than zero'));
   const { storageClassName, volumeMode } = spec;
-  if (!isBlank(storageClassName)) errors.push(...each(`${at}.storageClassName`, storageClassName, dnsSubdomainErrors(storageClassName)));
-  if (volumeMode !== undefined && !['Block', 'Filesystem'].includes(volumeMode)) errors.push(unsupportedValue(`${at}.volumeMode`, volumeMode, ['Block', 'Filesystem']));
+  if (!isBlank(storageClassName))
+    errors.push(...each(`${at}.storageClassName`, storageClassName, dnsSubdomainErrors(storageClassName)));
+  if (volumeMode !== undefined && !['Block', 'Filesystem'].includes(volumeMode))
+    errors.push(unsupportedValue(`${at}.volumeMode`, volumeMode, ['Block', 'Filesystem']));
   return errors;
 }
-
-

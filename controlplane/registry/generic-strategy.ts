@@ -34,7 +34,8 @@ export const specAndStatus = {
 export const statusOnly: UpdateStrategy = {
   prepareForUpdate(object, old) {
     for (const field of new Set([...Object.keys(object), ...Object.keys(old)])) {
-      if (field !== 'status' && field !== 'metadata' && field !== 'kind' && field !== 'apiVersion') restore(object, old, field);
+      if (field !== 'status' && field !== 'metadata' && field !== 'kind' && field !== 'apiVersion')
+        restore(object, old, field);
     }
   },
   resetFields: [['spec']],

@@ -3,8 +3,11 @@
  * Rows of a group stand in one or several files of `kinds/`.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
+import { appsKinds } from './kinds/apps.ts';
 import { coordinationKinds } from './kinds/coordination.ts';
 import { rbacKinds } from './kinds/rbac.ts';
+import { coreObjectKinds } from './kinds/core-objects.ts';
+import { podKinds } from './kinds/pods.ts';
 import type { Store } from './store.ts';
 import type { KindRow } from './strategy.ts';
 

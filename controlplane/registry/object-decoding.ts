@@ -43,7 +43,12 @@ export interface Decoder {
   /** Of POST and PUT. Throws 400. */
   decodeBody(context: RequestContext, body: Body, expected: ExpectedKind, validation: FieldValidation): KubeObject;
   /** What a patch made of an object. `shown`: how the errors of the reference show it. Throws 422. */
-  decodePatched(context: RequestContext, patched: PatchedObject, expected: ExpectedKind, validation: FieldValidation): KubeObject;
+  decodePatched(
+    context: RequestContext,
+    patched: PatchedObject,
+    expected: ExpectedKind,
+    validation: FieldValidation,
+  ): KubeObject;
 }
 
 export interface PatchedObject {
@@ -125,7 +130,12 @@ function warnOf(context: RequestContext, duplicates: readonly string[], unknown:
   for (const text of [...duplicateWarnings(duplicates), ...unknownFieldErrors(unknown)]) context.warn(text);
 }
 
-function unreadable(expected: ExpectedKind, why: string, found = expected.kind, version = expected.version): StatusError {
+function unreadable(
+  expected: ExpectedKind,
+  why: string,
+  found = expected.kind,
+  version = expected.version,
+): StatusError {
   return newBadRequest(`${found} in version "${version}" cannot be handled as a ${expected.kind}: ${why}`);
 }
 
@@ -155,7 +165,13 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
       `the API version in the data (${apiVersion}) does not match the expected API version (${apiVersionOf(expected)})`,
     );
   }
-  if (!served) throw unreadable(expected, `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} ${SCHEME}`, kind, version);
+  if (!served)
+    throw unreadable(
+      expected,
+      `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} ${SCHEME}`,
+      kind,
+      version,
+    );
   throw unreadable(
     expected,
     `converting (${gv.version}.${kind}) to (${internalPackage(expected.group)}.${expected.kind}): unknown conversion`,
@@ -174,7 +190,11 @@ function checkPatchedKind(schema: Schema, value: unknown, expected: ExpectedKind
   if (kind === expected.kind && apiVersion === apiVersionOf(expected)) return;
   const gv = parseApiVersion(apiVersion);
   if (gv === undefined || schema.kind(gv.group, gv.version, kind) === undefined) {
-    throw new DecodeError(`no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} ${SCHEME}`);
+    throw new DecodeError(
+      `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} ${SCHEME}`,
+    );
   }
-  throw new DecodeError(`converting (${gv.version}.${kind}) to (${internalPackage(expected.group)}.${expected.kind}): unknown conversion`);
+  throw new DecodeError(
+    `converting (${gv.version}.${kind}) to (${internalPackage(expected.group)}.${expected.kind}): unknown conversion`,
+  );
 }

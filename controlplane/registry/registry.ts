@@ -55,7 +55,9 @@ export interface Registry {
 
 /** Where a resource is kept: events of both groups are the same objects. */
 function storedUnder(info: ResourceInfo): { readonly group: string; readonly resource: string } {
-  return info.group === 'events.k8s.io' ? { group: '', resource: info.resource } : { group: info.group, resource: info.resource };
+  return info.group === 'events.k8s.io'
+    ? { group: '', resource: info.resource }
+    : { group: info.group, resource: info.resource };
 }
 
 const keyOf = (group: string, resource: string): string => `${group}/${resource}`;
@@ -101,7 +103,8 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
 function storedResources(): ResourceInfo[] {
   const found = new Map<string, ResourceInfo>();
   for (const info of builtinResources()) {
-    if (!info.verbs.includes('list') || info.resource === 'componentstatuses' || info.group === 'events.k8s.io') continue;
+    if (!info.verbs.includes('list') || info.resource === 'componentstatuses' || info.group === 'events.k8s.io')
+      continue;
     const key = keyOf(info.group, info.resource);
     if (!found.has(key)) found.set(key, info);
   }
@@ -195,7 +198,8 @@ function subresourceRests(version: ServedVersion, options: RegistryOptions): Res
   const rests: Rest[] = [];
   for (const subresource of version.info.subresources) {
     const own = strategy.subresources?.[subresource.name];
-    if (subresource.name === 'status') rests.push(createSubresourceRest(version, subresource, strategy.status ?? statusOnly));
+    if (subresource.name === 'status')
+      rests.push(createSubresourceRest(version, subresource, strategy.status ?? statusOnly));
     else if (own !== undefined) rests.push(createSubresourceRest(version, subresource, own));
     else if (subresource.name === 'scale') rests.push(createScaleRest(version, subresource, options.schema));
   }
@@ -205,9 +209,12 @@ function subresourceRests(version: ServedVersion, options: RegistryOptions): Res
 /** In the order of the table; of two for one path the later one counts. */
 function inOrder(rests: readonly Rest[]): Rest[] {
   const found = new Map<string, Rest>();
-  const keyOfRest = ({ info, subresource }: Rest): string => `${info.group}/${info.version}/${info.resource}/${subresource?.name ?? ''}`;
+  const keyOfRest = ({ info, subresource }: Rest): string =>
+    `${info.group}/${info.version}/${info.resource}/${subresource?.name ?? ''}`;
   for (const rest of rests) found.set(keyOfRest(rest), rest);
-  const order = new Map(builtinResources().map((info, index) => [`${info.group}/${info.version}/${info.resource}`, index]));
+  const order = new Map(
+    builtinResources().map((info, index) => [`${info.group}/${info.version}/${info.resource}`, index]),
+  );
   const indexOf = ({ info }: Rest): number => order.get(`${info.group}/${info.version}/${info.resource}`) ?? order.size;
   return [...found.values()].sort((a, b) => indexOf(a) - indexOf(b));
 }

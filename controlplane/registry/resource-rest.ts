@@ -11,7 +11,19 @@ import { dropRepeatedOwners, matchName, matchNamespace, wipeSystemFields } from 
 import type { Decoder, ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
 import type { FieldManagement, ManagedWrite } from './field-management.ts';
-import type { Body, DeleteOptions, Entry, ListResult, Patch, Rest, RequestContext, WatchEvent, WatchSink, WriteOptions, Written } from './rest.ts';
+import type {
+  Body,
+  DeleteOptions,
+  Entry,
+  ListResult,
+  Patch,
+  Rest,
+  RequestContext,
+  WatchEvent,
+  WatchSink,
+  WriteOptions,
+  Written,
+} from './rest.ts';
 import { deleteCollection, deleteEntry } from './store-delete.ts';
 import { getEntry, listEntries, watchEntries } from './store-read.ts';
 import { changeEntry, createEntry, type Change, type WriteTarget } from './store-write.ts';
@@ -62,7 +74,9 @@ class Edge {
       onEvents: (events) => {
         let served = batches.get(events);
         if (served === undefined) {
-          served = events.map((event) => ('entry' in event ? { type: event.type, entry: this.entry(event.entry) } : event));
+          served = events.map((event) =>
+            'entry' in event ? { type: event.type, entry: this.entry(event.entry) } : event,
+          );
           batches.set(events, served);
         }
         return sink.onEvents(served);
@@ -112,9 +126,14 @@ export function createResourceRest(version: ServedVersion): Rest {
         }
       : {}),
     ...(verbs.has('watch')
-      ? { watch: (context, namespace, options, sink) => watchEntries(store, context, namespace, options, edge.sink(sink)) }
+      ? {
+          watch: (context, namespace, options, sink) =>
+            watchEntries(store, context, namespace, options, edge.sink(sink)),
+        }
       : {}),
-    ...(verbs.has('create') ? { create: (context, namespace, _name, body, options) => create(path, context, namespace, body, options) } : {}),
+    ...(verbs.has('create')
+      ? { create: (context, namespace, _name, body, options) => create(path, context, namespace, body, options) }
+      : {}),
     ...writeVerbs(path, verbs),
     ...(verbs.has('delete')
       ? {
@@ -129,14 +148,26 @@ export function createResourceRest(version: ServedVersion): Rest {
     ...(verbs.has('deletecollection')
       ? {
           deleteCollection: async (context, namespace, list, options) =>
-            edge.list(await deleteCollection(store, context, { endpoint, namespace, optionsObject: deleteOptionsObject(options) }, list, options)),
+            edge.list(
+              await deleteCollection(
+                store,
+                context,
+                { endpoint, namespace, optionsObject: deleteOptionsObject(options) },
+                list,
+                options,
+              ),
+            ),
         }
       : {}),
   };
 }
 
 /** `status` and its like: the same object, other rules. */
-export function createSubresourceRest(version: ServedVersion, subresource: SubresourceInfo, strategy: UpdateStrategy): Rest {
+export function createSubresourceRest(
+  version: ServedVersion,
+  subresource: SubresourceInfo,
+  strategy: UpdateStrategy,
+): Rest {
   const path: WritePath = {
     version,
     edge: new Edge(version),
@@ -163,22 +194,40 @@ function getVerb(path: WritePath): Pick<Rest, 'get'> {
 function writeVerbs(path: WritePath, verbs: ReadonlySet<string>): Pick<Rest, 'update' | 'patch'> {
   return {
     ...(verbs.has('update')
-      ? { update: (context, namespace, name, body, options) => update(path, context, { namespace, name }, body, options) }
+      ? {
+          update: (context, namespace, name, body, options) =>
+            update(path, context, { namespace, name }, body, options),
+        }
       : {}),
     ...(verbs.has('patch')
-      ? { patch: (context, namespace, name, patch, options) => applyPatch(path, context, { namespace, name }, patch, options) }
+      ? {
+          patch: (context, namespace, name, patch, options) =>
+            applyPatch(path, context, { namespace, name }, patch, options),
+        }
       : {}),
   } as Pick<Rest, 'update' | 'patch'>;
 }
 
-async function create(path: WritePath, context: RequestContext, namespace: string, body: Body, options: WriteOptions): Promise<Entry> {
+async function create(
+  path: WritePath,
+  context: RequestContext,
+  namespace: string,
+  body: Body,
+  options: WriteOptions,
+): Promise<Entry> {
   const { version, endpoint, edge } = path;
   const object = version.decoder.decodeBody(context, body, version.expected, options.fieldValidation);
   matchNamespace(object, version.info, namespace);
   wipeSystemFields(object);
   dropRepeatedOwners(object, context, false);
   const managed = version.fieldManagement.update(undefined, object, managedWrite(path, context));
-  const target = { endpoint, namespace, name: '', options, optionsObject: writeOptionsObject('CreateOptions', context, options) };
+  const target = {
+    endpoint,
+    namespace,
+    name: '',
+    options,
+    optionsObject: writeOptionsObject('CreateOptions', context, options),
+  };
   return edge.entry(await createEntry(version.store, context, target, edge.toStored(managed)));
 }
 
@@ -187,7 +236,13 @@ interface Target {
   readonly name: string;
 }
 
-async function update(path: WritePath, context: RequestContext, target: Target, body: Body, options: WriteOptions): Promise<Written> {
+async function update(
+  path: WritePath,
+  context: RequestContext,
+  target: Target,
+  body: Body,
+  options: WriteOptions,
+): Promise<Written> {
   const { version, edge } = path;
   const { strategy } = version.store;
   const decode = (): KubeObject => {
@@ -210,10 +265,23 @@ async function update(path: WritePath, context: RequestContext, target: Target, 
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
   };
-  return await writeChange(path, context, target, change, writeOptionsObject('UpdateOptions', context, options), options);
+  return await writeChange(
+    path,
+    context,
+    target,
+    change,
+    writeOptionsObject('UpdateOptions', context, options),
+    options,
+  );
 }
 
-async function applyPatch(path: WritePath, context: RequestContext, target: Target, patch: Patch, options: WriteOptions): Promise<Written> {
+async function applyPatch(
+  path: WritePath,
+  context: RequestContext,
+  target: Target,
+  patch: Patch,
+  options: WriteOptions,
+): Promise<Written> {
   const { version, edge } = path;
   const { expected, decoder, fieldManagement } = version;
   const apply = patch.type === 'apply';
@@ -224,7 +292,12 @@ async function applyPatch(path: WritePath, context: RequestContext, target: Targ
       const live = current === undefined ? undefined : edge.live(current);
       let object: KubeObject;
       if (patch.type === 'apply') {
-        object = fieldManagement.apply(live, patch, { ...managedWrite(path, context), target, validation: options.fieldValidation, warn: (text) => context.warn(text) });
+        object = fieldManagement.apply(live, patch, {
+          ...managedWrite(path, context),
+          target,
+          validation: options.fieldValidation,
+          warn: (text) => context.warn(text),
+        });
       } else {
         const patched = patchObject(live ?? { metadata: {} }, patch, expected);
         object = decoder.decodePatched(context, patched, expected, options.fieldValidation);
@@ -236,7 +309,14 @@ async function applyPatch(path: WritePath, context: RequestContext, target: Targ
       return edge.toStored(object);
     },
   };
-  return await writeChange(path, context, target, change, writeOptionsObject('PatchOptions', context, options), options);
+  return await writeChange(
+    path,
+    context,
+    target,
+    change,
+    writeOptionsObject('PatchOptions', context, options),
+    options,
+  );
 }
 
 async function writeChange(
@@ -271,7 +351,11 @@ function managedWrite(path: WritePath, context: RequestContext): ManagedWrite {
   };
 }
 
-export function writeOptionsObject(kind: 'CreateOptions' | 'UpdateOptions' | 'PatchOptions', context: RequestContext, options: WriteOptions): Record<string, unknown> {
+export function writeOptionsObject(
+  kind: 'CreateOptions' | 'UpdateOptions' | 'PatchOptions',
+  context: RequestContext,
+  options: WriteOptions,
+): Record<string, unknown> {
   return {
     kind,
     apiVersion: 'meta.k8s.io/v1',

@@ -52,7 +52,8 @@ export function scaleOf(object: KubeObject): Scale {
 /** Selectors of replication controllers are plain labels, of all others label selectors. */
 function selectorText(selector: unknown): string {
   if (typeof selector !== 'object' || selector === null) return '';
-  if ('matchLabels' in selector || 'matchExpressions' in selector) return formatLabelSelector(selector as V1LabelSelector);
+  if ('matchLabels' in selector || 'matchExpressions' in selector)
+    return formatLabelSelector(selector as V1LabelSelector);
   return formatLabelSelector({ matchLabels: selector as Record<string, string> });
 }
 
@@ -86,7 +87,8 @@ export function createScaleRest(version: ServedVersion, subresource: Subresource
       const object = cloneJson(current ?? { metadata: {} });
       const scale = scaleFrom(scaleOf(object));
       const errors = scaleErrors(scale);
-      if (errors.length > 0) throw newInvalid({ group: 'autoscaling', resource: 'Scale' }, scale.metadata.name ?? '', errors);
+      if (errors.length > 0)
+        throw newInvalid({ group: 'autoscaling', resource: 'Scale' }, scale.metadata.name ?? '', errors);
       const live = cloneJson(object);
       const spec = (object['spec'] ??= {}) as { replicas?: number };
       spec.replicas = scale.spec?.replicas ?? 0;
@@ -99,9 +101,12 @@ export function createScaleRest(version: ServedVersion, subresource: Subresource
       });
     };
     const optionsObject = writeOptionsObject(optionsKind, context, options);
-    return changeEntry(store, context, { endpoint, ...target, options, optionsObject }, { creates: false, compute }).then(
-      (written) => ({ entry: view(written.entry), created: false }),
-    );
+    return changeEntry(
+      store,
+      context,
+      { endpoint, ...target, options, optionsObject },
+      { creates: false, compute },
+    ).then((written) => ({ entry: view(written.entry), created: false }));
   }
 
   const views = new WeakMap<Entry, Entry>();
@@ -131,7 +136,12 @@ export function createScaleRest(version: ServedVersion, subresource: Subresource
     patch: (context, namespace, name, patch, options) =>
       write(context, { namespace, name }, options, 'PatchOptions', (current) => {
         if (patch.type === 'apply') {
-          const applied = version.decoder.decodeBody(context, { value: patch.body, duplicates: patch.duplicates }, expected, options.fieldValidation) as Scale;
+          const applied = version.decoder.decodeBody(
+            context,
+            { value: patch.body, duplicates: patch.duplicates },
+            expected,
+            options.fieldValidation,
+          ) as Scale;
           return { ...current, spec: { ...current.spec, ...applied.spec } };
         }
         const patched = patchObject(current, patch, expected);

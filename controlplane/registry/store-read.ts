@@ -168,8 +168,7 @@ export async function watchEntries(
 ): Promise<CacheWatchHandle> {
   checkFields(store, options.fieldSelector);
   const text = options.resourceVersion;
-  if (text !== '' && !/^\d+$/.test(text))
-    throw unexplained(`resourceVersion: ${notAVersion(text)}`);
+  if (text !== '' && !/^\d+$/.test(text)) throw unexplained(`resourceVersion: ${notAVersion(text)}`);
   const revision = Number(text);
   const initial = options.sendInitialEvents ?? revision === 0;
   if (initial && revision > store.cache.revision()) await waitFor(store, revision, context.signal);

@@ -24,7 +24,8 @@ function specErrors(spec: Lease['spec']): FieldError[] {
   const strategy = spec?.strategy;
   if (strategy !== undefined) {
     if (strategy === '') errors.push(...requiredText('spec.strategy', strategy));
-    else if (strategy.includes('/')) errors.push(...invalidFor('spec.strategy', strategy, qualifiedNameErrors(strategy)));
+    else if (strategy.includes('/'))
+      errors.push(...invalidFor('spec.strategy', strategy, qualifiedNameErrors(strategy)));
     else if (!STRATEGIES.includes(strategy)) errors.push(notSupported('spec.strategy', strategy, STRATEGIES));
   }
   if ((spec?.preferredHolder ?? '') !== '' && (strategy ?? '') === '') {

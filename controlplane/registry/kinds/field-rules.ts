@@ -2,7 +2,15 @@
  * Rules that the validation of many kinds shares. Each returns the errors it found, with the reference's words, for one
  * field; kinds concatenate them. Paths are given in full (`spec.replicas`).
  */
-import { forbidden, invalid, notSupported, required, tooLong, tooMany, type FieldError } from '../../../api/meta/field-error.ts';
+import {
+  forbidden,
+  invalid,
+  notSupported,
+  required,
+  tooLong,
+  tooMany,
+  type FieldError,
+} from '../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { dnsLabelErrors, dnsSubdomainErrors, rangeError } from '../../../api/meta/names.ts';
 
@@ -14,7 +22,9 @@ export function invalidFor(field: string, value: unknown, texts: readonly string
 }
 
 export function nonNegative(field: string, value: number | undefined | null): FieldError[] {
-  return value !== undefined && value !== null && value < 0 ? [invalid(field, value, 'must be greater than or equal to 0')] : [];
+  return value !== undefined && value !== null && value < 0
+    ? [invalid(field, value, 'must be greater than or equal to 0')]
+    : [];
 }
 
 export function positive(field: string, value: number | undefined | null): FieldError[] {
@@ -41,8 +51,14 @@ export function oneOf(field: string, value: string | undefined | null, supported
 }
 
 /** Absent is fine. */
-export function optionalOneOf(field: string, value: string | undefined | null, supported: readonly string[]): FieldError[] {
-  return value === undefined || value === null || supported.includes(value) ? [] : [notSupported(field, value, supported)];
+export function optionalOneOf(
+  field: string,
+  value: string | undefined | null,
+  supported: readonly string[],
+): FieldError[] {
+  return value === undefined || value === null || supported.includes(value)
+    ? []
+    : [notSupported(field, value, supported)];
 }
 
 export function immutable(field: string, value: unknown, old: unknown): FieldError[] {

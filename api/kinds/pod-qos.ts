@@ -1,0 +1,38 @@
+/** The quality-of-service class of a pod, from what its containers (or the pod as a whole) request and are limited to. */
+import { parseQuantity } from '../meta/quantity.ts';
+import type { PodSpec, Quantities } from './pod-types.ts';
+
+export type QosClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
+
+const COMPUTE = ['cpu', 'memory'] as const;
+
+function compute(list: unknown): Map<string, bigint> {
+  const found = new Map<string, bigint>();
+  for (const name of COMPUTE) {
+    const value = ((list ?? {}) as Quantities)[name];
+    if (value === undefined) continue;
+    const { nano } = parseQuantity(value);
+    if (nano > 0n) found.set(name, nano);
+  }
+  return found;
+}
+
+export function qosClassOf(spec: PodSpec): QosClass {
+  const parts =
+    spec.resources === undefined
+      ? [...(spec.containers ?? []), ...(spec.initContainers ?? [])].map(({ resources }) => resources)
+      : [spec.resources];
+  const requests = new Map<string, bigint>();
+  const limits = new Map<string, bigint>();
+  let guaranteed = true;
+  for (const part of parts) {
+    for (const [name, value] of compute(part?.requests)) requests.set(name, (requests.get(name) ?? 0n) + value);
+    const own = compute(part?.limits);
+    for (const [name, value] of own) limits.set(name, (limits.get(name) ?? 0n) + value);
+    if (own.size < COMPUTE.length) guaranteed = false;
+  }
+  if (requests.size === 0 && limits.size === 0) return 'BestEffort';
+  if (guaranteed && requests.size === limits.size && [...requests].every(([name, value]) => limits.get(name) === value))
+    return 'Guaranteed';
+  return 'Burstable';
+}

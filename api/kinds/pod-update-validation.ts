@@ -1,0 +1,236 @@
+/** What may change of a pod once it exists: by the pod itself, its status, its ephemeral containers, and by resize. */
+import { FieldError, forbidden, invalid, required } from '../meta/field-error.ts';
+import { cloneJson, semanticEqual } from '../meta/json-equality.ts';
+import { dnsSubdomainErrors, qualifiedNameErrors, rangeError } from '../meta/names.ts';
+import { podOnlyErrors, podSpecErrors } from './pod-validation.ts';
+import { qosClassOf } from './pod-qos.ts';
+import type { Container, EphemeralContainer, Pod, PodSpec, Quantities, Toleration } from './pod-types.ts';
+import { each } from './validation-rules.ts';
+
+const MUTABLE =
+  'pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,' +
+  '`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),' +
+  '`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)';
+const MAX_DEADLINE = 2147483647;
+
+export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
+  const spec = pod.spec ?? {};
+  const before = old.spec ?? {};
+  const errors = [...podSpecErrors(spec, 'spec'), ...podOnlyErrors(spec)];
+  for (const list of ['containers', 'initContainers'] as const) {
+    const found = containerUpdateErrors(spec[list] ?? [], before[list] ?? [], `spec.${list}`);
+    errors.push(...found.errors);
+    if (found.stop) return errors;
+  }
+  const deadline = deadlineErrors(spec, before);
+  errors.push(...deadline.errors);
+  if (deadline.stop) return errors;
+  errors.push(...tolerationUpdateErrors(spec.tolerations ?? [], before.tolerations ?? []));
+  errors.push(...schedulingGateErrors(spec, before));
+  if (semanticEqual(spec, before)) return errors;
+  const munged = mungedSpec(spec, before);
+  if ((before.schedulingGates ?? []).length > 0) errors.push(...gatedErrors(munged, before));
+  if (!semanticEqual(munged, before)) errors.push(forbidden('spec', `${MUTABLE}\n@@ the fields differ @@`));
+  return errors;
+}
+
+function containerUpdateErrors(
+  containers: readonly Container[],
+  old: readonly Container[],
+  path: string,
+): { errors: FieldError[]; stop: boolean } {
+  if (containers.length !== old.length)
+    return { errors: [forbidden(path, 'pod updates may not add or remove containers')], stop: true };
+  const errors = containers.flatMap((one, index) =>
+    (one.image ?? '') === '' ? [required(`${path}[${index}].image`)] : [],
+  );
+  return { errors, stop: false };
+}
+
+function deadlineErrors(spec: PodSpec, old: PodSpec): { errors: FieldError[]; stop: boolean } {
+  const field = 'spec.activeDeadlineSeconds';
+  const { activeDeadlineSeconds: seconds } = spec;
+  if (seconds === undefined) {
+    if (old.activeDeadlineSeconds === undefined) return { errors: [], stop: false };
+    return { errors: [invalid(field, null, 'must not update from a positive integer to nil value')], stop: false };
+  }
+  if (seconds < 0 || seconds > MAX_DEADLINE)
+    return { errors: [invalid(field, seconds, rangeError(0, MAX_DEADLINE))], stop: true };
+  if (old.activeDeadlineSeconds !== undefined && old.activeDeadlineSeconds < seconds) {
+    return { errors: [invalid(field, seconds, 'must be less than or equal to previous value')], stop: true };
+  }
+  return { errors: [], stop: false };
+}
+
+function tolerationUpdateErrors(tolerations: readonly Toleration[], old: readonly Toleration[]): FieldError[] {
+  const same = (a: Toleration, b: Toleration): boolean =>
+    a.key === b.key &&
+    (a.operator ?? 'Equal') === (b.operator ?? 'Equal') &&
+    a.value === b.value &&
+    a.effect === b.effect;
+  if (old.every((one) => tolerations.some((other) => same(one, other)))) return [];
+  return [forbidden('spec.tolerations', 'existing toleration can not be modified except its tolerationSeconds')];
+}
+
+function schedulingGateErrors(spec: PodSpec, old: PodSpec): FieldError[] {
+  const known = new Set((old.schedulingGates ?? []).map(({ name }) => name));
+  return (spec.schedulingGates ?? []).flatMap(({ name = '' }, index) =>
+    known.has(name)
+      ? []
+      : [
+          forbidden(
+            `spec.schedulingGates[${index}].name`,
+            `only deletion is allowed, but found new scheduling gate '${name}'`,
+          ),
+        ],
+  );
+}
+
+/** `spec` with what may change put back. */
+function mungedSpec(spec: PodSpec, old: PodSpec): PodSpec {
+  const munged = cloneJson(spec);
+  for (const list of ['containers', 'initContainers'] as const) {
+    for (const [index, container] of (munged[list] ?? []).entries()) {
+      const image = old[list]?.[index]?.image;
+      if (image !== undefined) container.image = image;
+    }
+  }
+  for (const field of ['activeDeadlineSeconds', 'tolerations', 'schedulingGates'] as const) restore(munged, old, field);
+  if ((old.terminationGracePeriodSeconds ?? 0) < 0 && spec.terminationGracePeriodSeconds === 1) {
+    restore(munged, old, 'terminationGracePeriodSeconds');
+  }
+  return munged;
+}
+
+function restore<Key extends keyof PodSpec>(spec: PodSpec, old: PodSpec, key: Key): void {
+  if (old[key] === undefined) delete spec[key];
+  else spec[key] = old[key];
+}
+
+/** A gated pod may narrow where it runs; `munged` gets the old placement back. */
+function gatedErrors(munged: PodSpec, old: PodSpec): FieldError[] {
+  const errors: FieldError[] = [];
+  if (!semanticEqual(munged.nodeSelector, old.nodeSelector)) {
+    const selector = munged.nodeSelector ?? {};
+    const kept = Object.entries(old.nodeSelector ?? {}).every(([key, value]) => selector[key] === value);
+    if (!kept)
+      errors.push(
+        invalid(
+          'spec.nodeSelector',
+          selector,
+          'only additions to spec.nodeSelector are allowed (no mutations or deletions)',
+        ),
+      );
+    restore(munged, old, 'nodeSelector');
+  }
+  const affinity = munged.affinity?.nodeAffinity;
+  const before = old.affinity?.nodeAffinity;
+  if (!semanticEqual(affinity, before)) {
+    errors.push(...nodeAffinityErrors(affinity, before));
+    if (old.affinity === undefined) {
+      const { nodeAffinity: _, ...others } = munged.affinity ?? {};
+      if (Object.keys(others).length === 0) delete munged.affinity;
+    } else if (munged.affinity !== undefined) {
+      if (before === undefined) delete munged.affinity.nodeAffinity;
+      else munged.affinity.nodeAffinity = before;
+    } else munged.affinity = { ...(before === undefined ? {} : { nodeAffinity: before }) };
+  }
+  return errors;
+}
+
+type NodeAffinity = NonNullable<NonNullable<PodSpec['affinity']>['nodeAffinity']>;
+
+function nodeAffinityErrors(affinity: NodeAffinity | undefined, old: NodeAffinity | undefined): FieldError[] {
+  const needed = affinity?.requiredDuringSchedulingIgnoredDuringExecution;
+  const before = old?.requiredDuringSchedulingIgnoredDuringExecution;
+  if (before === undefined) return [];
+  const path = 'spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms';
+  const terms = needed?.nodeSelectorTerms ?? [];
+  const oldTerms = before.nodeSelectorTerms ?? [];
+  if (oldTerms.length > 0 && terms.length !== oldTerms.length) {
+    return [invalid(path, terms, 'no additions/deletions to non-empty NodeSelectorTerms list are allowed')];
+  }
+  return oldTerms.flatMap((term, index) => {
+    const now = terms[index] ?? {};
+    const holds = (list: 'matchExpressions' | 'matchFields'): boolean =>
+      (term[list] ?? []).every((one) => (now[list] ?? []).some((other) => semanticEqual(one, other)));
+    if (holds('matchExpressions') && holds('matchFields')) return [];
+    return [invalid(`${path}[${index}]`, now, 'only additions are allowed (no mutations or deletions)')];
+  });
+}
+
+export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
+  const errors: FieldError[] = [];
+  const status = pod.status ?? {};
+  for (const [index, { type = '' }] of (status.conditions ?? []).entries()) {
+    errors.push(...each(`status.conditions[${index}].Type`, type, qualifiedNameErrors(type)));
+  }
+  const { nominatedNodeName = '' } = status;
+  if (nominatedNodeName !== '')
+    errors.push(...each('status.nominatedNodeName', nominatedNodeName, dnsSubdomainErrors(nominatedNodeName)));
+  if ((pod.spec?.nodeName ?? '') !== (old.spec?.nodeName ?? ''))
+    errors.push(forbidden('status.nodeName', 'may not be changed directly'));
+  if (old.status?.qosClass !== undefined && status.qosClass !== old.status.qosClass) {
+    errors.push(invalid('status.qosClass', status.qosClass ?? '', 'field is immutable'));
+  }
+  return errors;
+}
+
+export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[] {
+  const spec = pod.spec ?? {};
+  const errors = [...podSpecErrors(spec, 'spec'), ...podOnlyErrors(spec)];
+  const names = new Map((spec.ephemeralContainers ?? []).map((one) => [one.name, one] as const));
+  for (const container of old.spec?.ephemeralContainers ?? []) {
+    const now = names.get(container.name);
+    if (now === undefined)
+      errors.push(
+        forbidden(
+          'spec.ephemeralContainers',
+          `existing ephemeral containers ${JSON.stringify(container.name)} may not be removed\n`,
+        ),
+      );
+    else if (!semanticEqual(now, container)) errors.push(forbidden('spec.ephemeralContainers', changed(container)));
+  }
+  return errors;
+}
+
+const changed = (container: EphemeralContainer): string =>
+  `existing ephemeral containers ${JSON.stringify(container.name)} may not be changed\n@@ the fields differ @@`;
+
+const RESIZABLE: ReadonlySet<string> = new Set(['cpu', 'memory']);
+
+export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
+  const spec = pod.spec ?? {};
+  const before = old.spec ?? {};
+  const errors = [...podSpecErrors(spec, 'spec'), ...podOnlyErrors(spec)];
+  const qos = old.status?.qosClass ?? qosClassOf(before);
+  if (qosClassOf(spec) !== qos)
+    errors.push(invalid('spec', qos, 'Pod QOS Class may not change as a result of resizing'));
+  for (const list of ['containers', 'initContainers'] as const) {
+    for (const [index, container] of (spec[list] ?? []).entries()) {
+      for (const kind of ['limits', 'requests'] as const) {
+        const was = (before[list]?.[index]?.resources?.[kind] ?? {}) as Quantities;
+        const now = (container.resources?.[kind] ?? {}) as Quantities;
+        const removed = Object.keys(was).some((name) => RESIZABLE.has(name) && now[name] === undefined);
+        if (removed)
+          errors.push(forbidden(`spec.${list}[${index}].resources.${kind}`, `resource ${kind} cannot be removed`));
+      }
+    }
+  }
+  if (!semanticEqual(withoutResizable(spec), withoutResizable(before)))
+    errors.push(forbidden('spec', 'only cpu and memory resources are mutable'));
+  return errors;
+}
+
+function withoutResizable(spec: PodSpec): PodSpec {
+  const copy = cloneJson(spec);
+  for (const container of [...(copy.containers ?? []), ...(copy.initContainers ?? [])]) {
+    for (const kind of ['limits', 'requests'] as const) {
+      const list = container.resources?.[kind];
+      for (const name of RESIZABLE) delete list?.[name];
+      if (list !== undefined && Object.keys(list).length === 0) delete container.resources?.[kind];
+    }
+    if (Object.keys(container.resources ?? {}).length === 0) delete container.resources;
+  }
+  return copy;
+}

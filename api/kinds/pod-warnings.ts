@@ -1,0 +1,204 @@
+/** What is valid in a pod but likely not meant: texts of `Warning: 299` headers, in the order of the reference. */
+import { formatQuantity, parseQuantity } from '../meta/quantity.ts';
+import type { ObjectMeta } from '../meta/object.ts';
+import { dnsLabelErrors } from '../meta/names.ts';
+import type { Container, PodSpec, Quantities, Volume } from './pod-types.ts';
+
+const DEPRECATED_LABELS: Readonly<Record<string, string>> = {
+  'beta.kubernetes.io/arch': 'deprecated since v1.14; use "kubernetes.io/arch" instead',
+  'beta.kubernetes.io/os': 'deprecated since v1.14; use "kubernetes.io/os" instead',
+  'failure-domain.beta.kubernetes.io/region': 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
+  'failure-domain.beta.kubernetes.io/zone': 'deprecated since v1.17; use "topology.kubernetes.io/zone" instead',
+  'beta.kubernetes.io/instance-type': 'deprecated since v1.17; use "node.kubernetes.io/instance-type" instead',
+};
+
+const DEPRECATED_VOLUMES: readonly (readonly [keyof Volume, string])[] = [
+  ['photonPersistentDisk', 'deprecated in v1.11, non-functional in v1.16+'],
+  ['gitRepo', 'deprecated in v1.11, and disabled by default in v1.33+'],
+  ['scaleIO', 'deprecated in v1.16, non-functional in v1.22+'],
+  ['flocker', 'deprecated in v1.22, non-functional in v1.25+'],
+  ['storageos', 'deprecated in v1.22, non-functional in v1.25+'],
+  ['quobyte', 'deprecated in v1.22, non-functional in v1.25+'],
+  ['glusterfs', 'deprecated in v1.25, non-functional in v1.26+'],
+  ['cephfs', 'deprecated in v1.28, non-functional in v1.31+'],
+  ['rbd', 'deprecated in v1.28, non-functional in v1.31+'],
+];
+
+/** Of a pod (`path` empty) or of a template (`spec.template`). */
+export function podWarnings(meta: ObjectMeta | undefined, spec: PodSpec, path = ''): string[] {
+  const prefix = path === '' ? '' : `${path}.`;
+  const at = `${prefix}spec`;
+  return [
+    ...placementWarnings(spec, at),
+    ...hostAliasWarnings(spec, at),
+    ...volumeWarnings(spec, at),
+    ...pullSecretWarnings(spec, at),
+    ...containerWarnings(spec, at),
+    ...graceWarnings(spec, at),
+    ...annotationWarnings(meta, spec, `${prefix}metadata.annotations`),
+  ];
+}
+
+/** Pods' names that cannot be hostnames. */
+export function podNameWarnings(name: string): string[] {
+  return dnsLabelErrors(name).map(
+    (text) =>
+      `metadata.name: this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended: [${text}]`,
+  );
+}
+
+function placementWarnings(spec: PodSpec, at: string): string[] {
+  const texts: string[] = [];
+  for (const key of Object.keys(spec.nodeSelector ?? {}).sort()) {
+    const text = DEPRECATED_LABELS[key];
+    if (text !== undefined) texts.push(`${at}.nodeSelector[${key}]: ${text}`);
+  }
+  const affinity = spec.affinity?.nodeAffinity;
+  const base = `${at}.affinity.nodeAffinity`;
+  const terms: (readonly [string, { matchExpressions?: { key?: string | undefined }[] | undefined } | undefined])[] = [
+    ...(affinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms ?? []).map(
+      (term, index) =>
+        [`${base}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[${index}]`, term] as const,
+    ),
+    ...(affinity?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
+      (term, index) =>
+        [`${base}.preferredDuringSchedulingIgnoredDuringExecution[${index}].preference`, term.preference] as const,
+    ),
+  ];
+  for (const [where, term] of terms) {
+    for (const [index, { key = '' }] of (term?.matchExpressions ?? []).entries()) {
+      const text = DEPRECATED_LABELS[key];
+      if (text !== undefined) texts.push(`${where}.matchExpressions[${index}].key: ${key} is ${text}`);
+    }
+  }
+  for (const [index, constraint] of (spec.topologySpreadConstraints ?? []).entries()) {
+    const own = `${at}.topologySpreadConstraints[${index}]`;
+    const text = DEPRECATED_LABELS[constraint.topologyKey ?? ''];
+    if (text !== undefined) texts.push(`${own}.topologyKey: ${constraint.topologyKey} is ${text}`);
+    if (constraint.labelSelector === undefined)
+      texts.push(`${own}.labelSelector: a null labelSelector results in matching no pod`);
+  }
+  return texts;
+}
+
+function hostAliasWarnings(spec: PodSpec, at: string): string[] {
+  const seen = new Set<string>();
+  return (spec.hostAliases ?? []).flatMap(({ ip = '' }, index) => {
+    const repeated = seen.has(ip);
+    seen.add(ip);
+    return repeated ? [`${at}.hostAliases[${index}].ip: duplicate ip ${JSON.stringify(ip)}`] : [];
+  });
+}
+
+function volumeWarnings(spec: PodSpec, at: string): string[] {
+  const texts: string[] = [];
+  for (const [index, volume] of (spec.volumes ?? []).entries()) {
+    const own = `${at}.volumes[${index}]`;
+    for (const [source, text] of DEPRECATED_VOLUMES)
+      if (volume[source] !== undefined) texts.push(`${own}.${source}: ${text}`);
+    const storage = volume.ephemeral?.volumeClaimTemplate?.spec?.resources?.requests?.['storage'];
+    if (storage !== undefined)
+      texts.push(...fractionWarning(storage, `${own}.ephemeral.volumeClaimTemplate.spec.resources.requests[storage]`));
+    const limit = volume.emptyDir?.sizeLimit;
+    if (limit !== undefined) texts.push(...fractionWarning(limit, `${own}.emptyDir.sizeLimit`));
+  }
+  return texts;
+}
+
+function pullSecretWarnings(spec: PodSpec, at: string): string[] {
+  const seen = new Set<string>();
+  const repeated: string[] = [];
+  const empty: string[] = [];
+  for (const [index, { name = '' }] of (spec.imagePullSecrets ?? []).entries()) {
+    const field = `${at}.imagePullSecrets[${index}].name`;
+    if (seen.has(name)) repeated.push(`${field}: duplicate name ${JSON.stringify(name)}`);
+    seen.add(name);
+    if (name === '') empty.push(`${field}: invalid empty name ${JSON.stringify(name)}`);
+  }
+  return [...repeated, ...empty];
+}
+
+function containerWarnings(spec: PodSpec, at: string): string[] {
+  const texts: string[] = [];
+  const ports = new Map<string, string>();
+  for (const list of ['initContainers', 'containers'] as const) {
+    for (const [index, container] of (spec[list] ?? []).entries()) {
+      const own = `${at}.${list}[${index}]`;
+      for (const kind of ['limits', 'requests'] as const) {
+        for (const [name, value] of Object.entries((container.resources?.[kind] ?? {}) as Quantities)) {
+          if (value !== undefined && (name === 'memory' || name === 'ephemeral-storage'))
+            texts.push(...fractionWarning(value, `${own}.resources.${kind}[${name}]`));
+        }
+      }
+      texts.push(...environmentWarnings(container, own), ...portWarnings(container, own, ports));
+    }
+  }
+  return texts;
+}
+
+function environmentWarnings(container: Container, at: string): string[] {
+  const seen = new Map<string, string | undefined>();
+  const texts: string[] = [];
+  for (const [index, { name = '', value }] of (container.env ?? []).entries()) {
+    if (seen.has(name)) {
+      const refers = value !== undefined && value.includes(`$(${name})`);
+      if (!refers)
+        texts.push(
+          `${at}.env[${index}]: hides previous definition of ${JSON.stringify(name)}, which may be dropped when using apply`,
+        );
+    }
+    seen.set(name, value);
+  }
+  return texts;
+}
+
+function portWarnings(container: Container, at: string, names: Map<string, string>): string[] {
+  const texts: string[] = [];
+  const seen = new Map<string, string>();
+  for (const [index, port] of (container.ports ?? []).entries()) {
+    const field = `${at}.ports[${index}]`;
+    const { name = '' } = port;
+    if (name !== '') {
+      const other = names.get(name);
+      if (other !== undefined)
+        texts.push(
+          `${field}.name: duplicate port name ${JSON.stringify(name)} with ${other}, services and probes that select ports by name will use ${other}`,
+        );
+      else names.set(name, `${at}.ports[${index}]`);
+    }
+    const key = `${port.containerPort ?? 0}/${port.protocol ?? ''}/${port.hostPort ?? 0}/${port.hostIP ?? ''}`;
+    const same = seen.get(key);
+    if (same !== undefined) texts.push(`${field}: duplicate port definition with ${same}`);
+    else seen.set(key, field);
+  }
+  return texts;
+}
+
+const UNIT = 1_000_000_000n;
+
+function fractionWarning(value: string, field: string): string[] {
+  const quantity = parseQuantity(value);
+  if (quantity.nano % UNIT === 0n) return [];
+  return [`${field}: fractional byte value ${JSON.stringify(formatQuantity(quantity))} is invalid, must be an integer`];
+}
+
+function graceWarnings(spec: PodSpec, at: string): string[] {
+  const seconds = spec.terminationGracePeriodSeconds;
+  return seconds !== undefined && seconds < 0
+    ? [`${at}.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1`]
+    : [];
+}
+
+const PROFILE = 'container.apparmor.security.beta.kubernetes.io/';
+
+function annotationWarnings(meta: ObjectMeta | undefined, spec: PodSpec, at: string): string[] {
+  const containers = new Map(
+    [...(spec.containers ?? []), ...(spec.initContainers ?? [])].map((one) => [one.name, one] as const),
+  );
+  return Object.keys(meta?.annotations ?? {}).flatMap((key) => {
+    if (!key.startsWith(PROFILE)) return [];
+    const container = containers.get(key.slice(PROFILE.length));
+    if (container?.securityContext?.appArmorProfile !== undefined) return [];
+    return [`${at}[${key}]: deprecated since v1.30; use the "appArmorProfile" field instead`];
+  });
+}

@@ -1,0 +1,219 @@
+/** Pods: what resets, when they are gone, and their subresources. Defaults and validation are shared with the agent (`api/kinds`). */
+import { applyPodDefaults } from '../../../api/kinds/pod-defaults.ts';
+import { qosClassOf } from '../../../api/kinds/pod-qos.ts';
+import type { Pod, PodSpec } from '../../../api/kinds/pod-types.ts';
+import {
+  podResizeErrors,
+  podStatusUpdateErrors,
+  podUpdateErrors,
+  ephemeralContainerUpdateErrors,
+} from '../../../api/kinds/pod-update-validation.ts';
+import { validatePod } from '../../../api/kinds/pod-validation.ts';
+import { podNameWarnings, podWarnings } from '../../../api/kinds/pod-warnings.ts';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { podColumns } from '../columns/pods.ts';
+import { restore } from '../generic-strategy.ts';
+import { kindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
+
+const FIELD_TEXT: Readonly<Record<string, (pod: Pod) => string>> = {
+  'spec.nodeName': ({ spec }) => spec?.nodeName ?? '',
+  'spec.restartPolicy': ({ spec }) => spec?.restartPolicy ?? '',
+  'spec.schedulerName': ({ spec }) => spec?.schedulerName ?? '',
+  'spec.serviceAccountName': ({ spec }) => spec?.serviceAccountName ?? '',
+  'spec.hostNetwork': ({ spec }) => String(spec?.hostNetwork === true),
+  'status.phase': ({ status }) => status?.phase ?? '',
+  'status.podIP': ({ status }) => status?.podIP ?? '',
+  'status.podIPs': ({ status }) => (status?.podIPs ?? []).map(({ ip = '' }) => ip).join(','),
+  'status.nominatedNodeName': ({ status }) => status?.nominatedNodeName ?? '',
+};
+
+function prepareSpec(spec: PodSpec): void {
+  if ((spec.terminationGracePeriodSeconds ?? 0) < 0) spec.terminationGracePeriodSeconds = 1;
+}
+
+/** Keys whose values come from the pod's own labels join the selectors once and for all. */
+function mergeLabelKeys(pod: Pod): void {
+  const labels = pod.metadata.labels ?? {};
+  const groups = [pod.spec?.affinity?.podAffinity, pod.spec?.affinity?.podAntiAffinity];
+  for (const group of groups) {
+    const terms = [
+      ...(group?.requiredDuringSchedulingIgnoredDuringExecution ?? []),
+      ...(group?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
+        ({ podAffinityTerm }) => podAffinityTerm ?? {},
+      ),
+    ];
+    for (const term of terms) {
+      addRequirements(term.labelSelector, term.matchLabelKeys, labels, 'In');
+      addRequirements(term.labelSelector, term.mismatchLabelKeys, labels, 'NotIn');
+    }
+  }
+  for (const constraint of pod.spec?.topologySpreadConstraints ?? []) {
+    addRequirements(constraint.labelSelector, constraint.matchLabelKeys, labels, 'In');
+  }
+}
+
+interface Selector {
+  matchExpressions?:
+    | { key?: string | undefined; operator?: string | undefined; values?: string[] | undefined }[]
+    | undefined;
+}
+
+function addRequirements(
+  selector: Selector | undefined,
+  keys: readonly string[] | undefined,
+  labels: Readonly<Record<string, string>>,
+  operator: string,
+): void {
+  if (selector === undefined) return;
+  for (const key of keys ?? []) {
+    const value = labels[key];
+    if (value === undefined) continue;
+    selector.matchExpressions = [...(selector.matchExpressions ?? []), { key, operator, values: [value] }];
+  }
+}
+
+const PROFILE = 'container.apparmor.security.beta.kubernetes.io/';
+
+/** The annotation of old clients sets the field. */
+function profilesFromAnnotations(pod: Pod): void {
+  for (const container of [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])]) {
+    const text = pod.metadata.annotations?.[`${PROFILE}${container.name ?? ''}`];
+    if (text === undefined || container.securityContext?.appArmorProfile !== undefined) continue;
+    const profile = profileOf(text);
+    if (profile === undefined) continue;
+    container.securityContext = { ...container.securityContext, appArmorProfile: profile };
+  }
+}
+
+function profileOf(text: string): { type: string; localhostProfile?: string } | undefined {
+  if (text === 'runtime/default') return { type: 'RuntimeDefault' };
+  if (text === 'unconfined') return { type: 'Unconfined' };
+  return text.startsWith('localhost/')
+    ? { type: 'Localhost', localhostProfile: text.slice('localhost/'.length) }
+    : undefined;
+}
+
+function gatedCondition(pod: Pod, nowMs: number): void {
+  if ((pod.spec?.schedulingGates ?? []).length === 0) return;
+  const condition = {
+    type: 'PodScheduled',
+    status: 'False',
+    lastProbeTime: null as unknown as string,
+    lastTransitionTime: formatTime(nowMs),
+    reason: 'SchedulingGated',
+    message: 'Scheduling is blocked due to non-empty scheduling gates',
+  };
+  pod.status = { ...pod.status, conditions: [condition] };
+}
+
+/** `podIP` and the first of `podIPs` are one; the single one wins. */
+function alignAddresses(pod: Pod): void {
+  const { status } = pod;
+  if (status === undefined) return;
+  const { podIP = '', podIPs = [] } = status;
+  if (podIP !== '' && podIPs[0]?.ip !== podIP) status.podIPs = [{ ip: podIP }];
+  else if (podIP === '' && podIPs.length > 0) delete status.podIPs;
+  const { hostIP = '', hostIPs = [] } = status;
+  if (hostIP !== '' && hostIPs.length > 0 && hostIPs[0]?.ip !== hostIP) status.hostIPs = [{ ip: hostIP }];
+}
+
+const statusStrategy: UpdateStrategy<Pod> = {
+  prepareForUpdate(pod, old) {
+    restore(pod, old, 'spec');
+    delete pod.metadata.deletionTimestamp;
+    if (old.metadata.ownerReferences === undefined) delete pod.metadata.ownerReferences;
+    else pod.metadata.ownerReferences = old.metadata.ownerReferences;
+    alignAddresses(pod);
+    if (pod.status !== undefined && pod.status.qosClass === undefined && old.status?.qosClass !== undefined)
+      pod.status.qosClass = old.status.qosClass;
+  },
+  validateUpdate: podStatusUpdateErrors,
+  resetFields: [['spec'], ['metadata', 'deletionTimestamp'], ['metadata', 'ownerReferences']],
+};
+
+/** Everything but what the endpoint is for stays. */
+function keepAllBut(pod: Pod, old: Pod, take: (spec: PodSpec, asked: PodSpec) => void): void {
+  const asked = pod.spec ?? {};
+  const spec = structuredClone(old.spec ?? {});
+  take(spec, asked);
+  pod.spec = spec;
+  restore(pod, old, 'status');
+}
+
+const ephemeralStrategy: UpdateStrategy<Pod> = {
+  prepareForUpdate(pod, old) {
+    keepAllBut(pod, old, (spec, asked) => {
+      if (asked.ephemeralContainers === undefined) delete spec.ephemeralContainers;
+      else spec.ephemeralContainers = asked.ephemeralContainers;
+    });
+  },
+  changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
+  validateUpdate: ephemeralContainerUpdateErrors,
+  warningsOnUpdate: (pod) => podWarnings(pod.metadata, pod.spec ?? {}),
+  resetFields: [['status']],
+};
+
+const resizeStrategy: UpdateStrategy<Pod> = {
+  prepareForUpdate(pod, old) {
+    keepAllBut(pod, old, (spec, asked) => {
+      for (const list of ['containers', 'initContainers'] as const) {
+        for (const container of spec[list] ?? []) {
+          const wanted = asked[list]?.find((one) => one.name === container.name);
+          if (wanted === undefined) continue;
+          if (wanted.resources === undefined) delete container.resources;
+          else container.resources = wanted.resources;
+          if (wanted.resizePolicy === undefined) delete container.resizePolicy;
+          else container.resizePolicy = wanted.resizePolicy;
+        }
+      }
+    });
+  },
+  changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
+  validateUpdate: podResizeErrors,
+  resetFields: [['status']],
+};
+
+const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);
+
+const pods: Strategy<Pod> = {
+  managesGeneration: true,
+  applyDefaults: applyPodDefaults,
+  prepareForCreate(pod, { nowMs }) {
+    const spec = (pod.spec ??= {});
+    pod.status = { phase: 'Pending', qosClass: qosClassOf(spec) };
+    prepareSpec(spec);
+    mergeLabelKeys(pod);
+    profilesFromAnnotations(pod);
+    gatedCondition(pod, nowMs);
+  },
+  validateCreate: (pod) => validatePod(pod),
+  warningsOnCreate: (pod) => [
+    ...podNameWarnings(pod.metadata.name ?? ''),
+    ...podWarnings(pod.metadata, pod.spec ?? {}),
+  ],
+  prepareForUpdate(pod, old) {
+    restore(pod, old, 'status');
+    prepareSpec(pod.spec ?? {});
+  },
+  changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
+  validateUpdate: podUpdateErrors,
+  warningsOnUpdate: (pod, old) => (semanticEqual(pod.spec, old.spec) ? [] : podWarnings(pod.metadata, pod.spec ?? {})),
+  resetFields: [['status']],
+  gracefulDeletion: {
+    gracePeriodSeconds(object, requested) {
+      const pod: Pod = object;
+      if ((pod.spec?.nodeName ?? '') === '' || DONE.has(pod.status?.phase ?? '')) return 0;
+      const seconds = requested ?? pod.spec?.terminationGracePeriodSeconds ?? 30;
+      return seconds < 0 ? 1 : seconds;
+    },
+  },
+  returnsDeleted: true,
+  selectableFields: FIELD_TEXT,
+  indexedFields: ['spec.nodeName'],
+  columns: podColumns,
+  status: statusStrategy,
+  subresources: { ephemeralcontainers: ephemeralStrategy, resize: resizeStrategy },
+};
+
+export const podKinds = [kindRow('', 'pods', pods)];
