@@ -36,7 +36,6 @@ const WITHOUT_VALUE: ReadonlySet<FieldErrorType> = new Set([
   'FieldValueRequired',
   'FieldValueForbidden',
   'FieldValueTooLong',
-  'FieldValueTooMany',
   'InternalError',
 ]);
 

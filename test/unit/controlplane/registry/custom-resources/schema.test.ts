@@ -1,0 +1,168 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { JsonObject } from '../../../../../api/meta/object.ts';
+import { applyDefaults, dropNulls } from '../../../../../controlplane/registry/custom-resources/defaulting.ts';
+import type { JsonSchema } from '../../../../../controlplane/registry/custom-resources/json-schema.ts';
+import { prune } from '../../../../../controlplane/registry/custom-resources/pruning.ts';
+import { validateSchema } from '../../../../../controlplane/registry/custom-resources/structural-schema.ts';
+import { validateObject } from '../../../../../controlplane/registry/custom-resources/value-validation.ts';
+
+const text: JsonSchema = { type: 'string' };
+const object = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): JsonSchema => ({
+  type: 'object',
+  properties,
+  ...more,
+});
+const ofSpec = (spec: JsonSchema): JsonSchema => object({ spec });
+
+function faults(spec: JsonSchema, value: unknown): string[] {
+  return validateObject({ spec: value } as JsonObject, ofSpec(spec)).map(String);
+}
+
+test('single values are refused in the known words', () => {
+  const spec = object({
+    s: { type: 'string', minLength: 2, maxLength: 4, pattern: '^[a-z]+$' },
+    i: { type: 'integer', minimum: 1, maximum: 10, multipleOf: 2 },
+    n: { type: 'number', exclusiveMinimum: true, minimum: 0 },
+    e: { type: 'string', enum: ['one', 'two'] },
+    d: { type: 'string', format: 'date-time' },
+    port: { 'x-kubernetes-int-or-string': true },
+  });
+  const cases: [object, string[]][] = [
+    [{ s: 5 }, ['spec.s: Invalid value: "integer": spec.s in body must be of type string: "integer"']],
+    [{ s: 'x' }, ['spec.s: Invalid value: "x": spec.s in body should be at least 2 chars long']],
+    [{ s: 'abcde' }, ['spec.s: Too long: may not be more than 4 bytes']],
+    [{ s: 'AB' }, ['spec.s: Invalid value: "AB": spec.s in body should match \'^[a-z]+$\'']],
+    [{ i: 0 }, ['spec.i: Invalid value: 0: spec.i in body should be greater than or equal to 1']],
+    [
+      { i: 11 },
+      [
+        'spec.i: Invalid value: 11: spec.i in body should be a multiple of 2',
+        'spec.i: Invalid value: 11: spec.i in body should be less than or equal to 10',
+      ],
+    ],
+    [{ n: 0 }, ['spec.n: Invalid value: 0: spec.n in body should be greater than 0']],
+    [{ e: 'three' }, ['spec.e: Unsupported value: "three": supported values: "one", "two"']],
+    [{ d: 'yesterday' }, ['spec.d: Invalid value: "yesterday": spec.d in body must be of type date-time: "yesterday"']],
+    [
+      { port: true },
+      ['spec.port: Invalid value: "boolean": spec.port in body must be of type integer,string: "boolean"'],
+    ],
+    [{ s: 'ab', i: 2, n: 0.5, e: 'one', d: '2026-01-01T00:00:00Z', port: 'http' }, []],
+  ];
+  for (const [value, wanted] of cases) assert.deepEqual(faults(spec, value), wanted);
+});
+
+test('lists, objects and maps are refused in the known words', () => {
+  const spec = object({
+    l: { type: 'array', minItems: 1, maxItems: 2, items: text },
+    o: object({ r: text, s: text }, { required: ['r', 's'] }),
+    m: { type: 'object', maxProperties: 1, additionalProperties: { type: 'integer' } },
+    set: { type: 'array', 'x-kubernetes-list-type': 'set', items: text },
+    map: {
+      type: 'array',
+      'x-kubernetes-list-type': 'map',
+      'x-kubernetes-list-map-keys': ['k'],
+      items: object({ k: text, v: text }, { required: ['k'] }),
+    },
+  });
+  const cases: [object, string[]][] = [
+    [{ l: [] }, ['spec.l: Invalid value: 0: spec.l in body should have at least 1 items']],
+    [
+      { l: ['a', 'b', 5] },
+      [
+        'spec.l[2]: Invalid value: "integer": spec.l[2] in body must be of type string: "integer"',
+        'spec.l: Too many: 3: must have at most 2 items',
+      ],
+    ],
+    [{ o: {} }, ['spec.o.r: Required value', 'spec.o.s: Required value']],
+    [
+      { m: { a: 1, b: 'x' } },
+      [
+        'spec.m: Too many: 2: must have at most 1 item',
+        'spec.m.b: Invalid value: "string": spec.m.b in body must be of type integer: "string"',
+      ],
+    ],
+    [{ set: ['a', 'b', 'a'] }, ['spec.set[2]: Duplicate value: "a"']],
+    [{ map: [{ k: 'x' }, { k: 'x' }] }, ['spec.map[1]: Duplicate value: {"k":"x"}']],
+    [{ map: [{ v: 'x' }] }, ['spec.map[0].k: Required value']],
+  ];
+  for (const [value, wanted] of cases) assert.deepEqual(faults(spec, value), wanted);
+});
+
+test('what the schema does not name is dropped and named', () => {
+  const free: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
+  const schema = ofSpec(
+    object({
+      known: text,
+      free,
+      half: { ...free, properties: { n: object({ m: text }) } },
+      map: { type: 'object', additionalProperties: object({ x: { type: 'integer' } }) },
+    }),
+  );
+  const given = {
+    apiVersion: 'v1',
+    extra: 1,
+    spec: {
+      known: 'k',
+      unknown: 'u',
+      free: { any: { thing: 1 } },
+      half: { other: 1, n: { m: 'x', p: 'y' } },
+      map: { a: { x: 1, y: 2 } },
+    },
+  };
+  const { value, unknown } = prune(given, schema);
+  assert.deepEqual(unknown, ['extra', 'spec.unknown', 'spec.half.n.p', 'spec.map.a.y']);
+  assert.deepEqual(value, {
+    apiVersion: 'v1',
+    spec: { known: 'k', free: { any: { thing: 1 } }, half: { other: 1, n: { m: 'x' } }, map: { a: { x: 1 } } },
+  });
+});
+
+test('defaults fill what is absent, and null where null may not be', () => {
+  const schema = ofSpec(
+    object({
+      size: { type: 'integer', default: 3 },
+      nested: object({ on: { type: 'boolean', default: true } }, { default: {} }),
+      maybe: { type: 'string', nullable: true, default: 'd' },
+      none: text,
+    }),
+  );
+  const value: JsonObject = { spec: { size: null, maybe: null, none: null } };
+  applyDefaults(value, schema);
+  dropNulls(value, schema);
+  assert.deepEqual(value, { spec: { size: 3, maybe: null, nested: { on: true } } });
+});
+
+test('schemas that cannot be served are refused', () => {
+  const at = 'spec.validation.openAPIV3Schema';
+  const a = `${at}.properties[spec].properties[a]`;
+  const cases: [JsonSchema, string][] = [
+    [
+      { properties: { a: text } },
+      `${at}.properties[spec].type: Required value: must not be empty for specified object fields`,
+    ],
+    [
+      object({ a: { type: 'text' } }),
+      `${a}.type: Unsupported value: "text": supported values: "array", "boolean", "integer", "number", "object", "string"`,
+    ],
+    [object({ a: { type: 'array' } }), `${a}.items: Required value: must be specified`],
+    [
+      object({ a: { type: 'string', default: 5 } }),
+      `${a}.default: Invalid value: "integer":  in body must be of type string: "integer"`,
+    ],
+    [
+      object({ a: { type: 'integer', minimum: 5, default: 1 } }),
+      `${a}.default: Invalid value: 1:  in body should be greater than or equal to 5`,
+    ],
+    [
+      object({ a: { type: 'array', 'x-kubernetes-list-type': 'map', items: object({ k: text }) } }),
+      `${a}.x-kubernetes-list-map-keys: Required value: must not be empty if x-kubernetes-list-type is map`,
+    ],
+    [object({ a: { $ref: '#/definitions/x' } }), `${a}.$ref: Forbidden: $ref is not supported`],
+  ];
+  for (const [spec, wanted] of cases) assert.deepEqual(validateSchema(ofSpec(spec), at).map(String), [wanted]);
+  const [pattern] = validateSchema(ofSpec(object({ a: { type: 'string', pattern: '[' } })), at);
+  assert.match(String(pattern), /must be a valid regular expression, but isn't: error parsing regexp/);
+  assert.deepEqual(validateSchema(ofSpec(object({ a: text })), at), []);
+});
