@@ -52,8 +52,8 @@ export interface Parts {
   readonly security: Security;
   readonly sources: Sources;
   readonly pki: Pki;
-  /** A client in this process for a user. */
-  readonly clientFor: (user: string, groups: readonly string[], fieldManager?: string) => Client;
+  /** A client in this process for a user. `shared`: its lists and watches give the caches' own objects, never to be changed. */
+  readonly clientFor: (user: string, groups: readonly string[], fieldManager?: string, shared?: boolean) => Client;
 }
 
 export function fieldManagement(clock: Clock): RegistryOptions['fieldManagement'] {

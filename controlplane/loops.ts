@@ -19,7 +19,7 @@ function groupsOf(user: string): string[] {
 /** Gives what ends the loops, in the order in which they were started. */
 export async function startLoops(parts: Parts, port: number): Promise<readonly (() => Promise<void>)[]> {
   const { flags, clock, logger, registry, pki, clientFor } = parts;
-  const reader = clientFor('system:kube-controller-manager', MASTERS, 'kube-controller-manager');
+  const reader = clientFor('system:kube-controller-manager', MASTERS, 'kube-controller-manager', true);
   const informers = new Informers({ client: reader, clock, logger, watchList: false });
   const ends: (() => Promise<void>)[] = [() => informers.close()];
   const component = (user: string): Client => clientFor(user, groupsOf(user), 'kube-controller-manager');

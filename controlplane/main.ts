@@ -150,8 +150,8 @@ async function assemble(
     () => security.authorizers.close(),
   );
   const { authorizer } = security.authorizers;
-  const clientFor: Parts['clientFor'] = (name, groups, fieldManager = name) =>
-    createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager });
+  const clientFor: Parts['clientFor'] = (name, groups, fieldManager = name, shared = false) =>
+    createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager, shared });
   parts = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
   admission.set(admissionPlugins(parts));
   await sources.synced();

@@ -1,0 +1,117 @@
+/**
+ * Finds a container runtime for this host: a CRI or Docker socket that answers; else, as root on Debian or Ubuntu, installs
+ * docker.io and runs it privately where no init system does.
+ */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { request } from 'node:http';
+import { join } from 'node:path';
+
+export interface FoundRuntime {
+  /** `unix:///…/docker.sock`. */
+  readonly dockerEndpoint: string;
+  /** Ends what was started here. */
+  stop(): void;
+}
+
+const KNOWN_DOCKER_SOCKETS = ['/var/run/docker.sock', '/run/podman/podman.sock'];
+const SCRIPTS = import.meta.dirname;
+
+export function answersPing(socketPath: string): Promise<boolean> {
+  if (!existsSync(socketPath)) return Promise.resolve(false);
+  return new Promise((resolve) => {
+    const ping = request({ socketPath, path: '/_ping', timeout: 2000 }, (response) => {
+      response.resume();
+      resolve(response.statusCode === 200);
+    });
+    ping.on('timeout', () => ping.destroy());
+    ping.on('error', () => resolve(false));
+    ping.end();
+  });
+}
+
+/** `directory`: of a private daemon. `say` tells what is being done. Throws with a remedy where nothing can be done. */
+export async function findRuntime(options: {
+  readonly directory: string;
+  readonly say: (text: string) => void;
+  readonly privately?: boolean;
+}): Promise<FoundRuntime> {
+  const fromEnvironment = (process.env['DOCKER_HOST'] ?? '').replace(/^unix:\/\//, '');
+  const candidates =
+    options.privately === true
+      ? []
+      : [...(fromEnvironment.startsWith('/') ? [fromEnvironment] : []), ...KNOWN_DOCKER_SOCKETS];
+  for (const path of candidates) {
+    if (await answersPing(path)) return { dockerEndpoint: `unix://${path}`, stop: () => undefined };
+  }
+  ensureInstalled(options.say);
+  return startPrivate(options.directory);
+}
+
+function has(command: string): boolean {
+  return spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
+}
+
+/** Installs Debian packages with apt, as root. `why` is what a person misses without them. */
+export function installPackages(packages: readonly string[], why: string): void {
+  if (process.getuid?.() !== 0 || !has('apt-get')) {
+    throw new Error(`${why}: install ${packages.join(', ')} (as root on Debian or Ubuntu this script does it itself)`);
+  }
+  const run = (args: readonly string[]): string => {
+    const done = spawnSync('apt-get', args, {
+      encoding: 'utf8',
+      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+    });
+    return done.status === 0 ? '' : `${done.stderr}${done.stdout}`.trim();
+  };
+  const install = ['install', '-y', '-q', '--no-install-recommends', ...packages];
+  // The list of packages may be missing or old: fetched only when it is needed.
+  if (run(install) === '') return;
+  run(['update', '-q']);
+  const problem = run(install);
+  if (problem !== '')
+    throw new Error(
+      `${why}, and apt-get install ${packages.join(' ')} failed:\n${problem.split('\n').slice(-5).join('\n')}`,
+    );
+}
+
+function ensureInstalled(say: (text: string) => void): void {
+  const missing = [
+    ...(has('dockerd') ? [] : ['docker.io']),
+    ...(has('iptables') ? [] : ['iptables']),
+    ...(has('curl') ? [] : ['curl']),
+    ...(has('docker') ? [] : ['docker.io']),
+  ];
+  if (missing.length === 0) return;
+  say('installing docker.io with apt');
+  installPackages([...new Set(missing)], 'no container runtime answers on this host');
+}
+
+function startPrivate(directory: string): FoundRuntime {
+  const script = join(SCRIPTS, 'docker-private');
+  const started = spawnSync(script, ['start', directory], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  if (started.status !== 0) throw new Error(`a private Docker daemon could not be started: ${started.stderr.trim()}`);
+  return {
+    dockerEndpoint: `unix://${started.stdout.trim()}`,
+    stop: () => void spawnSync(script, ['stop', directory], { stdio: 'ignore' }),
+  };
+}
+
+/** The image archive for a host without a registry, made once. */
+export function ensureImages(directory: string, say: (text: string) => void): string {
+  const archive = join(directory, 'orchlet-images.tar');
+  if (existsSync(archive)) return archive;
+  if (!existsSync('/bin/busybox') && !existsSync('/usr/bin/busybox')) {
+    say('installing busybox-static with apt');
+    installPackages(['busybox-static'], 'the demo image is made of a static busybox');
+  }
+  const build = (): ReturnType<typeof spawnSync> =>
+    spawnSync(join(SCRIPTS, 'airgap-images'), [directory], { encoding: 'utf8' });
+  let built = build();
+  if (built.status !== 0 && String(built.stderr).includes('busybox')) {
+    installPackages(['busybox-static'], 'the demo image is made of a static busybox');
+    built = build();
+  }
+  if (built.status !== 0) throw new Error(String(built.stderr).trim());
+  return archive;
+}

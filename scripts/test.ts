@@ -1,0 +1,129 @@
+/**
+ * `scripts/test`: types, format and lint, then every test file. Integration tests get a private Docker daemon and images
+ * built here. A file that fails is run once more by itself, and told as flaky when it passes then: a machine under load is
+ * no fault of the code, and a fault fails twice.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { globSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { parseArgs, styleText } from 'node:util';
+import { ensureImages, findRuntime, type FoundRuntime } from './container-runtime.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+const USAGE = `usage: scripts/test [--unit] [--no-checks] [FILE…]
+
+Runs the checks (types, format, lint) and the tests. Integration tests run on a Docker daemon of their own.
+
+  --unit       leave out the integration tests
+  --no-checks  leave out types, format and lint
+  FILE…        these test files only
+`;
+
+interface Outcome {
+  readonly code: number;
+  readonly failed: readonly string[];
+}
+
+function say(text: string): void {
+  console.log(styleText('bold', `==> ${text}`));
+}
+
+function check(name: string, command: string, args: readonly string[]): boolean {
+  say(name);
+  return spawnSync(command, args, { cwd: ROOT, stdio: 'inherit' }).status === 0;
+}
+
+function checks(): boolean {
+  const tool = (name: string): string => join(ROOT, 'node_modules/.bin', name);
+  const node = join(ROOT, 'bin/node');
+  mkdirSync(join(ROOT, '.cache'), { recursive: true });
+  const results = [
+    check('types', node, [join(ROOT, 'node_modules/typescript/bin/tsc'), '--noEmit', '-p', '.']),
+    check('format', node, [tool('oxfmt'), '--check', '.']),
+    check('lint', node, [tool('oxlint'), '--quiet']),
+  ];
+  return results.every(Boolean);
+}
+
+function runTests(files: readonly string[], env: NodeJS.ProcessEnv, concurrency: number): Promise<Outcome> {
+  const reporter = join(ROOT, 'test/failed-files-reporter.ts');
+  const list = join(mkdtempSync(join(tmpdir(), 'orchlet-test-')), 'failed');
+  const args = [
+    '--disable-warning=ExperimentalWarning',
+    '--test',
+    `--test-concurrency=${concurrency}`,
+    '--test-timeout=300000',
+    '--test-reporter=spec',
+    '--test-reporter-destination=stdout',
+    `--test-reporter=${reporter}`,
+    `--test-reporter-destination=${list}`,
+    ...files,
+  ];
+  return new Promise((resolve) => {
+    const child = spawn(join(ROOT, 'bin/node'), args, { cwd: ROOT, stdio: 'inherit', env: { ...process.env, ...env } });
+    child.on('close', async (code) => {
+      const { readFile } = await import('node:fs/promises');
+      const text = await readFile(list, 'utf8').catch(() => '');
+      rmSync(join(list, '..'), { recursive: true, force: true });
+      resolve({ code: code ?? 1, failed: [...new Set(text.split('\n').filter((line) => line !== ''))] });
+    });
+  });
+}
+
+async function main(): Promise<number> {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: { unit: { type: 'boolean' }, 'no-checks': { type: 'boolean' }, help: { type: 'boolean' } },
+  });
+  if (values.help === true) {
+    process.stdout.write(USAGE);
+    return 0;
+  }
+  const started = performance.now();
+  const checked = values['no-checks'] === true || checks();
+  const all = positionals.length > 0 ? positionals : globSync('test/**/*.test.ts', { cwd: ROOT }).sort();
+  const integration = values.unit === true ? [] : all.filter((file) => file.includes('test/integration/'));
+  const units = all.filter((file) => !file.includes('test/integration/'));
+  let runtime: FoundRuntime | undefined;
+  const env: NodeJS.ProcessEnv = { NODE_COMPILE_CACHE: join(ROOT, '.cache/compile') };
+  const directory = mkdtempSync(join(tmpdir(), 'orch-'));
+  const stop = (): void => {
+    runtime?.stop();
+    rmSync(directory, { recursive: true, force: true });
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(signal, () => {
+      stop();
+      process.exit(130);
+    });
+  }
+  try {
+    if (integration.length > 0) {
+      say('a Docker daemon and images for the integration tests');
+      runtime = await findRuntime({ directory: join(directory, 'docker'), say, privately: true });
+      env['ORCHLET_TEST_DOCKER_SOCKET'] = runtime.dockerEndpoint.replace('unix://', '');
+      env['ORCHLET_TEST_IMAGES'] = ensureImages(join(directory, 'images'), say);
+    }
+    say(`${units.length + integration.length} test files`);
+    let outcome = await runTests([...units, ...integration], env, Math.max(2, availableParallelism()));
+    if (outcome.code !== 0 && outcome.failed.length > 0 && outcome.failed.length <= 5) {
+      const files = outcome.failed.map((file) => relative(ROOT, file));
+      say(`once more, one at a time: ${files.join(', ')}`);
+      const again = await runTests(files, env, 1);
+      if (again.code === 0) say(`flaky, passed the second time: ${files.join(', ')}`);
+      outcome = again;
+    }
+    const seconds = ((performance.now() - started) / 1000).toFixed(1);
+    if (outcome.code === 0 && checked) {
+      say(`all passed in ${seconds} s`);
+      return 0;
+    }
+    say(`${checked ? 'tests' : 'checks'} failed after ${seconds} s`);
+    return 1;
+  } finally {
+    stop();
+  }
+}
+
+process.exitCode = await main();
