@@ -10,6 +10,7 @@ import type { Authorizer } from '../authorization/authorization.ts';
 import type { ResourceCatalog } from '../registry/rest.ts';
 import type { TextDecoders } from './body.ts';
 import type { Connector } from './connect/connector.ts';
+import { builtinDeprecation } from './deprecations.ts';
 import type { Encodings } from './encoding.ts';
 import type { Exchange } from './exchange.ts';
 import type { AuditSink } from './filters/audit.ts';
@@ -40,6 +41,7 @@ export interface ServerOptions {
   /** `--max-requests-inflight`, `--max-mutating-requests-inflight`. */
   readonly maxReading?: number;
   readonly maxMutating?: number;
+  /** Warning for a resource that is going away, `''` for others; absent: those of the built-in resources. */
   readonly deprecation?: (group: string, version: string, resource: string) => string;
 }
 
@@ -61,7 +63,7 @@ export function createServer(options: ServerOptions): ApiServer {
     audit: options.audit,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
     inFlight: { maxReading: options.maxReading ?? 400, maxMutating: options.maxMutating ?? 200 },
-    deprecation: options.deprecation ?? (() => ''),
+    deprecation: options.deprecation ?? builtinDeprecation,
   });
   const listener = new Listener({
     tls: options.tls,

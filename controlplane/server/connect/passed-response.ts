@@ -18,8 +18,11 @@ export interface TargetRequest {
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     const { url } = options;
-    const headers: Record<string, string[]> = {};
-    for (const [name, value] of options.headers) (headers[name] ??= []).push(value);
+    const headers: Record<string, string | string[]> = {};
+    for (const [name, value] of options.headers) {
+      const earlier = headers[name];
+      headers[name] = earlier === undefined ? value : [...(Array.isArray(earlier) ? earlier : [earlier]), value];
+    }
     const common = { method: options.method, headers, agent: false as const, signal: options.signal };
     const request =
       url.protocol === 'https:'

@@ -1,0 +1,129 @@
+/** Tunnels, logs and proxies to a target, through the port. */
+import assert from 'node:assert/strict';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { after, before, test } from 'node:test';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { systemClock } from '../../../../api/machinery/clock.ts';
+import type { ConnectRequest, ConnectTarget, Rest } from '../../../../controlplane/registry/rest.ts';
+import { createConnector } from '../../../../controlplane/server/connect/connector.ts';
+import { FakeCatalog, fakeInfo } from '../../../fakes/fake-catalog.ts';
+import { startFakeServer, type FakeServer } from '../../../fakes/fake-server.ts';
+
+let target: Server;
+let fake: FakeServer;
+const seen: { url: string; headers: NodeJS.Dict<string | string[]>; body: string }[] = [];
+
+function subresource(name: string, plain: boolean): Rest {
+  return {
+    info: fakeInfo('pods', 'Pod'),
+    subresource: { name, group: '', version: 'v1', kind: 'Pod', verbs: ['get'] },
+    connect: async (
+      _context: unknown,
+      _namespace: string,
+      pod: string,
+      request: ConnectRequest,
+    ): Promise<ConnectTarget> => ({
+      url: new URL(`http://127.0.0.1:${(target.address() as AddressInfo).port}/${name}/${pod}${request.path}`),
+      credentials: 'none',
+      plain,
+    }),
+  };
+}
+
+before(async () => {
+  target = createServer((request, response) => {
+    const chunks: Buffer[] = [];
+    request.on('data', (chunk: Buffer) => chunks.push(chunk));
+    request.on('end', () => {
+      seen.push({ url: request.url ?? '', headers: request.headers, body: Buffer.concat(chunks).toString() });
+      if (request.url?.endsWith('/missing') === true) response.writeHead(404).end('container is gone');
+      else if (request.url?.endsWith('/moved') === true) response.writeHead(302, { location: '/proxy/p/there' }).end();
+      else response.writeHead(200, { 'x-from': 'target' }).end('line one\n');
+    });
+  });
+  target.on('upgrade', (request, socket, head) => {
+    seen.push({ url: request.url ?? '', headers: request.headers, body: head.toString() });
+    socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n');
+    socket.on('data', (chunk: Buffer) => socket.write(chunk.toString().toUpperCase()));
+    socket.on('end', () => socket.end());
+    socket.on('error', () => socket.destroy());
+  });
+  await new Promise<void>((resolve) => target.listen(0, '127.0.0.1', resolve));
+  const catalog = new FakeCatalog([subresource('exec', false), subresource('log', true), subresource('proxy', false)]);
+  const connector = createConnector({ agentCredentials: () => undefined, clock: systemClock, logger: silentLogger });
+  fake = await startFakeServer(catalog, { connector });
+});
+after(async () => {
+  await fake.close();
+  target.closeAllConnections();
+  target.close();
+});
+
+test('an upgrade is tunnelled byte for byte, without the credentials of the caller', async () => {
+  const socket = connectTls({
+    port: fake.port,
+    host: '127.0.0.1',
+    rejectUnauthorized: false,
+    ALPNProtocols: ['http/1.1'],
+  });
+  let received = '';
+  const until = (part: string): Promise<void> =>
+    new Promise((resolve) => {
+      const check = (): void => {
+        if (!received.includes(part)) return;
+        socket.off('data', check);
+        resolve();
+      };
+      socket.on('data', check);
+      check();
+    });
+  socket.on('data', (chunk: Buffer) => (received += chunk.toString()));
+  socket.write(
+    'POST /api/v1/namespaces/n/pods/p/exec?command=ls HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ann\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n',
+  );
+  await until('101 Switching Protocols');
+  socket.write('hello');
+  await until('HELLO');
+  const last = seen.at(-1);
+  assert.equal(last?.url, '/exec/p');
+  assert.equal(last?.headers['authorization'], undefined);
+  assert.equal(last?.headers['x-stream-protocol-version'], 'v4.channel.k8s.io');
+  socket.destroy();
+});
+
+test('exec without an upgrade is refused', async () => {
+  const { status, body } = await fake.json('POST', '/api/v1/namespaces/n/pods/p/exec');
+  assert.equal(status, 400);
+  assert.equal(body['message'], 'Upgrade request required');
+});
+
+test('logs are streamed as text, and what the agent refuses is a Status', async () => {
+  const answer = await fake.request('GET', '/api/v1/namespaces/n/pods/p/log');
+  assert.equal(answer.text, 'line one\n');
+  assert.equal(answer.headers['content-type'], 'text/plain');
+  const refused = await fake.json('GET', '/api/v1/namespaces/n/pods/missing/log');
+  assert.equal(refused.status, 404);
+  assert.equal(refused.body['message'], 'container is gone');
+});
+
+test('plain requests are proxied with body and headers, redirects are turned and not followed', async () => {
+  const answer = await fake.request(
+    'POST',
+    '/api/v1/namespaces/n/pods/p/proxy/a/b',
+    { authorization: 'Bearer ann', 'x-mine': '1' },
+    'text',
+  );
+  assert.equal(answer.headers['x-from'], 'target', answer.text);
+  const last = seen.at(-1);
+  assert.deepEqual(
+    [last?.url, last?.body, last?.headers['x-mine'], last?.headers['authorization']],
+    ['/proxy/p/a/b', 'text', '1', undefined],
+  );
+  const moved = await fake.request('GET', '/api/v1/namespaces/n/pods/p/proxy/moved');
+  assert.equal(moved.status, 302);
+  assert.equal(moved.headers['location'], '/api/v1/namespaces/n/pods/p/proxy/proxy/p/there');
+  const bare = await fake.request('GET', '/api/v1/namespaces/n/pods/p/proxy');
+  assert.equal(bare.status, 301);
+});

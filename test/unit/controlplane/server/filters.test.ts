@@ -1,0 +1,172 @@
+/** The filters of the handler chain, through the port. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { AuthorizationAttributes, Authorizer } from '../../../../controlplane/authorization/authorization.ts';
+import type { Rest } from '../../../../controlplane/registry/rest.ts';
+import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { startFakeServer, type FakeServer } from '../../../fakes/fake-server.ts';
+import type { ServerOptions } from '../../../../controlplane/server/server.ts';
+
+const PATH = '/api/v1/namespaces/n/configmaps/a';
+
+async function withServer(
+  options: Partial<ServerOptions>,
+  run: (fake: FakeServer, resource: FakeResource) => Promise<void>,
+): Promise<void> {
+  const resource = new FakeResource(fakeInfo('configmaps', 'ConfigMap'));
+  resource.put('n', { metadata: { name: 'a' } });
+  const fake = await startFakeServer(new FakeCatalog([resource]), options);
+  try {
+    await run(fake, resource);
+  } finally {
+    await fake.close();
+  }
+}
+
+/** Allows what stands in the list, as `verb resource/name` or `verb resource`. */
+function allowing(...allowed: string[]): Authorizer {
+  return {
+    authorize({ verb, resource, subresource, name, user }: AuthorizationAttributes) {
+      const what = subresource === '' ? resource : `${resource}/${subresource}`;
+      const isAllowed =
+        user.name === 'root' || allowed.includes(`${verb} ${what} ${name}`) || allowed.includes(`${verb} ${what}`);
+      return { decision: isAllowed ? 'allow' : 'no-opinion', reason: '' };
+    },
+  };
+}
+
+const messageOf = (text: string): string => (JSON.parse(text) as { message: string }).message;
+
+test('who may not is told what', async () => {
+  await withServer({ authorizer: allowing() }, async (fake) => {
+    const answer = await fake.request('GET', PATH, { authorization: 'Bearer ann' });
+    assert.equal(answer.status, 403);
+    assert.equal(
+      messageOf(answer.text),
+      'configmaps "a" is forbidden: User "ann" cannot get resource "configmaps" in API group "" in the namespace "n"',
+    );
+    const path = await fake.request('GET', '/version', {});
+    assert.equal(messageOf(path.text), 'forbidden: User "system:anonymous" cannot get path "/version"');
+  });
+});
+
+test('impersonation asks the narrow modes first and names the request it refuses', async () => {
+  await withServer({ authorizer: allowing() }, async (fake) => {
+    const as = (headers: Record<string, string | string[]>) =>
+      fake.request('GET', PATH, { authorization: 'Bearer ann', ...headers });
+    const jane = await as({ 'impersonate-user': 'jane' });
+    assert.match(messageOf(jane.text), /User "ann" cannot impersonate-on:user-info:get resource "configmaps"/);
+    const account = await as({ 'impersonate-user': 'system:serviceaccount:n:robot' });
+    assert.match(messageOf(account.text), /cannot impersonate-on:serviceaccount:get resource "configmaps"/);
+    const node = await as({ 'impersonate-user': 'system:node:n1', 'impersonate-group': 'system:nodes' });
+    assert.match(messageOf(node.text), /users "system:node:n1" is forbidden: .* cannot impersonate resource "users"/);
+    const nobody = await as({ 'impersonate-group': 'devs' });
+    assert.equal(nobody.status, 400);
+  });
+});
+
+test('after the older verb has allowed once, refusals are in its words', async () => {
+  await withServer({ authorizer: allowing('impersonate users jane', 'get configmaps') }, async (fake) => {
+    const as = (user: string) => fake.request('GET', PATH, { authorization: 'Bearer ann', 'impersonate-user': user });
+    assert.equal((await as('jane')).status, 200);
+    assert.match(
+      messageOf((await as('Jane')).text),
+      /users "Jane" is forbidden: User "ann" cannot impersonate resource "users"/,
+    );
+  });
+});
+
+test('a narrow mode needs both of its permissions', async () => {
+  const both = ['impersonate-on:user-info:get configmaps a', 'impersonate:user-info users kim', 'get configmaps'];
+  await withServer({ authorizer: allowing(...both) }, async (fake) => {
+    const answer = await fake.request('GET', PATH, { authorization: 'Bearer ann', 'impersonate-user': 'kim' });
+    assert.equal(answer.status, 200);
+  });
+  await withServer({ authorizer: allowing(...both.slice(0, 1)) }, async (fake) => {
+    const answer = await fake.request('GET', PATH, { authorization: 'Bearer ann', 'impersonate-user': 'kim' });
+    assert.match(
+      messageOf(answer.text),
+      /cannot impersonate:user-info resource "users" in API group "authentication.k8s.io"/,
+    );
+  });
+});
+
+class SlowResource extends FakeResource {
+  readonly gate = Promise.withResolvers<void>();
+  waiting = 0;
+
+  override async create(...args: Parameters<FakeResource['create']>): ReturnType<FakeResource['create']> {
+    this.waiting += 1;
+    await this.gate.promise;
+    return super.create(...args);
+  }
+}
+
+const create = (
+  fake: FakeServer,
+  name: string,
+  groups = '',
+): Promise<{ status: number; headers: Record<string, unknown> }> =>
+  fake.request(
+    'POST',
+    '/api/v1/namespaces/n/configmaps',
+    { authorization: `Bearer ann ${groups}`, 'content-type': 'application/json' },
+    JSON.stringify({ metadata: { name } }),
+  );
+
+test('too many writes at a time are told to come back, administrators are not', async () => {
+  const slow = new SlowResource(fakeInfo('configmaps', 'ConfigMap'));
+  const fake = await startFakeServer(new FakeCatalog([slow]), { maxMutating: 1 });
+  try {
+    const first = create(fake, 'a');
+    while (slow.waiting < 1) await new Promise((resolve) => setImmediate(resolve));
+    const second = await create(fake, 'b');
+    assert.equal(second.status, 429);
+    assert.equal(second.headers['retry-after'], '1');
+    const admin = create(fake, 'c', 'system:masters');
+    while (slow.waiting < 2) await new Promise((resolve) => setImmediate(resolve));
+    slow.gate.resolve();
+    assert.deepEqual(
+      (await Promise.all([first, admin])).map((answer) => answer.status),
+      [201, 201],
+    );
+    assert.equal((await create(fake, 'd')).status, 201);
+  } finally {
+    await fake.close();
+  }
+});
+
+test('a request that takes too long is answered 504', async () => {
+  const slow = new SlowResource(fakeInfo('configmaps', 'ConfigMap'));
+  const clock = new FakeClock();
+  const fake = await startFakeServer(new FakeCatalog([slow]), { clock });
+  try {
+    const answer = create(fake, 'a');
+    while (slow.waiting < 1) await new Promise((resolve) => setImmediate(resolve));
+    await clock.advance(60_000);
+    assert.equal((await answer).status, 504);
+    slow.gate.resolve();
+  } finally {
+    await fake.close();
+  }
+});
+
+test('an unexpected failure is a 500 and the server lives on', async () => {
+  const broken: Rest = {
+    info: fakeInfo('secrets', 'Secret'),
+    subresource: undefined,
+    get: () => {
+      throw new TypeError('a bug');
+    },
+  };
+  const fake = await startFakeServer(new FakeCatalog([broken]));
+  try {
+    const answer = await fake.json('GET', '/api/v1/namespaces/n/secrets/a');
+    assert.equal(answer.status, 500);
+    assert.equal(answer.body['reason'], 'InternalError');
+    assert.equal((await fake.json('GET', '/api/v1/namespaces/n/secrets/a')).status, 500);
+  } finally {
+    await fake.close();
+  }
+});

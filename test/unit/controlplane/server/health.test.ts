@@ -1,0 +1,48 @@
+/** The texts of the health paths. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { installHealth } from '../../../../controlplane/server/health.ts';
+import { PathHandlers } from '../../../../controlplane/server/path-handlers.ts';
+import { FakeCatalog } from '../../../fakes/fake-catalog.ts';
+import { startFakeServer } from '../../../fakes/fake-server.ts';
+
+test('checks say ok, or which of them failed', async () => {
+  const paths = new PathHandlers();
+  let isReady = false;
+  const readiness = {
+    name: 'informer-sync',
+    check: () => {
+      if (!isReady) throw new Error('not yet');
+    },
+  };
+  installHealth(paths, {
+    logger: silentLogger,
+    checks: [{ name: 'storage', check: () => undefined }],
+    readiness: [readiness],
+  });
+  const fake = await startFakeServer(new FakeCatalog([]), { paths });
+  const text = async (path: string): Promise<string> => {
+    const answer = await fake.request('GET', path);
+    return `${answer.status} ${answer.text}`;
+  };
+  try {
+    assert.equal(await text('/livez'), '200 ok');
+    assert.equal(await text('/livez?verbose'), '200 [+]ping ok\n[+]storage ok\nlivez check passed\n');
+    assert.equal(
+      await text('/readyz'),
+      '500 [+]ping ok\n[+]storage ok\n[-]informer-sync failed: reason withheld\nreadyz check failed\n',
+    );
+    assert.equal(await text('/readyz/informer-sync'), '500 internal server error: not yet\n');
+    assert.equal(await text('/readyz?exclude=informer-sync'), '200 ok');
+    isReady = true;
+    assert.equal(await text('/readyz'), '200 ok');
+    assert.match(
+      await text('/livez?verbose&exclude=x'),
+      /warn: some health checks cannot be excluded: no matches for "x"\n/,
+    );
+    assert.equal((await fake.request('PUT', '/readyz')).status, 405);
+  } finally {
+    await fake.close();
+  }
+});

@@ -1,0 +1,78 @@
+/** What clients may ask for, and what they are told when they cannot have it. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { isStatusError } from '../../../../api/meta/status-error.ts';
+import {
+  acceptsGzip,
+  inputFormat,
+  negotiateError,
+  negotiateOutput,
+} from '../../../../controlplane/server/media-type.ts';
+
+const BUILT_IN = { protobuf: true, transforms: true, watch: 'never', routeCheck: true } as const;
+const CUSTOM = { protobuf: false, transforms: true, watch: 'never', routeCheck: false } as const;
+const TABLE = 'application/json;as=Table;g=meta.k8s.io;v=v1';
+
+const GIVEN: readonly [string | undefined, string][] = [
+  [undefined, 'json'],
+  ['*/*', 'json'],
+  ['application/yaml, application/json', 'yaml'],
+  ['application/json;q=0.4, application/yaml;q=0.9', 'yaml'],
+  ['text/html, */*;q=0.1', 'json'],
+  ['application/json; charset=utf-8', 'json'],
+  ['application/vnd.kubernetes.protobuf,application/json', 'protobuf'],
+  [`${TABLE},application/json`, 'json Table v1'],
+  ['application/json;as=Table;g=meta.k8s.io;v=v9, application/json', 'json'],
+  ['application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1', 'json PartialObjectMetadata v1beta1'],
+];
+
+for (const [accept, want] of GIVEN) {
+  test(`${String(accept)} gets ${want}`, () => {
+    const { format, as, version } = negotiateOutput(accept, BUILT_IN);
+    assert.equal(as === '' ? format : `${format} ${as} ${version}`, want);
+  });
+}
+
+test('what no route gives is refused with the list of representations', () => {
+  for (const accept of ['text/html', 'application/*', 'application/cbor']) {
+    assert.throws(
+      () => negotiateOutput(accept, BUILT_IN),
+      (error) =>
+        isStatusError(error, 'NotAcceptable') &&
+        error.status.message?.startsWith('406: Not Acceptable\n\nAvailable representations: application/json, ') ===
+          true,
+    );
+  }
+});
+
+test('a transformation that nobody knows is refused in other words', () => {
+  for (const accept of [
+    'application/json;as=Chart;g=meta.k8s.io;v=v1',
+    'application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1',
+  ]) {
+    assert.throws(
+      () => negotiateOutput(accept, BUILT_IN),
+      (error) => isStatusError(error) && error.status.message?.startsWith('only the following media types') === true,
+    );
+  }
+});
+
+test('custom resources have no protobuf form', () => {
+  assert.throws(
+    () => negotiateOutput('application/vnd.kubernetes.protobuf', CUSTOM),
+    /application\/json, application\/yaml$/,
+  );
+  assert.throws(() => inputFormat('application/vnd.kubernetes.protobuf', CUSTOM), /unknown format/);
+});
+
+test('errors fall back to JSON', () => {
+  assert.equal(negotiateError('text/html'), 'json');
+  assert.equal(negotiateError('application/yaml'), 'yaml');
+  assert.equal(negotiateError('application/vnd.kubernetes.protobuf'), 'protobuf');
+});
+
+test('gzip is taken only where it is named', () => {
+  assert.equal(acceptsGzip('deflate, gzip;q=1'), true);
+  assert.equal(acceptsGzip('br'), false);
+  assert.equal(acceptsGzip(undefined), false);
+});
