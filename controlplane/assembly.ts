@@ -20,12 +20,14 @@ import type { Rest } from './registry/rest.ts';
 import { lateReviewers } from './reviews/reviewers.ts';
 import { reviewRests, type ReviewRestsOptions } from './reviews/review-rest.ts';
 import type { Security } from './security.ts';
+import { MetricsRegistry } from '../api/component/metrics.ts';
 import { createConnector } from './server/connect/connector.ts';
 import { installDiscovery } from './server/discovery.ts';
 import { installHealth } from './server/health.ts';
 import { installIndex } from './server/index-page.ts';
 import { installOpenApi } from './server/openapi/openapi.ts';
 import { PathHandlers } from './server/path-handlers.ts';
+import { createRequestMetrics, installMetrics } from './server/request-metrics.ts';
 import { type ApiServer, createServer } from './server/server.ts';
 import { textDecoders } from './server/text-decoders.ts';
 import { installVersion } from './server/version.ts';
@@ -125,6 +127,8 @@ export function createApiServer(parts: Parts): ApiServer {
   });
   installOpenApi(paths, { catalog, schema, release: API_VERSION.gitVersion });
   installHealth(paths, { logger, checks: [], readiness: [] });
+  const metrics = new MetricsRegistry();
+  installMetrics(paths, metrics);
   installIndex(paths, catalog);
   const material = pki.material();
   const server = createServer({
@@ -151,6 +155,7 @@ export function createApiServer(parts: Parts): ApiServer {
       clock,
       logger,
     }),
+    observer: createRequestMetrics(metrics, clock),
     requestTimeoutMs: flags.requestTimeout,
     maxReading: flags.maxRequestsInflight,
     maxMutating: flags.maxMutatingRequestsInflight,
