@@ -43,7 +43,9 @@ function merge(target: Json, patch: Json, strategic: boolean): Json {
   for (const [key, value] of Object.entries(patch)) {
     if (key.startsWith('$deleteFromPrimitiveList/')) {
       const list = key.slice(key.indexOf('/') + 1);
-      target[list] = (Array.isArray(target[list]) ? (target[list] as unknown[]) : []).filter((entry) => !(value as unknown[]).includes(entry));
+      target[list] = (Array.isArray(target[list]) ? (target[list] as unknown[]) : []).filter(
+        (entry) => !(value as unknown[]).includes(entry),
+      );
     }
     if (key.startsWith('$')) continue;
     if (value === null) delete target[key];

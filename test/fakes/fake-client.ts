@@ -339,7 +339,7 @@ export class FakeClient implements Client {
     if (uid !== undefined) next.metadata.uid = uid;
     if (
       next.metadata.deletionTimestamp !== undefined &&
-      (next.metadata.finalizers ?? []).length === 0 &&
+      finalizersOf(next).length === 0 &&
       !isGraceful(resource, next)
     ) {
       this.#remove(resource, next);
@@ -360,7 +360,7 @@ export class FakeClient implements Client {
     if (options.propagationPolicy === 'Foreground') addFinalizer(next, 'foregroundDeletion');
     if (options.propagationPolicy === 'Orphan') addFinalizer(next, 'orphan');
     const graceful = isGraceful(resource, next) && options.gracePeriodSeconds !== 0;
-    if (!graceful && (next.metadata.finalizers ?? []).length === 0) {
+    if (!graceful && finalizersOf(next).length === 0) {
       this.#remove(resource, next);
       return next;
     }
@@ -405,6 +405,12 @@ function hasStatus(resource: Resource): boolean {
   return !['events', 'leases', 'configmaps', 'secrets', 'serviceaccounts', 'endpoints', 'endpointslices'].includes(
     resource.resource,
   );
+}
+
+/** Namespaces have theirs in the spec, too. */
+function finalizersOf(object: KubeObject): readonly string[] {
+  const spec = object['spec'] as { finalizers?: string[] } | undefined;
+  return [...(object.metadata.finalizers ?? []), ...(object.kind === 'Namespace' ? (spec?.finalizers ?? []) : [])];
 }
 
 /** Only pods that a node runs wait for it. */

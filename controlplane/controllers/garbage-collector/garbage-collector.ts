@@ -96,6 +96,7 @@ class GarbageCollector {
   async #check(uid: string): Promise<void> {
     const node = this.#graph.get(uid);
     if (node?.resource === undefined || (node.deleting && !node.deletingDependents)) return;
+    if (!node.deletingDependents && this.#graph.isHeld(node)) return;
     const live = await this.#read(node.resource, node.namespace, node.name);
     if (live === undefined || live.metadata.uid !== uid) {
       // the watch will tell of the deletion, too

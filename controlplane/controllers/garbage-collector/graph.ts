@@ -131,6 +131,11 @@ export class OwnerGraph {
     node.owners = owners;
   }
 
+  /** All owners are known to be there: nothing needs to be looked up. */
+  isHeld(node: GraphNode): boolean {
+    return node.owners.every((reference) => this.#isSolid(reference, node));
+  }
+
   #isSolid(reference: OwnerReference, dependent: GraphNode): boolean {
     const owner = this.#nodes.get(reference.uid);
     return (

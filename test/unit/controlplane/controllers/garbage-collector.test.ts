@@ -1,0 +1,137 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { configMaps, deployments, pods, replicaSets } from '../../../../api/machinery/resources.ts';
+import { runGarbageCollector } from '../../../../controlplane/controllers/garbage-collector/garbage-collector.ts';
+import { decide } from '../../../../controlplane/controllers/garbage-collector/graph.ts';
+import { controllerTest } from '../../../fakes/fake-controllers.ts';
+
+const owner = (kind: string, name: string, options: object = {}) => ({
+  apiVersion: 'apps/v1',
+  kind,
+  name,
+  uid: `${name}-uid`,
+  controller: true,
+  blockOwnerDeletion: true,
+  ...options,
+});
+
+function object(name: string, owners: object[] = [], metadata: object = {}): KubeObject {
+  return {
+    metadata: {
+      name,
+      namespace: 'shop',
+      uid: `${name}-uid`,
+      ...(owners.length === 0 ? {} : { ownerReferences: owners as never }),
+      ...metadata,
+    },
+  };
+}
+
+const tree = () =>
+  [
+    [deployments, object('web')],
+    [replicaSets, object('web-1', [owner('Deployment', 'web')])],
+    [pods, object('web-1-a', [owner('ReplicaSet', 'web-1')])],
+    [pods, object('web-1-b', [owner('ReplicaSet', 'web-1')])],
+  ] as const;
+
+test('what belongs to a deleted owner is deleted, all the way down', async () => {
+  const t = controllerTest({ objects: tree() });
+  await t.start(runGarbageCollector);
+  await t.client.delete(deployments, 'shop', 'web', { propagationPolicy: 'Background' });
+  await t.advance(100);
+  assert.equal(t.client.peekAll(replicaSets).length, 0);
+  assert.equal(t.client.peekAll(pods).length, 0);
+  await t.stop();
+});
+
+test('an owner that is deleted in the foreground goes when its dependents are gone', async () => {
+  const t = controllerTest({ objects: tree() });
+  await t.start(runGarbageCollector);
+  await t.client.delete(deployments, 'shop', 'web', { propagationPolicy: 'Foreground' });
+  await t.advance(200);
+  assert.equal(t.client.peekAll(pods).length, 0);
+  assert.equal(t.client.peekAll(replicaSets).length, 0);
+  assert.equal(t.client.peekAll(deployments).length, 0);
+  const order = t.client
+    .writes()
+    .filter(({ verb }) => verb === 'delete')
+    .map(({ name }) => name);
+  assert.ok(order.indexOf('web-1') < order.indexOf('web-1-a'), 'the dependents are deleted in the foreground, too');
+  await t.stop();
+});
+
+test('dependents of an owner that is deleted with orphan stay, without the reference', async () => {
+  const t = controllerTest({ objects: tree() });
+  await t.start(runGarbageCollector);
+  await t.client.delete(replicaSets, 'shop', 'web-1', { propagationPolicy: 'Orphan' });
+  await t.advance(200);
+  assert.equal(t.client.peekAll(replicaSets).length, 0);
+  assert.equal(t.client.peekAll(pods).length, 2);
+  for (const pod of t.client.peekAll(pods)) assert.equal(pod.metadata.ownerReferences, undefined);
+  await t.stop();
+});
+
+test('an object with another living owner only loses the reference to the one that is gone', async () => {
+  const two = object('both', [owner('Deployment', 'web'), owner('Deployment', 'other', { controller: false })]);
+  const t = controllerTest({
+    objects: [
+      [deployments, object('web')],
+      [deployments, object('other')],
+      [configMaps, two],
+    ],
+  });
+  await t.start(runGarbageCollector);
+  await t.client.delete(deployments, 'shop', 'web');
+  await t.advance(100);
+  assert.deepEqual(
+    t.client.peek(configMaps, 'shop', 'both')?.metadata.ownerReferences?.map(({ name }) => name),
+    ['other'],
+  );
+  await t.stop();
+});
+
+test('an owner that never existed, or another one of the same name, counts as gone', async () => {
+  const t = controllerTest({
+    objects: [
+      [deployments, object('web')],
+      [configMaps, object('lost', [owner('Deployment', 'web', { uid: 'an-older-one' })])],
+    ],
+  });
+  await t.start(runGarbageCollector);
+  await t.advance(100);
+  assert.equal(t.client.peek(configMaps, 'shop', 'lost'), undefined);
+  await t.stop();
+});
+
+test('an owner of a kind that is not served keeps its dependents', async () => {
+  const t = controllerTest({ objects: [[configMaps, object('kept', [owner('Unknown', 'x')])]] });
+  await t.start(runGarbageCollector);
+  await t.advance(5000);
+  assert.notEqual(t.client.peek(configMaps, 'shop', 'kept'), undefined);
+  await t.stop();
+});
+
+test('living owners cost no look at the API', async () => {
+  const t = controllerTest({ objects: tree() });
+  await t.start(runGarbageCollector);
+  await t.advance(1000);
+  assert.equal(t.client.calls.filter(({ verb }) => verb === 'get').length, 0);
+  await t.stop();
+});
+
+test('decisions: a waiting owner with dependents of its own is deleted in the foreground', () => {
+  const base = { finalizers: [], hasDependents: true, hasDependentsBeingDeletedInForeground: false };
+  assert.deepEqual(decide({ ...base, owners: [{ uid: 'a', verdict: 'waiting' }] }), {
+    kind: 'delete',
+    policy: 'Foreground',
+    unblock: false,
+  });
+  assert.deepEqual(decide({ ...base, owners: [{ uid: 'a', verdict: 'dangling' }], finalizers: ['orphan'] }), {
+    kind: 'delete',
+    policy: 'Orphan',
+    unblock: false,
+  });
+  assert.deepEqual(decide({ ...base, owners: [{ uid: 'a', verdict: 'solid' }] }), { kind: 'keep' });
+});

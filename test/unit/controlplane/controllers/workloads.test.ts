@@ -1,0 +1,338 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { DaemonSet, Job, Node, Pod, StatefulSet } from '../../../../api/machinery/kinds.ts';
+import { formatTime } from '../../../../api/machinery/clock.ts';
+import {
+  daemonSets,
+  jobs,
+  namespaces,
+  nodes,
+  persistentVolumeClaims,
+  pods,
+  serviceAccounts,
+  statefulSets,
+} from '../../../../api/machinery/resources.ts';
+import { runDaemonSets } from '../../../../controlplane/controllers/daemon-set/daemon-set.ts';
+import { runJobs } from '../../../../controlplane/controllers/job/job.ts';
+import { runTtlAfterFinished } from '../../../../controlplane/controllers/job/ttl-after-finished.ts';
+import { runNamespaces } from '../../../../controlplane/controllers/namespace/namespace.ts';
+import { runNodeLifecycle } from '../../../../controlplane/controllers/node/node-lifecycle.ts';
+import { runTaintEviction } from '../../../../controlplane/controllers/node/taint-eviction.ts';
+import { runServiceAccounts } from '../../../../controlplane/controllers/service-account/service-accounts.ts';
+import { runStatefulSets } from '../../../../controlplane/controllers/stateful-set/stateful-set.ts';
+import { isEnabled } from '../../../../controlplane/controllers/start.ts';
+import { controllerTest, type ControllerTest } from '../../../fakes/fake-controllers.ts';
+
+const template = (labels: Record<string, string>, restartPolicy = 'Always') => ({
+  metadata: { labels },
+  spec: { containers: [{ name: 'c', image: 'i' }], restartPolicy },
+});
+
+async function setPhase(t: ControllerTest, name: string, phase: string): Promise<void> {
+  const pod = t.client.peek(pods, 'shop', name);
+  assert.ok(pod, `pod ${name}`);
+  const conditions =
+    phase === 'Running' ? [{ type: 'Ready', status: 'True', lastTransitionTime: formatTime(t.clock.now()) }] : [];
+  await t.client.update(pods, { ...pod, status: { phase, conditions } }, { subresource: 'status' });
+  await t.advance(100);
+}
+
+const names = (t: ControllerTest): string[] =>
+  t.client
+    .peekAll(pods)
+    .map((pod) => pod.metadata.name ?? '')
+    .toSorted();
+
+test('a stateful set makes its pods one after another, each with its claim, and removes them from the end', async () => {
+  const set: StatefulSet = {
+    metadata: { name: 'db', namespace: 'shop' },
+    spec: {
+      replicas: 2,
+      serviceName: 'db',
+      selector: { matchLabels: { app: 'db' } },
+      template: template({ app: 'db' }),
+      volumeClaimTemplates: [{ metadata: { name: 'data' }, spec: {} }],
+    },
+  };
+  const t = controllerTest({ objects: [[statefulSets, set]] });
+  await t.start(runStatefulSets);
+  await t.advance(100);
+  assert.deepEqual(names(t), ['db-0']);
+  assert.equal(t.client.peek(pods, 'shop', 'db-0')?.metadata.labels?.['apps.kubernetes.io/pod-index'], '0');
+  await setPhase(t, 'db-0', 'Running');
+  assert.deepEqual(names(t), ['db-0', 'db-1']);
+  await setPhase(t, 'db-1', 'Running');
+  assert.deepEqual(
+    t.client.peekAll(persistentVolumeClaims).map(({ metadata }) => metadata.name),
+    ['data-db-0', 'data-db-1'],
+  );
+  assert.equal(t.client.peek(statefulSets, 'shop', 'db')?.status?.readyReplicas, 2);
+  await t.client.patch(statefulSets, 'shop', 'db', 'merge', { spec: { replicas: 1 } });
+  await t.advance(100);
+  assert.deepEqual(names(t), ['db-0']);
+  assert.equal(t.client.peekAll(persistentVolumeClaims).length, 2, 'claims outlive their pods');
+  await t.stop();
+});
+
+test('a rolling update of a stateful set goes from the highest ordinal down to the partition', async () => {
+  const set: StatefulSet = {
+    metadata: { name: 'db', namespace: 'shop' },
+    spec: {
+      replicas: 3,
+      serviceName: 'db',
+      podManagementPolicy: 'Parallel',
+      selector: { matchLabels: { app: 'db' } },
+      template: template({ app: 'db' }),
+      updateStrategy: { type: 'RollingUpdate', rollingUpdate: { partition: 1 } },
+    },
+  };
+  const t = controllerTest({ objects: [[statefulSets, set]] });
+  await t.start(runStatefulSets);
+  await t.advance(100);
+  for (const name of names(t)) await setPhase(t, name, 'Running');
+  const hash = () =>
+    Object.fromEntries(
+      t.client.peekAll(pods).map((pod) => [pod.metadata.name, pod.metadata.labels?.['controller-revision-hash']]),
+    );
+  const before = hash();
+  await t.client.patch(statefulSets, 'shop', 'db', 'merge', {
+    spec: { template: { spec: { containers: [{ name: 'c', image: 'new' }] } } },
+  });
+  for (let round = 0; round < 4; round++) {
+    await t.advance(100);
+    for (const name of names(t))
+      if (t.client.peek(pods, 'shop', name)?.status?.phase !== 'Running') await setPhase(t, name, 'Running');
+  }
+  const after = hash();
+  assert.equal(after['db-0'], before['db-0']);
+  assert.notEqual(after['db-1'], before['db-1']);
+  assert.equal(after['db-1'], after['db-2']);
+  await t.stop();
+});
+
+test('a daemon set has one pod on each node that fits, bound to it by affinity', async () => {
+  const set: DaemonSet = {
+    metadata: { name: 'log', namespace: 'shop' },
+    spec: { selector: { matchLabels: { app: 'log' } }, template: template({ app: 'log' }) },
+  };
+  const node = (name: string, spec: object = {}): Node => ({ metadata: { name }, spec });
+  const t = controllerTest({
+    objects: [
+      [nodes, node('a')],
+      [nodes, node('b')],
+      [nodes, node('c', { taints: [{ key: 'own', effect: 'NoSchedule' }] })],
+      [daemonSets, set],
+    ],
+  });
+  await t.start(runDaemonSets);
+  await t.advance(100);
+  const targets = t.client
+    .peekAll(pods)
+    .map(
+      (pod) =>
+        pod.spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution?.nodeSelectorTerms[0]
+          ?.matchFields?.[0]?.values?.[0],
+    );
+  assert.deepEqual(targets.toSorted(), ['a', 'b']);
+  assert.equal(t.client.peek(daemonSets, 'shop', 'log')?.status?.desiredNumberScheduled, 2);
+  await t.client.create(nodes, '', node('d'));
+  await t.advance(100);
+  assert.equal(t.client.peekAll(pods).length, 3);
+  await t.client.delete(nodes, '', 'd');
+  await t.advance(100);
+  assert.equal(t.client.peekAll(pods).length, 2);
+  await t.stop();
+});
+
+function job(spec: object = {}): Job {
+  return {
+    metadata: { name: 'work', namespace: 'shop' },
+    spec: {
+      parallelism: 1,
+      completions: 2,
+      backoffLimit: 2,
+      selector: { matchLabels: { job: 'work' } },
+      template: template({ job: 'work' }, 'Never'),
+      ...spec,
+    },
+  };
+}
+
+const jobStatus = (t: ControllerTest) => t.client.peek(jobs, 'shop', 'work')?.status;
+const jobCondition = (t: ControllerTest, type: string) =>
+  jobStatus(t)?.conditions?.find((condition) => condition.type === type);
+
+test('a job runs to its completions, counts each pod once and says that it is complete', async () => {
+  const t = controllerTest({ objects: [[jobs, job()]] });
+  await t.start(runJobs);
+  await t.advance(100);
+  for (let round = 0; round < 2; round++) {
+    const next = t.client.peekAll(pods).find((pod) => pod.status?.phase === undefined);
+    await setPhase(t, next?.metadata.name ?? '', 'Succeeded');
+  }
+  assert.equal(jobStatus(t)?.succeeded, 2);
+  assert.equal(jobCondition(t, 'Complete')?.reason, 'CompletionsReached');
+  assert.deepEqual(jobStatus(t)?.uncountedTerminatedPods ?? {}, {});
+  for (const pod of t.client.peekAll(pods)) assert.deepEqual(pod.metadata.finalizers ?? [], []);
+  assert.ok(t.events().includes('Normal Completed Job completed'));
+  await t.stop();
+});
+
+test('an indexed job gives each pod an index and makes only the missing ones again', async () => {
+  const t = controllerTest({ objects: [[jobs, job({ completionMode: 'Indexed', completions: 3, parallelism: 3 })]] });
+  await t.start(runJobs);
+  await t.advance(100);
+  const byIndex = (index: string): Pod[] =>
+    t.client
+      .peekAll(pods)
+      .filter((pod) => pod.metadata.annotations?.['batch.kubernetes.io/job-completion-index'] === index);
+  await setPhase(t, byIndex('0')[0]?.metadata.name ?? '', 'Succeeded');
+  await setPhase(t, byIndex('2')[0]?.metadata.name ?? '', 'Succeeded');
+  await setPhase(t, byIndex('1')[0]?.metadata.name ?? '', 'Failed');
+  assert.equal(jobStatus(t)?.completedIndexes, '0,2');
+  await t.advance(15_000);
+  const again = byIndex('1').find((pod) => pod.status?.phase === undefined);
+  assert.ok(again, 'made again after the back-off');
+  await setPhase(t, again.metadata.name ?? '', 'Succeeded');
+  assert.equal(jobStatus(t)?.completedIndexes, '0-2');
+  assert.equal(jobCondition(t, 'Complete')?.status, 'True');
+  await t.stop();
+});
+
+test('a job fails when its back-off limit is exceeded', async () => {
+  const t = controllerTest({ objects: [[jobs, job({ backoffLimit: 1 })]] });
+  await t.start(runJobs);
+  for (let round = 0; round < 2; round++) {
+    await t.advance(60_000);
+    const next = t.client.peekAll(pods).find((pod) => pod.status?.phase === undefined);
+    await setPhase(t, next?.metadata.name ?? '', 'Failed');
+  }
+  assert.equal(jobCondition(t, 'Failed')?.reason, 'BackoffLimitExceeded');
+  assert.equal(jobStatus(t)?.failed, 2);
+  assert.equal(t.client.peekAll(pods).length, 2);
+  await t.stop();
+});
+
+test('a finished job is deleted when its time to live has passed', async () => {
+  const t = controllerTest({ objects: [[jobs, job({ completions: 1, ttlSecondsAfterFinished: 60 })]] });
+  await t.start(runJobs, runTtlAfterFinished);
+  await t.advance(100);
+  await setPhase(t, names(t)[0] ?? '', 'Succeeded');
+  await t.advance(59_000);
+  assert.notEqual(t.client.peek(jobs, 'shop', 'work'), undefined);
+  await t.advance(2000);
+  // waits for its dependents, which the garbage collector deletes
+  assert.notEqual(t.client.peek(jobs, 'shop', 'work')?.metadata.deletionTimestamp, undefined);
+  await t.stop();
+});
+
+test('a suspended job has no pods, and starts when it is resumed', async () => {
+  const t = controllerTest({ objects: [[jobs, job({ suspend: true })]] });
+  await t.start(runJobs);
+  await t.advance(1000);
+  assert.equal(t.client.peekAll(pods).length, 0);
+  assert.equal(jobCondition(t, 'Suspended')?.message, 'Job suspended');
+  await t.client.patch(jobs, 'shop', 'work', 'merge', { spec: { suspend: false } });
+  await t.advance(1000);
+  assert.equal(t.client.peekAll(pods).length, 1);
+  assert.equal(jobCondition(t, 'Suspended')?.status, 'False');
+  await t.stop();
+});
+
+test('a namespace that is deleted is emptied before it goes', async () => {
+  const space = {
+    metadata: { name: 'shop', deletionTimestamp: '2026-01-02T03:04:05Z' },
+    spec: { finalizers: ['kubernetes'] },
+    status: { phase: 'Terminating' },
+  };
+  const pod: Pod = {
+    metadata: { name: 'p', namespace: 'shop' },
+    spec: { containers: [], nodeName: 'n', terminationGracePeriodSeconds: 4 },
+  };
+  const t = controllerTest({
+    objects: [
+      [namespaces, space],
+      [pods, pod],
+    ],
+    served: [pods, serviceAccounts],
+  });
+  await t.start(runNamespaces);
+  await t.advance(100);
+  const remaining = t.client
+    .peek(namespaces, '', 'shop')
+    ?.status?.conditions?.find(({ type }) => type === 'NamespaceContentRemaining');
+  assert.equal(remaining?.message, 'Some resources are remaining: pods. has 1 resource instances');
+  await t.client.delete(pods, 'shop', 'p', { gracePeriodSeconds: 0 });
+  await t.advance(5000);
+  const finalized = t.client.writes('update').find(({ subresource }) => subresource === 'finalize');
+  assert.deepEqual((finalized?.object?.['spec'] as { finalizers?: string[] }).finalizers, []);
+  await t.stop();
+});
+
+test('a namespace gets its default service account, again when it is deleted', async () => {
+  const t = controllerTest({ objects: [[namespaces, { metadata: { name: 'shop' }, status: { phase: 'Active' } }]] });
+  await t.start(runServiceAccounts);
+  await t.client.delete(serviceAccounts, 'shop', 'default');
+  await t.advance(100);
+  assert.notEqual(t.client.peek(serviceAccounts, 'shop', 'default'), undefined);
+  await t.stop();
+});
+
+test('a silent node becomes Unknown after the grace period, is tainted, and its pods are evicted when another zone member lives', async () => {
+  const t = controllerTest();
+  const ready = () => [
+    {
+      type: 'Ready',
+      status: 'True',
+      lastHeartbeatTime: formatTime(t.clock.now()),
+      lastTransitionTime: formatTime(t.clock.now()),
+    },
+  ];
+  for (const name of ['a', 'b'])
+    t.client.seed(nodes, { metadata: { name }, spec: {}, status: { conditions: ready() } });
+  t.client.seed(pods, {
+    metadata: { name: 'p', namespace: 'shop' },
+    spec: {
+      containers: [],
+      nodeName: 'a',
+      tolerations: [
+        { key: 'node.kubernetes.io/unreachable', operator: 'Exists', effect: 'NoExecute', tolerationSeconds: 30 },
+      ],
+    },
+    status: { phase: 'Running', conditions: ready() },
+  });
+  await t.start(runNodeLifecycle, runTaintEviction);
+  const heartbeat = async (): Promise<void> => {
+    const node = t.client.peek(nodes, '', 'b');
+    if (node !== undefined)
+      await t.client.update(nodes, { ...node, status: { conditions: ready() } }, { subresource: 'status' });
+  };
+  for (let at = 0; at < 6; at++) {
+    await t.advance(10_000);
+    await heartbeat();
+  }
+  const node = t.client.peek(nodes, '', 'a');
+  assert.equal(node?.status?.conditions?.[0]?.status, 'Unknown');
+  assert.equal(node?.status?.conditions?.[0]?.message, 'Kubelet stopped posting node status.');
+  assert.deepEqual(
+    node?.spec?.taints?.map(({ key, effect }) => `${key}:${effect}`),
+    ['node.kubernetes.io/unreachable:NoSchedule', 'node.kubernetes.io/unreachable:NoExecute'],
+  );
+  assert.equal(t.client.peek(pods, 'shop', 'p')?.status?.conditions?.[0]?.status, 'False');
+  assert.equal(t.client.peek(pods, 'shop', 'p')?.metadata.deletionTimestamp, undefined);
+  for (let at = 0; at < 4; at++) {
+    await t.advance(10_000);
+    await heartbeat();
+  }
+  assert.notEqual(t.client.peek(pods, 'shop', 'p')?.metadata.deletionTimestamp, undefined);
+  await t.stop();
+});
+
+test('--controllers: names decide before the star', () => {
+  const row = { name: 'job-controller' };
+  assert.equal(isEnabled(row, ['*']), true);
+  assert.equal(isEnabled(row, ['*', '-job-controller']), false);
+  assert.equal(isEnabled(row, ['*', '-job']), false);
+  assert.equal(isEnabled(row, ['job-controller']), true);
+  assert.equal(isEnabled({ ...row, offByDefault: true }, ['*']), false);
+});
