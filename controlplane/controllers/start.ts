@@ -1,8 +1,12 @@
 /** The controllers as a table: name, the service account it acts as, how it runs, whether it is on by default. */
+import { runBootstrapSigner } from './bootstrap/bootstrap-signer.ts';
+import { runTokenCleaner } from './bootstrap/token-cleaner.ts';
 import { runCertificateApprover } from './certificates/certificate-approver.ts';
 import { runCertificateCleaner } from './certificates/certificate-cleaner.ts';
 import { certificateSigner, type CertificateSigner } from './certificates/certificate-signer.ts';
+import { runClusterRoleAggregation } from './cluster-role/cluster-role-aggregation.ts';
 import type { RunController } from './controller.ts';
+import { runCronJobs } from './cron-job/cron-job.ts';
 import { runDaemonSets } from './daemon-set/daemon-set.ts';
 import { runDeployments } from './deployment/deployment.ts';
 import { runEndpointSlices } from './endpoints/endpoint-slices.ts';
@@ -70,6 +74,14 @@ export function controllerTable({
     { name: 'statefulset-controller', account: 'statefulset-controller', run: runStatefulSets },
     { name: 'daemonset-controller', account: 'daemon-set-controller', run: runDaemonSets },
     { name: 'job-controller', account: 'job-controller', run: runJobs },
+    { name: 'cronjob-controller', account: 'cronjob-controller', run: runCronJobs },
+    {
+      name: 'clusterrole-aggregation-controller',
+      account: 'clusterrole-aggregation-controller',
+      run: runClusterRoleAggregation,
+    },
+    { name: 'bootstrap-signer-controller', account: 'bootstrap-signer', run: runBootstrapSigner },
+    { name: 'token-cleaner-controller', account: 'token-cleaner', run: runTokenCleaner },
     { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
     { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
     { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },

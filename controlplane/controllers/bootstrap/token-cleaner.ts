@@ -1,0 +1,46 @@
+/** Deletes bootstrap tokens that have expired; each by its own timer. */
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import type { Secret } from '../../../api/machinery/kinds.ts';
+import { secrets } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+
+export const BOOTSTRAP_TOKENS = {
+  namespace: 'kube-system',
+  fieldSelector: 'type=bootstrap.kubernetes.io/token',
+} as const;
+
+/** What a token's secret says, decoded. */
+export function tokenField(secret: Secret, field: string): string {
+  return Buffer.from(secret.data?.[field] ?? '', 'base64').toString('utf8');
+}
+
+export function isExpired(secret: Secret, nowMs: number): boolean {
+  const text = tokenField(secret, 'expiration');
+  if (text === '') return false;
+  const at = Date.parse(text);
+  // what cannot be read must not stay valid for ever
+  return !Number.isFinite(at) || at <= nowMs;
+}
+
+export const runTokenCleaner: RunController = (environment, signal) => {
+  const { client, clock, informers } = environment;
+  const tokens = informers.for(secrets, BOOTSTRAP_TOKENS);
+  const loop = new ReconcileLoop(environment, {
+    maxDelayMs: 60_000,
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const secret = tokens.get(namespace, name);
+      if (secret === undefined || tokenField(secret, 'expiration') === '') return;
+      if (!isExpired(secret, clock.now()))
+        return loop.queue.addAfter(key, Date.parse(tokenField(secret, 'expiration')) - clock.now());
+      const { uid } = secret.metadata;
+      try {
+        await client.delete(secrets, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    },
+  });
+  tokens.addHandler({ add: loop.enqueue, update: (_, secret) => loop.enqueue(secret) });
+  return loop.run(signal, tokens);
+};

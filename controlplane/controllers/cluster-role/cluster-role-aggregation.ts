@@ -1,0 +1,40 @@
+/** Fills the rules of cluster roles that have an aggregation rule with those of the roles it selects. */
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { fromLabelSelector } from '../../../api/meta/selector.ts';
+import type { ClusterRole } from '../../../api/machinery/kinds.ts';
+import { clusterRoles } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, type RunController } from '../controller.ts';
+
+/** In the order of selectors and names, each rule once. Pure. */
+export function aggregatedRules(role: ClusterRole, all: readonly ClusterRole[]): NonNullable<ClusterRole['rules']> {
+  const rules: NonNullable<ClusterRole['rules']> = [];
+  const sorted = all.toSorted((a, b) => ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1));
+  for (const given of role.aggregationRule?.clusterRoleSelectors ?? []) {
+    const selector = fromLabelSelector(given);
+    for (const other of sorted) {
+      if (other.metadata.name === role.metadata.name || !selector.matches(other.metadata.labels)) continue;
+      for (const rule of other.rules ?? []) if (!rules.some((known) => semanticEqual(known, rule))) rules.push(rule);
+    }
+  }
+  return rules;
+}
+
+export const runClusterRoleAggregation: RunController = (environment, signal) => {
+  const { client, informers } = environment;
+  const roles = informers.for(clusterRoles);
+  const loop = new ReconcileLoop(environment, {
+    workers: 5,
+    reconcile: async (name) => {
+      const role = roles.get('', name);
+      if (role?.aggregationRule === undefined) return;
+      const rules = aggregatedRules(role, roles.list());
+      if (!semanticEqual(rules, role.rules))
+        await client.update(clusterRoles, { ...role, rules: structuredClone(rules) });
+    },
+  });
+  const changed = (): void => {
+    for (const role of roles.list()) if (role.aggregationRule !== undefined) loop.enqueue(role);
+  };
+  roles.addHandler({ add: changed, update: changed, delete: changed });
+  return loop.run(signal, roles);
+};

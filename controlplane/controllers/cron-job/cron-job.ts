@@ -1,0 +1,228 @@
+/** Cron jobs: a job for each moment of the schedule, also for the last that was missed, as the concurrency policy allows. */
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import { referenceTo, type EventType } from '../../../api/machinery/event-recorder.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { CronJob, Job } from '../../../api/machinery/kinds.ts';
+import { cronJobs, jobs } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
+import { controllerReference, indexByController, ownedBy, ownerKey } from '../owner-references.ts';
+import { isNamespaceTerminating } from '../pod-control.ts';
+import { parseSchedule, ScheduleError, type Schedule } from './schedule.ts';
+
+export const runCronJobs: RunController = (environment, signal) => new CronJobController(environment).run(signal);
+
+/** The newest moment that is due and has not been served, and how many were missed. Pure. */
+export function dueTime(
+  schedule: Schedule,
+  options: { readonly sinceMs: number; readonly nowMs: number },
+): { readonly due: number | undefined; readonly missed: number } {
+  let due: number | undefined;
+  let missed = 0;
+  let next = schedule.next(options.sinceMs);
+  while (next !== undefined && next <= options.nowMs) {
+    due = next;
+    missed++;
+    next = schedule.next(next);
+    if (missed > 100_000) break;
+  }
+  return { due, missed };
+}
+
+function finishedAs(job: Job): string | undefined {
+  return job.status?.conditions?.find(
+    ({ type, status }) => (type === 'Complete' || type === 'Failed') && status === 'True',
+  )?.type;
+}
+
+class CronJobController {
+  readonly #environment: ControllerEnvironment;
+  readonly #loop: ReconcileLoop;
+  readonly #cronJobs: Informer<CronJob>;
+  readonly #jobs: Informer<Job>;
+
+  constructor(environment: ControllerEnvironment) {
+    this.#environment = environment;
+    this.#loop = new ReconcileLoop(environment, {
+      workers: environment.options.concurrentCronJobSyncs,
+      baseDelayMs: 1000,
+      maxDelayMs: 60_000,
+      reconcile: (key) => this.#reconcile(key),
+    });
+    this.#cronJobs = environment.informers.for(cronJobs);
+    this.#jobs = environment.informers.for(jobs);
+    indexByController(this.#jobs);
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    this.#loop.follow(this.#cronJobs);
+    const jobChanged = (job: Job): void => {
+      const key = ownerKey(job, cronJobs);
+      if (key !== undefined) this.#loop.queue.add(key);
+    };
+    this.#jobs.addHandler({ add: jobChanged, update: (_, job) => jobChanged(job), delete: jobChanged });
+    return this.#loop.run(signal, this.#cronJobs, this.#jobs);
+  }
+
+  async #reconcile(key: string): Promise<void> {
+    const { namespace, name } = splitKey(key);
+    const cronJob = this.#cronJobs.get(namespace, name);
+    if (cronJob === undefined) return;
+    const { client } = this.#environment;
+    const own = ownedBy(this.#jobs, cronJob);
+    const status = this.#noteJobs(cronJob, own);
+    await this.#removeOld(cronJob, own);
+    if (cronJob.metadata.deletionTimestamp === undefined && cronJob.spec?.suspend !== true)
+      await this.#startDue(key, cronJob, own, status);
+    if (!semanticEqual(status, cronJob.status))
+      await client.update(cronJobs, { ...cronJob, status }, { subresource: 'status' });
+  }
+
+  #noteJobs(cronJob: CronJob, own: readonly Job[]): NonNullable<CronJob['status']> {
+    const status = structuredClone(cronJob.status ?? {});
+    const active = [];
+    for (const job of own) {
+      const { name = '', namespace = '', uid = '', resourceVersion = '' } = job.metadata;
+      const finished = finishedAs(job);
+      if (finished === undefined) {
+        active.push({ apiVersion: 'batch/v1', kind: 'Job', name, namespace, uid, resourceVersion });
+        continue;
+      }
+      if (status.active?.some((reference) => reference.uid === uid) === true)
+        this.#event(cronJob, 'Normal', 'SawCompletedJob', `Saw completed job: ${name}, condition: ${finished}`);
+      const completed = job.status?.completionTime;
+      if (finished === 'Complete' && completed !== undefined && (status.lastSuccessfulTime ?? '') < completed)
+        status.lastSuccessfulTime = completed;
+    }
+    const known = new Map((status.active ?? []).map((reference) => [reference.uid, reference]));
+    if (active.length === 0) delete status.active;
+    else
+      status.active = active
+        .map((reference) => known.get(reference.uid) ?? reference)
+        .toSorted((a, b) => ((a.name ?? '') < (b.name ?? '') ? -1 : 1));
+    return status;
+  }
+
+  async #removeOld(cronJob: CronJob, own: readonly Job[]): Promise<void> {
+    const { successfulJobsHistoryLimit = 3, failedJobsHistoryLimit = 1 } = cronJob.spec ?? {};
+    for (const [condition, limit] of [
+      ['Complete', successfulJobsHistoryLimit],
+      ['Failed', failedJobsHistoryLimit],
+    ] as const) {
+      const finished = own.filter(
+        (job) => finishedAs(job) === condition && job.metadata.deletionTimestamp === undefined,
+      );
+      finished.sort((a, b) => ((a.status?.startTime ?? '') < (b.status?.startTime ?? '') ? -1 : 1));
+      for (const job of finished.slice(0, Math.max(0, finished.length - limit))) await this.#deleteJob(cronJob, job);
+    }
+  }
+
+  async #startDue(
+    key: string,
+    cronJob: CronJob,
+    own: readonly Job[],
+    status: NonNullable<CronJob['status']>,
+  ): Promise<void> {
+    const { clock } = this.#environment;
+    const nowMs = clock.now();
+    let schedule: Schedule;
+    try {
+      schedule = parseSchedule(cronJob.spec?.schedule ?? '', cronJob.spec?.timeZone ?? 'UTC');
+    } catch (error) {
+      if (!(error instanceof ScheduleError) && !(error instanceof RangeError)) throw error;
+      const invalidZone = error instanceof RangeError;
+      this.#event(
+        cronJob,
+        'Warning',
+        invalidZone ? 'UnknownTimeZone' : 'UnparseableSchedule',
+        invalidZone
+          ? `invalid timeZone: "${cronJob.spec?.timeZone}": ${error.message}`
+          : `unparseable schedule: "${cronJob.spec?.schedule}" : ${error.message}`,
+      );
+      return;
+    }
+    const upcoming = schedule.next(nowMs);
+    if (upcoming !== undefined) this.#loop.queue.addAfter(key, upcoming - nowMs + 100);
+    const deadlineSeconds = cronJob.spec?.startingDeadlineSeconds;
+    const last = Date.parse(status.lastScheduleTime ?? cronJob.metadata.creationTimestamp ?? '') || nowMs;
+    const sinceMs = deadlineSeconds === undefined ? last : Math.max(last, nowMs - deadlineSeconds * 1000);
+    const { due, missed } = dueTime(schedule, { sinceMs, nowMs });
+    if (missed > 100)
+      this.#event(
+        cronJob,
+        'Warning',
+        'TooManyMissedTimes',
+        `too many missed start times: ${missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew`,
+      );
+    if (due === undefined) return;
+    const active = own.filter((job) => finishedAs(job) === undefined);
+    if (cronJob.spec?.concurrencyPolicy === 'Forbid' && active.length > 0) {
+      this.#event(
+        cronJob,
+        'Normal',
+        'JobAlreadyActive',
+        'Not starting job because prior execution is running and concurrency policy is Forbid',
+      );
+      return;
+    }
+    if (cronJob.spec?.concurrencyPolicy === 'Replace') for (const job of active) await this.#deleteJob(cronJob, job);
+    const created = await this.#create(cronJob, due);
+    if (created === undefined) return;
+    status.lastScheduleTime = formatTime(due);
+    const { name = '', namespace = '', uid = '', resourceVersion = '' } = created.metadata;
+    const kept =
+      cronJob.spec?.concurrencyPolicy === 'Replace'
+        ? []
+        : (status.active ?? []).filter((reference) => reference.uid !== uid);
+    status.active = [...kept, { apiVersion: 'batch/v1', kind: 'Job', name, namespace, uid, resourceVersion }];
+  }
+
+  async #create(cronJob: CronJob, dueMs: number): Promise<Job | undefined> {
+    const { client } = this.#environment;
+    const template = cronJob.spec?.jobTemplate;
+    const namespace = cronJob.metadata.namespace ?? '';
+    const name = `${(cronJob.metadata.name ?? '').slice(0, 52)}-${Math.floor(dueMs / 60_000)}`;
+    const timestamp = { 'batch.kubernetes.io/cronjob-scheduled-timestamp': formatTime(dueMs) };
+    const job: Job = {
+      apiVersion: 'batch/v1',
+      kind: 'Job',
+      metadata: {
+        name,
+        namespace,
+        ...(template?.metadata?.labels === undefined ? {} : { labels: { ...template.metadata.labels } }),
+        annotations: { ...template?.metadata?.annotations, ...timestamp },
+        creationTimestamp: formatTime(dueMs),
+        ownerReferences: [controllerReference(cronJob, cronJobs)],
+      },
+      ...(template?.spec === undefined ? {} : { spec: structuredClone(template.spec) }),
+    };
+    try {
+      const created = await client.create(jobs, namespace, job);
+      this.#event(cronJob, 'Normal', 'SuccessfulCreate', `Created job ${name}`);
+      return created;
+    } catch (error) {
+      if (isAlreadyExists(error)) return client.get(jobs, namespace, name);
+      if (isNamespaceTerminating(error)) return undefined;
+      this.#event(cronJob, 'Warning', 'FailedCreate', `Error creating job: ${(error as Error).message}`);
+      throw error;
+    }
+  }
+
+  async #deleteJob(cronJob: CronJob, job: Job): Promise<void> {
+    try {
+      await this.#environment.client.delete(jobs, job.metadata.namespace ?? '', job.metadata.name ?? '', {
+        propagationPolicy: 'Background',
+      });
+      this.#event(cronJob, 'Normal', 'SuccessfulDelete', `Deleted job ${job.metadata.name}`);
+    } catch (error) {
+      if (isNotFound(error)) return;
+      this.#event(cronJob, 'Warning', 'FailedDelete', `Deleted job: ${(error as Error).message}`);
+      throw error;
+    }
+  }
+
+  #event(cronJob: CronJob, type: EventType, reason: string, message: string): void {
+    this.#environment.recorder.event(referenceTo(cronJob, cronJobs), type, reason, message);
+  }
+}

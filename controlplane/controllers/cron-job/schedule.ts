@@ -1,0 +1,148 @@
+/**
+ * Cron schedules as the reference reads them: five fields with names, ranges, steps and lists, the `@daily` forms, and a time zone.
+ * Own, because jobs are started for moments that were missed, which timers of a scheduling library cannot tell. Pure.
+ */
+
+const MACROS: Readonly<Record<string, string>> = {
+  '@yearly': '0 0 1 1 *',
+  '@annually': '0 0 1 1 *',
+  '@monthly': '0 0 1 * *',
+  '@weekly': '0 0 * * 0',
+  '@daily': '0 0 * * *',
+  '@midnight': '0 0 * * *',
+  '@hourly': '0 * * * *',
+};
+const MONTHS = ['jan', 'feb', 'mar', 'apr', 'may', 'jun', 'jul', 'aug', 'sep', 'oct', 'nov', 'dec'];
+const DAYS = ['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'];
+const MINUTE_MS = 60_000;
+const SEARCH_YEARS = 5;
+
+export class ScheduleError extends Error {
+  override readonly name = 'ScheduleError';
+}
+
+export interface Schedule {
+  /** The first moment after `afterMs`; `undefined` where there is none within five years. */
+  next(afterMs: number): number | undefined;
+}
+
+export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
+  const every = /^@every (\d+(?:\.\d+)?(?:h|m|s)(?:\d+(?:h|m|s))*)$/.exec(text);
+  if (every !== null) return everySchedule(every[1] ?? '');
+  const fields = (MACROS[text] ?? text).trim().split(/\s+/);
+  if (fields.length !== 5)
+    throw new ScheduleError(`expected exactly 5 fields, found ${fields.length}: [${fields.join(' ')}]`);
+  const [minute = '', hour = '', dayOfMonth = '', month = '', dayOfWeek = ''] = fields;
+  const sets = {
+    minutes: parseField(minute, 0, 59),
+    hours: parseField(hour, 0, 23),
+    daysOfMonth: parseField(dayOfMonth, 1, 31),
+    months: parseField(month, 1, 12, MONTHS),
+    daysOfWeek: parseField(dayOfWeek, 0, 6, DAYS),
+  };
+  const anyDay = isStar(dayOfMonth) || isStar(dayOfWeek);
+  const parts = zoneReader(timeZone);
+  const dayMatches = (day: number, weekday: number): boolean => {
+    const ofMonth = sets.daysOfMonth.has(day);
+    const ofWeek = sets.daysOfWeek.has(weekday);
+    return anyDay ? ofMonth && ofWeek : ofMonth || ofWeek;
+  };
+  return {
+    next(afterMs) {
+      let at = Math.floor(afterMs / MINUTE_MS) * MINUTE_MS + MINUTE_MS;
+      const end = afterMs + SEARCH_YEARS * 366 * 86_400_000;
+      while (at < end) {
+        const { month: monthOf, day, weekday, hour: hourOf, minute: minuteOf } = parts(at);
+        if (!sets.months.has(monthOf) || !dayMatches(day, weekday)) {
+          // to the next local midnight, but never past an hour that summer time may have moved
+          at += Math.max(1, (23 - hourOf) * 60 + (60 - minuteOf) - 60) * MINUTE_MS;
+          continue;
+        }
+        if (!sets.hours.has(hourOf)) at += (60 - minuteOf) * MINUTE_MS;
+        else if (sets.minutes.has(minuteOf)) return at;
+        else at += MINUTE_MS;
+      }
+      return undefined;
+    },
+  };
+}
+
+const isStar = (field: string): boolean => /^[*?](\/1)?$/.test(field) || field.startsWith('*') || field === '?';
+
+function everySchedule(duration: string): Schedule {
+  let seconds = 0;
+  for (const [, amount, unit] of duration.matchAll(/(\d+(?:\.\d+)?)(h|m|s)/g))
+    seconds += Number(amount) * ({ h: 3600, m: 60, s: 1 }[unit ?? 's'] ?? 1);
+  const stepMs = Math.max(1, Math.floor(seconds)) * 1000;
+  return { next: (afterMs) => Math.floor(afterMs / 1000) * 1000 + stepMs };
+}
+
+function parseField(field: string, low: number, high: number, names: readonly string[] = []): ReadonlySet<number> {
+  const values = new Set<number>();
+  for (const part of field.split(',')) {
+    const [range = '', step, more] = part.split('/');
+    if (more !== undefined) throw new ScheduleError(`too many slashes: ${part}`);
+    const [from = '', to, rest] = range.split('-');
+    if (rest !== undefined) throw new ScheduleError(`too many hyphens: ${part}`);
+    const star = from === '*' || from === '?';
+    const start = star ? low : valueOf(from, low, names);
+    const stepSize = step === undefined ? 1 : Number(step);
+    if (!/^\d+$/.test(step ?? '1') || stepSize === 0)
+      throw new ScheduleError(`step of range should be a positive number: ${part}`);
+    const end = star ? high : to !== undefined ? valueOf(to, low, names) : step === undefined ? start : high;
+    if (start < low) throw new ScheduleError(`beginning of range (${start}) below minimum (${low}): ${part}`);
+    if (end > high) throw new ScheduleError(`end of range (${end}) above maximum (${high}): ${part}`);
+    if (start > end) throw new ScheduleError(`beginning of range (${start}) beyond end of range (${end}): ${part}`);
+    for (let value = start; value <= end; value += stepSize) values.add(value);
+  }
+  return values;
+}
+
+function valueOf(text: string, low: number, names: readonly string[]): number {
+  const named = names.indexOf(text.toLowerCase());
+  if (named >= 0) return named + low;
+  if (!/^\d+$/.test(text)) throw new ScheduleError(`failed to parse int from ${text}`);
+  return Number(text);
+}
+
+interface LocalTime {
+  readonly month: number;
+  readonly day: number;
+  readonly weekday: number;
+  readonly hour: number;
+  readonly minute: number;
+}
+
+function zoneReader(timeZone: string): (atMs: number) => LocalTime {
+  if (timeZone === 'UTC' || timeZone === 'Etc/UTC') {
+    return (atMs) => {
+      const date = new Date(atMs);
+      return {
+        month: date.getUTCMonth() + 1,
+        day: date.getUTCDate(),
+        weekday: date.getUTCDay(),
+        hour: date.getUTCHours(),
+        minute: date.getUTCMinutes(),
+      };
+    };
+  }
+  const format = new Intl.DateTimeFormat('en-US', {
+    timeZone,
+    hourCycle: 'h23',
+    month: 'numeric',
+    day: 'numeric',
+    weekday: 'short',
+    hour: 'numeric',
+    minute: 'numeric',
+  });
+  return (atMs) => {
+    const parts = Object.fromEntries(format.formatToParts(atMs).map(({ type, value }) => [type, value]));
+    return {
+      month: Number(parts['month']),
+      day: Number(parts['day']),
+      weekday: DAYS.indexOf((parts['weekday'] ?? '').toLowerCase()),
+      hour: Number(parts['hour']),
+      minute: Number(parts['minute']),
+    };
+  };
+}
