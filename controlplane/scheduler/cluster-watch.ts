@@ -21,6 +21,8 @@ export const SCHEDULER_NAME = 'default-scheduler';
 export interface ClusterWatch {
   readonly cluster: Cluster;
   budgets(): readonly PodDisruptionBudget[];
+  /** As far as is known, the pod is still there. */
+  exists(pod: PodInfo): boolean;
   /** Pods that a preemption has made room for, on that node. */
   nominatedTo(node: string): readonly PodInfo[];
   nominate(info: PodInfo, node: string): void;
@@ -78,6 +80,7 @@ export function watchCluster(informers: Informers, state: ClusterState, queue: S
       csiNode: (name) => all.csiNodes.get('', name),
     },
     budgets: () => all.budgets.list(),
+    exists: (info) => all.pods.get(info.namespace, info.pod.metadata.name ?? '')?.metadata.uid === info.uid,
     nominatedTo: (node) => nominations.to(node),
     nominate: (info, node) => nominations.set(info, node),
     synced: async (signal) => {

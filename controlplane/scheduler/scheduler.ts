@@ -221,7 +221,7 @@ class RunningScheduler implements Scheduler {
     } catch (error) {
       this.#state.forget(pod.uid);
       this.#queue.changed('pod-gone');
-      if (isNotFound(error)) this.#queue.remove(pod.uid);
+      if (isNotFound(error) && !this.#watch.exists(pod)) this.#queue.remove(pod.uid);
       else this.#bindingFailed(pod, error);
     } finally {
       this.#bindings -= 1;
