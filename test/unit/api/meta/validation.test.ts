@@ -1,0 +1,61 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { generateName, nameIsSubdomain } from '../../../../api/meta/names.ts';
+import type { ObjectMeta } from '../../../../api/meta/object.ts';
+import { validateMetadata, validateMetadataUpdate } from '../../../../api/meta/validation.ts';
+
+const rules = { namespaced: true, nameRule: nameIsSubdomain, builtIn: true };
+const faults = (meta: ObjectMeta): string[] => validateMetadata({ namespace: 'ns', ...meta }, rules).map(String);
+
+test('metadata that is right has no faults', () => {
+  assert.deepEqual(
+    faults({
+      name: 'a.b',
+      labels: { 'example.com/x': '' },
+      annotations: { X: 'any' },
+      finalizers: ['orphan', 'example.com/f'],
+    }),
+    [],
+  );
+});
+
+test('every fault is reported, in order', () => {
+  const found = faults({
+    name: 'l',
+    ownerReferences: [{ apiVersion: 'v1', kind: 'ConfigMap', name: '', uid: '' }],
+    finalizers: ['nodomain'],
+  });
+  assert.deepEqual(found, [
+    'metadata.ownerReferences.name: Invalid value: "": must not be empty',
+    'metadata.ownerReferences.uid: Invalid value: "": must not be empty',
+    'metadata.finalizers[0]: Invalid value: "nodomain": name is neither a standard finalizer name nor is it fully qualified',
+  ]);
+  assert.deepEqual(faults({}), ['metadata.name: Required value: name or generateName is required']);
+});
+
+test('one owner at most controls', () => {
+  const owner = (name: string): object => ({ apiVersion: 'v1', kind: 'ConfigMap', name, uid: name, controller: true });
+  assert.deepEqual(faults({ name: 'a', ownerReferences: [owner('x'), owner('y')] as never }), [
+    'metadata.ownerReferences: Invalid value: [{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x","controller":true},{"apiVersion":"v1","kind":"ConfigMap","name":"y","uid":"y","controller":true}]: Only one reference can have Controller set to true. Found "true" in references for ConfigMap/x and ConfigMap/y',
+  ]);
+});
+
+test('annotations are limited in sum', () => {
+  assert.deepEqual(faults({ name: 'a', annotations: { a: 'x'.repeat(256 * 1024) } }), [
+    'metadata.annotations: Too long: may not be more than 262144 bytes',
+  ]);
+});
+
+test('what the server set cannot change, and a dying object gets no finalizers', () => {
+  const old = { name: 'a', namespace: 'ns', uid: 'u', resourceVersion: '1', deletionTimestamp: '2026-01-01T00:00:00Z' };
+  const next = { ...old, uid: 'v', finalizers: ['example.com/three'] };
+  assert.deepEqual(validateMetadataUpdate(next, old, { builtIn: true }).map(String), [
+    'metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{"example.com/three"}',
+    'metadata.uid: Invalid value: "v": field is immutable',
+  ]);
+});
+
+test('generated names keep the base and stay short enough', () => {
+  assert.match(generateName('web-'), /^web-[bcdfghjklmnpqrstvwxz2456789]{5}$/);
+  assert.equal(generateName('x'.repeat(100)).length, 63);
+});
