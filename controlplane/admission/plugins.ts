@@ -19,6 +19,7 @@ import { namespaceAutoProvision, namespaceExists } from './namespace-provision.t
 import { nodeRestriction } from './node-restriction.ts';
 import { taintNodesByCondition } from './node-taint.ts';
 import { ownerReferencesPermissionEnforcement } from './owner-references.ts';
+import { podSecurity } from './pod-security/pod-security.ts';
 import { podTolerationRestriction } from './pod-toleration-restriction.ts';
 import { podTopologyLabels } from './pod-topology-labels.ts';
 import { priorityPlugin } from './priority.ts';
@@ -81,6 +82,7 @@ export const PLUGINS: readonly PluginRow[] = [
   ),
   on('NodeRestriction', 'what node agents may write', ({ sources }) => nodeRestriction(sources)),
   on('TaintNodesByCondition', 'new nodes take no pods yet', () => taintNodesByCondition()),
+  on('PodSecurity', 'the Pod Security levels of namespaces', ({ sources }) => podSecurity(sources)),
   on('Priority', 'priority from the class', ({ sources }) => priorityPlugin(sources)),
   on('DefaultTolerationSeconds', 'pods stay a while on failing nodes', ({ tolerationSeconds }) =>
     defaultTolerationSeconds(tolerationSeconds),

@@ -77,6 +77,13 @@ export function unionRules(resolvers: readonly RuleResolver[]): RuleResolver {
 
 /** `User "ann" cannot list resource "pods" in API group "" in the namespace "x"` */
 export function forbiddenMessage(attributes: AuthorizationAttributes): string {
+  return plainMessage(attributes).replace(/[&<>]/g, (char) => ESCAPES[char] ?? char);
+}
+
+/** Callers choose names and paths; whoever shows the text in a page must not be harmed by them. */
+const ESCAPES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
+
+function plainMessage(attributes: AuthorizationAttributes): string {
   const user = `User ${quote(attributes.user.name)} cannot ${attributes.verb}`;
   if (!attributes.isResourceRequest) return `${user} path ${quote(attributes.path)}`;
   const { resource, subresource } = attributes;

@@ -1,0 +1,249 @@
+/** Checks of the baseline level, in the order in which violations are listed. */
+import { containerList, namesOf, plural, quoted, setters, unique, type Check, type Container } from './check.ts';
+
+const APPARMOR_PREFIX = 'container.apparmor.security.beta.kubernetes.io/';
+const DEFAULT_CAPABILITIES = new Set([
+  'AUDIT_WRITE',
+  'CHOWN',
+  'DAC_OVERRIDE',
+  'FOWNER',
+  'FSETID',
+  'KILL',
+  'MKNOD',
+  'NET_BIND_SERVICE',
+  'SETFCAP',
+  'SETGID',
+  'SETPCAP',
+  'SETUID',
+  'SYS_CHROOT',
+]);
+
+export const appArmorProfile: Check = ({ metadata, spec }) => {
+  const isBad = (type: string | undefined): type is string =>
+    type !== undefined && type !== 'RuntimeDefault' && type !== 'Localhost';
+  const values: string[] = [];
+  const podType = spec.securityContext?.appArmorProfile?.type;
+  if (isBad(podType)) values.push(podType);
+  const containers = namesOf(spec, (container) => {
+    const type = container.securityContext?.appArmorProfile?.type;
+    if (!isBad(type)) return false;
+    values.push(type);
+    return true;
+  });
+  const who = setters(isBad(podType), containers);
+  const annotations = Object.entries(metadata.annotations ?? {})
+    .filter(
+      ([key, value]) =>
+        key.startsWith(APPARMOR_PREFIX) &&
+        value !== '' &&
+        value !== 'runtime/default' &&
+        !value.startsWith('localhost/'),
+    )
+    .map(([key, value]) => {
+      values.push(value);
+      return `${key}=${JSON.stringify(value)}`;
+    })
+    .sort();
+  if (annotations.length > 0) who.push(`${plural(annotations.length, 'annotation')} ${annotations.join(', ')}`);
+  if (who.length === 0) return undefined;
+  const bad = unique(values);
+  return {
+    reason: plural(bad.length, 'forbidden AppArmor profile'),
+    detail: `${who.join(' and ')} must not set AppArmor profile type to ${quoted(bad)}`,
+  };
+};
+
+export const baselineCapabilities: Check = ({ spec }) => {
+  const values: string[] = [];
+  const containers = namesOf(spec, (container) => {
+    const bad = (container.securityContext?.capabilities?.add ?? []).filter((one) => !DEFAULT_CAPABILITIES.has(one));
+    values.push(...bad);
+    return bad.length > 0;
+  });
+  if (containers.length === 0) return undefined;
+  return {
+    reason: 'non-default capabilities',
+    detail: `${containerList(containers)} must not include ${quoted(unique(values))} in securityContext.capabilities.add`,
+  };
+};
+
+export const hostNamespaces: Check = ({ spec }) => {
+  const set = (['hostNetwork', 'hostPID', 'hostIPC'] as const).filter((field) => spec[field] === true);
+  return set.length === 0
+    ? undefined
+    : { reason: 'host namespaces', detail: set.map((field) => `${field}=true`).join(', ') };
+};
+
+export const hostPathVolumes: Check = ({ spec }) => {
+  const names = (spec.volumes ?? [])
+    .filter((volume) => volume.hostPath !== undefined && volume.hostPath !== null)
+    .map((volume) => volume.name);
+  return names.length === 0
+    ? undefined
+    : { reason: 'hostPath volumes', detail: `${plural(names.length, 'volume')} ${quoted(names)}` };
+};
+
+export const hostPorts: Check = ({ spec }) => {
+  const ports: string[] = [];
+  const containers = namesOf(spec, (container) => {
+    const used = (container.ports ?? []).flatMap((port) =>
+      port.hostPort === undefined || port.hostPort === 0 ? [] : [String(port.hostPort)],
+    );
+    ports.push(...used);
+    return used.length > 0;
+  });
+  if (containers.length === 0) return undefined;
+  const list = unique(ports);
+  return {
+    reason: 'hostPort',
+    detail: `${containerList(containers)} ${plural(containers.length, 'uses', 'use')} ${plural(list.length, 'hostPort')} ${list.join(', ')}`,
+  };
+};
+
+function probeHosts(container: Container): string[] {
+  const handlers = [
+    container.livenessProbe,
+    container.readinessProbe,
+    container.startupProbe,
+    container.lifecycle?.postStart,
+    container.lifecycle?.preStop,
+  ];
+  return handlers
+    .flatMap((one) => [one?.httpGet?.host, one?.tcpSocket?.host])
+    .filter((host): host is string => host !== undefined && host !== null && host !== '');
+}
+
+export const probeAndLifecycleHosts: Check = ({ spec, minor }) => {
+  if (minor < 34) return undefined;
+  const hosts: string[] = [];
+  const containers = namesOf(spec, (container) => {
+    const used = probeHosts(container);
+    hosts.push(...used);
+    return used.length > 0;
+  });
+  if (containers.length === 0) return undefined;
+  const list = unique(hosts);
+  return {
+    reason: 'probe or lifecycle host',
+    detail: `${containerList(containers)} ${plural(containers.length, 'uses', 'use')} probe or lifecycle ${plural(list.length, 'host')} ${quoted(list)}`,
+  };
+};
+
+export const privileged: Check = ({ spec }) => {
+  const containers = namesOf(spec, (container) => container.securityContext?.privileged === true);
+  if (containers.length === 0) return undefined;
+  return { reason: 'privileged', detail: `${containerList(containers)} must not set securityContext.privileged=true` };
+};
+
+export const procMount: Check = ({ spec, minor }) => {
+  // A pod with a user namespace of its own may see more of /proc.
+  if (minor >= 35 && spec.hostUsers === false) return undefined;
+  const values: string[] = [];
+  const containers = namesOf(spec, (container) => {
+    const value = container.securityContext?.procMount ?? '';
+    if (value === '' || value === 'Default') return false;
+    values.push(value);
+    return true;
+  });
+  if (containers.length === 0) return undefined;
+  return {
+    reason: 'procMount',
+    detail: `${containerList(containers)} must not set securityContext.procMount to ${quoted(unique(values))}`,
+  };
+};
+
+export const seLinuxOptions: Check = ({ spec, minor }) => {
+  const allowed = new Set([
+    '',
+    'container_t',
+    'container_init_t',
+    'container_kvm_t',
+    ...(minor >= 31 ? ['container_engine_t'] : []),
+  ]);
+  const types: string[] = [];
+  let hasUser = false;
+  let hasRole = false;
+  const isBad = (options: { type?: string; user?: string; role?: string } | undefined | null): boolean => {
+    if (options === undefined || options === null) return false;
+    const isBadType = !allowed.has(options.type ?? '');
+    if (isBadType) types.push(options.type ?? '');
+    const user = (options.user ?? '') !== '';
+    const role = (options.role ?? '') !== '';
+    hasUser ||= user;
+    hasRole ||= role;
+    return isBadType || user || role;
+  };
+  const pod = isBad(spec.securityContext?.seLinuxOptions);
+  const who = setters(
+    pod,
+    namesOf(spec, (container) => isBad(container.securityContext?.seLinuxOptions)),
+  );
+  if (who.length === 0) return undefined;
+  const list = unique(types);
+  const data = [
+    ...(list.length > 0 ? [`${plural(list.length, 'type')} ${quoted(list)}`] : []),
+    ...(hasUser ? ['user may not be set'] : []),
+    ...(hasRole ? ['role may not be set'] : []),
+  ];
+  return {
+    reason: 'seLinuxOptions',
+    detail: `${who.join(' and ')} set forbidden securityContext.seLinuxOptions: ${data.join('; ')}`,
+  };
+};
+
+export const baselineSeccomp: Check = ({ spec, minor }) => {
+  if (minor < 19) return undefined;
+  const isBad = (type: string | undefined): boolean =>
+    type !== undefined && type !== 'RuntimeDefault' && type !== 'Localhost';
+  const values: string[] = [];
+  const podType = spec.securityContext?.seccompProfile?.type;
+  if (podType !== undefined && isBad(podType)) values.push(podType);
+  const containers = namesOf(spec, (container) => {
+    const type = container.securityContext?.seccompProfile?.type;
+    if (type === undefined || !isBad(type)) return false;
+    values.push(type);
+    return true;
+  });
+  const who = setters(isBad(podType), containers);
+  if (who.length === 0) return undefined;
+  return {
+    reason: 'seccompProfile',
+    detail: `${who.join(' and ')} must not set securityContext.seccompProfile.type to ${quoted(unique(values))}`,
+  };
+};
+
+/** Safe sysctls with the minor version that made them so. */
+const SYSCTLS: Readonly<Record<string, number>> = {
+  'kernel.shm_rmid_forced': 0,
+  'net.ipv4.ip_local_port_range': 0,
+  'net.ipv4.tcp_syncookies': 0,
+  'net.ipv4.ping_group_range': 0,
+  'net.ipv4.ip_unprivileged_port_start': 0,
+  'net.ipv4.ip_local_reserved_ports': 27,
+  'net.ipv4.tcp_keepalive_time': 29,
+  'net.ipv4.tcp_fin_timeout': 29,
+  'net.ipv4.tcp_keepalive_intvl': 29,
+  'net.ipv4.tcp_keepalive_probes': 29,
+  'net.ipv4.tcp_rmem': 32,
+  'net.ipv4.tcp_wmem': 32,
+};
+
+export const sysctls: Check = ({ spec, minor }) => {
+  const bad = (spec.securityContext?.sysctls ?? [])
+    .map((one) => one.name)
+    .filter((name) => (SYSCTLS[name] ?? Number.POSITIVE_INFINITY) > minor || SYSCTLS[name] === undefined);
+  return bad.length === 0 ? undefined : { reason: 'forbidden sysctls', detail: bad.join(', ') };
+};
+
+export const windowsHostProcess: Check = ({ spec }) => {
+  const pod = spec.securityContext?.windowsOptions?.hostProcess === true;
+  const who = setters(
+    pod,
+    namesOf(spec, (container) => container.securityContext?.windowsOptions?.hostProcess === true),
+  );
+  if (who.length === 0) return undefined;
+  return {
+    reason: 'hostProcess',
+    detail: `${who.join(' and ')} must not set securityContext.windowsOptions.hostProcess=true`,
+  };
+};

@@ -1,0 +1,178 @@
+/**
+ * PodSecurity: pods are refused by the level that their namespace enforces, warned of and noted for audit by its others;
+ * workloads are warned of for the pods they would make. Labels of namespaces are validated, and tightening a namespace
+ * names the pods in it that would not be let in any more.
+ */
+import type { Namespace, Pod } from '../../../api/machinery/kinds.ts';
+import { namespaces, pods } from '../../../api/machinery/resources.ts';
+import { jsonEqual } from '../../../api/meta/json-equality.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
+import { newInvalid } from '../../../api/meta/status-error.ts';
+import { isPod, nameOf, refusal, type PodSpec } from '../pod-attributes.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
+import type { Sources } from '../sources.ts';
+import { evaluatePod, formatViolations } from './evaluate.ts';
+import { formatLevel, levelRank, policyOf, type LevelVersion, type Policy } from './policy.ts';
+
+const ANNOTATION = 'pod-security.kubernetes.io/';
+/** Existing pods looked at when a namespace is tightened. */
+const MAX_PODS = 3000;
+
+interface PodLike {
+  readonly metadata: Pod['metadata'];
+  readonly spec: PodSpec;
+}
+
+export function podSecurity(sources: Sources): AdmissionPlugin {
+  const namespaceSource = sources.of(namespaces);
+  const podSource = sources.of(pods);
+  return {
+    name: 'PodSecurity',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    async validate(attributes) {
+      const { group, resource } = attributes.resource;
+      if (group === '' && resource === 'namespaces') {
+        if (attributes.subresource === '') validateNamespace(attributes, () => podSource.list(nameOf(attributes)));
+        return;
+      }
+      const target = isPod(attributes) ? podTarget(attributes) : templateOf(attributes);
+      if (target === undefined) return;
+      const { namespace: name } = attributes;
+      const namespace: Namespace | undefined = namespaceSource.get('', name) ?? (await namespaceSource.live('', name));
+      const { policy, errors } = policyOf(namespace?.metadata.labels);
+      if (errors.length > 0)
+        attributes.annotate(`${ANNOTATION}error`, `Failed to parse policy: ${errors.map(String).join(', ')}`);
+      judge(attributes, target, policy, isPod(attributes));
+    },
+  };
+}
+
+function judge(attributes: AdmissionAttributes, target: PodLike, policy: Policy, isEnforced: boolean): void {
+  if (isEnforced) {
+    attributes.annotate(`${ANNOTATION}enforce-policy`, formatLevel(policy.enforce));
+    const violations = evaluatePod(target, policy.enforce);
+    if (violations.length > 0) {
+      throw refusal(
+        attributes,
+        `violates PodSecurity ${JSON.stringify(formatLevel(policy.enforce))}: ${formatViolations(violations)}`,
+      );
+    }
+  }
+  const wouldViolate = (level: LevelVersion): string | undefined => {
+    const violations = evaluatePod(target, level);
+    return violations.length === 0
+      ? undefined
+      : `would violate PodSecurity ${JSON.stringify(formatLevel(level))}: ${formatViolations(violations)}`;
+  };
+  const audit = wouldViolate(policy.audit);
+  if (audit !== undefined) attributes.annotate(`${ANNOTATION}audit-violations`, audit);
+  const warning = wouldViolate(policy.warn);
+  if (warning !== undefined) attributes.warn(warning);
+}
+
+/** `undefined`: nothing that matters is new. */
+function podTarget(attributes: AdmissionAttributes): PodLike | undefined {
+  if (!['', 'ephemeralcontainers', 'resize'].includes(attributes.subresource)) return undefined;
+  const pod = attributes.object as Pod | undefined;
+  if (pod?.spec === undefined) return undefined;
+  if (attributes.operation === 'UPDATE') {
+    const old = attributes.oldObject as Pod | undefined;
+    if (old?.spec !== undefined && !isSignificant(pod, pod.spec, old, old.spec)) return undefined;
+  }
+  return { metadata: pod.metadata, spec: pod.spec };
+}
+
+function isSignificant(pod: Pod, spec: PodSpec, old: Pod, oldSpec: PodSpec): boolean {
+  const strip = (one: PodSpec): object => {
+    const {
+      tolerations: _t,
+      activeDeadlineSeconds: _a,
+      terminationGracePeriodSeconds: _g,
+      schedulingGates: _s,
+      nodeSelector: _n,
+      affinity: _f,
+      ...rest
+    } = one;
+    const plain = (list: PodSpec['containers'] | undefined) =>
+      list?.map(({ image: _i, resources: _r, ...container }) => container);
+    return { ...rest, containers: plain(one.containers), initContainers: plain(one.initContainers) };
+  };
+  const security = (one: Pod): [string, string][] =>
+    Object.entries(one.metadata.annotations ?? {}).filter(
+      ([key]) => key.startsWith('container.apparmor.security') || key.startsWith('seccomp.security'),
+    );
+  return !jsonEqual(strip(spec), strip(oldSpec)) || !jsonEqual(security(pod), security(old));
+}
+
+interface Template {
+  readonly metadata?: Pod['metadata'];
+  readonly spec?: PodSpec;
+}
+
+/** The pod that a workload would make. */
+function templateOf(attributes: AdmissionAttributes): PodLike | undefined {
+  if (attributes.subresource !== '' || attributes.object === undefined) return undefined;
+  const template = findTemplate(`${attributes.resource.group}/${attributes.resource.resource}`, attributes.object);
+  if (template?.spec?.containers === undefined) return undefined;
+  return { metadata: template.metadata ?? {}, spec: template.spec };
+}
+
+function findTemplate(resource: string, object: KubeObject): Template | undefined {
+  const spec = object['spec'] as { template?: Template; jobTemplate?: { spec?: { template?: Template } } } | undefined;
+  switch (resource) {
+    case '/podtemplates':
+      return object['template'] as Template | undefined;
+    case '/replicationcontrollers':
+    case 'apps/deployments':
+    case 'apps/replicasets':
+    case 'apps/statefulsets':
+    case 'apps/daemonsets':
+    case 'batch/jobs':
+      return spec?.template;
+    case 'batch/cronjobs':
+      return spec?.jobTemplate?.spec?.template;
+    default:
+      return undefined;
+  }
+}
+
+function validateNamespace(attributes: AdmissionAttributes, existing: () => readonly Pod[]): void {
+  const current = policyOf(attributes.object?.metadata.labels);
+  const before = attributes.operation === 'UPDATE' ? policyOf(attributes.oldObject?.metadata.labels) : undefined;
+  // What was wrong before may stay while something else is changed.
+  const isNew =
+    before === undefined || current.errors.some((error) => !before.errors.some((old) => String(old) === String(error)));
+  if (current.errors.length > 0 && isNew) {
+    const errors = [...current.errors].sort((a, b) => (a.field < b.field ? -1 : 1));
+    throw newInvalid({ group: '', resource: 'Namespace' }, nameOf(attributes), errors);
+  }
+  if (before === undefined) return;
+  const now = current.policy.enforce;
+  const old = before.policy.enforce;
+  if (now.level === 'privileged' || jsonEqual(now, old)) return;
+  if (levelRank(now.level) < levelRank(old.level) && now.version === old.version) return;
+  warnOfPods(attributes, now, existing().slice(0, MAX_PODS));
+}
+
+function warnOfPods(attributes: AdmissionAttributes, level: LevelVersion, existing: readonly Pod[]): void {
+  const byReasons = new Map<string, string[]>();
+  for (const pod of existing) {
+    if (pod.spec === undefined || pod.status?.phase === 'Succeeded' || pod.status?.phase === 'Failed') continue;
+    const violations = evaluatePod({ metadata: pod.metadata, spec: pod.spec }, level);
+    if (violations.length === 0) continue;
+    const reasons = violations.map((violation) => violation.reason).join(', ');
+    const names = byReasons.get(reasons) ?? [];
+    names.push(pod.metadata.name ?? '');
+    byReasons.set(reasons, names);
+  }
+  if (byReasons.size === 0) return;
+  attributes.warn(
+    `existing pods in namespace ${JSON.stringify(nameOf(attributes))} violate the new PodSecurity enforce level ${JSON.stringify(formatLevel(level))}`,
+  );
+  const lines = [...byReasons].map(([reasons, names]) => {
+    const [first = '', ...others] = names.sort();
+    const more = others.length === 0 ? '' : ` (and ${others.length} other ${others.length === 1 ? 'pod' : 'pods'})`;
+    return `${first}${more}: ${reasons}`;
+  });
+  for (const line of lines.sort()) attributes.warn(line);
+}

@@ -1,0 +1,54 @@
+/** The Pod Security levels of a namespace, read from its labels. */
+import { invalid, type FieldError } from '../../../api/meta/field-error.ts';
+
+export type Level = 'privileged' | 'baseline' | 'restricted';
+export type Mode = 'enforce' | 'audit' | 'warn';
+
+export interface LevelVersion {
+  readonly level: Level;
+  /** As the label has it: `latest` or `v1.25`. */
+  readonly version: string;
+  /** The minor version; infinite for `latest`. */
+  readonly minor: number;
+}
+
+export type Policy = Readonly<Record<Mode, LevelVersion>>;
+
+const PREFIX = 'pod-security.kubernetes.io/';
+const LEVELS = ['privileged', 'baseline', 'restricted'] as const;
+const PRIVILEGED: LevelVersion = { level: 'privileged', version: 'latest', minor: Number.POSITIVE_INFINITY };
+
+export function levelRank(level: Level): number {
+  return LEVELS.indexOf(level);
+}
+
+/** A level that is not known counts as the strictest; a version that is not as the newest. Both are errors as well. */
+export function policyOf(labels: Readonly<Record<string, string>> | undefined): {
+  readonly policy: Policy;
+  readonly errors: readonly FieldError[];
+} {
+  const errors: FieldError[] = [];
+  const read = (mode: Mode): LevelVersion => {
+    let level: Level = 'privileged';
+    const text = labels?.[PREFIX + mode];
+    if (text !== undefined) {
+      const known = LEVELS.find((one) => one === text);
+      if (known === undefined)
+        errors.push(invalid(fieldOf(mode), text, 'must be one of privileged, baseline, restricted'));
+      level = known ?? 'restricted';
+    }
+    const version = labels?.[`${PREFIX}${mode}-version`];
+    if (version === undefined) return { ...PRIVILEGED, level };
+    if (version === 'latest') return { level, version, minor: Number.POSITIVE_INFINITY };
+    const minor = /^v1\.(0|[1-9]\d*)$/.exec(version)?.[1];
+    if (minor !== undefined) return { level, version, minor: Number(minor) };
+    errors.push(invalid(fieldOf(`${mode}-version`), version, 'must be "latest" or "v1.x"'));
+    return { ...PRIVILEGED, level };
+  };
+  const policy = { enforce: read('enforce'), audit: read('audit'), warn: read('warn') };
+  return { policy, errors };
+}
+
+const fieldOf = (label: string): string => `metadata.labels[${PREFIX}${label}]`;
+
+export const formatLevel = ({ level, version }: LevelVersion): string => `${level}:${version}`;

@@ -1,0 +1,146 @@
+/**
+ * The four built-in signers as pure rules: what a request must and must not say, and the certificate that comes of it.
+ * The controller of signing requests calls `signRequest`; admission and approval have happened by then.
+ */
+import { createCertificate, certificatePem, parseCertificate } from '../../api/pki/certificate.ts';
+import type { CertificateRequest } from '../../api/pki/certificate-request.ts';
+import { EXTENDED_KEY_USAGES, isKeyUsage, type KeyUsage } from '../../api/pki/extensions.ts';
+import type { AlternativeNames } from '../../api/pki/names.ts';
+import type { Authority } from './authority.ts';
+
+export interface SigningInput {
+  readonly signerName: string;
+  readonly request: CertificateRequest;
+  /** `spec.usages`. */
+  readonly usages: readonly string[];
+  /** `spec.expirationSeconds`. */
+  readonly expirationSeconds: number | undefined;
+}
+
+interface Signer {
+  /** Why the request will not do; `undefined`: it will. */
+  refuse(input: SigningInput): string | undefined;
+  /** Alternative names that the certificate keeps. */
+  names(request: CertificateRequest): AlternativeNames | undefined;
+}
+
+const NODE_PREFIX = 'system:node:';
+const SERVING_USAGES = ['digital signature', 'key encipherment', 'server auth'];
+const NODE_CLIENT_USAGES = ['client auth', 'digital signature', 'key encipherment'];
+
+/** Exactly these, key encipherment left out where the key cannot encipher (EC). */
+function isExactly(usages: readonly string[], wanted: readonly string[]): boolean {
+  const set = new Set(usages);
+  return (
+    wanted.every((usage) => set.has(usage) || usage === 'key encipherment') &&
+    [...set].every((usage) => wanted.includes(usage))
+  );
+}
+
+function refuseNodeSubject({ subject }: CertificateRequest): string | undefined {
+  if (subject.organizations.length !== 1 || subject.organizations[0] !== 'system:nodes')
+    return 'subject organization is not system:nodes';
+  if (!subject.commonName.startsWith(NODE_PREFIX)) return 'subject common name does not begin with system:node: ';
+  return undefined;
+}
+
+const SIGNERS: Readonly<Record<string, Signer>> = {
+  'kubernetes.io/kube-apiserver-client': {
+    refuse({ usages }) {
+      const allowed = new Set(NODE_CLIENT_USAGES);
+      if (usages.includes('client auth') && usages.every((usage) => allowed.has(usage))) return undefined;
+      return 'usages did not match expected usages';
+    },
+    names: (request) => request.names,
+  },
+  'kubernetes.io/kube-apiserver-client-kubelet': {
+    refuse({ request, usages }) {
+      const why = refuseNodeSubject(request);
+      if (why !== undefined) return why;
+      const { dns, email, ip, uri } = request.names;
+      if (dns.length > 0) return 'DNS subjectAltNames are not allowed';
+      if (email.length > 0) return 'Email subjectAltNames are not allowed';
+      if (ip.length > 0) return 'IP subjectAltNames are not allowed';
+      if (uri.length > 0) return 'URI subjectAltNames are not allowed';
+      return isExactly(usages, NODE_CLIENT_USAGES)
+        ? undefined
+        : 'usages did not match [key encipherment digital signature client auth]';
+    },
+    names: () => undefined,
+  },
+  'kubernetes.io/kubelet-serving': {
+    refuse({ request, usages }) {
+      const why = refuseNodeSubject(request);
+      if (why !== undefined) return why;
+      const { dns, email, ip, uri } = request.names;
+      if (dns.length === 0 && ip.length === 0) return 'DNS or IP subjectAltName is required';
+      if (email.length > 0) return 'Email subjectAltNames are not allowed';
+      if (uri.length > 0) return 'URI subjectAltNames are not allowed';
+      return isExactly(usages, SERVING_USAGES)
+        ? undefined
+        : 'usages did not match [key encipherment digital signature server auth]';
+    },
+    names: ({ names }) => ({ dns: names.dns, ip: names.ip }),
+  },
+  'kubernetes.io/legacy-unknown': { refuse: () => undefined, names: (request) => request.names },
+};
+
+export const SIGNER_NAMES: readonly string[] = Object.keys(SIGNERS);
+
+export type SigningResult = { readonly certificate: string } | { readonly refused: string };
+
+const HOUR_MS = 3_600_000;
+/** Certificates begin a little before they are made; short ones live that much longer instead of less. */
+const BACKDATE_MS = 5 * 60_000;
+const SHORT_MS = 8 * HOUR_MS;
+
+/** The lesser of the request's lifetime and `maxLifetimeMs`; never beyond the authority's own end. */
+export function signRequest(
+  input: SigningInput,
+  authority: Authority,
+  nowMs: number,
+  maxLifetimeMs: number,
+): SigningResult {
+  const signer = SIGNERS[input.signerName];
+  if (signer === undefined) return { refused: `unknown signer ${input.signerName}` };
+  if (!input.request.signatureValid) return { refused: 'the signature of the request does not verify' };
+  const why = signer.refuse(input);
+  if (why !== undefined) return { refused: why };
+  const keyUsages: KeyUsage[] = [];
+  const extendedKeyUsages: string[] = [];
+  for (const usage of input.usages) {
+    const name = usage === 'signing' ? 'digital signature' : usage;
+    if (isKeyUsage(name)) keyUsages.push(name);
+    else if (EXTENDED_KEY_USAGES[name] !== undefined) extendedKeyUsages.push(name);
+    else return { refused: `unrecognized usage ${usage}` };
+  }
+  const asked = input.expirationSeconds === undefined ? maxLifetimeMs : input.expirationSeconds * 1000;
+  const lifetimeMs = Math.min(asked, maxLifetimeMs);
+  const notBeforeMs = nowMs - BACKDATE_MS;
+  const endMs = lifetimeMs < SHORT_MS ? nowMs + lifetimeMs : notBeforeMs + lifetimeMs;
+  const names = signer.names(input.request);
+  const raw = createCertificate(
+    {
+      subject: input.request.subject.raw,
+      publicKey: input.request.publicKey,
+      notBeforeMs,
+      notAfterMs: Math.min(endMs, authority.certificate.notAfterMs),
+      keyUsages,
+      extendedKeyUsages,
+      basicConstraints: { isCa: false },
+      ...(names === undefined ? {} : { names }),
+    },
+    authority,
+  );
+  return { certificate: certificatePem(raw) };
+}
+
+/** When a signed certificate ends (epoch ms); `undefined` where it cannot be read. */
+export function certificateEnd(der: Buffer): number | undefined {
+  try {
+    return parseCertificate(der).notAfterMs;
+  } catch (error) {
+    if (error instanceof Error) return undefined;
+    throw error;
+  }
+}
