@@ -1,0 +1,380 @@
+/**
+ * The heart of the agent: takes pods from their sources, hands them to the workers, feeds those with what happens (the
+ * runtime, probes, time), keeps house, and answers what the agent's server and the node's status ask.
+ *
+ * One sync loop: every change of the set of pods passes `#onUpdate`, in order.
+ */
+import type { Logger } from '../api/component/logger.ts';
+import type { Clock } from '../api/machinery/clock.ts';
+import { newBadRequest, newNotFound, newStatusError } from '../api/meta/status-error.ts';
+import type {
+  LogOptions,
+  MirrorPods,
+  NodeConditionSource,
+  Pod,
+  PodConfig,
+  PodDeletionSafety,
+  PodHost,
+  PodStatus,
+  PodUpdate,
+  ProbeManager,
+  StatusManager,
+  VolumeManager,
+} from './core-types.ts';
+import type { PodCgroups } from './cgroups/pod-cgroups.ts';
+import type { KubeRuntime } from './kuberuntime/kube-runtime.ts';
+import { collectContainers } from './kuberuntime/container-gc.ts';
+import { allContainers, formatPod } from './kuberuntime/pod-containers.ts';
+import { findContainer, readRuntimeStatus, type RuntimePodStatus } from './kuberuntime/runtime-status.ts';
+import { readLog } from './logs/log-reader.ts';
+import type { Pleg } from './pleg/pleg.ts';
+import { isMirrorPod, isStaticPod, type PodManager } from './podworkers/pod-manager.ts';
+import type { PodSync } from './podworkers/pod-sync.ts';
+import { isEnded, type PodWorkers } from './podworkers/pod-workers.ts';
+import type { PodAdmission } from './podworkers/pod-admission.ts';
+import type { ContainerId, ImageInfo, Runtime, SandboxId, StreamIo } from './runtime/runtime.ts';
+import type { RuntimeState } from './runtime/runtime-state.ts';
+
+const HOUSEKEEPING_MS = 2_000;
+const CONTAINER_GC_MS = 60_000;
+const PODS = { group: '', resource: 'pods' };
+
+export interface CoreDeps {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly runtime: Runtime;
+  readonly runtimeState: RuntimeState;
+  readonly kubeRuntime: KubeRuntime;
+  readonly pods: PodManager;
+  readonly workers: PodWorkers;
+  readonly sync: PodSync;
+  readonly pleg: Pleg;
+  readonly podConfig: PodConfig;
+  readonly volumes: VolumeManager;
+  readonly probes: ProbeManager;
+  readonly statuses: StatusManager;
+  readonly cgroups: PodCgroups;
+  readonly mirrors: MirrorPods | undefined;
+  readonly admission: PodAdmission;
+  readonly podLogsDirectory: string;
+  readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
+}
+
+export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafety {
+  readonly #deps: CoreDeps;
+  #lastGcMs = 0;
+
+  constructor(deps: CoreDeps) {
+    this.#deps = deps;
+    deps.probes.onChange(({ podUid, containerId, kind, result }) => {
+      if (kind === 'readiness') deps.statuses.setContainerReadiness(podUid, containerId, result === 'success');
+      if (kind === 'startup') deps.statuses.setContainerStartup(podUid, containerId, result === 'success');
+      // A liveness success changes nothing.
+      if (kind !== 'liveness' || result === 'failure') deps.workers.wake(podUid);
+    });
+  }
+
+  /** Runs until the signal aborts; containers are left running. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { podConfig, pleg, runtimeState, statuses, workers } = this.#deps;
+    await Promise.all([
+      podConfig.run(signal, (update) => this.#onUpdate(update)),
+      pleg.run(signal),
+      runtimeState.run(signal),
+      statuses.run(signal),
+      this.#keepHouse(signal),
+    ]);
+    await workers.close();
+  }
+
+  /** A container of the pod changed state: called by the PLEG. */
+  podChanged(podUid: string): void {
+    this.#deps.workers.wake(podUid);
+  }
+
+  #onUpdate(update: PodUpdate): void {
+    for (const pod of update.pods) {
+      try {
+        this.#apply(update.type, pod);
+      } catch (error) {
+        this.#deps.logger.error({ error, pod: formatPod(pod) }, 'A change of a pod could not be taken up');
+      }
+    }
+  }
+
+  #apply(type: PodUpdate['type'], pod: Pod): void {
+    const { pods, workers } = this.#deps;
+    if (type === 'remove') pods.remove(pod);
+    else pods.set(pod);
+    if (isMirrorPod(pod)) {
+      // A mirror that came, changed or went: its static pod sees to it.
+      const owner = pods.podOfMirror(pod);
+      if (owner !== undefined) workers.wake(owner.metadata.uid);
+      else if (type !== 'remove') void this.#dropMirror(pod);
+      return;
+    }
+    switch (type) {
+      case 'add':
+        this.#admit(pod);
+        break;
+      case 'update':
+      case 'delete':
+        workers.update(pod);
+        break;
+      case 'reconcile':
+        // Only the status differs from ours; readiness gates are read from it.
+        if ((pod.spec.readinessGates ?? []).length > 0) workers.update(pod);
+        break;
+      case 'remove':
+        void this.#end(pod);
+        break;
+    }
+  }
+
+  #admit(pod: Pod): void {
+    const { admission, pods, sync, workers } = this.#deps;
+    const known = isEnded(pod.status) || pod.metadata.deletionTimestamp !== undefined;
+    if (!known && pod.status?.startTime === undefined) {
+      const others = pods.list().filter((other) => other.metadata.uid !== pod.metadata.uid && !this.podIsFinished(other) && !isEnded(other.status));
+      const refusal = admission.admit(pod, others);
+      if (refusal !== undefined) {
+        void sync.reject(pod, refusal.reason, refusal.message).catch((error: unknown) => this.#deps.logger.warn({ error, pod: formatPod(pod) }, 'A refused pod could not be told so'));
+        return;
+      }
+    }
+    workers.update(pod);
+  }
+
+  async #end(pod: Pod): Promise<void> {
+    const { mirrors, logger, workers } = this.#deps;
+    try {
+      await workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
+      if (isStaticPod(pod)) await mirrors?.delete(pod.metadata.namespace, pod.metadata.name);
+    } catch (error) {
+      logger.warn({ error, pod: formatPod(pod) }, 'A removed pod could not be ended');
+    }
+  }
+
+  async #dropMirror(mirror: Pod): Promise<void> {
+    if (!this.#deps.podConfig.allSourcesReady()) return;
+    try {
+      await this.#deps.mirrors?.delete(mirror.metadata.namespace, mirror.metadata.name, mirror.metadata.uid);
+    } catch (error) {
+      this.#deps.logger.debug({ error, pod: formatPod(mirror) }, 'A mirror pod without its static pod could not be deleted yet');
+    }
+  }
+
+  async #keepHouse(signal: AbortSignal): Promise<void> {
+    const { clock, logger, podConfig } = this.#deps;
+    while (!signal.aborted) {
+      try {
+        if (podConfig.allSourcesReady()) await this.#housekeeping();
+      } catch (error) {
+        logger.debug({ error }, 'Housekeeping did not come to its end');
+      }
+      await clock.sleep(HOUSEKEEPING_MS, signal).catch(() => undefined);
+    }
+  }
+
+  async #housekeeping(): Promise<void> {
+    const { cgroups, clock, kubeRuntime, pods, probes, statuses, volumes, workers } = this.#deps;
+    const wanted = new Set(pods.list().map((pod) => pod.metadata.uid));
+    for (const mirror of pods.mirrors()) if (pods.podOfMirror(mirror) === undefined) await this.#dropMirror(mirror);
+    // Wanted again after its worker ended with the pod being removed: a static file that came back.
+    for (const pod of pods.list()) if (workers.state(pod.metadata.uid) === undefined && !isEnded(pod.status) && statuses.get(pod.metadata.uid)?.phase !== 'Failed') workers.update(pod);
+    workers.forget(wanted);
+    const known = new Set([...wanted, ...workers.known().keys()]);
+    probes.cleanup(known);
+    statuses.removeOrphans(new Set([...known, ...pods.mirrors().map((mirror) => mirror.metadata.uid)]));
+    if (clock.monotonic() - this.#lastGcMs < CONTAINER_GC_MS && this.#lastGcMs !== 0) return;
+    this.#lastGcMs = clock.monotonic();
+    kubeRuntime.collect();
+    await this.collectContainers();
+    await this.#endOrphans(known);
+    await volumes.cleanOrphans(known);
+    await cgroups.cleanOrphans(known);
+  }
+
+  /** Dead containers beyond what is kept, everything of pods that are gone. */
+  async collectContainers(): Promise<void> {
+    const { pods, runtime, podLogsDirectory, logger, workers } = this.#deps;
+    await collectContainers({
+      runtime,
+      logger,
+      podLogsDirectory,
+      podExists: (uid) => pods.byUid(uid) !== undefined || (workers.state(uid) !== undefined && !workers.isFinished(uid)),
+    });
+  }
+
+  /** Pods that run though nobody wants them: from before a restart, when their source had them last. */
+  async #endOrphans(known: ReadonlySet<string>): Promise<void> {
+    const { logger, runtime, workers } = this.#deps;
+    for (const pod of await this.runningPods()) {
+      if (known.has(pod.metadata.uid)) continue;
+      logger.info({ pod: formatPod(pod) }, 'Ending a running pod that is in no source');
+      const status = await readRuntimeStatus(runtime, { uid: pod.metadata.uid, name: pod.metadata.name, namespace: pod.metadata.namespace });
+      if (status.sandboxes.length > 0) void workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
+    }
+  }
+
+  /* ---- For status ---- */
+
+  podCouldHaveRunningContainers(pod: Pod): boolean {
+    return this.#deps.workers.couldHaveRunningContainers(pod.metadata.uid);
+  }
+
+  podIsFinished(pod: Pod): boolean {
+    const state = this.#deps.workers.state(pod.metadata.uid);
+    return state === undefined || state.kind === 'finished';
+  }
+
+  /* ---- For the node's status ---- */
+
+  runtimeErrors(): readonly string[] {
+    const pleg = this.#deps.pleg.health();
+    return [...this.#deps.runtimeState.runtimeErrors(), ...(pleg === '' ? [] : [`PLEG is not healthy: ${pleg}`])];
+  }
+
+  networkErrors(): readonly string[] {
+    const problem = this.#deps.runtimeState.networkProblem();
+    return problem === '' ? [] : [problem];
+  }
+
+  pressure(kind: 'memory' | 'disk' | 'pid'): boolean {
+    return this.#deps.pressure(kind);
+  }
+
+  images(): Promise<readonly ImageInfo[]> {
+    return this.#deps.runtime.listImages();
+  }
+
+  activePods(): readonly Pod[] {
+    return this.#deps.pods.list().filter((pod) => !this.podIsFinished(pod) && !isEnded(pod.status));
+  }
+
+  /* ---- For the server ---- */
+
+  pods(): readonly Pod[] {
+    return this.#deps.pods.list().map((pod) => this.#withStatus(pod));
+  }
+
+  async runningPods(): Promise<readonly Pod[]> {
+    const byUid = new Map<string, Pod>();
+    const sandboxes = await this.#deps.runtime.listSandboxes();
+    const containers = await this.#deps.runtime.listContainers();
+    for (const sandbox of sandboxes) {
+      const members = containers.filter((container) => container.sandboxId === sandbox.id && container.state === 'running');
+      if ((sandbox.state !== 'ready' && members.length === 0) || byUid.has(sandbox.pod.uid)) continue;
+      byUid.set(sandbox.pod.uid, {
+        apiVersion: 'v1',
+        kind: 'Pod',
+        metadata: { name: sandbox.pod.name, namespace: sandbox.pod.namespace, uid: sandbox.pod.uid },
+        spec: { containers: members.map((container) => ({ name: container.name, image: container.image, resources: {} })) },
+        status: {},
+      } as unknown as Pod);
+    }
+    return [...byUid.values()];
+  }
+
+  podByName(namespace: string, name: string): Pod | undefined {
+    const pod = this.#deps.pods.byName(namespace, name);
+    return pod === undefined ? undefined : this.#withStatus(pod);
+  }
+
+  podByUid(uid: string): Pod | undefined {
+    const pod = this.#deps.pods.byAnyUid(uid);
+    return pod === undefined ? undefined : this.#withStatus(pod);
+  }
+
+  async logs(namespace: string, podName: string, container: string, options: LogOptions, out: NodeJS.WritableStream, signal: AbortSignal): Promise<void> {
+    const pod = this.#require(namespace, podName, '');
+    const runtime = await this.#runtimeStatus(pod);
+    const attempts = runtime.containers.filter((entry) => entry.name === container);
+    const [newest, second] = attempts;
+    if (!allContainers(pod).some((entry) => entry.container.name === container)) {
+      throw newBadRequest(`container ${container} is not valid for pod ${podName}`);
+    }
+    const chosen = options.previous ? second : newest;
+    if (chosen === undefined || chosen.state === 'created') {
+      if (options.previous) throw newBadRequest(`previous terminated container "${container}" in pod "${podName}" not found`);
+      throw newBadRequest(`container "${container}" in pod "${podName}" is waiting to start: ${this.#waitingWords(pod, container)}`);
+    }
+    const isRunning = async (): Promise<boolean> => {
+      try {
+        return (await this.#deps.runtime.containerStatus(chosen.id)).state === 'running';
+      } catch {
+        return false;
+      }
+    };
+    try {
+      await readLog(chosen.logPath, options, out, { clock: this.#deps.clock, isRunning }, signal);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
+        // Nothing was written yet, or the file is gone.
+        if (chosen.state === 'running') return;
+        throw newStatusError(500, 'InternalError', `unable to retrieve container logs for ${chosen.id}`);
+      }
+      throw error;
+    }
+  }
+
+  async resolveContainer(namespace: string, podName: string, uid: string, container: string): Promise<ContainerId> {
+    const pod = this.#require(namespace, podName, uid);
+    const found = findContainer(await this.#runtimeStatus(pod), container);
+    if (found === undefined || found.state !== 'running') throw newNotFound(PODS, `container not found ("${container}")`);
+    return found.id;
+  }
+
+  async resolveSandbox(namespace: string, podName: string, uid: string): Promise<SandboxId> {
+    const pod = this.#require(namespace, podName, uid);
+    const ready = (await this.#runtimeStatus(pod)).sandboxes.find((sandbox) => sandbox.state === 'ready');
+    if (ready === undefined) throw newNotFound(PODS, podName);
+    return ready.id;
+  }
+
+  exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number> {
+    return this.#deps.runtime.exec(id, command, io);
+  }
+
+  attach(id: ContainerId, io: StreamIo): Promise<void> {
+    return this.#deps.runtime.attach(id, io);
+  }
+
+  portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream> {
+    return this.#deps.runtime.portForward(id, port, signal);
+  }
+
+  syncLoopHealth(): string {
+    return this.#deps.pleg.health();
+  }
+
+  #withStatus(pod: Pod): Pod {
+    const status = this.#deps.statuses.get(pod.metadata.uid);
+    return status === undefined ? pod : { ...pod, status };
+  }
+
+  #require(namespace: string, name: string, uid: string): Pod {
+    const pod = uid === '' ? this.#deps.pods.byName(namespace, name) : this.#deps.pods.byAnyUid(uid);
+    if (pod === undefined || pod.metadata.name !== name || pod.metadata.namespace !== namespace) throw newNotFound(PODS, name);
+    return pod;
+  }
+
+  #runtimeStatus(pod: Pod): Promise<RuntimePodStatus> {
+    return readRuntimeStatus(this.#deps.runtime, { uid: pod.metadata.uid, name: pod.metadata.name, namespace: pod.metadata.namespace });
+  }
+
+  #waitingWords(pod: Pod, container: string): string {
+    const status: PodStatus | undefined = this.#deps.statuses.get(pod.metadata.uid) ?? pod.status;
+    const found = [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? []), ...(status?.ephemeralContainerStatuses ?? [])].find((entry) => entry.name === container);
+    const waiting = found?.state?.waiting;
+    if (waiting === undefined) return 'ContainerCreating';
+    switch (waiting.reason) {
+      case 'ErrImagePull':
+      case 'ImagePullBackOff':
+      case 'ErrImageNeverPull':
+        return "trying and failing to pull image";
+      default:
+        return waiting.reason ?? 'ContainerCreating';
+    }
+  }
+}

@@ -1,0 +1,100 @@
+/**
+ * Removes dead containers and sandboxes: of a pod that exists one dead container a name is kept (its log is what
+ * `kubectl logs --previous` shows), of a pod that is gone nothing, log folder included.
+ */
+import { readdir, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Logger } from '../../api/component/logger.ts';
+import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime/runtime.ts';
+
+export interface CollectOptions {
+  readonly runtime: Pick<Runtime, 'listContainers' | 'listSandboxes' | 'removeContainer' | 'removeSandbox' | 'stopSandbox'>;
+  readonly logger: Logger;
+  readonly podLogsDirectory: string;
+  readonly podExists: (uid: string) => boolean;
+  /** `--maximum-dead-containers-per-container`. */
+  readonly keptPerContainer?: number;
+}
+
+/** Pure: which containers go. Those that run, or were only created and may start any moment, stay. */
+export function containersToRemove(containers: readonly ContainerStatus[], podExists: (uid: string) => boolean, kept: number): readonly ContainerStatus[] {
+  const groups = new Map<string, ContainerStatus[]>();
+  for (const container of containers) {
+    if (container.state === 'running' || container.state === 'created') continue;
+    const key = `${uidOf(container)}/${container.name}`;
+    groups.set(key, [...(groups.get(key) ?? []), container]);
+  }
+  return [...groups.values()].flatMap((group) => {
+    const [first] = group;
+    if (first === undefined) return [];
+    const newestFirst = group.toSorted((a, b) => b.attempt - a.attempt || b.createdAtMs - a.createdAtMs);
+    return podExists(uidOf(first)) ? newestFirst.slice(kept) : newestFirst;
+  });
+}
+
+/** Pure: sandboxes that are down and hold nothing; of a pod that exists the newest stays. */
+export function sandboxesToRemove(sandboxes: readonly SandboxStatus[], containers: readonly ContainerStatus[], podExists: (uid: string) => boolean): readonly SandboxStatus[] {
+  const used = new Set(containers.map((container) => container.sandboxId));
+  const newest = new Map<string, SandboxStatus>();
+  for (const sandbox of sandboxes) {
+    const best = newest.get(sandbox.pod.uid);
+    if (best === undefined || sandbox.createdAtMs > best.createdAtMs) newest.set(sandbox.pod.uid, sandbox);
+  }
+  return sandboxes.filter((sandbox) => {
+    if (sandbox.state === 'ready' || used.has(sandbox.id)) return false;
+    return !podExists(sandbox.pod.uid) || newest.get(sandbox.pod.uid) !== sandbox;
+  });
+}
+
+function uidOf(container: ContainerStatus): string {
+  return container.labels['io.kubernetes.pod.uid'] ?? '';
+}
+
+export async function collectContainers(options: CollectOptions): Promise<void> {
+  const { runtime, logger, podExists } = options;
+  const containers = await runtime.listContainers();
+  const gone = containersToRemove(containers, podExists, options.keptPerContainer ?? 1);
+  const attempt = async (what: string, id: string, remove: () => Promise<void>): Promise<boolean> => {
+    try {
+      await remove();
+      return true;
+    } catch (error) {
+      logger.debug({ error, id }, `A dead ${what} could not be removed yet`);
+      return false;
+    }
+  };
+  const removed = new Set<string>();
+  for (const container of gone) {
+    const done = await attempt('container', container.id, async () => {
+      await runtime.removeContainer(container.id);
+      if (container.logPath !== '') await removeLogs(container.logPath);
+    });
+    if (done) removed.add(container.id);
+  }
+  const left = containers.filter((container) => !removed.has(container.id));
+  for (const sandbox of sandboxesToRemove(await runtime.listSandboxes(), left, podExists)) {
+    await attempt('sandbox', sandbox.id, async () => {
+      await runtime.stopSandbox(sandbox.id);
+      await runtime.removeSandbox(sandbox.id);
+    });
+  }
+  await removeLogFolders(options, new Set(left.map(uidOf)));
+}
+
+/** The log and its rotated parts. */
+async function removeLogs(path: string): Promise<void> {
+  const directory = dirname(path);
+  const base = path.slice(directory.length + 1);
+  for (const name of await readdir(directory).catch(() => [])) if (name === base || name.startsWith(`${base}.`)) await rm(join(directory, name), { force: true });
+}
+
+async function removeLogFolders({ podLogsDirectory, podExists }: CollectOptions, withContainers: ReadonlySet<string>): Promise<void> {
+  for (const name of await readdir(podLogsDirectory).catch(() => [])) {
+    const uid = name.split('_').at(-1) ?? '';
+    // Another agent's pods may log here too: only what is provably of a pod that had containers here is ours to judge.
+    if (name.split('_').length !== 3 || podExists(uid) || withContainers.has(uid)) continue;
+    const containers = await readdir(join(podLogsDirectory, name)).catch(() => []);
+    const empty = (await Promise.all(containers.map((container) => readdir(join(podLogsDirectory, name, container)).catch(() => ['?'])))).every((files) => files.length === 0);
+    if (empty) await rm(join(podLogsDirectory, name), { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,64 @@
+/** Whether the container runtime and its network are up, asked every few seconds. The node's Ready condition and the workers read it. */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Runtime } from './runtime.ts';
+
+const INTERVAL_MS = 5_000;
+/** So long a silence is forgiven. */
+const DOWN_AFTER_MS = 30_000;
+
+export interface RuntimeStateOptions {
+  readonly runtime: Pick<Runtime, 'conditions'>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly onChange: () => void;
+}
+
+export class RuntimeState {
+  readonly #options: RuntimeStateOptions;
+  #lastReadyMs: number | undefined;
+  #runtimeMessage = '';
+  #networkMessage = 'container runtime network not ready: it has not answered yet';
+
+  constructor(options: RuntimeStateOptions) {
+    this.#options = options;
+  }
+
+  runtimeErrors(): readonly string[] {
+    const since = this.#lastReadyMs;
+    if (since !== undefined && this.#options.clock.monotonic() - since <= DOWN_AFTER_MS && this.#runtimeMessage === '') return [];
+    return [this.#runtimeMessage === '' ? 'container runtime is down' : `container runtime is down: ${this.#runtimeMessage}`];
+  }
+
+  networkProblem(): string {
+    return this.#networkMessage;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      await this.check();
+      await this.#options.clock.sleep(INTERVAL_MS, signal).catch(() => undefined);
+    }
+  }
+
+  async check(): Promise<void> {
+    const { runtime, clock, logger, onChange } = this.#options;
+    const before = this.#runtimeMessage + this.#networkMessage;
+    try {
+      const conditions = await runtime.conditions();
+      const find = (type: string): string => {
+        const condition = conditions.find((entry) => entry.type === type);
+        return condition === undefined || condition.ready ? '' : `${condition.type}=false reason:${condition.reason} message:${condition.message}`;
+      };
+      this.#runtimeMessage = find('RuntimeReady');
+      const network = find('NetworkReady');
+      this.#networkMessage = network === '' ? '' : `container runtime network not ready: ${network}`;
+      if (this.#runtimeMessage === '') this.#lastReadyMs = clock.monotonic();
+    } catch (error) {
+      this.#runtimeMessage = (error as Error).message;
+    }
+    if (this.#runtimeMessage + this.#networkMessage === before) return;
+    if (this.#runtimeMessage !== '') logger.warn({ why: this.#runtimeMessage }, 'The container runtime does not answer as it should');
+    onChange();
+  }
+}
