@@ -4,11 +4,14 @@
  *
  * Sets are immutable once handed out; operations share unchanged branches. Empty branches never occur.
  */
+import type { JsonObject } from '../../meta/object.ts';
 
 export interface FieldSet {
   /** The path of this node is in the set. Always false at the root. */
   readonly owned: boolean;
   readonly children: ReadonlyMap<string, FieldSet> | undefined;
+  /** What a root was read from: its wire form. */
+  readonly wire?: JsonObject | undefined;
 }
 
 export const emptySet: FieldSet = { owned: false, children: undefined };
@@ -20,6 +23,7 @@ export const isEmptySet = (set: FieldSet): boolean => !set.owned && set.children
 export class FieldSetBuilder implements FieldSet {
   owned = false;
   children: Map<string, FieldSet> | undefined = undefined;
+  wire: JsonObject | undefined = undefined;
 
   child(element: string): FieldSetBuilder {
     this.children ??= new Map();

@@ -6,46 +6,36 @@ import type { JsonObject } from '../../meta/object.ts';
 import { type FieldSet, FieldSetBuilder } from './field-set.ts';
 import { compareElements, normalizeElement, pathText } from './path-element.ts';
 
-/** Sets already read, by the (shared, unchanging) object they were read from or written to. */
-const known = new WeakMap<JsonObject, FieldSet>();
-
 /** Throws an `Error` for what is no field set. */
 export function decodeFieldsV1(fields: JsonObject): FieldSet {
-  const seen = known.get(fields);
-  if (seen !== undefined) return seen;
   const root = new FieldSetBuilder();
-  decodeInto(root, fields);
-  known.set(fields, root);
+  if (decodeInto(root, fields)) root.wire = fields;
   return root;
 }
 
-function decodeInto(target: FieldSetBuilder, fields: JsonObject): void {
-  for (const [key, value] of Object.entries(fields)) {
+/** Returns whether the fields are written as this program writes them. */
+function decodeInto(target: FieldSetBuilder, fields: JsonObject): boolean {
+  let own = true;
+  for (const key of Object.keys(fields)) {
     if (key === '.') {
       target.owned = true;
       continue;
     }
     const element = normalizeElement(key);
     if (element === undefined) throw new Error(`failed to decode the path element ${key}`);
-    const child = target.child(element);
+    if (element !== key) own = false;
+    const value = fields[key];
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       throw new Error(`failed to decode the fields below ${key}`);
     }
-    if (Object.keys(value).length === 0) child.owned = true;
-    else decodeInto(child, value);
+    if (Object.keys(value).length === 0) target.own(element);
+    else if (!decodeInto(target.child(element), value)) own = false;
   }
+  return own;
 }
 
-/** The text form of a set is made once. */
-const encoded = new WeakMap<FieldSet, JsonObject>();
-
 export function encodeFieldsV1(set: FieldSet): JsonObject {
-  const seen = encoded.get(set);
-  if (seen !== undefined) return seen;
-  const fields = encodeNode(set);
-  if (fields !== NOTHING) known.set(fields, set);
-  encoded.set(set, fields);
-  return fields;
+  return set.wire ?? encodeNode(set);
 }
 
 /** Shared: nobody changes what is encoded. */

@@ -42,6 +42,8 @@ export function normalizeElement(element: string): string | undefined {
       return value === undefined ? undefined : `v:${canonicalJson(value)}`;
     }
     case 'k:': {
+      // One key with a plain text is how nearly all are written, and has one form.
+      if (/^\{"[A-Za-z]+":"[^"\\<>&\s]*"\}$/.test(content)) return element;
       const value = parse(content);
       if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
       return `k:${canonicalJson(value)}`;
