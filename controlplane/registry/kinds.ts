@@ -25,5 +25,5 @@ export interface KindOptions {
 }
 
 export function kindRows(_options: KindOptions): KindRow[] {
-  return [...coordinationKinds, ...rbacKinds];
+  return [...coreObjectKinds, ...podKinds, ...appsKinds, ...coordinationKinds, ...rbacKinds];
 }

@@ -14,6 +14,9 @@ import { openWatchCache, type WatchCache } from '../storage/watch-cache.ts';
 import type { FieldManagement } from './field-management.ts';
 import { genericStrategy, statusOnly } from './generic-strategy.ts';
 import { kindRows, type KindOptions } from './kinds.ts';
+import { createComponentStatusRest } from './kinds/component-statuses.ts';
+import { createConnectRest } from './kinds/connections.ts';
+import { createBindingRest, createEvictionRest } from './kinds/pod-actions.ts';
 import { builtInReader, createDecoder, type Decoder } from './object-decoding.ts';
 import { createCatalog, type MutableCatalog } from './resource-catalog.ts';
 import { createResourceRest, createSubresourceRest, type ServedVersion } from './resource-rest.ts';
@@ -88,7 +91,8 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
   const decoder = createDecoder(options.schema);
   const catalog = createCatalog();
   const extended = options.extend?.(access) ?? [];
-  catalog.set(inOrder([...builtInRests(options, stores, rows, decoder), ...extended]));
+  const actions = actionRests(options, access, decoder);
+  catalog.set(inOrder([...builtInRests(options, stores, rows, decoder), ...actions, ...extended]));
   return {
     catalog,
     stores: access,
@@ -202,6 +206,35 @@ function subresourceRests(version: ServedVersion, options: RegistryOptions): Res
       rests.push(createSubresourceRest(version, subresource, strategy.status ?? statusOnly));
     else if (own !== undefined) rests.push(createSubresourceRest(version, subresource, own));
     else if (subresource.name === 'scale') rests.push(createScaleRest(version, subresource, options.schema));
+  }
+  return rests;
+}
+
+/** What is done through pods, nodes and services without writing them as a whole. */
+function actionRests(options: RegistryOptions, stores: Stores, decoder: Decoder): Rest[] {
+  const pods = stores.get('', 'pods');
+  const parts = { pods, budgets: stores.get('policy', 'poddisruptionbudgets'), schema: options.schema, decoder };
+  const connectStores = {
+    pods,
+    nodes: stores.get('', 'nodes'),
+    services: stores.get('', 'services'),
+    endpointSlices: stores.get('discovery.k8s.io', 'endpointslices'),
+  };
+  const rests: Rest[] = [];
+  for (const info of builtinResources()) {
+    if (info.group !== '') continue;
+    if (info.resource === 'bindings') rests.push(createBindingRest(parts, info, undefined));
+    if (info.resource === 'componentstatuses') rests.push(createComponentStatusRest(info));
+    for (const subresource of info.subresources) {
+      if (info.resource === 'pods' && subresource.name === 'binding')
+        rests.push(createBindingRest(parts, info, subresource));
+      else if (info.resource === 'pods' && subresource.name === 'eviction')
+        rests.push(createEvictionRest(parts, info, subresource));
+      else {
+        const connect = createConnectRest(connectStores, info, subresource);
+        if (connect !== undefined) rests.push(connect);
+      }
+    }
   }
   return rests;
 }

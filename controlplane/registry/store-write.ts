@@ -42,6 +42,8 @@ export interface WriteTarget {
   readonly options: WriteOptions;
   /** `CreateOptions` and the like, for admission. */
   readonly optionsObject: Record<string, unknown>;
+  /** The caller has asked admission already, about what its own body is (bindings, evictions). */
+  readonly skipAdmission?: boolean;
 }
 
 /** `object` is the request's own, decoded, with managed fields. */
@@ -179,6 +181,7 @@ async function validateAdmission(
   object: KubeObject,
   old: KubeObject | undefined,
 ): Promise<void> {
+  if (target.skipAdmission === true) return;
   await store.admission.validate(
     admissionAttributes(context, {
       operation: old === undefined ? 'CREATE' : 'UPDATE',
@@ -295,6 +298,7 @@ async function admitChange(
   object: KubeObject,
   old: KubeObject,
 ): Promise<KubeObject> {
+  if (target.skipAdmission === true) return object;
   const attributes = admissionAttributes(context, {
     operation: 'UPDATE',
     endpoint: target.endpoint,

@@ -1,0 +1,271 @@
+/**
+ * Where the streams of pods, nodes and services go: logs, exec, attach and port-forward to the pod's node agent, proxies
+ * to the address itself. The server does the streaming.
+ */
+import type { V1EndpointSlice, V1Node, V1Service } from '@kubernetes/client-node';
+import type { Pod } from '../../../api/kinds/pod-types.ts';
+import type { Kind } from '../../../api/kinds/wire.ts';
+import { everyField } from '../../../api/meta/field-selector.ts';
+import { selectorOfLabels } from '../../../api/meta/selector.ts';
+import { newBadRequest, newInternalError, newServiceUnavailable } from '../../../api/meta/status-error.ts';
+import type { ResourceInfo, SubresourceInfo } from '../../../api/schema/schema.ts';
+import type { ConnectRequest, ConnectTarget, RequestContext, Rest } from '../rest.ts';
+import { currentEntry, listEntries } from '../store-read.ts';
+import { admissionAttributes, type Store } from '../store.ts';
+
+type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
+type Service = Kind<Pick<V1Service, 'spec'>>;
+type Slice = Kind<Pick<V1EndpointSlice, 'endpoints' | 'ports'>>;
+
+export interface ConnectStores {
+  readonly pods: Store;
+  readonly nodes: Store;
+  readonly services: Store;
+  readonly endpointSlices: Store;
+}
+
+const ADDRESS_ORDER = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'];
+const AGENT_PORT = 10250;
+
+function agentOf(stores: ConnectStores, nodeName: string): string {
+  const node = currentEntry(stores.nodes, '', nodeName).object as Node;
+  const addresses = node.status?.addresses ?? [];
+  for (const wanted of ADDRESS_ORDER) {
+    const found = addresses.find(({ type, address }) => type === wanted && (address ?? '') !== '');
+    if (found?.address === undefined) continue;
+    const endpoint = node.status?.daemonEndpoints?.kubeletEndpoint as { Port?: number } | undefined;
+    return `https://${host(found.address)}:${endpoint?.Port ?? AGENT_PORT}`;
+  }
+  throw newInternalError(`no preferred addresses found; known addresses: []`);
+}
+
+const host = (address: string): string => (address.includes(':') ? `[${address}]` : address);
+
+function podOn(stores: ConnectStores, namespace: string, name: string): { readonly pod: Pod; readonly node: string } {
+  const pod: Pod = currentEntry(stores.pods, namespace, name).object;
+  const node = pod.spec?.nodeName ?? '';
+  if (node === '') throw newBadRequest(`pod ${name} does not have a host assigned`);
+  return { pod, node };
+}
+
+/** The container that is asked for, or the only one. */
+function containerOf(pod: Pod, asked: string): string {
+  const name = pod.metadata.name ?? '';
+  const ordinary = (pod.spec?.containers ?? []).map((one) => one.name ?? '');
+  const init = (pod.spec?.initContainers ?? []).map((one) => one.name ?? '');
+  const ephemeral = (pod.spec?.ephemeralContainers ?? []).map((one) => one.name ?? '');
+  if (asked !== '') {
+    if (![...ordinary, ...init, ...ephemeral].includes(asked))
+      throw newBadRequest(`container ${asked} is not valid for pod ${name}`);
+    return asked;
+  }
+  const [only] = ordinary;
+  if (ordinary.length === 1 && only !== undefined) return only;
+  if (ordinary.length === 0) throw newBadRequest(`a container name must be specified for pod ${name}`);
+  const others = init.length === 0 ? '' : ` or one of the init containers: [${init.join(' ')}]`;
+  throw newBadRequest(
+    `a container name must be specified for pod ${name}, choose one of: [${ordinary.join(' ')}]${others}`,
+  );
+}
+
+const isTrue = (text: string | null): boolean => text !== null && text !== '' && text !== 'false' && text !== '0';
+const STREAMS = [
+  ['stdin', 'input'],
+  ['stdout', 'output'],
+  ['stderr', 'error'],
+  ['tty', 'tty'],
+] as const;
+const LOG_OPTIONS = [
+  'follow',
+  'previous',
+  'timestamps',
+  'sinceSeconds',
+  'sinceTime',
+  'tailLines',
+  'limitBytes',
+  'stream',
+];
+
+function execTarget(
+  stores: ConnectStores,
+  namespace: string,
+  name: string,
+  verb: 'exec' | 'attach',
+  query: URLSearchParams,
+): ConnectTarget {
+  const { pod, node } = podOn(stores, namespace, name);
+  const container = containerOf(pod, query.get('container') ?? '');
+  const url = new URL(`${agentOf(stores, node)}/${verb}/${namespace}/${name}/${container}`);
+  for (const [asked, sent] of STREAMS) if (isTrue(query.get(asked))) url.searchParams.set(sent, '1');
+  if (verb === 'exec') for (const word of query.getAll('command')) url.searchParams.append('command', word);
+  return { url, credentials: 'kubelet-client', plain: false };
+}
+
+function logTarget(stores: ConnectStores, namespace: string, name: string, query: URLSearchParams): ConnectTarget {
+  const { pod, node } = podOn(stores, namespace, name);
+  const container = containerOf(pod, query.get('container') ?? '');
+  const url = new URL(`${agentOf(stores, node)}/containerLogs/${namespace}/${name}/${container}`);
+  for (const option of LOG_OPTIONS) {
+    const value = query.get(option);
+    if (value !== null && value !== '') url.searchParams.set(option, value);
+  }
+  return { url, credentials: 'kubelet-client', plain: true };
+}
+
+function forwardTarget(stores: ConnectStores, namespace: string, name: string, query: URLSearchParams): ConnectTarget {
+  const { node } = podOn(stores, namespace, name);
+  const url = new URL(`${agentOf(stores, node)}/portForward/${namespace}/${name}`);
+  for (const port of query.getAll('ports')) url.searchParams.append('port', port);
+  return { url, credentials: 'kubelet-client', plain: false };
+}
+
+interface ProxyName {
+  readonly scheme: string;
+  readonly name: string;
+  readonly port: string;
+}
+
+/** `[scheme:]name[:port]`. */
+function proxyName(text: string): ProxyName {
+  const parts = text.split(':');
+  if (parts.length === 3)
+    return { scheme: parts[0] === '' ? 'http' : (parts[0] ?? ''), name: parts[1] ?? '', port: parts[2] ?? '' };
+  return { scheme: 'http', name: parts[0] ?? '', port: parts[1] ?? '' };
+}
+
+function withPath(base: string, request: ConnectRequest): URL {
+  const url = new URL(base + (request.path === '' ? '/' : request.path));
+  url.search = request.query.toString();
+  return url;
+}
+
+function podProxy(stores: ConnectStores, namespace: string, text: string, request: ConnectRequest): ConnectTarget {
+  const { scheme, name, port } = proxyName(text);
+  const pod: Pod = currentEntry(stores.pods, namespace, name).object;
+  const address = pod.status?.podIP ?? '';
+  if (address === '') throw newBadRequest('address not allowed');
+  const first = pod.spec?.containers?.flatMap(({ ports }) => ports ?? [])[0]?.containerPort;
+  const number = port === '' ? first : Number(port);
+  return {
+    url: withPath(`${scheme}://${host(address)}${number === undefined ? '' : `:${number}`}`, request),
+    credentials: 'none',
+    plain: false,
+  };
+}
+
+function nodeProxy(stores: ConnectStores, text: string, request: ConnectRequest): ConnectTarget {
+  const { name, port } = proxyName(text);
+  const base = new URL(agentOf(stores, name));
+  if (port !== '' && port !== base.port) {
+    base.port = port;
+    base.protocol = 'http:';
+    return { url: withPath(base.origin, request), credentials: 'none', plain: false };
+  }
+  return { url: withPath(base.origin, request), credentials: 'kubelet-client', plain: false };
+}
+
+async function serviceProxy(
+  stores: ConnectStores,
+  context: RequestContext,
+  namespace: string,
+  text: string,
+  request: ConnectRequest,
+): Promise<ConnectTarget> {
+  const { scheme, name, port } = proxyName(text);
+  const service = currentEntry(stores.services, namespace, name).object as Service;
+  const ports = service.spec?.ports ?? [];
+  const wanted =
+    port === ''
+      ? ports.length === 1
+        ? ports[0]
+        : undefined
+      : ports.find((one) => one.name === port || String(one.port) === port);
+  if (wanted === undefined)
+    throw newServiceUnavailable(`no service port ${JSON.stringify(port)} found for service ${JSON.stringify(name)}`);
+  const { entries } = await listEntries(
+    stores.endpointSlices,
+    context,
+    { namespace },
+    {
+      labelSelector: selectorOfLabels({ 'kubernetes.io/service-name': name }),
+      fieldSelector: everyField,
+      resourceVersion: '',
+      resourceVersionMatch: '',
+      limit: 0,
+      continue: '',
+    },
+  );
+  for (const { object } of entries) {
+    const slice = object as Slice;
+    const target = (slice.ports ?? []).find((one) => (one.name ?? '') === (wanted.name ?? ''))?.port;
+    const ready = (slice.endpoints ?? []).filter(({ conditions }) => conditions?.ready !== false);
+    const address = ready[Math.floor(Math.random() * ready.length)]?.addresses?.[0];
+    if (target === undefined || address === undefined) continue;
+    return { url: withPath(`${scheme}://${host(address)}:${target}`, request), credentials: 'none', plain: false };
+  }
+  throw newServiceUnavailable(`no endpoints available for service ${JSON.stringify(name)}`);
+}
+
+/** The endpoint of a stream, `undefined` for subresources that are none. */
+export function createConnectRest(
+  stores: ConnectStores,
+  info: ResourceInfo,
+  subresource: SubresourceInfo,
+): Rest | undefined {
+  const locate = locatorOf(stores, info.resource, subresource.name);
+  if (locate === undefined) return undefined;
+  return {
+    info,
+    subresource,
+    async connect(context, namespace, name, request) {
+      const attributes = admissionAttributes(context, {
+        operation: 'CONNECT',
+        endpoint: {
+          info,
+          subresource: subresource.name,
+          kind: { group: '', version: 'v1', kind: subresource.kind },
+          strategy: {},
+        },
+        namespace,
+        name,
+        object: { kind: subresource.kind, apiVersion: 'v1', metadata: {} },
+        oldObject: undefined,
+        options: {},
+        dryRun: false,
+      });
+      if (subresource.name !== 'log') {
+        await stores.pods.admission.admit(attributes, context.signal);
+        await stores.pods.admission.validate(attributes, context.signal);
+      }
+      return await locate(context, namespace, name, request);
+    },
+  };
+}
+
+type Locator = (
+  context: RequestContext,
+  namespace: string,
+  name: string,
+  request: ConnectRequest,
+) => ConnectTarget | Promise<ConnectTarget>;
+
+function locatorOf(stores: ConnectStores, resource: string, subresource: string): Locator | undefined {
+  switch (`${resource}/${subresource}`) {
+    case 'pods/log':
+      return (_context, namespace, name, { query }) => logTarget(stores, namespace, name, query);
+    case 'pods/exec':
+      return (_context, namespace, name, { query }) => execTarget(stores, namespace, name, 'exec', query);
+    case 'pods/attach':
+      return (_context, namespace, name, { query }) => execTarget(stores, namespace, name, 'attach', query);
+    case 'pods/portforward':
+      return (_context, namespace, name, { query }) => forwardTarget(stores, namespace, name, query);
+    case 'pods/proxy':
+      return (_context, namespace, name, request) => podProxy(stores, namespace, name, request);
+    case 'nodes/proxy':
+      return (_context, _namespace, name, request) => nodeProxy(stores, name, request);
+    case 'services/proxy':
+      return (context, namespace, name, request) => serviceProxy(stores, context, namespace, name, request);
+    default:
+      return undefined;
+  }
+}
