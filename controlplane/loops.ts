@@ -2,8 +2,11 @@
 import type { Client } from '../api/machinery/client.ts';
 import { Informers } from '../api/machinery/informer.ts';
 import type { Parts } from './assembly.ts';
+import { SigningRefused } from './controllers/certificates/certificate-signer.ts';
 import { startControllers } from './controllers/run.ts';
 import { keepKubernetesService } from './kubernetes-service.ts';
+import { parseCsr } from '../api/pki/certificate-request.ts';
+import { SIGNER_NAMES, signRequest } from './pki/signers.ts';
 import { primaryAddress } from './host-address.ts';
 import { startScheduler } from './scheduler/scheduler.ts';
 
@@ -38,6 +41,21 @@ export async function startLoops(parts: Parts, port: number): Promise<readonly (
     logger,
     catalog: registry.catalog,
     rootCaPem: pki.material().ca.certificatePem,
+    tokenSigner: parts.security.issuer,
+    certificateSigner: {
+      signerNames: SIGNER_NAMES,
+      sign(request) {
+        const { signerName, usages = [], expirationSeconds, request: encoded } = request.spec;
+        const signed = signRequest(
+          { signerName, usages, expirationSeconds, request: parseCsr(Buffer.from(encoded, 'base64').toString()) },
+          pki.material().ca,
+          clock.now(),
+          flags.clusterSigningDuration,
+        );
+        if ('refused' in signed) throw new SigningRefused(signed.refused);
+        return signed.certificate;
+      },
+    },
     options: {
       controllers: flags.controllers,
       clusterCidrs: flags.clusterCidr,

@@ -1,0 +1,154 @@
+/** The rules of the house, as data: who may import whom, no cycles between files, nobody's file forgotten, nothing global. */
+import assert from 'node:assert/strict';
+import { globSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { test } from 'node:test';
+
+const ROOT = join(import.meta.dirname, '..');
+
+/** What each folder may import besides itself, and why. */
+const ALLOWED: Readonly<Record<string, { readonly from: readonly string[]; readonly why: string }>> = {
+  api: { from: [], why: 'both sides share it, so it knows neither' },
+  agent: { from: ['api'], why: 'it meets the control plane over the API only' },
+  controlplane: { from: ['api'], why: 'it meets the agent over the API only' },
+  cli: { from: ['agent', 'controlplane', 'api'], why: 'the command puts them together' },
+  scripts: { from: ['agent', 'controlplane', 'api', 'cli'], why: 'development tools use anything' },
+};
+
+/** Files that are entered from outside: commands, workers, reporters. */
+const ENTRIES: ReadonlySet<string> = new Set([
+  'cli/main.ts',
+  'controlplane/storage/sqlite/worker.ts',
+  'scripts/up.ts',
+  'scripts/test.ts',
+  'scripts/generate-api.ts',
+  'scripts/images/build.ts',
+]);
+
+/** Packages that must not be loaded with the program: imported for types, or on first use. */
+const LAZY: readonly string[] = ['@kubernetes/client-node', '@grpc/grpc-js', 'protobufjs', 'systeminformation'];
+
+interface Source {
+  readonly path: string;
+  readonly text: string;
+  /** Repository paths of files that are loaded with this one. */
+  readonly imports: readonly string[];
+  readonly typeImports: readonly string[];
+  readonly packages: readonly string[];
+}
+
+const IMPORT = /^(?:import|export)\s+(type\s+)?(?:[^'";]*?\s+from\s+)?['"]([^'"]+)['"];?/gm;
+const LATER = /import\(\s*['"]([^'"]+)['"]\s*\)|new URL\(\s*['"](\.[^'"]+)['"]\s*,\s*import\.meta\.url/g;
+
+function readSource(path: string): Source {
+  const text = readFileSync(join(ROOT, path), 'utf8');
+  const imports: string[] = [];
+  const typeImports: string[] = [];
+  const packages: string[] = [];
+  const repository = (specifier: string): string => relative(ROOT, resolve(ROOT, dirname(path), specifier));
+  for (const [, isType, specifier = ''] of text.matchAll(IMPORT)) {
+    if (!specifier.startsWith('.')) {
+      if (isType === undefined) packages.push(specifier);
+    } else if (isType === undefined) imports.push(repository(specifier));
+    else typeImports.push(repository(specifier));
+  }
+  for (const [, later, url] of text.matchAll(LATER)) {
+    const specifier = later ?? url ?? '';
+    if (specifier.startsWith('.')) typeImports.push(repository(specifier));
+  }
+  return { path, text, imports, typeImports, packages };
+}
+
+const sources = globSync('{api,agent,controlplane,cli,scripts}/**/*.ts', { cwd: ROOT }).sort().map(readSource);
+const folderOf = (path: string): string => path.split('/')[0] ?? '';
+
+test('imports point the allowed way', () => {
+  const wrong = sources.flatMap(({ path, imports, typeImports }) => {
+    const folder = folderOf(path);
+    const allowed = ALLOWED[folder];
+    assert.ok(allowed, `no rule for ${folder}`);
+    return [...imports, ...typeImports]
+
+      .filter(
+        (target) => target.endsWith('.ts') && folderOf(target) !== folder && !allowed.from.includes(folderOf(target)),
+      )
+      .map((target) => `${path} imports ${target}: ${folder} may not, because ${allowed.why}`);
+  });
+  assert.deepEqual(wrong, []);
+});
+
+test('files do not import each other in circles', () => {
+  const graph = new Map(sources.map((source) => [source.path, source.imports]));
+  const state = new Map<string, 'open' | 'done'>();
+  const cycles: string[] = [];
+  const visit = (path: string, trail: readonly string[]): void => {
+    if (state.get(path) === 'done') return;
+    if (state.get(path) === 'open') {
+      cycles.push([...trail.slice(trail.indexOf(path)), path].join(' -> '));
+      return;
+    }
+    state.set(path, 'open');
+    for (const next of graph.get(path) ?? []) visit(next, [...trail, path]);
+    state.set(path, 'done');
+  };
+  for (const path of graph.keys()) visit(path, []);
+  assert.deepEqual(cycles, []);
+});
+
+test('every file is used by the program', () => {
+  const used = new Set(sources.flatMap(({ imports, typeImports }) => [...imports, ...typeImports]));
+  const forgotten = sources.map(({ path }) => path).filter((path) => !used.has(path) && !ENTRIES.has(path));
+  assert.deepEqual(forgotten, []);
+});
+
+test('heavy packages are not loaded with the program', () => {
+  const loaded = sources
+    .filter(({ path }) => !path.startsWith('scripts/'))
+    .flatMap(({ path, packages }) =>
+      packages.filter((name) => LAZY.includes(name)).map((name) => `${path} loads ${name}`),
+    );
+  assert.deepEqual(loaded, []);
+});
+
+test('time is passed in: no bare clock or timer outside clock.ts', () => {
+  const bare = sources
+    .filter(({ path }) => !path.startsWith('scripts/') && !path.endsWith('/clock.ts'))
+    .flatMap(({ path, text }) =>
+      text
+        .split('\n')
+        .map((line, index) => ({ line, at: `${path}:${index + 1}` }))
+        .filter(
+          ({ line }) =>
+            /\b(Date\.now|setTimeout|setInterval)\(/.test(line) &&
+            !/^\s*(\*|\/\/|\/\*)/.test(line) &&
+            !/\.setTimeout\(/.test(line),
+        )
+        .map(({ at, line }) => `${at}: ${line.trim()}`),
+    );
+  assert.deepEqual(bare, []);
+});
+
+test('there are no escapes from the type system, and no empty catch', () => {
+  const escapes = sources.flatMap(({ path, text }) =>
+    text
+      .split('\n')
+      .map((line, index) => ({ line, at: `${path}:${index + 1}` }))
+      .filter(
+        ({ line }) =>
+          /(:|<|\bas) any\b(?=[\s;,)>\]|=]|$)|@ts-ignore|@ts-expect-error|catch\s*(\([^)]*\))?\s*\{\s*\}/.test(line) &&
+          !/^\s*(\*|\/\/)/.test(line),
+      )
+      .map(({ at, line }) => `${at}: ${line.trim()}`),
+  );
+  assert.deepEqual(escapes, []);
+});
+
+test('there are no barrel files, and no folder of odds and ends', () => {
+  const bad = sources
+    .map(({ path }) => path)
+    .filter(
+      (path) =>
+        /(^|\/)(index|utils?|helpers?|common|misc)\.ts$/.test(path) || /\/(utils?|helpers?|common|misc)\//.test(path),
+    );
+  assert.deepEqual(bad, []);
+});
