@@ -34,6 +34,32 @@ export function decodeStruct(struct: StructType, value: unknown): Decoded {
   return { value: walk.struct(struct, value as JsonObject), unknown: walk.unknown };
 }
 
+/**
+ * Puts back, in place, what the type always prints: for values that were decoded and then changed (a status that a strategy
+ * has taken away). Lists and maps that became empty are dropped or become null, as they come back from the store.
+ */
+export function completeStruct(struct: StructType, value: JsonObject): void {
+  for (const field of struct.fields.values()) {
+    const member = value[field.name];
+    if (member === undefined || member === null || !keeps(field, member)) {
+      if (field.presence === 'print' || field.presence === 'null') {
+        value[field.name] = field.presence === 'null' ? null : zeroValue(field.type);
+      } else if (member !== undefined) delete value[field.name];
+    } else complete(field.type, member);
+  }
+}
+
+function complete(type: TypeNode, value: JsonValue): void {
+  if (typeof value !== 'object' || value === null || type.kind === 'scalar') return;
+  if (type.kind === 'struct') {
+    if (!Array.isArray(value)) completeStruct(type.struct, value);
+  } else if (type.kind === 'list') {
+    if (type.items.kind !== 'scalar' && Array.isArray(value)) for (const item of value) complete(type.items, item);
+  } else if (type.values.kind !== 'scalar' && !Array.isArray(value)) {
+    for (const key in value) complete(type.values, value[key] ?? null);
+  }
+}
+
 /** The text of a `strict decoding error` for unknown names. */
 export function unknownFieldErrors(unknown: readonly string[]): string[] {
   return unknown.map((path) => `unknown field "${path}"`);
@@ -226,7 +252,11 @@ function keeps(field: Field, value: JsonValue): boolean {
   if (value === null) return false;
   if (field.presence === 'omit') return !isZero(field.type, value);
   // What is stored has no empty lists and maps: they come back as null, which is printed where it must be.
-  if (field.presence === 'print' && field.name !== 'items' && (field.type.kind === 'list' || field.type.kind === 'map')) {
+  if (
+    field.presence === 'print' &&
+    field.name !== 'items' &&
+    (field.type.kind === 'list' || field.type.kind === 'map')
+  ) {
     return !isEmptyCollection(value);
   }
   return true;

@@ -177,11 +177,8 @@ export class SchemaWriter {
     const own = this.#schema.description(struct.name, field.name);
     const isReference =
       field.type.kind === 'struct' || (field.type.kind === 'scalar' && PLAIN[field.type.scalar] === undefined);
-    // Readers of version 3 follow the reference to its text by themselves.
-    const typeText =
-      this.#version === 2 && field.type.kind === 'struct'
-        ? this.#schema.description(field.type.struct.name)
-        : undefined;
+    // Clients show a list of fields with these texts only, so a reference has its type's.
+    const typeText = field.type.kind === 'struct' ? this.#schema.description(field.type.struct.name) : undefined;
     const description = own ?? typeText;
     const preset = this.#default(field);
     const rest: JsonObject = {

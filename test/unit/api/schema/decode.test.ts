@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { DecodeError, decodeStruct, unknownFieldErrors } from '../../../../api/schema/decode.ts';
+import { DecodeError, completeStruct, decodeStruct, unknownFieldErrors } from '../../../../api/schema/decode.ts';
 import { applyTableDefaults } from '../../../../api/schema/defaults.ts';
 import type { StructType } from '../../../../api/schema/schema.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
+import { generateObject } from '../../../fakes/generated-object.ts';
 
 function kind(group: string, version: string, name: string): StructType {
   const struct = loadSchema().kind(group, version, name);
@@ -122,6 +123,32 @@ test('decoding twice changes nothing', () => {
   assert.deepEqual(decodeStruct(kind('', 'v1', 'Event'), once).value, once);
   assert.equal(once.eventTime, null);
   assert.equal(once.reportingComponent, '');
+});
+
+test('a decoded value that lost parts gets back what is always printed', () => {
+  const { value } = decodeStruct(pod, {
+    spec: { containers: [{ name: 'c' }], nodeName: 'n' },
+    status: { phase: 'Running' },
+  });
+  const { value: whole } = decodeStruct(pod, { spec: { containers: [{ name: 'c' }], nodeName: 'n' } });
+  delete value.status;
+  completeStruct(pod, value);
+  assert.deepEqual(value, whole);
+});
+
+test('completing what was decoded changes nothing, for every type', () => {
+  const schema = loadSchema();
+  for (const name of schema.structNames()) {
+    const struct = schema.struct(name);
+    if (struct === undefined) continue;
+    for (let seed = 1; seed <= 3; seed += 1) {
+      const { value } = decodeStruct(struct, generateObject(struct, seed));
+      const before = structuredClone(value);
+      completeStruct(struct, value);
+      assert.deepEqual(value, before, `${name}, seed ${seed}`);
+      assert.deepEqual(decodeStruct(struct, value).value, before, `${name}, seed ${seed}`);
+    }
+  }
 });
 
 test('the schema sets what it has defaults for', () => {
