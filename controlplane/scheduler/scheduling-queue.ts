@@ -44,6 +44,8 @@ const HELPFUL: Readonly<Record<string, readonly Change[]>> = {
 const FIRST_BACKOFF_MS = 1000;
 const LONGEST_BACKOFF_MS = 10_000;
 const LONGEST_WAIT_MS = 5 * 60_000;
+/** Pods that are due about the same time wake together. */
+const WAKE_STEP_MS = 100;
 
 interface Queued {
   info: PodInfo;
@@ -61,6 +63,8 @@ export class SchedulingQueue {
   readonly #onActive: () => void;
   readonly #pods = new Map<string, Queued>();
   readonly #active: Queued[] = [];
+  /** Unschedulable ones by the filters that rejected them, so that a change costs what it may help. */
+  readonly #waiting = new Map<string, Set<Queued>>();
   #order = 0;
   #timer: Timer | undefined;
   #timerAtMs = Infinity;
@@ -100,8 +104,8 @@ export class SchedulingQueue {
     const known = this.#pods.get(uid);
     if (known === undefined) return;
     this.#pods.delete(uid);
-    const at = this.#active.indexOf(known);
-    if (at >= 0) this.#active.splice(at, 1);
+    this.#endWaiting(known);
+    if (known.place === 'active') this.#active.splice(this.#active.indexOf(known), 1);
   }
 
   /** The next pod to schedule; it stays known until `remove`, `unschedulable` or `failed`. */
@@ -120,24 +124,27 @@ export class SchedulingQueue {
     queued.place = 'unschedulable';
     queued.rejectedBy = rejectedBy;
     queued.waitingSinceMs = this.#clock.now();
+    for (const name of rejectedBy) {
+      const waiting = this.#waiting.get(name);
+      if (waiting === undefined) this.#waiting.set(name, new Set([queued]));
+      else waiting.add(queued);
+    }
     this.#arm(queued.waitingSinceMs + LONGEST_WAIT_MS);
   }
 
   /** Something else went wrong: it is tried again after its backoff. */
   failed(uid: string): void {
+    // Another change may have put it into the line again already.
+    if (this.#pods.get(uid)?.place === 'active') return;
     const queued = this.#backOff(uid);
     if (queued !== undefined) this.#retry(queued);
   }
 
   /** Wakes pods that this change may help. */
   changed(change: Change): void {
-    for (const queued of this.#pods.values()) {
-      if (queued.place !== 'unschedulable') continue;
-      for (const name of queued.rejectedBy) {
-        if (HELPFUL[name]?.includes(change) === false) continue;
-        this.#retry(queued);
-        break;
-      }
+    for (const [name, waiting] of this.#waiting) {
+      if (HELPFUL[name]?.includes(change) === false) continue;
+      for (const queued of waiting) this.#retry(queued);
     }
   }
 
@@ -145,6 +152,7 @@ export class SchedulingQueue {
     this.#timer?.cancel();
     this.#pods.clear();
     this.#active.length = 0;
+    this.#waiting.clear();
   }
 
   #backOff(uid: string): Queued | undefined {
@@ -155,7 +163,17 @@ export class SchedulingQueue {
     return queued;
   }
 
+  #endWaiting(queued: Queued): void {
+    if (queued.place !== 'unschedulable') return;
+    for (const name of queued.rejectedBy) {
+      const waiting = this.#waiting.get(name);
+      waiting?.delete(queued);
+      if (waiting?.size === 0) this.#waiting.delete(name);
+    }
+  }
+
   #retry(queued: Queued): void {
+    this.#endWaiting(queued);
     if (queued.backoffUntilMs <= this.#clock.now()) {
       this.#activate(queued);
       return;
@@ -165,6 +183,7 @@ export class SchedulingQueue {
   }
 
   #activate(queued: Queued): void {
+    this.#endWaiting(queued);
     queued.place = 'active';
     let low = 0;
     let high = this.#active.length;
@@ -178,7 +197,8 @@ export class SchedulingQueue {
     this.#onActive();
   }
 
-  #arm(atMs: number): void {
+  #arm(wantedMs: number): void {
+    const atMs = Math.ceil(wantedMs / WAKE_STEP_MS) * WAKE_STEP_MS;
     if (atMs >= this.#timerAtMs) return;
     this.#timer?.cancel();
     this.#timerAtMs = atMs;
