@@ -4,6 +4,7 @@
  * A plain write never fails for it: an object whose fields cannot be told apart keeps the ownership it has. Objects that
  * come in are never changed. Called by the registry for every create, update, patch and apply.
  */
+import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { emptySet, setOfPaths, type FieldSet } from '../../api/codec/structured-merge/field-set.ts';
 import { mergeTypeOf, PathElementError, type MergeType } from '../../api/codec/structured-merge/merge-types.ts';
 import { typeErrors } from '../../api/codec/structured-merge/typed-value.ts';
@@ -182,12 +183,12 @@ function readConfig({ type, expected, patch }: ApplyRequest): JsonObject {
 }
 
 function refuseDuplicates({ patch, write }: ApplyRequest): void {
-  for (const path of patch.duplicates) {
-    const key = path.slice(path.lastIndexOf('.') + 1);
-    const text = `error converting YAML to JSON: yaml: unmarshal errors:\n  key ${JSON.stringify(key)} already set in map`;
-    if (write.validation === 'Strict') throw newBadRequest(`error strict decoding YAML: ${text}`);
-    if (write.validation === 'Warn') write.warn(text);
+  if (patch.duplicates.length === 0) return;
+  if (write.validation === 'Strict') {
+    const texts = duplicateErrors(patch.duplicates).join(', ');
+    throw newBadRequest(`error strict decoding YAML: error converting YAML to JSON: ${texts}`);
   }
+  if (write.validation === 'Warn') for (const text of duplicateWarnings(patch.duplicates)) write.warn(text);
 }
 
 function conform(expected: ExpectedKind, merged: JsonObject): KubeObject {
