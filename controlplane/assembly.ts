@@ -4,7 +4,7 @@ import { createProtobufCodec } from '../api/codec/protobuf.ts';
 import { stringifyYaml } from '../api/codec/yaml.ts';
 import type { Client } from '../api/machinery/client.ts';
 import type { Clock } from '../api/machinery/clock.ts';
-import { namespaces } from '../api/machinery/resources.ts';
+import { namespaces, resourceQuotas } from '../api/machinery/resources.ts';
 import type { Schema } from '../api/schema/schema.ts';
 import type { AdmissionPlugin } from './admission/admission.ts';
 import { buildPlugins } from './admission/plugins.ts';
@@ -92,6 +92,7 @@ export function admissionPlugins({ flags, sources, clock, security, clientFor }:
     createNamespace: async (name) => {
       await system.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
     },
+    updateQuotaStatus: (quota) => system.update(resourceQuotas, quota, { subresource: 'status' }),
     tolerationSeconds: {
       notReadySeconds: flags.defaultNotReadyTolerationSeconds,
       unreachableSeconds: flags.defaultUnreachableTolerationSeconds,

@@ -2,9 +2,7 @@
 import type { LimitRange, PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
 import { limitRanges } from '../../api/machinery/resources.ts';
 import {
-  addQuantities,
   approximate,
-  compareQuantities,
   formatQuantity,
   milliUnits,
   parseQuantity,
@@ -12,6 +10,7 @@ import {
   type Quantity,
 } from '../../api/meta/quantity.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
+import { podTotal, quantities } from './pod-resources.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from './sources.ts';
 
@@ -92,9 +91,6 @@ function fill(container: Container, what: string, requests: Amounts, limits: Amo
   }
   return notes;
 }
-
-const quantities = (amounts: Readonly<Record<string, string>> | undefined | null): Map<string, Quantity> =>
-  new Map(Object.entries(amounts ?? {}).map(([name, amount]) => [name, parseQuantity(amount)]));
 
 interface Usage {
   readonly requests: Map<string, Quantity>;
@@ -188,41 +184,4 @@ function ratioError(type: string, name: string, bound: Quantity, usage: Usage): 
 
 function podUsage(spec: PodSpec): Usage {
   return { requests: podTotal(spec, 'requests'), limits: podTotal(spec, 'limits') };
-}
-
-/** Sum of the containers and side cars, or what the largest init container needs while it runs. Overhead does not count here. */
-function podTotal(spec: PodSpec, field: 'requests' | 'limits'): Map<string, Quantity> {
-  const total = new Map<string, Quantity>();
-  const largest = new Map<string, Quantity>();
-  const sidecars = new Map<string, Quantity>();
-  const add = (target: Map<string, Quantity>, name: string, amount: Quantity): void => {
-    const before = target.get(name);
-    target.set(name, before === undefined ? amount : addQuantities(before, amount));
-  };
-  for (const container of spec.containers) {
-    for (const [name, amount] of quantities(container.resources?.[field])) add(total, name, amount);
-  }
-  for (const container of spec.initContainers ?? []) {
-    for (const [name, amount] of quantities(container.resources?.[field])) {
-      if (container.restartPolicy === 'Always') {
-        add(total, name, amount);
-        add(sidecars, name, amount);
-      }
-      const before = sidecars.get(name);
-      const peak =
-        container.restartPolicy === 'Always'
-          ? (before ?? amount)
-          : before === undefined
-            ? amount
-            : addQuantities(before, amount);
-      const known = largest.get(name);
-      if (known === undefined || compareQuantities(peak, known) > 0) largest.set(name, peak);
-    }
-  }
-  for (const [name, amount] of largest) {
-    const known = total.get(name);
-    if (known === undefined || compareQuantities(amount, known) > 0) total.set(name, amount);
-  }
-  for (const [name, amount] of quantities(spec.resources?.[field])) total.set(name, amount);
-  return total;
 }

@@ -24,6 +24,7 @@ import { podTolerationRestriction } from './pod-toleration-restriction.ts';
 import { podTopologyLabels } from './pod-topology-labels.ts';
 import { priorityPlugin } from './priority.ts';
 import { rbacEscalation } from './rbac-escalation.ts';
+import { resourceQuota, type ResourceQuotaOptions } from './resource-quota.ts';
 import { runtimeClassPlugin } from './runtime-class.ts';
 import { securityContextDeny } from './security-context-deny.ts';
 import { serviceAccountPlugin } from './service-account.ts';
@@ -38,6 +39,8 @@ export interface PluginsOptions {
   readonly rbac: RbacAuthorizer;
   /** Makes a namespace (NamespaceAutoProvision). */
   readonly createNamespace: (name: string) => Promise<void>;
+  /** Writes the status of a quota (ResourceQuota). */
+  readonly updateQuotaStatus: ResourceQuotaOptions['updateStatus'];
   readonly tolerationSeconds: DefaultTolerationSecondsOptions;
   /** `--enable-admission-plugins`, `--disable-admission-plugins`. */
   readonly enable: readonly string[];
@@ -117,6 +120,9 @@ export const PLUGINS: readonly PluginRow[] = [
     defaultIngressClass(sources),
   ),
   on('PodTopologyLabels', 'zone and region of the node on its pods', ({ sources }) => podTopologyLabels(sources)),
+  on('ResourceQuota', 'what a namespace may hold', ({ sources, updateQuotaStatus }) =>
+    resourceQuota({ sources, updateStatus: updateQuotaStatus }),
+  ),
 ];
 
 /** Throws for a name that is no plugin. */

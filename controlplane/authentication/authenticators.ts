@@ -157,7 +157,14 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
     tokens.push(cachedTokens(asked, { clock, successTtlMs: cacheTtlMs, failureTtlMs: cacheTtlMs }));
   }
   const union = withImplicitAudiences(unionTokens(tokens), options.apiAudiences);
-  const cached = tokenGroupAdder(cachedTokens(union, { clock, successTtlMs: TOKEN_SUCCESS_TTL_MS, failureTtlMs: 0 }));
+  const cached = tokenGroupAdder(
+    cachedTokens(union, {
+      clock,
+      successTtlMs: TOKEN_SUCCESS_TTL_MS,
+      failureTtlMs: 0,
+      implicitAudiences: options.apiAudiences,
+    }),
+  );
   list.push(bearerAuthenticator(cached));
   const known = groupAdder(unionAuthenticator(list));
   const authenticator = options.anonymous ? orAnonymous(known) : known;

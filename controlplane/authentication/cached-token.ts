@@ -12,6 +12,8 @@ export interface CachedTokenOptions {
   readonly clock: Clock;
   readonly successTtlMs: number;
   readonly failureTtlMs: number;
+  /** What an empty list of audiences stands for: both spellings share what is remembered. */
+  readonly implicitAudiences?: readonly string[];
   readonly maxSuccesses?: number;
   readonly maxFailures?: number;
 }
@@ -71,7 +73,8 @@ export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOpti
   return {
     authenticateToken(token, audiences) {
       const hmac = createHmac('sha256', secret).update(token);
-      for (const audience of audiences) hmac.update('\0').update(audience);
+      const meant = audiences.length > 0 ? audiences : (options.implicitAudiences ?? []);
+      for (const audience of meant) hmac.update('\0').update(audience);
       const key = hmac.digest('base64');
       const success = successes.get(key);
       if (success !== undefined) return success.value;

@@ -67,6 +67,8 @@ const RETIRED: Readonly<Record<string, readonly string[]>> = {
   autoscaling: ['v2beta1', 'v2beta2'],
   batch: ['v1beta1'],
   policy: ['v1beta1'],
+  'authentication.k8s.io': ['v1alpha1', 'v1beta1'],
+  'authorization.k8s.io': ['v1beta1'],
 };
 
 export function createDecoder(schema: Schema): Decoder {

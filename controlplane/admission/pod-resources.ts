@@ -1,0 +1,43 @@
+/** What a pod needs as a whole: used by limits and by quota. */
+import { addQuantities, compareQuantities, parseQuantity, type Quantity } from '../../api/meta/quantity.ts';
+import type { PodSpec } from './pod-attributes.ts';
+
+export const quantities = (amounts: Readonly<Record<string, string>> | undefined | null): Map<string, Quantity> =>
+  new Map(Object.entries(amounts ?? {}).map(([name, amount]) => [name, parseQuantity(amount)]));
+
+/** Sum of the containers and side cars, or what the largest init container needs while it runs. Overhead does not count here. */
+export function podTotal(spec: PodSpec, field: 'requests' | 'limits'): Map<string, Quantity> {
+  const total = new Map<string, Quantity>();
+  const largest = new Map<string, Quantity>();
+  const sidecars = new Map<string, Quantity>();
+  const add = (target: Map<string, Quantity>, name: string, amount: Quantity): void => {
+    const before = target.get(name);
+    target.set(name, before === undefined ? amount : addQuantities(before, amount));
+  };
+  for (const container of spec.containers) {
+    for (const [name, amount] of quantities(container.resources?.[field])) add(total, name, amount);
+  }
+  for (const container of spec.initContainers ?? []) {
+    for (const [name, amount] of quantities(container.resources?.[field])) {
+      if (container.restartPolicy === 'Always') {
+        add(total, name, amount);
+        add(sidecars, name, amount);
+      }
+      const before = sidecars.get(name);
+      const peak =
+        container.restartPolicy === 'Always'
+          ? (before ?? amount)
+          : before === undefined
+            ? amount
+            : addQuantities(before, amount);
+      const known = largest.get(name);
+      if (known === undefined || compareQuantities(peak, known) > 0) largest.set(name, peak);
+    }
+  }
+  for (const [name, amount] of largest) {
+    const known = total.get(name);
+    if (known === undefined || compareQuantities(amount, known) > 0) total.set(name, amount);
+  }
+  for (const [name, amount] of quantities(spec.resources?.[field])) total.set(name, amount);
+  return total;
+}

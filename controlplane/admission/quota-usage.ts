@@ -1,0 +1,174 @@
+/** What an object counts for against the quotas of its namespace, and whether a quota is about it. Pure. */
+import type { PersistentVolumeClaim, Pod, ResourceQuota, Service } from '../../api/machinery/kinds.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { addQuantities, newQuantity, parseQuantity, type Quantity } from '../../api/meta/quantity.ts';
+import { podTotal, quantities } from './pod-resources.ts';
+import type { PodSpec } from './pod-attributes.ts';
+
+export type Usage = ReadonlyMap<string, Quantity>;
+
+const ONE = newQuantity(1);
+/** Kinds that are counted under their bare name as well as under `count/…`. */
+const PLAIN_COUNTS = new Set([
+  'pods',
+  'services',
+  'replicationcontrollers',
+  'resourcequotas',
+  'secrets',
+  'configmaps',
+  'persistentvolumeclaims',
+]);
+/** Amounts that are counted under their own name too, not only as `requests.…`. */
+const BARE_REQUESTS = new Set(['cpu', 'memory', 'ephemeral-storage']);
+const STORAGE_CLASS = '.storageclass.storage.k8s.io/';
+
+export function usageOf(group: string, resource: string, object: KubeObject): Usage {
+  const usage = new Map<string, Quantity>([[group === '' ? `count/${resource}` : `count/${resource}.${group}`, ONE]]);
+  if (group !== '') return usage;
+  if (PLAIN_COUNTS.has(resource)) usage.set(resource, ONE);
+  if (resource === 'pods') addPod(usage, object as Pod);
+  else if (resource === 'services') addService(usage, object as Service);
+  else if (resource === 'persistentvolumeclaims') addClaim(usage, object as PersistentVolumeClaim);
+  return usage;
+}
+
+function addPod(usage: Map<string, Quantity>, pod: Pod): void {
+  // What has ended needs nothing any more; the object itself still counts.
+  if (pod.status?.phase === 'Succeeded' || pod.status?.phase === 'Failed') {
+    usage.delete('pods');
+    return;
+  }
+  const { spec } = pod;
+  if (spec === undefined) return;
+  const overhead = quantities(spec.overhead);
+  const total = (field: 'requests' | 'limits'): Map<string, Quantity> => {
+    const amounts = podTotal(spec, field);
+    for (const [name, amount] of overhead) {
+      const before = amounts.get(name);
+      if (before !== undefined) amounts.set(name, addQuantities(before, amount));
+      else if (field === 'requests') amounts.set(name, amount);
+    }
+    return amounts;
+  };
+  for (const [name, amount] of total('requests')) {
+    usage.set(`requests.${name}`, amount);
+    if (BARE_REQUESTS.has(name) || name.startsWith('hugepages-')) usage.set(name, amount);
+  }
+  for (const [name, amount] of total('limits')) usage.set(`limits.${name}`, amount);
+}
+
+function addService(usage: Map<string, Quantity>, service: Service): void {
+  const ports = service.spec?.ports?.length ?? 0;
+  if (service.spec?.type === 'NodePort') usage.set('services.nodeports', newQuantity(ports));
+  if (service.spec?.type !== 'LoadBalancer') return;
+  usage.set('services.loadbalancers', ONE);
+  const isAllocated = service.spec.allocateLoadBalancerNodePorts !== false;
+  const own = (service.spec.ports ?? []).filter((port) => (port.nodePort ?? 0) !== 0).length;
+  usage.set('services.nodeports', newQuantity(isAllocated ? ports : own));
+}
+
+function addClaim(usage: Map<string, Quantity>, claim: PersistentVolumeClaim): void {
+  const className =
+    claim.metadata.annotations?.['volume.beta.kubernetes.io/storage-class'] ?? claim.spec?.storageClassName ?? '';
+  if (className !== '') usage.set(`${className}${STORAGE_CLASS}persistentvolumeclaims`, ONE);
+  const text = claim.spec?.resources?.requests?.['storage'];
+  if (text === undefined) return;
+  const storage = parseQuantity(text);
+  usage.set('requests.storage', storage);
+  if (className !== '') usage.set(`${className}${STORAGE_CLASS}requests.storage`, storage);
+}
+
+interface ScopeRequirement {
+  readonly scopeName: string;
+  readonly operator: string;
+  readonly values?: readonly string[] | null;
+}
+
+export function quotaMatches(quota: ResourceQuota, resource: string, object: KubeObject): boolean {
+  const requirements: ScopeRequirement[] = [
+    ...(quota.spec?.scopes ?? []).map((scopeName) => ({ scopeName, operator: 'Exists' })),
+    ...(quota.spec?.scopeSelector?.matchExpressions ?? []),
+  ];
+  return requirements.every((one) => {
+    if (resource === 'pods') return podInScope(object as Pod, one);
+    if (resource === 'persistentvolumeclaims' && one.scopeName === 'VolumeAttributesClass') {
+      return inSet((object as PersistentVolumeClaim).spec?.volumeAttributesClassName ?? '', one);
+    }
+    return false;
+  });
+}
+
+function inSet(value: string, { operator, values }: ScopeRequirement): boolean {
+  switch (operator) {
+    case 'In':
+      return values?.includes(value) ?? false;
+    case 'NotIn':
+      return !(values?.includes(value) ?? false);
+    case 'Exists':
+      return value !== '';
+    default:
+      return value === '';
+  }
+}
+
+function podInScope(pod: Pod, requirement: ScopeRequirement): boolean {
+  const { spec } = pod;
+  if (spec === undefined) return false;
+  const isTerminating = spec.activeDeadlineSeconds !== undefined && spec.activeDeadlineSeconds !== null;
+  switch (requirement.scopeName) {
+    case 'Terminating':
+      return isTerminating;
+    case 'NotTerminating':
+      return !isTerminating;
+    case 'BestEffort':
+      return isBestEffort(spec);
+    case 'NotBestEffort':
+      return !isBestEffort(spec);
+    case 'PriorityClass':
+      return inSet(spec.priorityClassName ?? '', requirement);
+    case 'CrossNamespacePodAffinity':
+      return crossesNamespaces(spec);
+    default:
+      return false;
+  }
+}
+
+function isBestEffort(spec: PodSpec): boolean {
+  const counts = (amounts: Readonly<Record<string, string>> | undefined | null): boolean =>
+    [...quantities(amounts)].some(([name]) => name === 'cpu' || name === 'memory');
+  const all = [...spec.containers, ...(spec.initContainers ?? []), { resources: spec.resources }];
+  return !all.some(({ resources }) => counts(resources?.requests) || counts(resources?.limits));
+}
+
+function crossesNamespaces(spec: PodSpec): boolean {
+  const { podAffinity, podAntiAffinity } = spec.affinity ?? {};
+  return [podAffinity, podAntiAffinity].some((affinity) => {
+    const terms = [
+      ...(affinity?.requiredDuringSchedulingIgnoredDuringExecution ?? []),
+      ...(affinity?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map((one) => one.podAffinityTerm),
+    ];
+    return terms.some(
+      (term) =>
+        (term.namespaces?.length ?? 0) > 0 || (term.namespaceSelector !== undefined && term.namespaceSelector !== null),
+    );
+  });
+}
+
+/** `must specify limits.memory for: a; requests.cpu for: b`, or nothing. Only containers are asked, not pods as a whole. */
+export function missingAmounts(spec: PodSpec, hard: readonly string[]): string | undefined {
+  const podLevel = spec.resources;
+  const parts = hard
+    .filter((name) => /^(?:cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/.test(name))
+    .sort()
+    .flatMap((name) => {
+      const isLimit = name.startsWith('limits.');
+      const resource = name.replace(/^(?:requests|limits)\./, '');
+      const field = isLimit ? 'limits' : 'requests';
+      if (podLevel?.[field]?.[resource] !== undefined) return [];
+      const missing = [...spec.containers, ...(spec.initContainers ?? [])]
+        .filter((container) => container.resources?.[field]?.[resource] === undefined)
+        .map((container) => container.name);
+      return missing.length === 0 ? [] : [`${name} for: ${missing.join(',')}`];
+    });
+  return parts.length === 0 ? undefined : `must specify ${parts.join('; ')}`;
+}

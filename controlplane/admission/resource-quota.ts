@@ -1,0 +1,220 @@
+/**
+ * ResourceQuota: refuses what would exceed a quota of the namespace, and charges what it lets in.
+ *
+ * Charges of one namespace go through one queue and are written with compare-and-swap, so that no number of concurrent
+ * creators (here or at another API server) gets more than there is. A batch of waiters costs one write of each quota.
+ */
+import type { Pod, ResourceQuota } from '../../api/machinery/kinds.ts';
+import { resourceQuotas } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import {
+  addQuantities,
+  compareQuantities,
+  formatQuantity,
+  newQuantity,
+  parseQuantity,
+  subtractQuantities,
+  type Quantity,
+} from '../../api/meta/quantity.ts';
+import { isConflict, isNotFound, newInternalError } from '../../api/meta/status-error.ts';
+import { refusal } from './pod-attributes.ts';
+import { missingAmounts, quotaMatches, usageOf, type Usage } from './quota-usage.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import type { Source, Sources } from './sources.ts';
+
+export interface ResourceQuotaOptions {
+  readonly sources: Sources;
+  /** Writes the status; throws a conflict when the quota changed. */
+  readonly updateStatus: (quota: ResourceQuota) => Promise<KubeObject>;
+}
+
+interface Waiter {
+  readonly attributes: AdmissionAttributes;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
+}
+
+const ATTEMPTS = 10;
+const ZERO = newQuantity(0);
+/** Answers, events and quotas themselves are not counted. */
+const UNCOUNTED = new Set([
+  'subjectaccessreviews',
+  'selfsubjectaccessreviews',
+  'localsubjectaccessreviews',
+  'selfsubjectrulesreviews',
+  'tokenreviews',
+  'selfsubjectreviews',
+  'events',
+  'bindings',
+]);
+
+export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
+  const source = options.sources.of(resourceQuotas);
+  const queues = new Map<string, Waiter[]>();
+
+  const drain = async (namespace: string, queue: Waiter[]): Promise<void> => {
+    while (queue.length > 0) {
+      const batch = queue.splice(0);
+      try {
+        await charge(namespace, batch, source, options.updateStatus);
+      } catch (error) {
+        for (const waiter of batch) waiter.reject(error);
+      }
+    }
+    queues.delete(namespace);
+  };
+  return {
+    name: 'ResourceQuota',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    validate(attributes) {
+      const { namespace, subresource, object } = attributes;
+      if (namespace === '' || object === undefined || UNCOUNTED.has(attributes.resource.resource)) return undefined;
+      if (subresource !== '' && !(attributes.resource.resource === 'pods' && subresource === 'resize'))
+        return undefined;
+      if (source.list(namespace).length === 0) return undefined;
+      return new Promise<void>((resolve, reject) => {
+        const waiter = { attributes, resolve, reject };
+        const queue = queues.get(namespace);
+        if (queue !== undefined) {
+          queue.push(waiter);
+          return;
+        }
+        const fresh = [waiter];
+        queues.set(namespace, fresh);
+        void drain(namespace, fresh);
+      });
+    },
+  };
+}
+
+async function charge(
+  namespace: string,
+  batch: readonly Waiter[],
+  source: Source<ResourceQuota>,
+  updateStatus: ResourceQuotaOptions['updateStatus'],
+): Promise<void> {
+  const decided = new Set<Waiter>();
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const names = source
+      .list(namespace)
+      .map((quota) => quota.metadata.name ?? '')
+      .sort();
+    const live = await Promise.all(names.map((name) => source.live(namespace, name)));
+    const ledgers = live.flatMap((quota) => (quota === undefined ? [] : [new Ledger(quota)]));
+    const accepted: Waiter[] = [];
+    for (const waiter of batch) {
+      if (decided.has(waiter)) continue;
+      try {
+        chargeOne(waiter.attributes, ledgers);
+        accepted.push(waiter);
+      } catch (error) {
+        decided.add(waiter);
+        waiter.reject(error);
+      }
+    }
+    try {
+      for (const ledger of ledgers) if (ledger.isChanged) await updateStatus(ledger.updated());
+      for (const waiter of accepted) waiter.resolve();
+      return;
+    } catch (error) {
+      if (!isConflict(error) && !isNotFound(error)) throw error;
+    }
+  }
+  throw newInternalError('the quotas of the namespace changed too often');
+}
+
+/** A quota with what has been charged to it in this batch. */
+class Ledger {
+  readonly quota: ResourceQuota;
+  readonly #used: Map<string, Quantity>;
+  readonly hard: ReadonlyMap<string, Quantity>;
+  isChanged = false;
+
+  constructor(quota: ResourceQuota) {
+    this.quota = quota;
+    const parse = (amounts: Readonly<Record<string, string>> | undefined) =>
+      new Map(Object.entries(amounts ?? {}).map(([name, text]) => [name, parseQuantity(text)]));
+    this.hard = parse(quota.status?.hard);
+    this.#used = parse(quota.status?.used);
+  }
+
+  used(name: string): Quantity | undefined {
+    return this.#used.get(name);
+  }
+
+  add(delta: ReadonlyMap<string, Quantity>): void {
+    for (const [name, amount] of delta) this.#used.set(name, addQuantities(this.#used.get(name) ?? ZERO, amount));
+    this.isChanged = true;
+  }
+
+  updated(): ResourceQuota {
+    const used = Object.fromEntries([...this.#used].map(([name, amount]) => [name, formatQuantity(amount)]));
+    return { ...this.quota, status: { ...this.quota.status, used } };
+  }
+}
+
+function chargeOne(attributes: AdmissionAttributes, ledgers: readonly Ledger[]): void {
+  const { object, oldObject } = attributes;
+  const { group, resource } = attributes.resource;
+  if (object === undefined) return;
+  const now = usageOf(group, resource, object);
+  const before =
+    attributes.operation === 'UPDATE' && oldObject !== undefined ? usageOf(group, resource, oldObject) : undefined;
+  const charges: [Ledger, Map<string, Quantity>][] = [];
+  for (const ledger of ledgers) {
+    if (!quotaMatches(ledger.quota, resource, object)) continue;
+    const names = [...ledger.hard.keys()].filter((name) => now.has(name) || isAsked(group, resource, name));
+    if (names.length === 0) continue;
+    const quotaName = ledger.quota.metadata.name ?? '';
+    if (group === '' && resource === 'pods' && attributes.operation === 'CREATE') {
+      const missing = missingAmounts((object as Pod & { spec: NonNullable<Pod['spec']> }).spec, names);
+      if (missing !== undefined) throw refusal(attributes, `failed quota: ${quotaName}: ${missing}`);
+    }
+    const unknown = names.filter((name) => ledger.used(name) === undefined);
+    if (unknown.length > 0)
+      throw refusal(attributes, `status unknown for quota: ${quotaName}, resources: ${unknown.sort().join(',')}`);
+    const wasIn = before !== undefined && oldObject !== undefined && quotaMatches(ledger.quota, resource, oldObject);
+    const delta = deltaOf(names, now, wasIn ? before : undefined);
+    if (delta.size === 0) continue;
+    const exceeded = [...delta.keys()].filter((name) => exceeds(ledger, name, delta.get(name) ?? ZERO)).sort();
+    if (exceeded.length > 0) throw refusal(attributes, exceededMessage(ledger, quotaName, delta, exceeded));
+    charges.push([ledger, delta]);
+  }
+  if (attributes.dryRun) return;
+  for (const [ledger, delta] of charges) ledger.add(delta);
+}
+
+/** Amounts that a pod must say even though it says nothing. */
+function isAsked(group: string, resource: string, name: string): boolean {
+  return group === '' && resource === 'pods' && /^(?:cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/.test(name);
+}
+
+function deltaOf(names: readonly string[], now: Usage, before: Usage | undefined): Map<string, Quantity> {
+  const delta = new Map<string, Quantity>();
+  for (const name of names) {
+    const amount = subtractQuantities(now.get(name) ?? ZERO, before?.get(name) ?? ZERO);
+    if (compareQuantities(amount, ZERO) !== 0) delta.set(name, amount);
+  }
+  return delta;
+}
+
+function exceeds(ledger: Ledger, name: string, amount: Quantity): boolean {
+  // Giving back is always allowed.
+  if (compareQuantities(amount, ZERO) <= 0) return false;
+  const hard = ledger.hard.get(name);
+  return hard !== undefined && compareQuantities(addQuantities(ledger.used(name) ?? ZERO, amount), hard) > 0;
+}
+
+function exceededMessage(
+  ledger: Ledger,
+  name: string,
+  delta: ReadonlyMap<string, Quantity>,
+  exceeded: readonly string[],
+): string {
+  const list = (amount: (resource: string) => Quantity | undefined): string =>
+    exceeded.map((resource) => `${resource}=${formatQuantity(amount(resource) ?? ZERO)}`).join(',');
+  const requested = list((resource) => delta.get(resource));
+  const used = list((resource) => ledger.used(resource));
+  const limited = list((resource) => ledger.hard.get(resource));
+  return `exceeded quota: ${name}, requested: ${requested}, used: ${used}, limited: ${limited}`;
+}
