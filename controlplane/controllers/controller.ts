@@ -3,7 +3,7 @@
  * from the newest state. `run.ts` makes the environment; the controllers' files use `ReconcileLoop`.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
-import { isConflict, isStatusError } from '../../api/meta/status-error.ts';
+import { isConflict, isNotFound, isStatusError } from '../../api/meta/status-error.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { EventRecorder } from '../../api/machinery/event-recorder.ts';
@@ -82,7 +82,7 @@ export class ReconcileLoop {
       reconcile: this.#options.reconcile,
       onError: (error, key, failures) => {
         // somebody else wrote first: the next look will see it
-        if (isConflict(error))
+        if (isConflict(error) || (isNotFound(error) && failures < 3))
           logger.debug({ key, failures, error: String(error) }, 'a newer version was written meanwhile');
         else if (isStatusError(error)) logger.warn({ key, failures, error: String(error) }, 'reconciling failed');
         else logger.error({ key, failures, err: error }, 'reconciling failed');

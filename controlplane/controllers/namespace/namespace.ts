@@ -4,7 +4,7 @@
  */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
-import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
+import { isConflict, isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
 import { formatTime } from '../../../api/machinery/clock.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { Namespace, Pod } from '../../../api/machinery/kinds.ts';
@@ -114,9 +114,18 @@ class NamespaceController {
     if (emptying.remaining.size > 0) throw new ContentRemains(Math.floor(waitSeconds / 2) + 1);
     const finalizers = (latest.spec?.finalizers ?? []).filter((finalizer) => finalizer !== FINALIZER);
     try {
-      await client.update(namespaces, { ...latest, spec: { ...latest.spec, finalizers } }, { subresource: 'finalize' });
+      const left = await client.update(
+        namespaces,
+        { ...latest, spec: { ...latest.spec, finalizers } },
+        { subresource: 'finalize' },
+      );
+      // servers that keep a namespace without finalizers are told once more
+      const { uid } = latest.metadata;
+      if ((left.spec?.finalizers ?? []).length === 0) {
+        await client.delete(namespaces, '', name, uid === undefined ? {} : { preconditions: { uid } });
+      }
     } catch (error) {
-      if (!isNotFound(error)) throw error;
+      if (!isNotFound(error) && !isConflict(error)) throw error;
     }
   }
 
