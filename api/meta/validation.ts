@@ -19,8 +19,8 @@ const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', 'orphan'
 export interface MetadataRules {
   readonly namespaced: boolean;
   readonly nameRule: NameRule;
-  /** Built-in kinds: finalizers without a domain must be known ones. */
-  readonly builtIn: boolean;
+  /** Finalizers without a domain must be known ones. Custom resources: false. */
+  readonly builtIn?: boolean;
   /** `metadata` unless the object lies inside another. */
   readonly path?: string;
 }
@@ -50,7 +50,7 @@ export function validateMetadata(meta: ObjectMeta, rules: MetadataRules): FieldE
     ...validateFinalizers(meta.finalizers, `${path}.finalizers`),
     ...validateManagedFields(meta.managedFields, `${path}.managedFields`),
   );
-  if (rules.builtIn) errors.push(...validateBuiltInFinalizers(meta.finalizers, `${path}.finalizers`));
+  if (rules.builtIn !== false) errors.push(...validateBuiltInFinalizers(meta.finalizers, `${path}.finalizers`));
   return errors;
 }
 
@@ -61,7 +61,7 @@ function validateNamespace(namespace: string, namespaced: boolean, path: string)
 }
 
 export interface MetadataUpdateRules {
-  readonly builtIn: boolean;
+  readonly builtIn?: boolean;
   readonly path?: string;
 }
 
@@ -99,7 +99,7 @@ export function validateMetadataUpdate(next: ObjectMeta, old: ObjectMeta, rules:
     ...validateOwnerReferences(next.ownerReferences, `${path}.ownerReferences`),
     ...validateManagedFields(next.managedFields, `${path}.managedFields`),
   );
-  if (rules.builtIn) errors.push(...validateBuiltInFinalizers(next.finalizers, `${path}.finalizers`));
+  if (rules.builtIn !== false) errors.push(...validateBuiltInFinalizers(next.finalizers, `${path}.finalizers`));
   return errors;
 }
 
