@@ -95,7 +95,7 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
   const refused = referencesToApi(result.pod);
   if (refused.length > 0) throw new ManifestError(`${origin}: a static pod may not use ${refused.join(', ')}`);
   const pod = result.pod;
-  const uid = pod.metadata.uid === '' ? digest([nodeName, source, origin, JSON.stringify(value)]) : pod.metadata.uid;
+  const uid = (pod.metadata.uid ?? '') === '' ? digest([nodeName, source, origin, JSON.stringify(value)]) : pod.metadata.uid;
   const annotations = {
     ...pod.metadata.annotations,
     [ANNOTATION_CONFIG_HASH]: digest([JSON.stringify(value)]),
