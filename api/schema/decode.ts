@@ -41,11 +41,15 @@ export function decodeStruct(struct: StructType, value: unknown): Decoded {
 export function completeStruct(struct: StructType, value: JsonObject): void {
   for (const field of struct.fields.values()) {
     const member = value[field.name];
-    if (member === undefined || member === null || !keeps(field, member)) {
-      if (field.presence === 'print' || field.presence === 'null') {
-        value[field.name] = field.presence === 'null' ? null : zeroValue(field.type);
-      } else if (member !== undefined) delete value[field.name];
-    } else complete(field.type, member);
+    if (member !== undefined && member !== null && keeps(field, member)) {
+      complete(field.type, member);
+      continue;
+    }
+    const wanted = field.presence === 'null' ? null : field.presence === 'print' ? zeroValue(field.type) : undefined;
+    // What is complete is never written to: it may be shared and frozen.
+    if (wanted === undefined) {
+      if (member !== undefined) delete value[field.name];
+    } else if (member !== wanted) value[field.name] = wanted;
   }
 }
 

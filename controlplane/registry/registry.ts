@@ -5,7 +5,8 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { KubeObject } from '../../api/meta/object.ts';
+import type { JsonObject, KubeObject } from '../../api/meta/object.ts';
+import { completeStruct } from '../../api/schema/decode.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { ResourceInfo, Schema, StructType } from '../../api/schema/schema.ts';
 import type { AdmissionChain } from '../admission/admission.ts';
@@ -81,7 +82,8 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
   await Promise.all(
     storedResources().map(async (info) => {
       const row = rows.get(keyOf(info.group, info.resource));
-      const strategy = row?.strategy ?? genericStrategy(structOf(options.schema, info));
+      const struct = structOf(options.schema, info);
+      const strategy = printing(row?.strategy ?? genericStrategy(struct), struct);
       const cache = await openCache(options, info, strategy);
       caches.push(cache);
       const { storage, admission, clock } = options;
@@ -113,6 +115,17 @@ function storedResources(): ResourceInfo[] {
     if (!found.has(key)) found.set(key, info);
   }
   return [...found.values()];
+}
+
+/** Strategies and admission take parts away and put parts in: what the type always prints is put back before it is stored. */
+function printing(strategy: Strategy, struct: StructType): Strategy {
+  return {
+    ...strategy,
+    canonicalise(object) {
+      strategy.canonicalise?.(object);
+      completeStruct(struct, object as JsonObject);
+    },
+  };
 }
 
 function structOf(schema: Schema, info: ResourceInfo): StructType {
