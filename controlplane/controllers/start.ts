@@ -9,6 +9,7 @@ import type { RunController } from './controller.ts';
 import { runCronJobs } from './cron-job/cron-job.ts';
 import { runDaemonSets } from './daemon-set/daemon-set.ts';
 import { runDeployments } from './deployment/deployment.ts';
+import { runDisruption } from './disruption/disruption.ts';
 import { runEndpointSlices } from './endpoints/endpoint-slices.ts';
 import { runEndpoints } from './endpoints/endpoints.ts';
 import { runGarbageCollector } from './garbage-collector/garbage-collector.ts';
@@ -23,6 +24,7 @@ import { rootCaPublisher } from './service-account/root-ca.ts';
 import { runServiceAccounts } from './service-account/service-accounts.ts';
 import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
 
+import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
 import { runStatefulSets } from './stateful-set/stateful-set.ts';
 
 /** What some controllers need beside the API; those whose part is missing do not run. */
@@ -81,6 +83,13 @@ export function controllerTable({
       run: runClusterRoleAggregation,
     },
     { name: 'bootstrap-signer-controller', account: 'bootstrap-signer', run: runBootstrapSigner },
+    { name: 'disruption-controller', account: 'disruption-controller', run: runDisruption },
+    {
+      name: 'persistentvolumeclaim-protection-controller',
+      account: 'pvc-protection-controller',
+      run: runClaimProtection,
+    },
+    { name: 'persistentvolume-protection-controller', account: 'pv-protection-controller', run: runVolumeProtection },
     { name: 'token-cleaner-controller', account: 'token-cleaner', run: runTokenCleaner },
     { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
     { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },

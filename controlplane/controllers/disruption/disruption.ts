@@ -1,0 +1,180 @@
+/** The status of disruption budgets: how many pods are healthy, how many must be, and how many may be evicted now. */
+import type { V1PodDisruptionBudgetStatus } from '@kubernetes/client-node';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { scaledValue } from '../../../api/meta/intstr.ts';
+import { fromLabelSelector } from '../../../api/meta/selector.ts';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { Pod, PodDisruptionBudget, Wire } from '../../../api/machinery/kinds.ts';
+import {
+  deployments,
+  podDisruptionBudgets,
+  pods,
+  replicaSets,
+  replicationControllers,
+  statefulSets,
+} from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { controllerOf } from '../owner-references.ts';
+import { isPodFinished, isPodReady, isPodTerminating } from '../pod-state.ts';
+
+export type BudgetStatus = Wire<V1PodDisruptionBudgetStatus>;
+
+/** An eviction whose pod is still there after this did not happen. */
+const EVICTION_TIMEOUT_MS = 120_000;
+
+export interface Expectation {
+  readonly expected: number;
+  readonly desired: number;
+}
+
+/** `scale`: what the pods' controllers ask for together; `undefined` where that cannot be found out. Throws for what cannot be computed. */
+export function computeExpectation(budget: PodDisruptionBudget, podCount: number, scale: () => number): Expectation {
+  const { maxUnavailable, minAvailable } = budget.spec ?? {};
+  if (maxUnavailable !== undefined) {
+    const expected = scale();
+    return { expected, desired: Math.max(0, expected - scaledValue(maxUnavailable, expected, { roundUp: true })) };
+  }
+  if (typeof minAvailable === 'number') return { expected: podCount, desired: minAvailable };
+  if (minAvailable === undefined) return { expected: 0, desired: 0 };
+  const expected = scale();
+  return { expected, desired: scaledValue(minAvailable, expected, { roundUp: true }) };
+}
+
+export function computeBudgetStatus(
+  budget: PodDisruptionBudget,
+  members: readonly Pod[],
+  expectation: Expectation,
+  nowMs: number,
+): BudgetStatus {
+  const disrupted: Record<string, string> = {};
+  for (const [name, at] of Object.entries(budget.status?.disruptedPods ?? {})) {
+    const pod = members.find((other) => other.metadata.name === name);
+    if (pod !== undefined && !isPodTerminating(pod) && Date.parse(at) + EVICTION_TIMEOUT_MS > nowMs)
+      disrupted[name] = at;
+  }
+  const healthy = members.filter(
+    (pod) => isPodReady(pod) && !isPodTerminating(pod) && disrupted[pod.metadata.name ?? ''] === undefined,
+  ).length;
+  const allowed = expectation.expected > 0 ? Math.max(0, healthy - expectation.desired) : 0;
+  const reason = allowed > 0 ? 'SufficientPods' : 'InsufficientPods';
+  return withAllowed(
+    budget,
+    nowMs,
+    { status: allowed > 0 ? 'True' : 'False', reason, message: '' },
+    {
+      ...(Object.keys(disrupted).length === 0 ? {} : { disruptedPods: disrupted }),
+      disruptionsAllowed: allowed,
+      currentHealthy: healthy,
+      desiredHealthy: expectation.desired,
+      expectedPods: expectation.expected,
+      observedGeneration: budget.metadata.generation ?? 0,
+    },
+  );
+}
+
+function withAllowed(
+  budget: PodDisruptionBudget,
+  nowMs: number,
+  said: { status: string; reason: string; message: string },
+  status: BudgetStatus,
+): BudgetStatus {
+  const known = budget.status?.conditions?.find(({ type }) => type === 'DisruptionAllowed');
+  const lastTransitionTime = known?.status === said.status ? known.lastTransitionTime : formatTime(nowMs);
+  const others = (budget.status?.conditions ?? []).filter(({ type }) => type !== 'DisruptionAllowed');
+  return {
+    ...status,
+    conditions: [
+      ...others,
+      { type: 'DisruptionAllowed', ...said, lastTransitionTime, observedGeneration: budget.metadata.generation ?? 0 },
+    ],
+  };
+}
+
+export const runDisruption: RunController = (environment, signal) => {
+  const { client, clock, informers, recorder } = environment;
+  const budgets = informers.for(podDisruptionBudgets);
+  const podCache = informers.for(pods);
+  const setCache = informers.for(replicaSets);
+  const owners = [
+    setCache,
+    informers.for(deployments),
+    informers.for(statefulSets),
+    informers.for(replicationControllers),
+  ];
+  const scaleOf = (members: readonly Pod[]): number => {
+    const scales = new Map<string, number>();
+    for (const pod of members) {
+      let reference = controllerOf(pod);
+      if (reference === undefined) throw new Error(`found no controller ref for pod "${pod.metadata.name}"`);
+      const namespace = pod.metadata.namespace ?? '';
+      const set = reference.kind === 'ReplicaSet' ? setCache.get(namespace, reference.name) : undefined;
+      // a deployment's size counts, not that of each of its sets
+      reference = (set === undefined ? undefined : controllerOf(set)) ?? reference;
+      const owner = owners.find(({ resource }) => resource.kind === reference.kind)?.get(namespace, reference.name);
+      if (owner === undefined || owner.metadata.uid !== reference.uid)
+        throw new Error(`found no controllers for pod "${pod.metadata.name}"`);
+      scales.set(reference.uid, owner.spec?.replicas ?? 1);
+    }
+    return [...scales.values()].reduce((sum, replicas) => sum + replicas, 0);
+  };
+  const loop = new ReconcileLoop(environment, {
+    maxDelayMs: 60_000,
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const budget = budgets.get(namespace, name);
+      if (budget === undefined) return;
+      const selector = fromLabelSelector(budget.spec?.selector);
+      const members = podCache
+        .list(namespace)
+        .filter((pod) => selector.matches(pod.metadata.labels) && !isPodFinished(pod));
+      if (members.length === 0)
+        recorder.event(referenceTo(budget, podDisruptionBudgets), 'Normal', 'NoPods', 'No matching pods found');
+      let status: BudgetStatus;
+      try {
+        status = computeBudgetStatus(
+          budget,
+          members,
+          computeExpectation(budget, members.length, () => scaleOf(members)),
+          clock.now(),
+        );
+      } catch (error) {
+        const message = (error as Error).message;
+        recorder.event(
+          referenceTo(budget, podDisruptionBudgets),
+          'Warning',
+          'CalculateExpectedPodCountFailed',
+          `Failed to calculate the number of expected pods: ${message}`,
+        );
+        // what cannot be judged must not be disrupted
+        const none: BudgetStatus = {
+          currentHealthy: 0,
+          desiredHealthy: 0,
+          expectedPods: 0,
+          ...budget.status,
+          disruptionsAllowed: 0,
+          observedGeneration: budget.metadata.generation ?? 0,
+        };
+        status = withAllowed(budget, clock.now(), { status: 'False', reason: 'SyncFailed', message }, none);
+      }
+      for (const at of Object.values(status.disruptedPods ?? {}))
+        loop.queue.addAfter(key, Math.max(1000, Date.parse(at) + EVICTION_TIMEOUT_MS - clock.now()));
+      if (!semanticEqual(status, budget.status))
+        await client.update(podDisruptionBudgets, { ...budget, status }, { subresource: 'status' });
+    },
+  });
+  const podChanged = (pod: Pod): void => {
+    for (const budget of budgets.list(pod.metadata.namespace ?? ''))
+      if (fromLabelSelector(budget.spec?.selector).matches(pod.metadata.labels)) loop.enqueue(budget);
+  };
+  loop.follow(budgets);
+  podCache.addHandler({ add: podChanged, update: (_, pod) => podChanged(pod), delete: podChanged });
+  const scaled = (namespace: string): void => budgets.list(namespace).forEach(loop.enqueue);
+  for (const cache of owners) {
+    cache.addHandler({
+      update: (previous, owner) =>
+        previous.spec?.replicas === owner.spec?.replicas ? undefined : scaled(owner.metadata.namespace ?? ''),
+    });
+  }
+  return loop.run(signal, budgets, podCache, ...owners);
+};

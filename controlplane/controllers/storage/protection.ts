@@ -1,0 +1,75 @@
+/** Lets deleted claims go when no pod uses them, and deleted volumes when no claim is bound to them; gives both the finalizer that keeps them. */
+import type { KubeObject } from '../../../api/meta/object.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { PersistentVolume, Pod } from '../../../api/machinery/kinds.ts';
+import { persistentVolumeClaims, persistentVolumes, pods, type ResourceOf } from '../../../api/machinery/resources.ts';
+import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
+import { isPodFinished } from '../pod-state.ts';
+
+const CLAIM_FINALIZER = 'kubernetes.io/pvc-protection';
+const VOLUME_FINALIZER = 'kubernetes.io/pv-protection';
+
+/** The claims that a pod mounts, also those made for its ephemeral volumes. */
+export function claimNames(pod: Pod): string[] {
+  return (pod.spec?.volumes ?? []).flatMap((volume) => {
+    if (volume.persistentVolumeClaim !== undefined) return [volume.persistentVolumeClaim.claimName];
+    return volume.ephemeral === undefined ? [] : [`${pod.metadata.name}-${volume.name}`];
+  });
+}
+
+export const runClaimProtection: RunController = (environment, signal) => {
+  const podCache = environment.informers.for(pods);
+  podCache.addIndex('claims', (pod) => claimNames(pod).map((claim) => `${pod.metadata.namespace}/${claim}`));
+  // a pod that has no node yet uses nothing
+  const isUsed = (claim: KubeObject): boolean =>
+    podCache
+      .byIndex('claims', `${claim.metadata.namespace}/${claim.metadata.name}`)
+      .some((pod) => (pod.spec?.nodeName ?? '') !== '' && !isPodFinished(pod));
+  const { loop, cache } = protect(environment, persistentVolumeClaims, CLAIM_FINALIZER, isUsed);
+  const podChanged = (pod: Pod): void => {
+    for (const claim of claimNames(pod)) loop.queue.add(`${pod.metadata.namespace}/${claim}`);
+  };
+  podCache.addHandler({ update: (_, pod) => (isPodFinished(pod) ? podChanged(pod) : undefined), delete: podChanged });
+  return loop.run(signal, cache, podCache);
+};
+
+export const runVolumeProtection: RunController = (environment, signal) => {
+  const { loop, cache } = protect(
+    environment,
+    persistentVolumes,
+    VOLUME_FINALIZER,
+    (volume: PersistentVolume) => volume.status?.phase === 'Bound',
+  );
+  return loop.run(signal, cache);
+};
+
+function protect<T extends KubeObject>(
+  environment: ControllerEnvironment,
+  resource: ResourceOf<T>,
+  finalizer: string,
+  isUsed: (object: T) => boolean,
+): { readonly loop: ReconcileLoop; readonly cache: Informer<T> } {
+  const { client, informers } = environment;
+  const cache = informers.for(resource);
+  const loop = new ReconcileLoop(environment, {
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const object = cache.get(namespace, name);
+      if (object === undefined) return;
+      const { finalizers = [], deletionTimestamp, resourceVersion } = object.metadata;
+      let wanted = finalizers;
+      if (deletionTimestamp === undefined && !finalizers.includes(finalizer)) wanted = [...finalizers, finalizer];
+      else if (deletionTimestamp !== undefined && finalizers.includes(finalizer) && !isUsed(object))
+        wanted = finalizers.filter((other) => other !== finalizer);
+      if (wanted === finalizers) return;
+      try {
+        await client.patch(resource, namespace, name, 'merge', { metadata: { resourceVersion, finalizers: wanted } });
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    },
+  });
+  loop.follow(cache);
+  return { loop, cache };
+}
