@@ -1,0 +1,445 @@
+/**
+ * The node agent, put together: flags in, a running agent out. The only place where its parts meet. `close` ends the agent
+ * and leaves every container running; the next start takes them up again.
+ */
+import { mkdir, readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { parseFlags } from '../api/component/flags.ts';
+import { type Logger, silentLogger } from '../api/component/logger.ts';
+import { type Clock, systemClock } from '../api/machinery/clock.ts';
+import { CoreEventRecorder, referenceTo } from '../api/machinery/event-recorder.ts';
+import { HttpClient } from '../api/machinery/http-client.ts';
+import { Informers } from '../api/machinery/informer.ts';
+import { loadKubeconfig, serverAccess } from '../api/machinery/kubeconfig.ts';
+import { nodes, pods as podsResource, services as servicesResource } from '../api/machinery/resources.ts';
+import { approximate, parseQuantity } from '../api/meta/quantity.ts';
+import { bootstrapClient } from './certificates/client-bootstrap.ts';
+import { initialServingPair, keepServingCertificate } from './certificates/serving.ts';
+import { createPodCgroups } from './cgroups/pod-cgroups.ts';
+import { AgentCore } from './core.ts';
+import type { NodeObject, PodEventRecorder, ServiceLister } from './core-types.ts';
+import { ImageManager } from './images/image-manager.ts';
+import { loadPreloadedImages } from './images/preloaded-images.ts';
+import { fieldValue, resourceValue } from './kuberuntime/downward-api.ts';
+import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
+import { hostCapacity, hostName } from './nodestatus/host-facts.ts';
+import { NodeManager } from './nodestatus/node-manager.ts';
+import { type AgentFlags, agentFlags } from './options.ts';
+import { Pleg } from './pleg/pleg.ts';
+import { createPodReader } from './pod-reader.ts';
+import { createApiSource } from './podconfig/api-source.ts';
+import { createFileSource } from './podconfig/file-source.ts';
+import { createMirrorPods } from './podconfig/mirror-pods.ts';
+import { createPodConfig } from './podconfig/pod-config.ts';
+import type { PodSource } from './podconfig/pod-source.ts';
+import { createSubmittedPods, type SubmittedPods } from './podconfig/submitted-source.ts';
+import { createUrlSource } from './podconfig/url-source.ts';
+import { createPodAdmission } from './podworkers/pod-admission.ts';
+import { PodManager } from './podworkers/pod-manager.ts';
+import { PodSync } from './podworkers/pod-sync.ts';
+import { PodWorkers } from './podworkers/pod-workers.ts';
+import { createProbeManager } from './prober/probe-manager.ts';
+import { RuntimeError, type Runtime } from './runtime/runtime.ts';
+import { RuntimeState } from './runtime/runtime-state.ts';
+import { selectRuntime } from './runtime/select-runtime.ts';
+import { createAccess } from './server/access.ts';
+import { type AgentServer, startAgentServer } from './server/server.ts';
+import type { StatisticsPages } from './server/routes.ts';
+import { createStatusManager } from './status/status-manager.ts';
+import { hostMounter } from './volumes/mounter.ts';
+import { noReferencedObjects, WatchedObjects } from './volumes/referenced-objects.ts';
+import { TokenManager } from './volumes/token-manager.ts';
+import { createVolumeManager } from './volumes/volume-manager.ts';
+
+/** The release of Kubernetes whose agent this one stands in for. */
+const VERSION = 'v1.36.2';
+const CPU_PERIOD_US = 100_000;
+const MOUNT_TIMEOUT_MS = 123_000;
+
+export interface AgentOptions {
+  /** Flags by their names in `agentFlags`; the others have their defaults. */
+  readonly flags?: Partial<AgentFlags>;
+  readonly clock?: Clock;
+  readonly logger?: Logger;
+  /** Instead of the one that the flags name. */
+  readonly runtime?: Runtime;
+}
+
+export interface Agent {
+  readonly nodeName: string;
+  readonly port: number;
+  readonly core: AgentCore;
+  /** Ends the agent; containers run on. */
+  close(): Promise<void>;
+}
+
+/** What the parts share. */
+interface Base {
+  readonly flags: AgentFlags;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly nodeName: string;
+  readonly rootDirectory: string;
+  readonly signal: AbortSignal;
+}
+
+/** Resolves when the agent's ports listen and its loops run. Throws with one line for a person; nothing is left running then. */
+export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
+  const { clock = systemClock, logger = silentLogger } = options;
+  const flags: AgentFlags = { ...parseFlags(agentFlags, []).values, ...options.flags };
+  const nodeName = (flags.hostnameOverride === '' ? hostName() : flags.hostnameOverride).trim().toLowerCase();
+  const rootDirectory = resolve(flags.rootDir);
+  const abort = new AbortController();
+  const base: Base = { flags, clock, logger, nodeName, rootDirectory, signal: abort.signal };
+  const closers: (() => unknown)[] = [];
+  const close = async (): Promise<void> => {
+    abort.abort(new Error('the agent is stopping'));
+    for (const closer of closers.toReversed()) await closer();
+  };
+  try {
+    await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
+    const runtime = options.runtime ?? (await connectRuntime(base));
+    if (options.runtime === undefined) closers.push(() => runtime.close());
+    const preloaded = flags.imagesDir === '' ? new Set<string>() : await loadPreloadedImages(resolve(flags.imagesDir), runtime, logger);
+    logger.debug({ images: [...preloaded] }, 'Images that are never collected');
+    const client = await connectApi(base);
+    if (client !== undefined) closers.push(() => client.close());
+    const { core, server, running } = await assemble(base, runtime, client, closers);
+    closers.push(() => running);
+    closers.push(() => server.close());
+    return { nodeName, port: server.port, core, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+function connectRuntime({ flags, clock, logger, nodeName, rootDirectory }: Base): Promise<Runtime> {
+  return selectRuntime({
+    kind: flags.containerRuntime,
+    dockerEndpoint: flags.dockerEndpoint,
+    criEndpoint: flags.containerRuntimeEndpoint,
+    nodeName,
+    rootDirectory,
+    sandboxImage: flags.podInfraContainerImage,
+    clock,
+    logger,
+  });
+}
+
+function certificateDirectory({ flags, rootDirectory }: Base): string {
+  return flags.certDir === '' ? join(rootDirectory, 'pki') : resolve(flags.certDir);
+}
+
+async function connectApi(base: Base): Promise<HttpClient | undefined> {
+  const { flags, clock, logger, nodeName, signal } = base;
+  if (flags.kubeconfig === '') return undefined;
+  if (flags.bootstrapKubeconfig !== '') {
+    await bootstrapClient({
+      bootstrapKubeconfig: flags.bootstrapKubeconfig,
+      kubeconfig: flags.kubeconfig,
+      certificateDirectory: certificateDirectory(base),
+      nodeName,
+      clock,
+      logger,
+      signal,
+    });
+  }
+  const access = await serverAccess(await loadKubeconfig(flags.kubeconfig), { clock });
+  return new HttpClient({ ...access, clock, qps: flags.kubeApiQps, burst: flags.kubeApiBurst, userAgent: `orchlet-agent/${VERSION}` });
+}
+
+interface AgentEvents extends PodEventRecorder {
+  aboutNode(node: NodeObject, reason: string, message: string): void;
+}
+
+function eventRecorder({ flags, clock, logger, nodeName }: Base, client: HttpClient | undefined, closers: (() => unknown)[]): AgentEvents {
+  if (client === undefined) {
+    return { aboutNode: () => undefined, event: (pod, type, reason, message) => logger.debug({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, type, reason }, message) };
+  }
+  const recorder = new CoreEventRecorder({ client, clock, logger, component: 'kubelet', host: nodeName, qps: flags.eventQps, burst: flags.eventBurst });
+  closers.push(() => (recorder as { close?: () => unknown }).close?.());
+  return {
+    aboutNode: (node, reason, message) => recorder.event(referenceTo(node as never, nodes), 'Warning', reason, message),
+    event(pod, type, reason, message, options = {}) {
+      const regarding = referenceTo(pod as never, podsResource);
+      recorder.event({ ...regarding, ...(options.fieldPath === undefined ? {} : { fieldPath: options.fieldPath }) }, type, reason, message, options.annotations === undefined ? {} : { annotations: options.annotations });
+    },
+  };
+}
+
+function serviceLister({ clock, logger }: Base, client: HttpClient | undefined, closers: (() => unknown)[]): ServiceLister {
+  if (client === undefined) return { synced: () => true, list: () => [] };
+  const informers = new Informers({ client, clock, logger });
+  closers.push(() => informers.close());
+  const informer = informers.for(servicesResource);
+  return { synced: () => informer.hasSynced, list: () => informer.list() };
+}
+
+function podSources(base: Base, client: HttpClient | undefined, onBadManifest: (file: string, message: string) => void): { readonly sources: readonly PodSource[]; readonly submitted: SubmittedPods } {
+  const { flags, clock, logger, nodeName, rootDirectory } = base;
+  const reader = createPodReader();
+  const shared = { nodeName, clock, logger, reader };
+  const submitted = createSubmittedPods({ directory: join(rootDirectory, 'submitted-pods'), ...shared });
+  const sources: PodSource[] = [submitted];
+  if (flags.podManifestPath !== '') sources.push(createFileSource({ path: resolve(flags.podManifestPath), checkMs: flags.fileCheckFrequency, onBadManifest, ...shared }));
+  if (flags.manifestUrl !== '') {
+    const headers = Object.fromEntries(flags.manifestUrlHeader.map((header) => [header.slice(0, header.indexOf(':')).trim(), header.slice(header.indexOf(':') + 1).trim()]));
+    sources.push(createUrlSource({ url: flags.manifestUrl, headers, checkMs: flags.httpCheckFrequency, ...shared }));
+  }
+  if (client !== undefined) sources.push(createApiSource({ client, nodeName, clock, logger }));
+  return { sources, submitted };
+}
+
+function createNode(base: Base, runtime: Runtime, client: HttpClient | undefined): NodeManager {
+  const { flags, clock, logger, nodeName, rootDirectory } = base;
+  const reserved: Record<string, number> = { memory: 100 * 1024 * 1024 };
+  for (const list of [flags.kubeReserved, flags.systemReserved]) {
+    for (const [name, text] of Object.entries(list)) reserved[name] = (reserved[name] ?? 0) + approximate(parseQuantity(text));
+  }
+  return new NodeManager({
+    client,
+    clock,
+    logger,
+    runtime,
+    nodeName,
+    rootDirectory,
+    version: VERSION,
+    serverPort: flags.port,
+    nodeIps: flags.nodeIp,
+    registerNode: flags.registerNode,
+    registerSchedulable: flags.registerSchedulable,
+    labels: flags.nodeLabels,
+    taints: flags.registerWithTaints.map(parseTaint),
+    providerId: flags.providerId,
+    maxPods: flags.maxPods,
+    podsPerCore: flags.podsPerCore,
+    maxImages: flags.nodeStatusMaxImages,
+    reserved: () => reserved,
+    extraCapacity: () => ({}),
+    statusIntervalMs: flags.nodeStatusUpdateFrequency,
+    reportIntervalMs: 300_000,
+    leaseDurationSeconds: 40,
+    podCidr: flags.podCidr,
+    random: Math.random,
+  });
+}
+
+/** `key=value:effect`, `key:effect`. */
+function parseTaint(text: string): { key: string; value?: string; effect: string } {
+  const [rest = '', effect = ''] = text.split(':');
+  const [key = '', value] = rest.split('=');
+  return { key, effect, ...(value === undefined || value === '' ? {} : { value }) };
+}
+
+async function assemble(
+  base: Base,
+  runtime: Runtime,
+  client: HttpClient | undefined,
+  closers: (() => unknown)[],
+): Promise<{ readonly core: AgentCore; readonly server: AgentServer; readonly running: Promise<unknown> }> {
+  const { flags, clock, logger, rootDirectory, signal } = base;
+  const events = eventRecorder(base, client, closers);
+  const node = createNode(base, runtime, client);
+  const pods = new PodManager();
+  const objects = client === undefined ? noReferencedObjects : new WatchedObjects({ client, clock, logger });
+  if (objects instanceof WatchedObjects) closers.push(() => objects.close());
+  const tokens = new TokenManager({ client, clock });
+  const allocatable = (): Readonly<Record<string, string>> => node.allocatable();
+  const volumes = createVolumeManager({
+    rootDirectory,
+    client,
+    clock,
+    logger,
+    events,
+    mounter: hostMounter,
+    sources: {
+      objects,
+      token: (pod, spec) => tokens.token(pod, spec),
+      fieldValue: (pod, path) => fieldValue(pod, path, { hostIps: node.hostIps() }),
+      resourceValue: (_pod, container, resource, divisor) => resourceValue(container, resource, divisor, allocatable()),
+    },
+    refreshMs: flags.syncFrequency,
+    mountTimeoutMs: MOUNT_TIMEOUT_MS,
+    forgetPod: (uid) => tokens.forgetPod(uid),
+  });
+  closers.push(() => volumes.close());
+  if (objects instanceof WatchedObjects) objects.onChange((uids) => volumes.refreshPods(uids));
+  const parts: { core?: AgentCore } = {};
+  const statuses = createStatusManager({
+    client,
+    clock,
+    logger,
+    safety: {
+      podCouldHaveRunningContainers: (pod) => parts.core?.podCouldHaveRunningContainers(pod) ?? true,
+      podIsFinished: (pod) => parts.core?.podIsFinished(pod) ?? false,
+    },
+    mirrorOf: (pod) => pods.mirrorOf(pod),
+  });
+  const probes = createProbeManager({
+    clock,
+    events,
+    status: (uid) => statuses.get(uid),
+    exec: async (id, command, timeoutMs) => {
+      const result = await runtime.execSync(id, command, { timeoutMs, maxOutputBytes: 16 * 1024 });
+      return { exitCode: result.exitCode, output: Buffer.concat([result.stdout, result.stderr]).toString('utf8') };
+    },
+    isTimeout: (error) => error instanceof RuntimeError && error.code === 'timeout',
+    random: Math.random,
+    version: VERSION,
+  });
+  closers.push(() => probes.close());
+  const { name: runtimeName } = await runtime.info();
+  const cgroups = await createPodCgroups({
+    driver: (await runtime.cgroupDriver()) ?? 'cgroupfs',
+    root: '',
+    perQos: true,
+    mountPoint: '/sys/fs/cgroup',
+    podPidsLimit: flags.podPidsLimit,
+    cpuQuota: true,
+    cpuPeriodUs: CPU_PERIOD_US,
+    logger,
+  });
+  const images = new ImageManager({
+    runtime,
+    clock,
+    events,
+    objects,
+    serialPulls: flags.serializeImagePulls,
+    maxParallelPulls: 0,
+    registryQps: flags.registryQps,
+    registryBurst: flags.registryBurst,
+  });
+  const memoryCapacityBytes = hostCapacity().memoryBytes;
+  const kubeRuntime = new KubeRuntime({
+    runtime,
+    clock,
+    logger,
+    events,
+    images,
+    probes: (kind, id) => probes.result(kind, `${runtimeName}://${id}`),
+    containerLogsDirectory: flags.podLogsDir === '/var/log/pods' ? '/var/log/containers' : undefined,
+    config: {
+      settings: {
+        rootDirectory,
+        podLogsDirectory: resolve(flags.podLogsDir),
+        dns: { clusterDns: flags.clusterDns, clusterDomain: flags.clusterDomain, resolvConf: flags.resolvConf },
+        security: { seccompDirectory: join(rootDirectory, 'seccomp'), seccompDefault: false },
+        resources: () => ({ memoryCapacityBytes, cpuQuota: true, cpuPeriodUs: CPU_PERIOD_US }),
+        cgroupParent: (pod) => cgroups.parent(pod),
+        runtimeHandler: () => '',
+      },
+      objects,
+      services: serviceLister(base, client, closers),
+      volumes,
+      hostIps: () => node.hostIps(),
+      allocatable,
+    },
+  });
+  const runtimeState = new RuntimeState({ runtime, clock, logger, onChange: () => node.changed() });
+  const mirrors = client === undefined ? undefined : createMirrorPods({ client, logger, node: () => (node.registered ? node.node() : undefined) });
+  const sync = new PodSync({ runtime, runtimeName, kubeRuntime, pods, volumes, probes, statuses, objects, cgroups, mirrors, node, events, clock, logger, networkProblem: () => runtimeState.networkProblem() });
+  const workers = new PodWorkers({ clock, logger, syncer: sync, resyncMs: flags.syncFrequency, random: Math.random });
+  const pleg = new Pleg({ runtime, clock, logger, onEvent: (event) => (event.type === 'removed' ? undefined : workers.wake(event.podUid)) });
+  const { sources, submitted } = podSources(base, client, (file, message) => badManifest(base, events, node, file, message));
+  const pressure = (): boolean => false;
+  const core = new AgentCore({
+    clock,
+    logger,
+    runtime,
+    runtimeState,
+    kubeRuntime,
+    pods,
+    workers,
+    sync,
+    pleg,
+    podConfig: createPodConfig({ sources, clock, logger }),
+    volumes,
+    probes,
+    statuses,
+    cgroups,
+    mirrors,
+    admission: createPodAdmission({ node: () => node.node(), allowedUnsafeSysctls: flags.allowedUnsafeSysctls, pressure }),
+    podLogsDirectory: resolve(flags.podLogsDir),
+    pressure,
+  });
+  parts.core = core;
+  node.connect(core);
+  node.onPodCidrs((cidrs) => void runtime.setPodCidr(cidrs).then(() => runtimeState.check()));
+  const server = await serve(base, core, client, node, submitted);
+  await runtimeState.check();
+  const running = Promise.all([node.run(signal), core.run(signal)]).catch((error: unknown) => {
+    if (!signal.aborted) logger.error({ error }, 'A loop of the agent broke');
+  });
+  return { core, server, running };
+}
+
+/** A manifest that will not do is an event about the node: there is no pod to speak of. */
+function badManifest({ logger }: Base, events: AgentEvents, node: NodeManager, file: string, message: string): void {
+  logger.error({ file }, message);
+  events.aboutNode(node.node(), 'FailedManifest', message);
+}
+
+async function serve(base: Base, core: AgentCore, client: HttpClient | undefined, node: NodeManager, submitted: SubmittedPods): Promise<AgentServer> {
+  const { flags, clock, logger, nodeName, signal } = base;
+  const clientCa = flags.clientCaFile === '' ? undefined : await readFile(flags.clientCaFile, 'utf8');
+  const serving = {
+    certificateDirectory: certificateDirectory(base),
+    certificateFile: flags.tlsCertFile,
+    keyFile: flags.tlsPrivateKeyFile,
+    nodeName,
+    hostname: nodeName,
+    addresses: () => node.hostIps(),
+    clock,
+    logger,
+  };
+  const pair = await initialServingPair(serving);
+  const server = await startAgentServer({
+    clock,
+    logger,
+    access: createAccess({
+      client,
+      clock,
+      nodeName,
+      hasClientCa: clientCa !== undefined,
+      anonymous: flags.anonymousAuth,
+      tokenWebhook: flags.authenticationTokenWebhook,
+      tokenTtlMs: flags.authenticationTokenWebhookCacheTtl,
+      authorization: flags.authorizationMode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
+      allowedTtlMs: flags.authorizationWebhookCacheAuthorizedTtl,
+      refusedTtlMs: flags.authorizationWebhookCacheUnauthorizedTtl,
+    }),
+    tls: {
+      cert: pair.certificatePem,
+      key: pair.keyPem,
+      clientCa,
+      minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
+      ciphers: flags.tlsCipherSuites.length === 0 ? undefined : flags.tlsCipherSuites.join(':'),
+    },
+    address: flags.address,
+    port: flags.port,
+    readOnlyPort: flags.readOnlyPort,
+    healthAddress: flags.healthzBindAddress,
+    healthPort: flags.healthzPort,
+    idleTimeoutMs: flags.streamingConnectionIdleTimeout,
+    host: core,
+    statistics: noStatistics,
+    config: () => ({ kubeletconfig: flags }),
+    submitted,
+    logDirectory: flags.enableSystemLogHandler ? '/var/log' : undefined,
+    debugHandlers: flags.enableDebuggingHandlers,
+  });
+  if (flags.rotateServerCertificates && client !== undefined) {
+    void keepServingCertificate({ ...serving, client, random: Math.random, onRotated: (rotated) => server.replaceCertificate(rotated) }, signal);
+  }
+  return server;
+}
+
+/** Until figures are collected. */
+const noStatistics: StatisticsPages = {
+  metrics: () => Promise.resolve(''),
+  cadvisor: () => Promise.resolve(''),
+  resource: () => Promise.resolve(''),
+  probes: () => Promise.resolve(''),
+  summary: () => Promise.resolve({ node: {}, pods: [] }),
+};
