@@ -368,6 +368,7 @@ async function assemble(
   node.onPodCidrs((cidrs) => void runtime.setPodCidr(cidrs).then(() => runtimeState.check()));
   const server = await serve(base, core, client, node, submitted);
   await runtimeState.check();
+  await node.prepare();
   const running = Promise.all([node.run(signal), core.run(signal)]).catch((error: unknown) => {
     if (!signal.aborted) logger.error({ error }, 'A loop of the agent broke');
   });

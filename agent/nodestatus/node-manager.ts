@@ -108,10 +108,15 @@ export class NodeManager implements NodeInfo {
     this.#wake();
   }
 
-  async run(signal: AbortSignal): Promise<void> {
-    const { client } = this.#options;
+  /** Looks at the host and the runtime once: `node` then says what pods may use. */
+  async prepare(): Promise<void> {
     await this.#readRuntime();
     this.#node = withStatus(this.#node, await this.#facts());
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { client } = this.#options;
+    await this.prepare();
     signal.addEventListener('abort', () => this.#wake(), { once: true });
     if (client === undefined) {
       await this.#every(signal, this.#options.statusIntervalMs, async () => {
