@@ -16,6 +16,7 @@ import { runGarbageCollector } from './garbage-collector/garbage-collector.ts';
 import { runJobs } from './job/job.ts';
 import { runTtlAfterFinished } from './job/ttl-after-finished.ts';
 import { runNamespaces } from './namespace/namespace.ts';
+import { runNodeIpam } from './node/node-ipam.ts';
 import { runNodeLifecycle } from './node/node-lifecycle.ts';
 import { runTaintEviction } from './node/taint-eviction.ts';
 import { runPodGarbageCollector } from './pod/pod-garbage-collector.ts';
@@ -95,6 +96,7 @@ export function controllerTable({
     { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
     { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },
     { name: 'node-lifecycle-controller', account: 'node-controller', run: runNodeLifecycle },
+    { name: 'node-ipam-controller', account: 'node-controller', run: runNodeIpam },
     { name: 'taint-eviction-controller', account: 'node-controller', run: runTaintEviction },
     { name: 'pod-garbage-collector-controller', account: 'pod-garbage-collector', run: runPodGarbageCollector },
     {

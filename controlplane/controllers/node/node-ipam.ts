@@ -1,0 +1,64 @@
+/**
+ * Gives each node its share of the cluster's pod addresses, one range of each family. What nodes have already is never given again.
+ * Runs only where `--cluster-cidr` is set.
+ */
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import { cidrAddress, parseCidr, type Cidr } from '../../../api/meta/ip-addresses.ts';
+import type { Node } from '../../../api/machinery/kinds.ts';
+import { nodes } from '../../../api/machinery/resources.ts';
+import { aborted, ReconcileLoop, type RunController } from '../controller.ts';
+
+/** The first range of `maskSize` within `cluster` that is not taken; `undefined` when all are. Pure. */
+export function firstFree(cluster: Cidr, maskSize: number, taken: ReadonlySet<string>): string | undefined {
+  const bits = cluster.family === 4 ? 32 : 128;
+  const count = 2n ** BigInt(maskSize - cluster.prefixLength);
+  const step = 2n ** BigInt(bits - maskSize);
+  for (let index = 0n; index < count; index++) {
+    const range = `${cidrAddress(cluster, index * step)}/${maskSize}`;
+    if (!taken.has(range)) return range;
+  }
+  return undefined;
+}
+
+export const runNodeIpam: RunController = (environment, signal) => {
+  const { client, informers, options, recorder } = environment;
+  const clusters = options.clusterCidrs.map(parseCidr).filter((cidr) => cidr !== undefined);
+  if (clusters.length === 0) return aborted(signal);
+  const cache = informers.for(nodes);
+  /** Given, and perhaps not yet seen in the cache. */
+  const given = new Map<string, readonly string[]>();
+  const rangesOf = (node: Node): readonly string[] =>
+    node.spec?.podCIDRs ?? (node.spec?.podCIDR === undefined ? [] : [node.spec.podCIDR]);
+  const loop = new ReconcileLoop(environment, {
+    maxDelayMs: 60_000,
+    reconcile: async (name) => {
+      const node = cache.get('', name);
+      if (node === undefined) {
+        given.delete(name);
+        return;
+      }
+      if (rangesOf(node).length > 0) return;
+      const taken = new Set([
+        ...cache.list().flatMap(rangesOf),
+        ...[...given].filter(([other]) => other !== name).flatMap(([, ranges]) => ranges),
+      ]);
+      const ranges = clusters.map((cluster) =>
+        firstFree(cluster, cluster.family === 4 ? options.nodeCidrMaskSizeIpv4 : options.nodeCidrMaskSizeIpv6, taken),
+      );
+      const free = ranges.filter((range) => range !== undefined);
+      if (free.length < ranges.length) {
+        recorder.event(
+          referenceTo(node, nodes),
+          'Normal',
+          'CIDRNotAvailable',
+          `Node ${name} status is now: CIDRNotAvailable`,
+        );
+        throw new Error(`no pod CIDR is left for node ${name}`);
+      }
+      given.set(name, free);
+      await client.patch(nodes, '', name, 'strategic', { spec: { podCIDR: free[0], podCIDRs: free } });
+    },
+  });
+  loop.follow(cache);
+  return loop.run(signal, cache);
+};
