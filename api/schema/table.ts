@@ -160,8 +160,18 @@ const PACKAGES: Readonly<Record<string, string>> = {
   'rbac.authorization.k8s.io': 'io.k8s.api.rbac',
 };
 
-/** `io.k8s.api.apps.v1.Deployment` of `apps`, `v1`, `Deployment`. */
+/** Groups of built-in types that are not served as resources. */
+const UNSERVED = ['admission.k8s.io', 'apidiscovery.k8s.io', 'imagepolicy.k8s.io', 'meta.k8s.io'];
+
+let groups: ReadonlySet<string> | undefined;
+
+/**
+ * `io.k8s.api.apps.v1.Deployment` of `apps`, `v1`, `Deployment`; of other groups the name in OpenAPI,
+ * `com.example.v1.Thing`, even where their first label is that of a built-in one.
+ */
 export function typeNameOf(group: string, version: string, kind: string): string {
+  groups ??= new Set([...builtinResources().map((row) => row.group), ...UNSERVED]);
+  if (!groups.has(group)) return `${group.split('.').toReversed().join('.')}.${version}.${kind}`;
   return `${PACKAGES[group] ?? `io.k8s.api.${group.split('.')[0] ?? ''}`}.${version}.${kind}`;
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { builtinResources } from '../../../../api/schema/resources.ts';
-import { groupVersionKindOf, loadSchema } from '../../../../api/schema/table.ts';
+import { groupVersionKindOf, loadSchema, typeNameOf } from '../../../../api/schema/table.ts';
 
 const schema = loadSchema();
 
@@ -39,6 +39,13 @@ test('lists say how they merge', () => {
   assert.equal(ports?.listType, 'map');
   assert.deepEqual(ports.listMapKeys, ['containerPort', 'protocol']);
   assert.equal(ports.patchMergeKey, 'containerPort');
+});
+
+test('a group of custom resources has none of the built-in types', () => {
+  assert.equal(schema.kind('apps.example.com', 'v1', 'Deployment'), undefined);
+  assert.equal(schema.kind('apps.k8s.io', 'v1', 'Deployment'), undefined);
+  assert.equal(typeNameOf('apps.example.com', 'v1', 'Deployment'), 'com.example.apps.v1.Deployment');
+  assert.ok(schema.kind('admission.k8s.io', 'v1', 'AdmissionReview') !== undefined);
 });
 
 test('options are kinds of every group', () => {
