@@ -30,9 +30,9 @@ async function writer(id: number): Promise<void> {
     const { revision } =
       current === undefined ? await storage.create(key, bytes) : await storage.update(key, bytes, current.revision);
     say(`= ${key} ${value} ${revision}`);
+    if (id === 0 && n === 0) process.stdout.write('writing\n');
     if (n % 50 === 49) await storage.compact(revision);
   }
 }
 
-process.stdout.write('ready\n');
 await Promise.all(Array.from({ length: 20 }, (_, id) => writer(id)));
