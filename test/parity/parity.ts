@@ -1,7 +1,7 @@
 /**
  * Compares the control plane with what kube-apiserver 1.36.2 answered to the same requests.
  *
- *   npm run parity -- [--area a,b] [--only TEXT] [--diff] [--check] [--update] [--parallel N]
+ *   npm run parity -- [--area a,b] [--only TEXT] [--diff] [--check] [--update] [--parallel N] [--patience SECONDS]
  *                     [--server URL --token TOKEN [--client-ca-cert FILE --client-ca-key FILE]]
  *
  * `--diff` prints each difference, `--check` fails if a scenario of `matching.txt` no longer matches, `--update` writes
@@ -42,6 +42,7 @@ const { values: options } = parseArgs({
     parallel: { type: 'string', default: '8' },
     server: { type: 'string' },
     token: { type: 'string', default: '' },
+    patience: { type: 'string', default: '30' },
     'client-ca-cert': { type: 'string' },
     'client-ca-key': { type: 'string' },
   },
@@ -68,9 +69,10 @@ async function main(): Promise<number> {
 
 async function openTarget(): Promise<{ target: Target; close: () => Promise<void> }> {
   const { server, token } = options;
+  const patienceSeconds = Number(options.patience);
   if (server !== undefined) {
     const clientCa = readAuthority(options['client-ca-cert'], options['client-ca-key']);
-    return { target: { url: server, admin: { token }, clientCa }, close: async () => undefined };
+    return { target: { url: server, admin: { token }, clientCa, patienceSeconds }, close: async () => undefined };
   }
   const dataDir = mkdtempSync(join(tmpdir(), 'parity-'));
   const controlPlane = await startControlPlane({ flags: { dataDir, securePort: 0, bindAddress: '127.0.0.1' } });
@@ -79,6 +81,7 @@ async function openTarget(): Promise<{ target: Target; close: () => Promise<void
     Buffer.from(String(pick(kubeconfig, `users.0.user.${name}-data`)), 'base64').toString('utf8');
   const target: Target = {
     url: controlPlane.url,
+    patienceSeconds,
     admin: { cert: pem('client-certificate'), key: pem('client-key') },
     clientCa: readAuthority(join(dataDir, 'pki', 'ca.crt'), join(dataDir, 'pki', 'ca.key')),
   };

@@ -19,6 +19,8 @@ export interface Target {
   readonly url: string;
   /** How the administrator proves itself. */
   readonly admin: KeyedCertificate | { readonly token: string };
+  /** Longest time that a step waits for what it expects. */
+  readonly patienceSeconds: number;
   /** Signs client certificates; without it scenarios that need it are skipped. */
   readonly clientCa: SigningAuthority | undefined;
 }
@@ -142,7 +144,7 @@ export class Replayer {
     };
     for (const [name, value] of Object.entries(step.headers ?? {})) headers[name.toLowerCase()] = value;
     const path = encodeURI(decodeURI(step.path ?? '/'));
-    const deadline = Date.now() + (step.retry?.seconds ?? 0) * 1000;
+    const deadline = Date.now() + Math.min(step.retry?.seconds ?? 0, this.#target.patienceSeconds) * 1000;
     for (;;) {
       let response: Response;
       let body: unknown;
