@@ -9,8 +9,11 @@ import type { Schema } from '../api/schema/schema.ts';
 import type { AdmissionPlugin } from './admission/admission.ts';
 import { buildPlugins } from './admission/plugins.ts';
 import type { Sources } from './admission/sources.ts';
+import { catalogConversion } from './admission/webhook/catalog-conversion.ts';
+import { WebhookClient } from './authentication/webhook-client.ts';
 import { reconcileBootstrapPolicy } from './authorization/bootstrap-reconcile.ts';
 import { primaryAddress } from './host-address.ts';
+import { ensureNodeBootstrap } from './node-bootstrap.ts';
 import type { ControlPlaneFlags } from './options.ts';
 import type { Pki } from './pki/pki.ts';
 import { createEncodings } from './registry/encodings.ts';
@@ -81,7 +84,14 @@ export function extensions(_stores: Stores, parts: () => Parts, options: ReviewR
   return reviewRests(reviews, options);
 }
 
-export function admissionPlugins({ flags, sources, clock, security, clientFor }: Parts): readonly AdmissionPlugin[] {
+export function admissionPlugins({
+  flags,
+  sources,
+  clock,
+  registry,
+  security,
+  clientFor,
+}: Parts): readonly AdmissionPlugin[] {
   const { authorizer, rbac } = security.authorizers;
   const system = clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver');
   return buildPlugins({
@@ -91,6 +101,10 @@ export function admissionPlugins({ flags, sources, clock, security, clientFor }:
     rbac,
     createNamespace: async (name) => {
       await system.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
+    },
+    webhooks: {
+      client: new WebhookClient('kube-apiserver-admission'),
+      conversion: catalogConversion(registry.catalog),
     },
     updateQuotaStatus: (quota) => system.update(resourceQuotas, quota, { subresource: 'status' }),
     tolerationSeconds: {
@@ -104,9 +118,9 @@ export function admissionPlugins({ flags, sources, clock, security, clientFor }:
 
 /** What a cluster has from the start: its namespaces, and the default roles and bindings. */
 export async function bootstrap(parts: Parts): Promise<void> {
-  await reconcileBootstrapPolicy(
-    parts.clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver'),
-  );
+  const client = parts.clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver');
+  await reconcileBootstrapPolicy(client);
+  await ensureNodeBootstrap(client);
 }
 
 export function createApiServer(parts: Parts): ApiServer {

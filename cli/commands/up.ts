@@ -1,12 +1,305 @@
-/** `orchlet up`. */
+/**
+ * `orchlet up`: a control plane and an agent in one process. The agent gets in as any node does: with a bootstrap token it
+ * asks for a certificate, and goes on with that.
+ */
+import { randomInt } from 'node:crypto';
+import { mkdir, rm } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { type Agent, startAgent } from '../../agent/main.ts';
+import { agentFlags } from '../../agent/options.ts';
+import { flag, type FlagValues } from '../../api/component/flags.ts';
+import { createLogger } from '../../api/component/logging.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
+import { nodes, pods, secrets } from '../../api/machinery/resources.ts';
+import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
+import { startControlPlane } from '../../controlplane/main.ts';
+import { controlPlaneFlags } from '../../controlplane/options.ts';
 import type { Command } from '../command.ts';
-import { CommandError } from '../command.ts';
+import { onShutdown, type Shutdown } from '../shutdown.ts';
+import { inOneLine } from '../start-failure.ts';
+
+const own = {
+  keepPods: flag({
+    name: 'keep-pods',
+    type: 'boolean',
+    default: false,
+    group: 'Node',
+    help: 'Leave the pods running at the end, for the next start to take up.',
+  }),
+} as const;
+
+const {
+  dataDir,
+  bindAddress,
+  securePort,
+  advertiseAddress,
+  tokenAuthFile,
+  serviceClusterIpRange,
+  clusterCidr,
+  controllers,
+  eventTtl,
+} = controlPlaneFlags;
+const {
+  hostnameOverride,
+  nodeLabels,
+  nodeIp,
+  podManifestPath,
+  containerRuntime,
+  containerRuntimeEndpoint,
+  dockerEndpoint,
+  port,
+  readOnlyPort,
+  healthzPort,
+  maxPods,
+  clusterDns,
+  resolvConf,
+  podLogsDir,
+  verbosity,
+  loggingFormat,
+} = agentFlags;
+
+const flags = {
+  ...own,
+  dataDir,
+  bindAddress,
+  securePort,
+  advertiseAddress,
+  tokenAuthFile,
+  serviceClusterIpRange,
+  clusterCidr,
+  controllers,
+  eventTtl,
+  hostnameOverride,
+  nodeLabels,
+  nodeIp,
+  podManifestPath,
+  containerRuntime,
+  containerRuntimeEndpoint,
+  dockerEndpoint,
+  port,
+  readOnlyPort,
+  healthzPort,
+  maxPods,
+  clusterDns,
+  resolvConf,
+  podLogsDir,
+  verbosity,
+  loggingFormat,
+} as const;
+
+type UpFlags = FlagValues<typeof flags>;
 
 export const up: Command = {
-  name: 'agent',
-  summary: 'run up',
-  description: 'Runs the node agent.',
-  flags: {},
-  examples: [],
-  run: () => Promise.reject(new CommandError('up is not wired yet')),
+  name: 'up',
+  summary: 'run a control plane and an agent: a cluster of one node',
+  description:
+    'Runs a control plane and a node agent in one process: a cluster of one node. State stands in the data directory.',
+  flags,
+  examples: ['orchlet up', 'KUBECONFIG=/var/lib/orchlet/admin.kubeconfig kubectl get nodes'],
+  async run(parsed) {
+    const values = parsed.values as unknown as UpFlags;
+    const logger = createLogger({
+      verbosity: values.verbosity,
+      format: values.loggingFormat === 'json' ? 'json' : 'text',
+    });
+    const shutdown = onShutdown();
+    const fatal = Promise.withResolvers<Error>();
+    const plane = await startControlPlane({
+      flags: planeFlags(values),
+      logger: logger.child({ part: 'controlplane' }),
+      onFatal: (error) => fatal.resolve(error),
+    });
+    let agent: Agent | undefined;
+    try {
+      const nodeFlags = await agentFlagsFor(values, { ca: plane.ca, port: plane.port, client: plane.client });
+      agent = await Promise.race([
+        inOneLine(() => startAgent({ flags: nodeFlags, logger: logger.child({ part: 'agent' }) })),
+        stopped(shutdown),
+      ]);
+      if (agent !== undefined) logger.info({ node: agent.nodeName, url: plane.url }, 'control plane and agent run');
+      const ended = await Promise.race([shutdown.asked, fatal.promise]);
+      if (ended instanceof Error) {
+        logger.error({ err: ended }, 'the storage cannot be trusted any more; orchlet ends');
+        return 1;
+      }
+      logger.info({ signal: ended }, values.keepPods ? 'stopping; pods run on' : 'stopping, pods as well');
+      if (!values.keepPods && agent !== undefined) await stopPods(plane.client, agent, logger);
+      return 0;
+    } finally {
+      await agent?.close();
+      await plane.close();
+    }
+  },
 };
+
+async function stopped(shutdown: Shutdown): Promise<undefined> {
+  await shutdown.asked;
+  return undefined;
+}
+
+function planeFlags(
+  values: UpFlags,
+): Parameters<typeof startControlPlane>[0] extends { flags?: infer F } | undefined ? NonNullable<F> : never {
+  const {
+    dataDir: directory,
+    bindAddress: bind,
+    securePort: secure,
+    advertiseAddress: advertise,
+    tokenAuthFile: tokens,
+    serviceClusterIpRange: serviceRange,
+    clusterCidr: podRange,
+    controllers: wanted,
+    eventTtl: ttl,
+    verbosity: v,
+  } = values;
+  return {
+    dataDir: directory,
+    bindAddress: bind,
+    securePort: secure,
+    advertiseAddress: advertise,
+    tokenAuthFile: tokens,
+    serviceClusterIpRange: serviceRange,
+    clusterCidr: podRange,
+    controllers: wanted,
+    eventTtl: ttl,
+    verbosity: v,
+  };
+}
+
+interface Plane {
+  readonly ca: string;
+  readonly port: number;
+  readonly client: Client;
+}
+
+const TOKEN_LIFE_MS = 3_600_000;
+
+/** The agent's flags: its directories in the data directory, its way to the API over loopback, a fresh bootstrap token. */
+async function agentFlagsFor(
+  values: UpFlags,
+  plane: Plane,
+): Promise<Parameters<typeof startAgent>[0] extends { flags?: infer F } | undefined ? NonNullable<F> : never> {
+  const directory = resolve(values.dataDir);
+  const agentDirectory = join(directory, 'agent');
+  await mkdir(agentDirectory, { recursive: true, mode: 0o750 });
+  const bootstrapKubeconfig = join(agentDirectory, 'bootstrap.kubeconfig');
+  const token = await bootstrapToken(plane.client);
+  const server = `https://127.0.0.1:${plane.port}`;
+  await writeKubeconfig(
+    bootstrapKubeconfig,
+    newKubeconfig({
+      cluster: 'default-cluster',
+      server,
+      ca: plane.ca,
+      user: 'tls-bootstrap-token-user',
+      credentials: { token },
+    }),
+  );
+  const kubeconfig = join(agentDirectory, 'kubeconfig');
+  await forgetOtherServer(kubeconfig, server);
+  const {
+    keepPods: _keepPods,
+    dataDir: _dataDir,
+    bindAddress: _bind,
+    securePort: _port,
+    advertiseAddress: _advertise,
+    tokenAuthFile: _tokens,
+    serviceClusterIpRange: _services,
+    clusterCidr: _cidr,
+    controllers: _controllers,
+    eventTtl: _ttl,
+    ...node
+  } = values;
+  return {
+    ...node,
+    kubeconfig,
+    bootstrapKubeconfig,
+    rootDir: agentDirectory,
+    certDir: join(agentDirectory, 'pki'),
+    imagesDir: join(directory, 'images'),
+    clientCaFile: join(directory, 'pki', 'ca.crt'),
+    anonymousAuth: false,
+    authenticationTokenWebhook: true,
+    authorizationMode: 'Webhook',
+  };
+}
+
+/** Another port since the last start: the node's kubeconfig is written anew, with the certificate that it has. */
+async function forgetOtherServer(path: string, server: string): Promise<void> {
+  const { readFile } = await import('node:fs/promises');
+  const text = await readFile(path, 'utf8').catch(() => '');
+  if (text !== '' && !text.includes(`server: ${server}\n`)) await rm(path, { force: true });
+}
+
+function randomText(length: number): string {
+  const alphabet = 'abcdefghijklmnopqrstuvwxyz0123456789';
+  return Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join('');
+}
+
+async function bootstrapToken(client: Client): Promise<string> {
+  const [id, secret] = [randomText(6), randomText(16)];
+  const data: Record<string, string> = {
+    'token-id': id,
+    'token-secret': secret,
+    description: 'for the agent of orchlet up',
+    expiration: new Date(systemClock.now() + TOKEN_LIFE_MS).toISOString(),
+    'usage-bootstrap-authentication': 'true',
+    'auth-extra-groups': 'system:bootstrappers:kubeadm:default-node-token',
+  };
+  const encoded = Object.fromEntries(
+    Object.entries(data).map(([key, value]) => [key, Buffer.from(value).toString('base64')]),
+  );
+  try {
+    await client.create(secrets, 'kube-system', {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name: `bootstrap-token-${id}`, namespace: 'kube-system' },
+      type: 'bootstrap.kubernetes.io/token',
+      data: encoded,
+    });
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+    return bootstrapToken(client);
+  }
+  return `${id}.${secret}`;
+}
+
+const STOP_WITHIN_MS = 10_000;
+const STOP_GRACE_SECONDS = 5;
+
+/**
+ * The pods of this node are deleted with a short grace, and waited for; the node takes no new ones meanwhile. Their owners
+ * make them again, pending, for the next start.
+ */
+async function stopPods(client: Client, agent: Agent, logger: Logger): Promise<void> {
+  const fieldSelector = `spec.nodeName=${agent.nodeName}`;
+  try {
+    await client.patch(nodes, '', agent.nodeName, 'strategic', { spec: { unschedulable: true } });
+    const deadline = systemClock.monotonic() + STOP_WITHIN_MS;
+    const found = await client.list(pods, { fieldSelector });
+    await Promise.all(
+      found.items.map((pod) =>
+        client
+          .delete(pods, pod.metadata.namespace ?? '', pod.metadata.name ?? '', {
+            gracePeriodSeconds: STOP_GRACE_SECONDS,
+          })
+          .catch((error: unknown) => {
+            if (!isNotFound(error)) throw error;
+          }),
+      ),
+    );
+    while (systemClock.monotonic() < deadline) {
+      const left = (await client.list(pods, { fieldSelector })).items.filter(
+        (pod) => pod.metadata.annotations?.['kubernetes.io/config.mirror'] === undefined,
+      );
+      if (left.length === 0) break;
+      await systemClock.sleep(100);
+    }
+    await client.patch(nodes, '', agent.nodeName, 'strategic', { spec: { unschedulable: null } });
+  } catch (error) {
+    logger.warn({ err: error instanceof Error ? error.message : error }, 'not all pods could be stopped');
+  }
+}

@@ -1,0 +1,18 @@
+/** A start that fails because of the host or the flags is told in one line; a fault of the program keeps its stack. */
+import { CommandError } from './command.ts';
+
+/** Runs a start; failures that name a place (a port, a file, a socket) become a `CommandError`. */
+export async function inOneLine<T>(start: () => Promise<T>): Promise<T> {
+  try {
+    return await start();
+  } catch (error) {
+    if (
+      !(error instanceof Error) ||
+      error instanceof TypeError ||
+      error instanceof RangeError ||
+      error instanceof ReferenceError
+    )
+      throw error;
+    throw new CommandError(error.message, { cause: error });
+  }
+}
