@@ -29,6 +29,7 @@ import { runtimeClassPlugin } from './runtime-class.ts';
 import { securityContextDeny } from './security-context-deny.ts';
 import { serviceAccountPlugin } from './service-account.ts';
 import { defaultStorageClass, persistentVolumeClaimResize, storageObjectInUseProtection } from './storage-defaults.ts';
+import { mutatingWebhooks, validatingWebhooks, type WebhooksOptions } from './webhook/webhooks.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { Sources } from './sources.ts';
 
@@ -41,6 +42,7 @@ export interface PluginsOptions {
   readonly createNamespace: (name: string) => Promise<void>;
   /** Writes the status of a quota (ResourceQuota). */
   readonly updateQuotaStatus: ResourceQuotaOptions['updateStatus'];
+  readonly webhooks: Omit<WebhooksOptions, 'sources' | 'clock' | 'reinvoke'>;
   readonly tolerationSeconds: DefaultTolerationSecondsOptions;
   /** `--enable-admission-plugins`, `--disable-admission-plugins`. */
   readonly enable: readonly string[];
@@ -51,7 +53,8 @@ export interface PluginRow {
   readonly name: string;
   readonly enabledByDefault: boolean;
   readonly summary: string;
-  make(options: PluginsOptions): AdmissionPlugin;
+  /** `earlier`: the plugins before it, which run again when a webhook changed something. */
+  make(options: PluginsOptions, earlier: readonly AdmissionPlugin[]): AdmissionPlugin;
 }
 
 const on = (name: string, summary: string, make: PluginRow['make']): PluginRow => ({
@@ -120,6 +123,20 @@ export const PLUGINS: readonly PluginRow[] = [
     defaultIngressClass(sources),
   ),
   on('PodTopologyLabels', 'zone and region of the node on its pods', ({ sources }) => podTopologyLabels(sources)),
+  on('MutatingAdmissionWebhook', 'webhooks that change objects', ({ sources, clock, webhooks }, earlier) =>
+    mutatingWebhooks({
+      sources,
+      clock,
+      ...webhooks,
+      reinvoke: async (attributes, signal) => {
+        for (const plugin of earlier)
+          if (plugin.handles(attributes.operation)) await plugin.admit?.(attributes, signal);
+      },
+    }),
+  ),
+  on('ValidatingAdmissionWebhook', 'webhooks that judge objects', ({ sources, clock, webhooks }) =>
+    validatingWebhooks({ sources, clock, ...webhooks }),
+  ),
   on('ResourceQuota', 'what a namespace may hold', ({ sources, updateQuotaStatus }) =>
     resourceQuota({ sources, updateStatus: updateQuotaStatus }),
   ),
@@ -136,5 +153,7 @@ export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
   const chosen = PLUGINS.filter(
     (row) => (row.enabledByDefault || options.enable.includes(row.name)) && !options.disable.includes(row.name),
   );
-  return [...chosen.map((row) => row.make(options)), rbacEscalation(options.rbac, options.authorizer)];
+  const plugins: AdmissionPlugin[] = [];
+  for (const row of chosen) plugins.push(row.make(options, [...plugins]));
+  return [...plugins, rbacEscalation(options.rbac, options.authorizer)];
 }

@@ -1,0 +1,100 @@
+/** Which webhooks a request is for: rules, scope, selectors, and equivalent versions of a resource. Pure. */
+import { fromLabelSelector } from '../../../api/meta/selector.ts';
+import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
+import type { MutatingWebhookConfiguration } from '../../../api/machinery/kinds.ts';
+import type { AdmissionAttributes } from '../admission.ts';
+
+export type Webhook = NonNullable<MutatingWebhookConfiguration['webhooks']>[number];
+type Rule = NonNullable<Webhook['rules']>[number];
+
+export interface RegisteredWebhook {
+  readonly configuration: string;
+  readonly webhook: Webhook;
+}
+
+export interface MatchInput {
+  readonly attributes: AdmissionAttributes;
+  /** Whether the resource is namespaced; of a Namespace itself false. */
+  readonly isNamespaced: boolean;
+  /** Labels of the object's namespace; `undefined` for other objects of the cluster. */
+  readonly namespaceLabels: Readonly<Record<string, string>> | undefined;
+  /** The same resource in other versions and groups. */
+  readonly equivalents: readonly GroupVersionResource[];
+}
+
+const AUTHENTICATION_REVIEWS = new Set([
+  'tokenreviews',
+  'subjectaccessreviews',
+  'localsubjectaccessreviews',
+  'selfsubjectaccessreviews',
+  'selfsubjectreviews',
+  'selfsubjectrulesreviews',
+]);
+/** Webhooks never see the objects that configure webhooks: a broken one could not be removed. */
+const EXEMPT = new Set([
+  'validatingwebhookconfigurations',
+  'mutatingwebhookconfigurations',
+  'validatingadmissionpolicies',
+  'validatingadmissionpolicybindings',
+  'mutatingadmissionpolicies',
+  'mutatingadmissionpolicybindings',
+]);
+
+export function isExempt({ resource }: AdmissionAttributes): boolean {
+  return resource.group === 'admissionregistration.k8s.io' && EXEMPT.has(resource.resource);
+}
+
+export const isReview = ({ resource }: AdmissionAttributes): boolean => AUTHENTICATION_REVIEWS.has(resource.resource);
+
+/** The resource under which the webhook wants to see the request; `undefined`: not at all. */
+export function matchWebhook(webhook: Webhook, input: MatchInput): GroupVersionResource | undefined {
+  const { attributes } = input;
+  const rules = webhook.rules ?? [];
+  let as: GroupVersionResource | undefined;
+  if (rules.some((rule) => ruleMatches(rule, attributes.resource, input))) as = attributes.resource;
+  else if (webhook.matchPolicy !== 'Exact') {
+    as = input.equivalents.find((resource) => rules.some((rule) => ruleMatches(rule, resource, input)));
+  }
+  if (as === undefined) return undefined;
+  return namespaceMatches(webhook, input) && objectMatches(webhook, attributes) ? as : undefined;
+}
+
+const includes = (list: readonly string[] | undefined, value: string): boolean =>
+  list !== undefined && (list.includes('*') || list.includes(value));
+
+function ruleMatches(rule: Rule, resource: GroupVersionResource, { attributes, isNamespaced }: MatchInput): boolean {
+  if (!includes(rule.operations, attributes.operation)) return false;
+  if (!includes(rule.apiGroups, resource.group) || !includes(rule.apiVersions, resource.version)) return false;
+  const scope = rule.scope ?? '*';
+  const hasNamespace = isNamespaced && attributes.resource.resource !== 'namespaces';
+  if ((scope === 'Namespaced' && !hasNamespace) || (scope === 'Cluster' && hasNamespace)) return false;
+  return (rule.resources ?? []).some((pattern) => resourceMatches(pattern, resource.resource, attributes.subresource));
+}
+
+function resourceMatches(pattern: string, resource: string, subresource: string): boolean {
+  const slash = pattern.indexOf('/');
+  const wanted = slash < 0 ? pattern : pattern.slice(0, slash);
+  const wantedSub = slash < 0 ? '' : pattern.slice(slash + 1);
+  if (wanted !== '*' && wanted !== resource) return false;
+  return wantedSub === subresource || wantedSub === '*';
+}
+
+function namespaceMatches(webhook: Webhook, input: MatchInput): boolean {
+  const selector = webhook.namespaceSelector;
+  if (selector === undefined || selector === null || isEmpty(selector)) return true;
+  if (input.namespaceLabels === undefined) return true;
+  return fromLabelSelector(selector as Parameters<typeof fromLabelSelector>[0]).matches(input.namespaceLabels);
+}
+
+function objectMatches(webhook: Webhook, attributes: AdmissionAttributes): boolean {
+  const selector = webhook.objectSelector;
+  if (selector === undefined || selector === null || isEmpty(selector)) return true;
+  const compiled = fromLabelSelector(selector as Parameters<typeof fromLabelSelector>[0]);
+  const matches = (object: KubeObject | undefined): boolean =>
+    object !== undefined && compiled.matches(object.metadata?.labels ?? {});
+  return matches(attributes.object) || matches(attributes.oldObject);
+}
+
+function isEmpty(selector: { readonly matchLabels?: object; readonly matchExpressions?: readonly unknown[] }): boolean {
+  return Object.keys(selector.matchLabels ?? {}).length === 0 && (selector.matchExpressions?.length ?? 0) === 0;
+}

@@ -1,0 +1,169 @@
+/** AdmissionReview: what is asked of a webhook, and how its answer is read, with the reference's errors. */
+import { randomUUID } from 'node:crypto';
+import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
+import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
+import { isRecord } from '../../authentication/jwt.ts';
+import { userInfoJson } from '../../reviews/user-info.ts';
+import type { AdmissionAttributes } from '../admission.ts';
+import type { GroupVersionKind } from '../../../api/meta/object.ts';
+
+const GROUP = 'admission.k8s.io';
+export const REVIEW_VERSIONS = ['v1', 'v1beta1'] as const;
+export type ReviewVersion = (typeof REVIEW_VERSIONS)[number];
+
+/** What a webhook sees: the request as it came, or converted to the version that it registered for. */
+export interface ReviewView {
+  readonly kind: GroupVersionKind;
+  readonly resource: GroupVersionResource;
+  readonly object: KubeObject | undefined;
+  readonly oldObject: KubeObject | undefined;
+}
+
+export interface Review {
+  readonly uid: string;
+  readonly version: ReviewVersion;
+  readonly body: string;
+}
+
+export function reviewOf(attributes: AdmissionAttributes, view: ReviewView, version: ReviewVersion): Review {
+  const uid = randomUUID();
+  const sub =
+    attributes.subresource === ''
+      ? {}
+      : { subResource: attributes.subresource, requestSubResource: attributes.subresource };
+  const isConnect = attributes.operation === 'CONNECT';
+  const body = JSON.stringify({
+    kind: 'AdmissionReview',
+    apiVersion: `${GROUP}/${version}`,
+    request: {
+      uid,
+      kind: { group: view.kind.group, version: view.kind.version, kind: view.kind.kind },
+      resource: { group: view.resource.group, version: view.resource.version, resource: view.resource.resource },
+      requestKind: { group: attributes.kind.group, version: attributes.kind.version, kind: attributes.kind.kind },
+      requestResource: {
+        group: attributes.resource.group,
+        version: attributes.resource.version,
+        resource: attributes.resource.resource,
+      },
+      ...sub,
+      ...(attributes.name === '' ? {} : { name: attributes.name }),
+      ...(attributes.namespace === '' ? {} : { namespace: attributes.namespace }),
+      operation: attributes.operation,
+      userInfo: userInfoJson(attributes.user),
+      object: view.object ?? null,
+      oldObject: view.oldObject ?? null,
+      dryRun: attributes.dryRun,
+      options: isConnect && Object.keys(attributes.options).length === 0 ? null : attributes.options,
+    },
+  });
+  return { uid, version, body };
+}
+
+export interface ReviewResult {
+  readonly allowed: boolean;
+  readonly status: Readonly<Record<string, unknown>> | undefined;
+  readonly patch: Buffer | undefined;
+  readonly warnings: readonly string[];
+  readonly auditAnnotations: Readonly<Record<string, string>>;
+}
+
+/** Why an answer is none. `call`: it is reported as a failed call, else as an invalid response. */
+export class ReviewError extends Error {
+  override readonly name = 'ReviewError';
+}
+
+const called = (why: string): ReviewError => new ReviewError(`failed to call webhook: ${why}`);
+const invalidResponse = (why: string): ReviewError => new ReviewError(`received invalid webhook response: ${why}`);
+
+export function readAnswer(text: string, review: Review, isMutating: boolean): ReviewResult {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw called("couldn't get version/kind; json parse error: unexpected end of JSON input");
+  }
+  if (!isRecord(value))
+    throw called("couldn't get version/kind; json parse error: json: cannot unmarshal into Go value");
+  const apiVersion = typeof value['apiVersion'] === 'string' ? value['apiVersion'] : '';
+  const kind = typeof value['kind'] === 'string' ? value['kind'] : '';
+  const expected = `${GROUP}/${review.version}`;
+  checkKind(apiVersion, kind, expected, review.version);
+  const { response } = value;
+  if (!isRecord(response)) throw invalidResponse('webhook response was absent');
+  const gvk = (version: string, name: string): string =>
+    `${version.includes('/') ? version : `/${version}`}, Kind=${name}`;
+  if (apiVersion !== expected || kind !== 'AdmissionReview') {
+    throw invalidResponse(
+      `expected webhook response of ${gvk(expected, 'AdmissionReview')}, got ${gvk(apiVersion, kind)}`,
+    );
+  }
+  const uid = typeof response['uid'] === 'string' ? response['uid'] : '';
+  if (review.version === 'v1' && uid !== review.uid) {
+    throw invalidResponse(`expected response.uid=${JSON.stringify(review.uid)}, got ${JSON.stringify(uid)}`);
+  }
+  const patch = patchOf(response, review.version, isMutating);
+  return {
+    allowed: response['allowed'] === true,
+    status: isRecord(response['status']) ? response['status'] : undefined,
+    patch,
+    warnings: Array.isArray(response['warnings'])
+      ? response['warnings'].filter((one): one is string => typeof one === 'string')
+      : [],
+    auditAnnotations: isRecord(response['auditAnnotations'])
+      ? Object.fromEntries(
+          Object.entries(response['auditAnnotations']).filter(
+            (pair): pair is [string, string] => typeof pair[1] === 'string',
+          ),
+        )
+      : {},
+  };
+}
+
+function checkKind(apiVersion: string, kind: string, expected: string, version: string): void {
+  if (apiVersion === '' && kind === '') return;
+  if (kind !== '' && kind !== 'AdmissionReview') {
+    throw called(
+      `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} in scheme "pkg/runtime/scheme.go:111"`,
+    );
+  }
+  if (apiVersion === expected || apiVersion === '') return;
+  const [group = '', other = ''] = apiVersion.split('/');
+  if (group === GROUP && (REVIEW_VERSIONS as readonly string[]).includes(other)) {
+    throw called(`converting (${other}.AdmissionReview) to (${version}.AdmissionReview): unknown conversion`);
+  }
+  throw called(
+    `no kind ${JSON.stringify(kind)} is registered for version ${JSON.stringify(apiVersion)} in scheme "pkg/runtime/scheme.go:111"`,
+  );
+}
+
+function patchOf(response: Record<string, unknown>, version: ReviewVersion, isMutating: boolean): Buffer | undefined {
+  const { patch, patchType } = response;
+  const bytes = typeof patch === 'string' ? Buffer.from(patch, 'base64') : Buffer.alloc(0);
+  const has = bytes.length > 0;
+  const type = typeof patchType === 'string' ? patchType : '';
+  if (version === 'v1beta1') return isMutating && has ? bytes : undefined;
+  if (!isMutating) {
+    if (has) throw invalidResponse('validating webhook may not return response.patch');
+    if (type !== '') throw invalidResponse('validating webhook may not return response.patchType');
+    return undefined;
+  }
+  if (has && type === '') throw invalidResponse('webhook returned response.patch but not response.patchType');
+  if (type !== '' && !has) throw invalidResponse('webhook returned response.patchType but not response.patch');
+  if (!has) return undefined;
+  if (type === 'JSONPatch') return bytes;
+  // An empty list of a type that nobody knows changes nothing.
+  if (bytes.toString().trim() === '[]') return undefined;
+  throw invalidResponse(`webhook returned invalid response.patchType of ${JSON.stringify(type)}`);
+}
+
+/** What the client gets when a webhook says no. */
+export function deniedError(name: string, status: Readonly<Record<string, unknown>> | undefined): StatusError {
+  const text = (field: string): string => (typeof status?.[field] === 'string' ? (status[field] as string) : '');
+  const denied = `admission webhook ${JSON.stringify(name)} denied the request`;
+  const message = text('message');
+  const reason = text('reason');
+  const why = message !== '' ? `: ${message}` : reason !== '' ? `: ${reason}` : ' without explanation';
+  const code = typeof status?.['code'] === 'number' && status['code'] >= 400 ? status['code'] : 400;
+  const details = isRecord(status?.['details']) ? { details: status['details'] } : {};
+  return newStatusError(code, reason, denied + why, details);
+}
