@@ -182,11 +182,11 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     for (const mirror of pods.mirrors()) if (pods.podOfMirror(mirror) === undefined) await this.#dropMirror(mirror);
     // Wanted again after its worker ended with the pod being removed: a static file that came back.
     for (const pod of pods.list()) if (workers.state(pod.metadata.uid) === undefined && !isEnded(pod.status) && statuses.get(pod.metadata.uid)?.phase !== 'Failed') workers.update(pod);
-    workers.forget(wanted);
+    const forgotten = workers.forget(wanted);
     const known = new Set([...wanted, ...workers.known().keys()]);
     probes.cleanup(known);
     statuses.removeOrphans(new Set([...known, ...pods.mirrors().map((mirror) => mirror.metadata.uid)]));
-    if (clock.monotonic() - this.#lastGcMs < CONTAINER_GC_MS && this.#lastGcMs !== 0) return;
+    if (forgotten === 0 && clock.monotonic() - this.#lastGcMs < CONTAINER_GC_MS && this.#lastGcMs !== 0) return;
     this.#lastGcMs = clock.monotonic();
     kubeRuntime.collect();
     await this.collectContainers();

@@ -124,10 +124,15 @@ export class PodWorkers {
     return this.#workers.get(uid)?.state.kind === 'finished';
   }
 
-  /** Forgets finished pods that nobody wants any more; a finished pod that is wanted stays finished. */
-  forget(wanted: ReadonlySet<string>): void {
-    for (const [uid, worker] of this.#workers)
-      if (worker.state.kind === 'finished' && !wanted.has(uid)) this.#workers.delete(uid);
+  /** Forgets finished pods that nobody wants any more (returns how many); a finished pod that is wanted stays finished. */
+  forget(wanted: ReadonlySet<string>): number {
+    let forgotten = 0;
+    for (const [uid, worker] of this.#workers) {
+      if (worker.state.kind !== 'finished' || wanted.has(uid)) continue;
+      this.#workers.delete(uid);
+      forgotten++;
+    }
+    return forgotten;
   }
 
   /** Ends the loops; containers run on. */
