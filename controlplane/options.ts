@@ -169,7 +169,7 @@ const authentication = {
   serviceAccountIssuer: flag({
     name: 'service-account-issuer',
     type: 'array',
-    default: ['https://kubernetes.default.svc.cluster.local'],
+    default: ['https://kubernetes.default.svc'],
     group: AUTHENTICATION,
     help: 'Issuer of service-account tokens. The first signs, the others are accepted.',
   }),

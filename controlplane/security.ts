@@ -42,7 +42,7 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
     proxyFile === ''
       ? fixedCaBundle(pki.material().frontProxyCa.certificatePem)
       : fileCaBundle(proxyFile, clock, logger);
-  const [signingIssuer = 'https://kubernetes.default.svc.cluster.local'] = flags.serviceAccountIssuer;
+  const [signingIssuer = 'https://kubernetes.default.svc'] = flags.serviceAccountIssuer;
   const audiences = flags.apiAudiences.length > 0 ? flags.apiAudiences : [signingIssuer];
   const signingKey =
     flags.serviceAccountSigningKeyFile === ''

@@ -72,7 +72,8 @@ export function parseRequestInfo(method: string, rawPath: string, query: () => U
     verb = wantsWatch(params) ? 'watch' : 'list';
   }
   if (pathName === '' && verb === 'delete') verb = 'deletecollection';
-  if (pathName === '' && (verb === 'list' || verb === 'watch' || verb === 'deletecollection')) {
+  // A collection's deletion is about all of it, whatever its selector says.
+  if (pathName === '' && (verb === 'list' || verb === 'watch')) {
     name = selectedName(query().get('fieldSelector') ?? '');
   }
   return {

@@ -2,7 +2,7 @@
  * From a request to the resource and the verb that answer it, or to the reference's 404 and 405. Reads nothing but
  * `RequestInfo`, which authorization has read before.
  */
-import { newMethodNotSupported, type StatusError } from '../../api/meta/status-error.ts';
+import type { StatusError } from '../../api/meta/status-error.ts';
 import type { ResourceCatalog, Rest } from '../registry/rest.ts';
 import { routeError } from './media-type.ts';
 import type { RequestInfo } from './request-info.ts';
@@ -46,8 +46,8 @@ export class Router {
     if (Object.keys(verbs).length === 0) throw notFound();
     const verb = verbs[method];
     if (verb === undefined) throw methodNotAllowed();
-    if (verb === 'list' && info.verb === 'watch') return watchRoute(rest, info);
-    return info.watchPrefix ? watchRoute(rest, info) : { rest, verb };
+    // Whether it can be watched is the verb's to say.
+    return info.watchPrefix || (verb === 'list' && info.verb === 'watch') ? { rest, verb: 'watch' } : { rest, verb };
   }
 
   #find(info: RequestInfo): Rest | undefined {
@@ -97,11 +97,6 @@ function subresourceVerbs(rest: Rest): MethodVerbs {
   if (rest.patch !== undefined) verbs['PATCH'] = 'patch';
   if (rest.delete !== undefined) verbs['DELETE'] = 'delete';
   return verbs;
-}
-
-function watchRoute(rest: Rest, info: RequestInfo): Route {
-  if (rest.watch === undefined) throw newMethodNotSupported({ group: info.group, resource: info.resource }, 'watch');
-  return { rest, verb: 'watch' };
 }
 
 const ANY_METHOD: ReadonlySet<string> = new Set(['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS']);

@@ -105,12 +105,19 @@ function fieldRequirements(text: string): SelectorRequirement[] {
 
 /** 403; the reason of the authorizer follows the sentence. */
 export function forbiddenError(attributes: AuthorizationAttributes, reason: string): StatusError {
-  const sentence = forbiddenMessage(attributes);
+  const sentence = escapeMarkup(forbiddenMessage(attributes));
   const why = reason === '' ? sentence : `${sentence}: ${reason}`;
   if (!attributes.isResourceRequest) {
     return newStatusError(403, 'Forbidden', `forbidden: ${why}`, { details: {} });
   }
   return newForbidden({ group: attributes.group, resource: attributes.resource }, attributes.name, why);
+}
+
+const MARKUP: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
+
+/** The sentence repeats what the caller sent, and may be shown by a browser. */
+function escapeMarkup(text: string): string {
+  return text.replaceAll(/[&<>]/g, (char) => MARKUP[char] ?? char);
 }
 
 function forbiddenMessage(attributes: AuthorizationAttributes): string {
