@@ -1,6 +1,6 @@
 /** Load on a server: h2load for figures, a small HTTP/2 client for what has to be set up first. */
 import { execFile } from 'node:child_process';
-import { writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,12 +23,13 @@ export interface Load {
 export async function h2load(url: string, { requests, clients, accept, body }: LoadOptions): Promise<Load> {
   const args = ['-n', String(requests), '-c', String(clients), '-m', '1', '-H', `authorization: Bearer ${TOKEN}`];
   if (accept !== undefined) args.push('-H', `accept: ${accept}`);
+  const file = join(tmpdir(), `orchlet-bench-body-${process.pid}.json`);
   if (body !== undefined) {
-    const file = join(tmpdir(), `orchlet-bench-body-${process.pid}.json`);
     await writeFile(file, JSON.stringify(body));
     args.push('-d', file, '-H', 'content-type: application/json');
   }
   const { stdout } = await promisify(execFile)('h2load', [...args, url], { maxBuffer: 1 << 24 });
+  await rm(file, { force: true });
   const done = /status codes: (\d+) 2xx/.exec(stdout)?.[1];
   if (Number(done) !== requests) throw new Error(`not all of ${requests} requests to ${url} succeeded:\n${stdout}`);
   return {

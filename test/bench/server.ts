@@ -49,6 +49,9 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
     started,
     withinMs: options.readyWithinMs ?? 30_000,
     log: join(directory, 'log'),
+  }).catch(async (error: unknown) => {
+    await rm(directory, { recursive: true, force: true });
+    throw error;
   });
   const pid = child.pid ?? 0;
   return {
