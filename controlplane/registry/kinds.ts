@@ -4,10 +4,12 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import { appsKinds } from './kinds/apps.ts';
+import { certificateKinds } from './kinds/certificates.ts';
 import { coordinationKinds } from './kinds/coordination.ts';
 import { rbacKinds } from './kinds/rbac.ts';
 import { coreObjectKinds } from './kinds/core-objects.ts';
 import { podKinds } from './kinds/pods.ts';
+import { serviceKinds } from './kinds/services.ts';
 import type { Store } from './store.ts';
 import type { KindRow } from './strategy.ts';
 
@@ -24,6 +26,14 @@ export interface KindOptions {
   readonly stores: { get(group: string, resource: string): Store };
 }
 
-export function kindRows(_options: KindOptions): KindRow[] {
-  return [...coreObjectKinds, ...podKinds, ...appsKinds, ...coordinationKinds, ...rbacKinds];
+export function kindRows(options: KindOptions): KindRow[] {
+  return [
+    ...certificateKinds,
+    ...coreObjectKinds,
+    ...podKinds,
+    ...serviceKinds(options),
+    ...appsKinds,
+    ...coordinationKinds,
+    ...rbacKinds,
+  ];
 }

@@ -243,7 +243,7 @@ async function createInstead(
   if (!change.creates) throw notFoundIn(store, target.name);
   const object = await change.compute(undefined);
   await change.authorizeCreate?.();
-  if ((object.metadata.resourceVersion ?? '') !== '' && revisionOf(object) !== 0) throw notFoundIn(store, target.name);
+  delete object.metadata.resourceVersion;
   const admitted = await admitCreate(store, context, target, object);
   return { entry: await createAdmitted(store, context, target, admitted), created: true };
 }
