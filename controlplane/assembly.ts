@@ -88,6 +88,7 @@ export function admissionPlugins({
   flags,
   sources,
   clock,
+  schema,
   registry,
   security,
   clientFor,
@@ -104,7 +105,7 @@ export function admissionPlugins({
     },
     webhooks: {
       client: new WebhookClient('kube-apiserver-admission'),
-      conversion: catalogConversion(registry.catalog),
+      conversion: catalogConversion(registry.catalog, schema),
     },
     updateQuotaStatus: (quota) => system.update(resourceQuotas, quota, { subresource: 'status' }),
     tolerationSeconds: {

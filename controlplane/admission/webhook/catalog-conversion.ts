@@ -2,11 +2,14 @@
 import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import { apiVersionOf } from '../../../api/meta/object.ts';
 import type { ResourceCatalog } from '../../registry/rest.ts';
+import { decodeStruct } from '../../../api/schema/decode.ts';
+import type { Schema } from '../../../api/schema/schema.ts';
 import type { WebhookConversion } from './webhooks.ts';
 
 /** `convert` may be given by the registry; without it an object only changes its name of the version. */
 export function catalogConversion(
   catalog: ResourceCatalog,
+  schema: Schema,
   convert: (object: KubeObject, kind: GroupVersionKind) => KubeObject = (object, kind) => ({
     ...object,
     apiVersion: apiVersionOf(kind),
@@ -33,5 +36,14 @@ export function catalogConversion(
       return { group: sub?.group ?? info.group, version: sub?.version ?? info.version, kind: sub?.kind ?? info.kind };
     },
     convert,
+    conform(object, kind) {
+      const struct = schema.kind(kind.group, kind.version, kind.kind);
+      if (struct === undefined) return object;
+      return {
+        ...(decodeStruct(struct, object).value as unknown as KubeObject),
+        apiVersion: apiVersionOf(kind),
+        kind: kind.kind,
+      };
+    },
   };
 }

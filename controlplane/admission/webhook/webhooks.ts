@@ -246,18 +246,24 @@ class MutatingPlugin extends Plugin implements AdmissionPlugin {
       object = applyJsonPatch(view.object as unknown as JsonValue, patch) as unknown as KubeObject;
       object = this.options.conversion.conform?.(object, view.kind) ?? object;
     } catch (error) {
-      throw newInternalError(patchMessage(error), error);
+      throw newInternalError(patchMessage(error, patch), error);
     }
     return { object, patch };
   }
 }
 
-/** The patch library's own words, without what the API adds for clients that patch. */
-function patchMessage(error: unknown): string {
-  return (error instanceof Error ? error.message : String(error)).replace(
-    /^the server rejected our request due to an error in our request: /,
-    '',
+/** Which operation failed and why: the client that made the patch is the webhook's author. */
+function patchMessage(error: unknown, patch: readonly unknown[]): string {
+  const inner = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  const text = inner instanceof Error ? inner.message : String(inner);
+  if (text.startsWith('testing value ')) return `${text}: test failed`;
+  const key = /^Unable to remove nonexistent key: (.*)$/.exec(text)?.[1];
+  if (key === undefined) return text;
+  const paths = patch.flatMap((one) =>
+    typeof one === 'object' && one !== null && 'path' in one && typeof one.path === 'string' ? [one.path] : [],
   );
+  const path = paths.find((one) => one.endsWith(`/${key}`)) ?? key;
+  return `error in remove for path: '${path}': ${text}: missing value`;
 }
 
 function undecodable(name: string, why: string, cause?: unknown): Error {
