@@ -94,8 +94,9 @@ export function staleReason(
   if (nowMs > current.notAfterMs - lifetimeMs * 0.3) return 'it nears its end';
   if (nowMs < current.notBeforeMs) return 'it is not valid yet';
   if (current.subject.commonName !== wanted.subject.commonName) return 'its subject changed';
-  if (String(current.subject.organizations) !== String(wanted.subject.organizations ?? []))
-    return 'its subject changed';
+  // A set in the certificate: its order is that of the encoding.
+  const sorted = (list: readonly string[] = []): string => JSON.stringify([...list].sort());
+  if (sorted(current.subject.organizations) !== sorted(wanted.subject.organizations)) return 'its subject changed';
   const dns = new Set(current.names.dns);
   if (!(wanted.names?.dns ?? []).every((name) => dns.has(name))) return 'its names changed';
   const ip = new Set(current.names.ip.map((address) => ipBytes(address).toString('hex')));

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { test } from 'node:test';
+import { createCsr, parseCsr } from '../../../../api/pki/certificate-request.ts';
+import {
+  certificatePem,
+  createCertificate,
+  parseCertificate,
+  type CertificateTemplate,
+} from '../../../../api/pki/certificate.ts';
+import { verifyChain } from '../../../../api/pki/chain.ts';
+import { ipBytes, ipText } from '../../../../api/pki/names.ts';
+import { generateKey, type KeyPair } from '../../../../api/pki/signing.ts';
+
+const NOW = Date.parse('2026-06-01T00:00:00Z');
+const DAY = 86_400_000;
+
+interface Signer {
+  readonly privateKey: KeyPair['privateKey'];
+  readonly certificate: ReturnType<typeof parseCertificate>;
+}
+
+async function authority(name: string, more: Partial<CertificateTemplate> = {}, signer?: Signer): Promise<Signer> {
+  const keys = await generateKey('ecdsa');
+  const raw = createCertificate(
+    {
+      subject: { commonName: name },
+      publicKey: keys.publicKey,
+      notBeforeMs: NOW - DAY,
+      notAfterMs: NOW + 100 * DAY,
+      keyUsages: ['cert sign'],
+      basicConstraints: { isCa: true },
+      ...more,
+    },
+    signer === undefined
+      ? { privateKey: keys.privateKey }
+      : { privateKey: signer.privateKey, certificate: signer.certificate },
+  );
+  return { privateKey: keys.privateKey, certificate: parseCertificate(raw) };
+}
+
+function leaf(keys: KeyPair, issuer: Signer, more: Partial<CertificateTemplate> = {}) {
+  return parseCertificate(
+    createCertificate(
+      {
+        subject: { commonName: 'jane', organizations: ['devs', 'ops'] },
+        publicKey: keys.publicKey,
+        notBeforeMs: NOW - DAY,
+        notAfterMs: NOW + DAY,
+        extendedKeyUsages: ['client auth'],
+        ...more,
+      },
+      issuer,
+    ),
+  );
+}
+
+for (const type of ['ecdsa', 'rsa'] as const) {
+  test(`a ${type} certificate reads back as it was written, and OpenSSL agrees`, async () => {
+    const ca = await authority('ca');
+    const keys = await generateKey(type);
+    const names = { dns: ['a.example'], ip: ['10.0.0.1', 'fd00::1'], email: ['x@example.com'], uri: ['spiffe://a/b'] };
+    const made = leaf(keys, ca, { names, keyUsages: ['digital signature', 'key encipherment'] });
+    assert.equal(made.subject.commonName, 'jane');
+    assert.deepEqual([...made.subject.organizations].sort(), ['devs', 'ops']);
+    assert.deepEqual(made.names, names);
+    assert.deepEqual(made.keyUsages, ['digital signature', 'key encipherment']);
+    const openssl = new X509Certificate(certificatePem(made.raw));
+    assert.ok(openssl.verify(ca.certificate.publicKey));
+    assert.equal(openssl.validToDate.getTime(), made.notAfterMs);
+  });
+
+  test(`a ${type} request proves its key, and a changed one does not`, async () => {
+    const keys = await generateKey(type);
+    const pem = createCsr(
+      { subject: { commonName: 'system:node:n', organizations: ['system:nodes'] }, names: { dns: ['n'] } },
+      keys,
+    );
+    const request = parseCsr(pem);
+    assert.ok(request.signatureValid);
+    assert.deepEqual(request.names.dns, ['n']);
+    const der = Buffer.from(pem.replace(/-----[^-]+-----|\s/g, ''), 'base64');
+    const at = der.indexOf('system:node:n');
+    der.write('X', at);
+    const forged = `-----BEGIN CERTIFICATE REQUEST-----\n${der.toString('base64')}\n-----END CERTIFICATE REQUEST-----\n`;
+    assert.equal(parseCsr(forged).signatureValid, false);
+  });
+}
+
+test('a chain through an intermediate is trusted, without it it is not', async () => {
+  const root = await authority('root');
+  const middle = await authority('middle', {}, root);
+  const made = leaf(await generateKey('ecdsa'), middle);
+  const options = { roots: [root.certificate], nowMs: NOW, usage: 'client auth' };
+  assert.ok(verifyChain(made, { ...options, intermediates: [middle.certificate] }).valid);
+  assert.equal(verifyChain(made, { ...options, intermediates: [] }).valid, false);
+});
+
+test('certificates that must not be believed', async () => {
+  const root = await authority('root');
+  const other = await authority('root');
+  const notCa = await authority('no', { basicConstraints: { isCa: false } }, root);
+  const short = await authority('short', { basicConstraints: { isCa: true, maxPathLength: 0 } }, root);
+  const below = await authority('below', {}, short);
+  const keys = await generateKey('ecdsa');
+  const check = (made: ReturnType<typeof leaf>, intermediates = [] as ReturnType<typeof leaf>[]) =>
+    verifyChain(made, { roots: [root.certificate], intermediates, nowMs: NOW, usage: 'client auth' });
+  const refusals: [string, ReturnType<typeof check>, RegExp][] = [
+    ['expired', check(leaf(keys, root, { notAfterMs: NOW - 1000 })), /expired or is not yet valid/],
+    ['not yet valid', check(leaf(keys, root, { notBeforeMs: NOW + 1000 })), /expired or is not yet valid/],
+    ['of another authority with the same name', check(leaf(keys, other)), /unknown authority/],
+    ['for servers', check(leaf(keys, root, { extendedKeyUsages: ['server auth'] })), /incompatible key usage/],
+    ['signed by a leaf', check(leaf(keys, notCa), [notCa.certificate]), /cannot sign/],
+    [
+      'below the path length',
+      check(leaf(keys, below), [below.certificate, short.certificate]),
+      /too many intermediates/,
+    ],
+  ];
+  for (const [name, result, reason] of refusals) {
+    assert.equal(result.valid, false, name);
+    assert.match(result.valid ? '' : result.reason, reason, name);
+  }
+});
+
+test('addresses keep their value', () => {
+  for (const address of ['10.0.0.1', '::1', 'fd00::2', '2001:db8::8a2e:370:7334'])
+    assert.equal(ipText(ipBytes(address)), address);
+  assert.equal(ipText(ipBytes('::ffff:10.0.0.1')), '::ffff:a00:1');
+});

@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { clusterRoleBindings, clusterRoles, pods, roleBindings, roles } from '../../../../api/machinery/resources.ts';
+import { fixedSources } from '../../../../controlplane/admission/sources.ts';
+import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
+import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
+import { RbacAuthorizer } from '../../../../controlplane/authorization/rbac.ts';
+import { formatRule, missingRules } from '../../../../controlplane/authorization/rbac-rules.ts';
+import { forbiddenMessage } from '../../../../controlplane/authorization/union.ts';
+
+function ask(more: Partial<AuthorizationAttributes>): AuthorizationAttributes {
+  return {
+    user: { name: 'ann', groups: [] },
+    verb: 'get',
+    isResourceRequest: true,
+    group: '',
+    version: 'v1',
+    resource: 'pods',
+    subresource: '',
+    namespace: 'ns',
+    name: '',
+    path: '',
+    ...more,
+  };
+}
+
+const rbac = new RbacAuthorizer(
+  fixedSources([
+    {
+      resource: roles,
+      object: {
+        metadata: { name: 'r', namespace: 'ns' },
+        rules: [{ verbs: ['get'], apiGroups: [''], resources: ['pods', '*/scale'] }],
+      },
+    },
+    {
+      resource: roles,
+      object: {
+        metadata: { name: 'one', namespace: 'ns' },
+        rules: [{ verbs: ['get'], apiGroups: [''], resources: ['secrets'], resourceNames: ['s'] }],
+      },
+    },
+    {
+      resource: clusterRoles,
+      object: { metadata: { name: 'urls' }, rules: [{ verbs: ['get'], nonResourceURLs: ['/logs/*'] }] },
+    },
+    {
+      resource: roleBindings,
+      object: {
+        metadata: { name: 'b', namespace: 'ns' },
+        roleRef: { kind: 'Role', name: 'r' },
+        subjects: [
+          { kind: 'User', name: 'ann' },
+          { kind: 'ServiceAccount', name: 'sa' },
+        ],
+      },
+    },
+    {
+      resource: roleBindings,
+      object: {
+        metadata: { name: 'c', namespace: 'ns' },
+        roleRef: { kind: 'Role', name: 'one' },
+        subjects: [{ kind: 'Group', name: 'devs' }],
+      },
+    },
+    {
+      resource: roleBindings,
+      object: {
+        metadata: { name: 'd', namespace: 'ns' },
+        roleRef: { kind: 'Role', name: 'gone' },
+        subjects: [{ kind: 'User', name: 'bob' }],
+      },
+    },
+    {
+      resource: clusterRoleBindings,
+      object: {
+        metadata: { name: 'u' },
+        roleRef: { kind: 'ClusterRole', name: 'urls' },
+        subjects: [{ kind: 'User', name: 'ann' }],
+      },
+    },
+  ]),
+);
+
+test('decisions of roles and bindings', () => {
+  const account = { name: 'system:serviceaccount:ns:sa', groups: [] };
+  const devs = { name: 'eve', groups: ['devs'] };
+  const cases: [string, Partial<AuthorizationAttributes>, boolean][] = [
+    ['the verb and resource of the role', {}, true],
+    ['another verb', { verb: 'list' }, false],
+    ['another namespace', { namespace: 'other' }, false],
+    ['all namespaces', { namespace: '' }, false],
+    ['a subresource that is not named', { subresource: 'log' }, false],
+    ['a subresource of any resource', { resource: 'replicationcontrollers', subresource: 'scale' }, true],
+    ['a service account as subject', { user: account }, true],
+    ['a user whose name differs in case', { user: { name: 'Ann', groups: [] } }, false],
+    ['a named object', { user: devs, resource: 'secrets', name: 's' }, true],
+    ['another object', { user: devs, resource: 'secrets', name: 't' }, false],
+    ['a URL below the pattern', { isResourceRequest: false, path: '/logs/a' }, true],
+    ['a URL beside the pattern', { isResourceRequest: false, path: '/log' }, false],
+  ];
+  for (const [name, more, allowed] of cases) {
+    assert.equal(rbac.authorize(ask(more)).decision, allowed ? 'allow' : 'no-opinion', name);
+  }
+  assert.equal(rbac.authorize(ask({})).reason, 'RBAC: allowed by RoleBinding "b/ns" of Role "r" to User "ann"');
+  assert.equal(
+    rbac.authorize(ask({ user: { name: 'bob', groups: [] } })).reason,
+    'RBAC: role.rbac.authorization.k8s.io "gone" not found',
+  );
+});
+
+test('what a rule gives beyond what is held is listed a resource a line', () => {
+  const held = [{ verbs: ['get', 'list'], apiGroups: [''], resources: ['configmaps'] }];
+  const wanted = [{ verbs: ['get', 'delete'], apiGroups: [''], resources: ['configmaps', 'pods'] }];
+  assert.deepEqual(missingRules(held, wanted).map(formatRule).sort(), [
+    '{APIGroups:[""], Resources:["configmaps"], Verbs:["delete"]}',
+    '{APIGroups:[""], Resources:["pods"], Verbs:["get" "delete"]}',
+  ]);
+  assert.deepEqual(missingRules([{ verbs: ['*'], apiGroups: ['*'], resources: ['*'] }], wanted), []);
+});
+
+test('a refusal names what was asked and harms no page', () => {
+  const message = forbiddenMessage(ask({ user: { name: '<b>', groups: [] }, subresource: 'log' }));
+  assert.equal(message, 'User "&lt;b&gt;" cannot get resource "pods/log" in API group "" in the namespace "ns"');
+});
+
+test('a node reads what its pods refer to, and nothing else', () => {
+  const pod = {
+    metadata: { name: 'p', namespace: 'ns', uid: '1' },
+    spec: {
+      nodeName: 'n',
+      containers: [{ name: 'c', envFrom: [{ secretRef: { name: 'env' } }] }],
+      volumes: [{ name: 'v', configMap: { name: 'cm' } }],
+    },
+  };
+  const node = new NodeAuthorizer(fixedSources([{ resource: pods, object: pod }]));
+  const user = { name: 'system:node:n', groups: ['system:nodes'] };
+  const decide = (more: Partial<AuthorizationAttributes>) => node.authorize(ask({ user, ...more }));
+  assert.equal(decide({ resource: 'secrets', name: 'env' }).decision, 'allow');
+  assert.equal(decide({ resource: 'configmaps', name: 'cm' }).decision, 'allow');
+  assert.equal(
+    decide({ resource: 'secrets', name: 'cm' }).reason,
+    "no relationship found between node 'n' and this object",
+  );
+  assert.equal(decide({ resource: 'secrets', name: 'env', namespace: 'other' }).decision, 'no-opinion');
+  assert.equal(
+    decide({ resource: 'secrets', name: 'env', user: { name: 'system:node:o', groups: ['system:nodes'] } }).decision,
+    'no-opinion',
+  );
+  assert.equal(
+    decide({ resource: 'secrets', name: 'env', user: { name: 'system:node:n', groups: [] } }).decision,
+    'no-opinion',
+  );
+  assert.equal(decide({ resource: 'secrets', verb: 'list' }).reason, 'No Object name found');
+});
