@@ -5,6 +5,7 @@
 import type { Clock } from '../../api/machinery/clock.ts';
 import { appsKinds } from './kinds/apps.ts';
 import { certificateKinds } from './kinds/certificates.ts';
+import { batchKinds } from './kinds/batch.ts';
 import { coordinationKinds } from './kinds/coordination.ts';
 import { rbacKinds } from './kinds/rbac.ts';
 import { coreObjectKinds } from './kinds/core-objects.ts';
@@ -33,6 +34,7 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...podKinds,
     ...serviceKinds(options),
     ...appsKinds,
+    ...batchKinds,
     ...coordinationKinds,
     ...rbacKinds,
   ];
