@@ -2,7 +2,7 @@
  * The policy of kinds that have none of their own, and the pieces that most kinds build theirs from: `status` is written
  * through its own endpoint only, `spec` counts generations.
  */
-import { jsonEqual } from '../../api/meta/json-equality.ts';
+import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { StructType } from '../../api/schema/schema.ts';
 import type { Strategy, UpdateStrategy } from './strategy.ts';
@@ -14,7 +14,7 @@ export function restore(object: KubeObject, old: KubeObject, field: string): voi
 }
 
 export function specChanged(object: KubeObject, old: KubeObject): boolean {
-  return !jsonEqual(object['spec'], old['spec']);
+  return !semanticEqual(object['spec'], old['spec']);
 }
 
 /** For kinds with `spec` and `status`: status is dropped on create and kept on update; a changed spec is a new generation. */

@@ -9,6 +9,7 @@ import { batchKinds } from './kinds/batch.ts';
 import { coordinationKinds } from './kinds/coordination.ts';
 import { rbacKinds } from './kinds/rbac.ts';
 import { coreObjectKinds } from './kinds/core-objects.ts';
+import { eventKinds } from './kinds/events.ts';
 import { podKinds } from './kinds/pods.ts';
 import { serviceKinds } from './kinds/services.ts';
 import type { Store } from './store.ts';
@@ -32,7 +33,7 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...certificateKinds,
     ...coreObjectKinds,
     ...podKinds,
-    ...serviceKinds(options),
+    ...serviceKinds(options), ...eventKinds(options),
     ...appsKinds,
     ...batchKinds,
     ...coordinationKinds,

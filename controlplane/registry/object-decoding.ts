@@ -6,10 +6,10 @@
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { DecodeError, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
 import { applyTableDefaults } from '../../api/schema/defaults.ts';
-import { apiVersionOf, parseApiVersion, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
+import { apiVersionOf, parseApiVersion, type JsonObject, type JsonValue, type KubeObject } from '../../api/meta/object.ts';
 import { invalid } from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
-import type { Schema, StructType } from '../../api/schema/schema.ts';
+import type { Schema, StructType, TypeNode } from '../../api/schema/schema.ts';
 import type { Body, FieldValidation, RequestContext } from './rest.ts';
 
 /** How JSON becomes an object of a type. */
@@ -23,10 +23,30 @@ export interface SchemaReader {
 export const builtInReader: SchemaReader = {
   conform(value, struct) {
     const { value: object, unknown } = decodeStruct(struct, value);
+    dropNulls(struct, object);
     return { object: object as unknown as KubeObject, unknown };
   },
   applyDefaults: (object, struct) => applyTableDefaults(struct, object as unknown as JsonObject),
 };
+
+/** Strategies see absence in one form only; what is printed as null comes back before the object is stored. */
+function dropNulls(struct: StructType, object: JsonObject): void {
+  for (const [name, value] of Object.entries(object)) {
+    const field = struct.fields.get(name);
+    if (field === undefined) continue;
+    if (value === null) delete object[name];
+    else if (value !== undefined) dropNullsWithin(field.type, value);
+  }
+}
+
+function dropNullsWithin(type: TypeNode, value: JsonValue): void {
+  if (typeof value !== 'object' || value === null) return;
+  if (type.kind === 'list') {
+    if (Array.isArray(value)) for (const item of value) dropNullsWithin(type.items, item);
+  } else if (Array.isArray(value)) return;
+  else if (type.kind === 'struct') dropNulls(type.struct, value);
+  else if (type.kind === 'map') for (const item of Object.values(value)) dropNullsWithin(type.values, item ?? null);
+}
 
 /** The kind that a body must have. */
 export interface ExpectedKind {

@@ -70,8 +70,8 @@ function templateMatchErrors(
   template: PodTemplate | undefined,
 ): FieldError[] {
   if (selector === undefined || validateLabelSelector(selector as V1LabelSelector, '').length > 0) return [];
-  const labels = template?.metadata?.labels ?? {};
-  if (fromLabelSelector(selector as V1LabelSelector).matches(labels)) return [];
+  const labels = template?.metadata?.labels;
+  if (fromLabelSelector(selector as V1LabelSelector).matches(labels ?? {})) return [];
   return [invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`')];
 }
 
@@ -118,7 +118,7 @@ function deploymentErrors(object: Deployment): FieldError[] {
   errors.push(...selectorErrors(spec.selector, 'empty selector is invalid for deployment'));
   errors.push(
     ...templateMatchErrors(spec.selector, spec.template),
-    ...controllerTemplateErrors(spec.template, 'Deployment'),
+    ...controllerTemplateErrors(spec.template, 'ReplicaSet'),
   );
   errors.push(...deploymentStrategyErrors(spec), ...nonNegative('spec.minReadySeconds', spec.minReadySeconds));
   errors.push(...nonNegative('spec.revisionHistoryLimit', spec.revisionHistoryLimit));
@@ -139,7 +139,9 @@ function deploymentStrategyErrors(spec: NonNullable<Deployment['spec']>): FieldE
       ? []
       : [forbidden(`${path}.rollingUpdate`, "may not be specified when strategy `type` is 'Recreate'")];
   }
-  if (type !== 'RollingUpdate') return [unsupportedValue(`${path}.type`, type ?? '', ['Recreate', 'RollingUpdate'])];
+  if (type !== 'RollingUpdate') return [
+      unsupportedValue(path, { Type: type ?? '', RollingUpdate: rollingUpdate ?? null }, ['Recreate', 'RollingUpdate']),
+    ];
   if (rollingUpdate === undefined)
     return [required(`${path}.rollingUpdate`, 'this should be defaulted and never be nil')];
   const { maxSurge, maxUnavailable } = rollingUpdate as {
@@ -184,6 +186,7 @@ const deploymentStatus: UpdateStrategy<Deployment> = {
       'availableReplicas',
       'unavailableReplicas',
       'terminatingReplicas',
+      'collisionCount',
     ];
     const errors = countErrors(object.status, fields);
     errors.push(...notMoreThanReplicas(object.status, ['updatedReplicas', 'readyReplicas', 'availableReplicas']));

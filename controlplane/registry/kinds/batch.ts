@@ -283,6 +283,9 @@ const jobs: Strategy<Job> = {
   prepareForCreate(job) {
     delete job.status;
     generateSelector(job);
+    if (Object.keys(job.metadata.labels ?? {}).length === 0 && job.spec?.template?.metadata?.labels !== undefined) {
+      job.metadata.labels = { ...job.spec.template.metadata.labels };
+    }
   },
   validateCreate: jobErrors,
   validateUpdate: jobUpdateErrors,

@@ -228,7 +228,7 @@ function loadBalancerErrors(spec: ServiceSpec): FieldError[] {
   return errors;
 }
 
-const DISTRIBUTIONS = ['PreferClose', 'PreferSameNode', 'PreferSameZone'];
+const DISTRIBUTIONS = ['PreferClose', 'PreferSameZone', 'PreferSameNode'];
 
 function trafficErrors(spec: ServiceSpec): FieldError[] {
   const errors: FieldError[] = [];

@@ -1,0 +1,82 @@
+/** Events of both groups: kept as core events, for a limited time. */
+import type { KubeObject } from '../../../api/meta/object.ts';
+import { eventColumns } from '../columns/events.ts';
+import type { KindOptions } from '../kinds.ts';
+import { kindRow, type Conversion, type KindRow, type Strategy } from '../strategy.ts';
+
+interface Reference {
+  kind?: string;
+  namespace?: string;
+  name?: string;
+  uid?: string;
+  apiVersion?: string;
+  resourceVersion?: string;
+  fieldPath?: string;
+}
+
+export interface Event extends KubeObject {
+  involvedObject?: Reference;
+  reason?: string;
+  message?: string;
+  source?: { component?: string; host?: string };
+  firstTimestamp?: string;
+  lastTimestamp?: string;
+  count?: number;
+  type?: string;
+  eventTime?: string | null;
+  series?: { count?: number; lastObservedTime?: string };
+  reportingComponent?: string;
+  reportingInstance?: string;
+}
+
+const reference = (name: keyof Reference) => (event: Event): string => event.involvedObject?.[name] ?? '';
+
+/** Pairs of names: as stored, and as `events.k8s.io` says it. */
+const RENAMED = [
+  ['involvedObject', 'regarding'],
+  ['message', 'note'],
+  ['reportingComponent', 'reportingController'],
+  ['source', 'deprecatedSource'],
+  ['firstTimestamp', 'deprecatedFirstTimestamp'],
+  ['lastTimestamp', 'deprecatedLastTimestamp'],
+  ['count', 'deprecatedCount'],
+] as const;
+
+function renamed(object: KubeObject, apiVersion: string, names: readonly (readonly [string, string])[]): KubeObject {
+  object.apiVersion = apiVersion;
+  for (const [from, to] of names) {
+    const value = object[from];
+    delete object[from];
+    if (value !== undefined) object[to] = value;
+  }
+  return object;
+}
+
+const conversion: Conversion = {
+  toStored: (object) => renamed(object, 'v1', RENAMED.map(([stored, served]) => [served, stored] as const)),
+  fromStored: (object) => renamed(object, 'events.k8s.io/v1', RENAMED),
+};
+
+export function eventKinds(options: KindOptions): KindRow[] {
+  const events: Strategy<Event> = {
+    allowCreateOnUpdate: true,
+    defaultPropagation: 'Unsupported',
+    timeToLiveMs: () => options.eventTtlMs,
+    selectableFields: {
+      'involvedObject.kind': reference('kind'),
+      'involvedObject.namespace': reference('namespace'),
+      'involvedObject.name': reference('name'),
+      'involvedObject.uid': reference('uid'),
+      'involvedObject.apiVersion': reference('apiVersion'),
+      'involvedObject.resourceVersion': reference('resourceVersion'),
+      'involvedObject.fieldPath': reference('fieldPath'),
+      reason: (event) => event.reason ?? '',
+      reportingComponent: (event) => event.reportingComponent ?? '',
+      source: (event) => ((event.source?.component ?? '') === '' ? (event.reportingComponent ?? '') : (event.source?.component ?? '')),
+      type: (event) => event.type ?? '',
+    },
+    indexedFields: ['involvedObject.uid', 'involvedObject.name'],
+    columns: eventColumns,
+  };
+  return [kindRow('', 'events', events, { 'events.k8s.io/v1': conversion })];
+}
