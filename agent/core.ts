@@ -135,10 +135,18 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     const { admission, pods, sync, workers } = this.#deps;
     const known = isEnded(pod.status) || pod.metadata.deletionTimestamp !== undefined;
     if (!known && pod.status?.startTime === undefined) {
-      const others = pods.list().filter((other) => other.metadata.uid !== pod.metadata.uid && !this.podIsFinished(other) && !isEnded(other.status));
+      const others = pods
+        .list()
+        .filter(
+          (other) => other.metadata.uid !== pod.metadata.uid && !this.podIsFinished(other) && !isEnded(other.status),
+        );
       const refusal = admission.admit(pod, others);
       if (refusal !== undefined) {
-        void sync.reject(pod, refusal.reason, refusal.message).catch((error: unknown) => this.#deps.logger.warn({ error, pod: formatPod(pod) }, 'A refused pod could not be told so'));
+        void sync
+          .reject(pod, refusal.reason, refusal.message)
+          .catch((error: unknown) =>
+            this.#deps.logger.warn({ error, pod: formatPod(pod) }, 'A refused pod could not be told so'),
+          );
         return;
       }
     }
@@ -160,7 +168,10 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     try {
       await this.#deps.mirrors?.delete(mirror.metadata.namespace, mirror.metadata.name, mirror.metadata.uid);
     } catch (error) {
-      this.#deps.logger.debug({ error, pod: formatPod(mirror) }, 'A mirror pod without its static pod could not be deleted yet');
+      this.#deps.logger.debug(
+        { error, pod: formatPod(mirror) },
+        'A mirror pod without its static pod could not be deleted yet',
+      );
     }
   }
 
@@ -181,7 +192,13 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     const wanted = new Set(pods.list().map((pod) => pod.metadata.uid));
     for (const mirror of pods.mirrors()) if (pods.podOfMirror(mirror) === undefined) await this.#dropMirror(mirror);
     // Wanted again after its worker ended with the pod being removed: a static file that came back.
-    for (const pod of pods.list()) if (workers.state(pod.metadata.uid) === undefined && !isEnded(pod.status) && statuses.get(pod.metadata.uid)?.phase !== 'Failed') workers.update(pod);
+    for (const pod of pods.list())
+      if (
+        workers.state(pod.metadata.uid) === undefined &&
+        !isEnded(pod.status) &&
+        statuses.get(pod.metadata.uid)?.phase !== 'Failed'
+      )
+        workers.update(pod);
     const forgotten = workers.forget(wanted);
     const known = new Set([...wanted, ...workers.known().keys()]);
     probes.cleanup(known);
@@ -202,7 +219,8 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
       runtime,
       logger,
       podLogsDirectory,
-      podExists: (uid) => pods.byUid(uid) !== undefined || (workers.state(uid) !== undefined && !workers.isFinished(uid)),
+      podExists: (uid) =>
+        pods.byUid(uid) !== undefined || (workers.state(uid) !== undefined && !workers.isFinished(uid)),
     });
   }
 
@@ -212,7 +230,11 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     for (const pod of await this.runningPods()) {
       if (known.has(pod.metadata.uid)) continue;
       logger.info({ pod: formatPod(pod) }, 'Ending a running pod that is in no source');
-      const status = await readRuntimeStatus(runtime, { uid: pod.metadata.uid, name: pod.metadata.name, namespace: pod.metadata.namespace });
+      const status = await readRuntimeStatus(runtime, {
+        uid: pod.metadata.uid,
+        name: pod.metadata.name,
+        namespace: pod.metadata.namespace,
+      });
       if (status.sandboxes.length > 0) void workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
     }
   }
@@ -263,13 +285,17 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     const sandboxes = await this.#deps.runtime.listSandboxes();
     const containers = await this.#deps.runtime.listContainers();
     for (const sandbox of sandboxes) {
-      const members = containers.filter((container) => container.sandboxId === sandbox.id && container.state === 'running');
+      const members = containers.filter(
+        (container) => container.sandboxId === sandbox.id && container.state === 'running',
+      );
       if ((sandbox.state !== 'ready' && members.length === 0) || byUid.has(sandbox.pod.uid)) continue;
       byUid.set(sandbox.pod.uid, {
         apiVersion: 'v1',
         kind: 'Pod',
         metadata: { name: sandbox.pod.name, namespace: sandbox.pod.namespace, uid: sandbox.pod.uid },
-        spec: { containers: members.map((container) => ({ name: container.name, image: container.image, resources: {} })) },
+        spec: {
+          containers: members.map((container) => ({ name: container.name, image: container.image, resources: {} })),
+        },
         status: {},
       } as unknown as Pod);
     }
@@ -286,7 +312,14 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     return pod === undefined ? undefined : this.#withStatus(pod);
   }
 
-  async logs(namespace: string, podName: string, container: string, options: LogOptions, out: NodeJS.WritableStream, signal: AbortSignal): Promise<void> {
+  async logs(
+    namespace: string,
+    podName: string,
+    container: string,
+    options: LogOptions,
+    out: NodeJS.WritableStream,
+    signal: AbortSignal,
+  ): Promise<void> {
     const pod = this.#require(namespace, podName, '');
     const runtime = await this.#runtimeStatus(pod);
     const attempts = runtime.containers.filter((entry) => entry.name === container);
@@ -296,8 +329,11 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     }
     const chosen = options.previous ? second : newest;
     if (chosen === undefined || chosen.state === 'created') {
-      if (options.previous) throw newBadRequest(`previous terminated container "${container}" in pod "${podName}" not found`);
-      throw newBadRequest(`container "${container}" in pod "${podName}" is waiting to start: ${this.#waitingWords(pod, container)}`);
+      if (options.previous)
+        throw newBadRequest(`previous terminated container "${container}" in pod "${podName}" not found`);
+      throw newBadRequest(
+        `container "${container}" in pod "${podName}" is waiting to start: ${this.#waitingWords(pod, container)}`,
+      );
     }
     const isRunning = async (): Promise<boolean> => {
       try {
@@ -321,7 +357,8 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   async resolveContainer(namespace: string, podName: string, uid: string, container: string): Promise<ContainerId> {
     const pod = this.#require(namespace, podName, uid);
     const found = findContainer(await this.#runtimeStatus(pod), container);
-    if (found === undefined || found.state !== 'running') throw newNotFound(PODS, `container not found ("${container}")`);
+    if (found === undefined || found.state !== 'running')
+      throw newNotFound(PODS, `container not found ("${container}")`);
     return found.id;
   }
 
@@ -355,24 +392,33 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
 
   #require(namespace: string, name: string, uid: string): Pod {
     const pod = uid === '' ? this.#deps.pods.byName(namespace, name) : this.#deps.pods.byAnyUid(uid);
-    if (pod === undefined || pod.metadata.name !== name || pod.metadata.namespace !== namespace) throw newNotFound(PODS, name);
+    if (pod === undefined || pod.metadata.name !== name || pod.metadata.namespace !== namespace)
+      throw newNotFound(PODS, name);
     return pod;
   }
 
   #runtimeStatus(pod: Pod): Promise<RuntimePodStatus> {
-    return readRuntimeStatus(this.#deps.runtime, { uid: pod.metadata.uid, name: pod.metadata.name, namespace: pod.metadata.namespace });
+    return readRuntimeStatus(this.#deps.runtime, {
+      uid: pod.metadata.uid,
+      name: pod.metadata.name,
+      namespace: pod.metadata.namespace,
+    });
   }
 
   #waitingWords(pod: Pod, container: string): string {
     const status: PodStatus | undefined = this.#deps.statuses.get(pod.metadata.uid) ?? pod.status;
-    const found = [...(status?.containerStatuses ?? []), ...(status?.initContainerStatuses ?? []), ...(status?.ephemeralContainerStatuses ?? [])].find((entry) => entry.name === container);
+    const found = [
+      ...(status?.containerStatuses ?? []),
+      ...(status?.initContainerStatuses ?? []),
+      ...(status?.ephemeralContainerStatuses ?? []),
+    ].find((entry) => entry.name === container);
     const waiting = found?.state?.waiting;
     if (waiting === undefined) return 'ContainerCreating';
     switch (waiting.reason) {
       case 'ErrImagePull':
       case 'ImagePullBackOff':
       case 'ErrImageNeverPull':
-        return "trying and failing to pull image";
+        return 'trying and failing to pull image';
       default:
         return waiting.reason ?? 'ContainerCreating';
     }

@@ -100,7 +100,8 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
     await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
     const runtime = options.runtime ?? (await connectRuntime(base));
     if (options.runtime === undefined) closers.push(() => runtime.close());
-    const preloaded = flags.imagesDir === '' ? new Set<string>() : await loadPreloadedImages(resolve(flags.imagesDir), runtime, logger);
+    const preloaded =
+      flags.imagesDir === '' ? new Set<string>() : await loadPreloadedImages(resolve(flags.imagesDir), runtime, logger);
     logger.debug({ images: [...preloaded] }, 'Images that are never collected');
     const client = await connectApi(base);
     if (client !== undefined) closers.push(() => client.close());
@@ -146,29 +147,61 @@ async function connectApi(base: Base): Promise<HttpClient | undefined> {
     });
   }
   const access = await serverAccess(await loadKubeconfig(flags.kubeconfig), { clock });
-  return new HttpClient({ ...access, clock, qps: flags.kubeApiQps, burst: flags.kubeApiBurst, userAgent: `orchlet-agent/${VERSION}` });
+  return new HttpClient({
+    ...access,
+    clock,
+    qps: flags.kubeApiQps,
+    burst: flags.kubeApiBurst,
+    userAgent: `orchlet-agent/${VERSION}`,
+  });
 }
 
 interface AgentEvents extends PodEventRecorder {
   aboutNode(node: NodeObject, reason: string, message: string): void;
 }
 
-function eventRecorder({ flags, clock, logger, nodeName }: Base, client: HttpClient | undefined, closers: (() => unknown)[]): AgentEvents {
+function eventRecorder(
+  { flags, clock, logger, nodeName }: Base,
+  client: HttpClient | undefined,
+  closers: (() => unknown)[],
+): AgentEvents {
   if (client === undefined) {
-    return { aboutNode: () => undefined, event: (pod, type, reason, message) => logger.debug({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, type, reason }, message) };
+    return {
+      aboutNode: () => undefined,
+      event: (pod, type, reason, message) =>
+        logger.debug({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, type, reason }, message),
+    };
   }
-  const recorder = new CoreEventRecorder({ client, clock, logger, component: 'kubelet', host: nodeName, qps: flags.eventQps, burst: flags.eventBurst });
+  const recorder = new CoreEventRecorder({
+    client,
+    clock,
+    logger,
+    component: 'kubelet',
+    host: nodeName,
+    qps: flags.eventQps,
+    burst: flags.eventBurst,
+  });
   closers.push(() => (recorder as { close?: () => unknown }).close?.());
   return {
     aboutNode: (node, reason, message) => recorder.event(referenceTo(node as never, nodes), 'Warning', reason, message),
     event(pod, type, reason, message, options = {}) {
       const regarding = referenceTo(pod as never, podsResource);
-      recorder.event({ ...regarding, ...(options.fieldPath === undefined ? {} : { fieldPath: options.fieldPath }) }, type, reason, message, options.annotations === undefined ? {} : { annotations: options.annotations });
+      recorder.event(
+        { ...regarding, ...(options.fieldPath === undefined ? {} : { fieldPath: options.fieldPath }) },
+        type,
+        reason,
+        message,
+        options.annotations === undefined ? {} : { annotations: options.annotations },
+      );
     },
   };
 }
 
-function serviceLister({ clock, logger }: Base, client: HttpClient | undefined, closers: (() => unknown)[]): ServiceLister {
+function serviceLister(
+  { clock, logger }: Base,
+  client: HttpClient | undefined,
+  closers: (() => unknown)[],
+): ServiceLister {
   if (client === undefined) return { synced: () => true, list: () => [] };
   const informers = new Informers({ client, clock, logger });
   closers.push(() => informers.close());
@@ -176,15 +209,32 @@ function serviceLister({ clock, logger }: Base, client: HttpClient | undefined, 
   return { synced: () => informer.hasSynced, list: () => informer.list() };
 }
 
-function podSources(base: Base, client: HttpClient | undefined, onBadManifest: (file: string, message: string) => void): { readonly sources: readonly PodSource[]; readonly submitted: SubmittedPods } {
+function podSources(
+  base: Base,
+  client: HttpClient | undefined,
+  onBadManifest: (file: string, message: string) => void,
+): { readonly sources: readonly PodSource[]; readonly submitted: SubmittedPods } {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const reader = createPodReader();
   const shared = { nodeName, clock, logger, reader };
   const submitted = createSubmittedPods({ directory: join(rootDirectory, 'submitted-pods'), ...shared });
   const sources: PodSource[] = [submitted];
-  if (flags.podManifestPath !== '') sources.push(createFileSource({ path: resolve(flags.podManifestPath), checkMs: flags.fileCheckFrequency, onBadManifest, ...shared }));
+  if (flags.podManifestPath !== '')
+    sources.push(
+      createFileSource({
+        path: resolve(flags.podManifestPath),
+        checkMs: flags.fileCheckFrequency,
+        onBadManifest,
+        ...shared,
+      }),
+    );
   if (flags.manifestUrl !== '') {
-    const headers = Object.fromEntries(flags.manifestUrlHeader.map((header) => [header.slice(0, header.indexOf(':')).trim(), header.slice(header.indexOf(':') + 1).trim()]));
+    const headers = Object.fromEntries(
+      flags.manifestUrlHeader.map((header) => [
+        header.slice(0, header.indexOf(':')).trim(),
+        header.slice(header.indexOf(':') + 1).trim(),
+      ]),
+    );
     sources.push(createUrlSource({ url: flags.manifestUrl, headers, checkMs: flags.httpCheckFrequency, ...shared }));
   }
   if (client !== undefined) sources.push(createApiSource({ client, nodeName, clock, logger }));
@@ -195,7 +245,8 @@ function createNode(base: Base, runtime: Runtime, client: HttpClient | undefined
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const reserved: Record<string, number> = { memory: 100 * 1024 * 1024 };
   for (const list of [flags.kubeReserved, flags.systemReserved]) {
-    for (const [name, text] of Object.entries(list)) reserved[name] = (reserved[name] ?? 0) + approximate(parseQuantity(text));
+    for (const [name, text] of Object.entries(list))
+      reserved[name] = (reserved[name] ?? 0) + approximate(parseQuantity(text));
   }
   return new NodeManager({
     client,
@@ -337,11 +388,37 @@ async function assemble(
     },
   });
   const runtimeState = new RuntimeState({ runtime, clock, logger, onChange: () => node.changed() });
-  const mirrors = client === undefined ? undefined : createMirrorPods({ client, logger, node: () => (node.registered ? node.node() : undefined) });
-  const sync = new PodSync({ runtime, runtimeName, kubeRuntime, pods, volumes, probes, statuses, objects, cgroups, mirrors, node, events, clock, logger, networkProblem: () => runtimeState.networkProblem() });
+  const mirrors =
+    client === undefined
+      ? undefined
+      : createMirrorPods({ client, logger, node: () => (node.registered ? node.node() : undefined) });
+  const sync = new PodSync({
+    runtime,
+    runtimeName,
+    kubeRuntime,
+    pods,
+    volumes,
+    probes,
+    statuses,
+    objects,
+    cgroups,
+    mirrors,
+    node,
+    events,
+    clock,
+    logger,
+    networkProblem: () => runtimeState.networkProblem(),
+  });
   const workers = new PodWorkers({ clock, logger, syncer: sync, resyncMs: flags.syncFrequency, random: Math.random });
-  const pleg = new Pleg({ runtime, clock, logger, onEvent: (event) => (event.type === 'removed' ? undefined : workers.wake(event.podUid)) });
-  const { sources, submitted } = podSources(base, client, (file, message) => badManifest(base, events, node, file, message));
+  const pleg = new Pleg({
+    runtime,
+    clock,
+    logger,
+    onEvent: (event) => (event.type === 'removed' ? undefined : workers.wake(event.podUid)),
+  });
+  const { sources, submitted } = podSources(base, client, (file, message) =>
+    badManifest(base, events, node, file, message),
+  );
   const pressure = (): boolean => false;
   const core = new AgentCore({
     clock,
@@ -359,7 +436,11 @@ async function assemble(
     statuses,
     cgroups,
     mirrors,
-    admission: createPodAdmission({ node: () => node.node(), allowedUnsafeSysctls: flags.allowedUnsafeSysctls, pressure }),
+    admission: createPodAdmission({
+      node: () => node.node(),
+      allowedUnsafeSysctls: flags.allowedUnsafeSysctls,
+      pressure,
+    }),
     podLogsDirectory: resolve(flags.podLogsDir),
     pressure,
   });
@@ -381,7 +462,13 @@ function badManifest({ logger }: Base, events: AgentEvents, node: NodeManager, f
   events.aboutNode(node.node(), 'FailedManifest', message);
 }
 
-async function serve(base: Base, core: AgentCore, client: HttpClient | undefined, node: NodeManager, submitted: SubmittedPods): Promise<AgentServer> {
+async function serve(
+  base: Base,
+  core: AgentCore,
+  client: HttpClient | undefined,
+  node: NodeManager,
+  submitted: SubmittedPods,
+): Promise<AgentServer> {
   const { flags, clock, logger, nodeName, signal } = base;
   const clientCa = flags.clientCaFile === '' ? undefined : await readFile(flags.clientCaFile, 'utf8');
   const serving = {
@@ -431,7 +518,10 @@ async function serve(base: Base, core: AgentCore, client: HttpClient | undefined
     debugHandlers: flags.enableDebuggingHandlers,
   });
   if (flags.rotateServerCertificates && client !== undefined) {
-    void keepServingCertificate({ ...serving, client, random: Math.random, onRotated: (rotated) => server.replaceCertificate(rotated) }, signal);
+    void keepServingCertificate(
+      { ...serving, client, random: Math.random, onRotated: (rotated) => server.replaceCertificate(rotated) },
+      signal,
+    );
   }
   return server;
 }

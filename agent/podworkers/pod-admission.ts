@@ -2,7 +2,15 @@
  * Whether this node takes a pod at all: room, node selector and affinity's hard terms are the scheduler's business, but a
  * static pod or a racing binding passes it by. Pure; the reasons are the reference's.
  */
-import { addQuantities, compareQuantities, formatQuantity, milliUnits, parseQuantity, wholeUnits, type Quantity } from '../../api/meta/quantity.ts';
+import {
+  addQuantities,
+  compareQuantities,
+  formatQuantity,
+  milliUnits,
+  parseQuantity,
+  wholeUnits,
+  type Quantity,
+} from '../../api/meta/quantity.ts';
 import type { NodeObject, Pod } from '../core-types.ts';
 import { isCritical, podResources, qosClass, requestsOf } from '../kuberuntime/resources.ts';
 import { isStaticPod } from './pod-manager.ts';
@@ -40,7 +48,13 @@ const SAFE_SYSCTLS = new Set([
 export function createPodAdmission(options: AdmissionOptions): PodAdmission {
   return {
     admit(pod, others) {
-      return sysctls(pod, options) ?? evictionPressure(pod, options) ?? selector(pod, options.node()) ?? ports(pod, others) ?? resources(pod, others, options.node());
+      return (
+        sysctls(pod, options) ??
+        evictionPressure(pod, options) ??
+        selector(pod, options.node()) ??
+        ports(pod, others) ??
+        resources(pod, others, options.node())
+      );
     },
   };
 }
@@ -48,7 +62,11 @@ export function createPodAdmission(options: AdmissionOptions): PodAdmission {
 function sysctls(pod: Pod, { allowedUnsafeSysctls }: AdmissionOptions): Refusal | undefined {
   for (const { name = '' } of pod.spec.securityContext?.sysctls ?? []) {
     const plain = name.replaceAll('/', '.');
-    const allowed = SAFE_SYSCTLS.has(plain) || allowedUnsafeSysctls.some((pattern) => (pattern.endsWith('*') ? plain.startsWith(pattern.slice(0, -1)) : plain === pattern));
+    const allowed =
+      SAFE_SYSCTLS.has(plain) ||
+      allowedUnsafeSysctls.some((pattern) =>
+        pattern.endsWith('*') ? plain.startsWith(pattern.slice(0, -1)) : plain === pattern,
+      );
     if (!allowed) return { reason: 'SysctlForbidden', message: `forbidden sysctl: "${name}" not allowlisted` };
   }
   return undefined;
@@ -56,23 +74,43 @@ function sysctls(pod: Pod, { allowedUnsafeSysctls }: AdmissionOptions): Refusal 
 
 function evictionPressure(pod: Pod, { pressure }: AdmissionOptions): Refusal | undefined {
   if (isStaticPod(pod) || isCritical(pod)) return undefined;
-  const evicted = (conditions: string): Refusal => ({ reason: 'Evicted', message: `The node had condition: [${conditions}]. ` });
+  const evicted = (conditions: string): Refusal => ({
+    reason: 'Evicted',
+    message: `The node had condition: [${conditions}]. `,
+  });
   if (pressure('disk')) return evicted('DiskPressure');
   if (pressure('pid')) return evicted('PIDPressure');
-  if (pressure('memory') && qosClass(pod) === 'BestEffort' && !(pod.spec.tolerations ?? []).some((toleration) => toleration.key === 'node.kubernetes.io/memory-pressure')) return evicted('MemoryPressure');
+  if (
+    pressure('memory') &&
+    qosClass(pod) === 'BestEffort' &&
+    !(pod.spec.tolerations ?? []).some((toleration) => toleration.key === 'node.kubernetes.io/memory-pressure')
+  )
+    return evicted('MemoryPressure');
   return undefined;
 }
 
 function selector(pod: Pod, node: NodeObject): Refusal | undefined {
   const labels = node.metadata.labels ?? {};
   const fits = Object.entries(pod.spec.nodeSelector ?? {}).every(([key, value]) => labels[key] === value);
-  return fits ? undefined : { reason: 'NodeAffinity', message: 'Predicate NodeAffinity failed: node(s) didn\'t match Pod\'s node affinity/selector' };
+  return fits
+    ? undefined
+    : {
+        reason: 'NodeAffinity',
+        message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+      };
 }
 
 function hostPorts(pod: Pod): readonly string[] {
-  return [...pod.spec.containers, ...(pod.spec.initContainers ?? []).filter((container) => container.restartPolicy === 'Always')].flatMap((container) =>
+  return [
+    ...pod.spec.containers,
+    ...(pod.spec.initContainers ?? []).filter((container) => container.restartPolicy === 'Always'),
+  ].flatMap((container) =>
     (container.ports ?? [])
-      .map((port) => ({ port: port.hostPort ?? (pod.spec.hostNetwork === true ? (port.containerPort ?? 0) : 0), ip: port.hostIP ?? '', protocol: port.protocol ?? 'TCP' }))
+      .map((port) => ({
+        port: port.hostPort ?? (pod.spec.hostNetwork === true ? (port.containerPort ?? 0) : 0),
+        ip: port.hostIP ?? '',
+        protocol: port.protocol ?? 'TCP',
+      }))
       .filter(({ port }) => port !== 0)
       .map(({ port, ip, protocol }) => `${protocol}/${port}/${ip === '0.0.0.0' || ip === '::' ? '' : ip}`),
   );
@@ -89,14 +127,22 @@ function ports(pod: Pod, others: readonly Pod[]): Refusal | undefined {
       return protocol === otherProtocol && number === otherNumber && (ip === otherIp || ip === '' || otherIp === '');
     });
   });
-  return clash ? { reason: 'NodePorts', message: 'Predicate NodePorts failed: node(s) didn\'t have free ports for the requested pod ports' } : undefined;
+  return clash
+    ? {
+        reason: 'NodePorts',
+        message: "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+      }
+    : undefined;
 }
 
 function resources(pod: Pod, others: readonly Pod[], node: NodeObject): Refusal | undefined {
   const allocatable = (node.status?.allocatable ?? {}) as Record<string, string>;
   const count = allocatable['pods'];
   if (count !== undefined && others.length + 1 > Number(count)) {
-    return { reason: 'OutOfpods', message: `Node didn't have enough resource: pods, requested: 1, used: ${others.length}, capacity: ${count}` };
+    return {
+      reason: 'OutOfpods',
+      message: `Node didn't have enough resource: pods, requested: 1, used: ${others.length}, capacity: ${count}`,
+    };
   }
   for (const [name, text] of Object.entries(podResources(pod, requestsOf))) {
     const capacity = allocatable[name];
@@ -104,7 +150,10 @@ function resources(pod: Pod, others: readonly Pod[], node: NodeObject): Refusal 
     if (compareQuantities(wanted, parseQuantity('0')) === 0) continue;
     if (capacity === undefined) {
       if (name === 'ephemeral-storage') continue;
-      return { reason: `OutOf${name}`, message: `Node didn't have enough resource: ${name}, requested: ${text}, used: 0, capacity: 0` };
+      return {
+        reason: `OutOf${name}`,
+        message: `Node didn't have enough resource: ${name}, requested: ${text}, used: 0, capacity: 0`,
+      };
     }
     let used: Quantity = parseQuantity('0');
     for (const other of others) {
@@ -113,7 +162,10 @@ function resources(pod: Pod, others: readonly Pod[], node: NodeObject): Refusal 
     }
     if (compareQuantities(addQuantities(used, wanted), parseQuantity(capacity)) > 0) {
       const show = (quantity: Quantity): string => String(name === 'cpu' ? milliUnits(quantity) : wholeUnits(quantity));
-      return { reason: `OutOf${name}`, message: `Node didn't have enough resource: ${name}, requested: ${show(wanted)}, used: ${show(parseQuantity(formatQuantity(used)))}, capacity: ${show(parseQuantity(capacity))}` };
+      return {
+        reason: `OutOf${name}`,
+        message: `Node didn't have enough resource: ${name}, requested: ${show(wanted)}, used: ${show(parseQuantity(formatQuantity(used)))}, capacity: ${show(parseQuantity(capacity))}`,
+      };
     }
   }
   return undefined;

@@ -26,8 +26,11 @@ export class RuntimeState {
 
   runtimeErrors(): readonly string[] {
     const since = this.#lastReadyMs;
-    if (since !== undefined && this.#options.clock.monotonic() - since <= DOWN_AFTER_MS && this.#runtimeMessage === '') return [];
-    return [this.#runtimeMessage === '' ? 'container runtime is down' : `container runtime is down: ${this.#runtimeMessage}`];
+    if (since !== undefined && this.#options.clock.monotonic() - since <= DOWN_AFTER_MS && this.#runtimeMessage === '')
+      return [];
+    return [
+      this.#runtimeMessage === '' ? 'container runtime is down' : `container runtime is down: ${this.#runtimeMessage}`,
+    ];
   }
 
   networkProblem(): string {
@@ -48,7 +51,9 @@ export class RuntimeState {
       const conditions = await runtime.conditions();
       const find = (type: string): string => {
         const condition = conditions.find((entry) => entry.type === type);
-        return condition === undefined || condition.ready ? '' : `${condition.type}=false reason:${condition.reason} message:${condition.message}`;
+        return condition === undefined || condition.ready
+          ? ''
+          : `${condition.type}=false reason:${condition.reason} message:${condition.message}`;
       };
       this.#runtimeMessage = find('RuntimeReady');
       const network = find('NetworkReady');
@@ -58,7 +63,8 @@ export class RuntimeState {
       this.#runtimeMessage = (error as Error).message;
     }
     if (this.#runtimeMessage + this.#networkMessage === before) return;
-    if (this.#runtimeMessage !== '') logger.warn({ why: this.#runtimeMessage }, 'The container runtime does not answer as it should');
+    if (this.#runtimeMessage !== '')
+      logger.warn({ why: this.#runtimeMessage }, 'The container runtime does not answer as it should');
     onChange();
   }
 }

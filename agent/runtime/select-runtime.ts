@@ -24,7 +24,10 @@ export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
     throw new RuntimeError('unsupported', 'CRI runtimes are not supported yet: use --container-runtime=docker');
   }
   if (choice.dockerEndpoint.startsWith('unix://') && !(await answers(choice.dockerEndpoint.slice('unix://'.length)))) {
-    throw new RuntimeError('unavailable', `no container runtime: nothing answers on ${choice.dockerEndpoint} (name another socket with --docker-endpoint)`);
+    throw new RuntimeError(
+      'unavailable',
+      `no container runtime: nothing answers on ${choice.dockerEndpoint} (name another socket with --docker-endpoint)`,
+    );
   }
   return startDockerRuntime({ ...choice, endpoint: choice.dockerEndpoint });
 }

@@ -118,12 +118,16 @@ class PodStatusManager implements StatusManager {
   terminate(pod: Pod): void {
     const kept = this.#kept.get(pod.metadata.uid);
     const current = kept?.status ?? pod.status ?? {};
-    const end = (list: ContainerStatusJson[] | undefined): ContainerStatusJson[] | undefined =>
-      list?.map(terminatedStatus);
     const status: PodStatus = { ...current };
-    for (const field of ['containerStatuses', 'initContainerStatuses', 'ephemeralContainerStatuses'] as const) {
-      const ended = end(current[field]);
-      if (ended !== undefined) status[field] = ended;
+    // Containers that never had their turn stay waiting; one that had it and is nowhere to be seen has failed.
+    if (initialized(pod, current) && current.containerStatuses !== undefined) {
+      status.containerStatuses = current.containerStatuses.map(terminatedStatus);
+    }
+    if (current.initContainerStatuses !== undefined) {
+      const begun = current.initContainerStatuses.findLastIndex((container) => container.state?.waiting === undefined);
+      status.initContainerStatuses = current.initContainerStatuses.map((container, index) =>
+        index <= begun ? terminatedStatus(container) : container,
+      );
     }
     // Ended by deletion: failed where a container was killed, finished where all ended well.
     if (!isTerminalPhase(status.phase)) {
@@ -236,6 +240,15 @@ function nameOf(pod: Pod): string {
 function isStatic(pod: Pod): boolean {
   const source = pod.metadata.annotations?.[ANNOTATION_CONFIG_SOURCE];
   return source !== undefined && source !== 'api';
+}
+
+/** Every init container did its part: the others may have run. */
+function initialized(pod: Pod, status: PodStatus): boolean {
+  return (pod.spec.initContainers ?? []).every((container) => {
+    const found = status.initContainerStatuses?.find((entry) => entry.name === container.name);
+    if (container.restartPolicy === 'Always') return found?.started === true || found?.state?.terminated !== undefined;
+    return found?.state?.terminated?.exitCode === 0;
+  });
 }
 
 function terminatedStatus(container: ContainerStatusJson): ContainerStatusJson {

@@ -58,7 +58,7 @@ interface EngineError {
 export function toRuntimeError(error: unknown): RuntimeError {
   if (error instanceof RuntimeError) return error;
   const engine = error as EngineError;
-  const message = engine.json?.message ?? engine.message;
+  const message = (engine.json?.message ?? engine.message).replace(/^\(HTTP code \d+\) [^-]*- /, '').trim();
   return new RuntimeError(codeOf(engine, message), engineMessage(engine, message), { cause: error });
 }
 

@@ -253,6 +253,7 @@ class DockerRuntime implements Runtime {
       await unlessGone(
         this.#client.call('stop container', () => container.stop({ t: gracePeriodSeconds }), { timeoutMs }),
       );
+      await this.#settled(id);
       return;
     }
     const ended = this.#client.call('wait for container', () => container.wait({ condition: 'not-running' }), {
@@ -265,6 +266,7 @@ class DockerRuntime implements Runtime {
       if (!isCode(error, 'invalid')) throw error; // 409: it does not run
     }
     await unlessGone(ended);
+    await this.#settled(id);
   }
 
   async removeContainer(id: ContainerId): Promise<void> {
@@ -389,7 +391,7 @@ class DockerRuntime implements Runtime {
         onDisconnect();
         for await (const line of createInterface({ input: stream })) {
           const event = line === '' ? undefined : eventOf(JSON.parse(line) as EngineEvent);
-          if (event !== undefined) onEvent(event);
+          if (event !== undefined) void this.#settled(event.containerId, event.settle).then(() => onEvent(event));
         }
       } catch (error) {
         if (!signal.aborted) this.#options.logger.debug({ error }, 'The event stream of Docker broke off');
@@ -421,6 +423,19 @@ class DockerRuntime implements Runtime {
         ),
       );
       return attempt();
+    }
+  }
+
+  /**
+   * The engine tells of an end before its list does. It does both under the container's lock, which an inspection takes:
+   * after one, the list is as new as the news. A container that hangs holds up only its own event.
+   */
+  async #settled(id: string, needed = true): Promise<void> {
+    if (!needed) return;
+    try {
+      await this.#client.call('inspect container', () => this.#client.docker.getContainer(id).inspect());
+    } catch (error) {
+      this.#options.logger.debug({ error, id }, 'A container could not be looked at after its event');
     }
   }
 
@@ -526,11 +541,11 @@ const EVENT_TYPES: Readonly<Record<string, RuntimeEvent['type']>> = {
   destroy: 'deleted',
 };
 
-function eventOf(event: EngineEvent): RuntimeEvent | undefined {
+function eventOf(event: EngineEvent): (RuntimeEvent & { readonly settle: boolean }) | undefined {
   const type = EVENT_TYPES[event.Action];
   const { Attributes: labels, ID: id } = event.Actor;
   const podUid = labels[LABEL_POD_UID];
   if (type === undefined || podUid === undefined) return undefined;
   const sandbox = labels[LABEL_TYPE] === 'podsandbox' || labels[LABEL_SANDBOX] === undefined;
-  return { type: sandbox ? 'sandbox-changed' : type, podUid, containerId: id };
+  return { type: sandbox ? 'sandbox-changed' : type, podUid, containerId: id, settle: event.Action === 'die' };
 }
