@@ -3,6 +3,7 @@
  * Rows of a group stand in one or several files of `kinds/`.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
+import { apiextensionsKinds } from './kinds/apiextensions.ts';
 import { appsKinds } from './kinds/apps.ts';
 import { certificateKinds } from './kinds/certificates.ts';
 import { batchKinds } from './kinds/batch.ts';
@@ -10,6 +11,7 @@ import { coordinationKinds } from './kinds/coordination.ts';
 import { rbacKinds } from './kinds/rbac.ts';
 import { coreObjectKinds } from './kinds/core-objects.ts';
 import { eventKinds } from './kinds/events.ts';
+import { limitKinds } from './kinds/limits.ts';
 import { podKinds } from './kinds/pods.ts';
 import { serviceKinds } from './kinds/services.ts';
 import type { Store } from './store.ts';
@@ -30,10 +32,13 @@ export interface KindOptions {
 
 export function kindRows(options: KindOptions): KindRow[] {
   return [
+    ...apiextensionsKinds,
     ...certificateKinds,
     ...coreObjectKinds,
     ...podKinds,
-    ...serviceKinds(options), ...eventKinds(options),
+    ...limitKinds,
+    ...serviceKinds(options),
+    ...eventKinds(options),
     ...appsKinds,
     ...batchKinds,
     ...coordinationKinds,

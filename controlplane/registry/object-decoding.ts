@@ -6,7 +6,13 @@
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
 import { DecodeError, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
 import { applyTableDefaults } from '../../api/schema/defaults.ts';
-import { apiVersionOf, parseApiVersion, type JsonObject, type JsonValue, type KubeObject } from '../../api/meta/object.ts';
+import {
+  apiVersionOf,
+  parseApiVersion,
+  type JsonObject,
+  type JsonValue,
+  type KubeObject,
+} from '../../api/meta/object.ts';
 import { invalid } from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
 import type { Schema, StructType, TypeNode } from '../../api/schema/schema.ts';

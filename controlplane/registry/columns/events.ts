@@ -6,7 +6,8 @@ import { column, field, NAME_TEXT, nameOf, since } from './column.ts';
 const wide = { wide: true } as const;
 
 function times(event: Event): { first: Cell; last: Cell } {
-  const stamp = (time: string | null | undefined, other: string | null | undefined): string | null | undefined => (time === undefined || time === null ? other : time);
+  const stamp = (time: string | null | undefined, other: string | null | undefined): string | null | undefined =>
+    time === undefined || time === null ? other : time;
   const first = stamp(event.firstTimestamp, event.eventTime);
   const last = event.series?.lastObservedTime ?? stamp(event.lastTimestamp, first);
   return { first: since(first), last: since(last) };
@@ -35,7 +36,10 @@ export const eventColumns: TableColumns = {
     const event = object as Event;
     const { first, last } = times(event);
     const target = event.involvedObject;
-    const about = (target?.name ?? '') === '' ? (target?.kind ?? '').toLowerCase() : `${(target?.kind ?? '').toLowerCase()}/${target?.name ?? ''}`;
+    const about =
+      (target?.name ?? '') === ''
+        ? (target?.kind ?? '').toLowerCase()
+        : `${(target?.kind ?? '').toLowerCase()}/${target?.name ?? ''}`;
     return [
       last,
       event.type ?? '',

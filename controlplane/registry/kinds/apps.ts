@@ -139,7 +139,8 @@ function deploymentStrategyErrors(spec: NonNullable<Deployment['spec']>): FieldE
       ? []
       : [forbidden(`${path}.rollingUpdate`, "may not be specified when strategy `type` is 'Recreate'")];
   }
-  if (type !== 'RollingUpdate') return [
+  if (type !== 'RollingUpdate')
+    return [
       unsupportedValue(path, { Type: type ?? '', RollingUpdate: rollingUpdate ?? null }, ['Recreate', 'RollingUpdate']),
     ];
   if (rollingUpdate === undefined)

@@ -29,7 +29,10 @@ export interface Event extends KubeObject {
   reportingInstance?: string;
 }
 
-const reference = (name: keyof Reference) => (event: Event): string => event.involvedObject?.[name] ?? '';
+const reference =
+  (name: keyof Reference) =>
+  (event: Event): string =>
+    event.involvedObject?.[name] ?? '';
 
 /** Pairs of names: as stored, and as `events.k8s.io` says it. */
 const RENAMED = [
@@ -53,7 +56,12 @@ function renamed(object: KubeObject, apiVersion: string, names: readonly (readon
 }
 
 const conversion: Conversion = {
-  toStored: (object) => renamed(object, 'v1', RENAMED.map(([stored, served]) => [served, stored] as const)),
+  toStored: (object) =>
+    renamed(
+      object,
+      'v1',
+      RENAMED.map(([stored, served]) => [served, stored] as const),
+    ),
   fromStored: (object) => renamed(object, 'events.k8s.io/v1', RENAMED),
 };
 
@@ -72,7 +80,8 @@ export function eventKinds(options: KindOptions): KindRow[] {
       'involvedObject.fieldPath': reference('fieldPath'),
       reason: (event) => event.reason ?? '',
       reportingComponent: (event) => event.reportingComponent ?? '',
-      source: (event) => ((event.source?.component ?? '') === '' ? (event.reportingComponent ?? '') : (event.source?.component ?? '')),
+      source: (event) =>
+        (event.source?.component ?? '') === '' ? (event.reportingComponent ?? '') : (event.source?.component ?? ''),
       type: (event) => event.type ?? '',
     },
     indexedFields: ['involvedObject.uid', 'involvedObject.name'],
