@@ -11,6 +11,7 @@ import { coordinationKinds } from './kinds/coordination.ts';
 import { rbacKinds } from './kinds/rbac.ts';
 import { coreObjectKinds } from './kinds/core-objects.ts';
 import { eventKinds } from './kinds/events.ts';
+import { endpointKinds } from './kinds/endpoints.ts';
 import { limitKinds } from './kinds/limits.ts';
 import { podKinds } from './kinds/pods.ts';
 import { serviceKinds } from './kinds/services.ts';
@@ -37,6 +38,7 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...coreObjectKinds,
     ...podKinds,
     ...limitKinds,
+    ...endpointKinds,
     ...serviceKinds(options),
     ...eventKinds(options),
     ...appsKinds,

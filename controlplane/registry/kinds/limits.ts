@@ -13,7 +13,7 @@ import type { Kind, Wire } from '../../../api/kinds/wire.ts';
 import { duplicate, type FieldError } from '../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../api/meta/names.ts';
-import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
+import { approximate, compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
 import { specAndStatus, statusOnly } from '../generic-strategy.ts';
 import { kindRow, type Strategy } from '../strategy.ts';
 import { forbidden, invalid, invalidFor, required } from './field-rules.ts';
@@ -126,6 +126,13 @@ function boundErrors(limit: Limit, name: string, at: string): FieldError[] {
     errors.push(invalid(`${at}.default[${name}]`, max, `default value ${given} is greater than max value ${max}`));
   if (ratio !== undefined && above('1', ratio))
     errors.push(invalid(`${at}.maxLimitRequestRatio[${name}]`, ratio, `ratio ${ratio} is less than 1`));
+  if (ratio !== undefined && min !== undefined && max !== undefined) {
+    const low = approximate(parseQuantity(min));
+    const most = low === 0 ? Infinity : approximate(parseQuantity(max)) / low;
+    if (approximate(parseQuantity(ratio)) > most) {
+      errors.push(invalid(`${at}.maxLimitRequestRatio[${name}]`, ratio, `ratio ${ratio} is greater than max/min = ${most.toFixed(6)}`));
+    }
+  }
   if (
     name !== 'cpu' &&
     name !== 'memory' &&
