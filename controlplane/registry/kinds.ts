@@ -8,6 +8,7 @@ import { appsKinds } from './kinds/apps.ts';
 import { certificateKinds } from './kinds/certificates.ts';
 import { batchKinds } from './kinds/batch.ts';
 import { coordinationKinds } from './kinds/coordination.ts';
+import { networkingKinds } from './kinds/networking.ts';
 import { rbacKinds } from './kinds/rbac.ts';
 import { coreObjectKinds } from './kinds/core-objects.ts';
 import { eventKinds } from './kinds/events.ts';
@@ -44,6 +45,7 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...appsKinds,
     ...batchKinds,
     ...coordinationKinds,
+    ...networkingKinds,
     ...rbacKinds,
   ];
 }

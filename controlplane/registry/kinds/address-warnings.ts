@@ -1,0 +1,42 @@
+/** Warnings of addresses and ranges that are accepted but not written in the one usual way. */
+import { quote } from '../../../api/meta/field-error.ts';
+import {
+  canonicalIp,
+  cidrErrors,
+  formatCidr,
+  formatIp,
+  ipErrors,
+  parseCidr,
+  parseIp,
+} from '../../../api/meta/ip-addresses.ts';
+
+export function ipWarnings(field: string, text: string): string[] {
+  const canonical = canonicalIp(text);
+  if (canonical === undefined || canonical === text) return [];
+  if (ipErrors(field, text).length > 0)
+    return [
+      `${field}: non-standard IP address ${quote(text)} will be considered invalid in a future Kubernetes release: use ${quote(canonical)}`,
+    ];
+  return parseIp(text)?.family === 6
+    ? [`${field}: IPv6 address ${quote(text)} should be in RFC 5952 canonical format (${quote(canonical)})`]
+    : [];
+}
+
+export function cidrWarnings(field: string, text: string): string[] {
+  const cidr = parseCidr(text);
+  if (cidr === undefined) return [];
+  const canonical = formatCidr(cidr);
+  if (cidr.address.value !== cidr.base) {
+    const single = `${formatIp(cidr.address)}/${cidr.family === 4 ? 32 : 128}`;
+    return [
+      `${field}: CIDR value ${quote(text)} is ambiguous in this context (should be ${quote(canonical)} or ${quote(single)}?)`,
+    ];
+  }
+  if (cidrErrors(field, text).length > 0)
+    return [
+      `${field}: non-standard CIDR value ${quote(text)} will be considered invalid in a future Kubernetes release: use ${quote(canonical)}`,
+    ];
+  return cidr.family === 6 && canonical !== text
+    ? [`${field}: IPv6 CIDR value ${quote(text)} should be in RFC 5952 canonical format (${quote(canonical)})`]
+    : [];
+}
