@@ -1,0 +1,256 @@
+/**
+ * `scripts/up`: container runtime, images, control plane, agent and `examples/hello.yaml`, one step a line with its time; then
+ * it waits for Ctrl-C and takes down what it started.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseArgs, styleText } from 'node:util';
+import { parseYamlDocuments } from '../api/codec/yaml.ts';
+import { systemClock } from '../api/machinery/clock.ts';
+import { HttpClient } from '../api/machinery/http-client.ts';
+import { loadKubeconfig, serverAccess } from '../api/machinery/kubeconfig.ts';
+import type { Resource } from '../api/machinery/client.ts';
+import { deployments, nodes, pods, services } from '../api/machinery/resources.ts';
+import type { KubeObject } from '../api/meta/object.ts';
+import { ensureImages, findRuntime, type FoundRuntime } from './container-runtime.ts';
+
+const ROOT = join(import.meta.dirname, '..');
+const USAGE = `usage: scripts/up [FLAGS] [-- FLAGS OF orchlet up]
+
+Brings up a cluster of one node on this host and runs examples/hello.yaml in it. Ctrl-C takes it down again.
+
+  --data-dir DIR      where the state is kept (default .orchlet in the checkout)
+  --secure-port PORT  port of the API (default 6443)
+  --keep-pods         leave the pods running at the end
+  --exit              end when everything runs, instead of waiting for Ctrl-C
+  --private-docker    use a Docker daemon of one's own, whatever the host has
+`;
+
+const READY_WITHIN_MS = 120_000;
+const STOP_WITHIN_MS = 14_000;
+
+interface Settings {
+  readonly dataDirectory: string;
+  readonly securePort: string;
+  readonly keepPods: boolean;
+  readonly exit: boolean;
+  readonly privateDocker: boolean;
+  readonly more: readonly string[];
+}
+
+function settings(): Settings | undefined {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      'data-dir': { type: 'string', default: join(ROOT, '.orchlet') },
+      'secure-port': { type: 'string', default: '6443' },
+      'keep-pods': { type: 'boolean', default: false },
+      exit: { type: 'boolean', default: false },
+      'private-docker': { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
+  if (values.help === true) return undefined;
+  return {
+    dataDirectory: resolve(values['data-dir']),
+    securePort: values['secure-port'],
+    keepPods: values['keep-pods'],
+    exit: values.exit,
+    privateDocker: values['private-docker'],
+    more: positionals,
+  };
+}
+
+/** Tells a step while it runs and how long it took. */
+async function step<T>(what: string, work: (say: (text: string) => void) => Promise<T>): Promise<T> {
+  const started = performance.now();
+  const isTerminal = process.stdout.isTTY;
+  if (isTerminal) process.stdout.write(`${styleText('dim', '…')} ${what}`);
+  const say = (text: string): void => {
+    if (isTerminal) process.stdout.write(`\r\x1b[K${styleText('dim', '…')} ${what}: ${text}`);
+    else console.log(`  ${what}: ${text}`);
+  };
+  try {
+    const result = await work(say);
+    const seconds = ((performance.now() - started) / 1000).toFixed(1).padStart(5);
+    console.log(`${isTerminal ? '\r\x1b[K' : ''}${styleText('green', '✓')} ${seconds} s  ${what}`);
+    return result;
+  } catch (error) {
+    console.log(`${isTerminal ? '\r\x1b[K' : ''}${styleText('red', '✗')}          ${what}`);
+    throw error;
+  }
+}
+
+async function waitFor<T>(
+  look: () => Promise<T | undefined>,
+  whatIsMissing: () => string,
+  signal: AbortSignal,
+): Promise<T> {
+  const deadline = performance.now() + READY_WITHIN_MS;
+  while (performance.now() < deadline) {
+    signal.throwIfAborted();
+    const found = await look().catch(() => undefined);
+    if (found !== undefined) return found;
+    await systemClock.sleep(100, signal);
+  }
+  throw new Error(`${whatIsMissing()} did not come within ${READY_WITHIN_MS / 1000} s`);
+}
+
+const hasCondition = (object: KubeObject, type: string): boolean =>
+  ((object['status'] as { conditions?: { type: string; status: string }[] } | undefined)?.conditions ?? []).some(
+    (condition) => condition.type === type && condition.status === 'True',
+  );
+
+function startOrchlet(options: Settings, runtime: FoundRuntime, log: string): ChildProcess {
+  const args = [
+    'up',
+    '--data-dir',
+    options.dataDirectory,
+    '--secure-port',
+    options.securePort,
+    '--docker-endpoint',
+    runtime.dockerEndpoint,
+  ];
+  if (options.keepPods) args.push('--keep-pods');
+  const file = openSync(log, 'a', 0o600);
+  try {
+    // In a process group of its own: Ctrl-C reaches it through this script alone.
+    return spawn(join(ROOT, 'bin/orchlet'), [...args, ...options.more], {
+      stdio: ['ignore', file, file],
+      detached: true,
+    });
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** The last lines of a log that a person needs. */
+function lastWords(log: string): string {
+  return readFileSync(log, 'utf8').trim().split('\n').slice(-5).join('\n');
+}
+
+async function ended(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  await new Promise<void>((done) => child.once('exit', () => done()));
+}
+
+async function main(options: Settings, stop: AbortController): Promise<void> {
+  const started = performance.now();
+  const { dataDirectory } = options;
+  mkdirSync(dataDirectory, { recursive: true, mode: 0o700 });
+  const log = join(dataDirectory, 'orchlet.log');
+  const kubeconfig = join(dataDirectory, 'admin.kubeconfig');
+  const runtime = await step('container runtime', (say) =>
+    findRuntime({ directory: join(dataDirectory, 'docker'), say, privately: options.privateDocker }),
+  );
+  let child: ChildProcess | undefined;
+  let client: HttpClient | undefined;
+  try {
+    await step('images without a registry', async (say) => ensureImages(join(dataDirectory, 'images'), say));
+    const orchlet = startOrchlet(options, runtime, log);
+    child = orchlet;
+    orchlet.once('exit', (code) =>
+      stop.abort(new Error(`orchlet ended with exit code ${code ?? 'none'}:\n${lastWords(log)}`)),
+    );
+    client = await step('control plane ready', () =>
+      waitFor(
+        async () => {
+          if (!existsSync(kubeconfig)) return undefined;
+          const access = await serverAccess(await loadKubeconfig(kubeconfig), { clock: systemClock });
+          const candidate = new HttpClient({ ...access, clock: systemClock });
+          await candidate.list(nodes).catch(async (error: unknown) => {
+            await candidate.close();
+            throw error;
+          });
+          return candidate;
+        },
+        () => 'the API server',
+        stop.signal,
+      ),
+    );
+    const api = client;
+    const node = await step('node Ready', () =>
+      waitFor(
+        async () => (await api.list(nodes)).items.find((item) => hasCondition(item, 'Ready')),
+        () => 'a Ready node',
+        stop.signal,
+      ),
+    );
+    await step('apply examples/hello.yaml', () => applyFile(api, join(ROOT, 'examples/hello.yaml')));
+    const pod = await step('hello Running and ready', () =>
+      waitFor(
+        async () =>
+          (await api.list(pods, { namespace: 'default', labelSelector: 'app=hello' })).items.find((item) =>
+            hasCondition(item, 'Ready'),
+          ),
+        () => 'a ready pod',
+        stop.signal,
+      ),
+    );
+    const seconds = ((performance.now() - started) / 1000).toFixed(1);
+    console.log(`
+${styleText('bold', `A cluster runs on node ${node.metadata.name ?? ''}, and hello in it, after ${seconds} s.`)}
+
+  export KUBECONFIG=${kubeconfig}
+  kubectl get pods -A
+  kubectl logs deploy/hello
+  kubectl exec -it ${pod.metadata.name ?? ''} -- sh
+  kubectl port-forward deploy/hello 8080 &  curl http://localhost:8080/
+
+The log is in ${log}.${options.exit ? '' : ' Ctrl-C stops what was started here.'}
+`);
+    if (!options.exit)
+      await new Promise<void>((done) => stop.signal.addEventListener('abort', () => done(), { once: true }));
+    if (stop.signal.reason instanceof Error && orchlet.exitCode !== null) throw stop.signal.reason;
+  } finally {
+    await client?.close();
+    await takeDown(child, runtime, options);
+  }
+}
+
+async function takeDown(child: ChildProcess | undefined, runtime: FoundRuntime, options: Settings): Promise<void> {
+  if (child !== undefined && child.exitCode === null) {
+    await step(options.keepPods ? 'stop; pods run on' : 'stop, pods as well', async () => {
+      child.removeAllListeners('exit');
+      child.kill('SIGTERM');
+      const late = systemClock.after(STOP_WITHIN_MS, () => child.kill('SIGKILL'));
+      await ended(child);
+      late.cancel();
+    });
+  }
+  if (!options.keepPods) runtime.stop();
+}
+
+const RESOURCES: Readonly<Record<string, Resource>> = { Deployment: deployments, Service: services };
+
+async function applyFile(client: HttpClient, file: string): Promise<void> {
+  for (const document of parseYamlDocuments(readFileSync(file))) {
+    const object = document as unknown as KubeObject;
+    const resource = RESOURCES[object.kind ?? ''];
+    if (resource === undefined)
+      throw new Error(`${file} has a ${object.kind ?? 'thing without a kind'}, which this script does not apply`);
+    await client.patch(resource, object.metadata.namespace ?? 'default', object.metadata.name ?? '', 'apply', object, {
+      fieldManager: 'orchlet-up',
+      force: true,
+    });
+  }
+}
+
+const stop = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.on(signal, () => stop.abort(undefined));
+}
+try {
+  const options = settings();
+  if (options === undefined) process.stdout.write(USAGE);
+  else await main(options, stop);
+} catch (error) {
+  const wasAsked =
+    stop.signal.aborted &&
+    !(stop.signal.reason instanceof Error && stop.signal.reason.message.startsWith('orchlet ended'));
+  if (!wasAsked) {
+    console.error(`up: ${error instanceof Error ? error.message : String(error)}`);
+    process.exitCode = error instanceof TypeError ? 2 : 1;
+  }
+}

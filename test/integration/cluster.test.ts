@@ -1,0 +1,235 @@
+/** A whole cluster on real containers, driven by kubectl as users drive it: the oldest and the newest that are installed. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { get as httpGet } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { freePort, kubectls, RunningCluster, skipWithoutDocker, until } from './running-cluster.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const installed = kubectls();
+const chosen = [...new Set([installed[0], installed.at(-1)])].filter((found) => found !== undefined);
+const skip = skipWithoutDocker === false && installed.length === 0 ? 'no kubectl on PATH' : skipWithoutDocker;
+
+function fetchText(url: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    httpGet(url, (response) => {
+      let text = '';
+      response.on('data', (chunk: Buffer) => (text += chunk.toString()));
+      response.on('end', () => resolve(text));
+    }).on('error', reject);
+  });
+}
+
+describe('a cluster of one node', { skip, timeout: 280_000 }, () => {
+  let cluster: RunningCluster;
+  before(async () => {
+    cluster = await RunningCluster.start(['--cluster-cidr', '10.211.0.0/16']);
+  });
+  after(async () => {
+    await cluster?.remove();
+  });
+
+  for (const { version, path } of chosen) {
+    describe(`with kubectl ${version}`, () => {
+      const run = (args: readonly string[], input?: string): string =>
+        cluster.run(args, { path, ...(input === undefined ? {} : { input }) });
+      const podName = (): string =>
+        run([
+          'get',
+          'pods',
+          '-l',
+          'app=hello',
+          '--field-selector=status.phase=Running',
+          '-o',
+          'jsonpath={.items[0].metadata.name}',
+        ]);
+      let scratch = '';
+
+      before(() => {
+        scratch = mkdtempSync(join(tmpdir(), 'orchlet-kubectl-'));
+      });
+      after(() => rmSync(scratch, { recursive: true, force: true }));
+
+      test('apply, wait and get', () => {
+        run(['apply', '-f', join(ROOT, 'examples/hello.yaml')]);
+        run(['rollout', 'status', 'deploy/hello', '--timeout=60s']);
+        run(['wait', '--for=condition=Available', 'deploy/hello', '--timeout=60s']);
+        assert.match(run(['get', 'pods']), /NAME +READY +STATUS +RESTARTS +AGE\nhello-\S+ +1\/1 +Running/);
+        assert.match(run(['get', 'deploy,rs,svc', '-o', 'wide']), /deployment.apps\/hello/);
+        assert.match(run(['get', 'nodes']), /NAME +STATUS +ROLES +AGE +VERSION\n\S+ +Ready/);
+      });
+
+      test('describe tells the events', async () => {
+        await until(
+          'the events',
+          () => (/Started/.test(run(['describe', 'pod', podName()])) ? true : undefined),
+          30_000,
+        );
+        const text = run(['describe', 'pod', podName()]);
+        assert.match(text, /Successfully assigned default\/hello-/);
+        assert.match(run(['describe', 'node']), /Non-terminated Pods:/);
+      });
+
+      test('logs, and logs that follow', async () => {
+        await until('a log line', () => (run(['logs', podName()]).includes('response:200') ? true : undefined), 30_000);
+        const child = cluster.spawn(['logs', '-f', '--tail=1', podName()], path);
+        const line = await new Promise<string>((resolve) =>
+          child.stdout?.once('data', (chunk: Buffer) => resolve(chunk.toString())),
+        );
+        child.kill();
+        assert.match(line, /response/);
+      });
+
+      test('exec, with and without a terminal, and exit codes', () => {
+        assert.equal(run(['exec', podName(), '--', 'echo', 'one', 'two']), 'one two\n');
+        assert.equal(run(['exec', '-i', podName(), '--', 'cat'], 'through stdin'), 'through stdin');
+        const failed = cluster.kubectl(['exec', podName(), '--', 'sh', '-c', 'exit 7'], { path });
+        assert.equal(failed.code, 7);
+        const inTerminal = cluster.kubectl(
+          ['exec', '-i', '-t', podName(), '--', 'sh', '-c', 'test -t 1 && echo terminal'],
+          { path },
+        );
+        // Without a terminal of its own kubectl asks for none; either way the command runs.
+        assert.ok(inTerminal.code === 0 || inTerminal.code === 1, inTerminal.stderr);
+      });
+
+      test('port-forward', async () => {
+        const port = await freePort();
+        const child = cluster.spawn(['port-forward', podName(), `${port}:8080`], path);
+        try {
+          const text = await until('the forwarded page', () => fetchText(`http://127.0.0.1:${port}/`), 30_000);
+          assert.match(text, /^hello from hello-/);
+        } finally {
+          child.kill();
+        }
+      });
+
+      test('cp there and back', () => {
+        const file = join(scratch, 'there');
+        const back = join(scratch, 'back');
+        writeFileSync(file, 'x'.repeat(300_000));
+        run(['cp', file, `${podName()}:/tmp/there`]);
+        run(['cp', `${podName()}:/tmp/there`, back]);
+        assert.equal(readFileSync(back, 'utf8'), readFileSync(file, 'utf8'));
+      });
+
+      test('scale, set image by patch, roll back', async () => {
+        run(['scale', 'deploy/hello', '--replicas=2']);
+        run(['rollout', 'status', 'deploy/hello', '--timeout=60s']);
+        run(['patch', 'deploy/hello', '-p', '{"spec":{"template":{"metadata":{"annotations":{"round":"two"}}}}}']);
+        run(['rollout', 'status', 'deploy/hello', '--timeout=90s']);
+        assert.match(run(['rollout', 'history', 'deploy/hello']), /REVISION/);
+        run(['rollout', 'undo', 'deploy/hello']);
+        run(['rollout', 'status', 'deploy/hello', '--timeout=90s']);
+        assert.equal(run(['get', 'deploy/hello', '-o', 'jsonpath={.spec.template.metadata.annotations.round}']), '');
+        run(['scale', 'deploy/hello', '--replicas=1']);
+      });
+
+      test('explain, api-resources and auth can-i', () => {
+        assert.match(run(['explain', 'pod.spec.containers.image']), /image/i);
+        assert.match(run(['api-resources']), /^deployments +deploy +apps\/v1 +true +Deployment$/m);
+        assert.equal(run(['auth', 'can-i', 'create', 'pods']), 'yes\n');
+        assert.equal(cluster.kubectl(['auth', 'can-i', 'create', 'pods', '--as=nobody'], { path }).stdout, 'no\n');
+      });
+
+      test('get -w shows changes', async () => {
+        const child = cluster.spawn(['get', 'configmaps', '-w'], path);
+        let seen = '';
+        child.stdout?.on('data', (chunk: Buffer) => (seen += chunk.toString()));
+        try {
+          await until('the list', () => (seen.includes('kube-root-ca.crt') ? true : undefined), 30_000);
+          run(['create', 'configmap', 'watched', '--from-literal=a=b']);
+          await until('the event', () => (seen.includes('watched') ? true : undefined), 30_000);
+        } finally {
+          child.kill();
+          run(['delete', 'configmap', 'watched', '--ignore-not-found']);
+        }
+      });
+
+      test('apply --server-side, diff, edit by an editor, delete', () => {
+        const manifest = 'apiVersion: v1\nkind: ConfigMap\nmetadata: {name: applied}\ndata: {a: "1"}\n';
+        run(['apply', '--server-side', '-f', '-'], manifest);
+        const diff = cluster.kubectl(['diff', '--server-side', '-f', '-'], {
+          path,
+          input: manifest.replace('"1"', '"2"'),
+        });
+        assert.equal(diff.code, 1, diff.stderr);
+        assert.match(diff.stdout, /\+ {2}a: "2"/);
+        run(['label', 'configmap', 'applied', 'x=y']);
+        run(['delete', 'configmap', 'applied']);
+        assert.equal(cluster.kubectl(['get', 'configmap', 'applied'], { path }).code, 1);
+      });
+
+      test('delete waits until the pods are gone', async () => {
+        run(['delete', '-f', join(ROOT, 'examples/hello.yaml'), '--timeout=60s']);
+        await until(
+          'no pods',
+          () => (run(['get', 'pods', '-l', 'app=hello', '-o', 'name']) === '' ? true : undefined),
+          60_000,
+        );
+      });
+    });
+  }
+
+  test('pods outlive a kill and a restart, and nothing is started twice', async () => {
+    cluster.run(['apply', '-f', join(ROOT, 'examples/hello.yaml')]);
+    cluster.run(['rollout', 'status', 'deploy/hello', '--timeout=60s']);
+    const facts = (): string =>
+      cluster.run([
+        'get',
+        'pods',
+        '-l',
+        'app=hello',
+        '-o',
+        'jsonpath={.items[*].metadata.uid} {.items[*].status.containerStatuses[*].containerID} {.items[*].status.containerStatuses[*].restartCount}',
+      ]);
+    const before = facts();
+    await cluster.stop('SIGKILL');
+    await cluster.launch();
+    await until('the pod Ready again', () => {
+      const ready = cluster.run([
+        'get',
+        'pods',
+        '-l',
+        'app=hello',
+        '-o',
+        'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}',
+      ]);
+      return ready === 'True' ? true : undefined;
+    });
+    assert.equal(facts(), before);
+    assert.match(cluster.run(['exec', 'deploy/hello', '--', 'cat', '/tmp/www/index.html']), /^hello from hello-/);
+  });
+
+  test('a config map that changes is seen in its volume', async () => {
+    cluster.run(['create', 'configmap', 'settings', '--from-literal=colour=red']);
+    const pod = {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: 'reader' },
+      spec: {
+        terminationGracePeriodSeconds: 0,
+        containers: [
+          {
+            name: 'main',
+            image: 'orchlet.local/demo:1',
+            imagePullPolicy: 'IfNotPresent',
+            command: ['sleep', '1000'],
+            volumeMounts: [{ name: 'settings', mountPath: '/settings' }],
+          },
+        ],
+        volumes: [{ name: 'settings', configMap: { name: 'settings' } }],
+      },
+    };
+    cluster.run(['apply', '-f', '-'], { input: JSON.stringify(pod) });
+    cluster.run(['wait', '--for=condition=Ready', 'pod/reader', '--timeout=60s']);
+    assert.equal(cluster.run(['exec', 'reader', '--', 'cat', '/settings/colour']), 'red');
+    cluster.run(['patch', 'configmap', 'settings', '-p', '{"data":{"colour":"blue"}}']);
+    await until('the new content', () =>
+      cluster.run(['exec', 'reader', '--', 'cat', '/settings/colour']) === 'blue' ? true : undefined,
+    );
+    cluster.run(['delete', 'pod', 'reader', '--timeout=60s']);
+  });
+});

@@ -1,0 +1,197 @@
+/** A cluster for integration tests: `orchlet up` as users run it, on the Docker daemon that `scripts/test` started, and kubectl. */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { systemClock } from '../../api/machinery/clock.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+export const dockerSocket = process.env['ORCHLET_TEST_DOCKER_SOCKET'];
+export const imageArchive = process.env['ORCHLET_TEST_IMAGES'];
+/** Why tests that need containers are skipped; `false` where they can run. */
+export const skipWithoutDocker: string | false =
+  dockerSocket === undefined || imageArchive === undefined
+    ? 'ORCHLET_TEST_DOCKER_SOCKET and ORCHLET_TEST_IMAGES are not set: scripts/test sets them'
+    : false;
+
+export async function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.on('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = server.address() as { port: number };
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+/** Every installed kubectl by its version, oldest first. */
+export function kubectls(): { readonly version: string; readonly path: string }[] {
+  const found = new Map<string, string>();
+  for (const directory of (process.env['PATH'] ?? '').split(':').filter((part) => existsSync(part))) {
+    for (const name of readdirSync(directory)) {
+      if (!/^kubectl(\.1\.\d+)?$/.test(name)) continue;
+      const path = join(directory, name);
+      const asked = spawnSync(path, ['version', '--client', '-o', 'json'], { encoding: 'utf8' });
+      const version = /"gitVersion":\s*"v1\.(\d+)/.exec(asked.stdout ?? '')?.[1];
+      if (version !== undefined && !found.has(version)) found.set(version, path);
+    }
+  }
+  // Some distributions keep further versions beside the one on PATH.
+  const beside = '/usr/lib/google-cloud-sdk/bin';
+  for (const name of existsSync(beside) ? readdirSync(beside) : []) {
+    const version = /^kubectl\.1\.(\d+)$/.exec(name)?.[1];
+    if (version !== undefined && !found.has(version)) found.set(version, join(beside, name));
+  }
+  return [...found]
+    .sort(([left], [right]) => Number(left) - Number(right))
+    .map(([version, path]) => ({ version: `1.${version}`, path }));
+}
+
+export async function until<T>(
+  what: string,
+  look: () => Promise<T | undefined> | T | undefined,
+  timeoutMs = 90_000,
+): Promise<T> {
+  const deadline = performance.now() + timeoutMs;
+  let last: unknown;
+  while (performance.now() < deadline) {
+    try {
+      const found = await look();
+      if (found !== undefined) return found;
+    } catch (error) {
+      last = error;
+    }
+    await systemClock.sleep(100);
+  }
+  throw new Error(`${what} did not come within ${timeoutMs / 1000} s`, { cause: last });
+}
+
+export interface KubectlResult {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export class RunningCluster {
+  readonly directory: string;
+  readonly kubeconfig: string;
+  readonly securePort: number;
+  readonly agentPort: number;
+  #child: ChildProcess | undefined;
+  readonly #args: readonly string[];
+
+  private constructor(directory: string, ports: readonly [number, number, number], more: readonly string[]) {
+    this.directory = directory;
+    this.kubeconfig = join(directory, 'admin.kubeconfig');
+    [this.securePort, this.agentPort] = ports;
+    this.#args = [
+      ...[
+        'up',
+        '--data-dir',
+        directory,
+        '--secure-port',
+        String(ports[0]),
+        '--port',
+        String(ports[1]),
+        '--healthz-port',
+        String(ports[2]),
+      ],
+      ...[
+        '--read-only-port',
+        '0',
+        '--docker-endpoint',
+        `unix://${dockerSocket ?? ''}`,
+        '--pod-logs-dir',
+        join(directory, 'logs'),
+        ...more,
+      ],
+    ];
+  }
+
+  /** Resolves when the node is Ready. */
+  static async start(more: readonly string[] = []): Promise<RunningCluster> {
+    const directory = mkdtempSync(join(tmpdir(), 'orchlet-cluster-'));
+    mkdirSync(join(directory, 'images'));
+    copyFileSync(imageArchive ?? '', join(directory, 'images', 'images.tar'));
+    const cluster = new RunningCluster(directory, [await freePort(), await freePort(), await freePort()], more);
+    await cluster.launch();
+    return cluster;
+  }
+
+  async launch(): Promise<void> {
+    const child = spawn(join(ROOT, 'bin/orchlet'), this.#args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#child = child;
+    let log = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (chunk: Buffer) => {
+        log = (log + chunk.toString()).slice(-20_000);
+      });
+    }
+    await until('a Ready node', () => {
+      if (child.exitCode !== null) throw new Error(`orchlet ended:\n${log}`);
+      if (!existsSync(this.kubeconfig)) return undefined;
+      const nodes = this.kubectl([
+        'get',
+        'nodes',
+        '-o',
+        'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}',
+      ]);
+      return nodes.stdout === 'True' ? true : undefined;
+    }).catch((error: unknown) => {
+      throw new Error(`the cluster did not start:\n${log}`, { cause: error });
+    });
+  }
+
+  /** A blocking call; `path` is another kubectl than the one on PATH. */
+  kubectl(
+    args: readonly string[],
+    options: { readonly input?: string; readonly path?: string; readonly timeoutMs?: number } = {},
+  ): KubectlResult {
+    const done = spawnSync(options.path ?? 'kubectl', args, {
+      encoding: 'utf8',
+      env: { ...process.env, KUBECONFIG: this.kubeconfig, KUBECACHEDIR: join(this.directory, 'kubecache') },
+      timeout: options.timeoutMs ?? 60_000,
+      ...(options.input === undefined ? {} : { input: options.input }),
+    });
+    return { code: done.status, stdout: done.stdout ?? '', stderr: done.stderr ?? '' };
+  }
+
+  /** As `kubectl`, but throws with what it said when it fails. */
+  run(args: readonly string[], options: Parameters<RunningCluster['kubectl']>[1] = {}): string {
+    const done = this.kubectl(args, options);
+    if (done.code !== 0)
+      throw new Error(`kubectl ${args.join(' ')} ended with ${done.code}: ${done.stderr}${done.stdout}`);
+    return done.stdout;
+  }
+
+  spawn(args: readonly string[], path = 'kubectl'): ChildProcess {
+    return spawn(path, args, { env: { ...process.env, KUBECONFIG: this.kubeconfig }, stdio: ['pipe', 'pipe', 'pipe'] });
+  }
+
+  /** Ends the process and waits for it. */
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+    child.kill(signal);
+    await ended;
+  }
+
+  async remove(): Promise<void> {
+    await this.stop();
+    unmountBelow(this.directory);
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}
+
+/** What a killed agent left mounted would keep the directory. */
+function unmountBelow(directory: string): void {
+  const points = readFileSync('/proc/self/mountinfo', 'utf8')
+    .split('\n')
+    .map((line) => line.split(' ')[4] ?? '');
+  for (const point of points.filter((path) => path.startsWith(`${directory}/`)).reverse())
+    spawnSync('umount', ['-l', point]);
+}
