@@ -117,10 +117,10 @@ async function assemble(
   ]);
   if (!isMemory) pki.watch(stop.signal);
   const admission = lateAdmission();
-  let parts: Parts | undefined;
+  const made: { parts?: Parts } = {};
   const assembled = (): Parts => {
-    if (parts === undefined) throw new Error('a request came before the control plane was put together');
-    return parts;
+    if (made.parts === undefined) throw new Error('a request came before the control plane was put together');
+    return made.parts;
   };
   const schema = loadSchema();
   const registry = await createRegistry({
@@ -152,7 +152,8 @@ async function assemble(
   const { authorizer } = security.authorizers;
   const clientFor: Parts['clientFor'] = (name, groups, fieldManager = name, shared = false) =>
     createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager, shared });
-  parts = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
+  const parts: Parts = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
+  made.parts = parts;
   admission.set(admissionPlugins(parts));
   await sources.synced();
   await bootstrap(parts);
