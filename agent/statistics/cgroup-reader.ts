@@ -1,0 +1,230 @@
+/**
+ * Usage of a cgroup, from the kernel's files: v1 (one mount a controller) and v2 alike. A read is a handful of small files
+ * and no process; a cgroup that went away meanwhile reads as `undefined`.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type DeviceIo, parseBlkio, parseCount, parseFlatKeyed, parseIoStat, parseLimit, parsePressure, type Pressure } from './cgroup-files.ts';
+
+export interface CgroupUsage {
+  readonly cpu: {
+    readonly usageNs: number;
+    readonly userNs: number;
+    readonly systemNs: number;
+    readonly periods: number;
+    readonly throttledPeriods: number;
+    readonly throttledNs: number;
+    /** 0: no quota. */
+    readonly quotaUs: number;
+    readonly periodUs: number;
+    readonly shares: number;
+    readonly pressure: Pressure | undefined;
+  };
+  readonly memory: {
+    readonly usageBytes: number;
+    /** Usage without what the kernel can drop at once: what eviction and `kubectl top` count. */
+    readonly workingSetBytes: number;
+    readonly rssBytes: number;
+    readonly cacheBytes: number;
+    readonly mappedBytes: number;
+    readonly swapBytes: number;
+    readonly kernelBytes: number;
+    readonly maxUsageBytes: number;
+    readonly activeFileBytes: number;
+    readonly inactiveFileBytes: number;
+    readonly pageFaults: number;
+    readonly majorPageFaults: number;
+    readonly failures: number;
+    readonly oomKills: number;
+    /** `undefined`: none. */
+    readonly limitBytes: number | undefined;
+    readonly pressure: Pressure | undefined;
+  };
+  readonly io: { readonly devices: readonly DeviceIo[]; readonly pressure: Pressure | undefined };
+  readonly processes: { readonly current: number; readonly max: number | undefined };
+}
+
+export interface CgroupReader {
+  readonly version: 1 | 2;
+  /** Of `/kubepods/burstable/pod…`; `/` is the whole host. */
+  read(path: string): Promise<CgroupUsage | undefined>;
+  /** Names of the cgroups directly below. */
+  children(path: string): Promise<readonly string[]>;
+  /** Any one process in it. */
+  firstProcess(path: string): Promise<number | undefined>;
+}
+
+async function text(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch {
+    // A controller that is not there, or a cgroup that is gone: its figure is absent.
+    return undefined;
+  }
+}
+
+/** `mountPoint` is `/sys/fs/cgroup`, or a fixture. */
+export async function createCgroupReader(mountPoint: string): Promise<CgroupReader> {
+  const entries: readonly string[] = await readdir(mountPoint).catch(() => []);
+  if (entries.includes('cgroup.controllers')) return new UnifiedReader(mountPoint);
+  const find = (controller: string): string => join(mountPoint, entries.find((entry) => entry.split(',').includes(controller)) ?? controller);
+  return new ControllerReader({ cpu: find('cpu'), cpuacct: find('cpuacct'), memory: find('memory'), pids: find('pids'), blkio: find('blkio') });
+}
+
+async function listChildren(directory: string): Promise<readonly string[]> {
+  const entries = await readdir(directory, { withFileTypes: true }).catch(() => []);
+  return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
+}
+
+async function firstProcessIn(directory: string): Promise<number | undefined> {
+  const line = (await text(join(directory, 'cgroup.procs')))?.split('\n')[0] ?? '';
+  return line === '' || line === '0' ? undefined : Number(line);
+}
+
+class UnifiedReader implements CgroupReader {
+  readonly version = 2;
+  readonly #root: string;
+
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  children(path: string): Promise<readonly string[]> {
+    return listChildren(join(this.#root, path));
+  }
+
+  firstProcess(path: string): Promise<number | undefined> {
+    return firstProcessIn(join(this.#root, path));
+  }
+
+  async read(path: string): Promise<CgroupUsage | undefined> {
+    const at = (file: string): Promise<string | undefined> => text(join(this.#root, path, file));
+    const [cpuText, statText] = await Promise.all([at('cpu.stat'), at('memory.stat')]);
+    if (cpuText === undefined && statText === undefined) return undefined;
+    const [current, peak, swap, limit, events, weight, quota, io, pids, pidsMax, cpuPressure, memoryPressure, ioPressure] = await Promise.all(
+      ['memory.current', 'memory.peak', 'memory.swap.current', 'memory.max', 'memory.events', 'cpu.weight', 'cpu.max', 'io.stat', 'pids.current', 'pids.max', 'cpu.pressure', 'memory.pressure', 'io.pressure'].map(at),
+    );
+    const [cpu, stat, event] = [parseFlatKeyed(cpuText ?? ''), parseFlatKeyed(statText ?? ''), parseFlatKeyed(events ?? '')];
+    const of = (map: ReadonlyMap<string, number>, key: string): number => map.get(key) ?? 0;
+    const inactiveFileBytes = of(stat, 'inactive_file');
+    // The root has no memory.current: all that is charged is what its parts add up to.
+    const usageBytes = current === undefined ? of(stat, 'anon') + of(stat, 'file') + of(stat, 'kernel') : parseCount(current);
+    const [quotaText = 'max', periodText = '100000'] = (quota ?? '').trim().split(' ');
+    return {
+      cpu: {
+        usageNs: of(cpu, 'usage_usec') * 1000,
+        userNs: of(cpu, 'user_usec') * 1000,
+        systemNs: of(cpu, 'system_usec') * 1000,
+        periods: of(cpu, 'nr_periods'),
+        throttledPeriods: of(cpu, 'nr_throttled'),
+        throttledNs: of(cpu, 'throttled_usec') * 1000,
+        quotaUs: parseLimit(quotaText) ?? 0,
+        periodUs: parseCount(periodText),
+        shares: weight === undefined ? 0 : Math.round(2 + ((parseCount(weight) - 1) * 262_142) / 9999),
+        pressure: cpuPressure === undefined ? undefined : parsePressure(cpuPressure),
+      },
+      memory: {
+        usageBytes,
+        workingSetBytes: Math.max(0, usageBytes - inactiveFileBytes),
+        rssBytes: of(stat, 'anon'),
+        cacheBytes: of(stat, 'file'),
+        mappedBytes: of(stat, 'file_mapped'),
+        swapBytes: parseCount(swap),
+        kernelBytes: of(stat, 'kernel'),
+        maxUsageBytes: parseCount(peak),
+        activeFileBytes: of(stat, 'active_file'),
+        inactiveFileBytes,
+        pageFaults: of(stat, 'pgfault'),
+        majorPageFaults: of(stat, 'pgmajfault'),
+        failures: of(event, 'max'),
+        oomKills: of(event, 'oom_kill'),
+        limitBytes: parseLimit(limit),
+        pressure: memoryPressure === undefined ? undefined : parsePressure(memoryPressure),
+      },
+      io: { devices: parseIoStat(io ?? ''), pressure: ioPressure === undefined ? undefined : parsePressure(ioPressure) },
+      processes: { current: parseCount(pids), max: parseLimit(pidsMax) },
+    };
+  }
+}
+
+type Controllers = Readonly<Record<'cpu' | 'cpuacct' | 'memory' | 'pids' | 'blkio', string>>;
+
+class ControllerReader implements CgroupReader {
+  readonly version = 1;
+  readonly #roots: Controllers;
+
+  constructor(roots: Controllers) {
+    this.#roots = roots;
+  }
+
+  children(path: string): Promise<readonly string[]> {
+    return listChildren(join(this.#roots.memory, path));
+  }
+
+  firstProcess(path: string): Promise<number | undefined> {
+    return firstProcessIn(join(this.#roots.memory, path));
+  }
+
+  async read(path: string): Promise<CgroupUsage | undefined> {
+    const at = (controller: keyof Controllers, file: string): Promise<string | undefined> => text(join(this.#roots[controller], path, file));
+    const [usage, memoryUsage] = await Promise.all([at('cpuacct', 'cpuacct.usage'), at('memory', 'memory.usage_in_bytes')]);
+    if (usage === undefined && memoryUsage === undefined) return undefined;
+    const [ticks, cpuStat, quota, period, shares, memoryStat, max, limit, failures, kernel, oom, bytes, operations, pids, pidsMax] = await Promise.all([
+      at('cpuacct', 'cpuacct.stat'),
+      at('cpu', 'cpu.stat'),
+      at('cpu', 'cpu.cfs_quota_us'),
+      at('cpu', 'cpu.cfs_period_us'),
+      at('cpu', 'cpu.shares'),
+      at('memory', 'memory.stat'),
+      at('memory', 'memory.max_usage_in_bytes'),
+      at('memory', 'memory.limit_in_bytes'),
+      at('memory', 'memory.failcnt'),
+      at('memory', 'memory.kmem.usage_in_bytes'),
+      at('memory', 'memory.oom_control'),
+      at('blkio', 'blkio.throttle.io_service_bytes'),
+      at('blkio', 'blkio.throttle.io_serviced'),
+      at('pids', 'pids.current'),
+      at('pids', 'pids.max'),
+    ]);
+    const [cpuTicks, throttling, stat, oomControl] = [ticks, cpuStat, memoryStat, oom].map((file) => parseFlatKeyed(file ?? ''));
+    const of = (map: ReadonlyMap<string, number> | undefined, key: string): number => map?.get(key) ?? 0;
+    const usageBytes = parseCount(memoryUsage);
+    const inactiveFileBytes = of(stat, 'total_inactive_file');
+    // A tick of these files is a hundredth of a second.
+    const tickNs = 10_000_000;
+    return {
+      cpu: {
+        usageNs: parseCount(usage),
+        userNs: of(cpuTicks, 'user') * tickNs,
+        systemNs: of(cpuTicks, 'system') * tickNs,
+        periods: of(throttling, 'nr_periods'),
+        throttledPeriods: of(throttling, 'nr_throttled'),
+        throttledNs: of(throttling, 'throttled_time'),
+        quotaUs: parseLimit(quota) ?? 0,
+        periodUs: parseCount(period),
+        shares: parseCount(shares),
+        pressure: undefined,
+      },
+      memory: {
+        usageBytes,
+        workingSetBytes: Math.max(0, usageBytes - inactiveFileBytes),
+        rssBytes: of(stat, 'total_rss'),
+        cacheBytes: of(stat, 'total_cache'),
+        mappedBytes: of(stat, 'total_mapped_file'),
+        swapBytes: of(stat, 'total_swap'),
+        kernelBytes: parseCount(kernel),
+        maxUsageBytes: parseCount(max),
+        activeFileBytes: of(stat, 'total_active_file'),
+        inactiveFileBytes,
+        pageFaults: of(stat, 'total_pgfault'),
+        majorPageFaults: of(stat, 'total_pgmajfault'),
+        failures: parseCount(failures),
+        oomKills: of(oomControl, 'oom_kill'),
+        limitBytes: parseLimit(limit),
+        pressure: undefined,
+      },
+      io: { devices: parseBlkio(bytes ?? '', operations ?? ''), pressure: undefined },
+      processes: { current: parseCount(pids), max: parseLimit(pidsMax) },
+    };
+  }
+}

@@ -1,0 +1,102 @@
+/** The runtime with a stopwatch on every request: `kubelet_runtime_operations_*`, and what its starts tell of pods and containers. */
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { ContainerConfig, ContainerId, Runtime, SandboxConfig } from '../runtime/runtime.ts';
+
+/** The operation's name on dashboards; what is not here (streams that last, closing) is not measured. */
+const OPERATIONS: Readonly<Partial<Record<keyof Runtime, string>>> = {
+  info: 'version',
+  conditions: 'status',
+  setPodCidr: 'update_runtime_config',
+  runSandbox: 'run_podsandbox',
+  stopSandbox: 'stop_podsandbox',
+  removeSandbox: 'remove_podsandbox',
+  sandboxStatus: 'podsandbox_status',
+  listSandboxes: 'list_podsandbox',
+  createContainer: 'create_container',
+  startContainer: 'start_container',
+  stopContainer: 'stop_container',
+  removeContainer: 'remove_container',
+  containerStatus: 'container_status',
+  listContainers: 'list_containers',
+  updateResources: 'update_container',
+  reopenLog: 'reopen_container_log',
+  checkpoint: 'checkpoint_container',
+  execSync: 'exec_sync',
+  listImages: 'list_images',
+  imageStatus: 'image_status',
+  pullImage: 'pull_image',
+  removeImage: 'remove_image',
+  imageFilesystems: 'image_fs_info',
+  containerStats: 'list_container_stats',
+  sandboxStats: 'list_podsandbox_stats',
+};
+
+const OPERATION_BUCKETS = Array.from({ length: 14 }, (_none, index) => Number((0.005 * 2.5 ** index).toPrecision(16)));
+
+export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, clock: Clock): Runtime {
+  const total = metrics.counter({ name: 'kubelet_runtime_operations_total', help: 'Cumulative number of runtime operations by operation type.', labels: ['operation_type'] });
+  const errors = metrics.counter({ name: 'kubelet_runtime_operations_errors_total', help: 'Cumulative number of runtime operation errors by operation type.', labels: ['operation_type'] });
+  const durations = metrics.histogram({
+    name: 'kubelet_runtime_operations_duration_seconds',
+    help: 'Duration in seconds of runtime operations. Broken down by operation type.',
+    labels: ['operation_type'],
+    buckets: OPERATION_BUCKETS,
+  });
+  const starts = startMetrics(metrics);
+  const methods = new Map<PropertyKey, unknown>();
+  const wrap = (name: keyof Runtime, method: (...args: unknown[]) => unknown): unknown => {
+    const operation = OPERATIONS[name];
+    if (operation === undefined) return method.bind(runtime);
+    const [count, duration] = [total.with(operation), durations.with(operation)];
+    return async (...args: unknown[]): Promise<unknown> => {
+      count.inc();
+      const from = clock.monotonic();
+      try {
+        const answer = await method.apply(runtime, args);
+        starts(name, args, (clock.monotonic() - from) / 1000, answer);
+        return answer;
+      } catch (error) {
+        errors.with(operation).inc();
+        throw error;
+      } finally {
+        duration.observe((clock.monotonic() - from) / 1000);
+      }
+    };
+  };
+  return new Proxy(runtime, {
+    get(target, name) {
+      const known = methods.get(name);
+      if (known !== undefined) return known;
+      const value: unknown = Reflect.get(target, name, target);
+      if (typeof value !== 'function') return value;
+      const wrapped = wrap(name as keyof Runtime, value as (...args: unknown[]) => unknown);
+      methods.set(name, wrapped);
+      return wrapped;
+    },
+  });
+}
+
+function startMetrics(metrics: MetricsRegistry): (name: keyof Runtime, args: readonly unknown[], seconds: number, answer: unknown) => void {
+  const sandboxes = metrics.histogram({ name: 'kubelet_run_podsandbox_duration_seconds', help: 'Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.', labels: ['runtime_handler'] });
+  const pods = metrics.counter({ name: 'kubelet_started_pods_total', help: 'Cumulative number of pods started' }).with();
+  const containers = metrics.counter({ name: 'kubelet_started_containers_total', help: 'Cumulative number of containers started', labels: ['container_type'] });
+  /** Made and not started yet. */
+  const types = new Map<ContainerId, string>();
+  return (name, args, seconds, answer) => {
+    if (name === 'runSandbox') {
+      const [config] = args as [SandboxConfig];
+      sandboxes.with(config.runtimeHandler).observe(seconds);
+      pods.inc();
+    } else if (name === 'createContainer') {
+      const config = args[2] as ContainerConfig;
+      types.set(answer as ContainerId, config.annotations['io.kubernetes.container.type'] ?? 'container');
+    } else if (name === 'startContainer') {
+      const [id] = args as [ContainerId];
+      containers.with(types.get(id) ?? 'container').inc();
+      types.delete(id);
+    } else if (name === 'removeContainer') {
+      types.delete(args[0] as ContainerId);
+    }
+  };
+}
