@@ -51,6 +51,7 @@ function runTests(files: readonly string[], env: NodeJS.ProcessEnv, concurrency:
   const list = join(mkdtempSync(join(tmpdir(), 'orchlet-test-')), 'failed');
   const args = [
     '--disable-warning=ExperimentalWarning',
+    `--import=${join(ROOT, 'test/property-seed.ts')}`,
     '--test',
     `--test-concurrency=${concurrency}`,
     '--test-timeout=300000',

@@ -109,9 +109,19 @@ async function drain(recorder: Recorder, handle: WatchHandle): Promise<void> {
   }
 }
 
+/** Whole numbers beyond a double are bigint here, never numbers. */
+function hasSafeNumbers(value: unknown): boolean {
+  if (typeof value === 'number') return !Number.isInteger(value) || Number.isSafeInteger(value);
+  return typeof value !== 'object' || value === null || Object.values(value).every(hasSafeNumbers);
+}
+
 describe('stored bytes', () => {
   it('take a revision and give it back, for any object', () => {
-    const object = fc.record({ kind: fc.string(), apiVersion: fc.string(), spec: fc.jsonValue() });
+    const object = fc.record({
+      kind: fc.string(),
+      apiVersion: fc.string(),
+      spec: fc.jsonValue().filter(hasSafeNumbers),
+    });
     fc.assert(
       fc.property(
         object,
