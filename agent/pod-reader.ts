@@ -23,7 +23,11 @@ export function createPodReader(): PodReader {
         return { pod, warnings: unknownFieldErrors(decoded.unknown), errors };
       } catch (error) {
         if (!(error instanceof DecodeError)) throw error;
-        return { pod: { metadata: { name: '', namespace: '', uid: '' }, spec: { containers: [] } } as unknown as Pod, warnings: [], errors: [invalid('', undefined, error.message)] };
+        return {
+          pod: { metadata: { name: '', namespace: '', uid: '' }, spec: { containers: [] } } as unknown as Pod,
+          warnings: [],
+          errors: [invalid('', undefined, error.message)],
+        };
       }
     },
   };

@@ -63,6 +63,8 @@ interface Worker {
 
 const RETRY_MS = 10_000;
 const TERMINATE_RETRY_MS = 1_000;
+/** What is due already is not done in a tight loop. */
+const SOON_MS = 50;
 
 export class PodWorkers {
   readonly #options: PodWorkersOptions;
@@ -262,7 +264,7 @@ export class PodWorkers {
       worker.state = { kind: 'terminating', ending: { gracePeriodSeconds: undefined, status: undefined } };
       return 0;
     }
-    if (outcome.retryAtMs !== undefined) return Math.max(outcome.retryAtMs - clock.now(), 1);
+    if (outcome.retryAtMs !== undefined) return Math.max(outcome.retryAtMs - clock.now(), SOON_MS);
     return this.#jittered(outcome.errors.length > 0 ? RETRY_MS : this.#options.resyncMs);
   }
 

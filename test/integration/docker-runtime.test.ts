@@ -1,0 +1,51 @@
+/** The runtime contract on a real Docker Engine. ORCHLET_TEST_DOCKER_SOCKET names its socket, ORCHLET_TEST_IMAGES an archive with a pause image and a shell image. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts';
+import type { Runtime } from '../../agent/runtime/runtime.ts';
+import { silentLogger } from '../../api/component/logger.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { runtimeContract } from '../contract/runtime-contract.ts';
+
+const socket = process.env['ORCHLET_TEST_DOCKER_SOCKET'];
+const images = process.env['ORCHLET_TEST_IMAGES'];
+
+if (socket === undefined || images === undefined) {
+  test(
+    'the Docker runtime',
+    { skip: 'ORCHLET_TEST_DOCKER_SOCKET and ORCHLET_TEST_IMAGES are not set: no Docker Engine to test with' },
+    () => undefined,
+  );
+} else {
+  runtimeContract('Docker', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'orchlet-docker-'));
+    const open = (sandboxImage: string): Promise<Runtime> =>
+      startDockerRuntime({
+        endpoint: `unix://${socket.replace(/^unix:\/\//, '')}`,
+        nodeName: `contract-${process.pid}`,
+        rootDirectory: directory,
+        sandboxImage,
+        clock: systemClock,
+        logger: silentLogger,
+      });
+    const loader = await open('');
+    const references = await loader.loadImages(images);
+    await loader.close();
+    const pauseImage = references.find((reference) => reference.includes('pause')) ?? '';
+    const image = references.find((reference) => !reference.includes('pause')) ?? '';
+    const runtime = await open(pauseImage);
+    return {
+      runtime,
+      image,
+      directory: join(directory, 'logs'),
+      simulated: false,
+      restart: () => open(pauseImage),
+      close: async () => {
+        await runtime.close();
+        await rm(directory, { recursive: true, force: true });
+      },
+    };
+  });
+}

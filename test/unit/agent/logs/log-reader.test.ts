@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { appendFile, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { after, before, describe, it } from 'node:test';
+import type { LogOptions } from '../../../../agent/core-types.ts';
+import { readLog } from '../../../../agent/logs/log-reader.ts';
+import { systemClock } from '../../../../api/machinery/clock.ts';
+
+const plain: LogOptions = { follow: false, previous: false, timestamps: false };
+const line = (second: number, text: string, tag = 'F', stream = 'stdout'): string =>
+  `2026-01-02T03:04:${String(second).padStart(2, '0')}.000000000Z ${stream} ${tag} ${text}\n`;
+
+describe('reading a container log', () => {
+  let directory = '';
+  before(async () => void (directory = await mkdtemp(join(tmpdir(), 'log-reader-'))));
+  after(() => rm(directory, { recursive: true, force: true }));
+
+  async function read(content: string, options: Partial<LogOptions>): Promise<string> {
+    const path = join(directory, 'fixed.log');
+    await writeFile(path, content);
+    const out = new PassThrough();
+    const chunks: Buffer[] = [];
+    out.on('data', (chunk: Buffer) => chunks.push(chunk));
+    await readLog(
+      path,
+      { ...plain, ...options },
+      out,
+      { clock: systemClock, isRunning: () => Promise.resolve(false) },
+      new AbortController().signal,
+    );
+    return Buffer.concat(chunks).toString();
+  }
+
+  const three = line(1, 'a') + line(2, 'b', 'F', 'stderr') + line(3, 'c');
+  it('shows the text of every line', async () => assert.equal(await read(three, {}), 'a\nb\nc\n'));
+  it('shows times where they are wanted', async () =>
+    assert.equal(await read(line(1, 'a'), { timestamps: true }), '2026-01-02T03:04:01.000000000Z a\n'));
+  it('shows the last lines', async () => assert.equal(await read(three, { tailLines: 2 }), 'b\nc\n'));
+  it('shows nothing for a tail of none', async () => assert.equal(await read(three, { tailLines: 0 }), ''));
+  it('shows everything where the tail is longer', async () =>
+    assert.equal(await read(three, { tailLines: 9 }), 'a\nb\nc\n'));
+  it('counts a line in parts once', async () =>
+    assert.equal(await read(line(1, 'x') + line(2, 'long ', 'P') + line(2, 'line'), { tailLines: 1 }), 'long line\n'));
+  it('shows what came since a time', async () =>
+    assert.equal(await read(three, { sinceTime: '2026-01-02T03:04:02Z' }), 'b\nc\n'));
+  it('ends at the limit of bytes', async () => assert.equal(await read(three, { limitBytes: 3 }), 'a\nb'));
+  it('shows one stream', async () => assert.equal(await read(three, { stream: 'Stderr' }), 'b\n'));
+  it('finds the tail of a large log', async () => {
+    const many = Array.from({ length: 5_000 }, (_value, index) => line(index % 60, `line ${index}`)).join('');
+    assert.equal(await read(many, { tailLines: 3 }), 'line 4997\nline 4998\nline 4999\n');
+  });
+
+  it('follows over a rotation until the container ends', async () => {
+    const path = join(directory, 'followed.log');
+    await writeFile(path, line(1, 'a'));
+    const out = new PassThrough();
+    let text = '';
+    let running = true;
+    const keep = setInterval(() => undefined, 1_000);
+    const until = async (wanted: string): Promise<void> => {
+      while (text !== wanted) await once(out, 'data');
+    };
+    out.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    const reading = readLog(
+      path,
+      { ...plain, follow: true },
+      out,
+      { clock: systemClock, isRunning: () => Promise.resolve(running) },
+      new AbortController().signal,
+    );
+    await until('a\n');
+    await appendFile(path, line(2, 'b'));
+    await rename(path, `${path}.1`);
+    await writeFile(path, line(3, 'c'));
+    await until('a\nb\nc\n');
+    running = false;
+    await appendFile(path, line(4, 'd'));
+    await until('a\nb\nc\nd\n');
+    await reading;
+    clearInterval(keep);
+  });
+});

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Pod } from '../../../../agent/core-types.ts';
+import { type PodSyncer, PodWorkers, type SyncOutcome } from '../../../../agent/podworkers/pod-workers.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+function pod(uid: string, metadata: object = {}): Pod {
+  return { metadata: { name: 'p', namespace: 'ns', uid, ...metadata }, spec: { containers: [] } } as unknown as Pod;
+}
+const fileSource = { annotations: { 'kubernetes.io/config.source': 'file' } };
+
+class Syncer implements PodSyncer {
+  readonly calls: string[] = [];
+  outcome: SyncOutcome = { ended: false, errors: [], retryAtMs: undefined };
+  hold: Promise<void> | undefined;
+  running = 0;
+  most = 0;
+
+  async sync(of: Pod, signal: AbortSignal): Promise<SyncOutcome> {
+    this.calls.push(`sync ${of.metadata.uid} ${of.metadata.resourceVersion ?? ''}`.trim());
+    this.running++;
+    this.most = Math.max(this.most, this.running);
+    const aborted = new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+    if (this.hold !== undefined) await Promise.race([this.hold, aborted]);
+    this.running--;
+    return this.outcome;
+  }
+  terminate(of: Pod): Promise<void> {
+    this.calls.push(`terminate ${of.metadata.uid}`);
+    return Promise.resolve();
+  }
+  cleanUp(of: Pod): Promise<void> {
+    this.calls.push(`clean ${of.metadata.uid}`);
+    return Promise.resolve();
+  }
+}
+
+function setUp(): { clock: FakeClock; syncer: Syncer; workers: PodWorkers } {
+  const clock = new FakeClock();
+  const syncer = new Syncer();
+  return {
+    clock,
+    syncer,
+    workers: new PodWorkers({ clock, logger: silentLogger, syncer, resyncMs: 60_000, random: () => 0 }),
+  };
+}
+
+describe('pod workers', () => {
+  it('run one sync of a pod at a time and skip what was overtaken', async () => {
+    const { clock, syncer, workers } = setUp();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    syncer.hold = promise;
+    workers.update(pod('a', { resourceVersion: '1' }));
+    await clock.advance(1);
+    workers.update(pod('a', { resourceVersion: '2' }));
+    workers.update(pod('a', { resourceVersion: '3' }));
+    await clock.advance(1);
+    assert.deepEqual(syncer.calls, ['sync a 1']);
+    resolve();
+    await clock.advance(1);
+    assert.deepEqual(syncer.calls, ['sync a 1', 'sync a 3']);
+    assert.equal(syncer.most, 1);
+  });
+  it('end a pod whose containers have ended', async () => {
+    const { clock, syncer, workers } = setUp();
+    syncer.outcome = { ended: true, errors: [], retryAtMs: undefined };
+    workers.update(pod('a'));
+    await clock.advance(1);
+    assert.deepEqual(syncer.calls, ['sync a', 'terminate a', 'clean a']);
+    assert.equal(workers.isFinished('a'), true);
+    workers.update(pod('a'));
+    await clock.advance(1);
+    assert.equal(syncer.calls.length, 3);
+  });
+  it('cut a sync short when the pod is to end', async () => {
+    const { clock, syncer, workers } = setUp();
+    syncer.hold = new Promise(() => undefined);
+    workers.update(pod('a'));
+    await clock.advance(1);
+    const killed = workers.kill(pod('a'), { gracePeriodSeconds: 0, status: undefined });
+    await clock.advance(1);
+    await killed;
+    assert.deepEqual(syncer.calls, ['sync a', 'terminate a', 'clean a']);
+  });
+  it('terminate a deleted pod that they never saw before, without starting it', async () => {
+    const { clock, syncer, workers } = setUp();
+    workers.update(pod('a', { deletionTimestamp: '2026-01-02T03:04:05Z' }));
+    await clock.advance(1);
+    assert.deepEqual(syncer.calls, ['terminate a', 'clean a']);
+  });
+  it('start a static pod only when the older one of its name has finished', async () => {
+    const { clock, syncer, workers } = setUp();
+    workers.update(pod('old', fileSource));
+    await clock.advance(1);
+    workers.update(pod('new', fileSource));
+    await clock.advance(1);
+    assert.deepEqual(syncer.calls, ['sync old']);
+    void workers.kill(pod('old', fileSource), { gracePeriodSeconds: undefined, status: undefined });
+    await clock.advance(1);
+    assert.deepEqual(syncer.calls, ['sync old', 'terminate old', 'clean old', 'sync new']);
+  });
+  it("look again after 10 s when something failed, and at the back-off's end when something waits", async () => {
+    const { clock, syncer, workers } = setUp();
+    syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: undefined };
+    workers.update(pod('a'));
+    await clock.advance(9_000);
+    assert.equal(syncer.calls.length, 1);
+    syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: clock.now() + 21_000 };
+    await clock.advance(1_001);
+    assert.equal(syncer.calls.length, 2);
+    syncer.outcome = { ended: false, errors: [], retryAtMs: undefined };
+    await clock.advance(19_000);
+    assert.equal(syncer.calls.length, 2);
+    await clock.advance(1_000);
+    assert.equal(syncer.calls.length, 3);
+  });
+});
