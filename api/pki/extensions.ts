@@ -18,7 +18,7 @@ export interface Extension {
 }
 
 /** In the order of their bits. */
-const KEY_USAGES = [
+export const KEY_USAGES = [
   'digital signature',
   'content commitment',
   'key encipherment',

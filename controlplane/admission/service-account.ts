@@ -27,7 +27,12 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
     async admit(attributes, signal) {
       if (attributes.operation !== 'CREATE') return;
       const pod = podOf(attributes);
-      if (pod === undefined || pod.metadata.annotations?.[MIRROR] !== undefined) return;
+      if (pod === undefined) return;
+      if (pod.metadata.annotations?.[MIRROR] !== undefined) {
+        // A node's own pod is never changed; what it may not have is refused before anything else is looked at.
+        if (pod.spec !== undefined) checkMirrorPod(attributes, pod);
+        return;
+      }
       const { spec } = pod;
       if ((spec.serviceAccountName ?? '') === '') spec.serviceAccountName = 'default';
       const account = await accountOf(attributes, spec.serviceAccountName ?? '', source, clock, signal);

@@ -47,9 +47,9 @@ function refuseNodeSubject({ subject }: CertificateRequest): string | undefined 
 const SIGNERS: Readonly<Record<string, Signer>> = {
   'kubernetes.io/kube-apiserver-client': {
     refuse({ usages }) {
-      const allowed = new Set(NODE_CLIENT_USAGES);
-      if (usages.includes('client auth') && usages.every((usage) => allowed.has(usage))) return undefined;
-      return 'usages did not match expected usages';
+      const stray = usages.find((usage) => !NODE_CLIENT_USAGES.includes(usage));
+      if (stray !== undefined) return `invalid usage for client certificate: ${stray}`;
+      return usages.includes('client auth') ? undefined : 'missing required usage for client certificate: client auth';
     },
     names: (request) => request.names,
   },
@@ -64,7 +64,7 @@ const SIGNERS: Readonly<Record<string, Signer>> = {
       if (uri.length > 0) return 'URI subjectAltNames are not allowed';
       return isExactly(usages, NODE_CLIENT_USAGES)
         ? undefined
-        : 'usages did not match [key encipherment digital signature client auth]';
+        : 'usages did not match [client auth digital signature key encipherment]';
     },
     names: () => undefined,
   },
@@ -78,7 +78,7 @@ const SIGNERS: Readonly<Record<string, Signer>> = {
       if (uri.length > 0) return 'URI subjectAltNames are not allowed';
       return isExactly(usages, SERVING_USAGES)
         ? undefined
-        : 'usages did not match [key encipherment digital signature server auth]';
+        : 'usages did not match [digital signature key encipherment server auth]';
     },
     names: ({ names }) => ({ dns: names.dns, ip: names.ip }),
   },

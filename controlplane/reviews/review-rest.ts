@@ -34,6 +34,8 @@ export interface ReviewEndpoint {
   readonly group: string;
   readonly resource: string;
   readonly subresource?: string;
+  /** What the schema cannot say. */
+  readonly applyDefaults?: (object: KubeObject) => void;
   readonly review: Reviewer;
 }
 
@@ -72,7 +74,7 @@ function reviewRest(
   };
   const struct = options.schema.kind(kind.group, kind.version, kind.kind);
   if (struct === undefined) return undefined;
-  const expected: ExpectedKind = { ...kind, struct, applyDefaults: undefined, reader: builtInReader };
+  const expected: ExpectedKind = { ...kind, struct, applyDefaults: endpoint.applyDefaults, reader: builtInReader };
   const fields = options.fieldManagement(expected, decoder);
   const apiVersion = kind.group === '' ? kind.version : `${kind.group}/${kind.version}`;
   return {

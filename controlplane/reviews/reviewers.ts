@@ -8,7 +8,7 @@ import { localSubjectAccessReviewer, selfSubjectAccessReviewer, subjectAccessRev
 import type { ReviewEndpoint, Reviewer } from './review-rest.ts';
 import { rulesReviewer } from './rules-review.ts';
 import { selfSubjectReviewer } from './self-subject-review.ts';
-import { tokenRequester } from './token-request.ts';
+import { tokenRequestDefaults, tokenRequester } from './token-request.ts';
 import { tokenReviewer } from './token-review.ts';
 
 export interface ReviewersOptions {
@@ -33,13 +33,35 @@ const AUTHORIZATION = 'authorization.k8s.io';
 const AUTHENTICATION = 'authentication.k8s.io';
 
 const REVIEW_PATHS: readonly ReviewPath[] = [
-  { group: AUTHORIZATION, resource: 'selfsubjectaccessreviews', make: ({ authorizer }) => selfSubjectAccessReviewer(authorizer) },
-  { group: AUTHORIZATION, resource: 'subjectaccessreviews', make: ({ authorizer }) => subjectAccessReviewer(authorizer) },
-  { group: AUTHORIZATION, resource: 'localsubjectaccessreviews', make: ({ authorizer }) => localSubjectAccessReviewer(authorizer) },
+  {
+    group: AUTHORIZATION,
+    resource: 'selfsubjectaccessreviews',
+    make: ({ authorizer }) => selfSubjectAccessReviewer(authorizer),
+  },
+  {
+    group: AUTHORIZATION,
+    resource: 'subjectaccessreviews',
+    make: ({ authorizer }) => subjectAccessReviewer(authorizer),
+  },
+  {
+    group: AUTHORIZATION,
+    resource: 'localsubjectaccessreviews',
+    make: ({ authorizer }) => localSubjectAccessReviewer(authorizer),
+  },
   { group: AUTHORIZATION, resource: 'selfsubjectrulesreviews', make: ({ rules }) => rulesReviewer(rules) },
   { group: AUTHENTICATION, resource: 'selfsubjectreviews', make: ({ clock }) => selfSubjectReviewer(clock) },
-  { group: AUTHENTICATION, resource: 'tokenreviews', make: ({ tokens, apiAudiences }) => tokenReviewer(tokens, apiAudiences) },
-  { group: '', resource: 'serviceaccounts', subresource: 'token', make: (options) => tokenRequester(options) },
+  {
+    group: AUTHENTICATION,
+    resource: 'tokenreviews',
+    make: ({ tokens, apiAudiences }) => tokenReviewer(tokens, apiAudiences),
+  },
+  {
+    group: '',
+    resource: 'serviceaccounts',
+    subresource: 'token',
+    applyDefaults: tokenRequestDefaults,
+    make: (options) => tokenRequester(options),
+  },
 ];
 
 /** The list of paths is made before what the reviewers ask is there: they are made with the first request. */

@@ -39,6 +39,12 @@ interface Spec {
 const KIND = { group: 'authentication.k8s.io', resource: 'TokenRequest' };
 const MIN_SECONDS = 600;
 const MAX_SECONDS = 2 ** 32;
+const DEFAULT_SECONDS = 3600;
+
+export function tokenRequestDefaults(object: KubeObject): void {
+  const spec = (object['spec'] ??= {}) as Spec;
+  spec.expirationSeconds ??= DEFAULT_SECONDS;
+}
 
 export function tokenRequester(options: TokenRequestOptions): Reviewer {
   const accounts = options.sources.of(serviceAccounts);
@@ -56,7 +62,7 @@ export function tokenRequester(options: TokenRequestOptions): Reviewer {
       spec.audiences === undefined || spec.audiences === null || spec.audiences.length === 0
         ? [...options.apiAudiences]
         : spec.audiences;
-    let seconds = spec.expirationSeconds ?? 3600;
+    let seconds = spec.expirationSeconds ?? DEFAULT_SECONDS;
     check(seconds);
     const bound = await boundObject(options.sources, namespace, name, spec.boundObjectRef ?? undefined);
     const { maxExpirationSeconds } = options;

@@ -1,73 +1,95 @@
 /** Certificate signing requests: who asks is written by the server; approval and certificate come through endpoints of their own. */
-import type { V1CertificateSigningRequestSpec, V1CertificateSigningRequestStatus } from '@kubernetes/client-node';
-import type { Kind } from '../../../api/kinds/wire.ts';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import { nameIsPathSegment } from '../../../api/meta/names.ts';
+import { certificateRequestColumns } from '../columns/certificates.ts';
+import { restore } from '../generic-strategy.ts';
 import type { StrategyContext } from '../strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
+import {
+  type Condition,
+  conditionsOf,
+  createErrors,
+  type SigningRequest,
+  updateErrors,
+} from './certificate-validation.ts';
 
-type Request = Kind<{ spec: V1CertificateSigningRequestSpec; status: V1CertificateSigningRequestStatus }>;
+type Status = NonNullable<SigningRequest['status']>;
 
-function prepareForCreate(object: Request, context: StrategyContext): void {
+function prepareForCreate(object: SigningRequest, context: StrategyContext): void {
   const { user } = context.request;
-  const spec = (object.spec ??= {} as NonNullable<Request['spec']>);
+  const spec = (object.spec ??= {} as NonNullable<SigningRequest['spec']>);
   spec.username = user.name;
   if (user.uid === undefined || user.uid === '') delete spec.uid;
   else spec.uid = user.uid;
   spec.groups = [...user.groups];
   if (user.extra === undefined) delete spec.extra;
   else spec.extra = Object.fromEntries(Object.entries(user.extra).map(([key, values]) => [key, [...values]]));
-  object.status = {} as NonNullable<Request['status']>;
+  object.status = {} as Status;
 }
 
-type Condition = NonNullable<NonNullable<Request['status']>['conditions']>[number];
-
-const isDecision = (condition: Condition): boolean => condition.type === 'Approved' || condition.type === 'Denied';
-
-/** Everything as it was but what the endpoint is for. */
-function keepRest(object: Request, old: Request, status: NonNullable<Request['status']>): void {
-  object.spec = structuredClone(old.spec) as NonNullable<Request['spec']>;
-  object.status = status;
+/** Conditions without times get them; a state that stays keeps the time at which it began. */
+function fillTimes(object: SigningRequest, old: SigningRequest, nowMs: number): void {
+  const now = formatTime(nowMs);
+  for (const condition of conditionsOf(object) as Condition[]) {
+    condition.lastUpdateTime ??= now;
+    if (typeof condition.lastTransitionTime === 'string') continue;
+    const before = conditionsOf(old).find(
+      ({ type, status, lastTransitionTime }) =>
+        type === condition.type && status === condition.status && typeof lastTransitionTime === 'string',
+    );
+    condition.lastTransitionTime = before?.lastTransitionTime ?? now;
+  }
 }
 
-const conditionsOf = (request: Request): readonly Condition[] => request.status?.conditions ?? [];
+/** Decisions that are as many as before are those of before: whoever signs does not rewrite them. */
+function keepDecisions(object: SigningRequest, old: SigningRequest): void {
+  const conditions = object.status?.conditions ?? [];
+  for (const type of ['Approved', 'Denied']) {
+    const before = conditionsOf(old).filter((condition) => condition.type === type);
+    const places = conditions.flatMap((condition, i) => (condition.type === type ? [i] : []));
+    if (before.length !== places.length) continue;
+    for (const [n, place] of places.entries()) conditions[place] = { ...before[n] } as Condition;
+  }
+}
 
-/** Decisions come through here alone; the certificate and other conditions stay. */
-const approval: UpdateStrategy<Request> = {
-  prepareForUpdate(object, old) {
-    const conditions = [
-      ...conditionsOf(old).filter((one) => !isDecision(one)),
-      ...conditionsOf(object).filter(isDecision),
-    ];
-    keepRest(object, old, {
-      ...structuredClone(old.status),
-      ...(conditions.length === 0 ? {} : { conditions }),
-    } as NonNullable<Request['status']>);
+/** Decisions come through here; the certificate stays. */
+const approval: UpdateStrategy<SigningRequest> = {
+  prepareForUpdate(object, old, { nowMs }) {
+    fillTimes(object, old, nowMs);
+    restore(object, old, 'spec');
+    const status = (object.status ??= {} as Status);
+    if (old.status?.certificate === undefined) delete status.certificate;
+    else status.certificate = old.status.certificate;
   },
+  validateUpdate: (object, old) => updateErrors(object, old, { decisions: true }),
   resetFields: [['spec'], ['status', 'certificate']],
 };
 
-/** The certificate and conditions about signing; decisions stay. */
-const status: UpdateStrategy<Request> = {
-  prepareForUpdate(object, old) {
-    const conditions = [
-      ...conditionsOf(old).filter(isDecision),
-      ...conditionsOf(object).filter((one) => !isDecision(one)),
-    ];
-    keepRest(object, old, { ...object.status, ...(conditions.length === 0 ? {} : { conditions }) } as NonNullable<
-      Request['status']
-    >);
+/** The certificate and conditions about signing. */
+const status: UpdateStrategy<SigningRequest> = {
+  prepareForUpdate(object, old, { nowMs }) {
+    restore(object, old, 'spec');
+    keepDecisions(object, old);
+    fillTimes(object, old, nowMs);
   },
-  resetFields: [['spec']],
+  validateUpdate: (object, old) => updateErrors(object, old, { certificate: true }),
+  resetFields: [['spec'], ['status', 'conditions']],
 };
 
-const request: Strategy<Request> = {
+const request: Strategy<SigningRequest> = {
+  nameRule: nameIsPathSegment,
   status,
   subresources: { approval },
   prepareForCreate,
+  validateCreate: createErrors,
   prepareForUpdate(object, old) {
-    object.spec = structuredClone(old.spec) as NonNullable<Request['spec']>;
-    object.status = structuredClone(old.status) as NonNullable<Request['status']>;
+    restore(object, old, 'spec');
+    restore(object, old, 'status');
   },
+  validateUpdate: (object, old) => updateErrors(object, old),
+  resetFields: [['spec'], ['status']],
   selectableFields: { 'spec.signerName': (object) => object.spec?.signerName ?? '' },
+  columns: certificateRequestColumns,
 };
 
 export const certificateKinds = [kindRow('certificates.k8s.io', 'certificatesigningrequests', request)];
