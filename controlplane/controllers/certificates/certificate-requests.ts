@@ -68,6 +68,6 @@ export function removalTime(request: CertificateSigningRequest, expiresAt: numbe
   if (denied !== undefined) candidates.push(denied + HOUR_MS);
   if (failed !== undefined) candidates.push(failed + HOUR_MS);
   if (approved === undefined && denied === undefined && failed === undefined) candidates.push(created + 24 * HOUR_MS);
-  if (issued && expiresAt !== undefined) candidates.push(expiresAt);
+  if (issued && approved !== undefined && expiresAt !== undefined) candidates.push(expiresAt);
   return Math.min(...candidates);
 }
