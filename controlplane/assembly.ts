@@ -4,9 +4,9 @@ import { createProtobufCodec } from '../api/codec/protobuf.ts';
 import { stringifyYaml } from '../api/codec/yaml.ts';
 import type { Client } from '../api/machinery/client.ts';
 import type { Clock } from '../api/machinery/clock.ts';
-import { namespaces, resourceQuotas } from '../api/machinery/resources.ts';
+import { customResourceDefinitions, namespaces, resourceQuotas } from '../api/machinery/resources.ts';
 import type { Schema } from '../api/schema/schema.ts';
-import type { AdmissionPlugin } from './admission/admission.ts';
+import type { AdmissionChain, AdmissionPlugin } from './admission/admission.ts';
 import { buildPlugins } from './admission/plugins.ts';
 import type { Sources } from './admission/sources.ts';
 import { catalogConversion } from './admission/webhook/catalog-conversion.ts';
@@ -16,6 +16,9 @@ import { primaryAddress } from './host-address.ts';
 import { ensureNodeBootstrap } from './node-bootstrap.ts';
 import type { ControlPlaneFlags } from './options.ts';
 import type { Pki } from './pki/pki.ts';
+import { CustomResources } from './registry/custom-resources/custom-resources.ts';
+import { publishedSchema } from './registry/custom-resources/published-schema.ts';
+import { createDecoder } from './registry/object-decoding.ts';
 import { createEncodings } from './registry/encodings.ts';
 import { createFieldManagement } from './registry/managed-fields.ts';
 import type { Registry, RegistryOptions, Stores } from './registry/registry.ts';
@@ -24,6 +27,7 @@ import { lateReviewers } from './reviews/reviewers.ts';
 import { reviewRests, type ReviewRestsOptions } from './reviews/review-rest.ts';
 import type { Security } from './security.ts';
 import { MetricsRegistry } from '../api/component/metrics.ts';
+import { builtinDeprecation } from './server/deprecations.ts';
 import { createConnector } from './server/connect/connector.ts';
 import { installDiscovery } from './server/discovery.ts';
 import { installHealth } from './server/health.ts';
@@ -32,6 +36,7 @@ import { installOpenApi } from './server/openapi/openapi.ts';
 import { PathHandlers } from './server/path-handlers.ts';
 import { createRequestMetrics, installMetrics } from './server/request-metrics.ts';
 import { type ApiServer, createServer } from './server/server.ts';
+import type { Storage } from './storage/storage.ts';
 import { textDecoders } from './server/text-decoders.ts';
 import { installVersion } from './server/version.ts';
 
@@ -57,6 +62,7 @@ export interface Parts {
   readonly security: Security;
   readonly sources: Sources;
   readonly pki: Pki;
+  readonly customResources: CustomResources;
   /** A client in this process for a user. `shared`: its lists and watches give the caches' own objects, never to be changed. */
   readonly clientFor: (user: string, groups: readonly string[], fieldManager?: string, shared?: boolean) => Client;
 }
@@ -124,12 +130,38 @@ export async function bootstrap(parts: Parts): Promise<void> {
   await ensureNodeBootstrap(client);
 }
 
+/** Made before the server, which asks it for columns and schemas; nothing is served before `start`. */
+export function customResourcesOf(
+  parts: Omit<Parts, 'customResources'>,
+  storage: Storage,
+  admission: AdmissionChain,
+  signal: AbortSignal,
+): CustomResources {
+  const { registry, clock, logger, sources, schema, clientFor } = parts;
+  const metadata = schema.struct('io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta');
+  if (metadata === undefined) throw new Error('the schema lacks ObjectMeta');
+  return new CustomResources({
+    catalog: registry.catalog,
+    storage,
+    admission,
+    clock,
+    logger,
+    definitions: sources.of(customResourceDefinitions),
+    client: clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver'),
+    signal,
+    schema,
+    decoder: createDecoder(schema),
+    fieldManagement: fieldManagement(clock),
+    metadata,
+  });
+}
+
 export function createApiServer(parts: Parts): ApiServer {
-  const { flags, clock, logger, registry, security, pki, schema } = parts;
+  const { flags, clock, logger, registry, security, pki, schema, customResources } = parts;
   const protobuf = createProtobufCodec(schema);
   const encodings = createEncodings({
     schema,
-    columnsOf: (info) => registry.strategyOf(info)?.columns,
+    columnsOf: (info) => (customResources.strategyOf(info) ?? registry.strategyOf(info))?.columns,
     protobuf,
     yaml: stringifyYaml,
   });
@@ -141,7 +173,15 @@ export function createApiServer(parts: Parts): ApiServer {
     protobuf,
     serverAddress: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
   });
-  installOpenApi(paths, { catalog, schema, release: API_VERSION.gitVersion });
+  installOpenApi(paths, {
+    catalog,
+    schema,
+    release: API_VERSION.gitVersion,
+    customSchema(info) {
+      const own = customResources.schemaOf(info);
+      return own === undefined ? undefined : publishedSchema(info, own);
+    },
+  });
   installHealth(paths, { logger, checks: [], readiness: [] });
   const metrics = new MetricsRegistry();
   installMetrics(paths, metrics);
@@ -172,6 +212,9 @@ export function createApiServer(parts: Parts): ApiServer {
       logger,
     }),
     observer: createRequestMetrics(metrics, clock),
+    deprecation: (group, version, resource) =>
+      builtinDeprecation(group, version, resource) ||
+      (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),
     requestTimeoutMs: flags.requestTimeout,
     maxReading: flags.maxRequestsInflight,
     maxMutating: flags.maxMutatingRequestsInflight,

@@ -11,7 +11,15 @@ import type { Client } from '../api/machinery/client.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
 import { loadSchema } from '../api/schema/table.ts';
 import { sourcesFromCatalog } from './admission/sources.ts';
-import { admissionPlugins, bootstrap, createApiServer, extensions, fieldManagement, type Parts } from './assembly.ts';
+import {
+  admissionPlugins,
+  bootstrap,
+  createApiServer,
+  customResourcesOf,
+  extensions,
+  fieldManagement,
+  type Parts,
+} from './assembly.ts';
 import { startLoops } from './loops.ts';
 import { hostAddresses, hostNames } from './host-address.ts';
 import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options.ts';
@@ -152,10 +160,13 @@ async function assemble(
   const { authorizer } = security.authorizers;
   const clientFor: Parts['clientFor'] = (name, groups, fieldManager = name, shared = false) =>
     createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager, shared });
-  const parts: Parts = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
+  const base = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
+  const customResources = customResourcesOf(base, storage, admission.chain, stop.signal);
+  const parts: Parts = { ...base, customResources };
   made.parts = parts;
   admission.set(admissionPlugins(parts));
   await sources.synced();
+  await customResources.start();
   await bootstrap(parts);
   const server = createApiServer(parts);
   const address = await server.listen(flags.securePort, flags.bindAddress);

@@ -93,6 +93,12 @@ export interface ResourceInfo {
   readonly namespaced: boolean;
   readonly verbs: readonly string[];
   readonly subresources: readonly SubresourceInfo[];
+  /** Of a custom resource. */
+  readonly custom?: {
+    readonly listKind: string;
+    /** Warning for a version that is going away; `''` for others. */
+    readonly deprecation: string;
+  };
 }
 
 export interface SubresourceInfo {

@@ -41,6 +41,8 @@ interface Row {
 }
 
 interface Cached {
+  /** Whose columns the cells are of: a definition may get others. */
+  info?: ResourceInfo;
   cells?: readonly Cell[];
   rows?: Map<string, Row>;
   metadata?: Buffer;
@@ -78,15 +80,20 @@ export function createEncodings(options: EncodingsOptions): Encodings {
     nowMs: number,
   ): Buffer {
     const cached = cachedOf(entry);
-    cached.cells ??= columnsOf(info).cells(entry.object);
+    if (cached.info !== info) {
+      cached.info = info;
+      cached.cells = columnsOf(info).cells(entry.object);
+      delete cached.rows;
+    }
+    const cells = cached.cells ?? [];
     const ages: string[] = [];
-    for (const cell of cached.cells) if (isElapsed(cell)) ages.push(elapsedText(cell, nowMs));
+    for (const cell of cells) if (isElapsed(cell)) ages.push(elapsedText(cell, nowMs));
     const form = include === 'Metadata' ? version : include;
     cached.rows ??= new Map();
     const kept = cached.rows.get(form);
     if (kept !== undefined && sameTexts(kept.ages, ages)) return kept.bytes;
     const object = include === 'None' ? undefined : include === 'Object' ? entry.bytes : metadata(entry, version);
-    const bytes = encodeRow(cached.cells, ages, object);
+    const bytes = encodeRow(cells, ages, object);
     cached.rows.set(form, { ages, bytes });
     return bytes;
   }

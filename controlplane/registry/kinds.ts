@@ -9,6 +9,9 @@ import { certificateKinds } from './kinds/certificates.ts';
 import { batchKinds } from './kinds/batch.ts';
 import { coordinationKinds } from './kinds/coordination.ts';
 import { networkingKinds } from './kinds/networking.ts';
+import { apiRegistrationKinds } from './kinds/apiregistration.ts';
+import { flowControlKinds } from './kinds/flowcontrol.ts';
+import { nodeKinds } from './kinds/node.ts';
 import { rbacKinds } from './kinds/rbac.ts';
 import { coreObjectKinds } from './kinds/core-objects.ts';
 import { eventKinds } from './kinds/events.ts';
@@ -46,6 +49,9 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...batchKinds,
     ...coordinationKinds,
     ...networkingKinds,
+    ...nodeKinds,
+    ...flowControlKinds,
+    ...apiRegistrationKinds,
     ...rbacKinds,
   ];
 }

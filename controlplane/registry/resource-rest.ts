@@ -56,7 +56,8 @@ class Edge {
     if (conversion === undefined) return stored;
     let served = this.#served.get(stored);
     if (served === undefined) {
-      served = looseEntry(conversion.fromStored(cloneJson(stored.object)));
+      const same = conversion.isServed?.(stored.object) === true;
+      served = same ? stored : looseEntry(conversion.fromStored(cloneJson(stored.object)));
       this.#served.set(stored, served);
     }
     return served;
@@ -96,7 +97,8 @@ class Edge {
   /** What is there, in the served version; shared, not to be changed. */
   live(stored: KubeObject): KubeObject {
     const { conversion } = this.#version;
-    return conversion === undefined ? stored : conversion.fromStored(cloneJson(stored));
+    if (conversion === undefined || conversion.isServed?.(stored) === true) return stored;
+    return conversion.fromStored(cloneJson(stored));
   }
 }
 

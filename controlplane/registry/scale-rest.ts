@@ -21,7 +21,7 @@ import { changeEntry } from './store-write.ts';
 import { looseEntry, type Endpoint } from './store.ts';
 import { matchName, matchNamespace } from './object-identity.ts';
 
-type Scale = Kind<Pick<V1Scale, 'spec' | 'status'>>;
+export type Scale = Kind<Pick<V1Scale, 'spec' | 'status'>>;
 
 interface Workload {
   readonly spec?: { readonly replicas?: number; readonly selector?: unknown };
@@ -57,7 +57,28 @@ function selectorText(selector: unknown): string {
   return formatLabelSelector({ matchLabels: selector as Record<string, string> });
 }
 
-export function createScaleRest(version: ServedVersion, subresource: SubresourceInfo, schema: Schema): Rest {
+/** Where an object keeps what its Scale shows. */
+export interface ScaleView {
+  scaleOf(object: KubeObject): Scale;
+  setReplicas(object: KubeObject, replicas: number): void;
+  errorsOf(scale: Scale): FieldError[];
+}
+
+const workloadScale: ScaleView = {
+  scaleOf,
+  setReplicas(object, replicas) {
+    const spec = (object['spec'] ??= {}) as { replicas?: number };
+    spec.replicas = replicas;
+  },
+  errorsOf: scaleErrors,
+};
+
+export function createScaleRest(
+  version: ServedVersion,
+  subresource: SubresourceInfo,
+  schema: Schema,
+  shape: ScaleView = workloadScale,
+): Rest {
   const { store } = version;
   const struct = schema.kind(subresource.group, subresource.version, subresource.kind);
   if (struct === undefined) throw new Error('the schema lacks Scale');
@@ -85,13 +106,12 @@ export function createScaleRest(version: ServedVersion, subresource: Subresource
   ): Promise<Written> {
     const compute = (current: KubeObject | undefined): KubeObject => {
       const object = cloneJson(current ?? { metadata: {} });
-      const scale = scaleFrom(scaleOf(object));
-      const errors = scaleErrors(scale);
+      const scale = scaleFrom(shape.scaleOf(object));
+      const errors = shape.errorsOf(scale);
       if (errors.length > 0)
         throw newInvalid({ group: 'autoscaling', resource: 'Scale' }, scale.metadata.name ?? '', errors);
       const live = cloneJson(object);
-      const spec = (object['spec'] ??= {}) as { replicas?: number };
-      spec.replicas = scale.spec?.replicas ?? 0;
+      shape.setReplicas(object, scale.spec?.replicas ?? 0);
       setVersion(object, scale.metadata.resourceVersion);
       return version.fieldManagement.update(live, object, {
         manager: context.fieldManager,
@@ -113,7 +133,7 @@ export function createScaleRest(version: ServedVersion, subresource: Subresource
   const view = (entry: Entry): Entry => {
     let shown = views.get(entry);
     if (shown === undefined) {
-      shown = looseEntry(scaleOf(entry.object));
+      shown = looseEntry(shape.scaleOf(entry.object));
       views.set(entry, shown);
     }
     return shown;

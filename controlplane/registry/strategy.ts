@@ -142,6 +142,8 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
 export interface Conversion {
   toStored(object: KubeObject): KubeObject;
   fromStored(object: KubeObject): KubeObject;
+  /** The stored object is what `fromStored` would give, so nothing needs to be made. Absent: never. */
+  isServed?(object: KubeObject): boolean;
   /** Defaults of the served version beyond the schema's; those of the strategy apply after `toStored`. */
   readonly applyDefaults?: (object: KubeObject) => void;
 }

@@ -8,6 +8,7 @@ import { encodeJson } from '../../api/codec/json.ts';
 import type { ProtobufCodec } from '../../api/codec/protobuf.ts';
 import { encodeYaml } from '../../api/codec/yaml.ts';
 import { apiVersionOf } from '../../api/meta/object.ts';
+import { compareVersions } from '../../api/meta/version-order.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { ResourceCatalog } from '../registry/rest.ts';
 import { acceptClauses, type AcceptClause } from './accept.ts';
@@ -223,27 +224,6 @@ function groupsOf(rows: readonly ResourceInfo[]): ReadonlyMap<string, Group> {
   return found;
 }
 
-/** Stable before beta before alpha, higher before lower, other names after them by alphabet. */
-export function compareVersions(a: string, b: string): number {
-  const [left, right] = [rankOf(a), rankOf(b)];
-  if (left === undefined || right === undefined) {
-    if (left === undefined && right === undefined) return a < b ? -1 : a > b ? 1 : 0;
-    return left === undefined ? 1 : -1;
-  }
-  for (let index = 0; index < left.length; index += 1) {
-    const difference = (right[index] ?? 0) - (left[index] ?? 0);
-    if (difference !== 0) return difference;
-  }
-  return 0;
-}
-
-function rankOf(version: string): number[] | undefined {
-  const match = /^v(\d+)(?:(alpha|beta)(\d+))?$/.exec(version);
-  if (match === null) return undefined;
-  const stability = match[2] === undefined ? 2 : match[2] === 'beta' ? 1 : 0;
-  return [stability, Number(match[1]), Number(match[3] ?? 0)];
-}
-
 function groupDocument({ name, versions }: Group): object {
   const all = [...versions.keys()].map((version) => ({ groupVersion: `${name}/${version}`, version }));
   return { name, versions: all, preferredVersion: all[0] };
@@ -293,6 +273,11 @@ function subresourceDocument(row: ResourceInfo, { name, group, version, kind, ve
   };
 }
 
+/** The group and version of built-in kinds go without saying. */
+function ownKind(row: ResourceInfo, kind: string): object {
+  return row.custom === undefined ? { group: '', version: '', kind } : { group: row.group, version: row.version, kind };
+}
+
 function isOwn(row: ResourceInfo, group: string, version: string): boolean {
   return group === row.group && version === row.version;
 }
@@ -300,7 +285,7 @@ function isOwn(row: ResourceInfo, group: string, version: string): boolean {
 function aggregatedResource(row: ResourceInfo): { readonly resource: string; readonly [member: string]: unknown } {
   return {
     resource: row.resource,
-    responseKind: { group: '', version: '', kind: row.kind },
+    responseKind: ownKind(row, row.kind),
     scope: row.namespaced ? 'Namespaced' : 'Cluster',
     singularResource: row.singular,
     verbs: row.verbs,
@@ -311,7 +296,7 @@ function aggregatedResource(row: ResourceInfo): { readonly resource: string; rea
       : {
           subresources: row.subresources.map(({ name, group, version, kind, verbs }) => ({
             subresource: name,
-            responseKind: isOwn(row, group, version) ? { group: '', version: '', kind } : { group, version, kind },
+            responseKind: isOwn(row, group, version) ? ownKind(row, kind) : { group, version, kind },
             verbs,
           })),
         }),

@@ -87,10 +87,12 @@ export function sendList(
     return;
   }
   const asMetadata = media.as === 'PartialObjectMetadataList';
-  const kind = asMetadata ? 'PartialObjectMetadataList' : `${info.kind}List`;
+  const kind = asMetadata ? 'PartialObjectMetadataList' : (info.custom?.listKind ?? `${info.kind}List`);
   const apiVersion = asMetadata ? `meta.k8s.io/${media.version}` : apiVersionOf(info);
   const pieces: Buffer[] = [
-    Buffer.from(`{"kind":"${kind}","apiVersion":"${apiVersion}","metadata":${listMetadata(metadata)},"items":[`),
+    Buffer.from(
+      `{"kind":"${kind}","apiVersion":"${apiVersion}","metadata":${listMetadata(metadata, info.custom !== undefined && !asMetadata)},"items":[`,
+    ),
   ];
   const head = asMetadata ? undefined : itemHead(encodings, info);
   for (let index = 0; index < entries.length; index += 1) {
@@ -146,9 +148,10 @@ function startsWith(bytes: Buffer, prefix: Buffer): boolean {
   return bytes.length >= prefix.length && bytes.compare(prefix, 0, prefix.length, 0, prefix.length) === 0;
 }
 
-export function listMetadata(metadata: ListMetadata): string {
+/** `always`: an empty `continue` is shown too, as in lists of custom resources. */
+export function listMetadata(metadata: ListMetadata, always = false): string {
   let text = `{"resourceVersion":${JSON.stringify(metadata.resourceVersion)}`;
-  if (metadata.continue !== '') text += `,"continue":${JSON.stringify(metadata.continue)}`;
+  if (always || metadata.continue !== '') text += `,"continue":${JSON.stringify(metadata.continue)}`;
   if (metadata.remainingItemCount !== undefined && metadata.remainingItemCount > 0) {
     text += `,"remainingItemCount":${metadata.remainingItemCount}`;
   }

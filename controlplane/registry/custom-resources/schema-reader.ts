@@ -3,12 +3,12 @@
  * it where it uses the table's reader for built-in kinds.
  */
 import { cloneJson } from '../../../api/meta/json-equality.ts';
-import type { JsonObject, KubeObject } from '../../../api/meta/object.ts';
+import type { JsonObject, JsonValue, KubeObject } from '../../../api/meta/object.ts';
 import { DecodeError, decodeStruct } from '../../../api/schema/decode.ts';
 import type { StructType } from '../../../api/schema/schema.ts';
 import type { SchemaReader } from '../object-decoding.ts';
 import { applyDefaults, dropNulls } from './defaulting.ts';
-import type { JsonSchema } from './json-schema.ts';
+import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import { prune } from './pruning.ts';
 
 /** `schema` is that of the version; `metadata` the type of object metadata. */
@@ -21,8 +21,11 @@ export function createSchemaReader(schema: JsonSchema, metadata: StructType): Sc
       }
       const pruned = prune(value as JsonObject, schema);
       const meta = decodeStruct(metadata, (value as JsonObject)['metadata']);
-      const unknown = [...pruned.unknown, ...meta.unknown.map((path) => `metadata.${path}`)].sort();
-      const object = { ...cloneJson(pruned.value), metadata: meta.value } as unknown as KubeObject;
+      const own = cloneJson(pruned.value);
+      const embedded: string[] = [];
+      conformEmbedded(own, schema, '', { metadata, unknown: embedded, isRoot: true });
+      const unknown = [...meta.unknown.map((path) => `metadata.${path}`), ...[...pruned.unknown, ...embedded].sort()];
+      const object = { ...own, metadata: meta.value } as unknown as KubeObject;
       return { object, unknown };
     },
     applyDefaults(object) {
@@ -31,4 +34,32 @@ export function createSchemaReader(schema: JsonSchema, metadata: StructType): Sc
       dropNulls(members, schema);
     },
   };
+}
+
+interface Embedding {
+  readonly metadata: StructType;
+  readonly unknown: string[];
+  readonly isRoot: boolean;
+}
+
+/** Objects inside the object have metadata too. Changes `value`. */
+function conformEmbedded(value: JsonValue, schema: JsonSchema, path: string, embedding: Embedding): void {
+  const inside = { ...embedding, isRoot: false };
+  const items = itemsOf(schema);
+  if (Array.isArray(value)) {
+    if (items !== undefined) value.forEach((item, index) => conformEmbedded(item, items, `${path}[${index}]`, inside));
+    return;
+  }
+  if (!isObject(value)) return;
+  const own = value['metadata'];
+  if (schema['x-kubernetes-embedded-resource'] === true && !embedding.isRoot && isObject(own)) {
+    const decoded = decodeStruct(embedding.metadata, own);
+    value['metadata'] = decoded.value;
+    for (const name of decoded.unknown) embedding.unknown.push(`${path}.metadata.${name}`);
+  }
+  for (const [name, member] of Object.entries(value)) {
+    const inner = memberSchema(schema, name);
+    if (inner === undefined || member === undefined) continue;
+    conformEmbedded(member, inner, path === '' ? name : `${path}.${name}`, inside);
+  }
 }

@@ -1,0 +1,99 @@
+/**
+ * Which of the names that a definition asks for it gets: those that no other definition of its group has. Says so in the
+ * status, and whether the definition is established.
+ */
+import type { Definition, DefinitionNames, DefinitionStatus } from './definition.ts';
+import { approvalOf, APPROVED_ANNOTATION, isProtectedGroup, setCondition } from './definition.ts';
+
+/** Names that the other definitions of the group have. */
+export interface TakenNames {
+  readonly resources: ReadonlySet<string>;
+  readonly kinds: ReadonlySet<string>;
+}
+
+export function takenBy(others: Iterable<DefinitionNames>): TakenNames {
+  const resources = new Set<string>();
+  const kinds = new Set<string>();
+  for (const { plural, singular, shortNames, kind, listKind } of others) {
+    for (const name of [plural, singular, ...(shortNames ?? [])]) if (name) resources.add(name);
+    for (const name of [kind, listKind]) if (name) kinds.add(name);
+  }
+  return { resources, kinds };
+}
+
+interface Outcome {
+  readonly accepted: DefinitionNames;
+  readonly conflict: { readonly reason: string; readonly message: string } | undefined;
+}
+
+export function acceptNames(wanted: DefinitionNames, before: DefinitionNames | undefined, taken: TakenNames): Outcome {
+  const accepted: DefinitionNames = { plural: '', kind: '', ...before };
+  let conflict: Outcome['conflict'];
+  const inUse = (name: string): string => `${JSON.stringify(name)} is already in use`;
+  const refuse = (reason: string, message: string): void => {
+    conflict = { reason, message };
+  };
+  if (taken.resources.has(wanted.plural)) refuse('PluralConflict', inUse(wanted.plural));
+  else accepted.plural = wanted.plural;
+  const { singular = '', shortNames = [], listKind = '', categories } = wanted;
+  if (taken.resources.has(singular)) refuse('SingularConflict', inUse(singular));
+  else accepted.singular = singular;
+  const clashes = shortNames.filter((name) => taken.resources.has(name)).map(inUse);
+  if (clashes.length > 0) {
+    refuse('ShortNamesConflict', clashes.length === 1 ? (clashes[0] ?? '') : `[${clashes.join(', ')}]`);
+  } else if (wanted.shortNames === undefined) delete accepted.shortNames;
+  else accepted.shortNames = shortNames;
+  if (taken.kinds.has(wanted.kind)) refuse('KindConflict', inUse(wanted.kind));
+  else accepted.kind = wanted.kind;
+  if (taken.kinds.has(listKind)) refuse('ListKindConflict', inUse(listKind));
+  else accepted.listKind = listKind;
+  if (categories === undefined) delete accepted.categories;
+  else accepted.categories = categories;
+  return { accepted, conflict };
+}
+
+/** The status as it should be; a new value. */
+export function namedStatus(definition: Definition, taken: TakenNames, nowMs: number): DefinitionStatus {
+  const status = structuredClone(definition.status ?? {});
+  const { accepted, conflict } = acceptNames(definition.spec.names, status.acceptedNames, taken);
+  status.acceptedNames = accepted;
+  const set = (type: string, state: boolean, reason: string, message: string): void =>
+    setCondition(status, { type, status: state ? 'True' : 'False', reason, message }, nowMs);
+  if (conflict === undefined) set('NamesAccepted', true, 'NoConflicts', 'no conflicts found');
+  else set('NamesAccepted', false, conflict.reason, conflict.message);
+  const established = status.conditions?.find(({ type }) => type === 'Established')?.status === 'True';
+  if (!established) {
+    if (conflict === undefined) {
+      set('Established', true, 'InitialNamesAccepted', 'the initial names have been accepted');
+    } else set('Established', false, 'NotAccepted', 'not all names are accepted');
+  }
+  if (isProtectedGroup(definition.spec.group)) {
+    const text = definition.metadata.annotations?.[APPROVED_ANNOTATION] ?? '';
+    const type = 'KubernetesAPIApprovalPolicyConformant';
+    switch (approvalOf(definition)) {
+      case 'approved':
+        set(type, true, 'ApprovedAnnotation', `approved in ${text}`);
+        break;
+      case 'bypassed':
+        set(type, false, 'UnapprovedAnnotation', `not approved: ${JSON.stringify(text)}`);
+        break;
+      case 'invalid':
+        set(
+          type,
+          false,
+          'InvalidAnnotation',
+          `protected groups must have approval annotation ${JSON.stringify(APPROVED_ANNOTATION)} with either a URL or a reason starting with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111`,
+        );
+        break;
+      case 'missing':
+        set(
+          type,
+          false,
+          'MissingAnnotation',
+          `protected groups must have approval annotation ${JSON.stringify(APPROVED_ANNOTATION)}, see https://github.com/kubernetes/enhancements/pull/1111`,
+        );
+        break;
+    }
+  }
+  return status;
+}

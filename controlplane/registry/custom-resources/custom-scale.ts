@@ -1,0 +1,75 @@
+/** The Scale of a custom resource: replicas and selector stand where its definition says. */
+import { invalid, type FieldError } from '../../../api/meta/field-error.ts';
+import { defineMember } from '../../../api/meta/json-equality.ts';
+import type { JsonObject, JsonValue, KubeObject } from '../../../api/meta/object.ts';
+import { newInternalError } from '../../../api/meta/status-error.ts';
+import type { Scale, ScaleView } from '../scale-rest.ts';
+import type { ScaleSubresource } from './definition.ts';
+import { isObject } from './json-schema.ts';
+import { findAll, parseJsonPath } from './json-path.ts';
+
+const MAX_INT32 = 2_147_483_647;
+
+function valueAt(object: KubeObject, path: string): JsonValue | undefined {
+  return findAll(object as unknown as JsonValue, parseJsonPath(path) ?? [])[0];
+}
+
+export function customScale(scale: ScaleSubresource): ScaleView {
+  return {
+    scaleOf(object): Scale {
+      const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata;
+      const replicas = valueAt(object, scale.specReplicasPath);
+      if (typeof replicas !== 'number') {
+        const path = JSON.stringify(scale.specReplicasPath);
+        throw newInternalError(`the spec replicas field ${path} does not exist`);
+      }
+      const current = valueAt(object, scale.statusReplicasPath);
+      const selector = scale.labelSelectorPath ? valueAt(object, scale.labelSelectorPath) : undefined;
+      return {
+        kind: 'Scale',
+        apiVersion: 'autoscaling/v1',
+        metadata: {
+          ...(name === undefined ? {} : { name }),
+          ...(namespace === undefined ? {} : { namespace }),
+          ...(uid === undefined ? {} : { uid }),
+          ...(resourceVersion === undefined ? {} : { resourceVersion }),
+          ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
+        },
+        spec: replicas === 0 ? {} : { replicas },
+        status: {
+          replicas: typeof current === 'number' ? current : 0,
+          ...(typeof selector === 'string' && selector !== '' ? { selector } : {}),
+        },
+      };
+    },
+    setReplicas(object, replicas) {
+      setAt(object as unknown as JsonObject, scale.specReplicasPath, replicas);
+    },
+    // What is wrong with the number is said of the object itself.
+    errorsOf: () => [],
+  };
+}
+
+function setAt(object: JsonObject, path: string, value: JsonValue): void {
+  const names = path.split('.').slice(1);
+  let inner = object;
+  for (const name of names.slice(0, -1)) {
+    let next = inner[name];
+    if (!isObject(next)) {
+      next = {};
+      defineMember(inner, name, next);
+    }
+    inner = next;
+  }
+  defineMember(inner, names.at(-1) ?? '', value);
+}
+
+/** Of every write: numbers of replicas are not negative. */
+export function validateScaleFields(object: KubeObject, scale: ScaleSubresource): FieldError[] {
+  return [scale.specReplicasPath, scale.statusReplicasPath].flatMap((path) => {
+    const value = valueAt(object, path);
+    if (typeof value !== 'number') return [];
+    if (value < 0) return [invalid(path, value, 'should be a non-negative integer')];
+    return value > MAX_INT32 ? [invalid(path, value, `should be less than or equal to ${MAX_INT32}`)] : [];
+  });
+}

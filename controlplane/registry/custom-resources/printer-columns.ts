@@ -1,0 +1,46 @@
+/** Table columns of a custom resource: its name, and what its definition names by JSONPath. */
+import type { JsonValue, KubeObject } from '../../../api/meta/object.ts';
+import { column, CREATED_TEXT, nameColumn, nameOf } from '../columns/column.ts';
+import type { Cell, TableColumn, TableColumns } from '../strategy.ts';
+import type { PrinterColumn } from './definition.ts';
+import { findAll, type JsonPath, parseJsonPath } from './json-path.ts';
+
+const AGE: PrinterColumn = { name: 'Age', type: 'date', jsonPath: '.metadata.creationTimestamp' };
+
+export function printerColumns(columns: readonly PrinterColumn[] | undefined): TableColumns {
+  const own = columns === undefined || columns.length === 0 ? [AGE] : columns;
+  const paths = own.map(({ jsonPath }) => parseJsonPath(jsonPath));
+  return {
+    columns: [nameColumn, ...own.map((one) => definition(one))],
+    cells: (object) => [nameOf(object), ...own.map(({ type }, index) => cell(object, type, paths[index]))],
+  };
+}
+
+function definition(printed: PrinterColumn): TableColumn {
+  const { name, type, format = '', description = '', priority = 0, jsonPath } = printed;
+  const text =
+    printed === AGE
+      ? CREATED_TEXT
+      : description === ''
+        ? `Custom resource definition column (in JSONPath format): ${jsonPath}`
+        : description;
+  const base = column(name, text, { format });
+  return { ...base, type: type as TableColumn['type'], priority };
+}
+
+function cell(object: KubeObject, type: string, path: JsonPath | undefined): Cell {
+  if (path === undefined) return null;
+  const value = findAll(object as unknown as JsonValue, path)[0];
+  if (value === undefined || value === null) return null;
+  if (type === 'string') return textOf(value);
+  if (type === 'integer') return typeof value === 'number' ? Math.trunc(value) : null;
+  if (type === 'number') return typeof value === 'number' ? value : null;
+  if (type === 'boolean') return typeof value === 'boolean' ? value : null;
+  if (type !== 'date' || typeof value !== 'string') return null;
+  const sinceMs = Date.parse(value);
+  return Number.isNaN(sinceMs) ? '<invalid>' : { sinceMs };
+}
+
+function textOf(value: JsonValue): string {
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+}
