@@ -5,6 +5,7 @@ import { stringifyYaml } from '../api/codec/yaml.ts';
 import type { Client } from '../api/machinery/client.ts';
 import type { Clock } from '../api/machinery/clock.ts';
 import { customResourceDefinitions, namespaces, resourceQuotas } from '../api/machinery/resources.ts';
+import { builtinResources } from '../api/schema/resources.ts';
 import type { Schema } from '../api/schema/schema.ts';
 import type { AdmissionChain, AdmissionPlugin } from './admission/admission.ts';
 import { buildPlugins } from './admission/plugins.ts';
@@ -13,6 +14,7 @@ import { catalogConversion } from './admission/webhook/catalog-conversion.ts';
 import { WebhookClient } from './authentication/webhook-client.ts';
 import { reconcileBootstrapPolicy } from './authorization/bootstrap-reconcile.ts';
 import { primaryAddress } from './host-address.ts';
+import { ensureDefaultObjects } from './default-objects.ts';
 import { ensureNodeBootstrap } from './node-bootstrap.ts';
 import type { ControlPlaneFlags } from './options.ts';
 import type { Pki } from './pki/pki.ts';
@@ -128,6 +130,12 @@ export async function bootstrap(parts: Parts): Promise<void> {
   const client = parts.clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver');
   await reconcileBootstrapPolicy(client);
   await ensureNodeBootstrap(client);
+  await ensureDefaultObjects(client, {
+    groupVersions: builtinResources().filter(
+      ({ group, version, resource }) => parts.registry.catalog.find(group, version, resource, '') !== undefined,
+    ),
+    serviceClusterCidrs: parts.flags.serviceClusterIpRange,
+  });
 }
 
 /** Made before the server, which asks it for columns and schemas; nothing is served before `start`. */

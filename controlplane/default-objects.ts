@@ -1,0 +1,140 @@
+/**
+ * Objects that every cluster has from the start beside its roles: flow schemas and priority levels, the range of service
+ * addresses, and one API service for each group version that this server serves itself.
+ *
+ * Called once at start, when the API can be written. What is missing is created; what an administrator changed stays, except
+ * flow control objects that say they are kept up to date. Safe to run again and beside another server that does the same.
+ */
+import type { Client } from '../api/machinery/client.ts';
+import type { ResourceOf } from '../api/machinery/resources.ts';
+import { apiServices, flowSchemas, priorityLevelConfigurations, serviceCIDRs } from '../api/machinery/resources.ts';
+import { semanticEqual } from '../api/meta/json-equality.ts';
+import type { GroupVersion, KubeObject } from '../api/meta/object.ts';
+import { isAlreadyExists, isConflict, isNotFound } from '../api/meta/status-error.ts';
+import {
+  MANDATORY_LEVELS,
+  MANDATORY_SCHEMAS,
+  SUGGESTED_LEVELS,
+  SUGGESTED_SCHEMAS,
+} from './registry/kinds/flowcontrol-defaults.ts';
+import { localApiPriorities } from './registry/kinds/api-service-priorities.ts';
+
+export interface DefaultObjectsOptions {
+  /** What is served and built in. */
+  readonly groupVersions: readonly GroupVersion[];
+  /** `--service-cluster-ip-range`. */
+  readonly serviceClusterCidrs: readonly string[];
+}
+
+export async function ensureDefaultObjects(client: Client, options: DefaultObjectsOptions): Promise<void> {
+  await Promise.all([
+    ensureFlowControl(client, priorityLevelConfigurations, 'PriorityLevelConfiguration', {
+      ...SUGGESTED_LEVELS,
+      ...MANDATORY_LEVELS,
+    }),
+    ensureFlowControl(client, flowSchemas, 'FlowSchema', { ...SUGGESTED_SCHEMAS, ...MANDATORY_SCHEMAS }),
+    ensureServiceCidr(client, options.serviceClusterCidrs),
+    ensureApiServices(client, options.groupVersions),
+  ]);
+}
+
+/** Another server may have done the same meanwhile. */
+async function tolerating(write: Promise<unknown>): Promise<void> {
+  try {
+    await write;
+  } catch (error) {
+    if (!isAlreadyExists(error) && !isConflict(error) && !isNotFound(error)) throw error;
+  }
+}
+
+async function byName<T extends KubeObject>(client: Client, resource: ResourceOf<T>): Promise<Map<string, KubeObject>> {
+  const { items } = await client.list(resource);
+  return new Map(items.map((object) => [object.metadata.name ?? '', object]));
+}
+
+// --- flow control
+
+const AUTOUPDATE = 'apf.kubernetes.io/autoupdate-spec';
+
+async function ensureFlowControl<T extends KubeObject>(
+  client: Client,
+  resource: ResourceOf<T>,
+  kind: string,
+  specs: Readonly<Record<string, object>>,
+): Promise<void> {
+  const existing = await byName(client, resource);
+  await Promise.all(
+    Object.entries(specs).map(async ([name, spec]) => {
+      const found = existing.get(name);
+      if (found === undefined) {
+        const object = {
+          apiVersion: 'flowcontrol.apiserver.k8s.io/v1',
+          kind,
+          metadata: { name, annotations: { [AUTOUPDATE]: 'true' } },
+          spec: structuredClone(spec),
+        };
+        await tolerating(client.create(resource, '', object));
+        return;
+      }
+      const kept = found.metadata.annotations?.[AUTOUPDATE] === 'true';
+      // What may be set of the exempt level is the administrator's.
+      if (!kept || name === 'exempt' || semanticEqual(found['spec'], spec)) return;
+      await tolerating(client.update(resource, { ...structuredClone(found), spec: structuredClone(spec) }));
+    }),
+  );
+}
+
+// --- service addresses
+
+const DEFAULT_RANGE = 'kubernetes';
+
+async function ensureServiceCidr(client: Client, cidrs: readonly string[]): Promise<void> {
+  const existing = await byName(client, serviceCIDRs);
+  if (existing.has(DEFAULT_RANGE)) return;
+  const object = {
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'ServiceCIDR',
+    metadata: { name: DEFAULT_RANGE },
+    spec: { cidrs: [...cidrs] },
+  };
+  await tolerating(client.create(serviceCIDRs, '', object));
+  const created = (await byName(client, serviceCIDRs)).get(DEFAULT_RANGE);
+  if (created === undefined) return;
+  const condition = {
+    type: 'Ready',
+    status: 'True',
+    reason: '',
+    message: 'Kubernetes default Service CIDR is ready',
+    lastTransitionTime: created.metadata.creationTimestamp ?? null,
+  };
+  const withStatus = { ...structuredClone(created), status: { conditions: [condition] } };
+  await tolerating(client.update(serviceCIDRs, withStatus, { subresource: 'status' }));
+}
+
+// --- API services
+
+const MANAGED = 'kube-aggregator.kubernetes.io/automanaged';
+const ON_START = 'onstart';
+
+/** One for each group version that is served here; those of an earlier start that are not served any more go. */
+async function ensureApiServices(client: Client, groupVersions: readonly GroupVersion[]): Promise<void> {
+  const existing = await byName(client, apiServices);
+  const wanted = new Map(groupVersions.map((gv) => [`${gv.version}.${gv.group}`, gv]));
+  const writes: Promise<void>[] = [];
+  for (const [name, { group, version }] of wanted) {
+    if (existing.has(name)) continue;
+    const priorities = localApiPriorities(group, version);
+    const object = {
+      apiVersion: 'apiregistration.k8s.io/v1',
+      kind: 'APIService',
+      metadata: { name, labels: { [MANAGED]: ON_START } },
+      spec: { ...(group === '' ? {} : { group }), version, ...priorities },
+    };
+    writes.push(tolerating(client.create(apiServices, '', object)));
+  }
+  for (const [name, object] of existing) {
+    if (!wanted.has(name) && object.metadata.labels?.[MANAGED] === ON_START)
+      writes.push(tolerating(client.delete(apiServices, '', name)));
+  }
+  await Promise.all(writes);
+}

@@ -1,0 +1,40 @@
+/** In which order clients prefer the groups and versions that this server serves itself, as their API services say it. */
+
+export interface ApiPriorities {
+  readonly groupPriorityMinimum: number;
+  readonly versionPriority: number;
+}
+
+/** By group, from the most preferred one; versions that are not named get what their stability says. */
+const GROUPS: Readonly<
+  Record<string, { readonly group: number; readonly versions?: Readonly<Record<string, number>> }>
+> = {
+  '': { group: 18_000, versions: { v1: 1 } },
+  apps: { group: 17_800 },
+  'events.k8s.io': { group: 17_750 },
+  'authentication.k8s.io': { group: 17_700 },
+  'authorization.k8s.io': { group: 17_600 },
+  autoscaling: { group: 17_500, versions: { v2: 30 } },
+  batch: { group: 17_400 },
+  'certificates.k8s.io': { group: 17_300 },
+  'networking.k8s.io': { group: 17_200 },
+  policy: { group: 17_100 },
+  'rbac.authorization.k8s.io': { group: 17_000 },
+  'storage.k8s.io': { group: 16_800 },
+  'apiextensions.k8s.io': { group: 16_700 },
+  'admissionregistration.k8s.io': { group: 16_700, versions: { v1beta1: 12, v1alpha1: 9 } },
+  'scheduling.k8s.io': { group: 16_600 },
+  'coordination.k8s.io': { group: 16_500, versions: { v1beta1: 13, v1alpha2: 12 } },
+  'node.k8s.io': { group: 16_300 },
+  'discovery.k8s.io': { group: 16_200 },
+  'flowcontrol.apiserver.k8s.io': { group: 16_100, versions: { v1: 21 } },
+  'internal.apiserver.k8s.io': { group: 16_000, versions: { v1alpha1: 9 } },
+  'resource.k8s.io': { group: 15_900, versions: { v1: 20, v1beta2: 15 } },
+  'storagemigration.k8s.io': { group: 15_800 },
+};
+
+export function localApiPriorities(group: string, version: string): ApiPriorities {
+  const row = GROUPS[group];
+  const stability = version.includes('alpha') ? 1 : version.includes('beta') ? 9 : 15;
+  return { groupPriorityMinimum: row?.group ?? 15_000, versionPriority: row?.versions?.[version] ?? stability };
+}

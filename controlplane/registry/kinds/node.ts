@@ -1,0 +1,71 @@
+/** Runtime classes: the handler of a class is fixed, what its pods cost and where they may run is not. */
+import type { V1RuntimeClass } from '@kubernetes/client-node';
+import {
+  isHugePage,
+  isStandardContainerResource,
+  resourceNameErrors,
+  resourceValueErrors,
+} from '../../../api/kinds/resource-validation.ts';
+import { tolerationErrors } from '../../../api/kinds/scheduling-validation.ts';
+import type { Kind } from '../../../api/kinds/wire.ts';
+import { duplicate, FieldError } from '../../../api/meta/field-error.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { dnsLabelErrors } from '../../../api/meta/names.ts';
+import { validateLabels } from '../../../api/meta/selector.ts';
+import { runtimeClassColumns } from '../columns/node.ts';
+import { kindRow, type Strategy } from '../strategy.ts';
+import { forbidden, immutable, invalid, invalidFor, required } from './field-rules.ts';
+
+export type RuntimeClass = Kind<Pick<V1RuntimeClass, 'handler' | 'overhead' | 'scheduling'>>;
+
+type Scheduling = NonNullable<RuntimeClass['scheduling']>;
+
+function overheadErrors(podFixed: Readonly<Record<string, string | undefined>>): FieldError[] {
+  const errors: FieldError[] = [];
+  const names = Object.keys(podFixed).sort();
+  for (const name of names) {
+    const field = `overhead.limits[${name}]`;
+    errors.push(...resourceNameErrors(field, name));
+    if (!name.includes('/') && !isStandardContainerResource(name))
+      errors.push(invalid(field, name, 'must be a standard resource for containers'));
+    errors.push(...resourceValueErrors(field, name, podFixed[name] ?? '0'));
+  }
+  if (names.some(isHugePage) && !names.includes('cpu') && !names.includes('memory'))
+    errors.push(forbidden('overhead', 'HugePages require cpu or memory'));
+  return errors;
+}
+
+function schedulingErrors(scheduling: Scheduling): FieldError[] {
+  const errors = validateLabels(
+    scheduling.nodeSelector as Record<string, string> | undefined,
+    'scheduling.nodeSelector',
+  );
+  const path = 'scheduling.tolerations';
+  const tolerations = scheduling.tolerations ?? [];
+  for (const error of tolerationErrors(tolerations, path)) {
+    // This kind names the value, pods name the toleration.
+    const { value } = ((typeof error.value === 'object' ? error.value : undefined) as { value?: string }) ?? {};
+    errors.push(value === undefined ? error : new FieldError(error.type, error.field, value, error.detail));
+  }
+  for (const [index, toleration] of tolerations.entries()) {
+    if (tolerations.slice(0, index).some((before) => semanticEqual(before, toleration)))
+      errors.push(duplicate(`${path}[${index}]`, toleration));
+  }
+  return errors;
+}
+
+const runtimeClasses: Strategy<RuntimeClass> = {
+  allowCreateOnUpdate: true,
+  requiresResourceVersion: true,
+  validateCreate({ handler = '', overhead, scheduling }) {
+    return [
+      ...(handler === '' ? [required('handler')] : invalidFor('handler', handler, dnsLabelErrors(handler))),
+      ...(overhead === undefined ? [] : overheadErrors(overhead.podFixed ?? {})),
+      ...(scheduling === undefined ? [] : schedulingErrors(scheduling)),
+    ];
+  },
+  validateUpdate: (object, old) => immutable('handler', object.handler, old.handler),
+  columns: runtimeClassColumns,
+};
+
+export const nodeKinds = [kindRow('node.k8s.io', 'runtimeclasses', runtimeClasses)];
