@@ -98,8 +98,7 @@ export function registerProbeMetrics(metrics: MetricsRegistry): (pod: Pod, conta
   });
   return (pod, container, kind, result) => {
     const type = `${kind.charAt(0).toUpperCase()}${kind.slice(1)}`;
-    const outcome = result === 'success' ? 'successful' : result === 'failure' ? 'failed' : 'unknown';
-    total.with(container, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, type, outcome).inc();
+    total.with(container, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, type, result).inc();
   };
 }
 

@@ -63,10 +63,10 @@ async function text(path: string): Promise<string | undefined> {
   }
 }
 
-/** `mountPoint` is `/sys/fs/cgroup`, or a fixture. */
-export async function createCgroupReader(mountPoint: string): Promise<CgroupReader> {
+/** `mountPoint` is `/sys/fs/cgroup`, `meminfoFile` `/proc/meminfo`, or fixtures. */
+export async function createCgroupReader(mountPoint: string, meminfoFile = '/proc/meminfo'): Promise<CgroupReader> {
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);
-  if (entries.includes('cgroup.controllers')) return new UnifiedReader(mountPoint);
+  if (entries.includes('cgroup.controllers')) return new UnifiedReader(mountPoint, meminfoFile);
   const find = (controller: string): string => join(mountPoint, entries.find((entry) => entry.split(',').includes(controller)) ?? controller);
   return new ControllerReader({ cpu: find('cpu'), cpuacct: find('cpuacct'), memory: find('memory'), pids: find('pids'), blkio: find('blkio') });
 }
@@ -84,9 +84,17 @@ async function firstProcessIn(directory: string): Promise<number | undefined> {
 class UnifiedReader implements CgroupReader {
   readonly version = 2;
   readonly #root: string;
+  readonly #meminfoFile: string;
 
-  constructor(root: string) {
+  constructor(root: string, meminfoFile: string) {
     this.#root = root;
+    this.#meminfoFile = meminfoFile;
+  }
+
+  async #notFree(): Promise<number> {
+    const meminfo = (await text(this.#meminfoFile)) ?? '';
+    const of = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(meminfo)?.[1] ?? 0) * 1024;
+    return of('MemTotal') - of('MemFree');
   }
 
   children(path: string): Promise<readonly string[]> {
@@ -107,8 +115,8 @@ class UnifiedReader implements CgroupReader {
     const [cpu, stat, event] = [parseFlatKeyed(cpuText ?? ''), parseFlatKeyed(statText ?? ''), parseFlatKeyed(events ?? '')];
     const of = (map: ReadonlyMap<string, number>, key: string): number => map.get(key) ?? 0;
     const inactiveFileBytes = of(stat, 'inactive_file');
-    // The root has no memory.current: all that is charged is what its parts add up to.
-    const usageBytes = current === undefined ? of(stat, 'anon') + of(stat, 'file') + of(stat, 'kernel') : parseCount(current);
+    // The root has no memory.current: all that is not free is used.
+    const usageBytes = current === undefined ? await this.#notFree() : parseCount(current);
     const [quotaText = 'max', periodText = '100000'] = (quota ?? '').trim().split(' ');
     return {
       cpu: {

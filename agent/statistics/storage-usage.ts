@@ -54,7 +54,7 @@ export interface StorageUsageOptions {
 
 const NOTHING: DiskUsage = { usedBytes: 0, inodesUsed: 0 };
 /** What the runtime says of its own file systems changes slowly, and costs it a walk. */
-const RUNTIME_TTL_MS = 30_000;
+const RUNTIME_TTL_MS = 60_000;
 
 export class StorageUsage {
   readonly #options: StorageUsageOptions;
@@ -65,7 +65,7 @@ export class StorageUsage {
     this.#options = options;
   }
 
-  /** Free space is read now; what images take may be half a minute old. */
+  /** Free space is read now; what images take may be a minute old. */
   async node(): Promise<NodeStorage> {
     const { rootDirectory } = this.#options;
     const answer = await this.#runtimeFilesystems();
