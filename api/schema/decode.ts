@@ -136,7 +136,8 @@ class Walk {
       this.#fields.push(key);
       const decoded = this.#node(field.type, member);
       this.#fields.pop();
-      if (keeps(field, decoded)) out[key] = decoded;
+      // An empty list that is given is owned by who gave it; it becomes null when the object is stored (`completeStruct`).
+      if (field.presence !== 'omit' || !isZero(field.type, decoded)) out[key] = decoded;
     }
     this.#path.length = depth;
     this.#struct = around;

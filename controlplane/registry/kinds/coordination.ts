@@ -34,9 +34,21 @@ function specErrors(spec: Lease['spec']): FieldError[] {
   return errors;
 }
 
+/** Coordinated leader election is not switched on: what belongs to it is dropped unless the object has it already. */
+function dropElection(object: Lease, old?: Lease): void {
+  const { spec } = object;
+  if (spec === undefined) return;
+  const used = old?.spec?.strategy !== undefined || old?.spec?.preferredHolder !== undefined;
+  if (used) return;
+  delete spec.strategy;
+  delete spec.preferredHolder;
+}
+
 const lease: Strategy<Lease> = {
   allowCreateOnUpdate: true,
   requiresResourceVersion: true,
+  prepareForCreate: (object) => dropElection(object),
+  prepareForUpdate: dropElection,
   validateCreate: (object) => specErrors(object.spec),
   validateUpdate: (object) => specErrors(object.spec),
   columns: leaseColumns,

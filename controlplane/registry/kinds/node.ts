@@ -8,7 +8,7 @@ import {
 } from '../../../api/kinds/resource-validation.ts';
 import { tolerationErrors } from '../../../api/kinds/scheduling-validation.ts';
 import type { Kind } from '../../../api/kinds/wire.ts';
-import { duplicate, FieldError } from '../../../api/meta/field-error.ts';
+import { duplicate, unsupportedValue, type FieldError } from '../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { dnsLabelErrors } from '../../../api/meta/names.ts';
 import { validateLabels } from '../../../api/meta/selector.ts';
@@ -19,6 +19,8 @@ import { forbidden, immutable, invalid, invalidFor, required } from './field-rul
 export type RuntimeClass = Kind<Pick<V1RuntimeClass, 'handler' | 'overhead' | 'scheduling'>>;
 
 type Scheduling = NonNullable<RuntimeClass['scheduling']>;
+
+const OPERATORS = ['Equal', 'Exists'];
 
 function overheadErrors(podFixed: Readonly<Record<string, string | undefined>>): FieldError[] {
   const errors: FieldError[] = [];
@@ -43,9 +45,9 @@ function schedulingErrors(scheduling: Scheduling): FieldError[] {
   const path = 'scheduling.tolerations';
   const tolerations = scheduling.tolerations ?? [];
   for (const error of tolerationErrors(tolerations, path)) {
-    // This kind names the value, pods name the toleration.
-    const { value } = ((typeof error.value === 'object' ? error.value : undefined) as { value?: string }) ?? {};
-    errors.push(value === undefined ? error : new FieldError(error.type, error.field, value, error.detail));
+    // Comparisons of numbers are for pods only.
+    const operator = error.type === 'FieldValueNotSupported' && error.field.endsWith('.operator');
+    errors.push(operator ? unsupportedValue(error.field, error.value, OPERATORS) : error);
   }
   for (const [index, toleration] of tolerations.entries()) {
     if (tolerations.slice(0, index).some((before) => semanticEqual(before, toleration)))
