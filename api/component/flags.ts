@@ -41,6 +41,8 @@ export interface Flag<T extends FlagType = FlagType> {
   readonly deprecated?: string;
   /** Accepted, but without effect here: says why; printed once as a warning when the flag is given. */
   readonly noEffect?: string;
+  /** The value where the flag stands without one; a value is then taken after `=` only. */
+  readonly bare?: string;
   /** The allowed values of a string. */
   readonly choices?: readonly string[];
   /** Refuses a value: returns the reason, or `undefined`. */
@@ -97,7 +99,7 @@ export function parseFlags<const Table extends FlagTable>(table: Table, argv: re
     const [key, row] = entry;
     let text = inline;
     if (text === undefined) {
-      if (row.type === 'boolean') text = 'true';
+      if (row.bare !== undefined || row.type === 'boolean') text = row.bare ?? 'true';
       else {
         index += 1;
         text = argv[index];
@@ -281,7 +283,7 @@ function formatRow(row: AnyFlag, width: number): string {
   const isEmpty = shown === '' || (row.type === 'boolean' && !row.default) || shown === '0' || shown === '0s';
   const text = [
     row.help,
-    row.choices === undefined ? '' : `One of: ${row.choices.join(', ')}.`,
+    row.choices === undefined ? '' : `One of: ${row.choices.filter((choice) => choice !== '').join(', ')}.`,
     isEmpty ? '' : `(default ${row.type === 'string' ? JSON.stringify(shown) : shown})`,
     row.deprecated === undefined ? '' : `(DEPRECATED: ${row.deprecated})`,
     row.noEffect === undefined ? '' : `(no effect: ${row.noEffect})`,

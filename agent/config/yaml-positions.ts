@@ -1,0 +1,96 @@
+/** Where keys and values stand in a YAML or JSON text: for messages that name line and column. Both count from 1. */
+import { EVENT_ID, getScalarValue, parseEvents } from 'js-yaml';
+
+export interface Position {
+  readonly line: number;
+  readonly column: number;
+}
+
+export interface Positions {
+  /** Of the first document; where the path is not found (it came by an alias or a merge), of what is around it. */
+  find(path: readonly string[], part: 'key' | 'value'): Position;
+}
+
+const MAX_DEPTH = 1000;
+
+interface Open {
+  readonly path: readonly string[];
+  readonly kind: 'map' | 'list' | 'document';
+  /** In a map: the key whose value comes next. */
+  key: string | undefined;
+  index: number;
+}
+
+/** The text must be known to parse. */
+export function positionsOf(text: string): Positions {
+  const keys = new Map<string, number>();
+  const values = new Map<string, number>();
+  const open: Open[] = [];
+  let documents = 0;
+  const place = (start: number): readonly string[] => {
+    const around = open.at(-1);
+    const path =
+      around === undefined || around.kind === 'document'
+        ? []
+        : [...around.path, around.kind === 'list' ? String(around.index) : (around.key ?? '')];
+    if (documents === 1 && !values.has(join(path))) values.set(join(path), start);
+    return path;
+  };
+  const done = (): void => {
+    const around = open.at(-1);
+    if (around === undefined) return;
+    around.key = undefined;
+    around.index += 1;
+  };
+  for (const event of parseEvents(text, { maxDepth: MAX_DEPTH })) {
+    switch (event.type) {
+      case EVENT_ID.DOCUMENT:
+        documents += 1;
+        open.push({ path: [], kind: 'document', key: undefined, index: 0 });
+        break;
+      case EVENT_ID.MAPPING:
+      case EVENT_ID.SEQUENCE: {
+        const path = place(event.start);
+        open.push({ path, kind: event.type === EVENT_ID.MAPPING ? 'map' : 'list', key: undefined, index: 0 });
+        break;
+      }
+      case EVENT_ID.POP:
+        open.pop();
+        done();
+        break;
+      case EVENT_ID.SCALAR: {
+        const around = open.at(-1);
+        if (around?.kind === 'map' && around.key === undefined) {
+          around.key = getScalarValue(text, event);
+          const at = join([...around.path, around.key]);
+          if (documents === 1 && !keys.has(at)) keys.set(at, event.valueStart);
+          break;
+        }
+        place(event.valueStart);
+        done();
+        break;
+      }
+      default:
+        done();
+    }
+  }
+  return {
+    find(path, part) {
+      for (let length = path.length; length > 0; length--) {
+        const at = join(path.slice(0, length));
+        const offset = (part === 'value' && length === path.length ? values.get(at) : undefined) ?? keys.get(at);
+        if (offset !== undefined) return positionOf(text, offset);
+      }
+      return { line: 1, column: 1 };
+    },
+  };
+}
+
+function join(path: readonly string[]): string {
+  return path.join('\u0000');
+}
+
+function positionOf(text: string, offset: number): Position {
+  const before = text.slice(0, offset);
+  return { line: before.split('\n').length, column: offset - before.lastIndexOf('\n') };
+}

@@ -1,0 +1,69 @@
+/** What values of options must satisfy: each check gives the reason for a refusal, or `undefined`. */
+import { isIP } from 'node:net';
+
+type Check<T> = (value: T) => string | undefined;
+
+export function within(low: number, high: number): Check<number> {
+  return (value) => (value >= low && value <= high ? undefined : `must be between ${low} and ${high}, inclusive`);
+}
+
+export function atLeast(low: number): Check<number> {
+  return (value) => (value >= low ? undefined : `must be at least ${low}`);
+}
+
+/** 0 is "no port". */
+export const portOrNone: Check<number> = within(0, 65_535);
+export const percent: Check<number> = within(0, 100);
+export const notNegative: Check<number> = atLeast(0);
+
+export const positiveDuration: Check<number> = (ms) => (ms > 0 ? undefined : 'must be longer than 0');
+
+export const address: Check<string> = (text) => (isIP(text) === 0 ? 'must be an IP address' : undefined);
+
+export const addresses: Check<readonly string[]> = (list) => {
+  const wrong = list.find((text) => isIP(text) === 0);
+  return wrong === undefined ? undefined : `${JSON.stringify(wrong)} is not an IP address`;
+};
+
+/** One address, or one of each family; `::` and `0.0.0.0` alone name the family that goes first. */
+export const nodeAddresses: Check<readonly string[]> = (list) => {
+  const wrong = addresses(list);
+  if (wrong !== undefined) return wrong;
+  if (list.length > 2) return 'must contain no more than two addresses';
+  const [first, second] = list;
+  if (first === undefined || second === undefined) return undefined;
+  if ([first, second].some((text) => text === '0.0.0.0' || text === '::'))
+    return "dual-stack must not include '0.0.0.0' or '::'";
+  return isIP(first) === isIP(second) ? 'must contain one IPv4 and one IPv6 address' : undefined;
+};
+
+const QUANTITY = /^[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$/;
+
+export const quantity: Check<string> = (text) =>
+  QUANTITY.test(text) ? undefined : `${JSON.stringify(text)} is not a quantity such as 10Mi`;
+
+/** Resources that may be reserved, with an amount each. */
+export const reservation: Check<Readonly<Record<string, string>>> = (amounts) => {
+  for (const [name, amount] of Object.entries(amounts)) {
+    if (!['cpu', 'memory', 'ephemeral-storage', 'pid'].includes(name) && !name.startsWith('hugepages-'))
+      return `cannot reserve ${JSON.stringify(name)} resource`;
+    const wrong = quantity(amount);
+    if (wrong !== undefined) return wrong;
+    if (amount.startsWith('-')) return `${JSON.stringify(amount)} must not be negative`;
+  }
+  return undefined;
+};
+
+/** `key=value:effect`. */
+export const taints: Check<readonly string[]> = (list) => {
+  for (const text of list) {
+    const match = /^[^=:]+(?:=[^:]*)?:(\w+)$/.exec(text);
+    if (match === null) return `invalid taint spec: ${text}`;
+    if (!['NoSchedule', 'PreferNoSchedule', 'NoExecute'].includes(match[1] ?? ''))
+      return `invalid taint spec: ${text}, unsupported taint effect`;
+  }
+  return undefined;
+};
+
+/** `--cpu-cfs-quota-period`: 1 ms to 1 s. */
+export const quotaPeriod: Check<number> = within(1, 1000);

@@ -1,0 +1,42 @@
+/**
+ * Which labels `--node-labels` may give: those outside the `kubernetes.io` and `k8s.io` namespaces, those under the prefixes that
+ * are left to nodes, and the well-known ones. A node must not label itself into pods that are not meant for it.
+ */
+const PREFIXES = ['kubelet.kubernetes.io', 'node.kubernetes.io'];
+
+const WELL_KNOWN: ReadonlySet<string> = new Set([
+  'kubernetes.io/hostname',
+  'kubernetes.io/arch',
+  'kubernetes.io/os',
+  'beta.kubernetes.io/arch',
+  'beta.kubernetes.io/os',
+  'beta.kubernetes.io/instance-type',
+  'failure-domain.beta.kubernetes.io/region',
+  'failure-domain.beta.kubernetes.io/zone',
+  'node.kubernetes.io/instance-type',
+  'topology.kubernetes.io/region',
+  'topology.kubernetes.io/zone',
+]);
+
+const NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
+const SUBDOMAIN = /^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$/;
+
+function isUnder(namespace: string, parent: string): boolean {
+  return namespace === parent || namespace.endsWith(`.${parent}`);
+}
+
+/** A reason to refuse the labels, or `undefined`. */
+export function nodeLabelProblem(labels: Readonly<Record<string, string>>): string | undefined {
+  const unknown: string[] = [];
+  for (const [key, value] of Object.entries(labels)) {
+    const slash = key.indexOf('/');
+    const namespace = slash < 0 ? '' : key.slice(0, slash);
+    if (!NAME.test(key.slice(slash + 1)) || (slash >= 0 && !SUBDOMAIN.test(namespace)))
+      return `${JSON.stringify(key)} is not the name of a label`;
+    if (value !== '' && !NAME.test(value)) return `${JSON.stringify(value)} is not the value of a label`;
+    const isGuarded = isUnder(namespace, 'kubernetes.io') || isUnder(namespace, 'k8s.io');
+    if (isGuarded && !WELL_KNOWN.has(key) && !PREFIXES.some((prefix) => isUnder(namespace, prefix))) unknown.push(key);
+  }
+  if (unknown.length === 0) return undefined;
+  return `unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: [${unknown.join(' ')}]; --node-labels in the 'kubernetes.io' namespace must begin with an allowed prefix (${PREFIXES.join(', ')}) or be in the specifically allowed set (${[...WELL_KNOWN].sort().join(', ')})`;
+}
