@@ -5,7 +5,7 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { JsonObject, KubeObject } from '../../api/meta/object.ts';
+import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
 import { completeStruct } from '../../api/schema/decode.ts';
 import { builtinResources } from '../../api/schema/resources.ts';
 import type { ResourceInfo, Schema, StructType } from '../../api/schema/schema.ts';
@@ -54,6 +54,8 @@ export interface Registry {
   readonly stores: Stores;
   /** Strategy of what a path serves, for Table columns. */
   strategyOf(info: ResourceInfo): Strategy | undefined;
+  /** The object in another version of its kind; it stays as it is. */
+  convert(object: KubeObject, kind: GroupVersionKind): KubeObject;
   close(): void;
 }
 
@@ -87,7 +89,15 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
       const cache = await openCache(options, info, strategy);
       caches.push(cache);
       const { storage, admission, clock } = options;
-      stores.set(keyOf(info.group, info.resource), { info, strategy, builtIn: true, cache, storage, admission, clock });
+      stores.set(keyOf(info.group, info.resource), {
+        info,
+        strategy,
+        builtIn: info.group !== 'apiextensions.k8s.io',
+        cache,
+        storage,
+        admission,
+        clock,
+      });
     }),
   );
   const decoder = createDecoder(options.schema);
@@ -99,6 +109,7 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
     catalog,
     stores: access,
     strategyOf: (info) => stores.get(keyOf(info.group, info.resource))?.strategy,
+    convert: converter(stores, rows),
     close() {
       for (const cache of caches) cache.close();
     },
@@ -190,6 +201,26 @@ function builtInRests(
     rests.push(createResourceRest(version), ...subresourceRests(version, options));
   }
   return rests;
+}
+
+/** Between served versions of one kind, by way of the stored one. */
+function converter(stores: ReadonlyMap<string, Store>, rows: ReadonlyMap<string, KindRow>): Registry['convert'] {
+  const byKind = new Map(
+    builtinResources().flatMap((info) => {
+      const { group, resource } = storedUnder(info);
+      const store = stores.get(keyOf(group, resource));
+      if (store === undefined) return [];
+      const conversion = conversionOf(store, info, rows.get(keyOf(group, resource)));
+      return [[`${info.group === '' ? '' : `${info.group}/`}${info.version} ${info.kind}`, conversion] as const];
+    }),
+  );
+  return (object, kind) => {
+    const apiVersion = apiVersionOf(kind);
+    const copy = structuredClone(object);
+    const stored = byKind.get(`${object.apiVersion ?? ''} ${object.kind ?? ''}`)?.toStored(copy) ?? copy;
+    const served = byKind.get(`${apiVersion} ${kind.kind}`)?.fromStored(stored) ?? stored;
+    return { ...served, apiVersion, kind: kind.kind };
+  };
 }
 
 function conversionOf(store: Store, served: ResourceInfo, row: KindRow | undefined): Conversion | undefined {

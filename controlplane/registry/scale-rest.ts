@@ -120,7 +120,7 @@ export function createScaleRest(
         resetFields: store.strategy.resetFields ?? [],
       });
     };
-    const optionsObject = writeOptionsObject(optionsKind, context, options);
+    const optionsObject = writeOptionsObject(optionsKind, options);
     return changeEntry(
       store,
       context,
@@ -171,8 +171,8 @@ export function createScaleRest(
 }
 
 function setVersion(object: KubeObject, resourceVersion: string | undefined): void {
-  if (resourceVersion === undefined) delete object.metadata.resourceVersion;
-  else object.metadata.resourceVersion = resourceVersion;
+  // Without one the Scale is written whatever the object's version is: the newest one's stays.
+  if (resourceVersion !== undefined) object.metadata.resourceVersion = resourceVersion;
 }
 
 function scaleErrors(scale: Scale): FieldError[] {

@@ -82,7 +82,7 @@ function dispatcher(options: HandlerOptions): Handler {
   const context: VerbContext = options;
   return (request) => {
     if (!request.info.isResource) return servePath(request, options.paths, router);
-    if (!router.serves(request.info.group)) return pageNotFound(request);
+    if (!router.serves(request.info)) return pageNotFound(request);
     const { rest, verb } = router.route(request.exchange.method, request.info);
     request.rest = rest;
     const warning = options.deprecation(rest.info.group, rest.info.version, rest.info.resource);
@@ -101,6 +101,6 @@ function servePath(request: ApiRequest, paths: PathHandlers, router: Router): Ma
   if (handler !== undefined) return handler(request);
   const [prefix, group = '', version] = path.split('/').filter((segment) => segment !== '');
   if (prefix === 'api' && group !== '') throw notFound();
-  if (prefix === 'apis' && version !== undefined && router.serves(group)) throw notFound();
+  if (prefix === 'apis' && version !== undefined && router.servesGroup(group)) throw notFound();
   return pageNotFound(request);
 }

@@ -2,7 +2,7 @@
  * From a request to the resource and the verb that answer it, or to the reference's 404 and 405. Reads nothing but
  * `RequestInfo`, which authorization has read before.
  */
-import type { StatusError } from '../../api/meta/status-error.ts';
+import { newNotFound, type StatusError } from '../../api/meta/status-error.ts';
 import type { ResourceCatalog, Rest } from '../registry/rest.ts';
 import { routeError } from './media-type.ts';
 import type { RequestInfo } from './request-info.ts';
@@ -25,14 +25,19 @@ export class Router {
 
   constructor(catalog: ResourceCatalog) {
     this.#catalog = catalog;
-    this.#groups = groupsOf(catalog);
+    this.#groups = builtInGroups(catalog);
     catalog.onChange(() => {
-      this.#groups = groupsOf(catalog);
+      this.#groups = builtInGroups(catalog);
     });
   }
 
-  /** Whether anything of the group is served; paths of other groups are not the API's. */
-  serves(group: string): boolean {
+  /** Whether the path is the API's: anything of a built-in group, and custom resources that are served. */
+  serves({ group, version, resource }: RequestInfo): boolean {
+    return this.servesGroup(group) || this.#catalog.find(group, version, resource, '') !== undefined;
+  }
+
+  /** Of built-in groups also what they do not have is answered in the API's words. */
+  servesGroup(group: string): boolean {
     return group === '' || this.#groups.has(group);
   }
 
@@ -40,7 +45,7 @@ export class Router {
   route(method: string, info: RequestInfo): Route {
     const rest = this.#find(info);
     const fits = rest !== undefined && scopeFits(rest, info);
-    if (rest === undefined || !fits) throw notFound();
+    if (rest === undefined || !fits) throw this.#missing(info);
     if (rest.connect !== undefined) return connectRoute(method, rest, info);
     const verbs = info.subresource !== '' ? subresourceVerbs(rest) : objectVerbs(rest, info);
     if (Object.keys(verbs).length === 0) throw notFound();
@@ -48,6 +53,12 @@ export class Router {
     if (verb === undefined) throw methodNotAllowed();
     // Whether it can be watched is the verb's to say.
     return info.watchPrefix || (verb === 'list' && info.verb === 'watch') ? { rest, verb: 'watch' } : { rest, verb };
+  }
+
+  /** Of a custom resource it is the object that is said to be missing when its subresource is. */
+  #missing({ group, version, resource, parts }: RequestInfo): StatusError {
+    const isCustom = this.#catalog.find(group, version, resource, '')?.info.custom !== undefined;
+    return isCustom && parts.length > 2 ? newNotFound({ group, resource }, parts[1] ?? '') : notFound();
   }
 
   #find(info: RequestInfo): Rest | undefined {
@@ -58,8 +69,9 @@ export class Router {
   }
 }
 
-function groupsOf(catalog: ResourceCatalog): ReadonlySet<string> {
-  return new Set(catalog.resources().map((info) => info.group));
+function builtInGroups(catalog: ResourceCatalog): ReadonlySet<string> {
+  const builtIn = catalog.resources().filter((info) => info.custom === undefined);
+  return new Set(builtIn.map((info) => info.group));
 }
 
 function scopeFits(rest: Rest, info: RequestInfo): boolean {

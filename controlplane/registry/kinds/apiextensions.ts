@@ -8,6 +8,8 @@ const DEFAULT_PORT = 443;
 
 function applyDefaults(definition: Definition): void {
   const { spec } = definition;
+  // A definition without versions is refused, not misread.
+  spec.versions ??= [];
   const { names } = spec;
   if ((names.singular ?? '') === '') names.singular = names.kind.toLowerCase();
   if ((names.listKind ?? '') === '' && names.kind !== '') names.listKind = `${names.kind}List`;
