@@ -172,22 +172,26 @@ function fillRequests(resources: ResourceRequirements, limits: Quantities): void
   if (Object.keys(requests).length > 0) resources.requests = requests;
 }
 
-/** Pod-level limits without a request: the containers' sum where they request, else the limit. */
+const POD_LEVEL: ReadonlySet<string> = new Set(['cpu', 'memory']);
+
+/** Pod-level requests that are missing: the containers' sum where they request, else the pod's limit. */
 function defaultPodRequests(spec: PodSpec): void {
   const { resources } = spec;
-  if (resources?.limits === undefined) return;
+  if (resources === undefined) return;
   const requests: Record<string, string> = { ...(resources.requests as Record<string, string> | undefined) };
-  for (const [name, limit] of Object.entries(resources.limits as Quantities)) {
+  for (const name of POD_LEVEL) {
+    const sum = requests[name] === undefined ? summedRequests(spec, name) : undefined;
+    if (sum !== undefined) requests[name] = sum;
+  }
+  for (const [name, limit] of Object.entries((resources.limits ?? {}) as Quantities)) {
     if (limit === undefined || requests[name] !== undefined) continue;
-    const sum = summedRequests(spec, name);
-    requests[name] = sum ?? limit;
+    if (POD_LEVEL.has(name) || name.startsWith('hugepages-')) requests[name] = limit;
   }
   if (Object.keys(requests).length > 0) resources.requests = requests;
 }
 
-/** Overcommittable resources only: what the containers request together; `undefined` where none does. */
+/** What the containers request together; `undefined` where none does. */
 function summedRequests(spec: PodSpec, name: string): string | undefined {
-  if (name !== 'cpu' && name !== 'memory') return undefined;
   const values = (spec.containers ?? []).flatMap(
     (container) => (container.resources?.requests as Quantities | undefined)?.[name] ?? [],
   );

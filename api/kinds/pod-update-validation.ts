@@ -168,12 +168,60 @@ export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   const { nominatedNodeName = '' } = status;
   if (nominatedNodeName !== '')
     errors.push(...each('status.nominatedNodeName', nominatedNodeName, dnsSubdomainErrors(nominatedNodeName)));
+  const moved = nominatedNodeName !== '' && nominatedNodeName !== (old.status?.nominatedNodeName ?? '');
+  if (moved && (pod.spec?.nodeName ?? '') !== '')
+    errors.push(forbidden('status.nominatedNodeName', 'may not be set on pods that are already bound to a node'));
   if ((pod.spec?.nodeName ?? '') !== (old.spec?.nodeName ?? ''))
     errors.push(forbidden('status.nodeName', 'may not be changed directly'));
   if (old.status?.qosClass !== undefined && status.qosClass !== old.status.qosClass) {
     errors.push(invalid('status.qosClass', status.qosClass ?? '', 'field is immutable'));
   }
+  for (const list of ['initContainerStatuses', 'containerStatuses', 'ephemeralContainerStatuses'] as const)
+    errors.push(...terminationErrors(pod, old, list));
+  errors.push(...claimStatusErrors(pod));
   return errors;
+}
+
+/** What has ended for good does not run again. */
+function terminationErrors(
+  pod: Pod,
+  old: Pod,
+  list: 'containerStatuses' | 'initContainerStatuses' | 'ephemeralContainerStatuses',
+): FieldError[] {
+  const policy = list === 'ephemeralContainerStatuses' ? 'Never' : (old.spec?.restartPolicy ?? 'Always');
+  if (policy === 'Always') return [];
+  const own = new Map(
+    [...(old.spec?.initContainers ?? []), ...(old.spec?.containers ?? [])].map((one) => [one.name, one] as const),
+  );
+  const errors: FieldError[] = [];
+  for (const before of old.status?.[list] ?? []) {
+    const ended = before.state?.terminated;
+    if (ended === undefined || (policy === 'OnFailure' && ended.exitCode !== 0)) continue;
+    const container = own.get(before.name);
+    if (container?.restartPolicy !== undefined || (container?.restartPolicyRules ?? []).length > 0) continue;
+    for (const [index, now] of (pod.status?.[list] ?? []).entries()) {
+      if (now.name === before.name && now.state?.terminated === undefined) {
+        const text = 'may not be transitioned to non-terminated state';
+        errors.push(forbidden(`status.${list}[${index}].state`, text));
+      }
+    }
+  }
+  return errors;
+}
+
+function claimStatusErrors(pod: Pod): FieldError[] {
+  const known = new Set((pod.spec?.resourceClaims ?? []).map(({ name = '' }) => name));
+  return (pod.status?.resourceClaimStatuses ?? []).flatMap(({ name = '' }, index) =>
+    known.has(name)
+      ? []
+      : [
+          invalid(
+            `status.resourceClaimStatuses[${index}].name`,
+            name,
+            'must match the name of an entry in `spec.resourceClaims`',
+          ),
+        ],
+  );
 }
 
 export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[] {

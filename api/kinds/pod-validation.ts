@@ -19,8 +19,10 @@ import {
   ephemeralContainerErrors,
   imageSpaceErrors,
   initContainerErrors,
-  type ContainerContext,
 } from './container-validation.ts';
+import type { ContainerContext } from './container-context.ts';
+import { hostProcessErrors, operatingSystemErrors } from './operating-system-validation.ts';
+import { podAnnotationErrors } from './pod-annotation-validation.ts';
 import type { Pod, PodSpec, PodTemplate, Quantities } from './pod-types.ts';
 import { resourceNameErrors, resourceRequirementErrors, resourceValueErrors } from './resource-validation.ts';
 import { affinityErrors, spreadErrors, tolerationErrors } from './scheduling-validation.ts';
@@ -37,7 +39,11 @@ export function validatePod(
   const errors: FieldError[] = withMetadata
     ? validateMetadata(pod.metadata, { namespaced: true, nameRule: nameIsSubdomain, builtIn: true })
     : [];
-  errors.push(...podSpecErrors(spec, 'spec'), ...podOnlyErrors(spec));
+  errors.push(
+    ...podAnnotationErrors(pod.metadata.annotations, spec, 'metadata.annotations'),
+    ...podSpecErrors(spec, 'spec'),
+    ...podOnlyErrors(spec),
+  );
   if ((spec.ephemeralContainers ?? []).length > 0)
     errors.push(forbidden('spec.ephemeralContainers', 'cannot be set on create'));
   if (!isBlank(spec.nodeName) && (spec.schedulingGates ?? []).length > 0) {
@@ -72,6 +78,7 @@ export function podTemplateErrors(template: PodTemplate | undefined, path: strin
   const errors = [
     ...validateLabels(meta?.labels, `${path}.labels`),
     ...validateAnnotations(meta?.annotations, `${path}.annotations`),
+    ...podAnnotationErrors(meta?.annotations, spec, `${path}.annotations`),
     ...podSpecErrors(spec, `${path}.spec`),
   ];
   if ((spec.ephemeralContainers ?? []).length > 0) {
@@ -104,6 +111,7 @@ export function podSpecErrors(spec: PodSpec, path: string): FieldError[] {
     ...dnsConfigErrors(spec, `${path}.dnsConfig`),
     ...gateErrors(spec, path),
     ...spreadErrors(spec, `${path}.topologySpreadConstraints`),
+    ...hostProcessErrors(spec, path),
     ...hostUserErrors(spec, path),
     ...nameErrors(spec, path),
     ...tolerationErrors(spec.tolerations ?? [], `${path}.tolerations`),
@@ -182,7 +190,7 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
       const limit = limits[name];
       if (value === undefined || limit === undefined || parseQuantity(value).nano <= parseQuantity(limit).nano)
         continue;
-      const field = `${path.replace(/resources$/, '')}containers[${index}].resources.limits`;
+      const field = `${path}.containers[${index}][${name}].limits`;
       errors.push(invalid(field, value, `must be less than or equal to pod limits of ${limit}`));
     }
   }
@@ -312,11 +320,11 @@ function hostnameOverrideErrors(spec: PodSpec, path: string): FieldError[] {
   const field = `${path}.hostnameOverride`;
   if (hostnameOverride.length > 64)
     return [new FieldError('FieldValueTooLong', field, '', 'may not be more than 64 bytes')];
-  const errors = each(field, hostnameOverride, dnsSubdomainErrors(hostnameOverride));
+  const errors: FieldError[] = [];
   if (spec.setHostnameAsFQDN === true)
-    errors.push(forbidden(`${path}.setHostnameAsFQDN`, 'may not be true when `hostnameOverride` is set'));
-  if (spec.hostNetwork === true)
-    errors.push(forbidden(`${path}.hostNetwork`, 'may not be true when `hostnameOverride` is set'));
+    errors.push(forbidden(field, 'may not be specified when setHostnameAsFQDN is true'));
+  if (spec.hostNetwork === true) errors.push(forbidden(field, 'may not be specified when hostNetwork is true'));
+  errors.push(...each(field, hostnameOverride, dnsSubdomainErrors(hostnameOverride)));
   return errors;
 }
 
@@ -347,67 +355,6 @@ function classErrors(spec: PodSpec, path: string): FieldError[] {
       ...resourceNameErrors(`${path}.overhead`, name),
       ...resourceValueErrors(`${path}.overhead[${name}]`, name, value),
     );
-  }
-  return errors;
-}
-
-const SYSTEMS = ['linux', 'windows'];
-const LINUX_POD = [
-  'seLinuxOptions',
-  'seccompProfile',
-  'appArmorProfile',
-  'fsGroup',
-  'fsGroupChangePolicy',
-  'sysctls',
-  'runAsUser',
-  'runAsGroup',
-  'supplementalGroups',
-  'supplementalGroupsPolicy',
-  'seLinuxChangePolicy',
-] as const;
-const LINUX_CONTAINER = [
-  'seLinuxOptions',
-  'seccompProfile',
-  'appArmorProfile',
-  'capabilities',
-  'readOnlyRootFilesystem',
-  'privileged',
-  'allowPrivilegeEscalation',
-  'procMount',
-  'runAsUser',
-  'runAsGroup',
-] as const;
-
-function operatingSystemErrors(spec: PodSpec, path: string): FieldError[] {
-  const name = spec.os?.name;
-  if (spec.os === undefined) return [];
-  if (isBlank(name)) return [required(`${path}.os.name`)];
-  if (!SYSTEMS.includes(name)) return [unsupportedValue(`${path}.os`, name, SYSTEMS)];
-  const errors: FieldError[] = [];
-  const containers = [
-    ...(spec.containers ?? []).map((one, index) => [one, `${path}.containers[${index}]`] as const),
-    ...(spec.initContainers ?? []).map((one, index) => [one, `${path}.initContainers[${index}]`] as const),
-  ];
-  if (name === 'linux') {
-    const text = 'windows options cannot be set for a linux pod';
-    if (spec.securityContext?.windowsOptions !== undefined)
-      errors.push(forbidden(`${path}.securityContext.windowsOptions`, text));
-    for (const [container, at] of containers) {
-      if (container.securityContext?.windowsOptions !== undefined)
-        errors.push(forbidden(`${at}.securityContext.windowsOptions`, text));
-    }
-    return errors;
-  }
-  const text = 'cannot be set for a windows pod';
-  for (const field of LINUX_POD)
-    if (spec.securityContext?.[field] !== undefined) errors.push(forbidden(`${path}.securityContext.${field}`, text));
-  for (const field of ['hostPID', 'hostIPC', 'shareProcessNamespace'] as const) {
-    if (spec[field] === true) errors.push(forbidden(`${path}.${field}`, text));
-  }
-  for (const [container, at] of containers) {
-    for (const field of LINUX_CONTAINER)
-      if (container.securityContext?.[field] !== undefined)
-        errors.push(forbidden(`${at}.securityContext.${field}`, text));
   }
   return errors;
 }

@@ -2,9 +2,10 @@
 import { formatQuantity, parseQuantity } from '../meta/quantity.ts';
 import type { ObjectMeta } from '../meta/object.ts';
 import { dnsLabelErrors } from '../meta/names.ts';
+import { APP_ARMOR_ANNOTATION } from './pod-annotation-validation.ts';
 import type { Container, PodSpec, Quantities, Volume } from './pod-types.ts';
 
-const DEPRECATED_LABELS: Readonly<Record<string, string>> = {
+export const DEPRECATED_LABELS: Readonly<Record<string, string>> = {
   'beta.kubernetes.io/arch': 'deprecated since v1.14; use "kubernetes.io/arch" instead',
   'beta.kubernetes.io/os': 'deprecated since v1.14; use "kubernetes.io/os" instead',
   'failure-domain.beta.kubernetes.io/region': 'deprecated since v1.17; use "topology.kubernetes.io/region" instead',
@@ -95,12 +96,16 @@ function volumeWarnings(spec: PodSpec, at: string): string[] {
   for (const [index, volume] of (spec.volumes ?? []).entries()) {
     const own = `${at}.volumes[${index}]`;
     for (const [source, text] of DEPRECATED_VOLUMES)
-      if (volume[source] !== undefined) texts.push(`${own}.${source}: ${text}`);
+      if (volume[source] !== undefined) texts.push(`${own}.${source === 'storageos' ? 'storageOS' : source}: ${text}`);
     const storage = volume.ephemeral?.volumeClaimTemplate?.spec?.resources?.requests?.['storage'];
     if (storage !== undefined)
       texts.push(...fractionWarning(storage, `${own}.ephemeral.volumeClaimTemplate.spec.resources.requests[storage]`));
     const limit = volume.emptyDir?.sizeLimit;
     if (limit !== undefined) texts.push(...fractionWarning(limit, `${own}.emptyDir.sizeLimit`));
+    for (const source of volume.projected?.sources ?? []) {
+      if (Object.keys(source).length === 0)
+        texts.push(`volume ${JSON.stringify(volume.name ?? '')} (Projected) has no sources provided`);
+    }
   }
   return texts;
 }
@@ -120,7 +125,7 @@ function pullSecretWarnings(spec: PodSpec, at: string): string[] {
 
 function containerWarnings(spec: PodSpec, at: string): string[] {
   const texts: string[] = [];
-  const ports = new Map<string, string>();
+  const ports: SeenPorts = { names: new Map(), numbers: new Map() };
   for (const list of ['initContainers', 'containers'] as const) {
     for (const [index, container] of (spec[list] ?? []).entries()) {
       const own = `${at}.${list}[${index}]`;
@@ -152,26 +157,46 @@ function environmentWarnings(container: Container, at: string): string[] {
   return texts;
 }
 
-function portWarnings(container: Container, at: string, names: Map<string, string>): string[] {
+type Port = NonNullable<Container['ports']>[number];
+
+/** Ports of all containers so far, with the field that each stands in. */
+interface SeenPorts {
+  readonly names: Map<string, string>;
+  readonly numbers: Map<string, { readonly field: string; readonly port: Port }[]>;
+}
+
+function portWarnings(container: Container, at: string, seen: SeenPorts): string[] {
   const texts: string[] = [];
-  const seen = new Map<string, string>();
   for (const [index, port] of (container.ports ?? []).entries()) {
     const field = `${at}.ports[${index}]`;
-    const { name = '' } = port;
-    if (name !== '') {
-      const other = names.get(name);
-      if (other !== undefined)
-        texts.push(
-          `${field}.name: duplicate port name ${JSON.stringify(name)} with ${other}, services and probes that select ports by name will use ${other}`,
-        );
-      else names.set(name, `${at}.ports[${index}]`);
+    const { name = '', containerPort = 0, protocol = '', hostPort = 0, hostIP = '' } = port;
+    if (hostIP !== '' && hostPort === 0) {
+      const shown = `{Name:${name} HostPort:0 ContainerPort:${containerPort} Protocol:${protocol} HostIP:${hostIP}}`;
+      texts.push(`${field}: hostIP set without hostPort: ${shown}`);
     }
-    const key = `${port.containerPort ?? 0}/${port.protocol ?? ''}/${port.hostPort ?? 0}/${port.hostIP ?? ''}`;
-    const same = seen.get(key);
-    if (same !== undefined) texts.push(`${field}: duplicate port definition with ${same}`);
-    else seen.set(key, field);
+    const key = `${containerPort}/${protocol}`;
+    const others = seen.numbers.get(key) ?? [];
+    texts.push(...others.flatMap((other) => samePortWarnings(field, port, other)));
+    seen.numbers.set(key, [...others, { field, port }]);
+    if (name === '') continue;
+    const other = seen.names.get(name);
+    if (other === undefined) seen.names.set(name, field);
+    else {
+      const text = `duplicate port name ${JSON.stringify(name)} with ${other}`;
+      texts.push(`${field}: ${text}, services and probes that select ports by name will use ${other}`);
+    }
   }
   return texts;
+}
+
+function samePortWarnings(field: string, port: Port, other: { readonly field: string; readonly port: Port }): string[] {
+  const { hostPort = 0, hostIP = '' } = port;
+  const { hostPort: otherPort = 0, hostIP: otherIp = '' } = other.port;
+  if (hostIP === otherIp && hostPort === otherPort) return [`${field}: duplicate port definition with ${other.field}`];
+  if (hostPort === 0 || otherPort === 0) return [`${field}: overlapping port definition with ${other.field}`];
+  if (hostPort === otherPort && (hostIP === '') !== (otherIp === ''))
+    return [`${field}: dangerously ambiguous port definition with ${other.field}`];
+  return [];
 }
 
 const UNIT = 1_000_000_000n;
@@ -189,16 +214,23 @@ function graceWarnings(spec: PodSpec, at: string): string[] {
     : [];
 }
 
-const PROFILE = 'container.apparmor.security.beta.kubernetes.io/';
+const SECCOMP_POD = 'seccomp.security.alpha.kubernetes.io/pod';
+const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
 
+/** Annotations that fields have replaced; silent where the field is there too. */
 function annotationWarnings(meta: ObjectMeta | undefined, spec: PodSpec, at: string): string[] {
-  const containers = new Map(
-    [...(spec.containers ?? []), ...(spec.initContainers ?? [])].map((one) => [one.name, one] as const),
-  );
-  return Object.keys(meta?.annotations ?? {}).flatMap((key) => {
-    if (!key.startsWith(PROFILE)) return [];
-    const container = containers.get(key.slice(PROFILE.length));
-    if (container?.securityContext?.appArmorProfile !== undefined) return [];
-    return [`${at}[${key}]: deprecated since v1.30; use the "appArmorProfile" field instead`];
-  });
+  const annotations = meta?.annotations ?? {};
+  const texts: string[] = [];
+  const seccompText = 'non-functional in v1.27+; use the "seccompProfile" field instead';
+  if (annotations[SECCOMP_POD] !== undefined && spec.securityContext?.seccompProfile === undefined)
+    texts.push(`${at}[${SECCOMP_POD}]: ${seccompText}`);
+  for (const { name = '', securityContext } of [...(spec.initContainers ?? []), ...(spec.containers ?? [])]) {
+    const seccomp = `${SECCOMP_CONTAINER}${name}`;
+    if (annotations[seccomp] !== undefined && securityContext?.seccompProfile === undefined)
+      texts.push(`${at}[${seccomp}]: ${seccompText}`);
+    const appArmor = `${APP_ARMOR_ANNOTATION}${name}`;
+    if (annotations[appArmor] !== undefined && securityContext?.appArmorProfile === undefined)
+      texts.push(`${at}[${appArmor}]: deprecated since v1.30; use the "appArmorProfile" field instead`);
+  }
+  return texts;
 }

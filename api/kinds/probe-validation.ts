@@ -37,7 +37,7 @@ function handlerErrors(handler: Handler, path: string, graceSeconds: number | un
   if (httpGet !== undefined) one('httpGet', () => httpGetErrors(httpGet, `${path}.httpGet`));
   if (tcpSocket !== undefined) one('tcpSocket', () => portReference(`${path}.tcpSocket.port`, tcpSocket.port));
   if (grpc !== undefined) one('grpc', () => inRange(`${path}.grpc.port`, grpc.port, 1, 65535));
-  if (sleep !== undefined) one('sleep', () => sleepErrors(sleep.seconds ?? 0, path, graceSeconds));
+  if (sleep !== undefined) one('sleep', () => sleepErrors(sleep.seconds ?? 0, `${path}.sleep`, graceSeconds));
   if (count === 0) errors.push(required(path, 'must specify a handler type'));
   return errors;
 }

@@ -107,14 +107,16 @@ export function resourceRequirementErrors(
   const limits = (requirements.limits ?? {}) as Quantities;
   const requests = (requirements.requests ?? {}) as Quantities;
   const errors: Error[] = [];
+  if (options.podLevel === true && (requirements.claims ?? []).length > 0)
+    errors.push(forbidden(`${path}.claims`, 'claims may not be set for Resources at pod-level'));
   const check = (list: Quantities, kind: 'limits' | 'requests'): { huge: boolean; basic: boolean } => {
     const seen = { huge: false, basic: false };
     for (const [name, value] of Object.entries(list)) {
       if (value === undefined) continue;
       const field = `${path}.${kind}`;
       const keyed = `${field}[${name}]`;
-      if (options.podLevel === true) errors.push(...podResourceNameErrors(field, name));
-      else errors.push(...containerResourceNameErrors(field, name));
+      if (options.podLevel === true) errors.push(...podResourceNameErrors(keyed, name));
+      else errors.push(...containerResourceNameErrors(keyed, name));
       errors.push(...resourceValueErrors(keyed, name, value));
       if (isHugePage(name)) {
         seen.huge = true;
@@ -137,7 +139,7 @@ function podResourceNameErrors(field: string, name: string): Error[] {
   const errors = resourceNameErrors(field, name);
   if (errors.length > 0) return errors;
   if (!POD_LEVEL.has(name) && !isHugePage(name)) {
-    const supported = [...POD_LEVEL, `${HUGE_PAGES}*`].sort().map((one) => JSON.stringify(one));
+    const supported = [...POD_LEVEL, HUGE_PAGES].sort().map((one) => JSON.stringify(one));
     return [new FieldError('FieldValueNotSupported', field, name, `supported values: ${supported.join(', ')}`)];
   }
   return errors;
@@ -147,7 +149,7 @@ function hugePageErrors(field: string, name: string, value: string): Error[] {
   const size = name.slice(HUGE_PAGES.length);
   const page = /^[0-9.]+[KMGTPE]i?$/.test(size) ? parseQuantity(size) : undefined;
   if (page === undefined || page.nano === 0n || parseQuantity(value).nano % page.nano === 0n) return [];
-  return [invalid(field, value, 'must be a multiple of page size')];
+  return [invalid(field, value, `${value} is not positive integer multiple of ${name}`)];
 }
 
 function requestErrors(field: string, name: string, value: string, limits: Quantities): Error[] {

@@ -151,6 +151,8 @@ function labelKeyErrors(term: PodTerm, at: string): FieldError[] {
 
 const EFFECTS = ['NoSchedule', 'PreferNoSchedule', 'NoExecute'];
 const OPERATORS = ['Equal', 'Exists'];
+/** Not served yet, but the refusal of one names both. */
+const COMPARISONS = ['Lt', 'Gt'];
 
 export function tolerationErrors(tolerations: readonly Toleration[], path: string): FieldError[] {
   const errors: FieldError[] = [];
@@ -178,10 +180,16 @@ export function tolerationErrors(tolerations: readonly Toleration[], path: strin
         break;
       case 'Exists':
         if (value !== '')
-          errors.push(invalid(`${at}.operator`, toleration, "value must be empty when `operator` is 'Exists'"));
+          errors.push(invalid(`${at}.operator`, value, "value must be empty when `operator` is 'Exists'"));
         break;
       default:
-        errors.push(unsupportedValue(`${at}.operator`, operator, OPERATORS));
+        errors.push(
+          unsupportedValue(
+            `${at}.operator`,
+            operator,
+            COMPARISONS.includes(operator) ? [...OPERATORS, ...COMPARISONS] : OPERATORS,
+          ),
+        );
     }
     if (effect !== '')
       errors.push(...(EFFECTS.includes(effect) ? [] : [unsupportedValue(`${at}.effect`, effect, EFFECTS)]));
@@ -194,20 +202,21 @@ const UNSATISFIABLE = ['DoNotSchedule', 'ScheduleAnyway'];
 
 export function spreadErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
-  const seen = new Set<string>();
-  for (const [index, constraint] of (spec.topologySpreadConstraints ?? []).entries()) {
+  const constraints = spec.topologySpreadConstraints ?? [];
+  for (const [index, constraint] of constraints.entries()) {
     const at = `${path}[${index}]`;
     const { maxSkew = 0, topologyKey = '', whenUnsatisfiable = '', minDomains } = constraint;
-    if (maxSkew <= 0) errors.push(invalid(`${at}.maxSkew`, maxSkew, 'must be greater than 0'));
+    if (maxSkew <= 0) errors.push(invalid(`${at}.maxSkew`, maxSkew, 'must be greater than zero'));
     if (topologyKey === '') errors.push(required(`${at}.topologyKey`, 'can not be empty'));
-    else errors.push(...validateLabelName(topologyKey, `${at}.topologyKey`));
     if (!UNSATISFIABLE.includes(whenUnsatisfiable))
       errors.push(unsupportedValue(`${at}.whenUnsatisfiable`, whenUnsatisfiable, UNSATISFIABLE));
-    const pair = `{${topologyKey}, ${whenUnsatisfiable}}`;
-    if (seen.has(pair)) errors.push(duplicate(`${at}.{topologyKey, whenUnsatisfiable}`, pair));
-    seen.add(pair);
+    const repeated = constraints
+      .slice(index + 1)
+      .some((other) => other.topologyKey === topologyKey && other.whenUnsatisfiable === whenUnsatisfiable);
+    if (repeated)
+      errors.push(duplicate(`${at}.{topologyKey, whenUnsatisfiable}`, `{${topologyKey}, ${whenUnsatisfiable}}`));
     if (minDomains !== undefined) {
-      if (minDomains <= 0) errors.push(invalid(`${at}.minDomains`, minDomains, 'must be greater than 0'));
+      if (minDomains <= 0) errors.push(invalid(`${at}.minDomains`, minDomains, 'must be greater than zero'));
       else if (whenUnsatisfiable !== 'DoNotSchedule') {
         errors.push(
           invalid(
@@ -242,13 +251,5 @@ function spreadKeyErrors(
   const field = `${at}.matchLabelKeys`;
   if (constraint.labelSelector === undefined)
     return [forbidden(field, 'must not be specified when labelSelector is not set')];
-  const errors: FieldError[] = [];
-  const selected = new Set(Object.keys(constraint.labelSelector.matchLabels ?? {}));
-  for (const { key = '' } of constraint.labelSelector.matchExpressions ?? []) selected.add(key);
-  for (const [index, key] of keys.entries()) {
-    errors.push(...validateLabelName(key, `${field}[${index}]`));
-    if (selected.has(key))
-      errors.push(invalid(`${field}[${index}]`, key, 'exists in both matchLabelKeys and labelSelector'));
-  }
-  return errors;
+  return keys.flatMap((key, index) => validateLabelName(key, `${field}[${index}]`));
 }

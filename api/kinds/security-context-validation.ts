@@ -132,8 +132,8 @@ export function podSecurityErrors(
   if (supplementalGroupsPolicy !== undefined && !['Merge', 'Strict'].includes(supplementalGroupsPolicy)) {
     errors.push(unsupportedValue(`${path}.supplementalGroupsPolicy`, supplementalGroupsPolicy, ['Merge', 'Strict']));
   }
-  if (seLinuxChangePolicy !== undefined && !['MountOption', 'Recursive'].includes(seLinuxChangePolicy)) {
-    errors.push(unsupportedValue(`${path}.seLinuxChangePolicy`, seLinuxChangePolicy, ['MountOption', 'Recursive']));
+  if (seLinuxChangePolicy !== undefined && seLinuxChangePolicy !== 'Recursive') {
+    errors.push(unsupportedValue(`${path}.seLinuxChangePolicy`, seLinuxChangePolicy, ['Recursive']));
   }
   return errors;
 }

@@ -4,12 +4,12 @@ import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
 import { validateLabels } from '../meta/selector.ts';
 import { validateAnnotations } from '../meta/validation.ts';
 import { parseQuantity } from '../meta/quantity.ts';
-import { fieldRefErrors, localPathErrors, resourceFieldErrors } from './container-validation.ts';
+import { claimSpecErrors } from './claim-validation.ts';
+import type { VolumeKinds } from './container-context.ts';
+import { fieldRefErrors, resourceFieldErrors } from './environment-validation.ts';
+import { localPathErrors } from './mount-validation.ts';
 import type { PodSpec, Volume } from './pod-types.ts';
 import { each, inRange, isBlank } from './validation-rules.ts';
-
-/** The source of each volume that has a valid name. */
-export type VolumeKinds = ReadonlyMap<string, string>;
 
 export function volumeKindsOf(volumes: readonly Volume[]): VolumeKinds {
   const kinds = new Map<string, string>();
@@ -110,8 +110,7 @@ const SOURCES: Readonly<Record<string, Check>> = {
   photonPersistentDisk: ({ photonPersistentDisk }, at) =>
     need(`${at}.photonPersistentDisk`, { pdID: photonPersistentDisk?.pdID }),
   portworxVolume: ({ portworxVolume }, at) => need(`${at}.portworxVolume`, { volumeID: portworxVolume?.volumeID }),
-  azureDisk: ({ azureDisk }, at) =>
-    need(`${at}.azureDisk`, { diskName: azureDisk?.diskName, diskURI: azureDisk?.diskURI }),
+  azureDisk: ({ azureDisk }, at) => azureDiskErrors(azureDisk ?? {}, `${at}.azureDisk`),
   storageos: ({ storageos }, at) => need(`${at}.storageos`, { volumeName: storageos?.volumeName }),
   quobyte: ({ quobyte }, at) => need(`${at}.quobyte`, { registry: quobyte?.registry, volume: quobyte?.volume }),
   flocker: ({ flocker }, at) =>
@@ -217,7 +216,7 @@ function downwardItemErrors(item: DownwardItem, at: string): FieldError[] {
   if (isBlank(item.path)) errors.push(required(`${at}.path`));
   errors.push(...safePathErrors(item.path ?? '', `${at}.path`));
   if (item.fieldRef !== undefined) {
-    errors.push(...fieldRefErrors(item.fieldRef, DOWNWARD_FIELDS, `${at}.fieldRef`, true));
+    errors.push(...fieldRefErrors(item.fieldRef, DOWNWARD_FIELDS, `${at}.fieldRef`));
     if (item.resourceFieldRef !== undefined)
       errors.push(invalid(at, 'resource', 'fieldRef and resourceFieldRef can not be specified simultaneously'));
   } else if (item.resourceFieldRef !== undefined) {
@@ -232,45 +231,32 @@ type Projection = NonNullable<NonNullable<Volume['projected']>['sources']>[numbe
 function projectionErrors(sources: readonly Projection[], at: string): FieldError[] {
   const errors: FieldError[] = [];
   const paths = new Set<string>();
-  const take = (target: string | undefined, field: string): void => {
+  const take = (target: string | undefined, shown: string | undefined): void => {
     if (isBlank(target)) return;
-    if (paths.has(target)) errors.push(invalid(field, 'conflicting duplicate paths', ''));
+    if (paths.has(target)) errors.push(invalid(at, shown ?? '', 'conflicting duplicate paths'));
     paths.add(target);
   };
   for (const [index, source] of sources.entries()) {
     const own = `${at}.sources[${index}]`;
-    let count = 0;
-    const one = (name: keyof Projection, check: () => void): void => {
-      if (source[name] === undefined) return;
-      count++;
-      if (count > 1) errors.push(forbidden(`${own}.${name}`, 'may not specify more than 1 volume type per source'));
-      else check();
-    };
-    one('secret', () => {
+    const { secret, configMap, downwardAPI, serviceAccountToken: token } = source;
+    for (const [name, projected] of [
+      ['secret', secret],
+      ['configMap', configMap],
+    ] as const) {
+      if (projected === undefined) continue;
       errors.push(
-        ...need(`${own}.secret`, { name: source.secret?.name }),
-        ...keyToPathErrors(source.secret?.items, `${own}.secret.items`),
+        ...need(`${own}.${name}`, { name: projected.name }),
+        ...keyToPathErrors(projected.items, `${own}.${name}.items`),
       );
-      for (const item of source.secret?.items ?? []) take(item.path, at);
-    });
-    one('configMap', () => {
-      errors.push(
-        ...need(`${own}.configMap`, { name: source.configMap?.name }),
-        ...keyToPathErrors(source.configMap?.items, `${own}.configMap.items`),
-      );
-      for (const item of source.configMap?.items ?? []) take(item.path, at);
-    });
-    one('downwardAPI', () => {
-      for (const item of source.downwardAPI?.items ?? []) {
-        errors.push(...downwardItemErrors(item, `${own}.downwardAPI`));
-        take(item.path, at);
-      }
-    });
-    one('serviceAccountToken', () =>
-      errors.push(...tokenErrors(source.serviceAccountToken ?? {}, `${own}.serviceAccountToken`)),
-    );
-    if (count === 0 && source.clusterTrustBundle === undefined && source.podCertificate === undefined)
-      errors.push(required(own, 'at least one of the volume projection sources must be specified'));
+      for (const item of projected.items ?? []) take(item.path, projected.name);
+    }
+    for (const item of downwardAPI?.items ?? []) {
+      errors.push(...downwardItemErrors(item, `${own}.downwardAPI`));
+      take(item.path, item.path);
+    }
+    if (token !== undefined) errors.push(...tokenErrors(token, { at: `${own}.serviceAccountToken`, volume: at }));
+    const given = [secret, configMap, downwardAPI, token].filter((one) => one !== undefined).length;
+    if (given > 1) errors.push(forbidden(own, 'may not specify more than 1 volume type per source'));
   }
   return errors;
 }
@@ -278,9 +264,10 @@ function projectionErrors(sources: readonly Projection[], at: string): FieldErro
 const TEN_MINUTES = 600;
 const LONGEST = 2 ** 32;
 
+/** The path's errors stand at the volume, not at the source. */
 function tokenErrors(
   token: { expirationSeconds?: number | undefined; path?: string | undefined },
-  at: string,
+  { at, volume }: { readonly at: string; readonly volume: string },
 ): FieldError[] {
   const errors: FieldError[] = [];
   const seconds = token.expirationSeconds ?? 0;
@@ -288,8 +275,25 @@ function tokenErrors(
     errors.push(invalid(`${at}.expirationSeconds`, seconds, 'may not specify a duration less than 10 minutes'));
   if (seconds > LONGEST)
     errors.push(invalid(`${at}.expirationSeconds`, seconds, 'may not specify a duration larger than 2^32 seconds'));
-  if (isBlank(token.path)) errors.push(required(`${at}.path`));
-  else errors.push(...localPathErrors(token.path, `${at}.path`));
+  if (isBlank(token.path)) errors.push(required(`${volume}.path`));
+  else errors.push(...safePathErrors(token.path, `${volume}.path`));
+  return errors;
+}
+
+const AZURE_CACHING = ['None', 'ReadOnly', 'ReadWrite'];
+const AZURE_KINDS = ['Dedicated', 'Managed', 'Shared'];
+const AZURE_MANAGED = '/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}';
+const AZURE_BLOB = 'https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd';
+
+function azureDiskErrors(disk: NonNullable<Volume['azureDisk']>, at: string): FieldError[] {
+  const { diskName, diskURI = '', cachingMode, kind } = disk;
+  const errors = need(at, { diskName, diskURI });
+  if (cachingMode !== undefined && !AZURE_CACHING.includes(cachingMode))
+    errors.push(unsupportedValue(`${at}.cachingMode`, cachingMode, AZURE_CACHING));
+  if (kind === undefined) return errors;
+  if (!AZURE_KINDS.includes(kind)) errors.push(unsupportedValue(`${at}.kind`, kind, AZURE_KINDS));
+  const [start, shown] = kind === 'Managed' ? ['/subscriptions/', AZURE_MANAGED] : ['https://', AZURE_BLOB];
+  if (!diskURI.startsWith(start)) errors.push(unsupportedValue(`${at}.diskURI`, diskURI, [shown]));
   return errors;
 }
 
@@ -317,8 +321,6 @@ function csiErrors(source: NonNullable<Volume['csi']>, at: string): FieldError[]
   return errors;
 }
 
-const ACCESS_MODES = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
-
 function ephemeralErrors(source: NonNullable<Volume['ephemeral']>, at: string): FieldError[] {
   const template = source.volumeClaimTemplate;
   const path = `${at}.volumeClaimTemplate`;
@@ -332,38 +334,9 @@ function ephemeralErrors(source: NonNullable<Volume['ephemeral']>, at: string): 
   ];
   for (const [field, value] of Object.entries(template.metadata ?? {})) {
     if (field !== 'labels' && field !== 'annotations' && value !== undefined && value !== null) {
-      errors.push(forbidden(`${path}.${field}`, 'cannot be set for PVC template'));
+      errors.push(forbidden(`${path}.metadata.${field}`, 'cannot be set'));
     }
   }
   errors.push(...claimSpecErrors(template.spec ?? {}, `${path}.spec`));
-  return errors;
-}
-
-export interface ClaimSpec {
-  accessModes?: string[] | undefined;
-  resources?: { requests?: Record<string, string | undefined> | undefined; limits?: unknown } | undefined;
-  storageClassName?: string | undefined;
-  volumeMode?: string | undefined;
-}
-
-/** What a claim must say: how it is accessed and how large it is. */
-export function claimSpecErrors(spec: ClaimSpec, at: string): FieldError[] {
-  const errors: FieldError[] = [];
-  const modes = spec.accessModes ?? [];
-  if (modes.length === 0) errors.push(required(`${at}.accessModes`, 'at least 1 access mode is required'));
-  for (const mode of modes)
-    if (!ACCESS_MODES.includes(mode)) errors.push(unsupportedValue(`${at}.accessModes`, mode, ACCESS_MODES));
-  if (modes.includes('ReadWriteOncePod') && modes.length > 1) {
-    errors.push(forbidden(`${at}.accessModes`, 'may not use ReadWriteOncePod with other access modes'));
-  }
-  const size = spec.resources?.requests?.['storage'];
-  if (size === undefined) errors.push(required(`${at}.resources[storage]`));
-  else if (parseQuantity(size).nano <= 0n)
-    errors.push(invalid(`${at}.resources[storage]`, size, 'must be greater than zero'));
-  const { storageClassName, volumeMode } = spec;
-  if (!isBlank(storageClassName))
-    errors.push(...each(`${at}.storageClassName`, storageClassName, dnsSubdomainErrors(storageClassName)));
-  if (volumeMode !== undefined && !['Block', 'Filesystem'].includes(volumeMode))
-    errors.push(unsupportedValue(`${at}.volumeMode`, volumeMode, ['Block', 'Filesystem']));
   return errors;
 }

@@ -39,6 +39,9 @@ const WITHOUT_VALUE: ReadonlySet<FieldErrorType> = new Set([
   'InternalError',
 ]);
 
+/** Given as the value of an error that shows none: `spec: Invalid value: must be set`. */
+export const OMITTED_VALUE: unique symbol = Symbol('omitted');
+
 export class FieldError {
   readonly type: FieldErrorType;
   readonly field: string;
@@ -55,7 +58,8 @@ export class FieldError {
   /** The text without the field's path, as `details.causes[].message` has it. */
   body(): string {
     const title = TITLES[this.type];
-    const shown = WITHOUT_VALUE.has(this.type) ? title : `${title}: ${showValue(this.value)}`;
+    const bare = WITHOUT_VALUE.has(this.type) || this.value === OMITTED_VALUE;
+    const shown = bare ? title : `${title}: ${showValue(this.value)}`;
     return this.detail === '' ? shown : `${shown}: ${this.detail}`;
   }
 

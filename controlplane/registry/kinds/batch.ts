@@ -14,6 +14,7 @@ import { cronJobColumns, jobColumns } from '../columns/batch.ts';
 import { specAndStatus, statusOnly } from '../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
 import { invalid, nonNegative, notSupported, required } from './field-rules.ts';
+import { templated } from './workload-rules.ts';
 import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';
 import { failurePolicyErrors, successPolicyErrors } from './job-policies.ts';
 
@@ -278,11 +279,14 @@ const templateTexts = (template: PodTemplate | undefined, path: string): string[
   podWarnings(template?.metadata, template?.spec ?? {}, path);
 
 const jobs: Strategy<Job> = {
-  ...specAndStatus,
+  ...templated,
   applyDefaults: jobDefaults,
   prepareForCreate(job) {
-    delete job.status;
+    templated.prepareForCreate(job);
     generateSelector(job);
+  },
+  /** Labels that are generated show on the job too, but are judged on its template alone. */
+  canonicalise(job) {
     if (Object.keys(job.metadata.labels ?? {}).length === 0 && job.spec?.template?.metadata?.labels !== undefined) {
       job.metadata.labels = { ...job.spec.template.metadata.labels };
     }

@@ -1,5 +1,5 @@
 /** Rules of a job for failed pods and for success. */
-import { duplicate, notSupported, type FieldError } from '../../../api/meta/field-error.ts';
+import { duplicate, notSupported, OMITTED_VALUE, type FieldError } from '../../../api/meta/field-error.ts';
 import { qualifiedNameErrors } from '../../../api/meta/names.ts';
 import type { JobSpec } from './batch.ts';
 import { invalid, invalidFor, maxItems, required } from './field-rules.ts';
@@ -48,14 +48,11 @@ function failureRuleErrors(
     }
   }
   if (onExitCodes !== undefined && onPodConditions.length > 0)
-    errors.push(invalid(at, BARE, 'specifying both OnExitCodes and OnPodConditions is not supported'));
+    errors.push(invalid(at, OMITTED_VALUE, 'specifying both OnExitCodes and OnPodConditions is not supported'));
   if (onExitCodes === undefined && onPodConditions.length === 0)
-    errors.push(invalid(at, BARE, 'specifying one of OnExitCodes and OnPodConditions is required'));
+    errors.push(invalid(at, OMITTED_VALUE, 'specifying one of OnExitCodes and OnPodConditions is required'));
   return errors;
 }
-
-/** The reference shows no value here. */
-const BARE = { toJSON: () => undefined };
 
 function exitCodeErrors(
   codes: { containerName?: string | undefined; operator?: string | undefined; values?: number[] | undefined },

@@ -1,5 +1,7 @@
 /** Pods: what resets, when they are gone, and their subresources. Defaults and validation are shared with the agent (`api/kinds`). */
 import { applyPodDefaults } from '../../../api/kinds/pod-defaults.ts';
+import { dropDisabledPodFields } from '../../../api/kinds/disabled-fields.ts';
+import { APP_ARMOR_ANNOTATION } from '../../../api/kinds/pod-annotation-validation.ts';
 import { qosClassOf } from '../../../api/kinds/pod-qos.ts';
 import type { Pod, PodSpec } from '../../../api/kinds/pod-types.ts';
 import {
@@ -73,13 +75,13 @@ function addRequirements(
   }
 }
 
-const PROFILE = 'container.apparmor.security.beta.kubernetes.io/';
-
 /** The annotation of old clients sets the field. */
-function profilesFromAnnotations(pod: Pod): void {
+function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
   for (const container of [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])]) {
-    const text = pod.metadata.annotations?.[`${PROFILE}${container.name ?? ''}`];
+    const key = `${APP_ARMOR_ANNOTATION}${container.name ?? ''}`;
+    const text = pod.metadata.annotations?.[key];
     if (text === undefined || container.securityContext?.appArmorProfile !== undefined) continue;
+    warn(`metadata.annotations[${key}]: deprecated since v1.30; use the "appArmorProfile" field instead`);
     const profile = profileOf(text);
     if (profile === undefined) continue;
     container.securityContext = { ...container.securityContext, appArmorProfile: profile };
@@ -113,7 +115,7 @@ function alignAddresses(pod: Pod): void {
   if (status === undefined) return;
   const { podIP = '', podIPs = [] } = status;
   if (podIP !== '' && podIPs[0]?.ip !== podIP) status.podIPs = [{ ip: podIP }];
-  else if (podIP === '' && podIPs.length > 0) delete status.podIPs;
+  else if (podIP === '' && podIPs[0]?.ip !== undefined) status.podIP = podIPs[0].ip;
   const { hostIP = '', hostIPs = [] } = status;
   if (hostIP !== '' && hostIPs.length > 0 && hostIPs[0]?.ip !== hostIP) status.hostIPs = [{ ip: hostIP }];
 }
@@ -124,7 +126,6 @@ const statusStrategy: UpdateStrategy<Pod> = {
     delete pod.metadata.deletionTimestamp;
     if (old.metadata.ownerReferences === undefined) delete pod.metadata.ownerReferences;
     else pod.metadata.ownerReferences = old.metadata.ownerReferences;
-    alignAddresses(pod);
     if (pod.status !== undefined && pod.status.qosClass === undefined && old.status?.qosClass !== undefined)
       pod.status.qosClass = old.status.qosClass;
   },
@@ -139,6 +140,12 @@ function keepAllBut(pod: Pod, old: Pod, take: (spec: PodSpec, asked: PodSpec) =>
   take(spec, asked);
   pod.spec = spec;
   restore(pod, old, 'status');
+  const { resourceVersion, managedFields, generation } = pod.metadata;
+  pod.metadata = { ...old.metadata };
+  if (resourceVersion !== undefined) pod.metadata.resourceVersion = resourceVersion;
+  if (generation !== undefined) pod.metadata.generation = generation;
+  if (managedFields === undefined) delete pod.metadata.managedFields;
+  else pod.metadata.managedFields = managedFields;
 }
 
 const ephemeralStrategy: UpdateStrategy<Pod> = {
@@ -178,13 +185,17 @@ const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);
 
 const pods: Strategy<Pod> = {
   managesGeneration: true,
-  applyDefaults: applyPodDefaults,
-  prepareForCreate(pod, { nowMs }) {
+  applyDefaults(pod) {
+    applyPodDefaults(pod);
+    alignAddresses(pod);
+  },
+  prepareForCreate(pod, { nowMs, request }) {
     const spec = (pod.spec ??= {});
     pod.status = { phase: 'Pending', qosClass: qosClassOf(spec) };
     prepareSpec(spec);
+    dropDisabledPodFields(spec, undefined);
     mergeLabelKeys(pod);
-    profilesFromAnnotations(pod);
+    profilesFromAnnotations(pod, (text) => request.warn(text));
     gatedCondition(pod, nowMs);
   },
   validateCreate: (pod) => validatePod(pod),
@@ -195,6 +206,7 @@ const pods: Strategy<Pod> = {
   prepareForUpdate(pod, old) {
     restore(pod, old, 'status');
     prepareSpec(pod.spec ?? {});
+    dropDisabledPodFields(pod.spec, old.spec);
   },
   changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
   validateUpdate: podUpdateErrors,

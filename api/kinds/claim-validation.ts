@@ -1,0 +1,99 @@
+/** What claims to storage must say, whether they stand alone or are templates in pods and stateful sets. */
+import type { V1LabelSelector } from '@kubernetes/client-node';
+import { forbidden, invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
+import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
+import { parseQuantity } from '../meta/quantity.ts';
+import { validateLabelSelector } from '../meta/selector.ts';
+import { each, isBlank } from './validation-rules.ts';
+
+export const ACCESS_MODES = ['ReadOnlyMany', 'ReadWriteMany', 'ReadWriteOnce', 'ReadWriteOncePod'];
+export const VOLUME_MODES = ['Block', 'Filesystem'];
+
+export interface DataSource {
+  apiGroup?: string | null | undefined;
+  kind?: string | undefined;
+  name?: string | undefined;
+  namespace?: string | null | undefined;
+}
+
+export interface ClaimSpec {
+  accessModes?: string[] | undefined;
+  selector?: object | undefined;
+  resources?:
+    | {
+        requests?: Record<string, string | undefined> | undefined;
+        limits?: Record<string, string | undefined> | undefined;
+      }
+    | undefined;
+  storageClassName?: string | undefined;
+  volumeMode?: string | undefined;
+  volumeName?: string | undefined;
+  dataSource?: DataSource | undefined;
+  dataSourceRef?: DataSource | undefined;
+  volumeAttributesClassName?: string | undefined;
+}
+
+/** How the storage is accessed, how large it is, and what it is made from. */
+export function claimSpecErrors(spec: ClaimSpec, at: string): FieldError[] {
+  const errors: FieldError[] = [];
+  const modes = spec.accessModes ?? [];
+  if (modes.length === 0) errors.push(required(`${at}.accessModes`, 'at least 1 access mode is required'));
+  if (spec.selector !== undefined)
+    errors.push(...validateLabelSelector(spec.selector as V1LabelSelector, `${at}.selector`));
+  errors.push(...accessModeErrors(modes, `${at}.accessModes`));
+  const size = spec.resources?.requests?.['storage'];
+  if (size === undefined) errors.push(required(`${at}.resources[storage]`));
+  else errors.push(...positiveQuantityErrors(`${at}.resources[storage]`, size));
+  const { storageClassName, volumeMode, volumeAttributesClassName: attributesClass } = spec;
+  if (!isBlank(storageClassName))
+    errors.push(...each(`${at}.storageClassName`, storageClassName, dnsSubdomainErrors(storageClassName)));
+  if (volumeMode !== undefined && !VOLUME_MODES.includes(volumeMode))
+    errors.push(unsupportedValue(`${at}.volumeMode`, volumeMode, VOLUME_MODES));
+  errors.push(...sourceErrors(spec, at));
+  if (!isBlank(attributesClass))
+    errors.push(...each(`${at}.volumeAttributesClassName`, attributesClass, dnsSubdomainErrors(attributesClass)));
+  return errors;
+}
+
+export function accessModeErrors(modes: readonly string[], field: string): FieldError[] {
+  const errors = modes.flatMap((mode) =>
+    ACCESS_MODES.includes(mode) ? [] : [unsupportedValue(field, mode, ACCESS_MODES)],
+  );
+  if (modes.includes('ReadWriteOncePod') && modes.some((mode) => mode !== 'ReadWriteOncePod')) {
+    errors.push(forbidden(field, 'may not use ReadWriteOncePod with other access modes'));
+  }
+  return errors;
+}
+
+export function positiveQuantityErrors(field: string, quantity: string): FieldError[] {
+  return parseQuantity(quantity).nano <= 0n ? [invalid(field, quantity, 'must be greater than zero')] : [];
+}
+
+function sourceErrors(spec: ClaimSpec, at: string): FieldError[] {
+  const { dataSource, dataSourceRef } = spec;
+  const errors: FieldError[] = [];
+  if (dataSource !== undefined) errors.push(...oneSourceErrors(dataSource, `${at}.dataSource`));
+  if (dataSourceRef !== undefined) errors.push(...oneSourceErrors(dataSourceRef, `${at}.dataSourceRef`));
+  if (dataSource === undefined || dataSourceRef === undefined) return errors;
+  if (!isBlank(dataSourceRef.namespace)) {
+    errors.push(invalid(at, {}, 'may not be specified when dataSourceRef.namespace is specified'));
+  } else if (!sameSource(dataSource, dataSourceRef)) errors.push(invalid(at, {}, 'must match dataSourceRef'));
+  return errors;
+}
+
+function sameSource(a: DataSource, b: DataSource): boolean {
+  return (a.apiGroup ?? null) === (b.apiGroup ?? null) && a.kind === b.kind && a.name === b.name;
+}
+
+function oneSourceErrors(source: DataSource, at: string): FieldError[] {
+  const { name, kind, apiGroup, namespace } = source;
+  const errors: FieldError[] = [];
+  if (isBlank(name)) errors.push(required(`${at}.name`));
+  if (isBlank(kind)) errors.push(required(`${at}.kind`));
+  if (isBlank(apiGroup)) {
+    if (kind !== 'PersistentVolumeClaim')
+      errors.push(invalid(at, kind ?? '', "must be 'PersistentVolumeClaim' when referencing the default apiGroup"));
+  } else errors.push(...each(`${at}.apiGroup`, apiGroup, dnsSubdomainErrors(apiGroup)));
+  if (!isBlank(namespace)) errors.push(...each(`${at}.namespace`, namespace, dnsLabelErrors(namespace)));
+  return errors;
+}

@@ -1,0 +1,44 @@
+/**
+ * Fields of pods whose feature is off in this version: what is new of them is dropped before validation, what an object
+ * already has stays. Called by the strategies of pods and of everything with a pod template.
+ */
+import type { Container, PodSpec } from './pod-types.ts';
+
+const allContainers = (spec: PodSpec | undefined): Pick<Container, 'lifecycle'>[] => [
+  ...(spec?.containers ?? []),
+  ...(spec?.initContainers ?? []),
+  ...(spec?.ephemeralContainers ?? []),
+];
+
+/** `old` is the spec that is stored. */
+export function dropDisabledPodFields(spec: PodSpec | undefined, old: PodSpec | undefined): void {
+  if (spec === undefined) return;
+  if (!allContainers(old).some(({ lifecycle }) => lifecycle?.stopSignal !== undefined)) dropStopSignals(spec);
+  for (const source of ['clusterTrustBundle', 'podCertificate'] as const) {
+    if (!hasProjection(old, source)) dropProjections(spec, source);
+  }
+  const fields = spec as Record<string, unknown>;
+  for (const field of ['schedulingGroup', 'workloadRef']) {
+    if ((old as Record<string, unknown> | undefined)?.[field] === undefined) delete fields[field];
+  }
+}
+
+function dropStopSignals(spec: PodSpec): void {
+  for (const container of allContainers(spec)) {
+    if (container.lifecycle?.stopSignal === undefined) continue;
+    delete container.lifecycle.stopSignal;
+    if (Object.keys(container.lifecycle).length === 0) delete container.lifecycle;
+  }
+}
+
+type Projection = 'clusterTrustBundle' | 'podCertificate';
+
+function hasProjection(spec: PodSpec | undefined, source: Projection): boolean {
+  return (spec?.volumes ?? []).some(({ projected }) =>
+    (projected?.sources ?? []).some((one) => one[source] !== undefined),
+  );
+}
+
+function dropProjections(spec: PodSpec, source: Projection): void {
+  for (const { projected } of spec.volumes ?? []) for (const one of projected?.sources ?? []) delete one[source];
+}

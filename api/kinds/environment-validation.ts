@@ -1,0 +1,231 @@
+/** Validation of a container's environment, and of the references to pod fields and resources that volumes share with it. */
+import { FieldError, invalid, required, unsupportedValue } from '../meta/field-error.ts';
+import {
+  configKeyErrors,
+  dnsSubdomainErrors,
+  qualifiedNameErrors,
+  relaxedEnvironmentNameErrors,
+} from '../meta/names.ts';
+import type { ContainerContext } from './container-context.ts';
+import { localPathErrors } from './mount-validation.ts';
+import type { Container, EnvironmentVariable } from './pod-types.ts';
+import { each, isBlank } from './validation-rules.ts';
+
+const FIELD_PATHS = [
+  'metadata.name',
+  'metadata.namespace',
+  'metadata.uid',
+  'spec.nodeName',
+  'spec.serviceAccountName',
+  'status.hostIP',
+  'status.hostIPs',
+  'status.podIP',
+  'status.podIPs',
+];
+const CONTAINER_RESOURCES = [
+  'limits.cpu',
+  'limits.ephemeral-storage',
+  'limits.memory',
+  'requests.cpu',
+  'requests.ephemeral-storage',
+  'requests.memory',
+];
+
+export function environmentErrors(
+  variables: readonly EnvironmentVariable[],
+  path: string,
+  context: ContainerContext,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  for (const [index, variable] of variables.entries()) {
+    const at = `${path}[${index}]`;
+    if (isBlank(variable.name)) errors.push(required(`${at}.name`));
+    else errors.push(...each(`${at}.name`, variable.name, relaxedEnvironmentNameErrors(variable.name)));
+    errors.push(...valueFromErrors(variable, `${at}.valueFrom`, context));
+  }
+  return errors;
+}
+
+function valueFromErrors(variable: EnvironmentVariable, path: string, context: ContainerContext): FieldError[] {
+  const source = variable.valueFrom;
+  if (source === undefined) return [];
+  const errors: FieldError[] = [];
+  let count = 0;
+  const { fieldRef, resourceFieldRef, configMapKeyRef, secretKeyRef, fileKeyRef } = source;
+  if (fieldRef !== undefined) {
+    count++;
+    errors.push(...fieldRefErrors(fieldRef, FIELD_PATHS, `${path}.fieldRef`));
+  }
+  if (resourceFieldRef !== undefined) {
+    count++;
+    errors.push(...resourceFieldErrors(resourceFieldRef, `${path}.resourceFieldRef`, { inVolume: false }));
+  }
+  if (configMapKeyRef !== undefined) {
+    count++;
+    errors.push(...keyReferenceErrors(configMapKeyRef, `${path}.configMapKeyRef`));
+  }
+  if (secretKeyRef !== undefined) {
+    count++;
+    errors.push(...keyReferenceErrors(secretKeyRef, `${path}.secretKeyRef`));
+  }
+  if (fileKeyRef !== undefined) {
+    count++;
+    errors.push(...fileKeyErrors(fileKeyRef, `${path}.fileKeyRef`, context));
+  }
+  if (count === 0)
+    errors.push(
+      invalid(
+        path,
+        '',
+        'must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`',
+      ),
+    );
+  else if (!isBlank(variable.value)) errors.push(invalid(path, '', 'may not be specified when `value` is not empty'));
+  else if (count > 1) errors.push(invalid(path, '', 'may not have more than one field specified at a time'));
+  return errors;
+}
+
+function fileKeyErrors(
+  reference: { key?: string | undefined; volumeName?: string | undefined; path?: string | undefined },
+  path: string,
+  context: ContainerContext,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  if (isBlank(reference.key)) errors.push(required(`${path}.key`));
+  else errors.push(...each(`${path}.key`, reference.key, relaxedEnvironmentNameErrors(reference.key)));
+  if (isBlank(reference.volumeName)) errors.push(required(`${path}.volumeName`));
+  else if (!context.volumes.has(reference.volumeName))
+    errors.push(new FieldError('FieldValueNotFound', `${path}.volumeName`, reference.volumeName, ''));
+  if (isBlank(reference.path)) errors.push(required(`${path}.path`));
+  else errors.push(...localPathErrors(reference.path, `${path}.path`));
+  return errors;
+}
+
+function keyReferenceErrors(
+  reference: { name?: string | undefined; key?: string | undefined },
+  path: string,
+): FieldError[] {
+  const { name = '' } = reference;
+  const errors: FieldError[] = each(`${path}.name`, name, dnsSubdomainErrors(name));
+  if (isBlank(reference.key)) errors.push(required(`${path}.key`));
+  else errors.push(...each(`${path}.key`, reference.key, configKeyErrors(reference.key)));
+  return errors;
+}
+
+/** Fields of the pod that environment and downward volumes show. */
+export function fieldRefErrors(
+  reference: { apiVersion?: string | undefined; fieldPath?: string | undefined },
+  supported: readonly string[],
+  path: string,
+): FieldError[] {
+  if (isBlank(reference.apiVersion)) return [required(`${path}.apiVersion`)];
+  if (isBlank(reference.fieldPath)) return [required(`${path}.fieldPath`)];
+  const field = `${path}.fieldPath`;
+  if (reference.apiVersion !== 'v1')
+    return [
+      invalid(
+        field,
+        reference.fieldPath,
+        `error converting fieldPath: unsupported pod version: ${reference.apiVersion}`,
+      ),
+    ];
+  const subscripted = /^(.+)\['(.*)'\]$/.exec(reference.fieldPath);
+  if (subscripted !== null) {
+    const [, base = '', key = ''] = subscripted;
+    if (base === 'metadata.annotations') return each(path, key.toLowerCase(), qualifiedNameErrors(key.toLowerCase()));
+    if (base === 'metadata.labels') return each(path, key, qualifiedNameErrors(key));
+    const text = `error converting fieldPath: field label does not support subscript: ${reference.fieldPath}`;
+    return [invalid(field, reference.fieldPath, text)];
+  }
+  if (!isPodField(reference.fieldPath)) {
+    const text = `error converting fieldPath: field label not supported: ${reference.fieldPath}`;
+    return [invalid(field, reference.fieldPath, text)];
+  }
+  return supported.includes(reference.fieldPath) ? [] : [unsupportedValue(field, reference.fieldPath, supported)];
+}
+
+const KNOWN_POD_FIELDS: ReadonlySet<string> = new Set([
+  ...FIELD_PATHS,
+  'metadata.annotations',
+  'metadata.labels',
+  'spec.restartPolicy',
+  'spec.schedulerName',
+  'spec.hostNetwork',
+  'status.phase',
+  'status.nominatedNodeName',
+  'spec.host',
+]);
+const isPodField = (field: string): boolean => KNOWN_POD_FIELDS.has(field);
+
+const ONE_BYTE = [
+  '1',
+  '1k',
+  '1M',
+  '1G',
+  '1T',
+  '1P',
+  '1E',
+  '1Ki',
+  '1Mi',
+  '1Gi',
+  '1Ti',
+  '1Pi',
+  '1Ei',
+  '1e3',
+  '1e6',
+  '1e9',
+  '1e12',
+  '1e15',
+  '1e18',
+];
+const DIVISORS: Readonly<Record<string, readonly string[]>> = {
+  cpu: ['1m', '1'],
+  memory: ONE_BYTE,
+  'ephemeral-storage': ONE_BYTE,
+};
+const ZERO = '0';
+
+export function resourceFieldErrors(
+  reference: { containerName?: string | undefined; resource?: string | undefined; divisor?: string | undefined },
+  path: string,
+  { inVolume }: { readonly inVolume: boolean },
+): FieldError[] {
+  const { resource = '', containerName, divisor } = reference;
+  if (inVolume && isBlank(containerName)) return [required(`${path}.containerName`)];
+  if (resource === '') return [required(`${path}.resource`)];
+  const huge = /^(?:limits|requests)\.hugepages-/.test(resource);
+  if (!CONTAINER_RESOURCES.includes(resource) && !huge)
+    return [unsupportedValue(`${path}.resource`, resource, CONTAINER_RESOURCES)];
+  if (isBlank(divisor) || divisor === ZERO) return [];
+  const name = resource.slice(resource.indexOf('.') + 1);
+  const allowed = huge ? ONE_BYTE : (DIVISORS[name] ?? []);
+  if (allowed.includes(divisor)) return [];
+  const text =
+    name === 'cpu'
+      ? "only divisor's values 1m and 1 are supported with the cpu resource"
+      : `only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the ${huge ? 'hugepages' : name === 'memory' ? 'memory' : 'local ephemeral storage'} resource`;
+  return [invalid(`${path}.divisor`, resource, text)];
+}
+
+export function environmentSourceErrors(
+  sources: readonly NonNullable<Container['envFrom']>[number][],
+  path: string,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  for (const [index, source] of sources.entries()) {
+    const at = `${path}[${index}]`;
+    if (!isBlank(source.prefix))
+      errors.push(...each(`${at}.prefix`, source.prefix, relaxedEnvironmentNameErrors(source.prefix)));
+    let count = 0;
+    for (const name of ['configMapRef', 'secretRef'] as const) {
+      const reference = source[name];
+      if (reference === undefined) continue;
+      count++;
+      if (isBlank(reference.name)) errors.push(required(`${at}.${name}.name`));
+      else errors.push(...each(`${at}.${name}.name`, reference.name, dnsSubdomainErrors(reference.name)));
+    }
+    if (count === 0) errors.push(invalid(path, '', 'must specify one of: `configMapRef` or `secretRef`'));
+    if (count > 1) errors.push(invalid(path, '', 'may not have more than one field specified at a time'));
+  }
+  return errors;
+}

@@ -1,0 +1,114 @@
+/** Validation of how a container sees volumes: as directories and as block devices. */
+import { FieldError, forbidden, invalid, required, unsupportedValue } from '../meta/field-error.ts';
+import type { ContainerContext } from './container-context.ts';
+import type { Container, EphemeralContainer, VolumeMount } from './pod-types.ts';
+import { isBlank } from './validation-rules.ts';
+
+export function localPathErrors(target: string, field: string): FieldError[] {
+  const errors: FieldError[] = [];
+  if (target.startsWith('/')) errors.push(invalid(field, target, 'must be a relative path'));
+  if (target.split('/').includes('..')) errors.push(invalid(field, target, "must not contain '..'"));
+  return errors;
+}
+
+export function volumeMountErrors(
+  mounts: readonly VolumeMount[],
+  devices: ReadonlySet<string>,
+  context: ContainerContext,
+  container: Container | EphemeralContainer,
+  path: string,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  const points = new Set<string>();
+  for (const [index, mount] of mounts.entries()) {
+    const at = `${path}[${index}]`;
+    const { name = '', mountPath = '' } = mount;
+    if (name === '') errors.push(required(`${at}.name`));
+    if (!context.volumes.has(name)) errors.push(new FieldError('FieldValueNotFound', `${at}.name`, name, ''));
+    if (mountPath === '') errors.push(required(`${at}.mountPath`));
+    if (points.has(mountPath)) errors.push(invalid(`${at}.mountPath`, mountPath, 'must be unique'));
+    points.add(mountPath);
+    if (devices.has(name)) errors.push(invalid(`${at}.name`, name, 'must not already exist in volumeDevices'));
+    if (!isBlank(mount.subPath)) errors.push(...localPathErrors(mount.subPath, `${path}.subPath`));
+    if (!isBlank(mount.subPathExpr)) {
+      if (!isBlank(mount.subPath))
+        errors.push(invalid(`${at}.subPathExpr`, mount.subPathExpr, 'subPathExpr and subPath are mutually exclusive'));
+      errors.push(...localPathErrors(mount.subPathExpr, `${path}.subPathExpr`));
+    }
+    errors.push(...propagationErrors(mount, container, path), ...recursiveErrors(mount, path));
+  }
+  return errors;
+}
+
+const PROPAGATIONS = ['Bidirectional', 'HostToContainer', 'None'];
+
+function propagationErrors(mount: VolumeMount, container: Container | EphemeralContainer, at: string): FieldError[] {
+  const { mountPropagation: mode } = mount;
+  if (mode === undefined) return [];
+  const field = `${at}.mountPropagation`;
+  const errors: FieldError[] = [];
+  if (!PROPAGATIONS.includes(mode)) errors.push(unsupportedValue(field, mode, PROPAGATIONS));
+  if (mode === 'Bidirectional' && container.securityContext?.privileged !== true) {
+    errors.push(forbidden(field, 'Bidirectional mount propagation is available only to privileged containers'));
+  }
+  return errors;
+}
+
+const RECURSIVE = ['Disabled', 'Enabled', 'IfPossible'];
+
+function recursiveErrors(mount: VolumeMount, at: string): FieldError[] {
+  const { recursiveReadOnly: mode } = mount;
+  if (mode === undefined || mode === 'Disabled') return [];
+  const field = `${at}.recursiveReadOnly`;
+  if (!RECURSIVE.includes(mode)) return [unsupportedValue(field, mode, RECURSIVE)];
+  const errors: FieldError[] = [];
+  if (mount.readOnly !== true) errors.push(forbidden(field, 'may only be specified when readOnly is true'));
+  if (mount.mountPropagation !== undefined && mount.mountPropagation !== 'None') {
+    errors.push(forbidden(field, 'may only be specified when mountPropagation is None or not specified'));
+  }
+  return errors;
+}
+
+export function volumeDeviceErrors(
+  devices: readonly { name?: string | undefined; devicePath?: string | undefined }[],
+  mounts: { readonly names: ReadonlySet<string>; readonly paths: ReadonlySet<string> },
+  context: ContainerContext,
+  path: string,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  const names = new Set<string>();
+  const paths = new Set<string>();
+  for (const [index, { name = '', devicePath = '' }] of devices.entries()) {
+    const at = `${path}[${index}]`;
+    if (name === '') errors.push(required(`${at}.name`));
+    if (names.has(name)) errors.push(invalid(`${at}.name`, name, 'must be unique'));
+    const kind = context.volumes.get(name);
+    if (kind !== undefined && kind !== 'persistentVolumeClaim' && kind !== 'ephemeral') {
+      errors.push(
+        invalid(
+          `${at}.name`,
+          name,
+          'can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode',
+        ),
+      );
+    } else if (kind === undefined) errors.push(new FieldError('FieldValueNotFound', `${at}.name`, name, ''));
+    if (devicePath === '') errors.push(required(`${at}.devicePath`));
+    if (paths.has(devicePath)) errors.push(invalid(`${at}.devicePath`, devicePath, 'must be unique'));
+    if (devicePath !== '' && devicePath.split('/').includes('..'))
+      errors.push(invalid(`${at}.devicePath`, devicePath, "can not contain backsteps ('..')"));
+    else paths.add(devicePath);
+    if (mounts.names.has(name)) errors.push(invalid(`${at}.name`, name, 'must not already exist in volumeMounts'));
+    if (mounts.paths.has(devicePath))
+      errors.push(invalid(`${at}.devicePath`, devicePath, 'must not already exist as a path in volumeMounts'));
+    if (name !== '') names.add(name);
+  }
+  return errors;
+}
+
+export function mountPathsOf(container: Container | EphemeralContainer): { names: Set<string>; paths: Set<string> } {
+  const mounts = container.volumeMounts ?? [];
+  return {
+    names: new Set(mounts.map(({ name = '' }) => name)),
+    paths: new Set(mounts.map(({ mountPath = '' }) => mountPath)),
+  };
+}

@@ -1,0 +1,96 @@
+/** What a pod may say once it names its operating system, and the containers that run as processes of a Windows host. */
+import { forbidden, invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
+import type { PodSpec } from './pod-types.ts';
+import { isBlank } from './validation-rules.ts';
+
+const SYSTEMS = ['linux', 'windows'];
+const LINUX_POD_FIRST = ['appArmorProfile', 'seLinuxOptions'] as const;
+const LINUX_POD = ['seccompProfile', 'fsGroup', 'fsGroupChangePolicy', 'sysctls'] as const;
+const LINUX_POD_LAST = [
+  'runAsUser',
+  'runAsGroup',
+  'supplementalGroups',
+  'supplementalGroupsPolicy',
+  'seLinuxChangePolicy',
+] as const;
+const LINUX_CONTAINER = [
+  'appArmorProfile',
+  'seLinuxOptions',
+  'seccompProfile',
+  'capabilities',
+  'readOnlyRootFilesystem',
+  'privileged',
+  'allowPrivilegeEscalation',
+  'procMount',
+  'runAsUser',
+  'runAsGroup',
+] as const;
+
+export function operatingSystemErrors(spec: PodSpec, path: string): FieldError[] {
+  const name = spec.os?.name;
+  if (spec.os === undefined) return [];
+  if (isBlank(name)) return [required(`${path}.os.name`)];
+  if (!SYSTEMS.includes(name)) return [unsupportedValue(`${path}.os`, name, SYSTEMS)];
+  const errors: FieldError[] = [];
+  const containers = [
+    ...(spec.containers ?? []).map((one, index) => [one, `${path}.containers[${index}]`] as const),
+    ...(spec.initContainers ?? []).map((one, index) => [one, `${path}.initContainers[${index}]`] as const),
+  ];
+  if (name === 'linux') {
+    const text = 'windows options cannot be set for a linux pod';
+    if (spec.securityContext?.windowsOptions !== undefined)
+      errors.push(forbidden(`${path}.securityContext.windowsOptions`, text));
+    for (const [container, at] of containers) {
+      if (container.securityContext?.windowsOptions !== undefined)
+        errors.push(forbidden(`${at}.securityContext.windowsOptions`, text));
+    }
+    return errors;
+  }
+  const text = 'cannot be set for a windows pod';
+  const context = spec.securityContext ?? {};
+  const given: readonly (readonly [string, boolean])[] = [
+    ...LINUX_POD_FIRST.map((field) => [`securityContext.${field}`, context[field] !== undefined] as const),
+    ['hostUsers', spec.hostUsers !== undefined],
+    ['hostPID', spec.hostPID === true],
+    ['hostIPC', spec.hostIPC === true],
+    ...LINUX_POD.map((field) => [`securityContext.${field}`, context[field] !== undefined] as const),
+    ['shareProcessNamespace', spec.shareProcessNamespace === true],
+    ...LINUX_POD_LAST.map((field) => [`securityContext.${field}`, context[field] !== undefined] as const),
+  ];
+  for (const [field, there] of given) if (there) errors.push(forbidden(`${path}.${field}`, text));
+  for (const [container, at] of containers) {
+    for (const field of LINUX_CONTAINER)
+      if (container.securityContext?.[field] !== undefined)
+        errors.push(forbidden(`${at}.securityContext.${field}`, text));
+  }
+  return errors;
+}
+
+/** Containers of Windows that run as processes of the host: all of them or none, and on the host's network. */
+export function hostProcessErrors(spec: PodSpec, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  const ofPod = spec.securityContext?.windowsOptions?.hostProcess;
+  let total = 0;
+  let hosted = 0;
+  for (const list of ['initContainers', 'containers'] as const) {
+    for (const [index, container] of (spec[list] ?? []).entries()) {
+      total++;
+      const own = container.securityContext?.windowsOptions?.hostProcess;
+      if (ofPod !== undefined && own !== undefined && ofPod !== own) {
+        const field = `${path}.${list}[${index}].securityContext.windowsOptions.hostProcess`;
+        errors.push(invalid(field, own, `pod hostProcess value must be identical if both are specified, was ${ofPod}`));
+      }
+      if (own ?? ofPod ?? false) hosted++;
+    }
+  }
+  if (hosted === 0) return errors;
+  if (hosted !== total) {
+    const text = 'If pod contains any hostProcess containers then all containers must be HostProcess containers';
+    errors.push(invalid(path, '', text));
+  }
+  if (spec.hostNetwork !== true) {
+    const text = 'hostNetwork must be true if pod contains any hostProcess containers';
+    errors.push(invalid(`${path}.hostNetwork`, false, text));
+  }
+  return errors;
+}
