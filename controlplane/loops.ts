@@ -8,6 +8,7 @@ import { keepKubernetesService } from './kubernetes-service.ts';
 import { parseCsr } from '../api/pki/certificate-request.ts';
 import { SIGNER_NAMES, signRequest } from './pki/signers.ts';
 import { primaryAddress } from './host-address.ts';
+import { ensureClusterInfo } from './node-bootstrap.ts';
 import { startScheduler } from './scheduler/scheduler.ts';
 
 const MASTERS = ['system:masters', 'system:authenticated'];
@@ -26,13 +27,15 @@ export async function startLoops(parts: Parts, port: number): Promise<readonly (
   const informers = new Informers({ client: reader, clock, logger, watchList: false });
   const ends: (() => Promise<void>)[] = [() => informers.close()];
   const component = (user: string): Client => clientFor(user, groupsOf(user), 'kube-controller-manager');
-  const service = keepKubernetesService({
-    client: clientFor('system:apiserver', MASTERS, 'kube-apiserver'),
-    clock,
-    logger,
-    address: flags.advertiseAddress === '' ? primaryAddress() : flags.advertiseAddress,
-    port,
-  });
+  const system = clientFor('system:apiserver', MASTERS, 'kube-apiserver');
+  const address = flags.advertiseAddress === '' ? primaryAddress() : flags.advertiseAddress;
+  const host = flags.externalHostname === '' ? address : flags.externalHostname;
+  await ensureClusterInfo(
+    system,
+    `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    pki.material().ca.certificatePem,
+  );
+  const service = keepKubernetesService({ client: system, clock, logger, address, port });
   ends.push(() => service.close());
   const controllers = startControllers({
     clientFor: component,

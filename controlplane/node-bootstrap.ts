@@ -2,9 +2,11 @@
  * What lets new nodes in: bindings by which the bearer of a bootstrap token may ask for a certificate, by which such requests
  * are approved, and by which a node renews its own.
  */
-import type { Client } from '../api/machinery/client.ts';
-import { clusterRoleBindings } from '../api/machinery/resources.ts';
-import { isAlreadyExists } from '../api/meta/status-error.ts';
+import { stringifyYaml } from '../api/codec/yaml.ts';
+import type { Client, Resource } from '../api/machinery/client.ts';
+import { clusterRoleBindings, configMaps, roleBindings, roles } from '../api/machinery/resources.ts';
+import type { KubeObject } from '../api/meta/object.ts';
+import { isAlreadyExists, isNotFound } from '../api/meta/status-error.ts';
 
 /** The group of bootstrap tokens for nodes, as other tools name it. */
 export const NODE_BOOTSTRAP_GROUP = 'system:bootstrappers:kubeadm:default-node-token';
@@ -23,21 +25,70 @@ const BINDINGS = [
   },
 ] as const;
 
+const RBAC = 'rbac.authorization.k8s.io';
+
 /** Made once: what an administrator changes or deletes while the control plane runs stays so until its next start. */
 export async function ensureNodeBootstrap(client: Client): Promise<void> {
   await Promise.all(
-    BINDINGS.map(async ({ name, role, group }) => {
-      try {
-        await client.create(clusterRoleBindings, '', {
-          apiVersion: 'rbac.authorization.k8s.io/v1',
-          kind: 'ClusterRoleBinding',
-          metadata: { name },
-          roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: role },
-          subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'Group', name: group }],
-        });
-      } catch (error) {
-        if (!isAlreadyExists(error)) throw error;
-      }
-    }),
+    BINDINGS.map(({ name, role, group }) =>
+      create(client, clusterRoleBindings, '', {
+        apiVersion: `${RBAC}/v1`,
+        kind: 'ClusterRoleBinding',
+        metadata: { name },
+        roleRef: { apiGroup: RBAC, kind: 'ClusterRole', name: role },
+        subjects: [{ apiGroup: RBAC, kind: 'Group', name: group }],
+      }),
+    ),
   );
+}
+
+async function create(client: Client, resource: Resource, namespace: string, object: KubeObject): Promise<void> {
+  try {
+    await client.create(resource, namespace, object);
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
+}
+
+const NAMESPACE = 'kube-public';
+const CLUSTER_INFO = 'cluster-info';
+const READER = 'orchlet:cluster-info';
+
+/**
+ * `cluster-info` in `kube-public`: where the API is and who signs its certificates, for anybody to read. The bootstrap signer
+ * signs it with every token, which is how a host that joins knows it for true.
+ */
+export async function ensureClusterInfo(client: Client, server: string, ca: string): Promise<void> {
+  const kubeconfig = stringifyYaml({
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: '', cluster: { server, 'certificate-authority-data': Buffer.from(ca).toString('base64') } }],
+  });
+  const wanted: KubeObject = {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name: CLUSTER_INFO, namespace: NAMESPACE },
+    data: { kubeconfig },
+  };
+  try {
+    const existing = await client.get(configMaps, NAMESPACE, CLUSTER_INFO);
+    const data = (existing['data'] ?? {}) as Record<string, string>;
+    if (data['kubeconfig'] !== kubeconfig) await client.update(configMaps, { ...existing, data: { kubeconfig } });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    await create(client, configMaps, NAMESPACE, wanted);
+  }
+  await create(client, roles, NAMESPACE, {
+    apiVersion: `${RBAC}/v1`,
+    kind: 'Role',
+    metadata: { name: READER, namespace: NAMESPACE },
+    rules: [{ apiGroups: [''], resources: ['configmaps'], resourceNames: [CLUSTER_INFO], verbs: ['get'] }],
+  });
+  await create(client, roleBindings, NAMESPACE, {
+    apiVersion: `${RBAC}/v1`,
+    kind: 'RoleBinding',
+    metadata: { name: READER, namespace: NAMESPACE },
+    roleRef: { apiGroup: RBAC, kind: 'Role', name: READER },
+    subjects: [{ apiGroup: RBAC, kind: 'User', name: 'system:anonymous' }],
+  });
 }

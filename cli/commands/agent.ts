@@ -3,6 +3,7 @@ import { startAgent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options.ts';
 import { createLogger } from '../../api/component/logging.ts';
 import type { Command } from '../command.ts';
+import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
 
@@ -25,7 +26,9 @@ export const agent: Command = {
     const shutdown = onShutdown();
     const running = await inOneLine(() => startAgent({ flags, logger }));
     logger.info({ node: running.nodeName, port: running.port }, 'the node agent runs');
+    notifyReady();
     const ended = await shutdown.asked;
+    notifyStopping();
     logger.info({ signal: ended }, 'stopping; containers run on');
     await running.close();
     return 0;

@@ -3,6 +3,7 @@ import { createLogger } from '../../api/component/logging.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
 import type { Command } from '../command.ts';
+import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
 
 export const controlplane: Command = {
@@ -24,11 +25,13 @@ export const controlplane: Command = {
     const shutdown = onShutdown();
     const fatal = Promise.withResolvers<Error>();
     const plane = await startControlPlane({ flags, logger, onFatal: (error) => fatal.resolve(error) });
+    notifyReady();
     const ended = await Promise.race([shutdown.asked, fatal.promise]);
     if (ended instanceof Error) {
       logger.error({ err: ended }, 'the storage cannot be trusted any more; the control plane ends');
       return 1;
     }
+    notifyStopping();
     logger.info({ signal: ended }, 'stopping');
     await plane.close();
     return 0;

@@ -18,6 +18,7 @@ import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { controlPlaneFlags } from '../../controlplane/options.ts';
 import type { Command } from '../command.ts';
+import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown, type Shutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
 
@@ -120,11 +121,13 @@ export const up: Command = {
         stopped(shutdown),
       ]);
       if (agent !== undefined) logger.info({ node: agent.nodeName, url: plane.url }, 'control plane and agent run');
+      notifyReady();
       const ended = await Promise.race([shutdown.asked, fatal.promise]);
       if (ended instanceof Error) {
         logger.error({ err: ended }, 'the storage cannot be trusted any more; orchlet ends');
         return 1;
       }
+      notifyStopping();
       logger.info({ signal: ended }, values.keepPods ? 'stopping; pods run on' : 'stopping, pods as well');
       if (!values.keepPods && agent !== undefined) await stopPods(plane.client, agent, logger);
       return 0;

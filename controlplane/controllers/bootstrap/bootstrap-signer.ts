@@ -14,9 +14,7 @@ const PREFIX = 'jws-kubeconfig-';
 export function detachedSignature(content: string, tokenId: string, tokenSecret: string): string {
   const header = Buffer.from(JSON.stringify({ alg: 'HS256', kid: tokenId })).toString('base64url');
   const payload = Buffer.from(content).toString('base64url');
-  const signature = createHmac('sha256', `${tokenId}.${tokenSecret}`)
-    .update(`${header}.${payload}`)
-    .digest('base64url');
+  const signature = createHmac('sha256', tokenSecret).update(`${header}.${payload}`).digest('base64url');
   return `${header}..${signature}`;
 }
 
