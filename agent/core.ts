@@ -23,7 +23,7 @@ import type {
 } from './core-types.ts';
 import type { PodCgroups } from './cgroups/pod-cgroups.ts';
 import type { KubeRuntime } from './kuberuntime/kube-runtime.ts';
-import { collectContainers } from './kuberuntime/container-gc.ts';
+import { collectContainers, type CollectOptions } from './kuberuntime/container-gc.ts';
 import { allContainers, formatPod } from './kuberuntime/pod-containers.ts';
 import { findContainer, readRuntimeStatus, type RuntimePodStatus } from './kuberuntime/runtime-status.ts';
 import { readLog } from './logs/log-reader.ts';
@@ -57,6 +57,8 @@ export interface CoreDeps {
   readonly mirrors: MirrorPods | undefined;
   readonly admission: PodAdmission;
   readonly podLogsDirectory: string;
+  /** Which dead containers are kept; the newest of each otherwise. */
+  readonly deadContainers?: Pick<CollectOptions, 'keptPerContainer' | 'keptInTotal' | 'minAgeMs'>;
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
 }
 
@@ -212,15 +214,18 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     await cgroups.cleanOrphans(known);
   }
 
-  /** Dead containers beyond what is kept, everything of pods that are gone. */
-  async collectContainers(): Promise<void> {
-    const { pods, runtime, podLogsDirectory, logger, workers } = this.#deps;
+  /** Dead containers beyond what is kept, everything of pods that are gone; `terminatedPods`: of ended ones that are still wanted as well. */
+  async collectContainers({ terminatedPods = false }: { readonly terminatedPods?: boolean } = {}): Promise<void> {
+    const { pods, runtime, podLogsDirectory, logger, workers, clock, deadContainers } = this.#deps;
     await collectContainers({
       runtime,
       logger,
       podLogsDirectory,
+      nowMs: clock.now(),
+      ...deadContainers,
       podExists: (uid) =>
-        pods.byUid(uid) !== undefined || (workers.state(uid) !== undefined && !workers.isFinished(uid)),
+        (pods.byUid(uid) !== undefined && !(terminatedPods && workers.isFinished(uid))) ||
+        (workers.state(uid) !== undefined && !workers.isFinished(uid)),
     });
   }
 

@@ -2,29 +2,38 @@
  * The node agent, put together: flags in, a running agent out. The only place where its parts meet. `close` ends the agent
  * and leaves every container running; the next start takes them up again.
  */
-import { mkdir, readFile } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { parseFlags } from '../api/component/flags.ts';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
 import { CoreEventRecorder, referenceTo } from '../api/machinery/event-recorder.ts';
-import { HttpClient } from '../api/machinery/http-client.ts';
+import type { HttpClient } from '../api/machinery/http-client.ts';
 import { Informers } from '../api/machinery/informer.ts';
-import { loadKubeconfig, serverAccess } from '../api/machinery/kubeconfig.ts';
 import { nodes, pods as podsResource, services as servicesResource } from '../api/machinery/resources.ts';
-import { approximate, parseQuantity } from '../api/meta/quantity.ts';
-import { bootstrapClient } from './certificates/client-bootstrap.ts';
-import { initialServingPair, keepServingCertificate } from './certificates/serving.ts';
+import { assembleServer } from './assembly/agent-server.ts';
+import { type ApiClients, connectApi } from './assembly/api-clients.ts';
 import { createPodCgroups } from './cgroups/pod-cgroups.ts';
+import { configz } from './config/configz.ts';
+import { type EffectiveOptions, effectiveOptions } from './config/effective-options.ts';
 import { AgentCore } from './core.ts';
 import type { NodeObject, PodEventRecorder, ServiceLister } from './core-types.ts';
+import type { EvictionSettings } from './eviction/eviction-manager.ts';
 import { ImageManager } from './images/image-manager.ts';
 import { loadPreloadedImages } from './images/preloaded-images.ts';
 import { fieldValue, resourceValue } from './kuberuntime/downward-api.ts';
 import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
 import { hostCapacity, hostName } from './nodestatus/host-facts.ts';
 import { NodeManager } from './nodestatus/node-manager.ts';
-import { type AgentFlags, agentFlags } from './options.ts';
+import type { AgentFlags } from './options.ts';
+import { parseTaint, splitHeader } from './options/json-forms.ts';
+import {
+  type AgentRegistries,
+  createProtection,
+  createRegistries,
+  evictionSettings,
+  nodeReservations,
+  type Protection,
+} from './node-protection.ts';
 import { Pleg } from './pleg/pleg.ts';
 import { createPodReader } from './pod-reader.ts';
 import { createApiSource } from './podconfig/api-source.ts';
@@ -42,9 +51,11 @@ import { createProbeManager } from './prober/probe-manager.ts';
 import { RuntimeError, type Runtime } from './runtime/runtime.ts';
 import { RuntimeState } from './runtime/runtime-state.ts';
 import { selectRuntime } from './runtime/select-runtime.ts';
-import { createAccess } from './server/access.ts';
-import { type AgentServer, startAgentServer } from './server/server.ts';
-import type { StatisticsPages } from './server/routes.ts';
+import { acquireLockFile } from './process/lock-file.ts';
+import { applyProcessSettings, checkHost } from './process/host-demands.ts';
+import { waitForPods } from './process/run-once.ts';
+import type { AgentServer } from './server/server.ts';
+import { instrumentRuntime } from './statistics/instrumented-runtime.ts';
 import { createStatusManager } from './status/status-manager.ts';
 import { hostMounter } from './volumes/mounter.ts';
 import { noReferencedObjects, WatchedObjects } from './volumes/referenced-objects.ts';
@@ -53,12 +64,15 @@ import { createVolumeManager } from './volumes/volume-manager.ts';
 
 /** The release of Kubernetes whose agent this one stands in for. */
 const VERSION = 'v1.36.2';
-const CPU_PERIOD_US = 100_000;
 const MOUNT_TIMEOUT_MS = 123_000;
 
 export interface AgentOptions {
   /** Flags by their names in `agentFlags`; the others have their defaults. */
   readonly flags?: Partial<AgentFlags>;
+  /** What `effectiveOptions` made of flags and files, instead of `flags`. */
+  readonly effective?: EffectiveOptions;
+  /** This process is the agent and nothing else: it may be locked, rated and limited as the flags say. */
+  readonly ownsProcess?: boolean;
   readonly clock?: Clock;
   readonly logger?: Logger;
   /** Instead of the one that the flags name. */
@@ -69,6 +83,8 @@ export interface Agent {
   readonly nodeName: string;
   readonly port: number;
   readonly core: AgentCore;
+  /** Resolves, with the reason, when the agent has nothing more to do: run once, or somebody else wants its lock. */
+  readonly done: Promise<string>;
   /** Ends the agent; containers run on. */
   close(): Promise<void>;
 }
@@ -76,6 +92,7 @@ export interface Agent {
 /** What the parts share. */
 interface Base {
   readonly flags: AgentFlags;
+  readonly effective: EffectiveOptions;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly nodeName: string;
@@ -86,29 +103,37 @@ interface Base {
 /** Resolves when the agent's ports listen and its loops run. Throws with one line for a person; nothing is left running then. */
 export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   const { clock = systemClock, logger = silentLogger } = options;
-  const flags: AgentFlags = { ...parseFlags(agentFlags, []).values, ...options.flags };
+  const values = options.flags ?? {};
+  const effective = options.effective ?? (await effectiveOptions({ values, given: new Set(Object.keys(values)) }));
+  const { flags } = effective;
+  for (const warning of effective.warnings) logger.warn({}, warning);
   const nodeName = (flags.hostnameOverride === '' ? hostName() : flags.hostnameOverride).trim().toLowerCase();
   const rootDirectory = resolve(flags.rootDir);
   const abort = new AbortController();
-  const base: Base = { flags, clock, logger, nodeName, rootDirectory, signal: abort.signal };
+  const base: Base = { flags, effective, clock, logger, nodeName, rootDirectory, signal: abort.signal };
   const closers: (() => unknown)[] = [];
   const close = async (): Promise<void> => {
     abort.abort(new Error('the agent is stopping'));
     for (const closer of closers.toReversed()) await closer();
   };
+  const done = Promise.withResolvers<string>();
   try {
+    if (options.ownsProcess === true) await takeProcess(base, () => done.resolve('somebody else wants the lock file'), closers);
+    await checkHost({ ...flags, setKernelParameters: options.ownsProcess === true, logger });
     await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
-    const runtime = options.runtime ?? (await connectRuntime(base));
-    if (options.runtime === undefined) closers.push(() => runtime.close());
+    const connected = options.runtime ?? (await connectRuntime(base));
+    if (options.runtime === undefined) closers.push(() => connected.close());
+    const registries = createRegistries();
+    const runtime = instrumentRuntime(connected, registries.own, clock);
     const preloaded =
       flags.imagesDir === '' ? new Set<string>() : await loadPreloadedImages(resolve(flags.imagesDir), runtime, logger);
-    logger.debug({ images: [...preloaded] }, 'Images that are never collected');
-    const client = await connectApi(base);
-    if (client !== undefined) closers.push(() => client.close());
-    const { core, server, running } = await assemble(base, runtime, client, closers);
+    const api = await connectApi({ ...base, version: VERSION, certificateDirectory: resolve(flags.certDir), random: Math.random });
+    if (api !== undefined) closers.push(() => api.close());
+    const { core, server, running } = await assemble(base, { runtime, api, preloaded, registries }, closers);
     closers.push(() => running);
     closers.push(() => server.close());
-    return { nodeName, port: server.port, core, close };
+    if (flags.runonce) void waitForPods(core, clock, abort.signal).then((ended) => done.resolve(ended));
+    return { nodeName, port: server.port, core, done: done.promise, close };
   } catch (error) {
     await close();
     throw error;
@@ -128,32 +153,13 @@ function connectRuntime({ flags, clock, logger, nodeName, rootDirectory }: Base)
   });
 }
 
-function certificateDirectory({ flags, rootDirectory }: Base): string {
-  return flags.certDir === '' ? join(rootDirectory, 'pki') : resolve(flags.certDir);
-}
-
-async function connectApi(base: Base): Promise<HttpClient | undefined> {
-  const { flags, clock, logger, nodeName, signal } = base;
-  if (flags.kubeconfig === '') return undefined;
-  if (flags.bootstrapKubeconfig !== '') {
-    await bootstrapClient({
-      bootstrapKubeconfig: flags.bootstrapKubeconfig,
-      kubeconfig: flags.kubeconfig,
-      certificateDirectory: certificateDirectory(base),
-      nodeName,
-      clock,
-      logger,
-      signal,
-    });
+/** Before anything else: the lock, then what the kernel shall think of this process. */
+async function takeProcess({ flags, clock, logger, signal }: Base, onContention: () => void, closers: (() => unknown)[]): Promise<void> {
+  if (flags.lockFile !== '') {
+    const release = await acquireLockFile({ path: resolve(flags.lockFile), clock, logger, signal, onContention: flags.exitOnLockContention ? onContention : undefined });
+    closers.push(release);
   }
-  const access = await serverAccess(await loadKubeconfig(flags.kubeconfig), { clock });
-  return new HttpClient({
-    ...access,
-    clock,
-    qps: flags.kubeApiQps,
-    burst: flags.kubeApiBurst,
-    userAgent: `orchlet-agent/${VERSION}`,
-  });
+  await applyProcessSettings({ oomScoreAdj: flags.oomScoreAdj, maxOpenFiles: flags.maxOpenFiles, logger });
 }
 
 interface AgentEvents extends PodEventRecorder {
@@ -241,13 +247,13 @@ function podSources(
   return { sources, submitted };
 }
 
-function createNode(base: Base, runtime: Runtime, client: HttpClient | undefined): NodeManager {
+function createNode(
+  base: Base,
+  runtime: Runtime,
+  client: HttpClient | undefined,
+  settings: EvictionSettings,
+): NodeManager {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
-  const reserved: Record<string, number> = { memory: 100 * 1024 * 1024 };
-  for (const list of [flags.kubeReserved, flags.systemReserved]) {
-    for (const [name, text] of Object.entries(list))
-      reserved[name] = (reserved[name] ?? 0) + approximate(parseQuantity(text));
-  }
   return new NodeManager({
     client,
     clock,
@@ -266,11 +272,12 @@ function createNode(base: Base, runtime: Runtime, client: HttpClient | undefined
     maxPods: flags.maxPods,
     podsPerCore: flags.podsPerCore,
     maxImages: flags.nodeStatusMaxImages,
-    reserved: () => reserved,
+    reserved: nodeReservations(flags, settings.thresholds),
+    tellStorage: flags.localStorageCapacityIsolation,
     extraCapacity: () => ({}),
     statusIntervalMs: flags.nodeStatusUpdateFrequency,
-    reportIntervalMs: 300_000,
-    leaseDurationSeconds: 40,
+    reportIntervalMs: flags.nodeStatusReportFrequency,
+    leaseDurationSeconds: flags.nodeLeaseDurationSeconds,
     podCidr: flags.podCidr,
     random: Math.random,
   });
@@ -283,15 +290,23 @@ function parseTaint(text: string): { key: string; value?: string; effect: string
   return { key, effect, ...(value === undefined || value === '' ? {} : { value }) };
 }
 
+/** What there is before the parts are put together. */
+interface Outside {
+  readonly runtime: Runtime;
+  readonly client: HttpClient | undefined;
+  readonly preloaded: ReadonlySet<string>;
+  readonly registries: AgentRegistries;
+}
+
 async function assemble(
   base: Base,
-  runtime: Runtime,
-  client: HttpClient | undefined,
+  { runtime, client, preloaded, registries }: Outside,
   closers: (() => unknown)[],
 ): Promise<{ readonly core: AgentCore; readonly server: AgentServer; readonly running: Promise<unknown> }> {
   const { flags, clock, logger, rootDirectory, signal } = base;
   const events = eventRecorder(base, client, closers);
-  const node = createNode(base, runtime, client);
+  const settings = evictionSettings(flags);
+  const node = createNode(base, runtime, client, settings);
   const pods = new PodManager();
   const objects = client === undefined ? noReferencedObjects : new WatchedObjects({ client, clock, logger });
   if (objects instanceof WatchedObjects) closers.push(() => objects.close());
@@ -316,7 +331,7 @@ async function assemble(
   });
   closers.push(() => volumes.close());
   if (objects instanceof WatchedObjects) objects.onChange((uids) => volumes.refreshPods(uids));
-  const parts: { core?: AgentCore } = {};
+  const parts: { core?: AgentCore; protection?: Protection } = {};
   const statuses = createStatusManager({
     client,
     clock,
@@ -337,12 +352,14 @@ async function assemble(
     },
     isTimeout: (error) => error instanceof RuntimeError && error.code === 'timeout',
     random: Math.random,
+    observe: registries.observeProbe,
     version: VERSION,
   });
   closers.push(() => probes.close());
   const { name: runtimeName } = await runtime.info();
+  const cgroupDriver = (await runtime.cgroupDriver()) ?? 'cgroupfs';
   const cgroups = await createPodCgroups({
-    driver: (await runtime.cgroupDriver()) ?? 'cgroupfs',
+    driver: cgroupDriver,
     root: '',
     perQos: true,
     mountPoint: '/sys/fs/cgroup',
@@ -360,6 +377,7 @@ async function assemble(
     maxParallelPulls: 0,
     registryQps: flags.registryQps,
     registryBurst: flags.registryBurst,
+    onUsed: (id) => parts.protection?.imageUsed(id),
   });
   const memoryCapacityBytes = hostCapacity().memoryBytes;
   const kubeRuntime = new KubeRuntime({
@@ -419,7 +437,7 @@ async function assemble(
   const { sources, submitted } = podSources(base, client, (file, message) =>
     badManifest(base, events, node, file, message),
   );
-  const pressure = (): boolean => false;
+  const pressure = (kind: 'memory' | 'disk' | 'pid'): boolean => parts.protection?.pressure(kind) ?? false;
   const core = new AgentCore({
     clock,
     logger,
@@ -442,15 +460,42 @@ async function assemble(
       pressure,
     }),
     podLogsDirectory: resolve(flags.podLogsDir),
+    deadContainers: {
+      keptPerContainer: flags.maximumDeadContainersPerContainer,
+      keptInTotal: flags.maximumDeadContainers,
+      minAgeMs: flags.minimumContainerTtlDuration,
+    },
     pressure,
   });
   parts.core = core;
+  const protection = await createProtection({
+    flags,
+    settings,
+    registries,
+    clock,
+    logger,
+    nodeName: base.nodeName,
+    rootDirectory,
+    podLogsDirectory: resolve(flags.podLogsDir),
+    runtime,
+    volumes,
+    cgroups,
+    cgroupDriver,
+    pods,
+    workers,
+    events,
+    aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message),
+    preloaded,
+    core: () => core,
+    nodeChanged: () => node.changed(),
+  });
+  parts.protection = protection;
   node.connect(core);
   node.onPodCidrs((cidrs) => void runtime.setPodCidr(cidrs).then(() => runtimeState.check()));
-  const server = await serve(base, core, client, node, submitted);
+  const server = await serve(base, { core, client, node, submitted, protection });
   await runtimeState.check();
   await node.prepare();
-  const running = Promise.all([node.run(signal), core.run(signal)]).catch((error: unknown) => {
+  const running = Promise.all([node.run(signal), core.run(signal), protection.run(signal)]).catch((error: unknown) => {
     if (!signal.aborted) logger.error({ error }, 'A loop of the agent broke');
   });
   return { core, server, running };
@@ -462,13 +507,15 @@ function badManifest({ logger }: Base, events: AgentEvents, node: NodeManager, f
   events.aboutNode(node.node(), 'FailedManifest', message);
 }
 
-async function serve(
-  base: Base,
-  core: AgentCore,
-  client: HttpClient | undefined,
-  node: NodeManager,
-  submitted: SubmittedPods,
-): Promise<AgentServer> {
+interface Served {
+  readonly core: AgentCore;
+  readonly client: HttpClient | undefined;
+  readonly node: NodeManager;
+  readonly submitted: SubmittedPods;
+  readonly protection: Protection;
+}
+
+async function serve(base: Base, { core, client, node, submitted, protection }: Served): Promise<AgentServer> {
   const { flags, clock, logger, nodeName, signal } = base;
   const clientCa = flags.clientCaFile === '' ? undefined : await readFile(flags.clientCaFile, 'utf8');
   const serving = {
@@ -511,7 +558,8 @@ async function serve(
     healthPort: flags.healthzPort,
     idleTimeoutMs: flags.streamingConnectionIdleTimeout,
     host: core,
-    statistics: noStatistics,
+    statistics: protection.statistics,
+    explainEviction: (signal) => protection.explainEviction(signal),
     config: () => ({ kubeletconfig: flags }),
     submitted,
     logDirectory: flags.enableSystemLogHandler ? '/var/log' : undefined,
@@ -525,12 +573,3 @@ async function serve(
   }
   return server;
 }
-
-/** Until figures are collected. */
-const noStatistics: StatisticsPages = {
-  metrics: () => Promise.resolve(''),
-  cadvisor: () => Promise.resolve(''),
-  resource: () => Promise.resolve(''),
-  probes: () => Promise.resolve(''),
-  summary: () => Promise.resolve({ node: {}, pods: [] }),
-};

@@ -39,7 +39,10 @@ export interface EvictionDeps {
   readonly storage: (maxAgeMs: number) => Promise<ReadonlyMap<string, PodStorage>>;
   readonly activePods: () => readonly Pod[];
   /** Resolves when nothing of the pod runs. */
-  readonly evict: (pod: Pod, ending: { readonly gracePeriodSeconds: number; readonly message: string }) => Promise<void>;
+  readonly evict: (
+    pod: Pod,
+    ending: { readonly gracePeriodSeconds: number; readonly message: string },
+  ) => Promise<void>;
   readonly events: PodEventRecorder;
   readonly aboutNode: (reason: string, message: string) => void;
   /** Removes every dead container. */
@@ -68,7 +71,8 @@ export class EvictionManager {
   }
 
   pressure(kind: 'memory' | 'disk' | 'pid'): boolean {
-    const condition: Condition = kind === 'memory' ? 'MemoryPressure' : kind === 'disk' ? 'DiskPressure' : 'PIDPressure';
+    const condition: Condition =
+      kind === 'memory' ? 'MemoryPressure' : kind === 'disk' ? 'DiskPressure' : 'PIDPressure';
     return this.#state.conditions.has(condition);
   }
 
@@ -91,9 +95,15 @@ export class EvictionManager {
     const { clock, settings, observe } = this.#deps;
     const host = await observe();
     const before = this.#state.conditions;
-    const { state, due } = advance(this.#state, { thresholds: settings.thresholds, observations: host.observations, nowMs: clock.monotonic(), transitionPeriodMs: settings.transitionPeriodMs });
+    const { state, due } = advance(this.#state, {
+      thresholds: settings.thresholds,
+      observations: host.observations,
+      nowMs: clock.monotonic(),
+      transitionPeriodMs: settings.transitionPeriodMs,
+    });
     this.#state = state;
-    if (before.size !== state.conditions.size || [...state.conditions].some((condition) => !before.has(condition))) this.#deps.onConditionsChange();
+    if (before.size !== state.conditions.size || [...state.conditions].some((condition) => !before.has(condition)))
+      this.#deps.onConditionsChange();
     if (settings.localStorage && (await this.#enforceStorageLimits(host))) return true;
     const [urgent] = byUrgency(due);
     if (urgent === undefined) return false;
@@ -103,7 +113,16 @@ export class EvictionManager {
   async explain(supposed: SupposedPressure): Promise<EvictionReport> {
     const host = await this.#deps.observe();
     const [usage, storage] = await Promise.all([this.#deps.usage(2_000), this.#deps.storage(STORAGE_AGE_MS)]);
-    return explainEviction({ settings: this.#deps.settings, state: this.#state, host, usage, storage, pods: this.#deps.activePods(), supposed, nowMs: this.#deps.clock.monotonic() });
+    return explainEviction({
+      settings: this.#deps.settings,
+      state: this.#state,
+      host,
+      usage,
+      storage,
+      pods: this.#deps.activePods(),
+      supposed,
+      nowMs: this.#deps.clock.monotonic(),
+    });
   }
 
   async #reclaim(urgent: Threshold, due: readonly Threshold[], host: HostObservations): Promise<boolean> {
@@ -113,7 +132,10 @@ export class EvictionManager {
     aboutNode('EvictionThresholdMet', `Attempting to reclaim ${resource}`);
     if (await this.#reclaimFromNode(urgent.signal, host)) return false;
     const needsDisk = resource === 'ephemeral-storage' || resource === 'inodes';
-    const [used, written] = await Promise.all([usage(0), needsDisk ? storage(STORAGE_AGE_MS) : new Map<string, PodStorage>()]);
+    const [used, written] = await Promise.all([
+      usage(0),
+      needsDisk ? storage(STORAGE_AGE_MS) : new Map<string, PodStorage>(),
+    ]);
     const consumption = consumptionFrom(used, written, partsOn(urgent.signal, layoutOf(host.storage)));
     const ranked = rankPods(activePods(), consumption.of, resource);
     if (ranked.length === 0) {
@@ -125,7 +147,13 @@ export class EvictionManager {
         logger.debug({ pod: formatPod(pod) }, 'A critical pod is not evicted');
         continue;
       }
-      const { message, annotations } = evictionMessage(pod, resource, consumption.containers(pod), due, host.observations);
+      const { message, annotations } = evictionMessage(
+        pod,
+        resource,
+        consumption.containers(pod),
+        due,
+        host.observations,
+      );
       const own = pod.spec.terminationGracePeriodSeconds;
       const soft = Math.min(settings.maxPodGracePeriodSeconds, own ?? settings.maxPodGracePeriodSeconds);
       this.#deps.onEviction?.(urgent.signal);
@@ -168,7 +196,8 @@ export class EvictionManager {
     let evicted = false;
     for (const pod of limited) {
       const measured = storage.get(pod.metadata.uid);
-      const why = measured === undefined || isSpared(pod) ? undefined : exceededStorage(pod, measured, { dedicatedImages });
+      const why =
+        measured === undefined || isSpared(pod) ? undefined : exceededStorage(pod, measured, { dedicatedImages });
       if (why === undefined) continue;
       await this.#evict(pod, IMMEDIATE_GRACE_SECONDS, why, undefined);
       evicted = true;
@@ -176,7 +205,12 @@ export class EvictionManager {
     return evicted;
   }
 
-  async #evict(pod: Pod, gracePeriodSeconds: number, message: string, annotations: Readonly<Record<string, string>> | undefined): Promise<void> {
+  async #evict(
+    pod: Pod,
+    gracePeriodSeconds: number,
+    message: string,
+    annotations: Readonly<Record<string, string>> | undefined,
+  ): Promise<void> {
     const { clock, events, evict, logger } = this.#deps;
     logger.info({ pod: formatPod(pod), reason: message.trim() }, 'Evicting a pod');
     events.event(pod, 'Warning', 'Evicted', message, annotations === undefined ? {} : { annotations });

@@ -10,7 +10,18 @@ import { evictionMessage } from './messages.ts';
 import type { PressureState } from './pressure-state.ts';
 import { rankPods, type RankedPod } from './ranking.ts';
 import { type HostObservations, layoutOf } from './signals.ts';
-import { amountOf, byUrgency, conditionOf, formatAmount, formatValue, isMet, resourceOf, type Signal, type StarvedResource, type Threshold } from './thresholds.ts';
+import {
+  amountOf,
+  byUrgency,
+  conditionOf,
+  formatAmount,
+  formatValue,
+  isMet,
+  resourceOf,
+  type Signal,
+  type StarvedResource,
+  type Threshold,
+} from './thresholds.ts';
 import type { Pod } from '../core-types.ts';
 
 export interface SupposedPressure {
@@ -23,14 +34,34 @@ export interface EvictionReport {
     readonly signal: Signal;
     readonly available: string;
     readonly capacity: string;
-    readonly thresholds: readonly { readonly value: string; readonly quantity: string; readonly kind: 'hard' | 'soft'; readonly gracePeriodSeconds: number; readonly met: boolean; readonly metForSeconds?: number }[];
+    readonly thresholds: readonly {
+      readonly value: string;
+      readonly quantity: string;
+      readonly kind: 'hard' | 'soft';
+      readonly gracePeriodSeconds: number;
+      readonly met: boolean;
+      readonly metForSeconds?: number;
+    }[];
   }[];
   readonly conditions: readonly string[];
   /** What is, or is supposed to be, short; '' when nothing is. */
-  readonly pressure: { readonly signal: Signal | ''; readonly resource: StarvedResource | ''; readonly condition: string; readonly supposed: boolean };
+  readonly pressure: {
+    readonly signal: Signal | '';
+    readonly resource: StarvedResource | '';
+    readonly condition: string;
+    readonly supposed: boolean;
+  };
   /** What the node tries before it evicts. */
   readonly nodeLevel: readonly string[];
-  readonly ranking: readonly { readonly pod: string; readonly verdict: 'first' | 'later' | 'spared'; readonly priority: number; readonly usage: string; readonly request: string; readonly why: string; readonly message?: string }[];
+  readonly ranking: readonly {
+    readonly pod: string;
+    readonly verdict: 'first' | 'later' | 'spared';
+    readonly priority: number;
+    readonly usage: string;
+    readonly request: string;
+    readonly why: string;
+    readonly message?: string;
+  }[];
 }
 
 export interface ExplainInput {
@@ -72,13 +103,24 @@ export function explainEviction(input: ExplainInput): EvictionReport {
   const signal = supposed.signal ?? urgent?.signal;
   const conditions = [...state.conditions];
   if (signal === undefined) {
-    return { signals, conditions, pressure: { signal: '', resource: '', condition: '', supposed: false }, nodeLevel: [], ranking: [] };
+    return {
+      signals,
+      conditions,
+      pressure: { signal: '', resource: '', condition: '', supposed: false },
+      nodeLevel: [],
+      ranking: [],
+    };
   }
   const layout = layoutOf(host.storage);
   return {
     signals,
     conditions,
-    pressure: { signal, resource: resourceOf(signal), condition: conditionOf(signal), supposed: supposed.signal !== undefined },
+    pressure: {
+      signal,
+      resource: resourceOf(signal),
+      condition: conditionOf(signal),
+      supposed: supposed.signal !== undefined,
+    },
     nodeLevel: nodeLevelOf(signal, layout.dedicatedImages, layout.splitContainers),
     ranking: rankingOf(input, signal),
   };
@@ -106,7 +148,17 @@ function rankingOf(input: ExplainInput, signal: Signal): EvictionReport['ranking
       usage: ranked.usage === undefined ? 'unknown' : formatAmount(resource, ranked.usage),
       request: formatAmount(resource, ranked.request),
       why: reasonOf(ranked, resource),
-      ...(verdict === 'first' ? { message: evictionMessage(ranked.pod, resource, consumption.containers(ranked.pod), crossed, input.host.observations).message } : {}),
+      ...(verdict === 'first'
+        ? {
+            message: evictionMessage(
+              ranked.pod,
+              resource,
+              consumption.containers(ranked.pod),
+              crossed,
+              input.host.observations,
+            ).message,
+          }
+        : {}),
     };
   });
 }

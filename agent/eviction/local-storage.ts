@@ -14,12 +14,18 @@ export interface StorageLimitOptions {
 export function hasStorageLimits(pod: Pod): boolean {
   return (
     (pod.spec.volumes ?? []).some((volume) => volume.emptyDir?.sizeLimit !== undefined) ||
-    [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].some((container) => limitsOf(container)['ephemeral-storage'] !== undefined)
+    [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].some(
+      (container) => limitsOf(container)['ephemeral-storage'] !== undefined,
+    )
   );
 }
 
 /** Why the pod has to go; `undefined` while it keeps its limits. */
-export function exceededStorage(pod: Pod, storage: PodStorage, { dedicatedImages }: StorageLimitOptions): string | undefined {
+export function exceededStorage(
+  pod: Pod,
+  storage: PodStorage,
+  { dedicatedImages }: StorageLimitOptions,
+): string | undefined {
   for (const volume of pod.spec.volumes ?? []) {
     const limit = volume.emptyDir?.sizeLimit;
     if (limit === undefined || compareQuantities(parseQuantity(limit), parseQuantity('0')) <= 0) continue;
@@ -33,7 +39,8 @@ export function exceededStorage(pod: Pod, storage: PodStorage, { dedicatedImages
     const used = storage.containers.get(container.name);
     if (limit === undefined || used === undefined) continue;
     const bytes = used.logs.usedBytes + (dedicatedImages ? 0 : used.layer.usedBytes);
-    if (bytes > bytesOf(limit)) return evictionWords.containerStorage(container.name, formatQuantity(parseQuantity(limit)));
+    if (bytes > bytesOf(limit))
+      return evictionWords.containerStorage(container.name, formatQuantity(parseQuantity(limit)));
   }
   return undefined;
 }

@@ -2,7 +2,14 @@
 import { formatQuantity, parseQuantity } from '../../api/meta/quantity.ts';
 import type { Pod } from '../core-types.ts';
 import { bytesOf } from '../kuberuntime/resources.ts';
-import { type Observations, type StarvedResource, type Threshold, amountOf, formatAmount, resourceOf } from './thresholds.ts';
+import {
+  type Observations,
+  type StarvedResource,
+  type Threshold,
+  amountOf,
+  formatAmount,
+  resourceOf,
+} from './thresholds.ts';
 
 export interface ContainerConsumption {
   readonly name: string;
@@ -16,14 +23,25 @@ export interface EvictionMessage {
 }
 
 export const evictionWords = {
-  emptyDir: (volume: string, limit: string): string => `Usage of EmptyDir volume "${volume}" exceeds the limit "${limit}". `,
-  podStorage: (limit: string): string => `Pod ephemeral local storage usage exceeds the total limit of containers ${limit}. `,
-  containerStorage: (container: string, limit: string): string => `Container ${container} exceeded its local ephemeral storage limit "${limit}". `,
+  emptyDir: (volume: string, limit: string): string =>
+    `Usage of EmptyDir volume "${volume}" exceeds the limit "${limit}". `,
+  podStorage: (limit: string): string =>
+    `Pod ephemeral local storage usage exceeds the total limit of containers ${limit}. `,
+  containerStorage: (container: string, limit: string): string =>
+    `Container ${container} exceeded its local ephemeral storage limit "${limit}". `,
 };
 
-export function evictionMessage(pod: Pod, resource: StarvedResource, containers: readonly ContainerConsumption[], thresholds: readonly Threshold[], observations: Observations): EvictionMessage {
+export function evictionMessage(
+  pod: Pod,
+  resource: StarvedResource,
+  containers: readonly ContainerConsumption[],
+  thresholds: readonly Threshold[],
+  observations: Observations,
+): EvictionMessage {
   let message = `The node was low on resource: ${resource}. `;
-  const crossed = thresholds.find((threshold) => resourceOf(threshold.signal) === resource && observations.has(threshold.signal));
+  const crossed = thresholds.find(
+    (threshold) => resourceOf(threshold.signal) === resource && observations.has(threshold.signal),
+  );
   const observed = crossed === undefined ? undefined : observations.get(crossed.signal);
   if (crossed !== undefined && observed !== undefined) {
     const quantity = formatAmount(resource, amountOf(crossed.value, observed.capacity));
@@ -33,7 +51,9 @@ export function evictionMessage(pod: Pod, resource: StarvedResource, containers:
   const usages: string[] = [];
   if (resource === 'memory' || resource === 'ephemeral-storage') {
     for (const consumption of containers) {
-      const container = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].find((entry) => entry.name === consumption.name);
+      const container = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].find(
+        (entry) => entry.name === consumption.name,
+      );
       if (container === undefined) continue;
       const written = (container.resources?.requests as Record<string, string> | undefined)?.[resource];
       const used = resource === 'memory' ? consumption.memoryBytes : consumption.diskBytes;
@@ -44,6 +64,12 @@ export function evictionMessage(pod: Pod, resource: StarvedResource, containers:
       usages.push(usage);
     }
   }
-  return { message, annotations: { offending_containers: offenders.join(','), offending_containers_usage: usages.join(','), starved_resource: resource } };
+  return {
+    message,
+    annotations: {
+      offending_containers: offenders.join(','),
+      offending_containers_usage: usages.join(','),
+      starved_resource: resource,
+    },
+  };
 }
-

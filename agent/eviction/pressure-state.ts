@@ -24,7 +24,10 @@ export interface PressureStep {
 }
 
 /** The next state, and the thresholds whose grace period is over: those that something is done about. */
-export function advance(state: PressureState, step: PressureStep): { readonly state: PressureState; readonly due: readonly Threshold[] } {
+export function advance(
+  state: PressureState,
+  step: PressureStep,
+): { readonly state: PressureState; readonly due: readonly Threshold[] } {
   const { observations, nowMs } = step;
   const crossed = thresholdsMet(step.thresholds, observations, { withReclaim: false });
   const unresolved = thresholdsMet(state.met, observations, { withReclaim: true });
@@ -32,7 +35,11 @@ export function advance(state: PressureState, step: PressureStep): { readonly st
   const firstMetAtMs = new Map(met.map((threshold) => [threshold, state.firstMetAtMs.get(threshold) ?? nowMs]));
   const seenAtMs = new Map(state.seenAtMs);
   for (const threshold of met) seenAtMs.set(conditionOf(threshold.signal), nowMs);
-  const conditions = new Set([...seenAtMs].filter(([, atMs]) => nowMs - atMs < step.transitionPeriodMs || atMs === nowMs).map(([condition]) => condition));
+  const conditions = new Set(
+    [...seenAtMs]
+      .filter(([, atMs]) => nowMs - atMs < step.transitionPeriodMs || atMs === nowMs)
+      .map(([condition]) => condition),
+  );
   const due = met.filter((threshold) => nowMs - (firstMetAtMs.get(threshold) ?? nowMs) >= threshold.gracePeriodMs);
   return { state: { met, firstMetAtMs, seenAtMs, conditions }, due };
 }

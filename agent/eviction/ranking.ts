@@ -27,16 +27,31 @@ export interface RankedPod {
  * First to go first. Memory and disk: pods above their request (those of which nothing is known count so), then low
  * priority, then by how far they are above it. Inodes the same with a request of nothing; processes: priority, then number.
  */
-export function rankPods(pods: readonly Pod[], consumption: (pod: Pod) => PodConsumption | undefined, resource: StarvedResource): readonly RankedPod[] {
+export function rankPods(
+  pods: readonly Pod[],
+  consumption: (pod: Pod) => PodConsumption | undefined,
+  resource: StarvedResource,
+): readonly RankedPod[] {
   const ranked = pods.map((pod): RankedPod => {
     const used = consumption(pod);
     const usage = used === undefined ? undefined : usageOf(used, resource);
-    const request = resource === 'memory' || resource === 'ephemeral-storage' ? bytesOf(podResources(pod, requestsOf)[resource]) : 0;
-    return { pod, usage, request, exceedsRequest: usage === undefined || usage > request, priority: pod.spec.priority ?? 0, spared: isSpared(pod) };
+    const request =
+      resource === 'memory' || resource === 'ephemeral-storage' ? bytesOf(podResources(pod, requestsOf)[resource]) : 0;
+    return {
+      pod,
+      usage,
+      request,
+      exceedsRequest: usage === undefined || usage > request,
+      priority: pod.spec.priority ?? 0,
+      spared: isSpared(pod),
+    };
   });
   const first = (a: boolean, b: boolean): number => Number(b) - Number(a);
   return ranked.toSorted((a, b) => {
-    const byRequest = resource === 'pids' ? 0 : first(a.usage === undefined, b.usage === undefined) || first(a.exceedsRequest, b.exceedsRequest);
+    const byRequest =
+      resource === 'pids'
+        ? 0
+        : first(a.usage === undefined, b.usage === undefined) || first(a.exceedsRequest, b.exceedsRequest);
     return byRequest || a.priority - b.priority || excess(b) - excess(a) || (b.usage ?? 0) - (a.usage ?? 0);
   });
 }

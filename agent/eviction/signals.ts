@@ -21,18 +21,27 @@ export interface HostObservations {
 
 export async function observeSignals(sources: SignalSources): Promise<HostObservations> {
   const allocatable = sources.allocatableMemoryBytes();
-  const [node, allPods, storage] = await Promise.all([sources.node(), allocatable > 0 ? sources.allPods() : undefined, sources.storage()]);
+  const [node, allPods, storage] = await Promise.all([
+    sources.node(),
+    allocatable > 0 ? sources.allPods() : undefined,
+    sources.storage(),
+  ]);
   const found = new Map<Signal, Observation>();
   const capacity = hostCapacity().memoryBytes;
-  if (capacity > 0) found.set('memory.available', { available: Math.max(0, capacity - node.memory.workingSetBytes), capacity });
+  if (capacity > 0)
+    found.set('memory.available', { available: Math.max(0, capacity - node.memory.workingSetBytes), capacity });
   if (allPods !== undefined && allocatable > 0) {
-    found.set('allocatableMemory.available', { available: Math.max(0, allocatable - allPods.memory.workingSetBytes), capacity: allocatable });
+    found.set('allocatableMemory.available', {
+      available: Math.max(0, allocatable - allPods.memory.workingSetBytes),
+      capacity: allocatable,
+    });
   }
   const put = (name: 'nodefs' | 'imagefs' | 'containerfs', filesystem: Filesystem | undefined): void => {
     if (filesystem === undefined) return;
     found.set(`${name}.available`, { available: filesystem.availableBytes, capacity: filesystem.capacityBytes });
     // Some file systems (btrfs) count no inodes.
-    if (filesystem.inodes > 0) found.set(`${name}.inodesFree`, { available: filesystem.inodesFree, capacity: filesystem.inodes });
+    if (filesystem.inodes > 0)
+      found.set(`${name}.inodesFree`, { available: filesystem.inodesFree, capacity: filesystem.inodes });
   };
   put('nodefs', storage.root);
   put('imagefs', storage.images.filesystem);
@@ -43,7 +52,17 @@ export async function observeSignals(sources: SignalSources): Promise<HostObserv
 }
 
 /** Images lie on another file system than the root directory; writable layers on another than that. */
-export function layoutOf(storage: NodeStorage): { readonly dedicatedImages: boolean; readonly splitContainers: boolean } {
-  const [root, images, containers] = [storage.root?.device, storage.images.filesystem?.device, storage.containers.filesystem?.device];
-  return { dedicatedImages: images !== undefined && images !== root, splitContainers: containers !== undefined && containers !== images };
+export function layoutOf(storage: NodeStorage): {
+  readonly dedicatedImages: boolean;
+  readonly splitContainers: boolean;
+} {
+  const [root, images, containers] = [
+    storage.root?.device,
+    storage.images.filesystem?.device,
+    storage.containers.filesystem?.device,
+  ];
+  return {
+    dedicatedImages: images !== undefined && images !== root,
+    splitContainers: containers !== undefined && containers !== images,
+  };
 }

@@ -2,7 +2,14 @@
  * Eviction signals and thresholds: what the flags say, parsed; which thresholds an observation crosses. Pure. The words of
  * the errors are the reference's.
  */
-import { formatQuantity, newQuantity, parseQuantity, type Quantity, QuantityError, wholeUnits } from '../../api/meta/quantity.ts';
+import {
+  formatQuantity,
+  newQuantity,
+  parseQuantity,
+  type Quantity,
+  QuantityError,
+  wholeUnits,
+} from '../../api/meta/quantity.ts';
 
 export const SIGNALS = [
   'memory.available',
@@ -63,7 +70,8 @@ export class ThresholdError extends Error {
 /** Throws `ThresholdError`. Shares of 0 % and 100 % switch a signal off. */
 export function parseThresholds(flags: ThresholdFlags): readonly Threshold[] {
   const reclaim = new Map<Signal, ThresholdValue>();
-  for (const [name, text] of Object.entries(flags.minimumReclaim)) reclaim.set(signalOf(name), parseValue(text, 'eviction minimum reclaim'));
+  for (const [name, text] of Object.entries(flags.minimumReclaim))
+    reclaim.set(signalOf(name), parseValue(text, 'eviction minimum reclaim'));
   const grace = new Map<Signal, number>();
   for (const [name, text] of Object.entries(flags.softGracePeriod)) grace.set(signalOf(name), parseGrace(text));
   const of = (list: Readonly<Record<string, string>>, graceOf: (signal: Signal) => number): Threshold[] =>
@@ -76,10 +84,15 @@ export function parseThresholds(flags: ThresholdFlags): readonly Threshold[] {
   const hard = of(flags.hard, () => 0);
   const soft = of(flags.soft, (signal) => {
     const found = grace.get(signal);
-    if (found === undefined) throw new ThresholdError(`grace period must be specified for the soft eviction threshold ${signal}`);
+    if (found === undefined)
+      throw new ThresholdError(`grace period must be specified for the soft eviction threshold ${signal}`);
     return found;
   });
-  const allocatable = flags.enforcePods ? hard.filter((threshold) => threshold.signal === 'memory.available').map((threshold): Threshold => ({ ...threshold, signal: 'allocatableMemory.available' })) : [];
+  const allocatable = flags.enforcePods
+    ? hard
+        .filter((threshold) => threshold.signal === 'memory.available')
+        .map((threshold): Threshold => ({ ...threshold, signal: 'allocatableMemory.available' }))
+    : [];
   return [...hard, ...soft, ...allocatable];
 }
 
@@ -89,10 +102,13 @@ function signalOf(name: string): Signal {
   return found;
 }
 
-function parseValue(text: string, what: string): ThresholdValue {
+function parseValue(written: string, what: string): ThresholdValue {
+  const text = written.replace(/^</, '');
   if (text.endsWith('%')) {
-    const percent = Number(text.slice(0, -1)) / 100;
-    if (Number.isNaN(percent)) throw new ThresholdError(`strconv.ParseFloat: parsing "${text.slice(0, -1)}": invalid syntax`);
+    // The reference counts in single precision, and what is allocatable shows it.
+    const percent = Math.fround(Number(text.slice(0, -1)) / 100);
+    if (Number.isNaN(percent))
+      throw new ThresholdError(`strconv.ParseFloat: parsing "${text.slice(0, -1)}": invalid syntax`);
     if (percent < 0) throw new ThresholdError(`${what} must be >= 0%: ${text}`);
     if (percent > 1) throw new ThresholdError(`${what} must be <= 100%: ${text}`);
     return { percent };
@@ -112,8 +128,10 @@ const UNITS_MS: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s:
 function parseGrace(text: string): number {
   const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|h|m|s)/g)];
   const total = parts.reduce((sum, [, amount, unit = '']) => sum + Number(amount) * (UNITS_MS[unit] ?? 0), 0);
-  if (parts.map(([whole]) => whole).join('') !== text.replace(/^-/, '')) throw new ThresholdError(`time: invalid duration "${text}"`);
-  if (text.startsWith('-')) throw new ThresholdError(`invalid eviction grace period specified: ${text}, must be a positive value`);
+  if (parts.map(([whole]) => whole).join('') !== text.replace(/^-/, ''))
+    throw new ThresholdError(`time: invalid duration "${text}"`);
+  if (text.startsWith('-'))
+    throw new ThresholdError(`invalid eviction grace period specified: ${text}, must be a positive value`);
   return total;
 }
 
@@ -128,12 +146,23 @@ export function formatValue(value: ThresholdValue): string {
 }
 
 /** With the minimum reclaim a threshold counts as crossed until so much more is free. */
-export function isMet(threshold: Threshold, observation: Observation, { withReclaim }: { readonly withReclaim: boolean }): boolean {
-  const reclaim = withReclaim && threshold.minimumReclaim !== undefined ? amountOf(threshold.minimumReclaim, observation.capacity) : 0;
+export function isMet(
+  threshold: Threshold,
+  observation: Observation,
+  { withReclaim }: { readonly withReclaim: boolean },
+): boolean {
+  const reclaim =
+    withReclaim && threshold.minimumReclaim !== undefined
+      ? amountOf(threshold.minimumReclaim, observation.capacity)
+      : 0;
   return amountOf(threshold.value, observation.capacity) + reclaim > observation.available;
 }
 
-export function thresholdsMet(thresholds: readonly Threshold[], observations: Observations, options: { readonly withReclaim: boolean }): readonly Threshold[] {
+export function thresholdsMet(
+  thresholds: readonly Threshold[],
+  observations: Observations,
+  options: { readonly withReclaim: boolean },
+): readonly Threshold[] {
   return thresholds.filter((threshold) => {
     const observation = observations.get(threshold.signal);
     return observation !== undefined && isMet(threshold, observation, options);
@@ -159,5 +188,10 @@ export function byUrgency(thresholds: readonly Threshold[]): readonly Threshold[
 
 /** Bytes in binary units, counts as they are. */
 export function formatAmount(resource: StarvedResource, amount: number): string {
-  return formatQuantity(newQuantity(Math.floor(amount), resource === 'memory' || resource === 'ephemeral-storage' ? 'BinarySI' : 'DecimalSI'));
+  return formatQuantity(
+    newQuantity(
+      Math.floor(amount),
+      resource === 'memory' || resource === 'ephemeral-storage' ? 'BinarySI' : 'DecimalSI',
+    ),
+  );
 }

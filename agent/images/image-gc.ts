@@ -44,7 +44,11 @@ export interface ImageRecord {
 const PERIOD_MS = 300_000;
 
 /** Pure: images that may go, the one that was used longest ago first. */
-export function collectable(records: readonly ImageRecord[], containers: readonly Pick<ContainerStatus, 'imageId' | 'image' | 'imageRef'>[], kept: ReadonlySet<string>): readonly ImageRecord[] {
+export function collectable(
+  records: readonly ImageRecord[],
+  containers: readonly Pick<ContainerStatus, 'imageId' | 'image' | 'imageRef'>[],
+  kept: ReadonlySet<string>,
+): readonly ImageRecord[] {
   const used = new Set(containers.flatMap(({ imageId, image, imageRef }) => [imageId, image, imageRef]));
   return records
     .filter(({ image }) => !image.pinned && !namesOf(image).some((name) => used.has(name) || kept.has(name)))
@@ -52,7 +56,10 @@ export function collectable(records: readonly ImageRecord[], containers: readonl
 }
 
 /** Pure: how many bytes have to go; 0 below the high threshold. */
-export function bytesToFree({ capacityBytes, availableBytes }: ImageSpace, { highThresholdPercent, lowThresholdPercent }: ImageGcPolicy): number {
+export function bytesToFree(
+  { capacityBytes, availableBytes }: ImageSpace,
+  { highThresholdPercent, lowThresholdPercent }: ImageGcPolicy,
+): number {
   const usedPercent = 100 - Math.floor((availableBytes * 100) / capacityBytes);
   if (highThresholdPercent >= 100 || usedPercent < highThresholdPercent) return 0;
   return Math.max(0, Math.floor((capacityBytes * (100 - lowThresholdPercent)) / 100) - availableBytes);
@@ -156,7 +163,8 @@ export class ImageGc {
     if (policy.maxAgeMs === 0) return images;
     const left: ImageRecord[] = [];
     for (const record of images) {
-      if (clock.monotonic() - record.lastUsedMs <= policy.maxAgeMs || !(await this.#remove(record.image, 'age'))) left.push(record);
+      if (clock.monotonic() - record.lastUsedMs <= policy.maxAgeMs || !(await this.#remove(record.image, 'age')))
+        left.push(record);
     }
     return left;
   }

@@ -8,32 +8,73 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime/runtime.ts';
 
 export interface CollectOptions {
-  readonly runtime: Pick<Runtime, 'listContainers' | 'listSandboxes' | 'removeContainer' | 'removeSandbox' | 'stopSandbox'>;
+  readonly runtime: Pick<
+    Runtime,
+    'listContainers' | 'listSandboxes' | 'removeContainer' | 'removeSandbox' | 'stopSandbox'
+  >;
   readonly logger: Logger;
   readonly podLogsDirectory: string;
   readonly podExists: (uid: string) => boolean;
   /** `--maximum-dead-containers-per-container`. */
   readonly keptPerContainer?: number;
+  /** `--maximum-dead-containers`; negative is no limit. */
+  readonly keptInTotal?: number;
+  /** `--minimum-container-ttl-duration`: younger ones stay. */
+  readonly minAgeMs?: number;
+  readonly nowMs?: number;
+}
+
+export interface DeadContainerPolicy {
+  /** Negative: any number. */
+  readonly keptPerContainer: number;
+  readonly keptInTotal: number;
+  /** Made before this: old enough to go. */
+  readonly madeBeforeMs: number;
 }
 
 /** Pure: which containers go. Those that run, or were only created and may start any moment, stay. */
-export function containersToRemove(containers: readonly ContainerStatus[], podExists: (uid: string) => boolean, kept: number): readonly ContainerStatus[] {
+export function containersToRemove(
+  containers: readonly ContainerStatus[],
+  podExists: (uid: string) => boolean,
+  policy: DeadContainerPolicy,
+): readonly ContainerStatus[] {
   const groups = new Map<string, ContainerStatus[]>();
   for (const container of containers) {
-    if (container.state === 'running' || container.state === 'created') continue;
+    if (container.state === 'running' || container.state === 'created' || container.createdAtMs > policy.madeBeforeMs)
+      continue;
     const key = `${uidOf(container)}/${container.name}`;
     groups.set(key, [...(groups.get(key) ?? []), container]);
   }
-  return [...groups.values()].flatMap((group) => {
-    const [first] = group;
-    if (first === undefined) return [];
+  const gone: ContainerStatus[] = [];
+  let left: ContainerStatus[][] = [];
+  for (const group of groups.values()) {
     const newestFirst = group.toSorted((a, b) => b.attempt - a.attempt || b.createdAtMs - a.createdAtMs);
-    return podExists(uidOf(first)) ? newestFirst.slice(kept) : newestFirst;
-  });
+    const [first] = newestFirst;
+    const kept =
+      first === undefined || !podExists(uidOf(first))
+        ? 0
+        : policy.keptPerContainer < 0
+          ? newestFirst.length
+          : policy.keptPerContainer;
+    gone.push(...newestFirst.slice(kept));
+    left.push(newestFirst.slice(0, kept));
+  }
+  const { keptInTotal } = policy;
+  if (keptInTotal < 0 || left.reduce((sum, group) => sum + group.length, 0) <= keptInTotal) return gone;
+  // Each container has its part of the total, the newest of it; what is still too much goes by age.
+  const share = Math.max(1, Math.floor(keptInTotal / left.length));
+  gone.push(...left.flatMap((group) => group.slice(share)));
+  left = left.map((group) => group.slice(0, share));
+  const newestFirst = left.flat().toSorted((a, b) => b.createdAtMs - a.createdAtMs);
+  return [...gone, ...newestFirst.slice(keptInTotal)];
 }
 
 /** Pure: sandboxes that are down and hold nothing; of a pod that exists the newest stays. */
-export function sandboxesToRemove(sandboxes: readonly SandboxStatus[], containers: readonly ContainerStatus[], podExists: (uid: string) => boolean): readonly SandboxStatus[] {
+export function sandboxesToRemove(
+  sandboxes: readonly SandboxStatus[],
+  containers: readonly ContainerStatus[],
+  podExists: (uid: string) => boolean,
+): readonly SandboxStatus[] {
   const used = new Set(containers.map((container) => container.sandboxId));
   const newest = new Map<string, SandboxStatus>();
   for (const sandbox of sandboxes) {
@@ -53,7 +94,11 @@ function uidOf(container: ContainerStatus): string {
 export async function collectContainers(options: CollectOptions): Promise<void> {
   const { runtime, logger, podExists } = options;
   const containers = await runtime.listContainers();
-  const gone = containersToRemove(containers, podExists, options.keptPerContainer ?? 1);
+  const gone = containersToRemove(containers, podExists, {
+    keptPerContainer: options.keptPerContainer ?? 1,
+    keptInTotal: options.keptInTotal ?? -1,
+    madeBeforeMs: (options.nowMs ?? Number.POSITIVE_INFINITY) - (options.minAgeMs ?? 0),
+  });
   const attempt = async (what: string, id: string, remove: () => Promise<void>): Promise<boolean> => {
     try {
       await remove();
@@ -85,16 +130,24 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
 async function removeLogs(path: string): Promise<void> {
   const directory = dirname(path);
   const base = path.slice(directory.length + 1);
-  for (const name of await readdir(directory).catch(() => [])) if (name === base || name.startsWith(`${base}.`)) await rm(join(directory, name), { force: true });
+  for (const name of await readdir(directory).catch(() => []))
+    if (name === base || name.startsWith(`${base}.`)) await rm(join(directory, name), { force: true });
 }
 
-async function removeLogFolders({ podLogsDirectory, podExists }: CollectOptions, withContainers: ReadonlySet<string>): Promise<void> {
+async function removeLogFolders(
+  { podLogsDirectory, podExists }: CollectOptions,
+  withContainers: ReadonlySet<string>,
+): Promise<void> {
   for (const name of await readdir(podLogsDirectory).catch(() => [])) {
     const uid = name.split('_').at(-1) ?? '';
     // Another agent's pods may log here too: only what is provably of a pod that had containers here is ours to judge.
     if (name.split('_').length !== 3 || podExists(uid) || withContainers.has(uid)) continue;
     const containers = await readdir(join(podLogsDirectory, name)).catch(() => []);
-    const empty = (await Promise.all(containers.map((container) => readdir(join(podLogsDirectory, name, container)).catch(() => ['?'])))).every((files) => files.length === 0);
+    const empty = (
+      await Promise.all(
+        containers.map((container) => readdir(join(podLogsDirectory, name, container)).catch(() => ['?'])),
+      )
+    ).every((files) => files.length === 0);
     if (empty) await rm(join(podLogsDirectory, name), { recursive: true, force: true });
   }
 }

@@ -12,8 +12,9 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { NodeConditionSource, NodeInfo, NodeObject } from '../core-types.ts';
 import type { Runtime, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
-import { filesystemSpace, hostAddresses, hostCapacity, hostName, systemInfo } from './host-facts.ts';
+import { filesystemSpace, hostAddresses, hostCapacity, hostName, maxPids, systemInfo } from './host-facts.ts';
 import { type NodeFacts, statusChanged, withStatus } from './node-object.ts';
+import type { Capacity } from './reserved.ts';
 
 export interface NodeManagerOptions {
   readonly client: Client | undefined;
@@ -24,17 +25,22 @@ export interface NodeManagerOptions {
   readonly rootDirectory: string;
   readonly version: string;
   readonly serverPort: number;
-  /** `--node-ip`; empty: found. */
+  /** `--node-ip`; empty: found, `::` or `0.0.0.0` alone: found, of that family first. */
   readonly nodeIps: readonly string[];
   readonly registerNode: boolean;
   readonly registerSchedulable: boolean;
   readonly labels: Readonly<Record<string, string>>;
   readonly taints: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
   readonly providerId: string;
+  /** Of the node when it is registered. */
+  readonly annotations: Readonly<Record<string, string>>;
   readonly maxPods: number;
   readonly podsPerCore: number;
   readonly maxImages: number;
-  readonly reserved: () => Readonly<Record<string, number>>;
+  /** What of a capacity pods do not get, by resource: cores, bytes. */
+  readonly reserved: (capacity: Capacity) => Readonly<Record<string, number>>;
+  /** `--local-storage-capacity-isolation`: how much ephemeral storage there is is told. */
+  readonly tellStorage: boolean;
   readonly extraCapacity: () => Readonly<Record<string, string>>;
   /** How often the status is looked at, and how often it is sent though nothing changed. */
   readonly statusIntervalMs: number;
@@ -84,10 +90,7 @@ export class NodeManager implements NodeInfo {
   }
 
   hostIps(): readonly string[] {
-    const all = this.#options.nodeIps.length > 0 ? this.#options.nodeIps : hostAddresses();
-    const first = all[0];
-    const other = all.find((address) => address.includes(':') !== (first ?? '').includes(':'));
-    return [...(first === undefined ? [] : [first]), ...(other === undefined ? [] : [other])];
+    return chooseAddresses(this.#options.nodeIps, hostAddresses);
   }
 
   allocatable(): Readonly<Record<string, string>> {
@@ -204,7 +207,7 @@ export class NodeManager implements NodeInfo {
           'beta.kubernetes.io/arch': system.architecture,
           ...labels,
         },
-        annotations: { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' },
+        annotations: { ...this.#options.annotations },
       },
       spec,
     } as unknown as NodeObject;
@@ -220,16 +223,20 @@ export class NodeManager implements NodeInfo {
   }
 
   async #facts(): Promise<NodeFacts> {
-    const { options } = { options: this.#options };
+    const options = this.#options;
     if (this.#runtimeInfo === undefined) await this.#readRuntime();
     const source = this.#source;
+    const capacity = hostCapacity();
+    const rootSpace = options.tellStorage
+      ? await filesystemSpace(options.rootDirectory).catch(() => undefined)
+      : undefined;
     return {
       name: this.name,
       hostname: hostName().toLowerCase(),
       addresses: this.hostIps(),
       system: systemInfo(),
-      capacity: hostCapacity(),
-      rootSpace: await filesystemSpace(options.rootDirectory).catch(() => undefined),
+      capacity,
+      rootSpace,
       runtime: this.#runtimeInfo,
       handlers: this.#handlers,
       images: (await source?.images().catch(() => [])) ?? [],
@@ -237,7 +244,12 @@ export class NodeManager implements NodeInfo {
       version: options.version,
       maxPods: options.maxPods,
       podsPerCore: options.podsPerCore,
-      reserved: options.reserved(),
+      reserved: options.reserved({
+        cpus: capacity.cpus,
+        memoryBytes: capacity.memoryBytes,
+        storageBytes: rootSpace?.capacityBytes ?? 0,
+        pids: maxPids(),
+      }),
       serverPort: options.serverPort,
       runtimeErrors: source?.runtimeErrors() ?? [],
       networkErrors: source?.networkErrors() ?? [],
@@ -372,6 +384,28 @@ export class NodeManager implements NodeInfo {
       spec,
     });
   }
+}
+
+/** At most one address of each family. `::` or `0.0.0.0` alone says which family comes first. Pure. */
+export function chooseAddresses(wanted: readonly string[], found: () => readonly string[]): readonly string[] {
+  const isSix = (address: string): boolean => address.includes(':');
+  const [only] = wanted;
+  const preference = wanted.length === 1 && (only === '::' || only === '0.0.0.0') ? only : undefined;
+  const given = preference === undefined ? wanted : [];
+  // An address that was given stands alone: the other family is told only where it is asked for.
+  if (given.length > 0) {
+    const [first = ''] = given;
+    const other = given.find((address) => isSix(address) !== isSix(first));
+    return [first, ...(other === undefined ? [] : [other])];
+  }
+  const all = found();
+  const ordered =
+    preference === undefined
+      ? all
+      : all.toSorted((a, b) => Number(isSix(a) !== isSix(preference)) - Number(isSix(b) !== isSix(preference)));
+  const [first] = ordered;
+  const other = preference === undefined ? undefined : ordered.find((address) => isSix(address) !== isSix(first ?? ''));
+  return [...(first === undefined ? [] : [first]), ...(other === undefined ? [] : [other])];
 }
 
 /** The parts of the status that changed, as a strategic patch: conditions and addresses merge by type, the rest is replaced. */

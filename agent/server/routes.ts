@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { newBadRequest, newNotFound } from '../../api/meta/status-error.ts';
 import type { LogOptions, Pod, PodHost } from '../core-types.ts';
+import { type Signal, SIGNALS } from '../eviction/thresholds.ts';
 import type { SubmittedPods } from '../podconfig/submitted-source.ts';
 
 /** What a page of figures says, made when it is asked for. */
@@ -22,12 +23,14 @@ export interface StatisticsPages {
 export interface RoutesOptions {
   readonly host: PodHost;
   readonly statistics: StatisticsPages;
-  /** `/configz`. */
+  /** `/configz`: the whole answer. */
   readonly config: () => object;
   readonly submitted: SubmittedPods | undefined;
   /** `--enable-system-log-handler`: the directory, or `undefined`. */
   readonly logDirectory: string | undefined;
   readonly debugHandlers: boolean;
+  /** `/eviction/explain`; the signal is a supposed pressure. */
+  readonly explainEviction?: (signal: Signal | undefined) => Promise<object>;
   readonly checkpoint?: (namespace: string, pod: string, container: string) => Promise<readonly string[]>;
 }
 
@@ -71,7 +74,7 @@ export function installReading(app: FastifyInstance, options: RoutesOptions): vo
 /** What only the authorized may ask. */
 export function installPrivate(app: FastifyInstance, options: RoutesOptions): void {
   const { host } = options;
-  app.get('/configz', (_request, reply) => reply.send({ kubeletconfig: options.config() }));
+  app.get('/configz', (_request, reply) => reply.send(options.config()));
   if (options.debugHandlers) {
     app.get('/runningpods/', async (_request, reply) => reply.send(podList(await host.runningPods())));
     app.get('/containerLogs/:namespace/:pod/:container', (request, reply) => serveLogs(host, request, reply));
@@ -82,6 +85,15 @@ export function installPrivate(app: FastifyInstance, options: RoutesOptions): vo
     const { logDirectory } = options;
     if (logDirectory !== undefined)
       app.get('/logs/*', (request, reply) => serveFile(logDirectory, (request.params as { '*': string })['*'], reply));
+  }
+  const { explainEviction } = options;
+  if (explainEviction !== undefined) {
+    app.get('/eviction/explain', async (request, reply) => {
+      const { signal: asked = '' } = request.query as { signal?: string };
+      const signal = SIGNALS.find((name) => name === asked);
+      if (asked !== '' && signal === undefined) throw newBadRequest(`unsupported eviction signal ${asked}`);
+      return reply.type('application/json').send(await explainEviction(signal));
+    });
   }
   const { checkpoint } = options;
   if (checkpoint !== undefined) {

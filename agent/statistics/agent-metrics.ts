@@ -5,7 +5,6 @@ import type { Pod, ProbeKind } from '../core-types.ts';
 import type { PodState } from '../podworkers/pod-workers.ts';
 import { isStaticPod } from '../podworkers/pod-manager.ts';
 import { runningContainers } from './usage.ts';
-import type { PodStorage } from './storage-usage.ts';
 
 export interface AgentFigures {
   readonly nodeName: string;
@@ -16,8 +15,6 @@ export interface AgentFigures {
   readonly mirrorCount: () => number;
   readonly workerState: (uid: string) => PodState | undefined;
   readonly activePods: () => readonly Pod[];
-  /** As last measured; never measured for this page. */
-  readonly podStorage: () => Promise<ReadonlyMap<string, PodStorage>>;
 }
 
 /** Sets the gauges before each page. */
@@ -28,20 +25,38 @@ export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFig
   gauge('kubelet_metrics_provider', 'Metrics provider used by the kubelet.', ['provider']).with('cgroup').set(1);
   const running = gauge('kubelet_running_pods', 'Number of pods that have a running pod sandbox').with();
   const containers = gauge('kubelet_running_containers', 'Number of containers currently running', ['container_state']);
-  const desired = gauge('kubelet_desired_pods', 'The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver.', ['static']);
-  const active = gauge('kubelet_active_pods', 'The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver.', ['static']);
-  const mirrors = gauge('kubelet_mirror_pods', 'The number of mirror pods the kubelet will try to create (one per admitted static pod)').with();
-  const working = gauge('kubelet_working_pods', 'Number of pods the kubelet is actually running, broken down by lifecycle phase, whether the pod is desired, orphaned, or runtime only (also orphaned), and whether the pod is static.', ['config', 'lifecycle', 'static']);
+  const desired = gauge(
+    'kubelet_desired_pods',
+    'The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver.',
+    ['static'],
+  );
+  const active = gauge(
+    'kubelet_active_pods',
+    'The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver.',
+    ['static'],
+  );
+  const mirrors = gauge(
+    'kubelet_mirror_pods',
+    'The number of mirror pods the kubelet will try to create (one per admitted static pod)',
+  ).with();
+  const working = gauge(
+    'kubelet_working_pods',
+    'Number of pods the kubelet is actually running, broken down by lifecycle phase, whether the pod is desired, orphaned, or runtime only (also orphaned), and whether the pod is static.',
+    ['config', 'lifecycle', 'static'],
+  );
   metrics.collect(() => {
     const pods = figures.pods();
-    const count = (list: readonly Pod[], isStatic: boolean): number => list.filter((pod) => isStaticPod(pod) === isStatic).length;
+    const count = (list: readonly Pod[], isStatic: boolean): number =>
+      list.filter((pod) => isStaticPod(pod) === isStatic).length;
     const current = figures.activePods();
     for (const isStatic of [true, false]) {
       const label = String(isStatic);
       desired.with(label).set(count(pods, isStatic));
       active.with(label).set(count(current, isStatic));
       for (const lifecycle of ['sync', 'terminating', 'terminated'] as const) {
-        const matching = pods.filter((pod) => isStaticPod(pod) === isStatic && lifecycleOf(figures.workerState(pod.metadata.uid)) === lifecycle);
+        const matching = pods.filter(
+          (pod) => isStaticPod(pod) === isStatic && lifecycleOf(figures.workerState(pod.metadata.uid)) === lifecycle,
+        );
         working.with('desired', lifecycle, label).set(matching.length);
       }
     }
@@ -49,7 +64,10 @@ export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFig
     running.set(pods.filter((pod) => runningContainers(pod).length > 0).length);
     const states = { running: 0, exited: 0, created: 0 };
     for (const pod of pods) {
-      for (const { state } of [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])]) {
+      for (const { state } of [
+        ...(pod.status?.initContainerStatuses ?? []),
+        ...(pod.status?.containerStatuses ?? []),
+      ]) {
         if (state?.running !== undefined) states.running++;
         else if (state?.terminated !== undefined) states.exited++;
         else states.created++;
@@ -61,7 +79,11 @@ export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFig
 }
 
 function lifecycleOf(state: PodState | undefined): string {
-  return state === undefined || state.kind === 'syncing' || state.kind === 'waiting' ? 'sync' : state.kind === 'terminating' ? 'terminating' : 'terminated';
+  return state === undefined || state.kind === 'syncing' || state.kind === 'waiting'
+    ? 'sync'
+    : state.kind === 'terminating'
+      ? 'terminating'
+      : 'terminated';
 }
 
 function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
@@ -71,7 +93,9 @@ function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
   const virtual = gauge('process_virtual_memory_bytes', 'Virtual memory size in bytes.');
   const openFiles = gauge('process_open_fds', 'Number of open file descriptors.');
   const mostFiles = gauge('process_max_fds', 'Maximum number of open file descriptors.');
-  const cpu = metrics.counter({ name: 'process_cpu_seconds_total', help: 'Total user and system CPU time spent in seconds.' }).with();
+  const cpu = metrics
+    .counter({ name: 'process_cpu_seconds_total', help: 'Total user and system CPU time spent in seconds.' })
+    .with();
   let counted = 0;
   metrics.collect(() => {
     const { user, system } = process.cpuUsage();
@@ -90,7 +114,9 @@ function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
 }
 
 /** `/metrics/probes` is a page of its own. */
-export function registerProbeMetrics(metrics: MetricsRegistry): (pod: Pod, container: string, kind: ProbeKind, result: string) => void {
+export function registerProbeMetrics(
+  metrics: MetricsRegistry,
+): (pod: Pod, container: string, kind: ProbeKind, result: string) => void {
   const total = metrics.counter({
     name: 'prober_probe_total',
     help: 'Cumulative number of a liveness, readiness or startup probe for a container by result.',
@@ -104,7 +130,11 @@ export function registerProbeMetrics(metrics: MetricsRegistry): (pod: Pod, conta
 
 /** What a removed pod leaves in the pages of probes. */
 export function forgetProbes(metrics: MetricsRegistry, pod: Pod): void {
-  const total = metrics.counter({ name: 'prober_probe_total', help: '', labels: ['container', 'namespace', 'pod', 'pod_uid', 'probe_type', 'result'] });
+  const total = metrics.counter({
+    name: 'prober_probe_total',
+    help: '',
+    labels: ['container', 'namespace', 'pod', 'pod_uid', 'probe_type', 'result'],
+  });
   for (const container of [...pod.spec.containers, ...(pod.spec.initContainers ?? [])]) {
     for (const type of ['Liveness', 'Readiness', 'Startup']) {
       for (const outcome of ['successful', 'failed', 'unknown']) {

@@ -33,13 +33,37 @@ const seconds = (ns: number): number => ns / 1e9;
 
 /** Name, help, figure. */
 const COUNTERS: readonly (readonly [string, string, Read])[] = [
-  ['container_cpu_user_seconds_total', 'Cumulative user cpu time consumed in seconds.', ({ cpu }) => seconds(cpu.userNs)],
-  ['container_cpu_system_seconds_total', 'Cumulative system cpu time consumed in seconds.', ({ cpu }) => seconds(cpu.systemNs)],
-  ['container_cpu_cfs_periods_total', 'Number of elapsed enforcement period intervals.', ({ cpu }) => (cpu.quotaUs > 0 ? cpu.periods : undefined)],
-  ['container_cpu_cfs_throttled_periods_total', 'Number of throttled period intervals.', ({ cpu }) => (cpu.quotaUs > 0 ? cpu.throttledPeriods : undefined)],
-  ['container_cpu_cfs_throttled_seconds_total', 'Total time duration the container has been throttled.', ({ cpu }) => (cpu.quotaUs > 0 ? seconds(cpu.throttledNs) : undefined)],
+  [
+    'container_cpu_user_seconds_total',
+    'Cumulative user cpu time consumed in seconds.',
+    ({ cpu }) => seconds(cpu.userNs),
+  ],
+  [
+    'container_cpu_system_seconds_total',
+    'Cumulative system cpu time consumed in seconds.',
+    ({ cpu }) => seconds(cpu.systemNs),
+  ],
+  [
+    'container_cpu_cfs_periods_total',
+    'Number of elapsed enforcement period intervals.',
+    ({ cpu }) => (cpu.quotaUs > 0 ? cpu.periods : undefined),
+  ],
+  [
+    'container_cpu_cfs_throttled_periods_total',
+    'Number of throttled period intervals.',
+    ({ cpu }) => (cpu.quotaUs > 0 ? cpu.throttledPeriods : undefined),
+  ],
+  [
+    'container_cpu_cfs_throttled_seconds_total',
+    'Total time duration the container has been throttled.',
+    ({ cpu }) => (cpu.quotaUs > 0 ? seconds(cpu.throttledNs) : undefined),
+  ],
   ['container_memory_failcnt', 'Number of memory usage hits limits', ({ memory }) => memory.failures],
-  ['container_oom_events_total', 'Count of out of memory events observed for the container', ({ memory }) => memory.oomKills],
+  [
+    'container_oom_events_total',
+    'Count of out of memory events observed for the container',
+    ({ memory }) => memory.oomKills,
+  ],
 ];
 
 const GAUGES: readonly (readonly [string, string, Read])[] = [
@@ -49,31 +73,91 @@ const GAUGES: readonly (readonly [string, string, Read])[] = [
   ['container_memory_max_usage_bytes', 'Maximum memory usage recorded in bytes', ({ memory }) => memory.maxUsageBytes],
   ['container_memory_rss', 'Size of RSS in bytes.', ({ memory }) => memory.rssBytes],
   ['container_memory_swap', 'Container swap usage in bytes.', ({ memory }) => memory.swapBytes],
-  ['container_memory_total_active_file_bytes', 'Current total active file in bytes.', ({ memory }) => memory.activeFileBytes],
-  ['container_memory_total_inactive_file_bytes', 'Current total inactive file in bytes.', ({ memory }) => memory.inactiveFileBytes],
-  ['container_memory_usage_bytes', 'Current memory usage in bytes, including all memory regardless of when it was accessed', ({ memory }) => memory.usageBytes],
+  [
+    'container_memory_total_active_file_bytes',
+    'Current total active file in bytes.',
+    ({ memory }) => memory.activeFileBytes,
+  ],
+  [
+    'container_memory_total_inactive_file_bytes',
+    'Current total inactive file in bytes.',
+    ({ memory }) => memory.inactiveFileBytes,
+  ],
+  [
+    'container_memory_usage_bytes',
+    'Current memory usage in bytes, including all memory regardless of when it was accessed',
+    ({ memory }) => memory.usageBytes,
+  ],
   ['container_memory_working_set_bytes', 'Current working set in bytes.', ({ memory }) => memory.workingSetBytes],
-  ['container_spec_cpu_period', 'CPU period of the container.', ({ cpu }) => (cpu.periodUs > 0 ? cpu.periodUs : undefined)],
+  [
+    'container_spec_cpu_period',
+    'CPU period of the container.',
+    ({ cpu }) => (cpu.periodUs > 0 ? cpu.periodUs : undefined),
+  ],
   ['container_spec_cpu_quota', 'CPU quota of the container.', ({ cpu }) => (cpu.quotaUs > 0 ? cpu.quotaUs : undefined)],
   ['container_spec_cpu_shares', 'CPU share of the container.', ({ cpu }) => (cpu.shares > 0 ? cpu.shares : undefined)],
   ['container_spec_memory_limit_bytes', 'Memory limit for the container.', ({ memory }) => memory.limitBytes ?? 0],
   ['container_processes', 'Number of processes running inside the container.', ({ processes }) => processes.current],
   ['container_threads', 'Number of threads running inside the container', ({ processes }) => processes.current],
-  ['container_threads_max', 'Maximum number of threads allowed inside the container, infinity if value is zero', ({ processes }) => processes.max ?? 0],
+  [
+    'container_threads_max',
+    'Maximum number of threads allowed inside the container, infinity if value is zero',
+    ({ processes }) => processes.max ?? 0,
+  ],
 ];
 
-const CPU = { name: 'container_cpu_usage_seconds_total', type: 'counter', help: 'Cumulative cpu time consumed in seconds.' } as const;
-const FAILURES = { name: 'container_memory_failures_total', type: 'counter', help: 'Cumulative count of memory allocation failures.' } as const;
-const SEEN = { name: 'container_last_seen', type: 'gauge', help: 'Last time a container was seen by the exporter' } as const;
-const STARTED = { name: 'container_start_time_seconds', type: 'gauge', help: 'Start time of the container since unix epoch in seconds.' } as const;
-const FS_USAGE = { name: 'container_fs_usage_bytes', type: 'gauge', help: 'Number of bytes that are consumed by the container on this filesystem.' } as const;
-const FS_LIMIT = { name: 'container_fs_limit_bytes', type: 'gauge', help: 'Number of bytes that can be consumed by the container on this filesystem.' } as const;
+const CPU = {
+  name: 'container_cpu_usage_seconds_total',
+  type: 'counter',
+  help: 'Cumulative cpu time consumed in seconds.',
+} as const;
+const FAILURES = {
+  name: 'container_memory_failures_total',
+  type: 'counter',
+  help: 'Cumulative count of memory allocation failures.',
+} as const;
+const SEEN = {
+  name: 'container_last_seen',
+  type: 'gauge',
+  help: 'Last time a container was seen by the exporter',
+} as const;
+const STARTED = {
+  name: 'container_start_time_seconds',
+  type: 'gauge',
+  help: 'Start time of the container since unix epoch in seconds.',
+} as const;
+const FS_USAGE = {
+  name: 'container_fs_usage_bytes',
+  type: 'gauge',
+  help: 'Number of bytes that are consumed by the container on this filesystem.',
+} as const;
+const FS_LIMIT = {
+  name: 'container_fs_limit_bytes',
+  type: 'gauge',
+  help: 'Number of bytes that can be consumed by the container on this filesystem.',
+} as const;
 const FS_INODES = { name: 'container_fs_inodes_total', type: 'gauge', help: 'Number of Inodes' } as const;
 const FS_INODES_FREE = { name: 'container_fs_inodes_free', type: 'gauge', help: 'Number of available Inodes' } as const;
-const FS_READS = { name: 'container_fs_reads_total', type: 'counter', help: 'Cumulative count of reads completed' } as const;
-const FS_WRITES = { name: 'container_fs_writes_total', type: 'counter', help: 'Cumulative count of writes completed' } as const;
-const FS_READ_BYTES = { name: 'container_fs_reads_bytes_total', type: 'counter', help: 'Cumulative count of bytes read' } as const;
-const FS_WRITE_BYTES = { name: 'container_fs_writes_bytes_total', type: 'counter', help: 'Cumulative count of bytes written' } as const;
+const FS_READS = {
+  name: 'container_fs_reads_total',
+  type: 'counter',
+  help: 'Cumulative count of reads completed',
+} as const;
+const FS_WRITES = {
+  name: 'container_fs_writes_total',
+  type: 'counter',
+  help: 'Cumulative count of writes completed',
+} as const;
+const FS_READ_BYTES = {
+  name: 'container_fs_reads_bytes_total',
+  type: 'counter',
+  help: 'Cumulative count of bytes read',
+} as const;
+const FS_WRITE_BYTES = {
+  name: 'container_fs_writes_bytes_total',
+  type: 'counter',
+  help: 'Cumulative count of bytes written',
+} as const;
 
 const NETWORK: readonly (readonly [string, string, (entry: InterfaceCounters) => number])[] = [
   ['receive_bytes', 'bytes received', (entry) => entry.rxBytes],
@@ -105,7 +189,10 @@ export function cadvisorMetrics(facts: CadvisorFacts): string {
   writeUsage(page, usage.node, root, usage.timeMs, facts.bootedAtMs);
   writeNetwork(page, facts.interfaces, root, usage.timeMs);
   const { root: rootFs, images } = storage.node;
-  for (const filesystem of [rootFs, ...(images.filesystem !== undefined && images.filesystem.device !== rootFs?.device ? [images.filesystem] : [])]) {
+  for (const filesystem of [
+    rootFs,
+    ...(images.filesystem !== undefined && images.filesystem.device !== rootFs?.device ? [images.filesystem] : []),
+  ]) {
     if (filesystem === undefined) continue;
     const labels = withLabel(root, 'device', deviceName(filesystem.device));
     page.add(FS_LIMIT, filesystem.capacityBytes, labels, usage.timeMs);
@@ -113,22 +200,55 @@ export function cadvisorMetrics(facts: CadvisorFacts): string {
     page.add(FS_INODES, filesystem.inodes, labels, usage.timeMs);
     page.add(FS_INODES_FREE, filesystem.inodesFree, labels, usage.timeMs);
   }
-  if (usage.allPods !== undefined) writeUsage(page, usage.allPods.usage, { ...none, id: usage.allPods.cgroup }, usage.timeMs, undefined);
+  if (usage.allPods !== undefined)
+    writeUsage(page, usage.allPods.usage, { ...none, id: usage.allPods.cgroup }, usage.timeMs, undefined);
   for (const entry of usage.pods) {
     const names = { namespace: entry.pod.metadata.namespace, pod: entry.pod.metadata.name };
     const podId = entry.cgroup === '' ? `/pod${entry.pod.metadata.uid}` : entry.cgroup;
-    writeUsage(page, entry.usage, { ...none, ...names, id: podId }, entry.timeMs, Date.parse(entry.pod.status?.startTime ?? ''));
+    writeUsage(
+      page,
+      entry.usage,
+      { ...none, ...names, id: podId },
+      entry.timeMs,
+      Date.parse(entry.pod.status?.startTime ?? ''),
+    );
     writeNetwork(page, entry.interfaces, { ...none, ...names, id: podId }, entry.timeMs);
     const written = storage.pods.get(entry.pod.metadata.uid);
     for (const container of entry.containers) {
-      const labels: Names = { container: container.name, id: container.cgroup === '' ? `${podId}/${container.id}` : container.cgroup, image: container.image, name: container.id, ...names };
+      const labels: Names = {
+        container: container.name,
+        id: container.cgroup === '' ? `${podId}/${container.id}` : container.cgroup,
+        image: container.image,
+        name: container.id,
+        ...names,
+      };
       writeUsage(page, container.usage, labels, container.timeMs, container.startedAtMs);
       const disk = written?.containers.get(container.name);
-      if (disk !== undefined) page.add(FS_USAGE, disk.layer.usedBytes + disk.logs.usedBytes, withLabel(labels, 'device', deviceName(storage.node.containers.filesystem?.device ?? 0)), usage.timeMs);
+      if (disk !== undefined)
+        page.add(
+          FS_USAGE,
+          disk.layer.usedBytes + disk.logs.usedBytes,
+          withLabel(labels, 'device', deviceName(storage.node.containers.filesystem?.device ?? 0)),
+          usage.timeMs,
+        );
     }
   }
-  page.add({ name: 'container_scrape_error', type: 'gauge', help: '1 if there was an error while getting container metrics, 0 otherwise' }, 0);
-  page.add({ name: 'machine_scrape_error', type: 'gauge', help: '1 if there was an error while getting machine metrics, 0 otherwise.' }, 0);
+  page.add(
+    {
+      name: 'container_scrape_error',
+      type: 'gauge',
+      help: '1 if there was an error while getting container metrics, 0 otherwise',
+    },
+    0,
+  );
+  page.add(
+    {
+      name: 'machine_scrape_error',
+      type: 'gauge',
+      help: '1 if there was an error while getting machine metrics, 0 otherwise.',
+    },
+    0,
+  );
   return page.text();
 }
 
@@ -142,7 +262,13 @@ function withLabel(names: Names, label: string, value: string): Labels {
   return Object.fromEntries(Object.entries({ ...names, [label]: value }).toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-function writeUsage(page: Exposition, usage: CgroupUsage, names: Names, timeMs: number, startedAtMs: number | undefined): void {
+function writeUsage(
+  page: Exposition,
+  usage: CgroupUsage,
+  names: Names,
+  timeMs: number,
+  startedAtMs: number | undefined,
+): void {
   const labels = { ...names };
   page.add(CPU, seconds(usage.cpu.usageNs), withLabel(names, 'cpu', 'total'), timeMs);
   for (const [name, help, read] of COUNTERS) {
@@ -153,9 +279,26 @@ function writeUsage(page: Exposition, usage: CgroupUsage, names: Names, timeMs: 
     const value = read(usage);
     if (value !== undefined) page.add({ name, type: 'gauge', help }, value, labels, timeMs);
   }
-  for (const [type, value] of [['pgfault', usage.memory.pageFaults], ['pgmajfault', usage.memory.majorPageFaults]] as const) {
+  for (const [type, value] of [
+    ['pgfault', usage.memory.pageFaults],
+    ['pgmajfault', usage.memory.majorPageFaults],
+  ] as const) {
     for (const scope of ['container', 'hierarchy']) {
-      page.add(FAILURES, value, { container: names.container, failure_type: type, id: names.id, image: names.image, name: names.name, namespace: names.namespace, pod: names.pod, scope }, timeMs);
+      page.add(
+        FAILURES,
+        value,
+        {
+          container: names.container,
+          failure_type: type,
+          id: names.id,
+          image: names.image,
+          name: names.name,
+          namespace: names.namespace,
+          pod: names.pod,
+          scope,
+        },
+        timeMs,
+      );
     }
   }
   for (const device of usage.io.devices) {
@@ -166,28 +309,43 @@ function writeUsage(page: Exposition, usage: CgroupUsage, names: Names, timeMs: 
     page.add(FS_WRITE_BYTES, device.writeBytes, withDevice, timeMs);
   }
   page.add(SEEN, Math.floor(timeMs / 1000), labels, timeMs);
-  if (startedAtMs !== undefined && !Number.isNaN(startedAtMs)) page.add(STARTED, Math.floor(startedAtMs / 1000), labels, timeMs);
+  if (startedAtMs !== undefined && !Number.isNaN(startedAtMs))
+    page.add(STARTED, Math.floor(startedAtMs / 1000), labels, timeMs);
 }
 
 function writeNetwork(page: Exposition, interfaces: readonly InterfaceCounters[], names: Names, timeMs: number): void {
   for (const entry of interfaces) {
     const labels = withLabel(names, 'interface', entry.name);
     for (const [name, help, read] of NETWORK) {
-      page.add({ name: `container_network_${name}_total`, type: 'counter', help: `Cumulative count of ${help}` }, read(entry), labels, timeMs);
+      page.add(
+        { name: `container_network_${name}_total`, type: 'counter', help: `Cumulative count of ${help}` },
+        read(entry),
+        labels,
+        timeMs,
+      );
     }
   }
 }
 
 function writeMachine(page: Exposition, { machine }: CadvisorFacts): void {
-  page.add({ name: 'cadvisor_version_info', type: 'gauge', help: "A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & cadvisor revision." }, 1, {
-    cadvisorRevision: '',
-    cadvisorVersion: '',
-    dockerVersion: '',
-    kernelVersion: machine.kernelVersion,
-    osVersion: machine.osVersion,
-  });
+  page.add(
+    {
+      name: 'cadvisor_version_info',
+      type: 'gauge',
+      help: "A metric with a constant '1' value labeled by kernel version, OS version, docker version, cadvisor version & cadvisor revision.",
+    },
+    1,
+    {
+      cadvisorRevision: '',
+      cadvisorVersion: '',
+      dockerVersion: '',
+      kernelVersion: machine.kernelVersion,
+      osVersion: machine.osVersion,
+    },
+  );
   const labels = { boot_id: machine.bootId, machine_id: machine.machineId, system_uuid: machine.systemUuid };
-  const gauge = (name: string, help: string, value: number): void => page.add({ name, type: 'gauge', help }, value, labels);
+  const gauge = (name: string, help: string, value: number): void =>
+    page.add({ name, type: 'gauge', help }, value, labels);
   gauge('machine_cpu_cores', 'Number of logical CPU cores.', machine.cpus);
   gauge('machine_cpu_physical_cores', 'Number of physical CPU cores.', machine.physicalCores);
   gauge('machine_cpu_sockets', 'Number of CPU sockets.', machine.sockets);

@@ -44,7 +44,12 @@ export function parsePressure(text: string): Pressure {
   const line = (name: string): PressureLine => {
     const found = new RegExp(`^${name} avg10=([\\d.]+) avg60=([\\d.]+) avg300=([\\d.]+) total=(\\d+)`, 'm').exec(text);
     if (found === null) return CALM;
-    return { avg10: Number(found[1]), avg60: Number(found[2]), avg300: Number(found[3]), total: Number(found[4]) * 1000 };
+    return {
+      avg10: Number(found[1]),
+      avg60: Number(found[2]),
+      avg300: Number(found[3]),
+      total: Number(found[4]) * 1000,
+    };
   };
   return { some: line('some'), full: line('full') };
 }
@@ -70,7 +75,20 @@ export function parseNetDev(text: string): readonly InterfaceCounters[] {
       const colon = line.indexOf(':');
       if (colon === -1) return [];
       const name = line.slice(0, colon).trim();
-      const [rxBytes = 0, rxPackets = 0, rxErrors = 0, rxDropped = 0, , , , , txBytes = 0, txPackets = 0, txErrors = 0, txDropped = 0] = line
+      const [
+        rxBytes = 0,
+        rxPackets = 0,
+        rxErrors = 0,
+        rxDropped = 0,
+        ,
+        ,
+        ,
+        ,
+        txBytes = 0,
+        txPackets = 0,
+        txErrors = 0,
+        txDropped = 0,
+      ] = line
         .slice(colon + 1)
         .trim()
         .split(/\s+/)
@@ -93,8 +111,18 @@ export function parseIoStat(text: string): readonly DeviceIo[] {
   return text.split('\n').flatMap((line) => {
     const [device = '', ...pairs] = line.trim().split(' ');
     if (device === '') return [];
-    const values = new Map(pairs.map((pair) => [pair.slice(0, pair.indexOf('=')), Number(pair.slice(pair.indexOf('=') + 1))] as const));
-    return [{ device, readBytes: values.get('rbytes') ?? 0, writeBytes: values.get('wbytes') ?? 0, reads: values.get('rios') ?? 0, writes: values.get('wios') ?? 0 }];
+    const values = new Map(
+      pairs.map((pair) => [pair.slice(0, pair.indexOf('=')), Number(pair.slice(pair.indexOf('=') + 1))] as const),
+    );
+    return [
+      {
+        device,
+        readBytes: values.get('rbytes') ?? 0,
+        writeBytes: values.get('wbytes') ?? 0,
+        reads: values.get('rios') ?? 0,
+        writes: values.get('wios') ?? 0,
+      },
+    ];
   });
 }
 

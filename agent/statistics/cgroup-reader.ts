@@ -4,7 +4,16 @@
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type DeviceIo, parseBlkio, parseCount, parseFlatKeyed, parseIoStat, parseLimit, parsePressure, type Pressure } from './cgroup-files.ts';
+import {
+  type DeviceIo,
+  parseBlkio,
+  parseCount,
+  parseFlatKeyed,
+  parseIoStat,
+  parseLimit,
+  parsePressure,
+  type Pressure,
+} from './cgroup-files.ts';
 
 export interface CgroupUsage {
   readonly cpu: {
@@ -67,8 +76,15 @@ async function text(path: string): Promise<string | undefined> {
 export async function createCgroupReader(mountPoint: string, meminfoFile = '/proc/meminfo'): Promise<CgroupReader> {
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);
   if (entries.includes('cgroup.controllers')) return new UnifiedReader(mountPoint, meminfoFile);
-  const find = (controller: string): string => join(mountPoint, entries.find((entry) => entry.split(',').includes(controller)) ?? controller);
-  return new ControllerReader({ cpu: find('cpu'), cpuacct: find('cpuacct'), memory: find('memory'), pids: find('pids'), blkio: find('blkio') });
+  const find = (controller: string): string =>
+    join(mountPoint, entries.find((entry) => entry.split(',').includes(controller)) ?? controller);
+  return new ControllerReader({
+    cpu: find('cpu'),
+    cpuacct: find('cpuacct'),
+    memory: find('memory'),
+    pids: find('pids'),
+    blkio: find('blkio'),
+  });
 }
 
 async function listChildren(directory: string): Promise<readonly string[]> {
@@ -93,7 +109,8 @@ class UnifiedReader implements CgroupReader {
 
   async #notFree(): Promise<number> {
     const meminfo = (await text(this.#meminfoFile)) ?? '';
-    const of = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(meminfo)?.[1] ?? 0) * 1024;
+    const of = (name: string): number =>
+      Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(meminfo)?.[1] ?? 0) * 1024;
     return of('MemTotal') - of('MemFree');
   }
 
@@ -109,10 +126,42 @@ class UnifiedReader implements CgroupReader {
     const at = (file: string): Promise<string | undefined> => text(join(this.#root, path, file));
     const [cpuText, statText] = await Promise.all([at('cpu.stat'), at('memory.stat')]);
     if (cpuText === undefined && statText === undefined) return undefined;
-    const [current, peak, swap, limit, events, weight, quota, io, pids, pidsMax, cpuPressure, memoryPressure, ioPressure] = await Promise.all(
-      ['memory.current', 'memory.peak', 'memory.swap.current', 'memory.max', 'memory.events', 'cpu.weight', 'cpu.max', 'io.stat', 'pids.current', 'pids.max', 'cpu.pressure', 'memory.pressure', 'io.pressure'].map(at),
+    const [
+      current,
+      peak,
+      swap,
+      limit,
+      events,
+      weight,
+      quota,
+      io,
+      pids,
+      pidsMax,
+      cpuPressure,
+      memoryPressure,
+      ioPressure,
+    ] = await Promise.all(
+      [
+        'memory.current',
+        'memory.peak',
+        'memory.swap.current',
+        'memory.max',
+        'memory.events',
+        'cpu.weight',
+        'cpu.max',
+        'io.stat',
+        'pids.current',
+        'pids.max',
+        'cpu.pressure',
+        'memory.pressure',
+        'io.pressure',
+      ].map(at),
     );
-    const [cpu, stat, event] = [parseFlatKeyed(cpuText ?? ''), parseFlatKeyed(statText ?? ''), parseFlatKeyed(events ?? '')];
+    const [cpu, stat, event] = [
+      parseFlatKeyed(cpuText ?? ''),
+      parseFlatKeyed(statText ?? ''),
+      parseFlatKeyed(events ?? ''),
+    ];
     const of = (map: ReadonlyMap<string, number>, key: string): number => map.get(key) ?? 0;
     const inactiveFileBytes = of(stat, 'inactive_file');
     // The root has no memory.current: all that is not free is used.
@@ -149,7 +198,10 @@ class UnifiedReader implements CgroupReader {
         limitBytes: parseLimit(limit),
         pressure: memoryPressure === undefined ? undefined : parsePressure(memoryPressure),
       },
-      io: { devices: parseIoStat(io ?? ''), pressure: ioPressure === undefined ? undefined : parsePressure(ioPressure) },
+      io: {
+        devices: parseIoStat(io ?? ''),
+        pressure: ioPressure === undefined ? undefined : parsePressure(ioPressure),
+      },
       processes: { current: parseCount(pids), max: parseLimit(pidsMax) },
     };
   }
@@ -174,10 +226,30 @@ class ControllerReader implements CgroupReader {
   }
 
   async read(path: string): Promise<CgroupUsage | undefined> {
-    const at = (controller: keyof Controllers, file: string): Promise<string | undefined> => text(join(this.#roots[controller], path, file));
-    const [usage, memoryUsage] = await Promise.all([at('cpuacct', 'cpuacct.usage'), at('memory', 'memory.usage_in_bytes')]);
+    const at = (controller: keyof Controllers, file: string): Promise<string | undefined> =>
+      text(join(this.#roots[controller], path, file));
+    const [usage, memoryUsage] = await Promise.all([
+      at('cpuacct', 'cpuacct.usage'),
+      at('memory', 'memory.usage_in_bytes'),
+    ]);
     if (usage === undefined && memoryUsage === undefined) return undefined;
-    const [ticks, cpuStat, quota, period, shares, memoryStat, max, limit, failures, kernel, oom, bytes, operations, pids, pidsMax] = await Promise.all([
+    const [
+      ticks,
+      cpuStat,
+      quota,
+      period,
+      shares,
+      memoryStat,
+      max,
+      limit,
+      failures,
+      kernel,
+      oom,
+      bytes,
+      operations,
+      pids,
+      pidsMax,
+    ] = await Promise.all([
       at('cpuacct', 'cpuacct.stat'),
       at('cpu', 'cpu.stat'),
       at('cpu', 'cpu.cfs_quota_us'),
@@ -194,7 +266,9 @@ class ControllerReader implements CgroupReader {
       at('pids', 'pids.current'),
       at('pids', 'pids.max'),
     ]);
-    const [cpuTicks, throttling, stat, oomControl] = [ticks, cpuStat, memoryStat, oom].map((file) => parseFlatKeyed(file ?? ''));
+    const [cpuTicks, throttling, stat, oomControl] = [ticks, cpuStat, memoryStat, oom].map((file) =>
+      parseFlatKeyed(file ?? ''),
+    );
     const of = (map: ReadonlyMap<string, number> | undefined, key: string): number => map?.get(key) ?? 0;
     const usageBytes = parseCount(memoryUsage);
     const inactiveFileBytes = of(stat, 'total_inactive_file');

@@ -6,14 +6,21 @@ export class Exposition {
   readonly #families = new Map<string, string[]>();
 
   /** `name` with its help and type once, then a line a value. Labels with `undefined` order are written as given. */
-  add(family: { readonly name: string; readonly type: 'counter' | 'gauge'; readonly help: string }, value: number, labels: Labels = {}, timeMs?: number): void {
+  add(
+    family: { readonly name: string; readonly type: 'counter' | 'gauge'; readonly help: string },
+    value: number,
+    labels: Labels = {},
+    timeMs?: number,
+  ): void {
     let lines = this.#families.get(family.name);
     if (lines === undefined) {
       lines = [`# HELP ${family.name} ${family.help}\n# TYPE ${family.name} ${family.type}\n`];
       this.#families.set(family.name, lines);
     }
     const written = Object.entries(labels).map(([name, text]) => `${name}="${escape(text)}"`);
-    lines.push(`${family.name}${written.length === 0 ? '' : `{${written.join(',')}}`} ${number(value)}${timeMs === undefined ? '' : ` ${Math.round(timeMs)}`}\n`);
+    lines.push(
+      `${family.name}${written.length === 0 ? '' : `{${written.join(',')}}`} ${number(value)}${timeMs === undefined ? '' : ` ${Math.round(timeMs)}`}\n`,
+    );
   }
 
   /** Families by name, as the reference's registries write them. */

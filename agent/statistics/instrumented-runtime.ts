@@ -35,8 +35,16 @@ const OPERATIONS: Readonly<Partial<Record<keyof Runtime, string>>> = {
 const OPERATION_BUCKETS = Array.from({ length: 14 }, (_none, index) => Number((0.005 * 2.5 ** index).toPrecision(16)));
 
 export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, clock: Clock): Runtime {
-  const total = metrics.counter({ name: 'kubelet_runtime_operations_total', help: 'Cumulative number of runtime operations by operation type.', labels: ['operation_type'] });
-  const errors = metrics.counter({ name: 'kubelet_runtime_operations_errors_total', help: 'Cumulative number of runtime operation errors by operation type.', labels: ['operation_type'] });
+  const total = metrics.counter({
+    name: 'kubelet_runtime_operations_total',
+    help: 'Cumulative number of runtime operations by operation type.',
+    labels: ['operation_type'],
+  });
+  const errors = metrics.counter({
+    name: 'kubelet_runtime_operations_errors_total',
+    help: 'Cumulative number of runtime operation errors by operation type.',
+    labels: ['operation_type'],
+  });
   const durations = metrics.histogram({
     name: 'kubelet_runtime_operations_duration_seconds',
     help: 'Duration in seconds of runtime operations. Broken down by operation type.',
@@ -77,10 +85,22 @@ export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, cl
   });
 }
 
-function startMetrics(metrics: MetricsRegistry): (name: keyof Runtime, args: readonly unknown[], seconds: number, answer: unknown) => void {
-  const sandboxes = metrics.histogram({ name: 'kubelet_run_podsandbox_duration_seconds', help: 'Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.', labels: ['runtime_handler'] });
-  const pods = metrics.counter({ name: 'kubelet_started_pods_total', help: 'Cumulative number of pods started' }).with();
-  const containers = metrics.counter({ name: 'kubelet_started_containers_total', help: 'Cumulative number of containers started', labels: ['container_type'] });
+function startMetrics(
+  metrics: MetricsRegistry,
+): (name: keyof Runtime, args: readonly unknown[], seconds: number, answer: unknown) => void {
+  const sandboxes = metrics.histogram({
+    name: 'kubelet_run_podsandbox_duration_seconds',
+    help: 'Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.',
+    labels: ['runtime_handler'],
+  });
+  const pods = metrics
+    .counter({ name: 'kubelet_started_pods_total', help: 'Cumulative number of pods started' })
+    .with();
+  const containers = metrics.counter({
+    name: 'kubelet_started_containers_total',
+    help: 'Cumulative number of containers started',
+    labels: ['container_type'],
+  });
   /** Made and not started yet. */
   const types = new Map<ContainerId, string>();
   return (name, args, seconds, answer) => {

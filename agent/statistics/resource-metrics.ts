@@ -11,7 +11,10 @@ const NODE_SWAP = gauge('node_swap_usage_bytes', 'Current swap usage of the node
 const POD_CPU = counter('pod_cpu_usage_seconds_total', 'Cumulative cpu time consumed by the pod in core-seconds');
 const POD_MEMORY = gauge('pod_memory_working_set_bytes', 'Current working set of the pod in bytes');
 const POD_SWAP = gauge('pod_swap_usage_bytes', 'Current amount of the pod swap usage in bytes');
-const CPU = counter('container_cpu_usage_seconds_total', 'Cumulative cpu time consumed by the container in core-seconds');
+const CPU = counter(
+  'container_cpu_usage_seconds_total',
+  'Cumulative cpu time consumed by the container in core-seconds',
+);
 const MEMORY = gauge('container_memory_working_set_bytes', 'Current working set of the container in bytes');
 const START = gauge('container_start_time_seconds', 'Start time of the container since unix epoch in seconds');
 const SWAP = gauge('container_swap_usage_bytes', 'Current amount of the container swap usage in bytes');

@@ -35,8 +35,19 @@ export function createStatistics(options: StatisticsOptions): StatisticsPages {
     },
     async cadvisor() {
       const machine = machineFacts();
-      const [snapshot, node, pods, interfaces] = await Promise.all([usage.snapshot(SHARED_MS), storage.node(), storage.pods(), hostInterfaces()]);
-      return cadvisorMetrics({ usage: snapshot, storage: { node, pods }, interfaces, machine, bootedAtMs: bootTimeMs() });
+      const [snapshot, node, pods, interfaces] = await Promise.all([
+        usage.snapshot(SHARED_MS),
+        storage.node(),
+        storage.pods(),
+        hostInterfaces(),
+      ]);
+      return cadvisorMetrics({
+        usage: snapshot,
+        storage: { node, pods },
+        interfaces,
+        machine,
+        bootedAtMs: bootTimeMs(),
+      });
     },
     async summary(onlyCpuAndMemory) {
       const capacity = hostCapacity();
@@ -85,9 +96,15 @@ function bootTimeMs(): number {
 function machineFacts(): Parameters<typeof cadvisorMetrics>[0]['machine'] {
   const [system, capacity] = [systemInfo(), hostCapacity()];
   const cpuinfo = readText('/proc/cpuinfo');
-  const distinct = (pattern: RegExp): number => Math.max(1, new Set([...cpuinfo.matchAll(pattern)].map((match) => match[1])).size);
+  const distinct = (pattern: RegExp): number =>
+    Math.max(1, new Set([...cpuinfo.matchAll(pattern)].map((match) => match[1])).size);
   const blocks = cpuinfo.split('\n\n').filter((block) => block.trim() !== '');
-  const cores = new Set(blocks.map((block) => `${/^physical id\s*: (\d+)/m.exec(block)?.[1] ?? '0'}/${/^core id\s*: (\d+)/m.exec(block)?.[1] ?? /^processor\s*: (\d+)/m.exec(block)?.[1] ?? '0'}`));
+  const cores = new Set(
+    blocks.map(
+      (block) =>
+        `${/^physical id\s*: (\d+)/m.exec(block)?.[1] ?? '0'}/${/^core id\s*: (\d+)/m.exec(block)?.[1] ?? /^processor\s*: (\d+)/m.exec(block)?.[1] ?? '0'}`,
+    ),
+  );
   return {
     bootId: system.bootID,
     machineId: system.machineID,

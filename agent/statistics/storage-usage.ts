@@ -59,7 +59,9 @@ const RUNTIME_TTL_MS = 60_000;
 export class StorageUsage {
   readonly #options: StorageUsageOptions;
   #pods: { readonly atMs: number; readonly byUid: Promise<ReadonlyMap<string, PodStorage>> } | undefined;
-  #runtime: { readonly atMs: number; readonly answer: Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> } | undefined;
+  #runtime:
+    | { readonly atMs: number; readonly answer: Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> }
+    | undefined;
 
   constructor(options: StorageUsageOptions) {
     this.#options = options;
@@ -69,17 +71,23 @@ export class StorageUsage {
   async node(): Promise<NodeStorage> {
     const { rootDirectory } = this.#options;
     const answer = await this.#runtimeFilesystems();
-    const of = async (list: readonly { readonly mountpoint: string; readonly usedBytes: number; readonly inodesUsed: number }[]): Promise<NodeStorage['images']> => {
+    const of = async (
+      list: readonly { readonly mountpoint: string; readonly usedBytes: number; readonly inodesUsed: number }[],
+    ): Promise<NodeStorage['images']> => {
       const [first] = list;
       if (first === undefined) return { filesystem: undefined, used: NOTHING };
-      return { filesystem: await filesystemOf(first.mountpoint), used: { usedBytes: first.usedBytes, inodesUsed: first.inodesUsed } };
+      return {
+        filesystem: await filesystemOf(first.mountpoint),
+        used: { usedBytes: first.usedBytes, inodesUsed: first.inodesUsed },
+      };
     };
     const root = await filesystemOf(rootDirectory);
     const [images, containers] = [await of(answer.images), await of(answer.containers)];
     return {
       root,
       images: images.filesystem === undefined ? { ...images, filesystem: root } : images,
-      containers: containers.filesystem === undefined ? { ...containers, filesystem: images.filesystem ?? root } : containers,
+      containers:
+        containers.filesystem === undefined ? { ...containers, filesystem: images.filesystem ?? root } : containers,
     };
   }
 
@@ -100,7 +108,8 @@ export class StorageUsage {
   async #runtimeFilesystems(): Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> {
     const { clock, runtime, logger } = this.#options;
     const atMs = clock.monotonic();
-    if (this.#runtime === undefined || atMs - this.#runtime.atMs > RUNTIME_TTL_MS) this.#runtime = { atMs, answer: runtime.imageFilesystems() };
+    if (this.#runtime === undefined || atMs - this.#runtime.atMs > RUNTIME_TTL_MS)
+      this.#runtime = { atMs, answer: runtime.imageFilesystems() };
     try {
       return await this.#runtime.answer;
     } catch (error) {
@@ -114,7 +123,10 @@ export class StorageUsage {
     const { runtime, pods } = this.#options;
     const layers = new Map<string, DiskUsage>();
     for (const stats of await runtime.containerStats().catch(() => [])) {
-      layers.set(`${stats.labels['io.kubernetes.pod.uid'] ?? ''}/${stats.labels['io.kubernetes.container.name'] ?? ''}`, { usedBytes: stats.writableLayerBytes, inodesUsed: stats.writableLayerInodes });
+      layers.set(
+        `${stats.labels['io.kubernetes.pod.uid'] ?? ''}/${stats.labels['io.kubernetes.container.name'] ?? ''}`,
+        { usedBytes: stats.writableLayerBytes, inodesUsed: stats.writableLayerInodes },
+      );
     }
     const measured = new Map<string, PodStorage>();
     for (const pod of pods()) measured.set(pod.metadata.uid, await this.#measurePod(pod, layers));

@@ -28,7 +28,10 @@ export function summaryOf(facts: SummaryFacts): object {
     memory: memoryOf(usage.node, time, facts.memoryCapacityBytes),
   };
   if (storage === undefined) {
-    return { node: { nodeName: facts.nodeName, ...systemContainers(facts, time), ...cpuAndMemory }, pods: usage.pods.map((pod) => podOf(pod, undefined, undefined, time)) };
+    return {
+      node: { nodeName: facts.nodeName, ...systemContainers(facts, time), ...cpuAndMemory },
+      pods: usage.pods.map((pod) => podOf(pod, undefined, undefined, time)),
+    };
   }
   const { node } = storage;
   return {
@@ -40,11 +43,19 @@ export function summaryOf(facts: SummaryFacts): object {
       network: networkOf(facts.interfaces, time, facts.defaultInterface),
       ...(node.root === undefined ? {} : { fs: { time, ...wholeFilesystem(node.root) } }),
       runtime: {
-        ...(node.images.filesystem === undefined ? {} : { imageFs: { time, ...partOf(node.images.filesystem, node.images.used) } }),
-        ...(node.containers.filesystem === undefined ? {} : { containerFs: { time, ...partOf(node.containers.filesystem, node.containers.used) } }),
+        ...(node.images.filesystem === undefined
+          ? {}
+          : { imageFs: { time, ...partOf(node.images.filesystem, node.images.used) } }),
+        ...(node.containers.filesystem === undefined
+          ? {}
+          : { containerFs: { time, ...partOf(node.containers.filesystem, node.containers.used) } }),
       },
       rlimit: { time, maxpid: facts.processes.max, curproc: facts.processes.current },
-      swap: { time, swapAvailableBytes: Math.max(0, facts.swapCapacityBytes - usage.node.memory.swapBytes), swapUsageBytes: usage.node.memory.swapBytes },
+      swap: {
+        time,
+        swapAvailableBytes: Math.max(0, facts.swapCapacityBytes - usage.node.memory.swapBytes),
+        swapUsageBytes: usage.node.memory.swapBytes,
+      },
     },
     pods: usage.pods.map((pod) => podOf(pod, storage.pods.get(pod.pod.metadata.uid), node, time)),
   };
@@ -68,7 +79,12 @@ function systemContainers({ usage, memoryCapacityBytes, bootedAtMs }: SummaryFac
 }
 
 function cpuOf(usage: CgroupUsage, nanoCores: number | undefined, time: string): object {
-  return { time, ...(nanoCores === undefined ? {} : { usageNanoCores: nanoCores }), usageCoreNanoSeconds: usage.cpu.usageNs, ...pressureOf(usage.cpu.pressure) };
+  return {
+    time,
+    ...(nanoCores === undefined ? {} : { usageNanoCores: nanoCores }),
+    usageCoreNanoSeconds: usage.cpu.usageNs,
+    ...pressureOf(usage.cpu.pressure),
+  };
 }
 
 function memoryOf({ memory }: CgroupUsage, time: string, limitBytes: number | undefined): object {
@@ -108,7 +124,13 @@ function partOf(filesystem: Filesystem, used: DiskUsage): object {
 }
 
 function networkOf(interfaces: readonly InterfaceCounters[], time: string, main: string): object {
-  const counters = (entry: InterfaceCounters): object => ({ name: entry.name, rxBytes: entry.rxBytes, rxErrors: entry.rxErrors, txBytes: entry.txBytes, txErrors: entry.txErrors });
+  const counters = (entry: InterfaceCounters): object => ({
+    name: entry.name,
+    rxBytes: entry.rxBytes,
+    rxErrors: entry.rxErrors,
+    txBytes: entry.txBytes,
+    txErrors: entry.txErrors,
+  });
   const chosen = interfaces.find((entry) => entry.name === main) ?? interfaces[0];
   return { time, ...(chosen === undefined ? {} : counters(chosen)), interfaces: interfaces.map(counters) };
 }
@@ -136,12 +158,24 @@ function podOf(entry: PodUsage, storage: PodStorage | undefined, node: NodeStora
             ...(volume.claim === '' ? {} : { pvcRef: { name: volume.claim, namespace: metadata.namespace } }),
           })),
         }),
-    ...(storage === undefined || node?.root === undefined ? {} : { 'ephemeral-storage': { time, ...partOf(node.root, storage.ephemeral) } }),
-    ...(full ? { process_stats: { process_count: entry.usage.processes.current }, swap: { time: taken, swapUsageBytes: entry.usage.memory.swapBytes } } : {}),
+    ...(storage === undefined || node?.root === undefined
+      ? {}
+      : { 'ephemeral-storage': { time, ...partOf(node.root, storage.ephemeral) } }),
+    ...(full
+      ? {
+          process_stats: { process_count: entry.usage.processes.current },
+          swap: { time: taken, swapUsageBytes: entry.usage.memory.swapBytes },
+        }
+      : {}),
   };
 }
 
-function containerOf(container: ContainerUsage, storage: PodStorage | undefined, node: NodeStorage | undefined, time: string): object {
+function containerOf(
+  container: ContainerUsage,
+  storage: PodStorage | undefined,
+  node: NodeStorage | undefined,
+  time: string,
+): object {
   const { usage } = container;
   const taken = formatTime(container.timeMs);
   const written = storage?.containers.get(container.name);
@@ -151,8 +185,12 @@ function containerOf(container: ContainerUsage, storage: PodStorage | undefined,
     cpu: cpuOf(usage, container.nanoCores, taken),
     memory: memoryOf(usage, taken, usage.memory.limitBytes),
     ...(node === undefined ? {} : { io: ioOf(usage, taken) }),
-    ...(written === undefined || node?.containers.filesystem === undefined ? {} : { rootfs: { time, ...partOf(node.containers.filesystem, written.layer) } }),
-    ...(written === undefined || node?.root === undefined ? {} : { logs: { time, ...partOf(node.root, written.logs) } }),
+    ...(written === undefined || node?.containers.filesystem === undefined
+      ? {}
+      : { rootfs: { time, ...partOf(node.containers.filesystem, written.layer) } }),
+    ...(written === undefined || node?.root === undefined
+      ? {}
+      : { logs: { time, ...partOf(node.root, written.logs) } }),
     ...(node === undefined ? {} : { swap: { time: taken, swapUsageBytes: usage.memory.swapBytes } }),
   };
 }

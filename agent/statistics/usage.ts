@@ -40,7 +40,9 @@ export interface UsageSnapshot {
   readonly node: CgroupUsage;
   readonly nodeNanoCores: number | undefined;
   /** All pods together; `undefined` where the agent keeps no cgroups. */
-  readonly allPods: { readonly cgroup: string; readonly usage: CgroupUsage; readonly nanoCores: number | undefined } | undefined;
+  readonly allPods:
+    | { readonly cgroup: string; readonly usage: CgroupUsage; readonly nanoCores: number | undefined }
+    | undefined;
   readonly pods: readonly PodUsage[];
 }
 
@@ -128,7 +130,10 @@ export class UsageCollector {
       timeMs: clock.now(),
       node,
       nodeNanoCores: this.#rate('/', node, samples),
-      allPods: all === undefined ? undefined : { cgroup: cgroupPath(allPodsCgroup), usage: all, nanoCores: this.#rate(allPodsCgroup, all, samples) },
+      allPods:
+        all === undefined
+          ? undefined
+          : { cgroup: cgroupPath(allPodsCgroup), usage: all, nanoCores: this.#rate(allPodsCgroup, all, samples) },
       pods,
     };
     this.#samples = samples;
@@ -153,7 +158,13 @@ export class UsageCollector {
           usage = stats === undefined ? undefined : usageFromRuntime(stats);
         }
         if (usage === undefined) return undefined;
-        return { ...container, cgroup: place, timeMs: clock.now(), usage, nanoCores: this.#rate(container.id, usage, samples) };
+        return {
+          ...container,
+          cgroup: place,
+          timeMs: clock.now(),
+          usage,
+          nanoCores: this.#rate(container.id, usage, samples),
+        };
       }),
     );
     const present = containers.filter((container) => container !== undefined);
@@ -167,12 +178,19 @@ export class UsageCollector {
       usage,
       nanoCores: this.#rate(pod.metadata.uid, usage, samples),
       containers: present,
-      interfaces: pod.spec.hostNetwork === true || first === undefined || first.cgroup === '' ? [] : await this.#interfaces(first.cgroup),
+      interfaces:
+        pod.spec.hostNetwork === true || first === undefined || first.cgroup === ''
+          ? []
+          : await this.#interfaces(first.cgroup),
     };
   }
 
   /** Below the pod's cgroup a container's is named after its id, `docker-<id>.scope` with systemd. */
-  async #locate(cgroup: string, containers: readonly { readonly id: string }[], paths: Map<string, string>): Promise<ReadonlyMap<string, string>> {
+  async #locate(
+    cgroup: string,
+    containers: readonly { readonly id: string }[],
+    paths: Map<string, string>,
+  ): Promise<ReadonlyMap<string, string>> {
     const known = containers.map((container) => this.#paths.get(container.id));
     if (cgroup !== '' && known.some((path) => path === undefined)) {
       for (const name of await this.#options.reader.children(cgroup)) {
@@ -226,16 +244,38 @@ interface RunningContainer {
 
 export function runningContainers(pod: Pod): readonly RunningContainer[] {
   const { status } = pod;
-  return [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? []), ...(status?.ephemeralContainerStatuses ?? [])].flatMap((container) => {
+  return [
+    ...(status?.initContainerStatuses ?? []),
+    ...(status?.containerStatuses ?? []),
+    ...(status?.ephemeralContainerStatuses ?? []),
+  ].flatMap((container) => {
     const started = container.state?.running;
     const id = container.containerID ?? '';
     if (started === undefined || id === '') return [];
-    return [{ name: container.name, id: id.slice(id.indexOf('://') + 3), image: container.image, startedAtMs: Date.parse(started.startedAt ?? '') }];
+    return [
+      {
+        name: container.name,
+        id: id.slice(id.indexOf('://') + 3),
+        image: container.image,
+        startedAtMs: Date.parse(started.startedAt ?? ''),
+      },
+    ];
   });
 }
 
 export const NO_USAGE: CgroupUsage = {
-  cpu: { usageNs: 0, userNs: 0, systemNs: 0, periods: 0, throttledPeriods: 0, throttledNs: 0, quotaUs: 0, periodUs: 0, shares: 0, pressure: undefined },
+  cpu: {
+    usageNs: 0,
+    userNs: 0,
+    systemNs: 0,
+    periods: 0,
+    throttledPeriods: 0,
+    throttledNs: 0,
+    quotaUs: 0,
+    periodUs: 0,
+    shares: 0,
+    pressure: undefined,
+  },
   memory: {
     usageBytes: 0,
     workingSetBytes: 0,

@@ -1,0 +1,247 @@
+/**
+ * What protects the node and tells of it, put together for `main.ts`: figures, the eviction manager, image collection,
+ * reserved resources. Flags in, running parts out.
+ */
+import type { Logger } from '../api/component/logger.ts';
+import { MetricsRegistry } from '../api/component/metrics.ts';
+import type { Clock } from '../api/machinery/clock.ts';
+import { NodeAllocatable } from './cgroups/node-allocatable.ts';
+import type { PodCgroups } from './cgroups/pod-cgroups.ts';
+import type { AgentCore } from './core.ts';
+import type { Pod, PodEventRecorder, ProbeKind, VolumeManager } from './core-types.ts';
+import { EvictionManager, type EvictionSettings } from './eviction/eviction-manager.ts';
+import type { EvictionReport } from './eviction/explain.ts';
+import { observeSignals } from './eviction/signals.ts';
+import { DEFAULT_HARD, parseThresholds, type Signal, type Threshold } from './eviction/thresholds.ts';
+import { ImageGc } from './images/image-gc.ts';
+import { hostCapacity, maxPids } from './nodestatus/host-facts.ts';
+import { type Capacity, podLimits, reservationLimits, reservedFor, withEviction } from './nodestatus/reserved.ts';
+import type { AgentFlags } from './options.ts';
+import type { PodManager } from './podworkers/pod-manager.ts';
+import type { PodWorkers } from './podworkers/pod-workers.ts';
+import type { Runtime } from './runtime/runtime.ts';
+import type { StatisticsPages } from './server/routes.ts';
+import { registerAgentMetrics, registerProbeMetrics } from './statistics/agent-metrics.ts';
+import { createCgroupReader } from './statistics/cgroup-reader.ts';
+import { createStatistics } from './statistics/statistics.ts';
+import { StorageUsage } from './statistics/storage-usage.ts';
+import { UsageCollector } from './statistics/usage.ts';
+
+const CGROUP_MOUNT = '/sys/fs/cgroup';
+const QOS_PERIOD_MS = 60_000;
+
+/** The agent's two pages of counters. */
+export interface AgentRegistries {
+  readonly own: MetricsRegistry;
+  readonly probes: MetricsRegistry;
+  readonly observeProbe: (pod: Pod, container: string, kind: ProbeKind, result: string) => void;
+}
+
+export function createRegistries(): AgentRegistries {
+  const probes = new MetricsRegistry();
+  return { own: new MetricsRegistry(), probes, observeProbe: registerProbeMetrics(probes) };
+}
+
+/** Throws `ThresholdError`. */
+export function evictionSettings(flags: AgentFlags): EvictionSettings {
+  return {
+    thresholds: parseThresholds({
+      hard: { ...(flags.mergeDefaultEvictionSettings ? DEFAULT_HARD : {}), ...flags.evictionHard },
+      soft: flags.evictionSoft,
+      softGracePeriod: flags.evictionSoftGracePeriod,
+      minimumReclaim: flags.evictionMinimumReclaim,
+      enforcePods: flags.enforceNodeAllocatable.includes('pods'),
+    }),
+    transitionPeriodMs: flags.evictionPressureTransitionPeriod,
+    maxPodGracePeriodSeconds: flags.evictionMaxPodGracePeriod,
+    localStorage: flags.localStorageCapacityIsolation,
+  };
+}
+
+/** For the node's status: what of a capacity pods do not get. */
+export function nodeReservations(
+  flags: AgentFlags,
+  thresholds: readonly Threshold[],
+): (capacity: Capacity) => Readonly<Record<string, number>> {
+  const reserved = reservedFor({ kube: flags.kubeReserved, system: flags.systemReserved, cpus: flags.reservedCpus });
+  return (capacity) =>
+    flags.experimentalAllocatableIgnoreEviction ? reserved : withEviction(reserved, thresholds, capacity);
+}
+
+export interface ProtectionDeps {
+  readonly flags: AgentFlags;
+  readonly settings: EvictionSettings;
+  readonly registries: AgentRegistries;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly nodeName: string;
+  readonly rootDirectory: string;
+  readonly podLogsDirectory: string;
+  readonly runtime: Runtime;
+  readonly volumes: VolumeManager;
+  readonly cgroups: PodCgroups;
+  readonly cgroupDriver: 'cgroupfs' | 'systemd';
+  readonly pods: PodManager;
+  readonly workers: PodWorkers;
+  readonly events: PodEventRecorder;
+  readonly aboutNode: (reason: string, message: string) => void;
+  /** References of images that came with the installation. */
+  readonly preloaded: ReadonlySet<string>;
+  /** There when the first look is taken. */
+  readonly core: () => AgentCore;
+  readonly nodeChanged: () => void;
+}
+
+export interface Protection {
+  readonly statistics: StatisticsPages;
+  pressure(kind: 'memory' | 'disk' | 'pid'): boolean;
+  explainEviction(signal: Signal | undefined): Promise<EvictionReport>;
+  /** A pod is about to use the image. */
+  imageUsed(id: string): void;
+  run(signal: AbortSignal): Promise<void>;
+}
+
+export async function createProtection(deps: ProtectionDeps): Promise<Protection> {
+  const { flags, clock, logger, registries, settings } = deps;
+  const allocatable = await createAllocatable(deps);
+  const enforced = flags.enforceNodeAllocatable.includes('pods') && flags.cgroupsPerQos;
+  const pods = (): readonly Pod[] => deps.core().pods();
+  const usage = new UsageCollector({
+    reader: allocatable.reader,
+    runtime: deps.runtime,
+    clock,
+    pods,
+    cgroupParent: (pod) => deps.cgroups.parent(pod),
+    allPodsCgroup: flags.cgroupsPerQos ? allocatable.cgroups.podsCgroup : '',
+  });
+  const storage = new StorageUsage({
+    runtime: deps.runtime,
+    clock,
+    logger,
+    rootDirectory: deps.rootDirectory,
+    podLogsDirectory: deps.podLogsDirectory,
+    volumes: deps.volumes,
+    pods,
+    periodMs: flags.volumeStatsAggPeriod,
+  });
+  const imageGc = createImageGc(deps, storage);
+  const evictions = registries.own.counter({
+    name: 'kubelet_evictions',
+    help: 'Cumulative number of pod evictions by eviction signal',
+    labels: ['eviction_signal'],
+  });
+  const manager = new EvictionManager({
+    settings,
+    clock,
+    logger,
+    observe: () =>
+      observeSignals({
+        node: () => usage.node(),
+        allPods: () => usage.allPods(),
+        storage: () => storage.node(),
+        allocatableMemoryBytes: () => (enforced ? allocatable.limits().memoryBytes : 0),
+      }),
+    usage: (maxAgeMs) => usage.snapshot(maxAgeMs),
+    storage: (maxAgeMs) => storage.pods(maxAgeMs),
+    activePods: () => deps.core().activePods(),
+    evict: (pod, { gracePeriodSeconds, message }) =>
+      deps.workers.kill(pod, { gracePeriodSeconds, status: { reason: 'Evicted', message } }),
+    events: deps.events,
+    aboutNode: deps.aboutNode,
+    deleteDeadContainers: () => deps.core().collectContainers({ terminatedPods: true }),
+    deleteUnusedImages: () => imageGc.deleteUnused(),
+    onConditionsChange: deps.nodeChanged,
+    onEviction: (signal) => evictions.with(signal).inc(),
+  });
+  registerAgentMetrics(registries.own, {
+    nodeName: deps.nodeName,
+    cgroupVersion: usage.cgroupVersion,
+    startedAtMs: clock.now(),
+    pods,
+    mirrorCount: () => deps.pods.mirrors().length,
+    workerState: (uid) => deps.workers.state(uid),
+    activePods: () => deps.core().activePods(),
+  });
+  return {
+    statistics: createStatistics({
+      nodeName: deps.nodeName,
+      usage,
+      storage,
+      metrics: registries.own,
+      probeMetrics: registries.probes,
+    }),
+    pressure: (kind) => manager.pressure(kind),
+    explainEviction: (signal) => manager.explain({ signal }),
+    imageUsed: (id) => imageGc.used(id),
+    async run(signal) {
+      await Promise.all([manager.run(signal), imageGc.run(signal), allocatable.run(signal)]);
+    },
+  };
+}
+
+function createImageGc(
+  { flags, runtime, clock, logger, preloaded, aboutNode, registries }: ProtectionDeps,
+  storage: StorageUsage,
+): ImageGc {
+  const removed = registries.own.counter({
+    name: 'kubelet_image_garbage_collected_total',
+    help: 'Total number of images garbage collected by the kubelet, whether through disk usage or image age.',
+    labels: ['reason'],
+  });
+  return new ImageGc({
+    policy: {
+      highThresholdPercent: flags.imageGcHighThreshold,
+      lowThresholdPercent: flags.imageGcLowThreshold,
+      minAgeMs: flags.minimumImageTtlDuration,
+      maxAgeMs: flags.imageMaximumGcAge,
+    },
+    runtime,
+    clock,
+    logger,
+    space: async () => (await storage.node()).images.filesystem,
+    kept: new Set([...preloaded, flags.podInfraContainerImage]),
+    aboutNode,
+    onRemoved: (reason) => removed.with(reason).inc(),
+  });
+}
+
+async function createAllocatable(deps: ProtectionDeps): Promise<{
+  readonly reader: Awaited<ReturnType<typeof createCgroupReader>>;
+  readonly cgroups: NodeAllocatable;
+  readonly limits: () => ReturnType<typeof podLimits>;
+  run(signal: AbortSignal): Promise<void>;
+}> {
+  const { flags, logger, clock } = deps;
+  const reader = await createCgroupReader(CGROUP_MOUNT);
+  const cgroups = new NodeAllocatable({
+    driver: deps.cgroupDriver,
+    root: flags.cgroupRoot,
+    mountPoint: CGROUP_MOUNT,
+    version: reader.version,
+    logger,
+  });
+  const reserved = reservedFor({ kube: flags.kubeReserved, system: flags.systemReserved, cpus: flags.reservedCpus });
+  const limits = (): ReturnType<typeof podLimits> => {
+    const { cpus, memoryBytes } = hostCapacity();
+    return podLimits(reserved, { cpus, memoryBytes, storageBytes: 0, pids: maxPids() });
+  };
+  const wanted = (name: string): boolean => flags.enforceNodeAllocatable.includes(name);
+  return {
+    reader,
+    cgroups,
+    limits,
+    async run(signal) {
+      // systemd owns its slices: what is written there behind its back it takes back.
+      if (!flags.cgroupsPerQos || deps.cgroupDriver === 'systemd') return;
+      while (!signal.aborted) {
+        if (wanted('pods')) await cgroups.enforcePods(limits());
+        if (wanted('kube-reserved') && flags.kubeReservedCgroup !== '')
+          await cgroups.enforce(flags.kubeReservedCgroup, reservationLimits(flags.kubeReserved));
+        if (wanted('system-reserved') && flags.systemReservedCgroup !== '')
+          await cgroups.enforce(flags.systemReservedCgroup, reservationLimits(flags.systemReserved));
+        await cgroups.updateQosShares(deps.core().activePods());
+        await clock.sleep(QOS_PERIOD_MS, signal).catch(() => undefined);
+      }
+    },
+  };
+}
