@@ -17,8 +17,13 @@ import { coreObjectKinds } from './kinds/core-objects.ts';
 import { eventKinds } from './kinds/events.ts';
 import { endpointKinds } from './kinds/endpoints.ts';
 import { limitKinds } from './kinds/limits.ts';
+import { autoscalingKinds } from './kinds/autoscaling.ts';
+import { claimKinds } from './kinds/persistent-volume-claims.ts';
+import { volumeKinds } from './kinds/persistent-volumes.ts';
 import { podKinds } from './kinds/pods.ts';
+import { policyKinds } from './kinds/policy.ts';
 import { serviceKinds } from './kinds/services.ts';
+import { storageKinds } from './kinds/storage.ts';
 import type { Store } from './store.ts';
 import type { KindRow } from './strategy.ts';
 
@@ -53,5 +58,10 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...flowControlKinds,
     ...apiRegistrationKinds,
     ...rbacKinds,
+    ...claimKinds,
+    ...volumeKinds,
+    ...storageKinds,
+    ...autoscalingKinds,
+    ...policyKinds,
   ];
 }

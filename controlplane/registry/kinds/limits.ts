@@ -14,6 +14,7 @@ import { duplicate, type FieldError } from '../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { qualifiedNameErrors } from '../../../api/meta/names.ts';
 import { approximate, compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
+import { quotaColumns } from '../columns/policy.ts';
 import { specAndStatus, statusOnly } from '../generic-strategy.ts';
 import { kindRow, type Strategy } from '../strategy.ts';
 import { forbidden, invalid, invalidFor, required } from './field-rules.ts';
@@ -312,6 +313,8 @@ const resourceQuotas: Strategy<ResourceQuota> = {
       ...quotaListErrors(object.status?.used, 'status.used'),
     ],
   },
+  returnsDeleted: true,
+  columns: quotaColumns,
 };
 
 export const limitKinds = [kindRow('', 'limitranges', limitRanges), kindRow('', 'resourcequotas', resourceQuotas)];

@@ -11,6 +11,7 @@ import { claimColumns } from '../columns/storage.ts';
 import { restore, statusOnly } from '../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
 import { forbidden, immutable, invalid, invalidFor, notSupported, required } from './field-rules.ts';
+import { specDiff } from './spec-diff.ts';
 
 export type Claim = KubeObject & { spec?: ClaimSpec; status?: Wire<V1PersistentVolumeClaimStatus> };
 
@@ -94,7 +95,7 @@ function sizeErrors(object: Claim, old: Claim): FieldError[] {
 function updateErrors(object: Claim, old: Claim): FieldError[] {
   const errors = claimSpecErrors(object.spec ?? {}, 'spec');
   const { now, before } = comparable(object, old);
-  if (!semanticEqual(now, before)) errors.push(forbidden('spec', FIXED));
+  if (!semanticEqual(now, before)) errors.push(forbidden('spec', `${FIXED}${specDiff(before, now)}`));
   errors.push(...sizeErrors(object, old));
   errors.push(...immutable('volumeMode', object.spec?.volumeMode, old.spec?.volumeMode));
   const applied = old.status?.currentVolumeAttributesClassName ?? '';
