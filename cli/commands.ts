@@ -14,6 +14,11 @@ export const commands: readonly CommandRow[] = [
   },
   { name: 'agent', summary: 'run the node agent alone', load: async () => (await import('./commands/agent.ts')).agent },
   {
+    name: 'agent explain-eviction',
+    summary: 'show what the agent would evict, and why',
+    load: async () => (await import('./commands/explain-eviction.ts')).explainEviction,
+  },
+  {
     name: 'token create',
     summary: 'make a bootstrap token, for nodes that join',
     load: async () => (await import('./commands/token.ts')).tokenCreate,
@@ -27,6 +32,26 @@ export const commands: readonly CommandRow[] = [
     name: 'token delete',
     summary: 'delete bootstrap tokens',
     load: async () => (await import('./commands/token.ts')).tokenDelete,
+  },
+  {
+    name: 'join',
+    summary: 'make this host a node of a cluster',
+    load: async () => (await import('./commands/join.ts')).join,
+  },
+  {
+    name: 'doctor',
+    summary: 'check this host, with remedies',
+    load: async () => (await import('./commands/doctor.ts')).doctor,
+  },
+  {
+    name: 'certs check',
+    summary: 'show when certificates expire',
+    load: async () => (await import('./commands/certs.ts')).certsCheck,
+  },
+  {
+    name: 'certs rotate',
+    summary: 'renew the certificates now',
+    load: async () => (await import('./commands/certs.ts')).certsRotate,
   },
   {
     name: 'completion',
