@@ -9,6 +9,8 @@ import { certificateKinds } from './kinds/certificates.ts';
 import { batchKinds } from './kinds/batch.ts';
 import { coordinationKinds } from './kinds/coordination.ts';
 import { networkingKinds } from './kinds/networking.ts';
+import { admissionRegistrationKinds } from './kinds/admissionregistration.ts';
+import { checkExpression } from './kinds/expression-checks.ts';
 import { apiRegistrationKinds } from './kinds/apiregistration.ts';
 import { flowControlKinds } from './kinds/flowcontrol.ts';
 import { nodeKinds } from './kinds/node.ts';
@@ -55,6 +57,7 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...coordinationKinds,
     ...networkingKinds,
     ...nodeKinds,
+    ...admissionRegistrationKinds(checkExpression),
     ...flowControlKinds,
     ...apiRegistrationKinds,
     ...rbacKinds,
