@@ -3,6 +3,7 @@ import { createLogger } from '../../api/component/logging.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
 import type { Command } from '../command.ts';
+import { renewOnHangup } from '../renew-on-hangup.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
 
@@ -25,6 +26,7 @@ export const controlplane: Command = {
     const shutdown = onShutdown();
     const fatal = Promise.withResolvers<Error>();
     const plane = await startControlPlane({ flags, logger, onFatal: (error) => fatal.resolve(error) });
+    renewOnHangup(plane, logger);
     notifyReady();
     const ended = await Promise.race([shutdown.asked, fatal.promise]);
     if (ended instanceof Error) {

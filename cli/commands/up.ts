@@ -18,6 +18,7 @@ import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { controlPlaneFlags } from '../../controlplane/options.ts';
 import type { Command } from '../command.ts';
+import { renewOnHangup } from '../renew-on-hangup.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown, type Shutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
@@ -113,6 +114,7 @@ export const up: Command = {
       logger: logger.child({ part: 'controlplane' }),
       onFatal: (error) => fatal.resolve(error),
     });
+    renewOnHangup(plane, logger);
     let agent: Agent | undefined;
     try {
       const nodeFlags = await agentFlagsFor(values, { ca: plane.ca, port: plane.port, client: plane.client });

@@ -1,0 +1,223 @@
+/**
+ * `orchlet join`: makes this host a node of a cluster. The cluster's own description is read without trust, and believed when
+ * the token signed it and, if it was given, the authority's key has the hash that the administrator named.
+ */
+import { createHash, createHmac, timingSafeEqual, X509Certificate } from 'node:crypto';
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { dirname, join as joinPath } from 'node:path';
+import { parseYaml } from '../../api/codec/yaml.ts';
+import { flag } from '../../api/component/flags.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { HttpClient } from '../../api/machinery/http-client.ts';
+import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
+import { configMaps } from '../../api/machinery/resources.ts';
+import { type Command, CommandError } from '../command.ts';
+
+const TOKEN = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
+const UNIT = 'orchlet-agent.service';
+
+const flags = {
+  token: flag({
+    name: 'token',
+    type: 'string',
+    default: '',
+    group: 'Cluster',
+    help: 'Bootstrap token, from orchlet token create on the first host.',
+  }),
+  caHash: flag({
+    name: 'discovery-token-ca-cert-hash',
+    type: 'array',
+    default: [],
+    group: 'Cluster',
+    help: "Hash of the authority's public key, as sha256:HEX. May be repeated.",
+  }),
+  unsafe: flag({
+    name: 'discovery-token-unsafe-skip-ca-verification',
+    type: 'boolean',
+    default: false,
+    group: 'Cluster',
+    help: "Believe the token's signature alone, without a hash.",
+  }),
+  configDir: flag({
+    name: 'config-dir',
+    type: 'string',
+    default: '/etc/orchlet',
+    group: 'Host',
+    help: 'Where the kubeconfigs are written.',
+  }),
+  nodeName: flag({
+    name: 'node-name',
+    type: 'string',
+    default: '',
+    group: 'Host',
+    help: 'Name of the node; the host name otherwise.',
+  }),
+  start: flag({
+    name: 'start',
+    type: 'boolean',
+    default: true,
+    group: 'Host',
+    help: 'Enable and start the service where systemd runs.',
+  }),
+} as const;
+
+/** The content of `cluster-info` is signed with the token: a detached JWS with HS256. */
+export function signatureFits(content: string, signature: string, tokenId: string, tokenSecret: string): boolean {
+  const [header = '', payload, given = ''] = signature.split('.');
+  if (payload !== '') return false;
+  const decoded = Buffer.from(header, 'base64url').toString();
+  if (!decoded.includes('"HS256"') || !decoded.includes(`"${tokenId}"`)) return false;
+  const expected = createHmac('sha256', tokenSecret)
+    .update(`${header}.${Buffer.from(content).toString('base64url')}`)
+    .digest();
+  const actual = Buffer.from(given, 'base64url');
+  return actual.length === expected.length && timingSafeEqual(actual, expected);
+}
+
+/** `sha256:` and the hash of the key of every certificate in the bundle. */
+export function keyHashes(caPem: string): string[] {
+  const blocks = caPem.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
+  return blocks.map((block) => {
+    const key = new X509Certificate(block).publicKey.export({ type: 'spki', format: 'der' });
+    return `sha256:${createHash('sha256').update(key).digest('hex')}`;
+  });
+}
+
+interface Discovered {
+  readonly server: string;
+  readonly ca: string;
+}
+
+async function discover(url: string, tokenId: string, tokenSecret: string): Promise<Discovered> {
+  const client = new HttpClient({ server: url, insecureSkipVerify: true, clock: systemClock });
+  try {
+    const found = await client.get(configMaps, 'kube-public', 'cluster-info').catch((error: unknown) => {
+      throw new CommandError(
+        `the cluster's description could not be read from ${url}: ${error instanceof Error ? error.message : String(error)}`,
+        { cause: error },
+      );
+    });
+    const data = (found['data'] ?? {}) as Record<string, string>;
+    const kubeconfig = data['kubeconfig'] ?? '';
+    const signature = data[`jws-kubeconfig-${tokenId}`];
+    if (signature === undefined)
+      throw new CommandError(
+        `the cluster does not know the token ${tokenId}: it has expired, or may not sign; make one with 'orchlet token create'`,
+      );
+    if (!signatureFits(kubeconfig, signature, tokenId, tokenSecret))
+      throw new CommandError(
+        "the cluster's description is not signed with this token: the token is wrong, or somebody is in between",
+      );
+    const parsed = parseYaml(kubeconfig).value as { clusters?: { cluster?: Record<string, string> }[] };
+    const cluster = parsed.clusters?.[0]?.cluster ?? {};
+    const ca = Buffer.from(cluster['certificate-authority-data'] ?? '', 'base64').toString();
+    if (ca === '' || cluster['server'] === undefined)
+      throw new CommandError("the cluster's description names no server or no authority");
+    return { server: cluster['server'], ca };
+  } finally {
+    await client.close();
+  }
+}
+
+/** The same again over a connection that trusts the authority alone: whoever answered has its key. */
+async function confirm(url: string, ca: string): Promise<void> {
+  const client = new HttpClient({ server: url, ca, clock: systemClock });
+  try {
+    await client.get(configMaps, 'kube-public', 'cluster-info');
+  } catch (error) {
+    throw new CommandError(
+      `${url} does not prove itself with the cluster's authority: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  } finally {
+    await client.close();
+  }
+}
+
+export const join: Command = {
+  name: 'join',
+  summary: 'make this host a node of a cluster',
+  arguments: 'https://SERVER:PORT',
+  description:
+    'Makes this host a node of a cluster: verifies the cluster by the token and the hash of its authority, writes the bootstrap kubeconfig, and starts the agent\'s service where systemd runs. The line to type here is printed by "orchlet token create --print-join-command" on the first host.',
+  flags,
+  examples: [
+    'orchlet join https://10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:…',
+  ],
+  async run(parsed) {
+    const values = parsed.values as {
+      readonly token: string;
+      readonly caHash: readonly string[];
+      readonly unsafe: boolean;
+      readonly configDir: string;
+      readonly nodeName: string;
+      readonly start: boolean;
+    };
+    const [url] = parsed.arguments;
+    if (url === undefined || !/^https:\/\/[^/]+$/.test(url))
+      throw new CommandError('name the server as https://HOST:PORT');
+    const [, id, secret] = TOKEN.exec(values.token) ?? [];
+    if (id === undefined || secret === undefined)
+      throw new CommandError('--token must be of the form abcdef.0123456789abcdef');
+    if (values.caHash.length === 0 && !values.unsafe) {
+      throw new CommandError(
+        'give --discovery-token-ca-cert-hash, so that the cluster is known for certain (or --discovery-token-unsafe-skip-ca-verification)',
+      );
+    }
+    const { ca } = await discover(url, id, secret);
+    const hashes = keyHashes(ca);
+    if (values.caHash.length > 0 && !values.caHash.some((hash) => hashes.includes(hash.toLowerCase()))) {
+      throw new CommandError(
+        `the cluster's authority has the hash ${hashes.join(', ')}, which is not the one that was given: this may be another cluster`,
+      );
+    }
+    await confirm(url, ca);
+    const bootstrap = joinPath(values.configDir, 'bootstrap.kubeconfig');
+    await mkdir(joinPath(values.configDir, 'manifests'), { recursive: true, mode: 0o755 });
+    await writeKubeconfig(
+      bootstrap,
+      newKubeconfig({
+        cluster: 'default-cluster',
+        server: url,
+        ca,
+        user: 'tls-bootstrap-token-user',
+        credentials: { token: values.token },
+      }),
+    );
+    const caFile = joinPath(values.configDir, 'ca.crt');
+    await writeFile(caFile, ca, { mode: 0o644 });
+    const agentFlags = [
+      `--client-ca-file ${caFile}`,
+      '--anonymous-auth=false',
+      '--authentication-token-webhook',
+      '--authorization-mode Webhook',
+      ...(values.nodeName === '' ? [] : [`--hostname-override ${values.nodeName}`]),
+    ];
+    await writeFile(joinPath(values.configDir, 'agent.env'), `ORCHLET_AGENT_FLAGS=${agentFlags.join(' ')}\n`, {
+      mode: 0o644,
+    });
+    process.stdout.write(`The cluster at ${url} is the right one; ${bootstrap} is written.\n`);
+    if (values.start && startService())
+      process.stdout.write(`${UNIT} runs. On the first host, 'kubectl get nodes' shows this node in a moment.\n`);
+    else
+      process.stdout.write(
+        `Start the agent with:\n  orchlet agent --bootstrap-kubeconfig ${bootstrap} --kubeconfig ${joinPath(values.configDir, 'agent.kubeconfig')} ${agentFlags.join(' ')}\n`,
+      );
+    return 0;
+  },
+};
+
+function startService(): boolean {
+  if (!existsSync('/run/systemd/system')) return false;
+  const known = spawnSync('systemctl', ['cat', UNIT], { stdio: 'ignore' }).status === 0;
+  if (!known)
+    throw new CommandError(
+      `${UNIT} is not installed: run ${dirname(process.argv[1] ?? '')}/../scripts/install --agent first`,
+    );
+  const done = spawnSync('systemctl', ['enable', '--now', UNIT], { encoding: 'utf8' });
+  if (done.status !== 0)
+    throw new CommandError(`${UNIT} did not start: ${done.stderr.trim()}; 'journalctl -u ${UNIT}' tells more`);
+  return true;
+}

@@ -1,0 +1,11 @@
+/** SIGHUP: the control plane looks at its certificates (`orchlet certs rotate` asks for it). */
+import type { Logger } from '../api/component/logger.ts';
+import type { ControlPlane } from '../controlplane/main.ts';
+
+export function renewOnHangup(plane: ControlPlane, logger: Logger): void {
+  process.on('SIGHUP', () => {
+    plane
+      .checkCertificates()
+      .catch((error: unknown) => logger.error({ err: error }, 'the certificates could not be looked at'));
+  });
+}
