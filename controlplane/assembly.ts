@@ -3,11 +3,15 @@ import type { Logger } from '../api/component/logger.ts';
 import { createProtobufCodec } from '../api/codec/protobuf.ts';
 import { stringifyYaml } from '../api/codec/yaml.ts';
 import type { Client } from '../api/machinery/client.ts';
-import type { Clock } from '../api/machinery/clock.ts';
-import { customResourceDefinitions, namespaces, resourceQuotas } from '../api/machinery/resources.ts';
+import { readFileSync } from 'node:fs';
+import { type Clock, formatTime } from '../api/machinery/clock.ts';
+import type { Secret } from '../api/machinery/kinds.ts';
+import { customResourceDefinitions, namespaces, resourceQuotas, secrets } from '../api/machinery/resources.ts';
 import { builtinResources } from '../api/schema/resources.ts';
 import type { Schema } from '../api/schema/schema.ts';
 import type { AdmissionChain, AdmissionPlugin } from './admission/admission.ts';
+import type { AdmissionConfiguration } from './admission/admission-config.ts';
+import { webhookMetrics } from './admission/admission-metrics.ts';
 import { buildPlugins } from './admission/plugins.ts';
 import type { Sources } from './admission/sources.ts';
 import { catalogConversion } from './admission/webhook/catalog-conversion.ts';
@@ -17,7 +21,7 @@ import { primaryAddress } from './host-address.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
 import { ensureNodeBootstrap } from './node-bootstrap.ts';
 import type { ControlPlaneFlags } from './options.ts';
-import type { Pki } from './pki/pki.ts';
+import type { Pki, PkiMaterial } from './pki/pki.ts';
 import { CustomResources } from './registry/custom-resources/custom-resources.ts';
 import { publishedSchema } from './registry/custom-resources/published-schema.ts';
 import { createDecoder } from './registry/object-decoding.ts';
@@ -28,11 +32,14 @@ import type { Rest } from './registry/rest.ts';
 import { lateReviewers } from './reviews/reviewers.ts';
 import { reviewRests, type ReviewRestsOptions } from './reviews/review-rest.ts';
 import type { Security } from './security.ts';
-import { MetricsRegistry } from '../api/component/metrics.ts';
+import type { MetricsRegistry } from '../api/component/metrics.ts';
 import { builtinDeprecation } from './server/deprecations.ts';
 import { createConnector } from './server/connect/connector.ts';
 import { installDiscovery } from './server/discovery.ts';
-import { installHealth } from './server/health.ts';
+import type { AuditSink } from './server/filters/audit.ts';
+import { type HealthOptions, installHealth } from './server/health.ts';
+import { installIssuer } from './server/issuer-paths.ts';
+import type { ServingCertificate } from './server/listener.ts';
 import { installIndex } from './server/index-page.ts';
 import { installOpenApi } from './server/openapi/openapi.ts';
 import { PathHandlers } from './server/path-handlers.ts';
@@ -65,6 +72,12 @@ export interface Parts {
   readonly sources: Sources;
   readonly pki: Pki;
   readonly customResources: CustomResources;
+  readonly metrics: MetricsRegistry;
+  /** `--admission-control-config-file`. */
+  readonly admissionConfiguration: AdmissionConfiguration;
+  readonly storage: Storage;
+  /** `undefined`: nothing is audited. */
+  readonly audit: AuditSink | undefined;
   /** A client in this process for a user. `shared`: its lists and watches give the caches' own objects, never to be changed. */
   readonly clientFor: (user: string, groups: readonly string[], fieldManager?: string, shared?: boolean) => Client;
 }
@@ -99,6 +112,8 @@ export function admissionPlugins({
   schema,
   registry,
   security,
+  metrics,
+  admissionConfiguration,
   clientFor,
 }: Parts): readonly AdmissionPlugin[] {
   const { authorizer, rbac } = security.authorizers;
@@ -113,8 +128,10 @@ export function admissionPlugins({
     },
     webhooks: {
       client: new WebhookClient('kube-apiserver-admission'),
-      conversion: catalogConversion(registry.catalog, schema),
+      conversion: catalogConversion(registry.catalog, schema, registry.convert),
+      metrics: webhookMetrics(metrics),
     },
+    configuration: admissionConfiguration,
     updateQuotaStatus: (quota) => system.update(resourceQuotas, quota, { subresource: 'status' }),
     tolerationSeconds: {
       notReadySeconds: flags.defaultNotReadyTolerationSeconds,
@@ -140,7 +157,7 @@ export async function bootstrap(parts: Parts): Promise<void> {
 
 /** Made before the server, which asks it for columns and schemas; nothing is served before `start`. */
 export function customResourcesOf(
-  parts: Omit<Parts, 'customResources'>,
+  parts: Pick<Parts, 'registry' | 'clock' | 'logger' | 'sources' | 'schema' | 'clientFor'>,
   storage: Storage,
   admission: AdmissionChain,
   signal: AbortSignal,
@@ -165,7 +182,7 @@ export function customResourcesOf(
 }
 
 export function createApiServer(parts: Parts): ApiServer {
-  const { flags, clock, logger, registry, security, pki, schema, customResources } = parts;
+  const { flags, clock, logger, registry, security, pki, schema, customResources, metrics } = parts;
   const protobuf = createProtobufCodec(schema);
   const encodings = createEncodings({
     schema,
@@ -190,11 +207,11 @@ export function createApiServer(parts: Parts): ApiServer {
       return own === undefined ? undefined : publishedSchema(info, own);
     },
   });
-  installHealth(paths, { logger, checks: [], readiness: [] });
-  const metrics = new MetricsRegistry();
+  installHealth(paths, { logger, ...healthChecks(parts) });
+  installIssuer(paths, security.issuer);
   installMetrics(paths, metrics);
   installIndex(paths, catalog);
-  const material = pki.material();
+  const serving = servingCertificate(flags) ?? ownCertificate(pki.material());
   const server = createServer({
     catalog,
     authenticator: security.authenticators.authenticator,
@@ -202,8 +219,7 @@ export function createApiServer(parts: Parts): ApiServer {
     clock,
     logger,
     tls: {
-      cert: material.apiserver.certificatePem,
-      key: material.apiserver.privateKeyPem,
+      ...serving,
       clientCa: [security.clientCa.pem(), security.frontProxyCa.pem()],
       minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
       ...(flags.tlsCipherSuites.length === 0 ? {} : { ciphers: flags.tlsCipherSuites.join(':') }),
@@ -220,6 +236,7 @@ export function createApiServer(parts: Parts): ApiServer {
       logger,
     }),
     observer: createRequestMetrics(metrics, clock),
+    ...(parts.audit === undefined ? {} : { audit: parts.audit }),
     deprecation: (group, version, resource) =>
       builtinDeprecation(group, version, resource) ||
       (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),
@@ -227,8 +244,47 @@ export function createApiServer(parts: Parts): ApiServer {
     maxReading: flags.maxRequestsInflight,
     maxMutating: flags.maxMutatingRequestsInflight,
   });
-  pki.onChange(({ apiserver }) =>
-    server.replaceCertificate({ cert: apiserver.certificatePem, key: apiserver.privateKeyPem }),
-  );
+  if (servingCertificate(flags) === undefined)
+    pki.onChange((material) => server.replaceCertificate(ownCertificate(material)));
   return server;
+}
+
+const ownCertificate = ({ apiserver }: PkiMaterial): ServingCertificate => ({
+  cert: apiserver.certificatePem,
+  key: apiserver.privateKeyPem,
+});
+
+/** `--tls-cert-file` and `--tls-private-key-file`. */
+function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlags): ServingCertificate | undefined {
+  if (tlsCertFile === '' || tlsPrivateKeyFile === '') return undefined;
+  return { cert: readFileSync(tlsCertFile), key: readFileSync(tlsPrivateKeyFile) };
+}
+
+/** By the names that probes of the reference ask for. */
+function healthChecks({ storage, sources }: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
+  return {
+    checks: [
+      {
+        name: 'etcd',
+        check: async () => {
+          await storage.get('/core/namespaces/kube-system');
+        },
+      },
+    ],
+    readiness: [{ name: 'informer-sync', check: () => sources.synced() }],
+  };
+}
+
+/** A token of a Secret was used: the Secret says on which day that was last. */
+export function legacyTokenMarker(parts: () => Parts): (secret: Secret) => void {
+  return (secret) => {
+    const { clientFor, clock, logger } = parts();
+    const { namespace = '', name = '' } = secret.metadata;
+    const body = {
+      metadata: { labels: { 'kubernetes.io/legacy-token-last-used': formatTime(clock.now()).slice(0, 10) } },
+    };
+    clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver')
+      .patch(secrets, namespace, name, 'merge', body)
+      .catch((error: unknown) => logger.warn({ err: error, namespace, name }, 'A used token could not be marked'));
+  };
 }

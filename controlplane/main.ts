@@ -9,7 +9,10 @@ import { parseFlags } from '../api/component/flags.ts';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
 import type { Client } from '../api/machinery/client.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
+import { MetricsRegistry } from '../api/component/metrics.ts';
 import { loadSchema } from '../api/schema/table.ts';
+import { loadAdmissionConfiguration } from './admission/admission-config.ts';
+import { chainMetrics } from './admission/admission-metrics.ts';
 import { sourcesFromCatalog } from './admission/sources.ts';
 import {
   admissionPlugins,
@@ -18,10 +21,11 @@ import {
   customResourcesOf,
   extensions,
   fieldManagement,
+  legacyTokenMarker,
   type Parts,
 } from './assembly.ts';
 import { startLoops } from './loops.ts';
-import { hostAddresses, hostNames } from './host-address.ts';
+import { hostAddresses, hostNames, primaryAddress } from './host-address.ts';
 import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options.ts';
 import { ensureAdminKubeconfig } from './pki/admin-kubeconfig.ts';
 import { ensurePki } from './pki/pki.ts';
@@ -56,6 +60,8 @@ export interface ControlPlane {
   readonly kubeconfig: string;
   /** A client in this process, without the network: as the administrator. */
   readonly client: Client;
+  /** Looks at the certificates now and renews what must be. */
+  checkCertificates(): Promise<boolean>;
   close(): Promise<void>;
 }
 
@@ -152,7 +158,15 @@ async function assemble(
   opened.push(() => registry.close());
   const { catalog } = registry;
   const sources = sourcesFromCatalog(catalog, { clock, logger, signal: stop.signal });
-  const security = await buildSecurity({ flags, pki, sources, clock, logger });
+  const security = await buildSecurity({
+    flags,
+    pki,
+    sources,
+    clock,
+    logger,
+    onLegacyToken: legacyTokenMarker(assembled),
+    address: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
+  });
   opened.push(
     () => security.authenticators.close(),
     () => security.authorizers.close(),
@@ -162,9 +176,17 @@ async function assemble(
     createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager, shared });
   const base = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
   const customResources = customResourcesOf(base, storage, admission.chain, stop.signal);
-  const parts: Parts = { ...base, customResources };
+  const metrics = new MetricsRegistry();
+  const parts: Parts = {
+    ...base,
+    customResources,
+    metrics,
+    storage,
+    admissionConfiguration: await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock),
+    audit: undefined,
+  };
   made.parts = parts;
-  admission.set(admissionPlugins(parts));
+  admission.set(admissionPlugins(parts), chainMetrics(metrics), () => clock.monotonic());
   await sources.synced();
   await customResources.start();
   await bootstrap(parts);
@@ -179,7 +201,15 @@ async function assemble(
   opened.push(...(await startLoops(parts, address.port)));
   logger.info({ url, ...(isMemory ? {} : { kubeconfig: kubeconfigPath }) }, 'the control plane is ready');
   const client = clientFor('kubernetes-admin', ['system:masters', 'system:authenticated']);
-  return { url, port: address.port, ca: pki.material().ca.certificatePem, kubeconfig, client, close };
+  return {
+    url,
+    port: address.port,
+    ca: pki.material().ca.certificatePem,
+    kubeconfig,
+    client,
+    checkCertificates: () => pki.check(),
+    close,
+  };
 }
 
 /** The first address of the service range: the one of the `kubernetes` service. */

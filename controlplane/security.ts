@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from '../api/component/logger.ts';
 import type { Clock } from '../api/machinery/clock.ts';
-import { admissionChain } from './admission/chain.ts';
+import type { Secret } from '../api/machinery/kinds.ts';
+import { admissionChain, type ChainMetrics } from './admission/chain.ts';
 import type { AdmissionChain, AdmissionPlugin } from './admission/admission.ts';
 import type { Sources } from './admission/sources.ts';
 import { type Authenticators, buildAuthenticators } from './authentication/authenticators.ts';
@@ -20,6 +21,10 @@ export interface SecurityOptions {
   readonly sources: Sources;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** A token of a Secret was used for the first time on a day. */
+  readonly onLegacyToken: (secret: Secret) => void;
+  /** Where clients find the API server: `10.0.0.1:6443`. */
+  readonly address: string;
 }
 
 export interface Security {
@@ -53,7 +58,7 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
     privateKeyPem: signingKey,
     verificationKeys: keys,
     issuer: signingIssuer,
-    jwksUri: flags.serviceAccountJwksUri,
+    jwksUri: flags.serviceAccountJwksUri || `https://${options.address}/openid/v1/jwks`,
     clock,
   });
   const authenticators = await buildAuthenticators({
@@ -71,7 +76,12 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
     },
     ...(flags.tokenAuthFile === '' ? {} : { tokenFile: flags.tokenAuthFile }),
     bootstrapTokens: flags.enableBootstrapTokenAuth,
-    serviceAccounts: { issuers: flags.serviceAccountIssuer, keys, lookup: flags.serviceAccountLookup },
+    serviceAccounts: {
+      issuers: flags.serviceAccountIssuer,
+      keys,
+      lookup: flags.serviceAccountLookup,
+      onLegacyToken: options.onLegacyToken,
+    },
     apiAudiences: audiences,
     ...(flags.oidcIssuerUrl === '' ? {} : { oidc: oidcOptions(flags) }),
     ...(flags.authenticationTokenWebhookConfigFile === ''
@@ -129,7 +139,10 @@ function oidcOptions(flags: ControlPlaneFlags): NonNullable<Parameters<typeof bu
  * The chain is made before the plugins: plugins read objects through the registry, and the registry asks the chain. Until
  * `set` is called nothing may be written.
  */
-export function lateAdmission(): { readonly chain: AdmissionChain; set(plugins: readonly AdmissionPlugin[]): void } {
+export function lateAdmission(): {
+  readonly chain: AdmissionChain;
+  set(plugins: readonly AdmissionPlugin[], metrics: ChainMetrics, monotonic: () => number): void;
+} {
   let inner: AdmissionChain | undefined;
   const ready = (): AdmissionChain => {
     if (inner === undefined) throw new Error('a write came before the admission plugins were there');
@@ -140,8 +153,8 @@ export function lateAdmission(): { readonly chain: AdmissionChain; set(plugins: 
       admit: (attributes, signal) => ready().admit(attributes, signal),
       validate: (attributes, signal) => ready().validate(attributes, signal),
     },
-    set(plugins) {
-      inner = admissionChain(plugins);
+    set(plugins, metrics, monotonic) {
+      inner = admissionChain(plugins, metrics, monotonic);
     },
   };
 }

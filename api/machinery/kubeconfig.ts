@@ -204,6 +204,17 @@ export async function serverAccess(config: LoadedKubeconfig, options: AccessOpti
   };
 }
 
+/** What a user presents to whichever server it is for (webhooks are found by the names of users). Throws for an unknown one. */
+export async function userCredentials(
+  config: LoadedKubeconfig,
+  name: string,
+  options: AccessOptions,
+): Promise<ClientCredentials> {
+  const user = config.users.get(name);
+  if (user === undefined) throw new KubeconfigError(`kubeconfig ${config.files.join(', ')} has no user "${name}"`);
+  return credentialsOf(user, { server: '' }, options);
+}
+
 async function credentialsOf(
   user: LoadedEntry<KubeconfigUser>,
   cluster: ExecCluster,

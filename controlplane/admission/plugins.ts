@@ -29,8 +29,10 @@ import { runtimeClassPlugin } from './runtime-class.ts';
 import { securityContextDeny } from './security-context-deny.ts';
 import { serviceAccountPlugin } from './service-account.ts';
 import { defaultStorageClass, persistentVolumeClaimResize, storageObjectInUseProtection } from './storage-defaults.ts';
+import type { WebhookCredentials } from './webhook/endpoint.ts';
 import { mutatingWebhooks, validatingWebhooks, type WebhooksOptions } from './webhook/webhooks.ts';
 import type { AdmissionPlugin } from './admission.ts';
+import type { AdmissionConfiguration } from './admission-config.ts';
 import type { Sources } from './sources.ts';
 
 export interface PluginsOptions {
@@ -42,7 +44,9 @@ export interface PluginsOptions {
   readonly createNamespace: (name: string) => Promise<void>;
   /** Writes the status of a quota (ResourceQuota). */
   readonly updateQuotaStatus: ResourceQuotaOptions['updateStatus'];
-  readonly webhooks: Omit<WebhooksOptions, 'sources' | 'clock' | 'reinvoke'>;
+  readonly webhooks: Omit<WebhooksOptions, 'sources' | 'clock' | 'reinvoke' | 'credentials'>;
+  /** `--admission-control-config-file`. */
+  readonly configuration: AdmissionConfiguration;
   readonly tolerationSeconds: DefaultTolerationSecondsOptions;
   /** `--enable-admission-plugins`, `--disable-admission-plugins`. */
   readonly enable: readonly string[];
@@ -70,6 +74,9 @@ const off = (name: string, summary: string, make: PluginRow['make']): PluginRow 
   make,
 });
 
+const credentialsOf = (credentials: WebhookCredentials | undefined): Pick<WebhooksOptions, 'credentials'> =>
+  credentials === undefined ? {} : { credentials };
+
 /** In order. The reference's order: what sets defaults before what judges them, quota last. */
 export const PLUGINS: readonly PluginRow[] = [
   off('NamespaceAutoProvision', 'makes a namespace that is named but missing', ({ sources, createNamespace }) =>
@@ -88,13 +95,15 @@ export const PLUGINS: readonly PluginRow[] = [
   ),
   on('NodeRestriction', 'what node agents may write', ({ sources }) => nodeRestriction(sources)),
   on('TaintNodesByCondition', 'new nodes take no pods yet', () => taintNodesByCondition()),
-  on('PodSecurity', 'the Pod Security levels of namespaces', ({ sources }) => podSecurity(sources)),
+  on('PodSecurity', 'the Pod Security levels of namespaces', ({ sources, configuration }) =>
+    podSecurity(sources, configuration.podSecurity),
+  ),
   on('Priority', 'priority from the class', ({ sources }) => priorityPlugin(sources)),
   on('DefaultTolerationSeconds', 'pods stay a while on failing nodes', ({ tolerationSeconds }) =>
     defaultTolerationSeconds(tolerationSeconds),
   ),
-  off('PodTolerationRestriction', 'default tolerations and whitelist of a namespace', ({ sources }) =>
-    podTolerationRestriction(sources, { clusterDefaults: [], clusterWhitelist: [] }),
+  off('PodTolerationRestriction', 'default tolerations and whitelist of a namespace', ({ sources, configuration }) =>
+    podTolerationRestriction(sources, configuration.tolerations ?? { clusterDefaults: [], clusterWhitelist: [] }),
   ),
   on('DefaultStorageClass', 'claims without a class get the default one', ({ sources }) =>
     defaultStorageClass(sources),
@@ -123,19 +132,23 @@ export const PLUGINS: readonly PluginRow[] = [
     defaultIngressClass(sources),
   ),
   on('PodTopologyLabels', 'zone and region of the node on its pods', ({ sources }) => podTopologyLabels(sources)),
-  on('MutatingAdmissionWebhook', 'webhooks that change objects', ({ sources, clock, webhooks }, earlier) =>
-    mutatingWebhooks({
-      sources,
-      clock,
-      ...webhooks,
-      reinvoke: async (attributes, signal) => {
-        for (const plugin of earlier)
-          if (plugin.handles(attributes.operation)) await plugin.admit?.(attributes, signal);
-      },
-    }),
+  on(
+    'MutatingAdmissionWebhook',
+    'webhooks that change objects',
+    ({ sources, clock, webhooks, configuration }, earlier) =>
+      mutatingWebhooks({
+        sources,
+        clock,
+        ...webhooks,
+        ...credentialsOf(configuration.mutatingCredentials),
+        reinvoke: async (attributes, signal) => {
+          for (const plugin of earlier)
+            if (plugin.handles(attributes.operation)) await plugin.admit?.(attributes, signal);
+        },
+      }),
   ),
-  on('ValidatingAdmissionWebhook', 'webhooks that judge objects', ({ sources, clock, webhooks }) =>
-    validatingWebhooks({ sources, clock, ...webhooks }),
+  on('ValidatingAdmissionWebhook', 'webhooks that judge objects', ({ sources, clock, webhooks, configuration }) =>
+    validatingWebhooks({ sources, clock, ...webhooks, ...credentialsOf(configuration.validatingCredentials) }),
   ),
   on('ResourceQuota', 'what a namespace may hold', ({ sources, updateQuotaStatus }) =>
     resourceQuota({ sources, updateStatus: updateQuotaStatus }),

@@ -12,7 +12,7 @@ import type { Authorizer } from '../authorization/authorization.ts';
 import { aggregate, type RbacAuthorizer } from '../authorization/rbac.ts';
 import { compact, formatRule, missingRules, type PolicyRule } from '../authorization/rbac-rules.ts';
 import { MASTERS_GROUP } from '../authorization/union.ts';
-import { nameOf, refusal } from './pod-attributes.ts';
+import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 
 const GROUP = 'rbac.authorization.k8s.io';
@@ -58,7 +58,9 @@ export function rbacEscalation(rbac: RbacAuthorizer, authorizer: Authorizer): Ad
       if (attributes.user.groups.includes(MASTERS_GROUP)) return;
       if (attributes.oldObject !== undefined && onlyCollectorFields(object, attributes.oldObject)) return;
       if (resource === 'roles' || resource === 'clusterroles') {
-        if (await mayBe(attributes, 'escalate', resource, attributes.namespace, nameOf(attributes))) return;
+        // The path of a create has no name: a right for single names does not reach it.
+        const name = attributes.operation === 'CREATE' ? '' : attributes.name;
+        if (await mayBe(attributes, 'escalate', resource, attributes.namespace, name)) return;
         checkRole(attributes, object, rbac);
       } else if (resource === 'rolebindings' || resource === 'clusterrolebindings') {
         const ref = object['roleRef'] as RoleRef;

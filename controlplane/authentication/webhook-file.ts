@@ -25,7 +25,7 @@ interface Presented {
   readonly authorization?: string;
 }
 
-function presentedOf(presented: Presented): Pick<WebhookEndpoint, 'clientCertificate' | 'authorization'> {
+export function presentedOf(presented: Presented): Pick<WebhookEndpoint, 'clientCertificate' | 'authorization'> {
   const { certificate, key, authorization } = presented;
   return {
     ...(certificate === undefined || key === undefined ? {} : { clientCertificate: { certificate, key } }),

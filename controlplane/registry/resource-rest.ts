@@ -228,7 +228,7 @@ async function create(
     namespace,
     name: '',
     options,
-    optionsObject: writeOptionsObject('CreateOptions', context, options),
+    optionsObject: writeOptionsObject('CreateOptions', options),
   };
   return edge.entry(await createEntry(version.store, context, target, edge.toStored(managed)));
 }
@@ -272,7 +272,7 @@ async function update(
     context,
     target,
     change,
-    writeOptionsObject('UpdateOptions', context, options),
+    writeOptionsObject('UpdateOptions', options),
     options,
   );
 }
@@ -316,7 +316,7 @@ async function applyPatch(
     context,
     target,
     change,
-    writeOptionsObject('PatchOptions', context, options),
+    writeOptionsObject('PatchOptions', options),
     options,
   );
 }
@@ -353,17 +353,16 @@ function managedWrite(path: WritePath, context: RequestContext): ManagedWrite {
   };
 }
 
+/** As admission sees them: patches look like updates there, and what is the default is not said. */
 export function writeOptionsObject(
   kind: 'CreateOptions' | 'UpdateOptions' | 'PatchOptions',
-  context: RequestContext,
   options: WriteOptions,
 ): Record<string, unknown> {
   return {
-    kind,
+    kind: kind === 'PatchOptions' ? 'UpdateOptions' : kind,
     apiVersion: 'meta.k8s.io/v1',
     ...(options.dryRun ? { dryRun: ['All'] } : {}),
-    ...(context.fieldManager === '' ? {} : { fieldManager: context.fieldManager }),
-    fieldValidation: options.fieldValidation,
+    ...options.given,
   };
 }
 

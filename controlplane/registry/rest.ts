@@ -92,6 +92,8 @@ export interface WatchHandle {
 export interface WriteOptions {
   readonly dryRun: boolean;
   readonly fieldValidation: FieldValidation;
+  /** `fieldManager` and `fieldValidation` as the caller wrote them: what admission is shown. */
+  readonly given?: { readonly fieldManager?: string; readonly fieldValidation?: string };
 }
 
 export interface DeleteOptions {

@@ -32,6 +32,8 @@ export interface DeleteTarget {
   readonly namespace: string;
   readonly name: string;
   readonly optionsObject: Record<string, unknown>;
+  /** One of many: admission is not told its name, as nobody named it. */
+  readonly isOfCollection?: boolean;
 }
 
 export async function deleteEntry(
@@ -75,7 +77,7 @@ async function admitDelete(
     operation: 'DELETE',
     endpoint: target.endpoint,
     namespace: target.namespace,
-    name: target.name,
+    name: target.isOfCollection === true ? '' : target.name,
     object: undefined,
     oldObject: old,
     options: target.optionsObject,
@@ -332,7 +334,7 @@ export async function deleteCollection(
     for (let entry = pending.shift(); entry !== undefined; entry = pending.shift()) {
       const { namespace = '', name = '' } = entry.object.metadata;
       try {
-        await deleteEntry(store, context, { ...target, namespace, name }, options);
+        await deleteEntry(store, context, { ...target, namespace, name, isOfCollection: true }, options);
       } catch (error) {
         if (!isNotFound(error)) throw error;
       }

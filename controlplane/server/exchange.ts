@@ -18,6 +18,8 @@ export interface Exchange {
   /** Path and query as they were sent. */
   readonly target: string;
   readonly headers: RequestHeaders;
+  /** Names and values alternating as they came, where the protocol keeps them apart. */
+  readonly rawHeaders?: readonly string[];
   readonly protocol: 'HTTP/1.1' | 'HTTP/2.0';
   readonly remoteAddress: string;
   /** Whether an answer has begun. */

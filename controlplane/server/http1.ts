@@ -9,6 +9,7 @@ export class Http1Exchange implements Exchange {
   readonly method: string;
   readonly target: string;
   readonly headers: RequestHeaders;
+  readonly rawHeaders: readonly string[];
   readonly protocol = 'HTTP/1.1';
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
@@ -19,6 +20,7 @@ export class Http1Exchange implements Exchange {
     this.method = request.method ?? 'GET';
     this.target = request.url ?? '/';
     this.headers = request.headers;
+    this.rawHeaders = request.rawHeaders;
     this.#request = request;
     this.#response = response;
     this.#upgrade = upgrade;

@@ -12,15 +12,22 @@ export class Http2Exchange implements Exchange {
   readonly method: string;
   readonly target: string;
   readonly headers: RequestHeaders;
+  readonly rawHeaders: readonly string[];
   readonly protocol = 'HTTP/2.0';
   readonly #stream: ServerHttp2Stream;
   readonly #socket: TLSSocket;
   #answered = false;
 
-  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, socket: TLSSocket) {
+  constructor(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    rawHeaders: readonly string[],
+    socket: TLSSocket,
+  ) {
     this.method = headers[':method'] ?? 'GET';
     this.target = headers[':path'] ?? '/';
     this.headers = headers;
+    this.rawHeaders = rawHeaders;
     this.#stream = stream;
     this.#socket = socket;
   }

@@ -130,11 +130,11 @@ export class Listener {
     session.setTimeout(IDLE_TIMEOUT_MS, () => {
       if (session.state.effectiveRecvDataLength === undefined || this.#idle(session)) session.close();
     });
-    session.on('stream', (stream, headers) => {
+    session.on('stream', (stream, headers, _flags, rawHeaders) => {
       this.#streams.set(session, (this.#streams.get(session) ?? 0) + 1);
       stream.once('close', () => this.#streams.set(session, (this.#streams.get(session) ?? 1) - 1));
       stream.on('error', (error) => this.#options.logger.debug({ err: error }, 'An HTTP/2 stream failed'));
-      this.#options.onExchange(new Http2Exchange(stream, headers, socket));
+      this.#options.onExchange(new Http2Exchange(stream, headers, rawHeaders, socket));
     });
   }
 

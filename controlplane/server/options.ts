@@ -146,6 +146,10 @@ export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind
   return {
     dryRun: dryRun.length > 0,
     fieldValidation: validation === '' ? 'Warn' : (validation as FieldValidation),
+    given: {
+      ...(fieldManager === '' ? {} : { fieldManager }),
+      ...(validation === '' ? {} : { fieldValidation: validation }),
+    },
     fieldManager,
     force: force === null ? undefined : queryBoolean(force),
   };

@@ -23,7 +23,34 @@ interface PodLike {
   readonly spec: PodSpec;
 }
 
-export function podSecurity(sources: Sources): AdmissionPlugin {
+/** Levels of namespaces that have no labels (`enforce`, `enforce-version`, …), and whom nothing is checked for. */
+export interface PodSecurityConfiguration {
+  readonly defaults: Readonly<Record<string, string>>;
+  readonly exemptUsers: ReadonlySet<string>;
+  readonly exemptNamespaces: ReadonlySet<string>;
+  readonly exemptRuntimeClasses: ReadonlySet<string>;
+}
+
+const NO_CONFIGURATION: PodSecurityConfiguration = {
+  defaults: {},
+  exemptUsers: new Set(),
+  exemptNamespaces: new Set(),
+  exemptRuntimeClasses: new Set(),
+};
+
+export function podSecurity(
+  sources: Sources,
+  configuration: PodSecurityConfiguration = NO_CONFIGURATION,
+): AdmissionPlugin {
+  const defaults = Object.fromEntries(
+    Object.entries(configuration.defaults).map(([mode, level]) => [ANNOTATION + mode, level]),
+  );
+  /** The kind of exemption that holds, for the audit annotation. */
+  const exemptionOf = (attributes: AdmissionAttributes, { spec }: PodLike): string | undefined => {
+    if (configuration.exemptNamespaces.has(attributes.namespace)) return 'namespace';
+    if (configuration.exemptUsers.has(attributes.user.name)) return 'user';
+    return configuration.exemptRuntimeClasses.has(spec.runtimeClassName ?? '') ? 'runtimeClass' : undefined;
+  };
   const namespaceSource = sources.of(namespaces);
   const podSource = sources.of(pods);
   return {
@@ -37,9 +64,14 @@ export function podSecurity(sources: Sources): AdmissionPlugin {
       }
       const target = isPod(attributes) ? podTarget(attributes) : templateOf(attributes);
       if (target === undefined) return;
+      const exemption = exemptionOf(attributes, target);
+      if (exemption !== undefined) {
+        attributes.annotate(`${ANNOTATION}exempt`, exemption);
+        return;
+      }
       const { namespace: name } = attributes;
       const namespace: Namespace | undefined = namespaceSource.get('', name) ?? (await namespaceSource.live('', name));
-      const { policy, errors } = policyOf(namespace?.metadata.labels);
+      const { policy, errors } = policyOf({ ...defaults, ...namespace?.metadata.labels });
       if (errors.length > 0)
         attributes.annotate(`${ANNOTATION}error`, `Failed to parse policy: ${errors.map(String).join(', ')}`);
       judge(attributes, target, policy, isPod(attributes));

@@ -50,13 +50,20 @@ export function reviewOf(attributes: AdmissionAttributes, view: ReviewView, vers
       ...(attributes.namespace === '' ? {} : { namespace: attributes.namespace }),
       operation: attributes.operation,
       userInfo: userInfoJson(attributes.user),
-      object: view.object ?? null,
+      object: isConnect ? withoutMetadata(view.object) : (view.object ?? null),
       oldObject: view.oldObject ?? null,
       dryRun: attributes.dryRun,
       options: isConnect && Object.keys(attributes.options).length === 0 ? null : attributes.options,
     },
   });
   return { uid, version, body };
+}
+
+/** Options of a connection are no objects with a name. */
+function withoutMetadata(options: KubeObject | undefined): object | null {
+  if (options === undefined) return null;
+  const { metadata: _, ...rest } = options;
+  return rest;
 }
 
 export interface ReviewResult {

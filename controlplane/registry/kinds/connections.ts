@@ -6,6 +6,7 @@ import type { V1EndpointSlice, V1Node, V1Service } from '@kubernetes/client-node
 import type { Pod } from '../../../api/kinds/pod-types.ts';
 import type { Kind } from '../../../api/kinds/wire.ts';
 import { everyField } from '../../../api/meta/field-selector.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
 import { selectorOfLabels } from '../../../api/meta/selector.ts';
 import { newBadRequest, newInternalError, newServiceUnavailable } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../../api/schema/schema.ts';
@@ -206,6 +207,23 @@ async function serviceProxy(
   throw newServiceUnavailable(`no endpoints available for service ${JSON.stringify(name)}`);
 }
 
+const SWITCHES = ['stdin', 'stdout', 'stderr', 'tty'];
+
+/** What admission is shown of a connection: the query as options of its kind. */
+function connectOptions(kind: string, { query, path }: ConnectRequest): KubeObject {
+  const options: Record<string, unknown> = {};
+  if (kind === 'PodExecOptions' || kind === 'PodAttachOptions') {
+    for (const name of SWITCHES) if (query.has(name) && isTrue(query.get(name))) options[name] = true;
+    const container = query.get('container') ?? '';
+    if (container !== '') options['container'] = container;
+    if (kind === 'PodExecOptions' && query.has('command')) options['command'] = query.getAll('command');
+  } else if (kind === 'PodPortForwardOptions') {
+    const ports = query.getAll('ports').flatMap((list) => list.split(',').map(Number));
+    if (ports.length > 0) options['ports'] = ports;
+  } else if (path !== '') options['path'] = path;
+  return { kind, apiVersion: 'v1', metadata: {}, ...options };
+}
+
 /** The endpoint of a stream, `undefined` for subresources that are none. */
 export function createConnectRest(
   stores: ConnectStores,
@@ -228,7 +246,7 @@ export function createConnectRest(
         },
         namespace,
         name,
-        object: { kind: subresource.kind, apiVersion: 'v1', metadata: {} },
+        object: connectOptions(subresource.kind, request),
         oldObject: undefined,
         options: {},
         dryRun: false,

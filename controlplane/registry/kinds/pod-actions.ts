@@ -100,7 +100,7 @@ async function admit(
     ...target,
     object,
     oldObject: undefined,
-    options: writeOptionsObject('CreateOptions', context, options),
+    options: writeOptionsObject('CreateOptions', options),
     dryRun: options.dryRun,
   });
   await store.admission.admit(attributes, context.signal);
@@ -128,7 +128,7 @@ async function bind(
       endpoint: endpointOf(store.info, 'binding', { group: '', version: 'v1', kind: 'Binding' }),
       ...target,
       options,
-      optionsObject: writeOptionsObject('CreateOptions', context, options),
+      optionsObject: writeOptionsObject('CreateOptions', options),
       skipAdmission: true,
     },
     {

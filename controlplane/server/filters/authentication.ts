@@ -19,10 +19,13 @@ export function authenticationFilter(options: AuthenticationOptions): Filter {
     const { exchange } = request;
     const credentials: Credentials = {
       headers: exchange.headers,
+      ...(exchange.rawHeaders === undefined ? {} : { rawHeaders: exchange.rawHeaders }),
       peerCertificate: () => exchange.peerCertificate(),
       remoteAddress: exchange.remoteAddress,
+      path: request.info.path,
+      warn: (text) => request.warn(text),
+      annotate: (key, value) => request.annotate(key, value),
     };
-    warnAboutSpaces(request);
     let result: MaybePromise<Authenticated | undefined>;
     try {
       result = authenticator.authenticate(credentials);
@@ -56,12 +59,4 @@ export function withAuthenticatedGroup(user: UserInfo): UserInfo {
   const { groups } = user;
   if (groups.includes(AUTHENTICATED) || groups.includes(UNAUTHENTICATED)) return user;
   return { ...user, groups: [...groups, AUTHENTICATED] };
-}
-
-/** The reference tells a client that writes two spaces why it is nobody. */
-function warnAboutSpaces(request: ApiRequest): void {
-  const header = request.header('authorization');
-  if (header !== undefined && /^bearer  /i.test(header)) {
-    request.warn('the provided Authorization header contains extra space before the bearer token, and is ignored');
-  }
 }

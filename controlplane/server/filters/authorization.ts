@@ -3,13 +3,13 @@ import { newForbidden, newStatusError, type StatusError } from '../../../api/met
 import { parseSelector } from '../../../api/meta/selector-parser.ts';
 import { parseFieldSelector } from '../../../api/meta/field-selector.ts';
 import { isStatusError } from '../../../api/meta/status-error.ts';
-import type { UserInfo } from '../../authentication/authentication.ts';
 import type {
   AuthorizationAttributes,
   Authorizer,
   Decision,
   SelectorRequirement,
 } from '../../authorization/authorization.ts';
+import { forbiddenMessage } from '../../authorization/union.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
 
 export function authorizationFilter(authorizer: Authorizer): Filter {
@@ -105,31 +105,10 @@ function fieldRequirements(text: string): SelectorRequirement[] {
 
 /** 403; the reason of the authorizer follows the sentence. */
 export function forbiddenError(attributes: AuthorizationAttributes, reason: string): StatusError {
-  const sentence = escapeMarkup(forbiddenMessage(attributes));
+  const sentence = forbiddenMessage(attributes);
   const why = reason === '' ? sentence : `${sentence}: ${reason}`;
   if (!attributes.isResourceRequest) {
     return newStatusError(403, 'Forbidden', `forbidden: ${why}`, { details: {} });
   }
   return newForbidden({ group: attributes.group, resource: attributes.resource }, attributes.name, why);
 }
-
-const MARKUP: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;' };
-
-/** The sentence repeats what the caller sent, and may be shown by a browser. */
-function escapeMarkup(text: string): string {
-  return text.replaceAll(/[&<>]/g, (char) => MARKUP[char] ?? char);
-}
-
-function forbiddenMessage(attributes: AuthorizationAttributes): string {
-  const who = userName(attributes.user);
-  if (!attributes.isResourceRequest)
-    return `User ${who} cannot ${attributes.verb} path ${JSON.stringify(attributes.path)}`;
-  const resource =
-    attributes.subresource === '' ? attributes.resource : `${attributes.resource}/${attributes.subresource}`;
-  const what = `User ${who} cannot ${attributes.verb} resource ${JSON.stringify(resource)} in API group ${JSON.stringify(attributes.group)}`;
-  return attributes.namespace === ''
-    ? `${what} at the cluster scope`
-    : `${what} in the namespace ${JSON.stringify(attributes.namespace)}`;
-}
-
-const userName = (user: UserInfo): string => JSON.stringify(user.name);

@@ -8,6 +8,7 @@
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import type { UserInfo } from '../../authentication/authentication.ts';
 import type { AuthorizationAttributes, Authorizer } from '../../authorization/authorization.ts';
+import type { Exchange } from '../exchange.ts';
 import type { ApiRequest, Filter, Handler } from '../request.ts';
 import { attributesOf, forbiddenError } from './authorization.ts';
 
@@ -193,25 +194,30 @@ async function refusalOf(
 function readHeaders(request: ApiRequest): Wanted | undefined {
   const { headers } = request.exchange;
   const name = request.header(USER_HEADER) ?? '';
-  const groups = split(headers[GROUP_HEADER]);
+  const groups = valuesOf(request.exchange, GROUP_HEADER);
   const uid = request.header(UID_HEADER) ?? '';
   let extra: Map<string, string[]> | undefined;
   for (const header in headers) {
     if (!header.startsWith(EXTRA_PREFIX)) continue;
     extra ??= new Map();
     const key = unescapeKey(header.slice(EXTRA_PREFIX.length));
-    extra.set(key, [...(extra.get(key) ?? []), ...split(headers[header])]);
+    extra.set(key, [...(extra.get(key) ?? []), ...valuesOf(request.exchange, header)]);
   }
   if (name !== '') return { name, uid, groups, extra: extra ?? new Map() };
   if (groups.length === 0 && uid === '' && extra === undefined) return undefined;
   throw newBadRequest(`requested ${describe(uid, groups, extra ?? new Map())} without impersonating a user name`);
 }
 
-/** node joins repeated headers with a comma. */
-function split(value: string | string[] | undefined): string[] {
+/** Every value apart: what node has joined cannot be told from a value that has a comma. */
+function valuesOf({ headers, rawHeaders }: Exchange, header: string): string[] {
+  const value = headers[header];
   if (value === undefined || value === '') return [];
-  const values = Array.isArray(value) ? value : [value];
-  return values.flatMap((one) => one.split(', '));
+  if (rawHeaders === undefined) return Array.isArray(value) ? value : [value];
+  const values: string[] = [];
+  for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
+    if (rawHeaders[i]?.toLowerCase() === header) values.push(rawHeaders[i + 1] ?? '');
+  }
+  return values;
 }
 
 /** Keys are percent-encoded where a header's name could not hold them; what is no encoding stays as it is. */

@@ -1,0 +1,151 @@
+/**
+ * The `--admission-control-config-file`: configurations of single plugins, inline or in files of their own. Read once at
+ * the start; a file that will not do stops it. Called where the control plane is put together.
+ */
+import { readFile } from 'node:fs/promises';
+import { dirname, resolve } from 'node:path';
+import { parseYaml } from '../../api/codec/yaml.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { loadKubeconfig, userCredentials } from '../../api/machinery/kubeconfig.ts';
+import { isRecord } from '../authentication/jwt.ts';
+import { presentedOf } from '../authentication/webhook-file.ts';
+import type { PodSecurityConfiguration } from './pod-security/pod-security.ts';
+import type { PodTolerationRestrictionOptions } from './pod-toleration-restriction.ts';
+import type { WebhookCredentials } from './webhook/endpoint.ts';
+
+export interface AdmissionConfiguration {
+  readonly mutatingCredentials?: WebhookCredentials;
+  readonly validatingCredentials?: WebhookCredentials;
+  readonly podSecurity?: PodSecurityConfiguration;
+  readonly tolerations?: PodTolerationRestrictionOptions;
+  /** Plugins that are named but have nothing to configure here. */
+  readonly ignored: readonly string[];
+}
+
+const VERSIONS = new Set([
+  'apiserver.config.k8s.io/v1',
+  'apiserver.config.k8s.io/v1alpha1',
+  'apiserver.k8s.io/v1alpha1',
+]);
+/** The newer and the older form of the same configuration. */
+const WEBHOOK_KINDS = new Set(['WebhookAdmissionConfiguration', 'WebhookAdmission']);
+const NOTHING: AdmissionConfiguration = { ignored: [] };
+
+type Refuse = (why: string) => never;
+
+export async function loadAdmissionConfiguration(path: string, clock: Clock): Promise<AdmissionConfiguration> {
+  if (path === '') return NOTHING;
+  const { value } = parseYaml(await readFile(path, 'utf8'));
+  const refuse: Refuse = (why) => {
+    throw new Error(`${path}: ${why}`);
+  };
+  if (!isRecord(value) || value['kind'] !== 'AdmissionConfiguration' || !VERSIONS.has(String(value['apiVersion'])))
+    return refuse('not an AdmissionConfiguration of apiserver.config.k8s.io');
+  let configuration = NOTHING;
+  const plugins: unknown[] = Array.isArray(value['plugins']) ? value['plugins'] : [];
+  for (const [i, plugin] of plugins.entries()) {
+    const name = isRecord(plugin) ? plugin['name'] : undefined;
+    if (!isRecord(plugin) || typeof name !== 'string' || name === '') return refuse(`plugins[${i}].name is required`);
+    const own = await contentOf(plugin, dirname(path));
+    const part = await pluginPart(name, own, { refuse, directory: dirname(path), clock });
+    configuration = { ...configuration, ...part, ignored: [...configuration.ignored, ...(part.ignored ?? [])] };
+  }
+  return configuration;
+}
+
+/** `configuration` inline, or the file that `path` names. */
+async function contentOf(plugin: Record<string, unknown>, directory: string): Promise<unknown> {
+  const { configuration, path } = plugin;
+  if (configuration !== undefined && configuration !== null) return configuration;
+  if (typeof path !== 'string' || path === '') return undefined;
+  return parseYaml(await readFile(resolve(directory, path), 'utf8')).value;
+}
+
+interface Reading {
+  readonly refuse: Refuse;
+  readonly directory: string;
+  readonly clock: Clock;
+}
+
+async function pluginPart(name: string, own: unknown, reading: Reading): Promise<Partial<AdmissionConfiguration>> {
+  switch (name) {
+    case 'MutatingAdmissionWebhook':
+      return { mutatingCredentials: await webhookCredentials(name, own, reading) };
+    case 'ValidatingAdmissionWebhook':
+      return { validatingCredentials: await webhookCredentials(name, own, reading) };
+    case 'PodSecurity':
+      return { podSecurity: podSecurityOf(own, reading.refuse) };
+    case 'PodTolerationRestriction':
+      return { tolerations: tolerationsOf(own) };
+    default:
+      return { ignored: [name] };
+  }
+}
+
+async function webhookCredentials(
+  name: string,
+  own: unknown,
+  { refuse, directory, clock }: Reading,
+): Promise<WebhookCredentials> {
+  if (!isRecord(own) || !WEBHOOK_KINDS.has(String(own['kind'])) || !VERSIONS.has(String(own['apiVersion'])))
+    return refuse(`${name}: not a WebhookAdmissionConfiguration of apiserver.config.k8s.io`);
+  const file = own['kubeConfigFile'];
+  if (typeof file !== 'string' || file === '') return () => Promise.resolve({});
+  const config = await loadKubeconfig(resolve(directory, file));
+  return async (serverName) => {
+    const user = userFor(serverName, config.users, config.contexts.get(config.currentContext)?.value.user);
+    if (user === undefined) return {};
+    const credentials = await userCredentials(config, user, { clock });
+    return presentedOf(await credentials.current());
+  };
+}
+
+/**
+ * The user of a kubeconfig that is meant for a server: its name with the port, then `*.` and the end of it, the same without
+ * port 443, then `*`, then the user of the current context.
+ */
+export function userFor(
+  serverName: string,
+  users: { has(name: string): boolean },
+  current: string | undefined,
+): string | undefined {
+  const withPort = /:\d+$/.test(serverName) ? serverName : `${serverName}:443`;
+  const names = withPort.endsWith(':443') ? [withPort, withPort.slice(0, -':443'.length)] : [withPort];
+  for (const name of names) {
+    if (users.has(name)) return name;
+    const steps = name.split('.');
+    for (let i = 1; i < steps.length; i++) {
+      const wildcard = `*.${steps.slice(i).join('.')}`;
+      if (users.has(wildcard)) return wildcard;
+    }
+  }
+  if (users.has('*')) return '*';
+  return current !== undefined && users.has(current) ? current : undefined;
+}
+
+const texts = (value: unknown): string[] =>
+  Array.isArray(value) ? value.filter((one): one is string => typeof one === 'string') : [];
+
+function podSecurityOf(own: unknown, refuse: Refuse): PodSecurityConfiguration {
+  if (!isRecord(own) || own['kind'] !== 'PodSecurityConfiguration')
+    return refuse('PodSecurity: not a PodSecurityConfiguration of pod-security.admission.config.k8s.io');
+  const defaults = isRecord(own['defaults']) ? own['defaults'] : {};
+  const exemptions = isRecord(own['exemptions']) ? own['exemptions'] : {};
+  return {
+    defaults: Object.fromEntries(
+      Object.entries(defaults).filter((pair): pair is [string, string] => typeof pair[1] === 'string'),
+    ),
+    exemptUsers: new Set(texts(exemptions['usernames'])),
+    exemptNamespaces: new Set(texts(exemptions['namespaces'])),
+    exemptRuntimeClasses: new Set(texts(exemptions['runtimeClasses'])),
+  };
+}
+
+function tolerationsOf(own: unknown): PodTolerationRestrictionOptions {
+  const list = (value: unknown) =>
+    (Array.isArray(value)
+      ? value.filter(isRecord)
+      : []) as unknown as PodTolerationRestrictionOptions['clusterDefaults'];
+  const configuration = isRecord(own) ? own : {};
+  return { clusterDefaults: list(configuration['default']), clusterWhitelist: list(configuration['whitelist']) };
+}

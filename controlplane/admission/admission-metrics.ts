@@ -1,0 +1,46 @@
+/** Metrics of the admission chain and of webhooks, by their names in the reference. */
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { ChainMetrics } from './chain.ts';
+import type { WebhookMetrics } from './webhook/dispatcher.ts';
+
+const CONTROLLER_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5];
+const WEBHOOK_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25];
+
+export function chainMetrics(registry: MetricsRegistry): ChainMetrics {
+  const durations = registry.histogram({
+    name: 'apiserver_admission_controller_admission_duration_seconds',
+    help: 'Time that an admission plugin took.',
+    labels: ['name', 'type', 'operation', 'rejected'],
+    buckets: CONTROLLER_BUCKETS,
+  });
+  return {
+    observe: (plugin, type, operation, rejected, seconds) =>
+      durations.with(plugin, type, operation, String(rejected)).observe(seconds),
+  };
+}
+
+export function webhookMetrics(registry: MetricsRegistry): WebhookMetrics {
+  const durations = registry.histogram({
+    name: 'apiserver_admission_webhook_admission_duration_seconds',
+    help: 'Time that an admission webhook took.',
+    labels: ['name', 'type', 'operation', 'rejected'],
+    buckets: WEBHOOK_BUCKETS,
+  });
+  const rejections = registry.counter({
+    name: 'apiserver_admission_webhook_rejection_count',
+    help: 'Requests that an admission webhook, or a failed call of it, has refused.',
+    labels: ['name', 'type', 'operation', 'error_type', 'rejection_code'],
+  });
+  const open = registry.counter({
+    name: 'apiserver_admission_webhook_fail_open_count',
+    help: 'Requests that went on though a webhook could not be asked.',
+    labels: ['name', 'type'],
+  });
+  return {
+    rejected: ({ name, type, operation, error_type, rejection_code }) =>
+      rejections.with(name, type, operation, error_type, rejection_code).inc(),
+    observe: ({ name, type, operation, rejected }, seconds) =>
+      durations.with(name, type, operation, rejected).observe(seconds),
+    failedOpen: ({ name, type }) => open.with(name, type).inc(),
+  };
+}

@@ -1,0 +1,32 @@
+/** How others verify service-account tokens: the issuer's discovery document and its keys. */
+import type { PathHandler, PathHandlers } from './path-handlers.ts';
+import { reading } from './path-handlers.ts';
+
+export interface IssuerDocuments {
+  /** JSON. */
+  discoveryDocument(): string;
+  keySet(): string;
+}
+
+/** Verifiers may keep them for a while: keys change rarely. */
+const CACHING = 'public, max-age=3600';
+
+export function installIssuer(paths: PathHandlers, issuer: IssuerDocuments): void {
+  paths.exact(
+    '/.well-known/openid-configuration',
+    document('application/json', () => issuer.discoveryDocument()),
+  );
+  paths.exact(
+    '/openid/v1/jwks',
+    document('application/jwk-set+json', () => issuer.keySet()),
+  );
+}
+
+function document(type: string, text: () => string): PathHandler {
+  return reading((request) => {
+    const body = text();
+    request.status = 200;
+    request.responseBytes = body.length;
+    request.exchange.send(200, { ...request.responseHeaders(type), 'cache-control': CACHING }, body);
+  });
+}
