@@ -4,6 +4,7 @@
  */
 import { enableCompileCache } from 'node:module';
 import { formatFlags, nearest, parseFlags, UsageError, wrap } from '../api/component/flags.ts';
+import { keepAlive } from '../api/machinery/clock.ts';
 import { type Command, type CommandRow, CommandError } from './command.ts';
 import { commands } from './commands.ts';
 
@@ -88,6 +89,7 @@ function isWorded(error: unknown): error is Error {
   );
 }
 
+const alive = keepAlive();
 try {
   process.exitCode = await run(process.argv.slice(2));
 } catch (error) {
@@ -101,4 +103,6 @@ try {
     process.stderr.write(`orchlet: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
     process.exitCode = 1;
   }
+} finally {
+  alive.cancel();
 }

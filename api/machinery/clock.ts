@@ -36,6 +36,12 @@ export const systemClock: Clock = {
   sleep: (delayMs, signal) => sleepOn(systemClock, delayMs, signal),
 };
 
+/** Keeps the process alive until it is cancelled: timers of the clock do not. For commands. */
+export function keepAlive(): Timer {
+  const handle = setInterval(() => undefined, LONGEST_TIMER_MS);
+  return { cancel: () => clearInterval(handle) };
+}
+
 /** `sleep` for any clock, by its `after`. */
 export function sleepOn(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {

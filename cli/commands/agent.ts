@@ -1,5 +1,6 @@
 /** `orchlet agent`. */
-import { startAgent } from '../../agent/main.ts';
+import { effectiveOptions, preferFileWarnings } from '../../agent/config/effective-options.ts';
+import { type Agent, AGENT_VERSION, startAgent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options.ts';
 import { createLogger } from '../../api/component/logging.ts';
 import type { Command } from '../command.ts';
@@ -15,22 +16,43 @@ export const agent: Command = {
   flags: agentFlags,
   examples: [
     'orchlet agent --pod-manifest-path /etc/orchlet/manifests',
+    'orchlet agent --config /var/lib/kubelet/config.yaml --kubeconfig /etc/kubernetes/kubelet.conf',
     'orchlet agent --bootstrap-kubeconfig bootstrap.kubeconfig --kubeconfig /var/lib/kubelet/kubeconfig',
   ],
   async run(parsed) {
-    const flags = parsed.values as unknown as AgentFlags;
-    const logger = createLogger({
-      verbosity: flags.verbosity,
-      format: flags.loggingFormat === 'json' ? 'json' : 'text',
-    });
+    const { version } = parsed.values as unknown as AgentFlags;
+    if (version !== 'false') {
+      process.stdout.write(versionText(version));
+      return 0;
+    }
+    for (const warning of preferFileWarnings(parsed.given)) process.stderr.write(`warning: ${warning}\n`);
+    const effective = await inOneLine(() =>
+      effectiveOptions({ values: parsed.values as Partial<AgentFlags>, given: parsed.given }),
+    );
+    const { verbosity, loggingFormat } = effective.flags;
+    const logger = createLogger({ verbosity, format: loggingFormat === 'json' ? 'json' : 'text' });
     const shutdown = onShutdown();
-    const running = await inOneLine(() => startAgent({ flags, logger }));
+    let running: Agent;
+    try {
+      running = await inOneLine(() => startAgent({ effective, logger, ownsProcess: true, signal: shutdown.signal }));
+    } catch (error) {
+      // Told to stop while it waited for its lock or its certificate.
+      if (shutdown.signal.aborted) return (await shutdown.asked) === 'SIGINT' ? 130 : 143;
+      throw error;
+    }
     logger.info({ node: running.nodeName, port: running.port }, 'the node agent runs');
     notifyReady();
-    const ended = await shutdown.asked;
+    const ended = await Promise.race([shutdown.asked, running.done]);
     notifyStopping();
-    logger.info({ signal: ended }, 'stopping; containers run on');
+    logger.info({ reason: ended }, 'stopping; containers run on');
     await running.close();
     return 0;
   },
 };
+
+/** As the reference prints its version; `raw` with all that is known. */
+function versionText(form: string): string {
+  return form === 'raw'
+    ? `${JSON.stringify({ gitVersion: AGENT_VERSION, platform: `linux/${process.arch}`, nodeVersion: process.version })}\n`
+    : `Kubernetes ${AGENT_VERSION}\n`;
+}

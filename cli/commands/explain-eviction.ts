@@ -88,7 +88,10 @@ async function throughApiServer(parsed: ParsedFlags<FlagTable>, path: string): P
   const access = await serverAccess(await loadKubeconfig(file === '' ? undefined : file), { clock: systemClock });
   const client = new HttpClient({ ...access, clock: systemClock });
   try {
-    const { body } = await client.raw({ method: 'GET', path: `/api/v1/nodes/${encodeURIComponent(node)}/proxy${path}` });
+    const { body } = await client.raw({
+      method: 'GET',
+      path: `/api/v1/nodes/${encodeURIComponent(node)}/proxy${path}`,
+    });
     const chunks: Buffer[] = [];
     for await (const chunk of body) chunks.push(Buffer.from(chunk as Uint8Array));
     return Buffer.concat(chunks).toString('utf8');
@@ -118,7 +121,15 @@ function fromAgent(server: string, path: string): Promise<string> {
 
 function table(rows: readonly (readonly string[])[]): string {
   const widths = (rows[0] ?? []).map((_cell, column) => Math.max(...rows.map((row) => (row[column] ?? '').length)));
-  return rows.map((row) => `${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('   ').trimEnd()}\n`).join('');
+  return rows
+    .map(
+      (row) =>
+        `${row
+          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+          .join('   ')
+          .trimEnd()}\n`,
+    )
+    .join('');
 }
 
 export function formatReport(report: EvictionReport): string {
@@ -127,7 +138,10 @@ export function formatReport(report: EvictionReport): string {
     available,
     capacity,
     thresholds
-      .map(({ value, kind, gracePeriodSeconds, met }) => `${value}${kind === 'soft' ? ` for ${gracePeriodSeconds}s` : ''}${met ? ' CROSSED' : ''}`)
+      .map(
+        ({ value, kind, gracePeriodSeconds, met }) =>
+          `${value}${kind === 'soft' ? ` for ${gracePeriodSeconds}s` : ''}${met ? ' CROSSED' : ''}`,
+      )
       .join(', ') || '-',
   ]);
   const lines = [table([['SIGNAL', 'AVAILABLE', 'CAPACITY', 'THRESHOLDS'], ...signals])];
@@ -140,7 +154,9 @@ export function formatReport(report: EvictionReport): string {
   lines.push(`${supposed ? 'Supposed' : 'Pressure'}: ${signal} (${resource}, ${condition})\n`);
   for (const step of report.nodeLevel) lines.push(`First the node would ${step}.\n`);
   if (report.ranking.length === 0) return `${lines.join('')}There is no pod to evict.\n`;
-  lines.push(`\n${table([['POD', 'VERDICT', 'PRIORITY', 'USAGE', 'REQUEST', 'WHY'], ...report.ranking.map((row) => [row.pod, row.verdict, String(row.priority), row.usage, row.request, row.why])])}`);
+  lines.push(
+    `\n${table([['POD', 'VERDICT', 'PRIORITY', 'USAGE', 'REQUEST', 'WHY'], ...report.ranking.map((row) => [row.pod, row.verdict, String(row.priority), row.usage, row.request, row.why])])}`,
+  );
   const [first] = report.ranking.filter((row) => row.message !== undefined);
   if (first?.message !== undefined) lines.push(`\nIts status would say: ${first.message.trim()}\n`);
   return lines.join('');

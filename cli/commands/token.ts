@@ -7,7 +7,7 @@ import { formatDuration } from '../../api/component/duration.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
-import { secrets } from '../../api/machinery/resources.ts';
+import { configMaps, secrets } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { type Command, CommandError } from '../command.ts';
@@ -145,11 +145,23 @@ export const tokenCreate: Command = {
         data,
       });
       if (parsed.values['printJoinCommand'] === true) {
-        process.stdout.write(`orchlet join ${server} --token ${token} --discovery-token-ca-cert-hash ${caHash(ca)}\n`);
+        process.stdout.write(
+          `orchlet join ${await announcedServer(client, server)} --token ${token} --discovery-token-ca-cert-hash ${caHash(ca)}\n`,
+        );
       } else process.stdout.write(`${token}\n`);
     });
   },
 };
+
+/** Where other hosts reach the API: as `cluster-info` says; the kubeconfig may name loopback. */
+async function announcedServer(client: HttpClient, otherwise: string): Promise<string> {
+  const info = await client.get(configMaps, 'kube-public', 'cluster-info').catch((error: unknown) => {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  });
+  const text = (info?.['data'] as Record<string, string> | undefined)?.['kubeconfig'] ?? '';
+  return /^\s*server: (\S+)$/m.exec(text)?.[1] ?? otherwise;
+}
 
 /** SHA-256 of the authority's public key, as kubeadm's flag has it. */
 export function caHash(caPem: string): string {

@@ -229,6 +229,12 @@ async function agentFlagsFor(
     anonymousAuth: false,
     authenticationTokenWebhook: true,
     authorizationMode: 'Webhook',
+    // One host of one's own: a desktop may swap, and the control plane is in the same process.
+    failSwapOn: false,
+    kubeApiQps: 50,
+    kubeApiBurst: 100,
+    eventQps: 50,
+    eventBurst: 100,
   };
 }
 
