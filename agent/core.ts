@@ -89,6 +89,11 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     await workers.close();
   }
 
+  /** Every source of pods has answered once. */
+  sourcesReady(): boolean {
+    return this.#deps.podConfig.allSourcesReady();
+  }
+
   /** A container of the pod changed state: called by the PLEG. */
   podChanged(podUid: string): void {
     this.#deps.workers.wake(podUid);

@@ -63,7 +63,7 @@ import { TokenManager } from './volumes/token-manager.ts';
 import { createVolumeManager } from './volumes/volume-manager.ts';
 
 /** The release of Kubernetes whose agent this one stands in for. */
-const VERSION = 'v1.36.2';
+export const AGENT_VERSION = 'v1.36.2';
 const MOUNT_TIMEOUT_MS = 123_000;
 
 export interface AgentOptions {
@@ -73,6 +73,8 @@ export interface AgentOptions {
   readonly effective?: EffectiveOptions;
   /** This process is the agent and nothing else: it may be locked, rated and limited as the flags say. */
   readonly ownsProcess?: boolean;
+  /** Gives up a start that is still waiting for something. */
+  readonly signal?: AbortSignal;
   readonly clock?: Clock;
   readonly logger?: Logger;
   /** Instead of the one that the flags name. */
@@ -110,6 +112,7 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   const nodeName = (flags.hostnameOverride === '' ? hostName() : flags.hostnameOverride).trim().toLowerCase();
   const rootDirectory = resolve(flags.rootDir);
   const abort = new AbortController();
+  options.signal?.addEventListener('abort', () => abort.abort(options.signal?.reason), { once: true });
   const base: Base = { flags, effective, clock, logger, nodeName, rootDirectory, signal: abort.signal };
   const closers: (() => unknown)[] = [];
   const close = async (): Promise<void> => {
@@ -118,7 +121,8 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   };
   const done = Promise.withResolvers<string>();
   try {
-    if (options.ownsProcess === true) await takeProcess(base, () => done.resolve('somebody else wants the lock file'), closers);
+    if (options.ownsProcess === true)
+      await takeProcess(base, () => done.resolve('somebody else wants the lock file'), closers);
     await checkHost({ ...flags, setKernelParameters: options.ownsProcess === true, logger });
     await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
     const connected = options.runtime ?? (await connectRuntime(base));
@@ -127,7 +131,12 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
     const runtime = instrumentRuntime(connected, registries.own, clock);
     const preloaded =
       flags.imagesDir === '' ? new Set<string>() : await loadPreloadedImages(resolve(flags.imagesDir), runtime, logger);
-    const api = await connectApi({ ...base, version: VERSION, certificateDirectory: resolve(flags.certDir), random: Math.random });
+    const api = await connectApi({
+      ...base,
+      version: AGENT_VERSION,
+      certificateDirectory: resolve(flags.certDir),
+      random: Math.random,
+    });
     if (api !== undefined) closers.push(() => api.close());
     const { core, server, running } = await assemble(base, { runtime, api, preloaded, registries }, closers);
     closers.push(() => running);
@@ -143,6 +152,8 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
 function connectRuntime({ flags, clock, logger, nodeName, rootDirectory }: Base): Promise<Runtime> {
   return selectRuntime({
     kind: flags.containerRuntime,
+    imageEndpoint: flags.imageServiceEndpoint,
+    requestTimeoutMs: flags.runtimeRequestTimeout,
     dockerEndpoint: flags.dockerEndpoint,
     criEndpoint: flags.containerRuntimeEndpoint,
     nodeName,
@@ -154,9 +165,19 @@ function connectRuntime({ flags, clock, logger, nodeName, rootDirectory }: Base)
 }
 
 /** Before anything else: the lock, then what the kernel shall think of this process. */
-async function takeProcess({ flags, clock, logger, signal }: Base, onContention: () => void, closers: (() => unknown)[]): Promise<void> {
+async function takeProcess(
+  { flags, clock, logger, signal }: Base,
+  onContention: () => void,
+  closers: (() => unknown)[],
+): Promise<void> {
   if (flags.lockFile !== '') {
-    const release = await acquireLockFile({ path: resolve(flags.lockFile), clock, logger, signal, onContention: flags.exitOnLockContention ? onContention : undefined });
+    const release = await acquireLockFile({
+      path: resolve(flags.lockFile),
+      clock,
+      logger,
+      signal,
+      onContention: flags.exitOnLockContention ? onContention : undefined,
+    });
     closers.push(release);
   }
   await applyProcessSettings({ oomScoreAdj: flags.oomScoreAdj, maxOpenFiles: flags.maxOpenFiles, logger });
@@ -167,7 +188,7 @@ interface AgentEvents extends PodEventRecorder {
 }
 
 function eventRecorder(
-  { flags, clock, logger, nodeName }: Base,
+  { clock, logger, nodeName }: Base,
   client: HttpClient | undefined,
   closers: (() => unknown)[],
 ): AgentEvents {
@@ -184,8 +205,6 @@ function eventRecorder(
     logger,
     component: 'kubelet',
     host: nodeName,
-    qps: flags.eventQps,
-    burst: flags.eventBurst,
   });
   closers.push(() => (recorder as { close?: () => unknown }).close?.());
   return {
@@ -235,12 +254,7 @@ function podSources(
       }),
     );
   if (flags.manifestUrl !== '') {
-    const headers = Object.fromEntries(
-      flags.manifestUrlHeader.map((header) => [
-        header.slice(0, header.indexOf(':')).trim(),
-        header.slice(header.indexOf(':') + 1).trim(),
-      ]),
-    );
+    const headers = Object.fromEntries(flags.manifestUrlHeader.map(splitHeader).map(({ name, text }) => [name, text]));
     sources.push(createUrlSource({ url: flags.manifestUrl, headers, checkMs: flags.httpCheckFrequency, ...shared }));
   }
   if (client !== undefined) sources.push(createApiSource({ client, nodeName, clock, logger }));
@@ -261,14 +275,18 @@ function createNode(
     runtime,
     nodeName,
     rootDirectory,
-    version: VERSION,
+    version: AGENT_VERSION,
     serverPort: flags.port,
     nodeIps: flags.nodeIp,
     registerNode: flags.registerNode,
     registerSchedulable: flags.registerSchedulable,
     labels: flags.nodeLabels,
-    taints: flags.registerWithTaints.map(parseTaint),
+    taints: [
+      ...flags.registerWithTaints.map(parseTaint),
+      ...(flags.cloudProvider === 'external' ? [UNINITIALIZED] : []),
+    ],
     providerId: flags.providerId,
+    annotations: nodeAnnotations(flags),
     maxPods: flags.maxPods,
     podsPerCore: flags.podsPerCore,
     maxImages: flags.nodeStatusMaxImages,
@@ -283,30 +301,36 @@ function createNode(
   });
 }
 
-/** `key=value:effect`, `key:effect`. */
-function parseTaint(text: string): { key: string; value?: string; effect: string } {
-  const [rest = '', effect = ''] = text.split(':');
-  const [key = '', value] = rest.split('=');
-  return { key, effect, ...(value === undefined || value === '' ? {} : { value }) };
+/** Until a cloud controller has told where the node is and how it is reached. */
+const UNINITIALIZED = { key: 'node.cloudprovider.kubernetes.io/uninitialized', value: 'true', effect: 'NoSchedule' };
+
+function nodeAnnotations(flags: AgentFlags): Readonly<Record<string, string>> {
+  return {
+    ...(flags.enableControllerAttachDetach ? { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' } : {}),
+    ...(flags.cloudProvider === 'external' && flags.nodeIp.length > 0
+      ? { 'alpha.kubernetes.io/provided-node-ip': flags.nodeIp.join(',') }
+      : {}),
+  };
 }
 
 /** What there is before the parts are put together. */
 interface Outside {
   readonly runtime: Runtime;
-  readonly client: HttpClient | undefined;
+  readonly api: ApiClients | undefined;
   readonly preloaded: ReadonlySet<string>;
   readonly registries: AgentRegistries;
 }
 
 async function assemble(
   base: Base,
-  { runtime, client, preloaded, registries }: Outside,
+  { runtime, api, preloaded, registries }: Outside,
   closers: (() => unknown)[],
 ): Promise<{ readonly core: AgentCore; readonly server: AgentServer; readonly running: Promise<unknown> }> {
   const { flags, clock, logger, rootDirectory, signal } = base;
-  const events = eventRecorder(base, client, closers);
+  const client = api?.client;
+  const events = eventRecorder(base, api?.events, closers);
   const settings = evictionSettings(flags);
-  const node = createNode(base, runtime, client, settings);
+  const node = createNode(base, runtime, api?.heartbeats, settings);
   const pods = new PodManager();
   const objects = client === undefined ? noReferencedObjects : new WatchedObjects({ client, clock, logger });
   if (objects instanceof WatchedObjects) closers.push(() => objects.close());
@@ -353,19 +377,19 @@ async function assemble(
     isTimeout: (error) => error instanceof RuntimeError && error.code === 'timeout',
     random: Math.random,
     observe: registries.observeProbe,
-    version: VERSION,
+    version: AGENT_VERSION,
   });
   closers.push(() => probes.close());
+  const cpuQuota = { cpuQuota: flags.cpuCfsQuota, cpuPeriodUs: flags.cpuCfsQuotaPeriod * 1000 };
   const { name: runtimeName } = await runtime.info();
-  const cgroupDriver = (await runtime.cgroupDriver()) ?? 'cgroupfs';
+  const cgroupDriver = (await runtime.cgroupDriver()) ?? (flags.cgroupDriver === 'systemd' ? 'systemd' : 'cgroupfs');
   const cgroups = await createPodCgroups({
     driver: cgroupDriver,
-    root: '',
-    perQos: true,
+    root: flags.cgroupRoot,
+    perQos: flags.cgroupsPerQos,
     mountPoint: '/sys/fs/cgroup',
     podPidsLimit: flags.podPidsLimit,
-    cpuQuota: true,
-    cpuPeriodUs: CPU_PERIOD_US,
+    ...cpuQuota,
     logger,
   });
   const images = new ImageManager({
@@ -374,7 +398,7 @@ async function assemble(
     events,
     objects,
     serialPulls: flags.serializeImagePulls,
-    maxParallelPulls: 0,
+    maxParallelPulls: flags.maxParallelImagePulls,
     registryQps: flags.registryQps,
     registryBurst: flags.registryBurst,
     onUsed: (id) => parts.protection?.imageUsed(id),
@@ -387,14 +411,15 @@ async function assemble(
     events,
     images,
     probes: (kind, id) => probes.result(kind, `${runtimeName}://${id}`),
+    backOff: restartBackOff(base),
     containerLogsDirectory: flags.podLogsDir === '/var/log/pods' ? '/var/log/containers' : undefined,
     config: {
       settings: {
         rootDirectory,
         podLogsDirectory: resolve(flags.podLogsDir),
         dns: { clusterDns: flags.clusterDns, clusterDomain: flags.clusterDomain, resolvConf: flags.resolvConf },
-        security: { seccompDirectory: join(rootDirectory, 'seccomp'), seccompDefault: false },
-        resources: () => ({ memoryCapacityBytes, cpuQuota: true, cpuPeriodUs: CPU_PERIOD_US }),
+        security: { seccompDirectory: join(rootDirectory, 'seccomp'), seccompDefault: flags.seccompDefault },
+        resources: () => ({ memoryCapacityBytes, ...cpuQuota }),
         cgroupParent: (pod) => cgroups.parent(pod),
         runtimeHandler: () => '',
       },
@@ -492,7 +517,18 @@ async function assemble(
   parts.protection = protection;
   node.connect(core);
   node.onPodCidrs((cidrs) => void runtime.setPodCidr(cidrs).then(() => runtimeState.check()));
-  const server = await serve(base, { core, client, node, submitted, protection });
+  const server = await assembleServer({
+    ...base,
+    certificateDirectory: resolve(flags.certDir),
+    client,
+    host: core,
+    hostIps: () => node.hostIps(),
+    submitted,
+    statistics: protection.statistics,
+    explainEviction: (supposed) => protection.explainEviction(supposed),
+    config: () => configz(base.effective),
+    random: Math.random,
+  });
   await runtimeState.check();
   await node.prepare();
   const running = Promise.all([node.run(signal), core.run(signal), protection.run(signal)]).catch((error: unknown) => {
@@ -507,69 +543,9 @@ function badManifest({ logger }: Base, events: AgentEvents, node: NodeManager, f
   events.aboutNode(node.node(), 'FailedManifest', message);
 }
 
-interface Served {
-  readonly core: AgentCore;
-  readonly client: HttpClient | undefined;
-  readonly node: NodeManager;
-  readonly submitted: SubmittedPods;
-  readonly protection: Protection;
-}
-
-async function serve(base: Base, { core, client, node, submitted, protection }: Served): Promise<AgentServer> {
-  const { flags, clock, logger, nodeName, signal } = base;
-  const clientCa = flags.clientCaFile === '' ? undefined : await readFile(flags.clientCaFile, 'utf8');
-  const serving = {
-    certificateDirectory: certificateDirectory(base),
-    certificateFile: flags.tlsCertFile,
-    keyFile: flags.tlsPrivateKeyFile,
-    nodeName,
-    hostname: nodeName,
-    addresses: () => node.hostIps(),
-    clock,
-    logger,
-  };
-  const pair = await initialServingPair(serving);
-  const server = await startAgentServer({
-    clock,
-    logger,
-    access: createAccess({
-      client,
-      clock,
-      nodeName,
-      hasClientCa: clientCa !== undefined,
-      anonymous: flags.anonymousAuth,
-      tokenWebhook: flags.authenticationTokenWebhook,
-      tokenTtlMs: flags.authenticationTokenWebhookCacheTtl,
-      authorization: flags.authorizationMode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
-      allowedTtlMs: flags.authorizationWebhookCacheAuthorizedTtl,
-      refusedTtlMs: flags.authorizationWebhookCacheUnauthorizedTtl,
-    }),
-    tls: {
-      cert: pair.certificatePem,
-      key: pair.keyPem,
-      clientCa,
-      minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
-      ciphers: flags.tlsCipherSuites.length === 0 ? undefined : flags.tlsCipherSuites.join(':'),
-    },
-    address: flags.address,
-    port: flags.port,
-    readOnlyPort: flags.readOnlyPort,
-    healthAddress: flags.healthzBindAddress,
-    healthPort: flags.healthzPort,
-    idleTimeoutMs: flags.streamingConnectionIdleTimeout,
-    host: core,
-    statistics: protection.statistics,
-    explainEviction: (signal) => protection.explainEviction(signal),
-    config: () => ({ kubeletconfig: flags }),
-    submitted,
-    logDirectory: flags.enableSystemLogHandler ? '/var/log' : undefined,
-    debugHandlers: flags.enableDebuggingHandlers,
-  });
-  if (flags.rotateServerCertificates && client !== undefined) {
-    void keepServingCertificate(
-      { ...serving, client, random: Math.random, onRotated: (rotated) => server.replaceCertificate(rotated) },
-      signal,
-    );
-  }
-  return server;
+/** First and longest wait between restarts of a container that crashes. */
+function restartBackOff({ flags, effective: { gates } }: Base): { readonly initialMs: number; readonly maxMs: number } {
+  const isShort = gates.enabled('ReduceDefaultCrashLoopBackOffDecay');
+  const maxMs = gates.enabled('KubeletCrashLoopBackOffMax') ? flags.maxContainerRestartPeriod : 300_000;
+  return { initialMs: Math.min(isShort ? 1000 : 10_000, maxMs), maxMs: isShort ? Math.min(60_000, maxMs) : maxMs };
 }

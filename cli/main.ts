@@ -31,9 +31,15 @@ function overview(): string {
 
 function helpOf(command: Command): string {
   const usage = `orchlet ${command.name} [FLAGS]${command.arguments === undefined ? '' : ` ${command.arguments}`}`;
-  const examples =
-    command.examples.length === 0 ? '' : `\nExamples:\n${command.examples.map((line) => `  ${line}`).join('\n')}\n`;
+  const examples = command.examples.length === 0 ? '' : `\nExamples:\n${command.examples.map(exampleOf).join('\n')}\n`;
   return `${wrap(command.description, HELP_WIDTH, '')}\n\nUsage:\n  ${usage}\n${examples}${formatFlags(command.flags, HELP_WIDTH)}`;
+}
+
+/** On as many lines as it needs, to be copied as they are. */
+function exampleOf(line: string): string {
+  return wrap(line, HELP_WIDTH - 4, '    ')
+    .slice(2)
+    .replaceAll('\n', ' \\\n');
 }
 
 /** The longest command that the words begin with. */

@@ -30,6 +30,8 @@ export interface KubeRuntimeOptions {
   readonly probes: ProbeLookup;
   /** `/var/log/containers`; undefined: no links are made. */
   readonly containerLogsDirectory: string | undefined;
+  /** Between restarts of a container that crashes; 10 s to 5 min otherwise. */
+  readonly backOff?: { readonly initialMs: number; readonly maxMs: number };
 }
 
 export interface WaitingReason {
@@ -75,7 +77,7 @@ export class KubeRuntime {
 
   constructor(options: KubeRuntimeOptions) {
     this.#options = options;
-    this.#backOff = new BackOff(options.clock);
+    this.#backOff = new BackOff(options.clock, options.backOff?.initialMs, options.backOff?.maxMs);
   }
 
   waitingReason(podUid: string, container: string): WaitingReason | undefined {

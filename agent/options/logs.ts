@@ -6,8 +6,7 @@ import { option } from './option.ts';
 const LOGS = 'Logs';
 const STDERR = 'the log goes to standard error; the service manager or a redirection takes it from there';
 const AT_ONCE = 'lines are written at once, to standard error';
-const OLD =
-  'will be removed in a future release, see https://github.com/kubernetes/enhancements/tree/master/keps/sig-instrumentation/2845-deprecate-klog-specific-flags-in-k8s-components';
+const OLD = 'will be removed in a future release';
 
 export const logOptions = {
   verbosity: option({

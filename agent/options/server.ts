@@ -1,4 +1,5 @@
 /** Options: the agent's own server, who may use it, and its health port. */
+import { cipherName } from '../server/tls-names.ts';
 import { address, notNegative, portOrNone } from './checks.ts';
 import { numbers } from './json-forms.ts';
 import { field, option } from './option.ts';
@@ -105,6 +106,10 @@ export const serverOptions = {
     type: 'list',
     default: [],
     group: SERVER,
+    check: (names) => {
+      const unknown = names.find((name) => cipherName(name) === undefined);
+      return unknown === undefined ? undefined : `Cipher suite ${unknown} not supported or doesn't exist`;
+    },
     config: { path: 'tlsCipherSuites' },
     help: "Cipher suites by their IANA names, such as TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256; Node.js' defaults otherwise.",
   }),

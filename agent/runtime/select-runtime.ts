@@ -11,6 +11,10 @@ export interface RuntimeChoice {
   readonly dockerEndpoint: string;
   /** `--container-runtime-endpoint`. */
   readonly criEndpoint: string;
+  /** `--image-service-endpoint`; '': that of the runtime. */
+  readonly imageEndpoint?: string;
+  /** `--runtime-request-timeout`: of requests other than pulls and streams. */
+  readonly requestTimeoutMs?: number;
   readonly nodeName: string;
   readonly rootDirectory: string;
   readonly sandboxImage: string;

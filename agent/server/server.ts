@@ -23,7 +23,11 @@ export interface AgentServerOptions extends RoutesOptions {
     readonly clientCa: string | undefined;
     readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
     readonly ciphers: string | undefined;
+    /** Groups of the key exchange, the preferred first. */
+    readonly groups: string | undefined;
   };
+  /** `--enable-server`: the port with TLS; the others have their own switches. */
+  readonly enabled: boolean;
   readonly address: string;
   readonly port: number;
   /** 0: not served. */
@@ -34,6 +38,7 @@ export interface AgentServerOptions extends RoutesOptions {
 }
 
 export interface AgentServer {
+  /** 0 where it does not serve. */
   readonly port: number;
   replaceCertificate(pair: { readonly certificatePem: string; readonly keyPem: string }): void;
   close(): Promise<void>;
@@ -52,6 +57,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     rejectUnauthorized: false,
     ...(tls.clientCa === undefined ? {} : { ca: tls.clientCa }),
     ...(tls.ciphers === undefined ? {} : { ciphers: tls.ciphers }),
+    ...(tls.groups === undefined ? {} : { ecdhCurve: tls.groups }),
   });
   const main = createApp(secure, options);
   main.addHook('onRequest', async (request) => authorize(options.access, request.raw));
@@ -61,7 +67,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   const apps: FastifyInstance[] = [main];
   serveUpgrades(secure, options);
   await main.ready();
-  const port = await listen(secure, options.port, options.address);
+  const port = options.enabled ? await listen(secure, options.port, options.address) : 0;
   if (options.readOnlyPort > 0) {
     const server = createHttpServer();
     const reading = createApp(server, options);

@@ -297,7 +297,9 @@ function formatRow(row: AnyFlag, width: number): string {
 export function wrap(text: string, width: number, indent: string): string {
   const lines: string[] = [];
   let line = '';
-  for (const word of text.split(/\s+/)) {
+  // A word that is longer than a line, such as a long list, may be broken after its commas.
+  const words = text.split(/\s+/).flatMap((word) => (word.length > width ? word.split(/(?<=,)/) : [word]));
+  for (const word of words) {
     if (line !== '' && line.length + 1 + word.length > width) {
       lines.push(indent + line);
       line = word;

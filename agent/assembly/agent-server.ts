@@ -1,0 +1,95 @@
+/** The agent's server as its options say: certificates, who may come in, which ports. */
+import { readFile } from 'node:fs/promises';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { initialServingPair, keepServingCertificate } from '../certificates/serving.ts';
+import type { PodHost } from '../core-types.ts';
+import type { AgentFlags } from '../options.ts';
+import type { SubmittedPods } from '../podconfig/submitted-source.ts';
+import { createAccess } from '../server/access.ts';
+import type { StatisticsPages } from '../server/routes.ts';
+import { type AgentServer, type AgentServerOptions, startAgentServer } from '../server/server.ts';
+import { cipherName, groupNames } from '../server/tls-names.ts';
+
+export interface AssembledServerOptions {
+  readonly flags: AgentFlags;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly nodeName: string;
+  readonly certificateDirectory: string;
+  readonly client: Client | undefined;
+  readonly host: PodHost;
+  readonly hostIps: () => readonly string[];
+  readonly submitted: SubmittedPods;
+  readonly statistics: StatisticsPages;
+  readonly explainEviction: NonNullable<AgentServerOptions['explainEviction']>;
+  /** `/configz`. */
+  readonly config: () => object;
+  readonly random: () => number;
+  readonly signal: AbortSignal;
+}
+
+export async function assembleServer(options: AssembledServerOptions): Promise<AgentServer> {
+  const { flags, clock, logger, nodeName, client, signal } = options;
+  const clientCa = flags.clientCaFile === '' ? undefined : await readFile(flags.clientCaFile, 'utf8');
+  const serving = {
+    certificateDirectory: options.certificateDirectory,
+    certificateFile: flags.tlsCertFile,
+    keyFile: flags.tlsPrivateKeyFile,
+    nodeName,
+    hostname: nodeName,
+    addresses: options.hostIps,
+    clock,
+    logger,
+  };
+  const pair = await initialServingPair(serving);
+  const server = await startAgentServer({
+    clock,
+    logger,
+    access: createAccess({
+      client,
+      clock,
+      nodeName,
+      hasClientCa: clientCa !== undefined,
+      anonymous: flags.anonymousAuth,
+      tokenWebhook: flags.authenticationTokenWebhook,
+      tokenTtlMs: flags.authenticationTokenWebhookCacheTtl,
+      authorization: flags.authorizationMode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
+      allowedTtlMs: flags.authorizationWebhookCacheAuthorizedTtl,
+      refusedTtlMs: flags.authorizationWebhookCacheUnauthorizedTtl,
+    }),
+    tls: {
+      cert: pair.certificatePem,
+      key: pair.keyPem,
+      clientCa,
+      minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
+      ciphers:
+        flags.tlsCipherSuites.length === 0
+          ? undefined
+          : flags.tlsCipherSuites.map((name) => cipherName(name) ?? name).join(':'),
+      groups: flags.tlsCurvePreferences.length === 0 ? undefined : groupNames(flags.tlsCurvePreferences),
+    },
+    enabled: flags.enableServer && !flags.runonce,
+    address: flags.address,
+    port: flags.port,
+    readOnlyPort: flags.runonce ? 0 : flags.readOnlyPort,
+    healthAddress: flags.healthzBindAddress,
+    healthPort: flags.healthzPort,
+    idleTimeoutMs: flags.streamingConnectionIdleTimeout,
+    host: options.host,
+    statistics: options.statistics,
+    explainEviction: options.explainEviction,
+    config: options.config,
+    submitted: options.submitted,
+    logDirectory: flags.enableSystemLogHandler ? '/var/log' : undefined,
+    debugHandlers: flags.enableDebuggingHandlers,
+  });
+  if (flags.rotateServerCertificates && client !== undefined) {
+    void keepServingCertificate(
+      { ...serving, client, random: options.random, onRotated: (rotated) => server.replaceCertificate(rotated) },
+      signal,
+    );
+  }
+  return server;
+}

@@ -1,0 +1,87 @@
+/**
+ * The agent's ways to the API server: one client for ordinary requests, one for events, one for the node's heartbeats, so that
+ * none of them takes another's rate. Sees to the credentials: the bootstrap at the start, then the rotation of the certificate.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { HttpClient } from '../../api/machinery/http-client.ts';
+import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
+import { currentPath } from '../certificates/certificate-store.ts';
+import { bootstrapClient, CLIENT_PAIR, nodeClientWish } from '../certificates/client-bootstrap.ts';
+import { requestCertificate } from '../certificates/request-certificate.ts';
+import { keepCertificate } from '../certificates/rotation.ts';
+import type { AgentFlags } from '../options.ts';
+
+export interface ApiClients {
+  readonly client: HttpClient;
+  readonly events: HttpClient;
+  /** Not limited. */
+  readonly heartbeats: HttpClient;
+  close(): void;
+}
+
+export interface ApiClientOptions {
+  readonly flags: AgentFlags;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly nodeName: string;
+  readonly version: string;
+  readonly certificateDirectory: string;
+  readonly random: () => number;
+  readonly signal: AbortSignal;
+}
+
+const REQUEST_TIMEOUT_MS = 15 * 60_000;
+
+/** `undefined` where no kubeconfig is named. Waits for the bootstrap where one is. */
+export async function connectApi(options: ApiClientOptions): Promise<ApiClients | undefined> {
+  const { flags, clock, logger, nodeName, certificateDirectory, signal } = options;
+  if (flags.kubeconfig === '' || flags.runonce) return undefined;
+  if (flags.bootstrapKubeconfig !== '') {
+    const { kubeconfig, bootstrapKubeconfig } = flags;
+    await bootstrapClient({ bootstrapKubeconfig, kubeconfig, certificateDirectory, nodeName, clock, logger, signal });
+  }
+  const kubeconfig = await loadKubeconfig(flags.kubeconfig);
+  const access = await serverAccess(kubeconfig, { clock });
+  const connect = (qps: number, burst: number): HttpClient =>
+    new HttpClient({ ...access, clock, qps, burst, userAgent: `orchlet-agent/${options.version}` });
+  const client = connect(flags.kubeApiQps, flags.kubeApiBurst);
+  const events = connect(flags.eventQps, flags.eventBurst);
+  const heartbeats = connect(0, 0);
+  const all = [client, events, heartbeats];
+  if (flags.rotateCertificates && usesRotatedPair(kubeconfig, certificateDirectory)) void rotate(options, client, all);
+  return { client, events, heartbeats, close: () => all.forEach((each) => each.close()) };
+}
+
+/** The kubeconfig names the file that rotation replaces: it was written by the bootstrap, or for the purpose. */
+function usesRotatedPair({ users }: LoadedKubeconfig, certificateDirectory: string): boolean {
+  return [...users.values()].some(
+    ({ value }) => value['client-certificate'] === currentPath(certificateDirectory, CLIENT_PAIR),
+  );
+}
+
+function rotate(
+  { clock, logger, nodeName, certificateDirectory, random, signal }: ApiClientOptions,
+  client: HttpClient,
+  all: readonly HttpClient[],
+): Promise<void> {
+  return keepCertificate(
+    {
+      directory: certificateDirectory,
+      name: CLIENT_PAIR,
+      clock,
+      logger,
+      random,
+      request: (aborted) =>
+        requestCertificate(client, nodeClientWish(nodeName), {
+          clock,
+          logger,
+          signal: aborted,
+          timeoutMs: REQUEST_TIMEOUT_MS,
+        }),
+      // Connections, watches included, are made anew: they were authenticated with the old certificate.
+      onRotated: () => all.forEach((each) => each.closeConnections()),
+    },
+    signal,
+  );
+}

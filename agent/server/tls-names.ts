@@ -1,0 +1,26 @@
+/** Names of TLS parameters: those of flags and configuration files (IANA's, Go's) as Node.js calls them. */
+
+/** `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` as `ECDHE-RSA-AES128-GCM-SHA256`; `undefined` for names that are none. */
+export function cipherName(name: string): string | undefined {
+  if (/^TLS_(AES_(128_GCM_SHA256|256_GCM_SHA384)|CHACHA20_POLY1305_SHA256)$/.test(name)) return name;
+  const [, exchange, cipher] = /^TLS_((?:ECDHE_)?(?:RSA|ECDSA))_WITH_([A-Z0-9_]+)$/.exec(name) ?? [];
+  if (exchange === undefined || cipher === undefined || exchange === 'ECDSA') return undefined;
+  const prefix = exchange === 'RSA' ? '' : `${exchange.replace('_', '-')}-`;
+  if (/^CHACHA20_POLY1305(_SHA256)?$/.test(cipher)) return prefix === '' ? undefined : `${prefix}CHACHA20-POLY1305`;
+  const [, bits, mode, hash] = /^AES_(128|256)_(CBC|GCM)_(SHA(?:256|384)?)$/.exec(cipher) ?? [];
+  if (bits === undefined || mode === undefined || hash === undefined) return undefined;
+  return `${prefix}AES${bits}-${mode === 'GCM' ? 'GCM-' : ''}${hash}`;
+}
+
+const GROUPS: Readonly<Record<string, string>> = {
+  '23': 'P-256',
+  '24': 'P-384',
+  '25': 'P-521',
+  '29': 'X25519',
+  '4588': 'X25519MLKEM768',
+};
+
+/** Groups by their TLS numbers, as Node.js' `ecdhCurve` takes them. */
+export function groupNames(numbers: readonly string[]): string {
+  return numbers.map((number) => GROUPS[number] ?? number).join(':');
+}
