@@ -19,7 +19,6 @@ import {
 } from '../../api/meta/object.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import { DecodeError } from '../../api/schema/decode.ts';
-import type { StructType } from '../../api/schema/schema.ts';
 import type { ApplyWrite, FieldManagement, ManagedWrite } from './field-management.ts';
 import { newApplyConflict } from './managed-fields-conflicts.ts';
 import { readOwners, sameOwnership, writeOwners, type Owner, type Owners } from './managed-fields-entries.ts';
@@ -34,7 +33,6 @@ const NOTHING: KubeObject = Object.freeze({ metadata: Object.freeze({}) });
 
 export function createFieldManagement(clock: Clock, expected: ExpectedKind): FieldManagement {
   const type = mergeTypeOf(expected.struct);
-  const nulls = nullPaths(expected.struct);
   const writerOf = (write: ManagedWrite): Writer => ({
     manager: write.manager,
     apiVersion: write.apiVersion,
@@ -43,7 +41,7 @@ export function createFieldManagement(clock: Clock, expected: ExpectedKind): Fie
     ignored: ignoredSet(write.resetFields),
   });
   return {
-    update: (live, object, write) => updateManaged({ type, nulls }, live, object, writerOf(write)),
+    update: (live, object, write) => updateManaged(type, live, object, writerOf(write)),
     apply: (live, patch, write) => applyManaged({ type, expected, live, patch, write, writer: writerOf(write) }),
   };
 }
@@ -88,47 +86,12 @@ function startingOwners(live: KubeObject | undefined, object: KubeObject, subres
   return readOwners(live?.metadata.managedFields) ?? new Map();
 }
 
-/** Whoever writes an object owns what its type prints as null too, though nobody named it. */
-type NullPaths = readonly (readonly string[])[];
-
-/** Through nested structs, not through lists: items that have such fields are owned whole. */
-function nullPaths(struct: StructType, depth = 0): NullPaths {
-  return [...struct.fields.values()].flatMap(({ name, type, presence }): NullPaths => {
-    if (presence === 'null') return type.kind === 'scalar' ? [] : [[name]];
-    if (type.kind !== 'struct' || name === 'metadata' || name === 'status' || depth > 1) return [];
-    return nullPaths(type.struct, depth + 1).map((path) => [name, ...path]);
-  });
-}
-
-function withNulls(object: JsonObject, paths: NullPaths): JsonObject {
-  return paths.reduce(withNull, object);
-}
-
-function withNull(object: JsonObject, [name = '', ...rest]: readonly string[]): JsonObject {
-  const member = object[name];
-  if (rest.length === 0) return member === undefined ? { ...object, [name]: null } : object;
-  if (typeof member !== 'object' || member === null || Array.isArray(member)) return object;
-  const changed = withNull(member, rest);
-  return changed === member ? object : { ...object, [name]: changed };
-}
-
-interface UpdatedType {
-  readonly type: MergeType;
-  readonly nulls: NullPaths;
-}
-
-function updateManaged(
-  { type, nulls }: UpdatedType,
-  live: KubeObject | undefined,
-  object: KubeObject,
-  writer: Writer,
-): KubeObject {
+function updateManaged(type: MergeType, live: KubeObject | undefined, object: KubeObject, writer: Writer): KubeObject {
   const owners = startingOwners(live, object, writer.subresource);
   if (owners.size === 0 && live?.metadata.uid !== undefined) return withManagedFields(object, undefined);
   const before = new Map(owners);
   try {
-    const was = live === undefined ? withoutManagedFields(NOTHING) : withNulls(withoutManagedFields(live), nulls);
-    ownUpdate(type, was, withNulls(withoutManagedFields(object), nulls), owners, writer);
+    ownUpdate(type, withoutManagedFields(live ?? NOTHING), withoutManagedFields(object), owners, writer);
   } catch (error) {
     if (!(error instanceof PathElementError)) throw error;
     return withManagedFields(object, writeOwners(before));

@@ -69,5 +69,6 @@ export function removalTime(request: CertificateSigningRequest, expiresAt: numbe
   if (failed !== undefined) candidates.push(failed + HOUR_MS);
   if (approved === undefined && denied === undefined && failed === undefined) candidates.push(created + 24 * HOUR_MS);
   if (issued && approved !== undefined && expiresAt !== undefined) candidates.push(expiresAt);
-  return Math.min(...candidates);
+  // What a client wrote into a condition does not remove a request that was made just now.
+  return Math.max(Math.min(...candidates), created + HOUR_MS);
 }
