@@ -44,6 +44,8 @@ interface Cached {
   /** Whose columns the cells are of: a definition may get others. */
   info?: ResourceInfo;
   cells?: readonly Cell[];
+  /** JSON of the row's conditions, `''` without any. */
+  conditions?: string;
   rows?: Map<string, Row>;
   metadata?: Buffer;
   metadataBeta?: Buffer;
@@ -82,7 +84,10 @@ export function createEncodings(options: EncodingsOptions): Encodings {
     const cached = cachedOf(entry);
     if (cached.info !== info) {
       cached.info = info;
-      cached.cells = columnsOf(info).cells(entry.object);
+      const columns = columnsOf(info);
+      cached.cells = columns.cells(entry.object);
+      const conditions = columns.conditions?.(entry.object) ?? [];
+      cached.conditions = conditions.length === 0 ? '' : `,"conditions":${JSON.stringify(conditions)}`;
       delete cached.rows;
     }
     const cells = cached.cells ?? [];
@@ -93,7 +98,7 @@ export function createEncodings(options: EncodingsOptions): Encodings {
     const kept = cached.rows.get(form);
     if (kept !== undefined && sameTexts(kept.ages, ages)) return kept.bytes;
     const object = include === 'None' ? undefined : include === 'Object' ? entry.bytes : metadata(entry, version);
-    const bytes = encodeRow(cells, ages, object);
+    const bytes = encodeRow(cells, ages, cached.conditions ?? '', object);
     cached.rows.set(form, { ages, bytes });
     return bytes;
   }
@@ -177,10 +182,15 @@ function sameTexts(a: readonly string[], b: readonly string[]): boolean {
   return a.length === b.length && a.every((text, index) => text === b[index]);
 }
 
-function encodeRow(cells: readonly Cell[], ages: readonly string[], object: Buffer | undefined): Buffer {
+function encodeRow(
+  cells: readonly Cell[],
+  ages: readonly string[],
+  conditions: string,
+  object: Buffer | undefined,
+): Buffer {
   let next = 0;
   const values = cells.map((cell) => (isElapsed(cell) ? ages[next++] : cell));
-  const head = `{"cells":${JSON.stringify(values)}`;
+  const head = `{"cells":${JSON.stringify(values)}${conditions}`;
   if (object === undefined) return Buffer.from(`${head},"object":null}`);
   return Buffer.concat([Buffer.from(`${head},"object":`), object, Buffer.from('}')]);
 }

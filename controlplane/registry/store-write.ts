@@ -402,5 +402,5 @@ async function putChanged(
 function deletedByUpdate(store: Store, object: KubeObject, old: KubeObject): boolean {
   if ((object.metadata.finalizers ?? []).length > 0) return false;
   if ((store.strategy.remainingFinalizers?.(object) ?? 0) > 0) return false;
-  return old.metadata.deletionTimestamp !== undefined && old.metadata.deletionGracePeriodSeconds === 0;
+  return old.metadata.deletionTimestamp !== undefined && (old.metadata.deletionGracePeriodSeconds ?? 0) === 0;
 }

@@ -50,10 +50,19 @@ export interface Elapsed {
 
 export type Cell = string | number | boolean | null | Elapsed;
 
+export interface TableRowCondition {
+  readonly type: string;
+  readonly status: 'True' | 'False' | 'Unknown';
+  readonly reason: string;
+  readonly message: string;
+}
+
 export interface TableColumns {
   readonly columns: readonly TableColumn[];
   /** One cell a column. */
   cells(object: KubeObject): Cell[];
+  /** What holds for the row as a whole (`Completed`); absent: nothing. */
+  conditions?(object: KubeObject): readonly TableRowCondition[];
 }
 
 export interface GracefulDeletion {

@@ -1,7 +1,7 @@
 /** Columns of pods: readiness, and the one word that says best how the pod is. */
 import type { Pod, PodStatus } from '../../../api/kinds/pod-types.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
-import type { Cell, TableColumns } from '../strategy.ts';
+import type { Cell, TableColumns, TableRowCondition } from '../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from './column.ts';
 
 type ContainerStatus = NonNullable<PodStatus['containerStatuses']>[number];
@@ -111,6 +111,13 @@ function gatesOf(pod: Pod): string {
 
 const none = (text: string | undefined): string => (text === undefined || text === '' ? '<none>' : text);
 
+const completed = (reason: string, message: string): TableRowCondition => ({
+  type: 'Completed',
+  status: 'True',
+  reason,
+  message,
+});
+
 export const podColumns: TableColumns = {
   columns: [
     nameColumn,
@@ -126,6 +133,11 @@ export const podColumns: TableColumns = {
     column('Nominated Node', field('core.v1.PodStatus', 'nominatedNodeName'), { wide: true }),
     column('Readiness Gates', field('core.v1.PodSpec', 'readinessGates'), { wide: true }),
   ],
+  conditions({ status }: Pod) {
+    const { phase } = status ?? {};
+    if (phase === 'Succeeded') return [completed(phase, 'The pod has completed successfully.')];
+    return phase === 'Failed' ? [completed(phase, 'The pod failed.')] : [];
+  },
   cells(object: KubeObject): Cell[] {
     const pod: Pod = object;
     const summary = summarize(pod);

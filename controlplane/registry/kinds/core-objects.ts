@@ -44,12 +44,11 @@ function labelName(object: KubeObject): void {
 }
 
 function finalizerErrors(object: Namespace): FieldError[] {
-  return (object.spec?.finalizers ?? []).flatMap((name) => {
-    const errors = invalidFor('spec.finalizers', name, qualifiedNameErrors(name));
+  return (object.spec?.finalizers ?? []).flatMap((name, index) => {
+    const field = `spec.finalizers[${index}]`;
+    const errors = invalidFor(field, name, qualifiedNameErrors(name));
     if (errors.length === 0 && !name.includes('/') && name !== 'kubernetes') {
-      errors.push(
-        invalid('spec.finalizers', name, 'name is neither a standard finalizer name nor is it fully qualified'),
-      );
+      errors.push(invalid(field, name, 'name is neither a standard finalizer name nor is it fully qualified'));
     }
     return errors;
   });

@@ -129,7 +129,9 @@ export class ServiceAllocator {
       ];
     }
     if (spec.ipFamilyPolicy === undefined)
-      spec.ipFamilyPolicy = spec.ipFamilies.length > 1 ? 'RequireDualStack' : 'SingleStack';
+      spec.ipFamilyPolicy = dual && spec.ipFamilies.length > 1 ? 'RequireDualStack' : 'SingleStack';
+    const tooMany = singleStackErrors(spec);
+    if (tooMany.length > 0 && old === undefined) return tooMany;
     for (const [index, family] of spec.ipFamilies.entries()) {
       if (!this.#ranges.some((range) => range.family === family))
         return [invalid(`spec.ipFamilies[${index}]`, family, 'not configured on this cluster')];
@@ -317,6 +319,13 @@ function keepAllocated(spec: ServiceSpec, old: ServiceSpec): void {
     spec.healthCheckNodePort = old.healthCheckNodePort;
 }
 
+function singleStackErrors({ clusterIPs = [], ipFamilies = [], ipFamilyPolicy }: ServiceSpec): FieldError[] {
+  if (ipFamilyPolicy !== 'SingleStack' || (ipFamilies.length < 2 && clusterIPs.length < 2)) return [];
+  const what = ipFamilies.length > 1 ? 'IP families' : 'cluster IPs';
+  const text = `must be 'RequireDualStack' or 'PreferDualStack' when multiple ${what} are specified`;
+  return [invalid('spec.ipFamilyPolicy', ipFamilyPolicy, text)];
+}
+
 /** Addresses, families and policy as the client wrote them; checked before anything is taken, and again with the rest. */
 export function addressErrors(spec: ServiceSpec): FieldError[] {
   const errors: FieldError[] = [];
@@ -329,17 +338,7 @@ export function addressErrors(spec: ServiceSpec): FieldError[] {
     else if (seen.has(family)) errors.push(duplicate(`spec.ipFamilies[${index}]`, family));
     seen.add(family);
   }
-  if (ipFamilyPolicy === 'SingleStack' && (ipFamilies.length > 1 || clusterIPs.length > 1)) {
-    const [field, what] =
-      ipFamilies.length > 1 ? ['spec.ipFamilyPolicy', 'IP families'] : ['spec.ipFamilyPolicy', 'cluster IPs'];
-    errors.push(
-      invalid(
-        field,
-        ipFamilyPolicy,
-        `must be 'RequireDualStack' or 'PreferDualStack' when multiple ${what} are specified`,
-      ),
-    );
-  }
+  errors.push(...singleStackErrors(spec));
   if (clusterIPs.length > 0 && clusterIP === '')
     errors.push(invalid('spec.clusterIPs', clusterIPs, 'must be empty when `clusterIP` is not specified'));
   else if (clusterIPs.length > 0 && clusterIPs[0] !== clusterIP)

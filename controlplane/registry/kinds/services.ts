@@ -55,7 +55,11 @@ function applyDefaults(service: Service): void {
   }
   if (isExternal(spec) && (spec.externalTrafficPolicy ?? '') === '') spec.externalTrafficPolicy = 'Cluster';
   if (needsClusterIp(spec)) spec.internalTrafficPolicy ??= 'Cluster';
-  if (spec.type === 'LoadBalancer') spec.allocateLoadBalancerNodePorts ??= true;
+  if (spec.type === 'LoadBalancer') {
+    spec.allocateLoadBalancerNodePorts ??= true;
+    for (const ingress of service.status?.loadBalancer?.ingress ?? [])
+      if ((ingress.ip ?? '') !== '') ingress.ipMode ??= 'VIP';
+  }
 }
 
 function portErrors(
@@ -324,22 +328,35 @@ function warnings(service: Service): string[] {
     texts.push('spec.externalIPs is deprecated and may no longer be implemented in some clusters');
   if (spec.type !== 'ExternalName' && (spec.externalName ?? '') !== '')
     texts.push('spec.externalName is ignored when spec.type is not "ExternalName"');
+  if (isHeadless(spec)) {
+    if ((spec.loadBalancerIP ?? '') !== '') texts.push('spec.loadBalancerIP is ignored for headless services');
+    if ((spec.externalIPs ?? []).length > 0) texts.push('spec.externalIPs is ignored for headless services');
+    if (spec.sessionAffinity !== 'None') texts.push('spec.SessionAffinity is ignored for headless services');
+  }
   if (spec.trafficDistribution === 'PreferClose')
     texts.push('spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"');
   return texts;
 }
+
+const IP_MODES = ['Proxy', 'VIP'];
 
 function statusErrors(service: Service): FieldError[] {
   const ingress = service.status?.loadBalancer?.ingress ?? [];
   if (ingress.length > 0 && service.spec?.type !== 'LoadBalancer') {
     return [forbidden('status.loadBalancer.ingress', "may only be used when `spec.type` is 'LoadBalancer'")];
   }
-  return ingress.flatMap(({ ip = '', hostname = '' }, index) => {
+  return ingress.flatMap(({ ip = '', hostname = '', ipMode }, index) => {
     const at = `status.loadBalancer.ingress[${index}]`;
     const errors: FieldError[] = [];
     if (ip !== '' && parseIp(ip) === undefined)
       errors.push(invalid(`${at}.ip`, ip, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'));
+    if (ipMode === undefined) {
+      if (ip !== '') errors.push(required(`${at}.ipMode`, 'must be specified when `ip` is set'));
+    } else if (ip === '') errors.push(forbidden(`${at}.ipMode`, 'may not be specified when `ip` is not set'));
+    else if (!IP_MODES.includes(ipMode)) errors.push(notSupported(`${at}.ipMode`, ipMode, IP_MODES));
     if (hostname !== '') errors.push(...invalidFor(`${at}.hostname`, hostname, dnsSubdomainErrors(hostname)));
+    if (parseIp(hostname) !== undefined)
+      errors.push(invalid(`${at}.hostname`, hostname, 'must be a DNS name, not an IP address'));
     return errors;
   });
 }
