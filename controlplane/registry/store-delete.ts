@@ -9,7 +9,7 @@ import { isNotFound, newConflict } from '../../api/meta/status-error.ts';
 import { isStorageError } from '../storage/storage.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
 import type { CacheEntry } from '../storage/watch-cache.ts';
-import { cloneJson } from '../../api/meta/json-equality.ts';
+import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Deleted, DeleteOptions, Entry, ListOptions, ListResult, RequestContext } from './rest.ts';
 import { currentEntry, listEntries } from './store-read.ts';
 import {
@@ -120,6 +120,7 @@ async function write(
   dryRun: boolean,
 ): Promise<{ readonly entry: Entry; readonly stored: CacheEntry | undefined }> {
   if (dryRun) return { entry: looseEntry(object), stored: undefined };
+  if (jsonEqual(object, entry.object)) return { entry, stored: entry };
   const stored = store.cache.entryOf(await store.storage.update(entry.key, encodeObject(object), entry.revision));
   store.strategy.afterWrite?.(stored.object, entry.object);
   return { entry: stored, stored };

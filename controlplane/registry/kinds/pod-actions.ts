@@ -225,12 +225,65 @@ async function evict(
   const guarded = budget !== undefined && !unhealthyMayGo(budget, pod);
   if (guarded) await takeDisruption(parts, context, budget, pod, options.dryRun);
   const endpoint = endpointOf(pods.info, '', { group: '', version: 'v1', kind: 'Pod' });
+  const marked = DONE.has(pod.status?.phase ?? '') ? '' : await markDisrupted(pods, context, target, options);
   await deleteEntry(
     pods,
     context,
     { endpoint, ...target, optionsObject: { kind: 'DeleteOptions', apiVersion: 'meta.k8s.io/v1' } },
-    options,
+    marked === '' ? options : { ...options, preconditions: { ...options.preconditions, resourceVersion: marked } },
   );
+}
+
+/**
+ * Says on the pod why it ends, before it is deleted; a pod that changed since the caller saw it is left alone. Resolves to
+ * the version that a precondition on the version now means, `''` without one.
+ */
+async function markDisrupted(
+  store: Store,
+  context: RequestContext,
+  target: Target,
+  { dryRun, preconditions = {} }: DeleteOptions,
+): Promise<string> {
+  const { uid, resourceVersion } = preconditions;
+  let changed = false;
+  const { entry } = await changeEntry(
+    store,
+    context,
+    {
+      endpoint: endpointOf(store.info, 'status', { group: '', version: 'v1', kind: 'Pod' }),
+      ...target,
+      options: { dryRun, fieldValidation: 'Ignore' },
+      optionsObject: {},
+      skipAdmission: true,
+    },
+    {
+      creates: false,
+      compute(current) {
+        const pod: Pod = cloneJson(current ?? { metadata: {} });
+        changed =
+          (uid !== undefined && uid !== pod.metadata.uid) ||
+          (resourceVersion !== undefined && resourceVersion !== pod.metadata.resourceVersion);
+        if (!changed) setDisrupted(pod, store.clock.now());
+        return pod;
+      },
+    },
+  );
+  return changed || resourceVersion === undefined || dryRun ? '' : (entry.object.metadata.resourceVersion ?? '');
+}
+
+function setDisrupted(pod: Pod, nowMs: number): void {
+  const conditions = pod.status?.conditions ?? [];
+  const before = conditions.find(({ type }) => type === 'DisruptionTarget');
+  if (before?.status === 'True' && before.reason === 'EvictionByEvictionAPI') return;
+  const condition = {
+    type: 'DisruptionTarget',
+    status: 'True',
+    lastProbeTime: null as unknown as string,
+    lastTransitionTime: formatTime(nowMs),
+    reason: 'EvictionByEvictionAPI',
+    message: 'Eviction API: evicting',
+  };
+  pod.status = { ...pod.status, conditions: [...conditions.filter((one) => one !== before), condition] };
 }
 
 async function budgetOf(parts: ActionParts, context: RequestContext, pod: Pod): Promise<Budget | undefined> {
