@@ -95,20 +95,18 @@ function isWorded(error: unknown): error is Error {
   );
 }
 
-const alive = keepAlive();
-try {
-  process.exitCode = await run(process.argv.slice(2));
-} catch (error) {
-  if (error instanceof UsageError) {
-    process.stderr.write(`orchlet: ${error.message}\n`);
-    process.exitCode = 2;
-  } else if (isWorded(error)) {
-    process.stderr.write(`orchlet: ${error.message}\n`);
-    process.exitCode = 1;
-  } else {
-    process.stderr.write(`orchlet: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
-    process.exitCode = 1;
+async function main(): Promise<void> {
+  const alive = keepAlive();
+  try {
+    process.exitCode = await run(process.argv.slice(2));
+  } catch (error) {
+    process.exitCode = error instanceof UsageError ? 2 : 1;
+    const told = error instanceof UsageError || isWorded(error);
+    const text = error instanceof Error ? (told ? error.message : (error.stack ?? error.message)) : String(error);
+    process.stderr.write(`orchlet: ${text}\n`);
+  } finally {
+    alive.cancel();
   }
-} finally {
-  alive.cancel();
 }
+
+void main();

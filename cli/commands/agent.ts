@@ -20,17 +20,18 @@ export const agent: Command = {
     'orchlet agent --bootstrap-kubeconfig bootstrap.kubeconfig --kubeconfig /var/lib/kubelet/kubeconfig',
   ],
   async run(parsed) {
-    const { version } = parsed.values as unknown as AgentFlags;
-    if (version !== 'false') {
-      process.stdout.write(versionText(version));
+    const values = parsed.values as unknown as AgentFlags;
+    if (values.version !== 'false') {
+      process.stdout.write(versionText(values.version));
       return 0;
     }
     for (const warning of preferFileWarnings(parsed.given)) process.stderr.write(`warning: ${warning}\n`);
-    const effective = await inOneLine(() =>
-      effectiveOptions({ values: parsed.values as Partial<AgentFlags>, given: parsed.given }),
-    );
-    const { verbosity, loggingFormat } = effective.flags;
-    const logger = createLogger({ verbosity, format: loggingFormat === 'json' ? 'json' : 'text' });
+    const effective = await inOneLine(() => effectiveOptions({ values, given: parsed.given }));
+    const { flags } = effective;
+    const logger = createLogger({
+      verbosity: flags.verbosity,
+      format: flags.loggingFormat === 'json' ? 'json' : 'text',
+    });
     const shutdown = onShutdown();
     let running: Agent;
     try {

@@ -1,5 +1,5 @@
 /** `orchlet version`. */
-import { readFileSync } from 'node:fs';
+import about from '../../package.json' with { type: 'json' };
 import { flag } from '../../api/component/flags.ts';
 import { API_VERSION } from '../../controlplane/assembly.ts';
 import type { Command } from '../command.ts';
@@ -23,10 +23,12 @@ export const version: Command = {
   flags,
   examples: ['orchlet version', 'orchlet version -o json'],
   run(parsed) {
-    const { version: own } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
-      version: string;
+    const facts = {
+      orchlet: about.version,
+      api: API_VERSION.gitVersion,
+      node: process.version,
+      platform: API_VERSION.platform,
     };
-    const facts = { orchlet: own, api: API_VERSION.gitVersion, node: process.version, platform: API_VERSION.platform };
     const text = Object.entries(facts)
       .map(([name, value]) => `${name} ${value}`)
       .join('\n');

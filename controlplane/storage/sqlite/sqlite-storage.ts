@@ -73,7 +73,11 @@ class SqliteBackend implements LogBackend {
   readonly opened: Promise<Loaded>;
 
   constructor(options: WorkerOptions) {
-    this.#worker = new Worker(new URL('./worker.ts', import.meta.url), { workerData: options, name: 'storage' });
+    // In a release the worker is a bundle beside the program's.
+    const file = import.meta.url.endsWith('.ts')
+      ? new URL('./worker.ts', import.meta.url)
+      : new URL('./worker.js', import.meta.url);
+    this.#worker = new Worker(file, { workerData: options, name: 'storage' });
     this.opened = new Promise((resolve, reject) => this.#listen(resolve, reject));
   }
 
