@@ -1,5 +1,5 @@
 /**
- * Objects that every cluster has from the start beside its roles: flow schemas and priority levels, the range of service
+ * Objects that every cluster has from the start beside its roles: flow schemas and priority levels, priority classes, the range of service
  * addresses, and one API service for each group version that this server serves itself.
  *
  * Called once at start, when the API can be written. What is missing is created; what an administrator changed stays, except
@@ -7,7 +7,13 @@
  */
 import type { Client } from '../api/machinery/client.ts';
 import type { ResourceOf } from '../api/machinery/resources.ts';
-import { apiServices, flowSchemas, priorityLevelConfigurations, serviceCIDRs } from '../api/machinery/resources.ts';
+import {
+  apiServices,
+  flowSchemas,
+  priorityClasses,
+  priorityLevelConfigurations,
+  serviceCIDRs,
+} from '../api/machinery/resources.ts';
 import { semanticEqual } from '../api/meta/json-equality.ts';
 import type { GroupVersion, KubeObject } from '../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../api/meta/status-error.ts';
@@ -17,6 +23,7 @@ import {
   SUGGESTED_LEVELS,
   SUGGESTED_SCHEMAS,
 } from './registry/kinds/flowcontrol-defaults.ts';
+import { SYSTEM_PRIORITY_CLASSES } from './registry/kinds/policy.ts';
 import { localApiPriorities } from './registry/kinds/api-service-priorities.ts';
 
 export interface DefaultObjectsOptions {
@@ -33,6 +40,7 @@ export async function ensureDefaultObjects(client: Client, options: DefaultObjec
       ...MANDATORY_LEVELS,
     }),
     ensureFlowControl(client, flowSchemas, 'FlowSchema', { ...SUGGESTED_SCHEMAS, ...MANDATORY_SCHEMAS }),
+    ensurePriorityClasses(client),
     ensureServiceCidr(client, options.serviceClusterCidrs),
     ensureApiServices(client, options.groupVersions),
   ]);
@@ -50,6 +58,25 @@ async function tolerating(write: Promise<unknown>): Promise<void> {
 async function byName<T extends KubeObject>(client: Client, resource: ResourceOf<T>): Promise<Map<string, KubeObject>> {
   const { items } = await client.list(resource);
   return new Map(items.map((object) => [object.metadata.name ?? '', object]));
+}
+
+// --- priority classes
+
+async function ensurePriorityClasses(client: Client): Promise<void> {
+  const existing = await byName(client, priorityClasses);
+  await Promise.all(
+    SYSTEM_PRIORITY_CLASSES.filter(({ name }) => !existing.has(name)).map(({ name, value, description }) =>
+      tolerating(
+        client.create(priorityClasses, '', {
+          apiVersion: 'scheduling.k8s.io/v1',
+          kind: 'PriorityClass',
+          metadata: { name },
+          value,
+          description,
+        } as KubeObject),
+      ),
+    ),
+  );
 }
 
 // --- flow control

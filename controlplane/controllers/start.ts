@@ -20,6 +20,7 @@ import { runNodeIpam } from './node/node-ipam.ts';
 import { runNodeLifecycle } from './node/node-lifecycle.ts';
 import { runTaintEviction } from './node/taint-eviction.ts';
 import { runPodGarbageCollector } from './pod/pod-garbage-collector.ts';
+import { runResourceQuota } from './resource-quota/resource-quota.ts';
 import { runReplicaSets, runReplicationControllers } from './replica-set/replica-set.ts';
 import { rootCaPublisher } from './service-account/root-ca.ts';
 import { runServiceAccounts } from './service-account/service-accounts.ts';
@@ -93,6 +94,7 @@ export function controllerTable({
     { name: 'persistentvolume-protection-controller', account: 'pv-protection-controller', run: runVolumeProtection },
     { name: 'token-cleaner-controller', account: 'token-cleaner', run: runTokenCleaner },
     { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
+    { name: 'resourcequota-controller', account: 'resourcequota-controller', run: runResourceQuota },
     { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
     { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },
     { name: 'node-lifecycle-controller', account: 'node-controller', run: runNodeLifecycle },

@@ -1,0 +1,170 @@
+/**
+ * The status of quotas: what is used of what is limited, counted from the objects that are there. Admission charges what is
+ * created; this counts when a quota is new or changed, when something was given back, and now and then anyway.
+ *
+ * Only resources that some quota limits are watched.
+ */
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { Pod, ResourceQuota } from '../../../api/machinery/kinds.ts';
+import { resourceQuotas, type ResourceOf } from '../../../api/machinery/resources.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
+import { addQuantities, formatQuantity, newQuantity, type Quantity } from '../../../api/meta/quantity.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import { quotaMatches, usageOf } from '../../admission/quota-usage.ts';
+import { every, keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { isPodFinished } from '../pod-state.ts';
+import { servedResources } from '../served-resources.ts';
+
+export interface CountedResource {
+  readonly group: string;
+  readonly resource: string;
+}
+
+const PLAIN: ReadonlySet<string> = new Set([
+  'pods',
+  'services',
+  'replicationcontrollers',
+  'resourcequotas',
+  'secrets',
+  'configmaps',
+  'persistentvolumeclaims',
+]);
+const POD_AMOUNT = /^(?:cpu|memory|ephemeral-storage|hugepages-.+|requests\..+|limits\..+)$/;
+
+/** Whose objects a name of `spec.hard` counts; `undefined` for names that nothing counts. */
+export function countedBy(name: string): CountedResource | undefined {
+  if (name.startsWith('count/')) {
+    const [resource = '', ...group] = name.slice('count/'.length).split('.');
+    return { group: group.join('.'), resource };
+  }
+  if (PLAIN.has(name)) return { group: '', resource: name };
+  if (name === 'services.nodeports' || name === 'services.loadbalancers') return { group: '', resource: 'services' };
+  if (name === 'requests.storage' || name.includes('.storageclass.storage.k8s.io/'))
+    return { group: '', resource: 'persistentvolumeclaims' };
+  return POD_AMOUNT.test(name) ? { group: '', resource: 'pods' } : undefined;
+}
+
+const idOf = ({ group, resource }: CountedResource): string => `${group}/${resource}`;
+
+/** `objectsOf`: of the quota's namespace; `undefined` for a resource that is not served. Pure. */
+export function computeUsed(
+  quota: ResourceQuota,
+  objectsOf: (counted: CountedResource) => readonly KubeObject[] | undefined,
+): Record<string, string> {
+  const byResource = new Map<string, { readonly counted: CountedResource; readonly names: string[] }>();
+  for (const name of Object.keys(quota.spec?.hard ?? {})) {
+    const counted = countedBy(name);
+    if (counted === undefined) continue;
+    const entry = byResource.get(idOf(counted));
+    if (entry === undefined) byResource.set(idOf(counted), { counted, names: [name] });
+    else entry.names.push(name);
+  }
+  const used: Record<string, string> = {};
+  for (const { counted, names } of byResource.values()) {
+    const objects = objectsOf(counted);
+    if (objects === undefined) continue;
+    const totals = new Map<string, Quantity>(names.map((name) => [name, newQuantity(0)]));
+    for (const object of objects) {
+      if (!quotaMatches(quota, counted.resource, object)) continue;
+      const usage = usageOf(counted.group, counted.resource, object);
+      for (const [name, total] of totals) {
+        const amount = usage.get(name);
+        if (amount !== undefined) totals.set(name, addQuantities(total, amount));
+      }
+    }
+    for (const [name, total] of totals) used[name] = formatQuantity(total);
+  }
+  return used;
+}
+
+export const runResourceQuota: RunController = async (environment, signal) => {
+  const { client, informers, options, catalog } = environment;
+  const quotas = informers.for(resourceQuotas);
+  const watched = new Map<string, Informer>();
+
+  const loop = new ReconcileLoop(environment, {
+    workers: options.concurrentResourceQuotaSyncs,
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const quota = quotas.get(namespace, name);
+      if (quota === undefined) return;
+      await watchCounted(quota);
+      const used = computeUsed(quota, (counted) => watched.get(idOf(counted))?.list(namespace));
+      const status = { hard: { ...quota.spec?.hard }, used };
+      const current = { hard: quota.status?.hard ?? {}, used: quota.status?.used ?? {} };
+      if (quota.status?.hard !== undefined && semanticEqual(current, status)) return;
+      try {
+        await client.update(resourceQuotas, { ...quota, status }, { subresource: 'status' });
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    },
+  });
+
+  /** Starts to watch what the quota counts, and waits until it is known. */
+  async function watchCounted(quota: ResourceQuota): Promise<void> {
+    const wanted = Object.keys(quota.spec?.hard ?? {}).flatMap((name) => countedBy(name) ?? []);
+    await Promise.all(
+      wanted.map(async (counted) => {
+        const known = watched.get(idOf(counted));
+        if (known !== undefined) return known.synced(signal);
+        const served = servedResources(catalog).find(
+          ({ group, resource, namespaced, verbs }) =>
+            group === counted.group && resource === counted.resource && namespaced && verbs.includes('watch'),
+        );
+        if (served === undefined) return;
+        const cache = informers.for(served as ResourceOf<KubeObject>);
+        watched.set(idOf(counted), cache);
+        follow(cache, counted);
+        return cache.synced(signal);
+      }),
+    );
+  }
+
+  /** What is gone or needs less is given back. */
+  function follow(cache: Informer, counted: CountedResource): void {
+    const replenish = (object: KubeObject): void => {
+      for (const quota of quotas.list(object.metadata.namespace ?? '')) {
+        const isCounted = Object.keys(quota.spec?.hard ?? {}).some((name) => {
+          const own = countedBy(name);
+          return own !== undefined && idOf(own) === idOf(counted);
+        });
+        if (isCounted) loop.enqueue(quota);
+      }
+    };
+    cache.addHandler({
+      update: (previous, current) => {
+        if (givesBack(counted, previous, current)) replenish(current);
+      },
+      delete: replenish,
+    });
+  }
+
+  quotas.addHandler({
+    add: loop.enqueue,
+    update: (previous, current) => {
+      if (!semanticEqual(previous.spec, current.spec)) loop.enqueue(current);
+    },
+  });
+  const resync = every(environment, options.resourceQuotaSyncPeriodMs, signal, async () => {
+    for (const quota of quotas.list()) loop.queue.add(keyOf(quota));
+  });
+  await Promise.all([loop.run(signal, quotas), resync]);
+};
+
+function givesBack(counted: CountedResource, previous: KubeObject, current: KubeObject): boolean {
+  if (counted.group !== '') return false;
+  switch (counted.resource) {
+    case 'pods':
+      return (
+        (!isPodFinished(previous as Pod) && isPodFinished(current as Pod)) ||
+        !semanticEqual((previous as Pod).spec?.containers, (current as Pod).spec?.containers)
+      );
+    case 'services':
+    case 'persistentvolumeclaims':
+      return !semanticEqual(previous['spec'], current['spec']);
+    default:
+      return false;
+  }
+}
