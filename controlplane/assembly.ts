@@ -87,7 +87,7 @@ export function fieldManagement(clock: Clock): RegistryOptions['fieldManagement'
 }
 
 /** Endpoints beside the stored resources: reviews and tokens. The parts are there when the first request comes. */
-export function extensions(_stores: Stores, parts: () => Parts, options: ReviewRestsOptions): readonly Rest[] {
+export function extensions(stores: Stores, parts: () => Parts, options: ReviewRestsOptions): readonly Rest[] {
   const reviews = lateReviewers(() => {
     const { flags, clock, sources, security } = parts();
     return {
@@ -102,7 +102,20 @@ export function extensions(_stores: Stores, parts: () => Parts, options: ReviewR
       maxExpirationSeconds: flags.serviceAccountMaxTokenExpiration / 1000,
     };
   });
-  return reviewRests(reviews, options);
+  return [...reviewRests(reviews, options), ...usageRests(stores, options.clock, parts)];
+}
+
+/** What nodes and pods use, told by the agents. */
+function usageRests(stores: Stores, clock: Clock, parts: () => Parts): readonly Rest[] {
+  const summaries = createAgentSummaries({
+    clock,
+    onFailure: (node, error) => parts().logger.debug({ error, node }, 'A node does not tell what it uses'),
+    credentials: () => {
+      const { kubeletClient } = parts().pki.material();
+      return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
+    },
+  });
+  return metricsRests({ nodes: stores.get('', 'nodes'), pods: stores.get('', 'pods'), summaries });
 }
 
 export function admissionPlugins({

@@ -58,7 +58,7 @@ const RUNTIME_TTL_MS = 60_000;
 
 export class StorageUsage {
   readonly #options: StorageUsageOptions;
-  #pods: { readonly atMs: number; readonly byUid: Promise<ReadonlyMap<string, PodStorage>> } | undefined;
+  #pods: { readonly atMs: number; readonly byUid: Promise<Map<string, PodStorage>> } | undefined;
   #runtime:
     | { readonly atMs: number; readonly answer: Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> }
     | undefined;
@@ -92,11 +92,12 @@ export class StorageUsage {
   }
 
   pods(maxAgeMs: number = this.#options.periodMs): Promise<ReadonlyMap<string, PodStorage>> {
-    const { clock, periodMs } = this.#options;
+    const { clock, periodMs, pods } = this.#options;
     if (periodMs <= 0) return Promise.resolve(new Map());
     const atMs = clock.monotonic();
-    if (this.#pods !== undefined && atMs - this.#pods.atMs <= maxAgeMs) return this.#pods.byUid;
-    const byUid = this.#measure();
+    const known = this.#pods;
+    if (known !== undefined && atMs - known.atMs <= maxAgeMs) return this.#withNew(known.byUid);
+    const byUid = this.#measure(pods());
     const entry = { atMs, byUid };
     this.#pods = entry;
     byUid.catch(() => {
@@ -119,8 +120,16 @@ export class StorageUsage {
     }
   }
 
-  async #measure(): Promise<ReadonlyMap<string, PodStorage>> {
-    const { runtime, pods } = this.#options;
+  /** Pods that came since the last walk are measured alone. */
+  async #withNew(known: Promise<Map<string, PodStorage>>): Promise<ReadonlyMap<string, PodStorage>> {
+    const measured = await known;
+    const missing = this.#options.pods().filter((pod) => !measured.has(pod.metadata.uid));
+    if (missing.length > 0) for (const [uid, storage] of await this.#measure(missing)) measured.set(uid, storage);
+    return measured;
+  }
+
+  async #measure(pods: readonly Pod[]): Promise<Map<string, PodStorage>> {
+    const { runtime } = this.#options;
     const layers = new Map<string, DiskUsage>();
     for (const stats of await runtime.containerStats().catch(() => [])) {
       layers.set(
@@ -129,7 +138,7 @@ export class StorageUsage {
       );
     }
     const measured = new Map<string, PodStorage>();
-    for (const pod of pods()) measured.set(pod.metadata.uid, await this.#measurePod(pod, layers));
+    for (const pod of pods) measured.set(pod.metadata.uid, await this.#measurePod(pod, layers));
     return measured;
   }
 

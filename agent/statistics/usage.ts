@@ -91,7 +91,10 @@ export class UsageCollector {
   async snapshot(maxAgeMs: number, { rates = false }: { readonly rates?: boolean } = {}): Promise<UsageSnapshot> {
     const { clock } = this.#options;
     const found = await this.#look(maxAgeMs);
-    if (!rates || found.nodeNanoCores !== undefined) return found;
+    const complete =
+      found.nodeNanoCores !== undefined &&
+      found.pods.every((pod) => pod.containers.every((container) => container.nanoCores !== undefined));
+    if (!rates || complete) return found;
     await clock.sleep(FIRST_RATE_WAIT_MS);
     return this.#look(0);
   }

@@ -29,15 +29,22 @@ const ADDRESS_ORDER = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', '
 const AGENT_PORT = 10250;
 
 function agentOf(stores: ConnectStores, nodeName: string): string {
-  const node = currentEntry(stores.nodes, '', nodeName).object as Node;
-  const addresses = node.status?.addresses ?? [];
+  const url = agentUrl(currentEntry(stores.nodes, '', nodeName).object);
+  if (url === undefined) throw newInternalError(`no preferred addresses found; known addresses: []`);
+  return url;
+}
+
+/** Where the node's agent listens; `undefined` while the node has no address. */
+export function agentUrl(object: KubeObject): string | undefined {
+  const { status } = object as Node;
+  const addresses = status?.addresses ?? [];
   for (const wanted of ADDRESS_ORDER) {
     const found = addresses.find(({ type, address }) => type === wanted && (address ?? '') !== '');
     if (found?.address === undefined) continue;
-    const endpoint = node.status?.daemonEndpoints?.kubeletEndpoint as { Port?: number } | undefined;
+    const endpoint = status?.daemonEndpoints?.kubeletEndpoint as { Port?: number } | undefined;
     return `https://${host(found.address)}:${endpoint?.Port ?? AGENT_PORT}`;
   }
-  throw newInternalError(`no preferred addresses found; known addresses: []`);
+  return undefined;
 }
 
 const host = (address: string): string => (address.includes(':') ? `[${address}]` : address);

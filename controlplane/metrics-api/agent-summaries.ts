@@ -1,0 +1,125 @@
+/**
+ * Usage figures of nodes and their pods, from the agents' summaries: asked for only when somebody asks us, all nodes at
+ * once, and kept for a quarter of a minute. A node that does not answer has no figures for that while.
+ */
+import { Agent, request } from 'node:https';
+import type { Clock } from '../../api/machinery/clock.ts';
+
+export interface UsageFigures {
+  /** RFC 3339. */
+  readonly time: string;
+  readonly nanoCores: number;
+  readonly workingSetBytes: number;
+}
+
+export interface NodeSummary {
+  readonly node: UsageFigures | undefined;
+  /** By uid. */
+  readonly pods: ReadonlyMap<string, PodSummary>;
+}
+
+export interface PodSummary {
+  readonly containers: readonly (UsageFigures & { readonly name: string })[];
+}
+
+export interface AgentSummariesOptions {
+  readonly clock: Clock;
+  readonly onFailure: (node: string, error: unknown) => void;
+  /** Read for each look, as certificates are rotated. */
+  readonly credentials: () => { readonly cert: string; readonly key: string };
+}
+
+export interface AgentSummaries {
+  /** `undefined`: the node does not answer. */
+  of(node: string, url: string): Promise<NodeSummary | undefined>;
+}
+
+const KEPT_MS = 15_000;
+const TIMEOUT_MS = 5_000;
+const LARGEST_BYTES = 64 << 20;
+
+export function createAgentSummaries(options: AgentSummariesOptions): AgentSummaries {
+  const kept = new Map<string, { readonly atMs: number; readonly answer: Promise<NodeSummary | undefined> }>();
+  const agent = new Agent({ keepAlive: false });
+  return {
+    of(node, url) {
+      const nowMs = options.clock.monotonic();
+      for (const [name, { atMs }] of kept) if (nowMs - atMs > KEPT_MS) kept.delete(name);
+      const known = kept.get(node);
+      if (known !== undefined) return known.answer;
+      const answer = ask(`${url}/stats/summary?only_cpu_and_memory=true`, agent, options.credentials()).then(
+        parseSummary,
+        (error: unknown) => {
+          options.onFailure(node, error);
+          return undefined;
+        },
+      );
+      kept.set(node, { atMs: nowMs, answer });
+      return answer;
+    },
+  };
+}
+
+function ask(url: string, agent: Agent, tls: { readonly cert: string; readonly key: string }): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    // As for logs and exec: without an authority of the agents' serving certificates any is accepted.
+    const asked = request(url, { agent, ...tls, rejectUnauthorized: false, timeout: TIMEOUT_MS }, (response) => {
+      const chunks: Buffer[] = [];
+      let size = 0;
+      response.on('data', (chunk: Buffer) => {
+        size += chunk.length;
+        if (size > LARGEST_BYTES) response.destroy(new Error('the summary is too large'));
+        else chunks.push(chunk);
+      });
+      response.on('error', reject);
+      response.on('end', () => {
+        const text = Buffer.concat(chunks).toString('utf8');
+        if (response.statusCode !== 200) {
+          reject(new Error(`the agent answered ${response.statusCode ?? 0}: ${text.slice(0, 200).trim()}`));
+          return;
+        }
+        try {
+          resolve(JSON.parse(text));
+        } catch (error) {
+          reject(error as Error);
+        }
+      });
+    });
+    asked.on('timeout', () => asked.destroy(new Error(`the agent did not answer within ${TIMEOUT_MS / 1000} s`)));
+    asked.on('error', reject);
+    asked.end();
+  });
+}
+
+interface WireUsage {
+  readonly name?: string;
+  readonly cpu?: { readonly time?: string; readonly usageNanoCores?: number };
+  readonly memory?: { readonly workingSetBytes?: number };
+}
+
+interface WireSummary {
+  readonly node?: WireUsage;
+  readonly pods?: readonly {
+    readonly podRef?: { readonly uid?: string };
+    readonly containers?: readonly WireUsage[];
+  }[];
+}
+
+/** Pure. What has no rate yet (a container that has just started) has no figures. */
+export function parseSummary(answer: unknown): NodeSummary {
+  const { node, pods = [] } = answer as WireSummary;
+  const found = new Map<string, PodSummary>();
+  for (const { podRef, containers = [] } of pods) {
+    const figures = containers.map((container) => ({ name: container.name ?? '', usage: figuresOf(container) }));
+    const complete = figures.flatMap(({ name, usage }) => (usage === undefined ? [] : [{ name, ...usage }]));
+    // A sum of some of the containers would be wrong.
+    if (podRef?.uid !== undefined && complete.length === figures.length && complete.length > 0)
+      found.set(podRef.uid, { containers: complete });
+  }
+  return { node: node === undefined ? undefined : figuresOf(node), pods: found };
+}
+
+function figuresOf({ cpu, memory }: WireUsage): UsageFigures | undefined {
+  if (cpu?.usageNanoCores === undefined || memory?.workingSetBytes === undefined) return undefined;
+  return { time: cpu.time ?? '', nanoCores: cpu.usageNanoCores, workingSetBytes: memory.workingSetBytes };
+}

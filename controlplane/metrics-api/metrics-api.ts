@@ -1,0 +1,125 @@
+/**
+ * `metrics.k8s.io/v1beta1`: what nodes and pods use, for `kubectl top` and autoscalers. Nothing is stored: names, labels and
+ * selections are those of the nodes and pods, figures those of the agents.
+ */
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isStatusError, newNotFound } from '../../api/meta/status-error.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
+import { agentUrl } from '../registry/kinds/connections.ts';
+import type { ListOptions, RequestContext, Rest } from '../registry/rest.ts';
+import { currentEntry, listEntries } from '../registry/store-read.ts';
+import { looseEntry, type Store } from '../registry/store.ts';
+import type { AgentSummaries, NodeSummary, UsageFigures } from './agent-summaries.ts';
+
+const GROUP = 'metrics.k8s.io';
+const VERSION = 'v1beta1';
+const API_VERSION = `${GROUP}/${VERSION}`;
+/** Over about so long a rate is taken. */
+const WINDOW = '15s';
+
+export interface MetricsApiOptions {
+  readonly nodes: Store;
+  readonly pods: Store;
+  readonly summaries: AgentSummaries;
+}
+
+interface PodLike extends KubeObject {
+  readonly spec?: { readonly nodeName?: string };
+}
+
+export function metricsRests({ nodes, pods, summaries }: MetricsApiOptions): readonly Rest[] {
+  const summaryOf = async (name: string): Promise<NodeSummary | undefined> => {
+    const url = agentUrl(nodeNamed(nodes, name));
+    return url === undefined ? undefined : summaries.of(name, url);
+  };
+  const nodeMetrics = async (node: KubeObject): Promise<KubeObject | undefined> => {
+    const figures = (await summaryOf(node.metadata.name ?? ''))?.node;
+    return figures === undefined ? undefined : describe('NodeMetrics', node, figures.time, { usage: usageOf(figures) });
+  };
+  const podMetrics = async (pod: PodLike): Promise<KubeObject | undefined> => {
+    const node = pod.spec?.nodeName ?? '';
+    if (node === '') return undefined;
+    const figures = (await summaryOf(node))?.pods.get(pod.metadata.uid ?? '');
+    if (figures === undefined) return undefined;
+    return describe('PodMetrics', pod, figures.containers[0]?.time ?? '', {
+      containers: figures.containers.map((container) => ({ name: container.name, usage: usageOf(container) })),
+    });
+  };
+  return [
+    rest(info('nodes', 'NodeMetrics', false), nodes, nodeMetrics),
+    rest(info('pods', 'PodMetrics', true), pods, podMetrics),
+  ];
+}
+
+function info(resource: string, kind: string, namespaced: boolean): ResourceInfo {
+  const verbs = ['get', 'list'];
+  return {
+    group: GROUP,
+    version: VERSION,
+    resource,
+    kind,
+    singular: '',
+    shortNames: [],
+    categories: [],
+    namespaced,
+    verbs,
+    subresources: [],
+  };
+}
+
+function nodeNamed(nodes: Store, name: string): KubeObject {
+  try {
+    return currentEntry(nodes, '', name).object;
+  } catch (error) {
+    // A pod of a node that is gone: nobody tells its figures.
+    if (isStatusError(error)) return { metadata: { name } };
+    throw error;
+  }
+}
+
+function rest(row: ResourceInfo, store: Store, measure: (object: KubeObject) => Promise<KubeObject | undefined>): Rest {
+  const subject = { group: GROUP, resource: row.resource };
+  return {
+    info: row,
+    subresource: undefined,
+    async get(_context, namespace, name) {
+      const found = store.cache.get(namespace, name);
+      const measured = found === undefined ? undefined : await measure(found.object);
+      if (measured === undefined) throw newNotFound(subject, row.namespaced ? `${namespace}/${name}` : name);
+      return looseEntry(measured);
+    },
+    async list(context: RequestContext, namespace: string, options: ListOptions) {
+      const wanted = { ...options, resourceVersion: '', resourceVersionMatch: '' as const, limit: 0, continue: '' };
+      const { entries } = await listEntries(store, context, { namespace }, wanted);
+      const measured = await Promise.all(entries.map((entry) => measure(entry.object)));
+      return {
+        entries: measured.flatMap((object) => (object === undefined ? [] : [looseEntry(object)])),
+        resourceVersion: '',
+        continue: '',
+        remainingItemCount: undefined,
+      };
+    },
+  };
+}
+
+function describe(kind: string, { metadata }: KubeObject, time: string, rest: object): KubeObject {
+  const { name = '', namespace, labels } = metadata;
+  return {
+    kind,
+    apiVersion: API_VERSION,
+    metadata: {
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+      creationTimestamp: time,
+      ...(labels === undefined ? {} : { labels }),
+    },
+    timestamp: time,
+    window: WINDOW,
+    ...rest,
+  };
+}
+
+/** Nanocores and KiB, as metrics-server writes them. */
+function usageOf({ nanoCores, workingSetBytes }: UsageFigures): { readonly cpu: string; readonly memory: string } {
+  return { cpu: nanoCores === 0 ? '0' : `${nanoCores}n`, memory: `${Math.floor(workingSetBytes / 1024)}Ki` };
+}
