@@ -7,7 +7,8 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { join, relative, resolve } from 'node:path';
+import { createRequire } from 'node:module';
+import { dirname, join, relative, resolve } from 'node:path';
 import { zstdCompressSync } from 'node:zlib';
 import { build } from 'esbuild';
 
@@ -46,8 +47,24 @@ async function bundle(): Promise<void> {
   mkdirSync(join(addon, 'prebuilds'), { recursive: true });
   cpSync(join(source, 'package.json'), join(addon, 'package.json'));
   cpSync(join(source, 'lib'), join(addon, 'lib'), { recursive: true });
+  copyDescriptions();
   const binary = `linux-${process.arch}.node`;
   cpSync(join(source, 'prebuilds', binary), join(addon, 'prebuilds', binary));
+}
+
+/** The texts of the API's types stand in the client package's declarations: nothing else of it is needed. */
+function copyDescriptions(): void {
+  const name = '@kubernetes/client-node';
+  const entry = createRequire(import.meta.url).resolve(name);
+  const source = dirname(entry);
+  const target = join(program, 'node_modules', name, 'dist');
+  mkdirSync(join(target, 'gen/models'), { recursive: true });
+  writeFileSync(join(target, '..', 'package.json'), JSON.stringify({ name, main: 'dist/index.js' }));
+  writeFileSync(join(target, 'index.js'), '');
+  const models = join(source, 'gen/models');
+  for (const file of readdirSync(models).filter((candidate) => candidate.endsWith('.d.ts'))) {
+    cpSync(join(models, file), join(target, 'gen/models', file));
+  }
 }
 
 function filesBelow(directory: string): string[] {
