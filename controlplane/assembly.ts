@@ -20,6 +20,8 @@ import { reconcileBootstrapPolicy } from './authorization/bootstrap-reconcile.ts
 import { primaryAddress } from './host-address.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
 import { ensureNodeBootstrap } from './node-bootstrap.ts';
+import { createAgentSummaries } from './metrics-api/agent-summaries.ts';
+import { metricsRests } from './metrics-api/metrics-api.ts';
 import type { ControlPlaneFlags } from './options.ts';
 import type { Pki, PkiMaterial } from './pki/pki.ts';
 import { CustomResources } from './registry/custom-resources/custom-resources.ts';
