@@ -11,6 +11,7 @@ import { coordinationKinds } from './kinds/coordination.ts';
 import { networkingKinds } from './kinds/networking.ts';
 import { admissionRegistrationKinds } from './kinds/admissionregistration.ts';
 import { checkExpression } from './kinds/expression-checks.ts';
+import { deviceKinds } from './kinds/devices.ts';
 import { apiRegistrationKinds } from './kinds/apiregistration.ts';
 import { flowControlKinds } from './kinds/flowcontrol.ts';
 import { nodeKinds } from './kinds/node.ts';
@@ -58,6 +59,7 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...networkingKinds,
     ...nodeKinds,
     ...admissionRegistrationKinds(checkExpression),
+    ...deviceKinds(checkExpression, options),
     ...flowControlKinds,
     ...apiRegistrationKinds,
     ...rbacKinds,
