@@ -123,7 +123,13 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   try {
     if (options.ownsProcess === true)
       await takeProcess(base, () => done.resolve('somebody else wants the lock file'), closers);
-    await checkHost({ ...flags, setKernelParameters: options.ownsProcess === true, logger });
+    await checkHost({
+      failSwapOn: flags.failSwapOn,
+      failCgroupV1: flags.failCgroupV1,
+      protectKernelDefaults: flags.protectKernelDefaults,
+      setKernelParameters: options.ownsProcess === true,
+      logger,
+    });
     await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
     const connected = options.runtime ?? (await connectRuntime(base));
     if (options.runtime === undefined) closers.push(() => connected.close());

@@ -22,6 +22,7 @@ const ENTRIES: ReadonlySet<string> = new Set([
   'scripts/up.ts',
   'scripts/test.ts',
   'scripts/generate-api.ts',
+  'scripts/generate-docs.ts',
   'scripts/images/build.ts',
 ]);
 

@@ -38,8 +38,15 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   const { flags, clock, logger, nodeName, certificateDirectory, signal } = options;
   if (flags.kubeconfig === '' || flags.runonce) return undefined;
   if (flags.bootstrapKubeconfig !== '') {
-    const { kubeconfig, bootstrapKubeconfig } = flags;
-    await bootstrapClient({ bootstrapKubeconfig, kubeconfig, certificateDirectory, nodeName, clock, logger, signal });
+    await bootstrapClient({
+      kubeconfig: flags.kubeconfig,
+      bootstrapKubeconfig: flags.bootstrapKubeconfig,
+      certificateDirectory,
+      nodeName,
+      clock,
+      logger,
+      signal,
+    });
   }
   const kubeconfig = await loadKubeconfig(flags.kubeconfig);
   const access = await serverAccess(kubeconfig, { clock });

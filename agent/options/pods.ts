@@ -4,6 +4,7 @@ import { field, option } from './option.ts';
 
 const PODS = 'Pods';
 const EVENTS = 'Events';
+const NO_ROTATION = 'logs are not rotated yet';
 
 export const podOptions = {
   syncFrequency: option({
@@ -142,6 +143,7 @@ export const podOptions = {
     group: PODS,
     check: quantity,
     config: { path: 'containerLogMaxSize' },
+    noEffect: NO_ROTATION,
     help: "Size from which on a container's log is rotated.",
   }),
   containerLogMaxFiles: option({
@@ -151,6 +153,7 @@ export const podOptions = {
     group: PODS,
     check: atLeast(2),
     config: { path: 'containerLogMaxFiles' },
+    noEffect: NO_ROTATION,
     help: "Files of a container's log that are kept, 2 at least.",
   }),
   containerLogMaxWorkers: field({
@@ -168,6 +171,7 @@ export const podOptions = {
     group: PODS,
     check: positiveDuration,
     config: { path: 'containerLogMonitorInterval' },
+    noEffect: NO_ROTATION,
     help: 'How often sizes of logs are looked at.',
   }),
   eventQps: option({

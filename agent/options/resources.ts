@@ -7,7 +7,6 @@ const CGROUPS = 'Cgroups and resources';
 const NO_CPUS = 'containers share all processors, as with the policy none';
 const NO_MEMORY = 'memory is taken from any node, as with the policy None';
 const NO_TOPOLOGY = 'resources are not aligned, as with the policy none';
-const ALLOCATABLE = 'the limit stands on what pods may request; cgroups of the system are left to the system';
 
 export const resourceOptions = {
   cgroupDriver: option({
@@ -58,7 +57,6 @@ export const resourceOptions = {
     default: ['pods'],
     group: CGROUPS,
     config: { path: 'enforceNodeAllocatable', keepsZero: true },
-    noEffect: ALLOCATABLE,
     help: 'Which cgroups are limited to what is allocatable: none, pods, system-reserved, kube-reserved.',
     check: (list) =>
       list.every((name) =>
@@ -81,8 +79,7 @@ export const resourceOptions = {
     default: '',
     group: CGROUPS,
     config: { path: 'kubeReservedCgroup' },
-    noEffect: ALLOCATABLE,
-    help: 'Cgroup of the agent and the runtime.',
+    help: 'Cgroup of the agent and the runtime, held to --kube-reserved where --enforce-node-allocatable has kube-reserved.',
   }),
   systemReservedCgroup: option({
     name: 'system-reserved-cgroup',
@@ -90,8 +87,7 @@ export const resourceOptions = {
     default: '',
     group: CGROUPS,
     config: { path: 'systemReservedCgroup' },
-    noEffect: ALLOCATABLE,
-    help: 'Cgroup of the rest of the system.',
+    help: 'Cgroup of the rest of the system, held to --system-reserved where --enforce-node-allocatable has system-reserved.',
   }),
   kubeletCgroups: option({
     name: 'kubelet-cgroups',

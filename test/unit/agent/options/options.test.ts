@@ -1,0 +1,206 @@
+/** The option table: complete, and nothing in it is silently ignored. */
+import assert from 'node:assert/strict';
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { formatFlags, parseFlags } from '../../../../api/component/flags.ts';
+import { agentFlags, agentOptions } from '../../../../agent/options.ts';
+import { activeGates, featureGates } from '../../../../agent/options/feature-gates.ts';
+import type { AnyOption } from '../../../../agent/options/option.ts';
+
+const ROOT = join(import.meta.dirname, '../../../..');
+const options = Object.entries<AnyOption>(agentOptions);
+
+function upstream(file: string): string[][] {
+  const text = readFileSync(join(import.meta.dirname, 'upstream', file), 'utf8');
+  return text
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'))
+    .map((line) => line.split('\t'));
+}
+
+/** Where values are used: the agent and its commands, without the table and what only copies or compares. */
+const readers = globSync(['agent/**/*.ts', 'cli/commands/agent.ts'], { cwd: ROOT })
+  .filter((path) => !path.startsWith('agent/options') && !/config\/(configz|validate-options)\.ts$/.test(path))
+  .map((path) => readFileSync(join(ROOT, path), 'utf8'))
+  .join('\n');
+
+test('every option is read by the agent, or says why it has no effect', () => {
+  const ignored = options.filter(
+    ([key, row]) => row.noEffect === undefined && !new RegExp(`\\b(flags|values)\\.${key}\\b`).test(readers),
+  );
+  assert.deepEqual(
+    ignored.map(([key]) => key),
+    [],
+  );
+});
+
+test('no option that is read says that it has no effect', () => {
+  const wrong = options.filter(
+    ([key, row]) => row.noEffect !== undefined && new RegExp(`\\bflags\\.${key}\\b`).test(readers),
+  );
+  assert.deepEqual(
+    wrong.map(([key]) => key),
+    [],
+  );
+});
+
+test('every feature gate that is said to act is asked for', () => {
+  const unasked = Object.keys(activeGates).filter(
+    (gate) =>
+      !new RegExp(`enabled\\('${gate}'\\)`).test(
+        `${readers}${readFileSync(join(ROOT, 'agent/config/validate-options.ts'), 'utf8')}`,
+      ),
+  );
+  assert.deepEqual(unasked, []);
+});
+
+test('every flag of the reference is there, with its type', () => {
+  const names = new Map(options.map(([, row]) => [row.name, row]));
+  const types: Readonly<Record<string, string>> = {
+    ip: 'string',
+    int: 'integer',
+    int32: 'integer',
+    Level: 'integer',
+    mapStringString: 'map',
+    mapStringBool: 'map',
+    strings: 'list',
+    duration: 'duration',
+    string: 'string',
+    quantity: 'string',
+  };
+  const wrong = upstream('flags-kubelet.tsv')
+    .filter(
+      ([name = '', , type = '']) =>
+        name !== 'help' &&
+        (names.get(name) === undefined || (types[type] !== undefined && names.get(name)?.type !== types[type])),
+    )
+    .map(([name]) => name);
+  // Upstream's type of the address is text with commas.
+  assert.deepEqual(wrong, ['node-ip']);
+});
+
+test('every field of the configuration file is there', () => {
+  const rows = upstream('kubelet-config-v1beta1.tsv').map(([type = '', field = '', goType = '']) => ({
+    type,
+    field,
+    goType,
+  }));
+  const own = new Set(rows.map(({ type }) => type));
+  const paths = (type: string, prefix: string): string[] =>
+    rows
+      .filter((row) => row.type === type)
+      .flatMap(({ field, goType }) => {
+        const inner = goType.replace(/^\*/, '').replace(/^(\w+Configuration|\w+)$/, '$1');
+        return own.has(inner) && !goType.startsWith('[]') ? paths(inner, `${prefix}${field}.`) : [`${prefix}${field}`];
+      });
+  const known = new Set(options.map(([, row]) => row.config?.path ?? ''));
+  const isKnown = (path: string): boolean =>
+    known.has(path) || [...known].some((other) => other.startsWith(`${path}.`));
+  assert.deepEqual(
+    paths('KubeletConfiguration', '').filter((path) => !isKnown(path)),
+    [],
+  );
+});
+
+test('names, keys and paths are unique', () => {
+  const names = options.map(([, row]) => row.name).filter((name) => name !== '');
+  const paths = options.flatMap(([, row]) => row.config?.path ?? []);
+  assert.equal(new Set(names).size, names.length);
+  assert.equal(new Set(paths).size, paths.length);
+});
+
+test('every gate of the reference is there; the specification decides on stage and default where it names one', () => {
+  const missing = upstream('feature-gates-1.36.tsv').filter(([name = '']) => !featureGates.has(name));
+  assert.deepEqual(missing, []);
+  assert.deepEqual(featureGates.get('GracefulNodeShutdown'), {
+    stage: 'beta',
+    default: true,
+    locked: false,
+    named: 'both',
+  });
+  assert.deepEqual(featureGates.get('ContextualLogging'), {
+    stage: 'alpha',
+    default: false,
+    locked: false,
+    named: 'both',
+  });
+  assert.deepEqual(featureGates.get('EphemeralContainers'), {
+    stage: 'beta',
+    default: true,
+    locked: false,
+    named: 'specification',
+  });
+  assert.deepEqual(featureGates.get('WatchList'), { stage: 'beta', default: true, locked: false, named: 'release' });
+});
+
+test('help stays within 80 columns', () => {
+  const long = formatFlags(agentFlags, 80)
+    .split('\n')
+    .filter((line) => line.length > 80);
+  assert.deepEqual(long, []);
+});
+
+test('defaults are those that the specification names', () => {
+  const { values } = parseFlags(agentFlags, []);
+  assert.deepEqual(
+    [
+      values.kubeApiQps,
+      values.kubeApiBurst,
+      values.eventQps,
+      values.eventBurst,
+      values.readOnlyPort,
+      values.anonymousAuth,
+      values.authorizationMode,
+      values.failSwapOn,
+    ],
+    [5, 10, 5, 10, 10_255, true, 'AlwaysAllow', true],
+  );
+});
+
+test('every default passes its own check', () => {
+  const wrong = options.filter(
+    ([, row]) => (row.check as ((value: unknown) => string | undefined) | undefined)?.(row.default) !== undefined,
+  );
+  assert.deepEqual(
+    wrong.map(([key]) => key),
+    [],
+  );
+});
+
+test('flags take values as the reference does', () => {
+  const parse = (...words: string[]): ReturnType<typeof parseFlags<typeof agentFlags>>['values'] =>
+    parseFlags(agentFlags, words).values;
+  assert.equal(parse('--max-pods', '20').maxPods, 20);
+  assert.equal(parse('--max_pods=21').maxPods, 21);
+  assert.equal(parse('--anonymous-auth=false').anonymousAuth, false);
+  assert.equal(parse('--runonce').runonce, true);
+  assert.equal(parse('-v=4').verbosity, 4);
+  assert.equal(parse('--version').version, 'true');
+  assert.equal(parse('--version=raw').version, 'raw');
+  assert.deepEqual(parse('--eviction-hard', 'memory.available<1Gi,nodefs.available<10%').evictionHard, {
+    'memory.available': '<1Gi',
+    'nodefs.available': '<10%',
+  });
+  assert.deepEqual(parse('--node-ip', '10.0.0.1,fd00::1').nodeIp, ['10.0.0.1', 'fd00::1']);
+  assert.deepEqual(parse('--cluster-dns=10.0.0.10', '--cluster-dns=10.0.0.11').clusterDns, ['10.0.0.10', '10.0.0.11']);
+});
+
+const refused: readonly (readonly [flag: string, why: RegExp])[] = [
+  ['--port=70000', /invalid argument "70000" for "--port" flag: must be between 0 and 65535, inclusive/],
+  ['--node-ip=10.0.0.1,10.0.0.2', /one IPv4 and one IPv6/],
+  ['--node-ip=::,10.0.0.1', /dual-stack must not include '0.0.0.0' or '::'/],
+  [
+    '--node-labels=node-role.kubernetes.io/worker=',
+    /unknown 'kubernetes.io' or 'k8s.io' labels specified with --node-labels: \[node-role.kubernetes.io\/worker\]/,
+  ],
+  ['--register-with-taints=a=b', /invalid taint spec: a=b/],
+  ['--register-with-taints=a=b:Never', /unsupported taint effect/],
+  ['--kube-reserved=disk=1Gi', /cannot reserve "disk" resource/],
+  ['--eviction-hard=disk.available<5%', /unsupported eviction signal disk.available/],
+  ['--tls-cipher-suites=TLS_NULL', /Cipher suite TLS_NULL not supported or doesn't exist/],
+  ['--container-log-max-size=large', /is not a quantity/],
+  ['--max-pod=1', /unknown flag: --max-pod \(did you mean --max-pods\?\)/],
+];
+for (const [flag, why] of refused)
+  test(`${flag} is refused`, () => assert.throws(() => parseFlags(agentFlags, [flag]), why));
