@@ -39,8 +39,8 @@ export function apiPodStatus(input: StatusInput): PodStatus {
   const statuses = [...(status.containerStatuses ?? []), ...(status.initContainerStatuses ?? [])];
   status.phase = podPhase(pod, statuses, { terminal: input.terminal });
   const before = previous?.phase;
-  if (status.phase !== 'Failed' && status.phase !== 'Succeeded' && (before === 'Failed' || before === 'Succeeded'))
-    status.phase = before;
+  // A phase that is final stays: a pod that was evicted has failed, however its containers then end.
+  if (before === 'Failed' || before === 'Succeeded') status.phase = before;
   if (status.phase === before) {
     if (previous?.reason !== undefined) status.reason = previous.reason;
     if (previous?.message !== undefined) status.message = previous.message;
@@ -280,7 +280,20 @@ function conditions(input: StatusInput, status: PodStatus): PodCondition[] {
     } as unknown as PodCondition;
   });
   const foreign = (previous?.conditions ?? []).filter((condition) => !OWN_CONDITIONS.includes(condition.type ?? ''));
-  return [...own, ...foreign];
+  const { ended } = input;
+  if (ended?.reason !== 'Evicted' || foreign.some((condition) => condition.type === 'DisruptionTarget'))
+    return [...own, ...foreign];
+  // Job controllers and the like tell a disruption from a failure of the pod's own by this.
+  const disruption = {
+    type: 'DisruptionTarget',
+    status: 'True',
+    reason: 'TerminationByKubelet',
+    message: ended.message,
+    ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
+    lastProbeTime: null,
+    lastTransitionTime: now,
+  } as unknown as PodCondition;
+  return [...own, ...foreign, disruption];
 }
 
 interface Verdict {
