@@ -1,0 +1,207 @@
+/** The command as a person meets it: help, bad usage, and starts that cannot be. */
+import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { freePort, until } from './running-cluster.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const ORCHLET = join(ROOT, 'bin/orchlet');
+
+function orchlet(args: readonly string[]): { code: number | null; stdout: string; stderr: string } {
+  const done = spawnSync(ORCHLET, args, { encoding: 'utf8', timeout: 60_000 });
+  return { code: done.status, stdout: done.stdout, stderr: done.stderr };
+}
+
+/** What is said on standard error beside the log. */
+const said = (stderr: string): string[] => stderr.split('\n').filter((line) => line.startsWith('orchlet:'));
+
+describe('the command', () => {
+  let directory = '';
+  before(() => {
+    directory = mkdtempSync(join(tmpdir(), 'orchlet-cli-'));
+  });
+  after(() => rmSync(directory, { recursive: true, force: true }));
+
+  test('lists its commands, and each has help at 80 columns', () => {
+    const { stdout, code } = orchlet(['--help']);
+    assert.equal(code, 0);
+    const names = [...stdout.matchAll(/^ {2}([a-z]+(?: [a-z]+)?) {2,}\S/gm)].map(([, name]) => name ?? '');
+    assert.ok(names.length >= 8, stdout);
+    for (const name of ['agent', 'controlplane', 'up', 'token create']) {
+      const help = orchlet([...name.split(' '), '--help']);
+      assert.equal(help.code, 0, name);
+      assert.match(help.stdout, new RegExp(`^ {2}orchlet ${name} \\[FLAGS\\]`, 'm'));
+      assert.deepEqual(
+        help.stdout.split('\n').filter((line) => line.length > 100),
+        [],
+        name,
+      );
+    }
+  });
+
+  test('names the nearest right word for a wrong one, with exit code 2', () => {
+    for (const [args, near] of [
+      [['contrlplane'], 'controlplane'],
+      [['controlplane', '--secure-prt', '1'], '--secure-port'],
+      [['token', 'creat'], 'create'],
+    ] as const) {
+      const { code, stderr } = orchlet(args);
+      assert.equal(code, 2, stderr);
+      assert.equal(said(stderr).length, 1, stderr);
+      assert.ok(stderr.includes(near), stderr);
+    }
+  });
+
+  test('refuses bad values in one line, with exit code 2', () => {
+    const { code, stderr } = orchlet(['controlplane', '--secure-port', 'many']);
+    assert.equal(code, 2);
+    assert.match(stderr, /invalid argument "many" for "--secure-port"/);
+  });
+
+  describe('a start that cannot be ends with 1 and one line', () => {
+    let taken: Server;
+    let port = 0;
+    before(async () => {
+      taken = createServer();
+      await new Promise<void>((resolve) => taken.listen(0, '0.0.0.0', resolve));
+      ({ port } = taken.address() as { port: number });
+    });
+    after(() => taken.close());
+
+    test('port in use', () => {
+      const { code, stderr } = orchlet([
+        'controlplane',
+        '--data-dir',
+        join(directory, 'port'),
+        '--secure-port',
+        String(port),
+      ]);
+      assert.equal(code, 1, stderr);
+      assert.equal(said(stderr).length, 1, stderr);
+      assert.match(stderr, new RegExp(`port ${port} is in use`));
+    });
+
+    test('data directory that is a file', () => {
+      const file = join(directory, 'file');
+      writeFileSync(file, '');
+      const { code, stderr } = orchlet(['controlplane', '--data-dir', file, '--secure-port', '0']);
+      assert.equal(code, 1, stderr);
+      assert.equal(said(stderr).length, 1, stderr);
+      assert.ok(stderr.includes(file), stderr);
+    });
+
+    test('no container runtime', () => {
+      const { code, stderr } = orchlet([
+        'agent',
+        '--root-dir',
+        join(directory, 'agent'),
+        '--container-runtime',
+        'docker',
+        '--docker-endpoint',
+        `unix://${directory}/none.sock`,
+        '--port',
+        '0',
+        '--healthz-port',
+        '0',
+        '--read-only-port',
+        '0',
+      ]);
+      assert.equal(code, 1, stderr);
+      assert.equal(said(stderr).length, 1, stderr);
+      assert.ok(stderr.includes('none.sock'), stderr);
+    });
+
+    test('kubeconfig that is not there', () => {
+      const { code, stderr } = orchlet(['token', 'list', '--kubeconfig', join(directory, 'none.kubeconfig')]);
+      assert.equal(code, 1, stderr);
+      assert.equal(said(stderr).length, 1, stderr);
+      assert.ok(stderr.includes('none.kubeconfig'), stderr);
+    });
+  });
+
+  test('the control plane needs nothing but its directory, port and tokens; a second one is refused', async () => {
+    const data = join(directory, 'data');
+    const tokens = join(directory, 'tokens.csv');
+    writeFileSync(tokens, 'secret-token,admin,1,"system:masters"\n');
+    const port = await freePort();
+    const child = spawn(
+      ORCHLET,
+      ['controlplane', '--data-dir', data, '--secure-port', String(port), '--token-auth-file', tokens],
+      { stdio: 'ignore' },
+    );
+    try {
+      const kubeconfig = join(data, 'admin.kubeconfig');
+      await until('the admin kubeconfig', () => (existsSync(kubeconfig) ? true : undefined));
+      assert.equal(statSync(kubeconfig).mode & 0o777, 0o600);
+      assert.match(readFileSync(join(data, 'pki', 'ca.crt'), 'utf8'), /BEGIN CERTIFICATE/);
+      assert.match(readFileSync(join(data, 'pki', 'ca.key'), 'utf8'), /PRIVATE KEY/);
+      const second = orchlet(['controlplane', '--data-dir', data, '--secure-port', '0']);
+      assert.equal(second.code, 1, second.stderr);
+      assert.equal(said(second.stderr).length, 1, second.stderr);
+      assert.ok(second.stderr.includes(String(child.pid)), second.stderr);
+      const created = orchlet(['token', 'create', '--data-dir', data, '--ttl', '1h', '--description', 'a test']);
+      assert.equal(created.code, 0, created.stderr);
+      const token = created.stdout.trim();
+      assert.match(token, /^[a-z0-9]{6}\.[a-z0-9]{16}$/);
+      assert.match(orchlet(['token', 'list', '--data-dir', data]).stdout, new RegExp(`^${token} .*a test`, 'm'));
+      const joining = orchlet(['token', 'create', '--data-dir', data, '--print-join-command']).stdout.trim();
+      assert.match(
+        joining,
+        /^orchlet join https:\/\/\S+ --token \S+ --discovery-token-ca-cert-hash sha256:[0-9a-f]{64}$/,
+      );
+      const joinOn = (line: string) =>
+        orchlet([
+          ...line
+            .split(' ')
+            .slice(1)
+            .map((word) => word.replace(/^https:\/\/[^:]+/, 'https://127.0.0.1')),
+          '--config-dir',
+          join(directory, 'etc'),
+          '--start=false',
+        ]);
+      await until('a signed cluster-info', () => (joinOn(joining).code === 0 ? true : undefined));
+      assert.ok(existsSync(join(directory, 'etc', 'bootstrap.kubeconfig')));
+      const wrong = joinOn(joining.replace(/sha256:[0-9a-f]{64}/, `sha256:${'0'.repeat(64)}`));
+      assert.equal(wrong.code, 1);
+      assert.match(wrong.stderr, /not the one that was given/);
+      assert.equal(orchlet(['token', 'delete', token, '--data-dir', data]).code, 0);
+      assert.match(orchlet(['certs', 'check', '--data-dir', data]).stdout, /^apiserver +20/m);
+      const before = readFileSync(join(data, 'pki', 'apiserver.crt'), 'utf8');
+      assert.equal(orchlet(['certs', 'rotate', '--data-dir', data]).code, 0);
+      assert.notEqual(readFileSync(join(data, 'pki', 'apiserver.crt'), 'utf8'), before);
+    } finally {
+      child.kill();
+      await new Promise((resolve) => child.once('exit', resolve));
+    }
+  });
+
+  test('completion is made for three shells', () => {
+    const script = orchlet(['completion', 'bash']).stdout;
+    const check = spawnSync('bash', ['-n'], { input: script, encoding: 'utf8' });
+    assert.equal(check.status, 0, check.stderr);
+    assert.match(script, /--secure-port/);
+    assert.match(orchlet(['completion', 'fish']).stdout, /complete -c orchlet/);
+    assert.equal(orchlet(['completion', 'powershell']).code, 1);
+  });
+
+  test('installs below a directory, again as an upgrade, and leaves nothing behind', () => {
+    const dest = join(directory, 'root');
+    const program = join(directory, 'program');
+    writeFileSync(program, '#!/bin/sh\necho stands in\n', { mode: 0o755 });
+    const run = (script: string, args: readonly string[]) =>
+      spawnSync(join(ROOT, 'scripts', script), args, { encoding: 'utf8', env: { ...process.env, DESTDIR: dest } });
+    for (let round = 0; round < 2; round += 1) {
+      const installed = run('install', ['--binary', program]);
+      assert.equal(installed.status, 0, installed.stderr);
+    }
+    const unit = readFileSync(join(dest, 'etc/systemd/system/orchlet.service'), 'utf8');
+    assert.match(unit, /^ExecStart=\/usr\/local\/bin\/orchlet up /m);
+    assert.equal(run('uninstall', ['--purge']).status, 0);
+    assert.equal(existsSync(join(dest, 'usr/local/lib/orchlet')), false);
+    assert.equal(existsSync(join(dest, 'etc/orchlet')), false);
+  });
+});
