@@ -11,7 +11,7 @@ import {
   tooMany,
   type FieldError,
 } from '../../../api/meta/field-error.ts';
-import { jsonEqual } from '../../../api/meta/json-equality.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { dnsLabelErrors, dnsSubdomainErrors, rangeError } from '../../../api/meta/names.ts';
 
 export const IMMUTABLE = 'field is immutable';
@@ -62,7 +62,7 @@ export function optionalOneOf(
 }
 
 export function immutable(field: string, value: unknown, old: unknown): FieldError[] {
-  return jsonEqual(value ?? null, old ?? null) ? [] : [invalid(field, value, IMMUTABLE)];
+  return semanticEqual(value, old) ? [] : [invalid(field, value, IMMUTABLE)];
 }
 
 export function maxBytes(field: string, value: string | undefined, max: number): FieldError[] {
