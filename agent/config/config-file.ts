@@ -4,7 +4,7 @@
  * version. What comes out is the file's JSON, proven to fit the table, with its paths made absolute.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { YAMLException } from 'js-yaml';
 import { nearest } from '../../api/component/flags.ts';
 import { parseYaml, YamlSyntaxError } from '../../api/codec/yaml.ts';
@@ -175,7 +175,7 @@ class Reader {
   }
 
   #absolute(row: OptionTable[string], value: JsonValue): JsonValue {
-    return row.config?.isPath === true && typeof value === 'string' && value !== ''
+    return row.config?.isPath === true && typeof value === 'string' && value !== '' && !isAbsolute(value)
       ? resolve(dirname(this.#file), value)
       : value;
   }
