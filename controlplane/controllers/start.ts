@@ -26,7 +26,10 @@ import { rootCaPublisher } from './service-account/root-ca.ts';
 import { runServiceAccounts } from './service-account/service-accounts.ts';
 import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
 
+import { runEphemeralVolumes } from './storage/ephemeral-volumes.ts';
 import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
+import { runVolumeBinder } from './storage/volume-binder.ts';
+import { runVolumeExpander } from './storage/volume-expander.ts';
 import { runStatefulSets } from './stateful-set/stateful-set.ts';
 
 /** What some controllers need beside the API; those whose part is missing do not run. */
@@ -92,6 +95,9 @@ export function controllerTable({
       run: runClaimProtection,
     },
     { name: 'persistentvolume-protection-controller', account: 'pv-protection-controller', run: runVolumeProtection },
+    { name: 'persistentvolume-binder-controller', account: 'persistent-volume-binder', run: runVolumeBinder },
+    { name: 'persistentvolume-expander-controller', account: 'expand-controller', run: runVolumeExpander },
+    { name: 'ephemeral-volume-controller', account: 'ephemeral-volume-controller', run: runEphemeralVolumes },
     { name: 'token-cleaner-controller', account: 'token-cleaner', run: runTokenCleaner },
     { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
     { name: 'resourcequota-controller', account: 'resourcequota-controller', run: runResourceQuota },

@@ -57,14 +57,14 @@ function protect<T extends KubeObject>(
       const { namespace, name } = splitKey(key);
       const object = cache.get(namespace, name);
       if (object === undefined) return;
-      const { finalizers = [], deletionTimestamp, resourceVersion } = object.metadata;
+      const { finalizers = [], deletionTimestamp } = object.metadata;
       let wanted = finalizers;
       if (deletionTimestamp === undefined && !finalizers.includes(finalizer)) wanted = [...finalizers, finalizer];
       else if (deletionTimestamp !== undefined && finalizers.includes(finalizer) && !isUsed(object))
         wanted = finalizers.filter((other) => other !== finalizer);
       if (wanted === finalizers) return;
       try {
-        await client.patch(resource, namespace, name, 'merge', { metadata: { resourceVersion, finalizers: wanted } });
+        await client.update(resource, { ...object, metadata: { ...object.metadata, finalizers: wanted } });
       } catch (error) {
         if (!isNotFound(error)) throw error;
       }

@@ -1,0 +1,73 @@
+/** Makes the claims of pods' ephemeral volumes; they belong to the pod and go with it. */
+import type { PersistentVolumeClaim, Pod } from '../../../api/machinery/kinds.ts';
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import { persistentVolumeClaims, pods } from '../../../api/machinery/resources.ts';
+import { keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { controllerOf, controllerReference } from '../owner-references.ts';
+import { isPodFinished } from '../pod-state.ts';
+
+type Volume = NonNullable<NonNullable<Pod['spec']>['volumes']>[number];
+
+/** The claim that an ephemeral volume of the pod asks for. Pure. */
+export function claimFor(pod: Pod, volume: Volume): PersistentVolumeClaim {
+  const template = volume.ephemeral?.volumeClaimTemplate;
+  const { labels, annotations } = template?.metadata ?? {};
+  return {
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: {
+      name: `${pod.metadata.name}-${volume.name}`,
+      namespace: pod.metadata.namespace ?? '',
+      ...(labels === undefined ? {} : { labels: { ...labels } }),
+      ...(annotations === undefined ? {} : { annotations: { ...annotations } }),
+      ownerReferences: [controllerReference(pod, pods)],
+    },
+    ...(template?.spec === undefined ? {} : { spec: structuredClone(template.spec) }),
+  };
+}
+
+const ephemeralVolumes = (pod: Pod): Volume[] =>
+  (pod.spec?.volumes ?? []).filter(({ ephemeral }) => ephemeral !== undefined);
+
+export const runEphemeralVolumes: RunController = (environment, signal) => {
+  const { client, informers, recorder } = environment;
+  const podCache = informers.for(pods);
+  const claims = informers.for(persistentVolumeClaims);
+  const loop = new ReconcileLoop(environment, {
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const pod = podCache.get(namespace, name);
+      if (pod === undefined || pod.metadata.deletionTimestamp !== undefined || isPodFinished(pod)) return;
+      for (const volume of ephemeralVolumes(pod)) {
+        const wanted = claimFor(pod, volume);
+        const existing = claims.get(namespace, wanted.metadata.name ?? '');
+        if (existing !== undefined) {
+          if (controllerOf(existing)?.uid === pod.metadata.uid) continue;
+          throw new Error(`PVC "${keyOf(existing)}" was not created for pod "${keyOf(pod)}" (pod is not owner)`);
+        }
+        try {
+          await client.create(persistentVolumeClaims, namespace, wanted);
+        } catch (error) {
+          recorder.event(
+            referenceTo(pod, pods),
+            'Warning',
+            'FailedBinding',
+            `ephemeral volume "${volume.name}": ${(error as Error).message}`,
+          );
+          throw error;
+        }
+      }
+    },
+  });
+  const podChanged = (pod: Pod): void => {
+    if (ephemeralVolumes(pod).length > 0) loop.enqueue(pod);
+  };
+  podCache.addHandler({ add: podChanged });
+  claims.addHandler({
+    delete(claim) {
+      const owner = controllerOf(claim);
+      if (owner?.kind === 'Pod') loop.queue.add(`${claim.metadata.namespace}/${owner.name}`);
+    },
+  });
+  return loop.run(signal, podCache, claims);
+};

@@ -1,0 +1,38 @@
+/** Says of bound claims that ask for more than they have that somebody else grows them: the driver's resizer, beside its node part. */
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { PersistentVolumeClaim } from '../../../api/machinery/kinds.ts';
+import { persistentVolumeClaims } from '../../../api/machinery/resources.ts';
+import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
+import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+
+export function wantsToGrow(claim: PersistentVolumeClaim): boolean {
+  const asked = claim.spec?.resources?.requests?.['storage'];
+  const has = claim.status?.capacity?.['storage'];
+  if (claim.status?.phase !== 'Bound' || asked === undefined || has === undefined) return false;
+  return compareQuantities(parseQuantity(asked), parseQuantity(has)) > 0;
+}
+
+export const runVolumeExpander: RunController = (environment, signal) => {
+  const { informers, recorder } = environment;
+  const claims = informers.for(persistentVolumeClaims);
+  const loop = new ReconcileLoop(environment, {
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const claim = claims.get(namespace, name);
+      if (claim === undefined || !wantsToGrow(claim)) return;
+      recorder.event(
+        referenceTo(claim, persistentVolumeClaims),
+        'Normal',
+        'ExternalExpanding',
+        'waiting for an external controller to expand this PVC',
+      );
+    },
+  });
+  claims.addHandler({
+    update(previous, current) {
+      const before = previous.spec?.resources?.requests?.['storage'];
+      if (before !== current.spec?.resources?.requests?.['storage'] && wantsToGrow(current)) loop.enqueue(current);
+    },
+  });
+  return loop.run(signal, claims);
+};

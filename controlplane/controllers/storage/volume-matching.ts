@@ -1,0 +1,63 @@
+/** Which volume a claim gets: the smallest free one that has all it asks for. Pure. */
+import type { PersistentVolume, PersistentVolumeClaim } from '../../../api/machinery/kinds.ts';
+import { compareQuantities, parseQuantity, type Quantity } from '../../../api/meta/quantity.ts';
+import { fromLabelSelector } from '../../../api/meta/selector.ts';
+
+export const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
+
+/** `undefined`: the claim does not say, and may get the default one. */
+export function classOf(object: PersistentVolumeClaim | PersistentVolume): string | undefined {
+  return object.metadata.annotations?.[BETA_CLASS] ?? object.spec?.storageClassName;
+}
+
+/** The volume is kept for this claim, or bound to it already. */
+export function isBoundTo(volume: PersistentVolume, claim: PersistentVolumeClaim): boolean {
+  const owner = volume.spec?.claimRef;
+  if (owner === undefined) return false;
+  if (owner.name !== claim.metadata.name || owner.namespace !== claim.metadata.namespace) return false;
+  return (owner.uid ?? '') === '' || owner.uid === claim.metadata.uid;
+}
+
+const capacityOf = (volume: PersistentVolume): Quantity => parseQuantity(volume.spec?.capacity?.['storage'] ?? '0');
+const requestOf = (claim: PersistentVolumeClaim): Quantity =>
+  parseQuantity(claim.spec?.resources?.requests?.['storage'] ?? '0');
+const modeOf = (object: { spec?: { volumeMode?: string | undefined } | undefined }): string =>
+  object.spec?.volumeMode ?? 'Filesystem';
+
+/** Why a volume that the claim names will not do; `undefined` when it will. */
+export function mismatch(volume: PersistentVolume, claim: PersistentVolumeClaim): string | undefined {
+  if (volume.metadata.deletionTimestamp !== undefined) return 'the volume is marked for deletion';
+  if (compareQuantities(capacityOf(volume), requestOf(claim)) < 0) return 'requested PV is too small';
+  if ((classOf(volume) ?? '') !== (classOf(claim) ?? '')) return 'storageClassName does not match';
+  if ((volume.spec?.volumeAttributesClassName ?? '') !== (claim.spec?.volumeAttributesClassName ?? ''))
+    return 'volumeAttributesClassName does not match';
+  if (modeOf(volume) !== modeOf(claim)) return 'incompatible volumeMode';
+  const offered = volume.spec?.accessModes ?? [];
+  if (!(claim.spec?.accessModes ?? []).every((mode) => offered.includes(mode))) return 'incompatible accessMode';
+  return undefined;
+}
+
+/** `keptOnly`: the claim waits for its first pod, so only a volume that is kept for it counts; the scheduler chooses others. */
+export function findVolume(
+  claim: PersistentVolumeClaim,
+  volumes: Iterable<PersistentVolume>,
+  { keptOnly }: { readonly keptOnly: boolean },
+): PersistentVolume | undefined {
+  const selector = claim.spec?.selector;
+  const selects = selector === undefined ? undefined : fromLabelSelector(selector as never);
+  let best: PersistentVolume | undefined;
+  for (const volume of volumes) {
+    const kept = isBoundTo(volume, claim);
+    if (kept) {
+      if (volume.metadata.deletionTimestamp === undefined && modeOf(volume) === modeOf(claim)) {
+        if ((volume.spec?.claimRef?.uid ?? '') !== '' || mismatch(volume, claim) === undefined) return volume;
+      }
+      continue;
+    }
+    if (keptOnly || volume.spec?.claimRef !== undefined || volume.status?.phase !== 'Available') continue;
+    if (mismatch(volume, claim) !== undefined) continue;
+    if (selects !== undefined && !selects.matches(volume.metadata.labels ?? {})) continue;
+    if (best === undefined || compareQuantities(capacityOf(volume), capacityOf(best)) < 0) best = volume;
+  }
+  return best;
+}
