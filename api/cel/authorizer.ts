@@ -1,0 +1,153 @@
+/**
+ * `authorizer` in expressions: builds the attributes of a check step by step and asks whoever decides.
+ *
+ * A decision that is not there at once suspends the expression (`Pending`); it is run again when the decision is there.
+ */
+import { type FunctionRow, method } from './functions.ts';
+import { bool, opaque, string } from './types.ts';
+import { OpaqueValue, Pending } from './values.ts';
+
+export interface CheckAttributes {
+  readonly serviceAccount?: { readonly namespace: string; readonly name: string };
+  /** Set for what is no resource. */
+  readonly path?: string;
+  readonly group: string;
+  readonly version: string;
+  readonly resource: string;
+  readonly subresource: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly fieldSelector?: string;
+  readonly labelSelector?: string;
+  readonly verb: string;
+}
+
+export interface CheckDecision {
+  readonly allowed: boolean;
+  readonly reason: string;
+  readonly error?: string;
+}
+
+export type Check = (attributes: CheckAttributes) => CheckDecision | Promise<CheckDecision>;
+
+const NOTHING: CheckAttributes = {
+  group: '',
+  version: '*',
+  resource: '',
+  subresource: '',
+  namespace: '',
+  name: '',
+  verb: '',
+};
+
+class Decider {
+  readonly #check: Check;
+  readonly #known = new Map<string, CheckDecision>();
+
+  constructor(check: Check) {
+    this.#check = check;
+  }
+
+  decide(attributes: CheckAttributes): CheckDecision {
+    const key = JSON.stringify(attributes);
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    const decision = this.#check(attributes);
+    if (decision instanceof Promise) {
+      throw new Pending(
+        decision.then((value) => {
+          this.#known.set(key, value);
+        }),
+      );
+    }
+    this.#known.set(key, decision);
+    return decision;
+  }
+}
+
+class Builder extends OpaqueValue {
+  readonly typeName: string;
+  readonly decider: Decider;
+  readonly attributes: CheckAttributes;
+  constructor(typeName: string, decider: Decider, attributes: CheckAttributes) {
+    super();
+    this.typeName = typeName;
+    this.decider = decider;
+    this.attributes = attributes;
+  }
+  equals(other: OpaqueValue): boolean {
+    return other === this;
+  }
+  with(typeName: string, more: Partial<CheckAttributes>): Builder {
+    return new Builder(typeName, this.decider, { ...this.attributes, ...more });
+  }
+}
+
+class DecisionValue extends OpaqueValue {
+  readonly typeName = 'kubernetes.authorization.Decision';
+  readonly decision: CheckDecision;
+  constructor(decision: CheckDecision) {
+    super();
+    this.decision = decision;
+  }
+  equals(other: OpaqueValue): boolean {
+    return other === this;
+  }
+}
+
+const AUTHORIZER = 'kubernetes.authorization.Authorizer';
+const GROUP = 'kubernetes.authorization.GroupCheck';
+const RESOURCE = 'kubernetes.authorization.ResourceCheck';
+const PATH = 'kubernetes.authorization.PathCheck';
+
+export const authorizerType = opaque(AUTHORIZER);
+export const resourceCheckType = opaque(RESOURCE);
+const group = opaque(GROUP);
+const resource = resourceCheckType;
+const path = opaque(PATH);
+const decision = opaque('kubernetes.authorization.Decision');
+
+/** The value of `authorizer`, and of `authorizer.requestResource` for what the request is about. */
+export function authorizerValue(check: Check): OpaqueValue {
+  return new Builder(AUTHORIZER, new Decider(check), NOTHING);
+}
+
+export function requestResourceValue(check: Check, attributes: Omit<CheckAttributes, 'verb'>): OpaqueValue {
+  return new Builder(RESOURCE, new Decider(check), { ...attributes, verb: '' });
+}
+
+const set = (name: string, typeName: string, more: (value: string) => Partial<CheckAttributes>): FunctionRow =>
+  method(name, [resource, string], resource, (builder: Builder, value: string) => builder.with(typeName, more(value)));
+
+const check = (builder: Builder, verb: string): DecisionValue =>
+  new DecisionValue(builder.decider.decide({ ...builder.attributes, verb }));
+
+export const authorizerFunctions: readonly FunctionRow[] = [
+  method('group', [authorizerType, string], group, (builder: Builder, name: string) =>
+    builder.with(GROUP, { group: name }),
+  ),
+  method(
+    'serviceAccount',
+    [authorizerType, string, string],
+    authorizerType,
+    (builder: Builder, namespace: string, name: string) =>
+      builder.with(AUTHORIZER, { serviceAccount: { namespace, name } }),
+  ),
+  method('path', [authorizerType, string], path, (builder: Builder, text: string) =>
+    builder.with(PATH, { path: text }),
+  ),
+  method('resource', [group, string], resource, (builder: Builder, name: string) =>
+    builder.with(RESOURCE, { resource: name }),
+  ),
+  set('subresource', RESOURCE, (subresource) => ({ subresource })),
+  set('namespace', RESOURCE, (namespace) => ({ namespace })),
+  set('name', RESOURCE, (name) => ({ name })),
+  set('fieldSelector', RESOURCE, (fieldSelector) => ({ fieldSelector })),
+  set('labelSelector', RESOURCE, (labelSelector) => ({ labelSelector })),
+  method('check', [resource, string], decision, check),
+  method('check', [path, string], decision, check),
+  method('allowed', [decision], bool, (value: DecisionValue) => value.decision.allowed),
+  method('reason', [decision], string, (value: DecisionValue) => value.decision.reason),
+  method('errored', [decision], bool, (value: DecisionValue) => value.decision.error !== undefined),
+  method('error', [decision], string, (value: DecisionValue) => value.decision.error ?? ''),
+];

@@ -1,0 +1,118 @@
+/**
+ * Expressions in CEL: compiled once against declared variables, evaluated often within a budget.
+ *
+ * Compile errors read as the reference's (`ERROR: <input>:1:6: …` with the line and a mark below it); what goes wrong while
+ * an expression runs is a `CelError` with a short text. Rules of custom resources, admission policies and match conditions
+ * use this.
+ */
+import { authorizerFunctions } from './authorizer.ts';
+import { collectionFunctions } from './collections.ts';
+import { type Compiled, Compiler, type Fault, Frame } from './compiler.ts';
+import { FunctionTable } from './functions.ts';
+import { kubernetesFunctions } from './kubernetes.ts';
+import { CelSyntaxError } from './lexer.ts';
+import { operators } from './operators.ts';
+import { parse } from './parser.ts';
+import { stringFunctions } from './strings.ts';
+import { timeFunctions } from './time.ts';
+import { type CelType, fits, isOpen, showType } from './types.ts';
+import { adapt, type CelValue, CostExceeded, Pending } from './values.ts';
+
+/** What one expression may cost. */
+export const CALL_BUDGET = 1_000_000;
+
+export interface CelEnvironment {
+  readonly variables: Readonly<Record<string, CelType>>;
+  /** Types that can be built (`Object{…}`), by name. */
+  readonly message?: (name: string) => CelType | undefined;
+}
+
+/** Shared by expressions that have one budget together. */
+export interface Budget {
+  left: number;
+}
+
+export interface Program {
+  readonly source: string;
+  readonly type: CelType;
+  /** Variables that the expression reads. */
+  readonly references: ReadonlySet<string>;
+  /** `bindings` gives a variable's value: JSON or a CEL value. Throws `CelError`, `CostExceeded` and `Pending`. */
+  run(bindings: (name: string) => unknown, budget?: Budget): CelValue;
+}
+
+export class CelCompileError extends Error {}
+
+let functions: FunctionTable | undefined;
+
+/** Throws `CelCompileError`. */
+export function compile(source: string, environment: CelEnvironment): Program {
+  functions ??= new FunctionTable([
+    ...operators,
+    ...timeFunctions,
+    ...stringFunctions,
+    ...collectionFunctions,
+    ...kubernetesFunctions,
+    ...authorizerFunctions,
+  ]);
+  const compiler = new Compiler({ variables: environment.variables, functions, message: environment.message });
+  let compiled: Compiled;
+  try {
+    compiled = compiler.compile(parse(source));
+  } catch (error) {
+    if (!(error instanceof CelSyntaxError)) throw error;
+    throw new CelCompileError(faultText(source, { at: error.at, message: error.message }), { cause: error });
+  }
+  if (compiler.faults.length > 0) {
+    throw new CelCompileError(compiler.faults.map((fault) => faultText(source, fault)).join('\n'));
+  }
+  const { type, run } = compiled;
+  return {
+    source,
+    type,
+    references: compiler.references,
+    run(bindings, budget) {
+      const limit = Math.min(CALL_BUDGET, budget?.left ?? CALL_BUDGET);
+      const frame = new Frame((name) => adapt(bindings(name)), limit);
+      try {
+        return run(frame);
+      } catch (error) {
+        // Deep recursion is a matter of cost too.
+        if (error instanceof RangeError) throw new CostExceeded();
+        throw error;
+      } finally {
+        if (budget !== undefined) budget.left -= limit - Math.max(0, frame.left);
+      }
+    },
+  };
+}
+
+/** As `run`; waits for what the expression asks others for. */
+export async function runWaiting(
+  program: Program,
+  bindings: (name: string) => unknown,
+  budget?: Budget,
+): Promise<CelValue> {
+  for (;;) {
+    try {
+      return program.run(bindings, budget);
+    } catch (error) {
+      if (!(error instanceof Pending)) throw error;
+      await error.settled;
+    }
+  }
+}
+
+/** Throws if the program may not come to a value of the type. */
+export function expectType(program: Program, type: CelType): void {
+  if (fits(type, program.type) && !(isOpen(program.type) && type.kind !== 'dyn')) return;
+  throw new CelCompileError(`must evaluate to ${showType(type)}`);
+}
+
+function faultText(source: string, { at, message }: Fault): string {
+  const before = source.slice(0, at);
+  const line = before.split('\n').length;
+  const column = at - (before.lastIndexOf('\n') + 1);
+  const text = (source.split('\n')[line - 1] ?? '').replaceAll('\t', ' ');
+  return `ERROR: <input>:${line}:${column + 1}: ${message}\n | ${text}\n | ${'.'.repeat(column)}^`;
+}

@@ -1,0 +1,59 @@
+/** How functions are declared: overloads by the types of their arguments; of methods the receiver is the first one. */
+import type { CelType } from './types.ts';
+import type { CelValue } from './values.ts';
+
+/** What a running expression may spend; one for each evaluation. */
+export interface Spending {
+  /** Throws `CostExceeded`. */
+  spend(cost: number): void;
+}
+
+export interface Overload {
+  readonly args: readonly CelType[];
+  readonly result: CelType;
+  readonly run: (args: readonly CelValue[], spending: Spending) => CelValue;
+}
+
+export interface FunctionRow {
+  readonly name: string;
+  readonly isMethod: boolean;
+  readonly overload: Overload;
+}
+
+// Arguments have been matched with the declared types when an implementation gets them.
+type Run = (...args: never[]) => CelValue;
+
+function overload(args: readonly CelType[], result: CelType, run: Run): Overload {
+  const implementation = run as (...values: unknown[]) => CelValue;
+  return { args, result, run: (values, spending) => implementation(...values, spending) };
+}
+
+export function fn(name: string, args: readonly CelType[], result: CelType, run: Run): FunctionRow {
+  return { name, isMethod: false, overload: overload(args, result, run) };
+}
+
+export function method(name: string, args: readonly CelType[], result: CelType, run: Run): FunctionRow {
+  return { name, isMethod: true, overload: overload(args, result, run) };
+}
+
+/** One implementation for both ways of calling. */
+export function both(name: string, args: readonly CelType[], result: CelType, run: Run): FunctionRow[] {
+  return [fn(name, args, result, run), method(name, args, result, run)];
+}
+
+export class FunctionTable {
+  readonly #rows = new Map<string, Overload[]>();
+
+  constructor(rows: readonly FunctionRow[]) {
+    for (const { name, isMethod, overload: one } of rows) {
+      const key = isMethod ? `.${name}` : name;
+      const known = this.#rows.get(key);
+      if (known === undefined) this.#rows.set(key, [one]);
+      else known.push(one);
+    }
+  }
+
+  find(name: string, isMethod: boolean): readonly Overload[] | undefined {
+    return this.#rows.get(isMethod ? `.${name}` : name);
+  }
+}

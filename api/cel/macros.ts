@@ -1,0 +1,258 @@
+/** What looks like a call but binds variables or asks about a member: `has`, `all`, `map`, `cel.bind`, `optMap`, … */
+import { attempt, type Compiled, type Compiler, type Frame, type Run } from './compiler.ts';
+import type { Expr } from './parser.ts';
+import { bool, type CelType, dyn, fits, int, isOpen, list, map, optional, showType } from './types.ts';
+import { adapt, CelError, type CelMap, type CelValue, entriesOf, member, Optional } from './values.ts';
+
+type Call = Extract<Expr, { kind: 'call' }>;
+
+/** `undefined` for an ordinary call. */
+export function compileMacro(compiler: Compiler, call: Call): Compiled | undefined {
+  const { name, target, args, at } = call;
+  if (target === undefined) return name === 'has' ? hasMember(compiler, args[0], at) : undefined;
+  if (name === 'bind' && target.kind === 'ident' && target.name === 'cel') return bind(compiler, args);
+  if (name === 'optMap' || name === 'optFlatMap') return optMap(compiler, call, name === 'optFlatMap');
+  const names = args.map((arg) => (arg.kind === 'ident' ? arg.name : undefined));
+  const [first, second] = names;
+  if (first === undefined) return undefined;
+  switch (name) {
+    case 'all':
+    case 'exists':
+    case 'exists_one':
+    case 'existsOne': {
+      const two = args.length === 3 && second !== undefined;
+      const body = args[two ? 2 : 1];
+      if (body === undefined || args.length > 3) return undefined;
+      return quantifier(compiler, { name, target, variables: two ? [first, second] : [first], body, at });
+    }
+    case 'map': {
+      const [, condition, body] = args;
+      if (condition === undefined) return undefined;
+      return body === undefined
+        ? projection(compiler, { target, variables: [first], filter: undefined, body: condition, at })
+        : projection(compiler, { target, variables: [first], filter: condition, body, at });
+    }
+    case 'filter': {
+      const [variable, condition] = args;
+      if (variable === undefined || condition === undefined) return undefined;
+      return projection(compiler, { target, variables: [first], filter: condition, body: variable, at });
+    }
+    case 'transformList':
+    case 'transformMap':
+    case 'transformMapEntry': {
+      if (second === undefined || args.length < 3) return undefined;
+      const body = args[args.length - 1];
+      const filter = args.length === 4 ? args[2] : undefined;
+      if (body === undefined) return undefined;
+      const parts = { target, variables: [first, second], filter, body, at };
+      return name === 'transformList' ? projection(compiler, parts) : mapProjection(compiler, parts, name);
+    }
+    default:
+      return undefined;
+  }
+}
+
+function hasMember(compiler: Compiler, arg: Expr | undefined, at: number): Compiled {
+  if (arg?.kind !== 'select') return compiler.fault(at, 'invalid argument to has() macro');
+  const operand = compiler.compile(arg.operand);
+  const { type } = operand;
+  compiler.fieldType(type.kind === 'optional' ? type.of : type, arg.field, arg.at);
+  return {
+    type: bool,
+    run(frame) {
+      const value = operand.run(frame);
+      frame.spend(1);
+      const inner = value instanceof Optional ? value.value : value;
+      if (inner === undefined) return false;
+      if (entriesOf(inner) === undefined && (inner === null || typeof inner !== 'object' || Array.isArray(inner))) {
+        throw new CelError('no such overload');
+      }
+      return member(inner, arg.field) !== undefined;
+    },
+  };
+}
+
+function bind(compiler: Compiler, args: readonly Expr[]): Compiled | undefined {
+  const [variable, init, body] = args;
+  if (variable?.kind !== 'ident' || init === undefined || body === undefined) return undefined;
+  const value = compiler.compile(init);
+  return compiler.within([{ name: variable.name, type: value.type }], ([slot = 0]) => {
+    const inner = compiler.compile(body);
+    return {
+      type: inner.type,
+      run(frame) {
+        frame.locals[slot] = value.run(frame);
+        return inner.run(frame);
+      },
+    };
+  });
+}
+
+function optMap(compiler: Compiler, { target, args }: Call, flat: boolean): Compiled | undefined {
+  const [variable, body] = args;
+  if (target === undefined || variable?.kind !== 'ident' || body === undefined) return undefined;
+  const from = compiler.compile(target);
+  const type = from.type.kind === 'optional' ? from.type.of : dyn;
+  return compiler.within([{ name: variable.name, type }], ([slot = 0]) => {
+    const inner = compiler.compile(body);
+    return {
+      type: flat ? inner.type : optional(inner.type),
+      run(frame) {
+        const value = from.run(frame);
+        if (!(value instanceof Optional)) throw new CelError('no such overload');
+        if (value.value === undefined) return value;
+        frame.locals[slot] = value.value;
+        const result = inner.run(frame);
+        return flat ? result : new Optional(result);
+      },
+    };
+  });
+}
+
+interface Loop {
+  readonly range: Run;
+  readonly slots: readonly number[];
+}
+
+/** The types that one or two variables have over a list or a map. */
+function variableTypes(compiler: Compiler, range: Compiled, count: number, at: number): readonly CelType[] {
+  const { type } = range;
+  if (isOpen(type)) return [dyn, dyn];
+  if (type.kind === 'list') return count === 2 ? [int, type.item] : [type.item];
+  if (type.kind === 'map') return count === 2 ? [type.key, type.value] : [type.key];
+  compiler.fault(
+    at,
+    `expression of type '${showType(type)}' cannot be range of a comprehension (must be list, map, or dynamic)`,
+  );
+  return [dyn, dyn];
+}
+
+interface Step {
+  readonly frame: Frame;
+  readonly values: readonly CelValue[];
+}
+
+/** Items of a list with their index, entries of a map with their key. */
+function* steps({ range, slots }: Loop, frame: Frame): Generator<Step> {
+  const value = range(frame);
+  const two = slots.length === 2;
+  if (Array.isArray(value)) {
+    for (let index = 0; index < value.length; index += 1) {
+      const item = adapt(value[index]);
+      yield place(frame, slots, two ? [BigInt(index), item] : [item]);
+    }
+    return;
+  }
+  const entries = entriesOf(value);
+  if (entries === undefined) throw new CelError('no such overload');
+  for (const [key, inner] of entries) yield place(frame, slots, two ? [key, inner] : [key]);
+}
+
+function place(frame: Frame, slots: readonly number[], values: readonly CelValue[]): Step {
+  frame.spend(1);
+  slots.forEach((slot, index) => {
+    frame.locals[slot] = values[index] ?? null;
+  });
+  return { frame, values };
+}
+
+interface Parts {
+  readonly target: Expr;
+  readonly variables: readonly string[];
+  readonly filter: Expr | undefined;
+  readonly body: Expr;
+  readonly at: number;
+}
+
+function looped<Result>(
+  compiler: Compiler,
+  { target, variables, at }: Pick<Parts, 'target' | 'variables' | 'at'>,
+  make: (loop: Loop, types: readonly CelType[]) => Result,
+): Result {
+  const range = compiler.compile(target);
+  const types = variableTypes(compiler, range, variables.length, at);
+  const declared = variables.map((name, index) => ({ name, type: types[index] ?? dyn }));
+  return compiler.within(declared, (slots) => make({ range: range.run, slots }, types));
+}
+
+function condition(compiler: Compiler, expr: Expr): Compiled {
+  const compiled = compiler.compile(expr);
+  if (fits(bool, compiled.type)) return compiled;
+  return compiler.fault(expr.at, `expected type 'bool' but found '${showType(compiled.type)}'`);
+}
+
+function quantifier(compiler: Compiler, parts: Omit<Parts, 'filter'> & { readonly name: string }): Compiled {
+  return looped(compiler, parts, (loop) => {
+    const body = condition(compiler, parts.body);
+    if (parts.name === 'exists_one' || parts.name === 'existsOne') return { type: bool, run: onlyOne(loop, body) };
+    const deciding = parts.name === 'exists';
+    return {
+      type: bool,
+      run(frame) {
+        let failure: CelError | undefined;
+        for (const _step of steps(loop, frame)) {
+          const result = attempt(body.run, frame);
+          if (result === deciding) return deciding;
+          if (result instanceof CelError) failure ??= result;
+          else if (typeof result !== 'boolean') failure ??= new CelError('no such overload');
+        }
+        if (failure !== undefined) throw failure;
+        return !deciding;
+      },
+    };
+  });
+}
+
+function onlyOne(loop: Loop, body: Compiled): Run {
+  return (frame) => {
+    let count = 0;
+    for (const _step of steps(loop, frame)) if (body.run(frame) === true) count += 1;
+    return count === 1;
+  };
+}
+
+function projection(compiler: Compiler, parts: Parts): Compiled {
+  return looped(compiler, parts, (loop) => {
+    const filter = parts.filter === undefined ? undefined : condition(compiler, parts.filter);
+    const body = compiler.compile(parts.body);
+    return {
+      type: list(body.type),
+      run(frame) {
+        const values: CelValue[] = [];
+        for (const _step of steps(loop, frame)) {
+          if (filter === undefined || passes(filter.run(frame))) values.push(body.run(frame));
+        }
+        return values;
+      },
+    };
+  });
+}
+
+function mapProjection(compiler: Compiler, parts: Parts, name: string): Compiled {
+  return looped(compiler, parts, (loop, types) => {
+    const filter = parts.filter === undefined ? undefined : condition(compiler, parts.filter);
+    const body = compiler.compile(parts.body);
+    const isEntry = name === 'transformMapEntry';
+    return {
+      type: isEntry ? body.type : map(types[0] ?? dyn, body.type),
+      run(frame) {
+        const made: CelMap = new Map();
+        for (const { values } of steps(loop, frame)) {
+          if (filter !== undefined && !passes(filter.run(frame))) continue;
+          const value = body.run(frame);
+          const entries = isEntry ? (entriesOf(value) ?? []) : [[values[0] as string, value] as const];
+          for (const [key, inner] of entries) {
+            if (made.has(key)) throw new CelError(`insert failed: key ${String(key)} already exists`);
+            made.set(key, inner);
+          }
+        }
+        return made;
+      },
+    };
+  });
+}
+
+function passes(value: CelValue): boolean {
+  if (typeof value !== 'boolean') throw new CelError('no such overload');
+  return value;
+}

@@ -1,0 +1,257 @@
+/** Arithmetic, comparison and conversion: the part of CEL's standard library that every expression has. */
+import { RE2JS } from 're2js';
+import { both, fn, type FunctionRow, method, type Spending } from './functions.ts';
+import { formatDuration, formatTimestamp, parseDuration, parseTimestamp } from './time.ts';
+import {
+  bool,
+  bytes,
+  type CelType,
+  double,
+  duration,
+  dyn,
+  int,
+  list,
+  map,
+  nullType,
+  param,
+  string,
+  timestamp,
+  typeType,
+  uint,
+} from './types.ts';
+import {
+  CelError,
+  type CelValue,
+  compare,
+  Double,
+  Duration,
+  entriesOf,
+  Timestamp,
+  TypeValue,
+  typeNameOf,
+  Uint,
+} from './values.ts';
+
+const MIN_INT = -(2n ** 63n);
+const MAX_INT = 2n ** 63n - 1n;
+const MAX_UINT = 2n ** 64n - 1n;
+
+function checkedInt(value: bigint): bigint {
+  if (value < MIN_INT || value > MAX_INT) throw new CelError('integer overflow');
+  return value;
+}
+
+function checkedUint(value: bigint): Uint {
+  if (value < 0n || value > MAX_UINT) throw new CelError('unsigned integer overflow');
+  return new Uint(value);
+}
+
+function nonZero(value: bigint, what: string): bigint {
+  if (value === 0n) throw new CelError(what);
+  return value;
+}
+
+const ZERO = 'division by zero';
+const MODULUS = 'modulus by zero';
+
+const arithmetic: FunctionRow[] = [
+  fn('_+_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a + b)),
+  fn('_-_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a - b)),
+  fn('_*_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a * b)),
+  fn('_/_', [int, int], int, (a: bigint, b: bigint) => checkedInt(a / nonZero(b, ZERO))),
+  fn('_%_', [int, int], int, (a: bigint, b: bigint) => a % nonZero(b, MODULUS)),
+  fn('-_', [int], int, (a: bigint) => checkedInt(-a)),
+  fn('_+_', [uint, uint], uint, (a: Uint, b: Uint) => checkedUint(a.value + b.value)),
+  fn('_-_', [uint, uint], uint, (a: Uint, b: Uint) => checkedUint(a.value - b.value)),
+  fn('_*_', [uint, uint], uint, (a: Uint, b: Uint) => checkedUint(a.value * b.value)),
+  fn('_/_', [uint, uint], uint, (a: Uint, b: Uint) => new Uint(a.value / nonZero(b.value, ZERO))),
+  fn('_%_', [uint, uint], uint, (a: Uint, b: Uint) => new Uint(a.value % nonZero(b.value, MODULUS))),
+  fn('_+_', [double, double], double, (a: Double, b: Double) => new Double(a.value + b.value)),
+  fn('_-_', [double, double], double, (a: Double, b: Double) => new Double(a.value - b.value)),
+  fn('_*_', [double, double], double, (a: Double, b: Double) => new Double(a.value * b.value)),
+  fn('_/_', [double, double], double, (a: Double, b: Double) => new Double(a.value / b.value)),
+  fn('-_', [double], double, (a: Double) => new Double(-a.value)),
+  fn('_+_', [string, string], string, (a: string, b: string, spending: Spending) => {
+    spending.spend(textCost(a.length + b.length));
+    return a + b;
+  }),
+  fn('_+_', [bytes, bytes], bytes, (a: Uint8Array, b: Uint8Array) => Buffer.concat([a, b])),
+  fn('_+_', [list(param('A')), list(param('A'))], list(param('A')), joined),
+  fn('_+_', [timestamp, duration], timestamp, (a: Timestamp, b: Duration) => new Timestamp(a.ns + b.ns)),
+  fn('_+_', [duration, timestamp], timestamp, (a: Duration, b: Timestamp) => new Timestamp(a.ns + b.ns)),
+  fn('_+_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(checkedInt(a.ns + b.ns))),
+  fn('_-_', [timestamp, timestamp], duration, (a: Timestamp, b: Timestamp) => new Duration(checkedInt(a.ns - b.ns))),
+  fn('_-_', [timestamp, duration], timestamp, (a: Timestamp, b: Duration) => new Timestamp(a.ns - b.ns)),
+  fn('_-_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(checkedInt(a.ns - b.ns))),
+  fn('!_', [bool], bool, (a: boolean) => !a),
+];
+
+function joined(a: readonly unknown[], b: readonly unknown[], spending: Spending): CelValue {
+  spending.spend(a.length + b.length);
+  return [...a, ...b];
+}
+
+const textCost = (length: number): number => Math.ceil(length / 10);
+
+const NUMBERS = [int, uint, double];
+const ORDERS: readonly [string, (order: number) => boolean][] = [
+  ['_<_', (order) => order < 0],
+  ['_<=_', (order) => order <= 0],
+  ['_>_', (order) => order > 0],
+  ['_>=_', (order) => order >= 0],
+];
+
+const comparison: FunctionRow[] = ORDERS.flatMap(([name, holds]) => {
+  const run = (a: CelValue, b: CelValue): boolean => holds(compare(a, b));
+  const same = [bool, string, bytes, timestamp, duration].map((type) => fn(name, [type, type], bool, run));
+  return [...same, ...NUMBERS.flatMap((a) => NUMBERS.map((b) => fn(name, [a, b], bool, run)))];
+});
+
+function conversionError(from: string, to: string): CelError {
+  return new CelError(`type conversion error from '${from}' to '${to}'`);
+}
+
+function intOf(text: string): bigint {
+  if (!/^[+-]?\d+$/.test(text)) throw conversionError('string', 'int');
+  return checkedInt(BigInt(text.replace(/^\+/, '')));
+}
+
+function truncated(value: Double): bigint {
+  if (!Number.isFinite(value.value)) throw new CelError('integer overflow');
+  return checkedInt(BigInt(Math.trunc(value.value)));
+}
+
+function doubleOf(text: string): Double {
+  if (/^[+-]?(inf|infinity)$/i.test(text)) return new Double(text.startsWith('-') ? -Infinity : Infinity);
+  if (/^nan$/i.test(text)) return new Double(Number.NaN);
+  if (text === '' || !Number.isFinite(Number(text)) || /^\s|\s$/.test(text)) throw conversionError('string', 'double');
+  return new Double(Number(text));
+}
+
+/** A double as Go's shortest `%g` shows it. */
+export function doubleText(value: number): string {
+  if (Number.isNaN(value)) return 'NaN';
+  if (!Number.isFinite(value)) return value > 0 ? '+Inf' : '-Inf';
+  const exponent = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value)));
+  if (exponent >= -4 && exponent < 21) return String(value);
+  return value.toExponential().replace(/e([+-])(\d)$/, 'e$10$2');
+}
+
+const TRUE = new Set(['1', 't', 'T', 'true', 'TRUE', 'True']);
+const FALSE = new Set(['0', 'f', 'F', 'false', 'FALSE', 'False']);
+
+function boolOf(text: string): boolean {
+  if (TRUE.has(text)) return true;
+  if (FALSE.has(text)) return false;
+  throw conversionError('string', 'bool');
+}
+
+function textOf(data: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(data);
+  } catch (error) {
+    throw new CelError('invalid UTF-8 in bytes, cannot convert to string', { cause: error });
+  }
+}
+
+const NANOS = 1_000_000_000n;
+
+const conversions: FunctionRow[] = [
+  fn('int', [int], int, (a: bigint) => a),
+  fn('int', [uint], int, (a: Uint) => checkedInt(a.value)),
+  fn('int', [double], int, truncated),
+  fn('int', [string], int, intOf),
+  fn('int', [timestamp], int, (a: Timestamp) => a.ns / NANOS),
+  fn('int', [duration], int, (a: Duration) => a.ns),
+  fn('uint', [uint], uint, (a: Uint) => a),
+  fn('uint', [int], uint, (a: bigint) => checkedUint(a)),
+  fn('uint', [double], uint, (a: Double) => checkedUint(truncated(a))),
+  fn('uint', [string], uint, (a: string) => {
+    if (!/^\d+$/.test(a)) throw conversionError('string', 'uint');
+    return checkedUint(BigInt(a));
+  }),
+  fn('double', [double], double, (a: Double) => a),
+  fn('double', [int], double, (a: bigint) => new Double(Number(a))),
+  fn('double', [uint], double, (a: Uint) => new Double(Number(a.value))),
+  fn('double', [string], double, doubleOf),
+  fn('string', [string], string, (a: string) => a),
+  fn('string', [bool], string, String),
+  fn('string', [int], string, String),
+  fn('string', [uint], string, (a: Uint) => String(a.value)),
+  fn('string', [double], string, (a: Double) => doubleText(a.value)),
+  fn('string', [bytes], string, textOf),
+  fn('string', [timestamp], string, formatTimestamp),
+  fn('string', [duration], string, formatDuration),
+  fn('bytes', [bytes], bytes, (a: Uint8Array) => a),
+  fn('bytes', [string], bytes, (a: string) => Buffer.from(a)),
+  fn('bool', [bool], bool, (a: boolean) => a),
+  fn('bool', [string], bool, boolOf),
+  fn('timestamp', [timestamp], timestamp, (a: Timestamp) => a),
+  fn('timestamp', [string], timestamp, parseTimestamp),
+  fn('timestamp', [int], timestamp, (a: bigint) => new Timestamp(a * NANOS)),
+  fn('duration', [duration], duration, (a: Duration) => a),
+  fn('duration', [string], duration, parseDuration),
+  fn('duration', [int], duration, (a: bigint) => new Duration(a)),
+  fn('dyn', [param('A')], dyn, (a: CelValue) => a),
+  fn('type', [dyn], typeType, (a: CelValue) => new TypeValue(typeNameOf(a))),
+];
+
+const sizes: FunctionRow[] = [
+  ...both('size', [string], int, (a: string) => BigInt(codePoints(a))),
+  ...both('size', [bytes], int, (a: Uint8Array) => BigInt(a.length)),
+  ...both('size', [list(param('A'))], int, (a: readonly unknown[]) => BigInt(a.length)),
+  ...both('size', [map(param('A'), param('B'))], int, (a: CelValue) => BigInt(entriesOf(a)?.length ?? 0)),
+];
+
+export function codePoints(text: string): number {
+  let count = 0;
+  for (const _char of text) count += 1;
+  return count;
+}
+
+const patterns = new Map<string, RE2JS>();
+const MAX_PATTERNS = 1000;
+
+/** In linear time, whatever the pattern. Throws for what is no pattern. */
+export function patternOf(source: string): RE2JS {
+  let pattern = patterns.get(source);
+  if (pattern === undefined) {
+    try {
+      pattern = RE2JS.compile(source);
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      throw new CelError(why, { cause: error });
+    }
+    if (patterns.size < MAX_PATTERNS) patterns.set(source, pattern);
+  }
+  return pattern;
+}
+
+const texts: FunctionRow[] = [
+  method('startsWith', [string, string], bool, (a: string, b: string) => a.startsWith(b)),
+  method('endsWith', [string, string], bool, (a: string, b: string) => a.endsWith(b)),
+  method('contains', [string, string], bool, (a: string, b: string, spending: Spending) => {
+    spending.spend(textCost(a.length) * textCost(b.length));
+    return a.includes(b);
+  }),
+  ...both('matches', [string, string], bool, (a: string, b: string, spending: Spending) => {
+    spending.spend(textCost(a.length) * Math.ceil(b.length / 4));
+    return patternOf(b).matcher(a).find();
+  }),
+];
+
+export const operators: readonly FunctionRow[] = [...arithmetic, ...comparison, ...conversions, ...sizes, ...texts];
+
+/** Types that stand in expressions by their names. */
+export const TYPE_NAMES: Readonly<Record<string, CelType>> = {
+  bool,
+  int,
+  uint,
+  double,
+  string,
+  bytes,
+  list: list(dyn),
+  map: map(dyn, dyn),
+  null_type: nullType,
+  type: typeType,
+};

@@ -1,0 +1,314 @@
+/** From tokens to the tree of an expression. Macros are told from calls by `compiler.ts`. */
+import { CelSyntaxError, type Token, tokenize } from './lexer.ts';
+import { type CelValue, Double, Uint } from './values.ts';
+
+export type Expr = { readonly at: number } & (
+  | { readonly kind: 'literal'; readonly value: CelValue }
+  | { readonly kind: 'ident'; readonly name: string }
+  | { readonly kind: 'select'; readonly operand: Expr; readonly field: string; readonly optional: boolean }
+  | { readonly kind: 'call'; readonly target: Expr | undefined; readonly name: string; readonly args: readonly Expr[] }
+  | { readonly kind: 'list'; readonly items: readonly { readonly value: Expr; readonly optional: boolean }[] }
+  | { readonly kind: 'map'; readonly entries: readonly MapEntry[] }
+  | { readonly kind: 'message'; readonly name: string; readonly fields: readonly MessageField[] }
+);
+
+export interface MapEntry {
+  readonly key: Expr;
+  readonly value: Expr;
+  readonly optional: boolean;
+}
+
+export interface MessageField {
+  readonly name: string;
+  readonly value: Expr;
+  readonly optional: boolean;
+  readonly at: number;
+}
+
+const MAX_DEPTH = 250;
+const STARTERS =
+  "{'[', '{', '(', ')', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+const RESERVED: ReadonlySet<string> = new Set(
+  'as break const continue else for function if import let loop package namespace return var void while'.split(' '),
+);
+const RELATIONS: ReadonlySet<string> = new Set(['==', '!=', '<', '<=', '>', '>=', 'in']);
+const MAX_INT = 9_223_372_036_854_775_807n;
+
+/** Throws `CelSyntaxError`. */
+export function parse(source: string): Expr {
+  const parser = new Parser(tokenize(source));
+  return parser.whole();
+}
+
+class Parser {
+  readonly #tokens: readonly Token[];
+  #next = 0;
+  #depth = 0;
+
+  constructor(tokens: readonly Token[]) {
+    this.#tokens = tokens;
+  }
+
+  whole(): Expr {
+    const expr = this.#expr();
+    const token = this.#peek();
+    if (token.kind !== 'end') throw this.#unexpected(token, '<EOF>');
+    return expr;
+  }
+
+  #peek(): Token {
+    return this.#tokens[this.#next] ?? { kind: 'end', text: '<EOF>', at: 0 };
+  }
+
+  #take(): Token {
+    const token = this.#peek();
+    this.#next += 1;
+    return token;
+  }
+
+  #is(text: string): boolean {
+    const token = this.#peek();
+    return token.text === text && (token.kind === 'op' || (token.kind === 'ident' && text === 'in'));
+  }
+
+  #accept(text: string): Token | undefined {
+    return this.#is(text) ? this.#take() : undefined;
+  }
+
+  #expect(text: string): Token {
+    const token = this.#take();
+    if (token.text !== text || token.kind !== 'op') throw this.#unexpected(token, `'${text}'`);
+    return token;
+  }
+
+  #unexpected(token: Token, wanted: string): CelSyntaxError {
+    const shown = token.kind === 'end' ? '<EOF>' : token.text;
+    return new CelSyntaxError(`Syntax error: mismatched input '${shown}' expecting ${wanted}`, token.at);
+  }
+
+  #expr(): Expr {
+    this.#depth += 1;
+    if (this.#depth > MAX_DEPTH) {
+      throw new CelSyntaxError(`expression recursion limit exceeded: ${MAX_DEPTH}`, this.#peek().at);
+    }
+    const condition = this.#or();
+    const question = this.#accept('?');
+    let expr = condition;
+    if (question !== undefined) {
+      const yes = this.#or();
+      this.#expect(':');
+      expr = call('_?_:_', [condition, yes, this.#expr()], question.at);
+    }
+    this.#depth -= 1;
+    return expr;
+  }
+
+  #or(): Expr {
+    let left = this.#and();
+    for (let token = this.#accept('||'); token !== undefined; token = this.#accept('||')) {
+      left = call('_||_', [left, this.#and()], token.at);
+    }
+    return left;
+  }
+
+  #and(): Expr {
+    let left = this.#relation();
+    for (let token = this.#accept('&&'); token !== undefined; token = this.#accept('&&')) {
+      left = call('_&&_', [left, this.#relation()], token.at);
+    }
+    return left;
+  }
+
+  #relation(): Expr {
+    let left = this.#sum();
+    while (RELATIONS.has(this.#peek().text) && this.#is(this.#peek().text)) {
+      const { text, at } = this.#take();
+      left = call(text === 'in' ? '@in' : `_${text}_`, [left, this.#sum()], at);
+    }
+    return left;
+  }
+
+  #sum(): Expr {
+    let left = this.#product();
+    while (this.#is('+') || this.#is('-')) {
+      const { text, at } = this.#take();
+      left = call(`_${text}_`, [left, this.#product()], at);
+    }
+    return left;
+  }
+
+  #product(): Expr {
+    let left = this.#unary();
+    while (this.#is('*') || this.#is('/') || this.#is('%')) {
+      const { text, at } = this.#take();
+      left = call(`_${text}_`, [left, this.#unary()], at);
+    }
+    return left;
+  }
+
+  #unary(): Expr {
+    const token = this.#accept('!') ?? this.#accept('-');
+    if (token === undefined) return this.#member();
+    this.#depth += 1;
+    if (this.#depth > MAX_DEPTH)
+      throw new CelSyntaxError(`expression recursion limit exceeded: ${MAX_DEPTH}`, token.at);
+    const next = this.#peek();
+    let expr: Expr;
+    if (token.text === '-' && (next.kind === 'int' || next.kind === 'double')) {
+      this.#take();
+      expr = this.#postfix(number(next, true, token.at));
+    } else expr = call(`${token.text}_`, [this.#unary()], token.at);
+    this.#depth -= 1;
+    return expr;
+  }
+
+  #member(): Expr {
+    return this.#postfix(this.#primary());
+  }
+
+  #postfix(start: Expr): Expr {
+    let expr = start;
+    for (;;) {
+      const dot = this.#accept('.') ?? this.#accept('.?');
+      if (dot !== undefined) {
+        const token = this.#take();
+        if (token.kind !== 'ident') throw this.#unexpected(token, 'IDENTIFIER');
+        const open = dot.text === '.' ? this.#accept('(') : undefined;
+        if (open !== undefined) {
+          expr = { kind: 'call', target: expr, name: token.text, args: this.#arguments(')'), at: open.at };
+        } else expr = { kind: 'select', operand: expr, field: token.text, optional: dot.text === '.?', at: dot.at };
+        continue;
+      }
+      const bracket = this.#accept('[') ?? this.#accept('[?');
+      if (bracket !== undefined) {
+        const index = this.#expr();
+        this.#expect(']');
+        expr = call(bracket.text === '[' ? '_[_]' : '_[?_]', [expr, index], bracket.at);
+        continue;
+      }
+      if (this.#is('{')) {
+        const name = typeName(expr);
+        if (name === undefined) return expr;
+        expr = this.#message(name);
+        continue;
+      }
+      return expr;
+    }
+  }
+
+  #arguments(close: string): Expr[] {
+    const args: Expr[] = [];
+    if (this.#accept(close) !== undefined) return args;
+    do args.push(this.#expr());
+    while (this.#accept(',') !== undefined);
+    this.#expect(close);
+    return args;
+  }
+
+  #message(name: string): Expr {
+    const { at } = this.#expect('{');
+    const fields: MessageField[] = [];
+    while (!this.#is('}')) {
+      const optional = this.#accept('?') !== undefined;
+      const token = this.#take();
+      if (token.kind !== 'ident') throw this.#unexpected(token, 'IDENTIFIER');
+      const colon = this.#expect(':');
+      fields.push({ name: token.text, value: this.#expr(), optional, at: colon.at });
+      if (this.#accept(',') === undefined) break;
+    }
+    this.#expect('}');
+    return { kind: 'message', name, fields, at };
+  }
+
+  #primary(): Expr {
+    const token = this.#take();
+    const { at } = token;
+    switch (token.kind) {
+      case 'int':
+      case 'uint':
+      case 'double':
+        return number(token, false, at);
+      case 'string':
+        return { kind: 'literal', value: token.text, at };
+      case 'bytes':
+        return { kind: 'literal', value: token.bytes ?? new Uint8Array(), at };
+      case 'ident':
+        return this.#identifier(token);
+      case 'op':
+        if (token.text === '(') {
+          const inner = this.#expr();
+          this.#expect(')');
+          return inner;
+        }
+        if (token.text === '[' || token.text === '[?') return this.#list(at, token.text === '[?');
+        if (token.text === '{') return this.#map(at);
+        if (token.text === '.') return this.#identifier(this.#take());
+        throw this.#unexpected(token, STARTERS);
+      default:
+        throw this.#unexpected(token, STARTERS);
+    }
+  }
+
+  #identifier(token: Token): Expr {
+    const { text, at } = token;
+    if (token.kind !== 'ident') throw this.#unexpected(token, 'IDENTIFIER');
+    if (text === 'true' || text === 'false') return { kind: 'literal', value: text === 'true', at };
+    if (text === 'null') return { kind: 'literal', value: null, at };
+    if (text === 'in') throw this.#unexpected(token, STARTERS);
+    if (RESERVED.has(text)) throw new CelSyntaxError(`reserved identifier: ${text}`, at);
+    const open = this.#accept('(');
+    if (open !== undefined) {
+      return { kind: 'call', target: undefined, name: text, args: this.#arguments(')'), at: open.at };
+    }
+    return { kind: 'ident', name: text, at };
+  }
+
+  /** `begun`: the mark of an optional first item has been read with the bracket. */
+  #list(at: number, begun: boolean): Expr {
+    const items: { value: Expr; optional: boolean }[] = [];
+    while (!this.#is(']')) {
+      const optional = (begun && items.length === 0) || this.#accept('?') !== undefined;
+      items.push({ value: this.#expr(), optional });
+      if (this.#accept(',') === undefined) break;
+    }
+    this.#expect(']');
+    return { kind: 'list', items, at };
+  }
+
+  #map(at: number): Expr {
+    const entries: MapEntry[] = [];
+    while (!this.#is('}')) {
+      const optional = this.#accept('?') !== undefined;
+      const key = this.#expr();
+      this.#expect(':');
+      entries.push({ key, value: this.#expr(), optional });
+      if (this.#accept(',') === undefined) break;
+    }
+    this.#expect('}');
+    return { kind: 'map', entries, at };
+  }
+}
+
+function call(name: string, args: readonly Expr[], at: number): Expr {
+  return { kind: 'call', target: undefined, name, args, at };
+}
+
+function number(token: Token, negative: boolean, at: number): Expr {
+  const { text, kind } = token;
+  if (kind === 'double') {
+    const value = Number(text);
+    return { kind: 'literal', value: new Double(negative ? -value : value), at };
+  }
+  const magnitude = BigInt(text.replace(/[uU]$/, ''));
+  if (kind === 'uint') return { kind: 'literal', value: new Uint(magnitude), at };
+  if (magnitude > MAX_INT + (negative ? 1n : 0n)) throw new CelSyntaxError('invalid int literal', at);
+  return { kind: 'literal', value: negative ? -magnitude : magnitude, at };
+}
+
+/** `Object.spec` as the name of a type. */
+function typeName(expr: Expr): string | undefined {
+  if (expr.kind === 'ident') return expr.name;
+  if (expr.kind !== 'select' || expr.optional) return undefined;
+  const outer = typeName(expr.operand);
+  return outer === undefined ? undefined : `${outer}.${expr.field}`;
+}

@@ -1,0 +1,197 @@
+/** Functions of strings beyond the standard ones, with `format`. */
+import { fn, type FunctionRow, method, type Spending } from './functions.ts';
+import { doubleText, patternOf } from './operators.ts';
+import { formatDuration, formatTimestamp } from './time.ts';
+import { int, list, param, string } from './types.ts';
+import {
+  adapt,
+  CelError,
+  type CelValue,
+  Double,
+  Duration,
+  entriesOf,
+  Timestamp,
+  TypeValue,
+  typeNameOf,
+  Uint,
+} from './values.ts';
+
+const chars = (text: string): string[] => [...text];
+
+function within(index: bigint, length: number): number {
+  const at = Number(index);
+  if (at < 0 || at > length) throw new CelError(`index out of range: ${index}`);
+  return at;
+}
+
+function substring(text: string, from: bigint, to?: bigint): string {
+  const all = chars(text);
+  const [start, end] = [within(from, all.length), to === undefined ? all.length : within(to, all.length)];
+  if (start > end) throw new CelError(`invalid substring range. start: ${start}, end: ${end}`);
+  return all.slice(start, end).join('');
+}
+
+function indexOf(text: string, part: string, from = 0n): bigint {
+  const all = chars(text);
+  const wanted = chars(part);
+  for (let at = within(from, all.length); at + wanted.length <= all.length; at += 1) {
+    if (wanted.every((char, index) => all[at + index] === char)) return BigInt(at);
+  }
+  return -1n;
+}
+
+function lastIndexOf(text: string, part: string, from?: bigint): bigint {
+  const all = chars(text);
+  const wanted = chars(part);
+  const highest = from === undefined ? all.length - wanted.length : within(from, all.length);
+  for (let at = Math.min(highest, all.length - wanted.length); at >= 0; at -= 1) {
+    if (wanted.every((char, index) => all[at + index] === char)) return BigInt(at);
+  }
+  return -1n;
+}
+
+function replace(text: string, from: string, to: string, limit = -1n): string {
+  if (limit < 0n) return text.replaceAll(from, () => to);
+  let out = text;
+  let at = 0;
+  for (let count = 0n; count < limit; count += 1n) {
+    const found = out.indexOf(from, at);
+    if (found < 0) break;
+    out = out.slice(0, found) + to + out.slice(found + from.length);
+    at = found + to.length + (from === '' ? 1 : 0);
+  }
+  return out;
+}
+
+function split(text: string, separator: string, limit = -1n): string[] {
+  const parts = separator === '' ? chars(text) : text.split(separator);
+  if (limit === 0n) return [];
+  if (limit < 0n || parts.length <= limit) return parts;
+  const head = Number(limit) - 1;
+  return [...parts.slice(0, head), parts.slice(head).join(separator)];
+}
+
+const asciiCase = (text: string, upper: boolean): string =>
+  text.replace(upper ? /[a-z]+/g : /[A-Z]+/g, (part) => (upper ? part.toUpperCase() : part.toLowerCase()));
+
+const SPACE = /^[\s\u0085]+|[\s\u0085]+$/g;
+
+const S = string;
+export const stringFunctions: readonly FunctionRow[] = [
+  method('charAt', [S, int], S, (text: string, at: bigint) => chars(text)[within(at, chars(text).length)] ?? ''),
+  method('indexOf', [S, S], int, (text: string, part: string) => indexOf(text, part)),
+  method('indexOf', [S, S, int], int, (text: string, part: string, from: bigint) => indexOf(text, part, from)),
+  method('lastIndexOf', [S, S], int, (text: string, part: string) => lastIndexOf(text, part)),
+  method('lastIndexOf', [S, S, int], int, (text: string, part: string, from: bigint) => lastIndexOf(text, part, from)),
+  method('lowerAscii', [S], S, (text: string) => asciiCase(text, false)),
+  method('upperAscii', [S], S, (text: string) => asciiCase(text, true)),
+  method('replace', [S, S, S], S, (text: string, from: string, to: string) => replace(text, from, to)),
+  method('replace', [S, S, S, int], S, (text: string, from: string, to: string, limit: bigint) =>
+    replace(text, from, to, limit),
+  ),
+  method('split', [S, S], list(S), (text: string, separator: string) => split(text, separator)),
+  method('split', [S, S, int], list(S), (text: string, separator: string, limit: bigint) =>
+    split(text, separator, limit),
+  ),
+  method('substring', [S, int], S, (text: string, from: bigint) => substring(text, from)),
+  method('substring', [S, int, int], S, (text: string, from: bigint, to: bigint) => substring(text, from, to)),
+  method('trim', [S], S, (text: string) => text.replace(SPACE, '')),
+  method('reverse', [S], S, (text: string) => chars(text).toReversed().join('')),
+  method('join', [list(S)], S, (parts: readonly string[]) => parts.join('')),
+  method('join', [list(S), S], S, (parts: readonly string[], separator: string) => parts.join(separator)),
+  fn('strings.quote', [S], S, (text: string) => JSON.stringify(text)),
+  method('format', [S, list(param('A'))], S, (text: string, args: readonly unknown[], spending: Spending) => {
+    spending.spend(Math.ceil(text.length / 10) + args.length);
+    return format(text, args);
+  }),
+  method('find', [S, S], S, (text: string, pattern: string) => {
+    const matcher = patternOf(pattern).matcher(text);
+    return matcher.find() ? (matcher.group() ?? '') : '';
+  }),
+  method('findAll', [S, S], list(S), (text: string, pattern: string) => findAll(text, pattern, -1n)),
+  method('findAll', [S, S, int], list(S), findAll),
+];
+
+function findAll(text: string, pattern: string, limit: bigint): string[] {
+  const found: string[] = [];
+  const matcher = patternOf(pattern).matcher(text);
+  while ((limit < 0n || BigInt(found.length) < limit) && matcher.find()) found.push(matcher.group() ?? '');
+  return found;
+}
+
+/** `%s`, `%d`, `%f`, `%e`, `%b`, `%o`, `%x`, `%X` with a precision, `%%`. */
+function format(text: string, args: readonly unknown[]): string {
+  let next = 0;
+  return text.replace(/%(?:\.(\d+))?([a-zA-Z%])/g, (_all, precision: string | undefined, verb: string) => {
+    if (verb === '%') return '%';
+    if (next >= args.length) throw new CelError(`index ${next} out of range`);
+    const value = adapt(args[next]);
+    next += 1;
+    return clause(verb, value, precision === undefined ? 6 : Number(precision));
+  });
+}
+
+function clause(verb: string, value: CelValue, precision: number): string {
+  const whole = value instanceof Uint ? value.value : value;
+  const refuse = (): CelError =>
+    new CelError(`error during formatting: ${verb}: unsupported type ${typeNameOf(value)}`);
+  switch (verb) {
+    case 's':
+      return shown(value);
+    case 'd':
+      if (value instanceof Double && !Number.isFinite(value.value)) return doubleText(value.value);
+      if (typeof whole !== 'bigint') throw refuse();
+      return String(whole);
+    case 'f':
+    case 'e': {
+      const number = value instanceof Double ? value.value : typeof whole === 'bigint' ? Number(whole) : undefined;
+      if (number === undefined) throw refuse();
+      if (!Number.isFinite(number)) return doubleText(number);
+      return verb === 'f'
+        ? number.toFixed(precision)
+        : number.toExponential(precision).replace(/e([+-])(\d)$/, 'e$10$2');
+    }
+    case 'b':
+      if (typeof value === 'boolean') return value ? '1' : '0';
+      if (typeof whole !== 'bigint') throw refuse();
+      return whole.toString(2);
+    case 'o':
+      if (typeof whole !== 'bigint') throw refuse();
+      return whole.toString(8);
+    case 'x':
+    case 'X': {
+      const bytes = typeof value === 'string' ? Buffer.from(value) : value instanceof Uint8Array ? value : undefined;
+      const hex =
+        bytes === undefined
+          ? typeof whole === 'bigint'
+            ? whole.toString(16)
+            : undefined
+          : Buffer.from(bytes).toString('hex');
+      if (hex === undefined) throw refuse();
+      return verb === 'X' ? hex.toUpperCase() : hex;
+    }
+    default:
+      throw new CelError(`could not parse formatting clause: unrecognized formatting clause "${verb}"`);
+  }
+}
+
+function shown(value: CelValue): string {
+  if (value === null) return 'null';
+  if (typeof value !== 'object') return String(value);
+  if (value instanceof Double) return doubleText(value.value);
+  if (value instanceof Uint) return String(value.value);
+  if (value instanceof Timestamp) return formatTimestamp(value);
+  if (value instanceof Duration) return formatDuration(value);
+  if (value instanceof Uint8Array) return Buffer.from(value).toString('utf8');
+  if (value instanceof TypeValue) return value.name;
+  if (Array.isArray(value)) return `[${value.map((item) => shown(adapt(item))).join(', ')}]`;
+  const entries = entriesOf(value);
+  if (entries === undefined)
+    throw new CelError(
+      `error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given ${typeNameOf(value)}`,
+    );
+  const parts = entries
+    .map(([key, inner]) => [String(key), shown(inner)] as const)
+    .sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${parts.map(([key, inner]) => `${key}: ${inner}`).join(', ')}}`;
+}

@@ -1,0 +1,130 @@
+/** Timestamps and durations of CEL: RFC 3339 and Go's `1h2m3s`, to the nanosecond; parts of a date in a time zone. */
+import { type FunctionRow, method } from './functions.ts';
+import { duration, int, string, timestamp } from './types.ts';
+import { CelError, Duration, Timestamp } from './values.ts';
+
+const SECOND = 1_000_000_000n;
+const UNITS: Readonly<Record<string, bigint>> = {
+  ns: 1n,
+  us: 1000n,
+  µs: 1000n,
+  μs: 1000n,
+  ms: 1_000_000n,
+  s: SECOND,
+  m: 60n * SECOND,
+  h: 3600n * SECOND,
+};
+const TIME = /^(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d{2}:\d{2})$/;
+
+export function parseTimestamp(text: string): Timestamp {
+  const parts = TIME.exec(text);
+  const ms = parts === null ? Number.NaN : Date.parse(`${parts[1]}T${parts[2]}${(parts[4] ?? '').toUpperCase()}`);
+  if (parts === null || Number.isNaN(ms)) {
+    throw new CelError(`type conversion error from 'string' to 'google.protobuf.Timestamp'`);
+  }
+  return new Timestamp(BigInt(ms) * 1_000_000n + BigInt((parts[3] ?? '').padEnd(9, '0')));
+}
+
+export function formatTimestamp({ ns }: Timestamp): string {
+  const rest = ((ns % SECOND) + SECOND) % SECOND;
+  const seconds = (ns - rest) / SECOND;
+  const base = new Date(Number(seconds) * 1000).toISOString().slice(0, 19);
+  const fraction = rest === 0n ? '' : `.${String(rest).padStart(9, '0').replace(/0+$/, '')}`;
+  return `${base}${fraction}Z`;
+}
+
+export function parseDuration(text: string): Duration {
+  const refuse = (): CelError => new CelError(`type conversion error from 'string' to 'google.protobuf.Duration'`);
+  const negative = text.startsWith('-');
+  const body = text.replace(/^[+-]/, '');
+  if (body === '0') return new Duration(0n);
+  let ns = 0n;
+  let length = 0;
+  for (const [whole, digits = '', fraction = '', unit = ''] of body.matchAll(
+    /(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)/g,
+  )) {
+    const size = UNITS[unit];
+    if (size === undefined || (digits === '' && fraction === '')) throw refuse();
+    ns += BigInt(digits === '' ? '0' : digits) * size;
+    if (fraction !== '') ns += (BigInt(fraction) * size) / 10n ** BigInt(fraction.length);
+    length += whole.length;
+  }
+  if (length === 0 || length !== body.length) throw refuse();
+  return new Duration(negative ? -ns : ns);
+}
+
+export function formatDuration({ ns }: Duration): string {
+  const magnitude = ns < 0n ? -ns : ns;
+  const rest = magnitude % SECOND;
+  const fraction = rest === 0n ? '' : `.${String(rest).padStart(9, '0').replace(/0+$/, '')}`;
+  return `${ns < 0n ? '-' : ''}${magnitude / SECOND}${fraction}s`;
+}
+
+type Part = (date: Date) => number;
+
+const PARTS: Readonly<Record<string, Part>> = {
+  getFullYear: (date) => date.getUTCFullYear(),
+  getMonth: (date) => date.getUTCMonth(),
+  getDate: (date) => date.getUTCDate(),
+  getDayOfMonth: (date) => date.getUTCDate() - 1,
+  getDayOfWeek: (date) => date.getUTCDay(),
+  getDayOfYear: (date) =>
+    Math.floor(
+      (Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate()) - Date.UTC(date.getUTCFullYear(), 0, 1)) /
+        86_400_000,
+    ),
+  getHours: (date) => date.getUTCHours(),
+  getMinutes: (date) => date.getUTCMinutes(),
+  getSeconds: (date) => date.getUTCSeconds(),
+  getMilliseconds: (date) => date.getUTCMilliseconds(),
+};
+
+/** The date whose UTC parts are the local parts in the zone. */
+function inZone({ ns }: Timestamp, zone: string): Date {
+  const ms = Number(ns / 1_000_000n);
+  const offset = /^([+-]?)(\d{1,2}):(\d{2})$/.exec(zone);
+  if (offset !== null) {
+    const minutes = Number(offset[2]) * 60 + Number(offset[3]);
+    return new Date(ms + (offset[1] === '-' ? -minutes : minutes) * 60_000);
+  }
+  try {
+    const parts = new Intl.DateTimeFormat('en-US', {
+      timeZone: zone,
+      hourCycle: 'h23',
+      year: 'numeric',
+      month: 'numeric',
+      day: 'numeric',
+      hour: 'numeric',
+      minute: 'numeric',
+      second: 'numeric',
+    }).formatToParts(new Date(ms));
+    const number = (type: string): number => Number(parts.find((part) => part.type === type)?.value ?? 0);
+    const local = Date.UTC(
+      number('year'),
+      number('month') - 1,
+      number('day'),
+      number('hour'),
+      number('minute'),
+      number('second'),
+    );
+    return new Date(local + (((ms % 1000) + 1000) % 1000));
+  } catch (error) {
+    throw new CelError(`unknown time zone ${zone}`, { cause: error });
+  }
+}
+
+const dates: FunctionRow[] = Object.entries(PARTS).flatMap(([name, part]) => [
+  method(name, [timestamp], int, (time: Timestamp) => BigInt(part(new Date(Number(time.ns / 1_000_000n))))),
+  method(name, [timestamp, string], int, (time: Timestamp, zone: string) => BigInt(part(inZone(time, zone)))),
+]);
+
+const spans: FunctionRow[] = (
+  [
+    ['getHours', 3600n * SECOND],
+    ['getMinutes', 60n * SECOND],
+    ['getSeconds', SECOND],
+    ['getMilliseconds', 1_000_000n],
+  ] as const
+).map(([name, unit]) => method(name, [duration], int, ({ ns }: Duration) => ns / unit));
+
+export const timeFunctions: readonly FunctionRow[] = [...dates, ...spans];

@@ -1,0 +1,121 @@
+/** Static types of CEL, and how they fit together. `dyn` fits everything and is only known when the expression runs. */
+
+export type SimpleKind =
+  | 'dyn'
+  | 'error'
+  | 'null'
+  | 'bool'
+  | 'int'
+  | 'uint'
+  | 'double'
+  | 'string'
+  | 'bytes'
+  | 'timestamp'
+  | 'duration'
+  | 'type';
+
+export type CelType =
+  | { readonly kind: SimpleKind }
+  | { readonly kind: 'list'; readonly item: CelType }
+  | { readonly kind: 'map'; readonly key: CelType; readonly value: CelType }
+  | { readonly kind: 'optional'; readonly of: CelType }
+  | { readonly kind: 'opaque'; readonly name: string }
+  /** `field` gives `undefined` for what the type does not have. */
+  | { readonly kind: 'object'; readonly name: string; readonly field: (name: string) => CelType | undefined }
+  | { readonly kind: 'param'; readonly name: string };
+
+export const dyn: CelType = { kind: 'dyn' };
+export const bool: CelType = { kind: 'bool' };
+export const int: CelType = { kind: 'int' };
+export const uint: CelType = { kind: 'uint' };
+export const double: CelType = { kind: 'double' };
+export const string: CelType = { kind: 'string' };
+export const bytes: CelType = { kind: 'bytes' };
+export const nullType: CelType = { kind: 'null' };
+export const timestamp: CelType = { kind: 'timestamp' };
+export const duration: CelType = { kind: 'duration' };
+export const typeType: CelType = { kind: 'type' };
+export const errorType: CelType = { kind: 'error' };
+export const list = (item: CelType): CelType => ({ kind: 'list', item });
+export const map = (key: CelType, value: CelType): CelType => ({ kind: 'map', key, value });
+export const optional = (of: CelType): CelType => ({ kind: 'optional', of });
+export const opaque = (name: string): CelType => ({ kind: 'opaque', name });
+export const param = (name: string): CelType => ({ kind: 'param', name });
+
+export function showType(type: CelType): string {
+  switch (type.kind) {
+    case 'list':
+      return `list(${showType(type.item)})`;
+    case 'map':
+      return `map(${showType(type.key)}, ${showType(type.value)})`;
+    case 'optional':
+      return `optional_type(${showType(type.of)})`;
+    case 'opaque':
+    case 'object':
+    case 'param':
+      return type.name;
+    case 'timestamp':
+      return 'timestamp';
+    case 'null':
+      return 'null';
+    default:
+      return type.kind;
+  }
+}
+
+export type Bindings = Map<string, CelType>;
+
+/** Whether `actual` may be used where `wanted` is asked for; parameters of `wanted` are bound. */
+export function fits(wanted: CelType, actual: CelType, bound: Bindings = new Map()): boolean {
+  if (wanted.kind === 'param') {
+    const known = bound.get(wanted.name);
+    if (known === undefined || known.kind === 'dyn') {
+      bound.set(wanted.name, actual);
+      return true;
+    }
+    return fits(known, actual, bound) || fits(actual, known, bound);
+  }
+  if (isOpen(wanted) || isOpen(actual)) return true;
+  if (actual.kind === 'null') {
+    return ['null', 'object', 'optional', 'opaque', 'timestamp', 'duration'].includes(wanted.kind);
+  }
+  switch (wanted.kind) {
+    case 'list':
+      return actual.kind === 'list' && fits(wanted.item, actual.item, bound);
+    case 'map':
+      if (actual.kind === 'object') return false;
+      return actual.kind === 'map' && fits(wanted.key, actual.key, bound) && fits(wanted.value, actual.value, bound);
+    case 'optional':
+      return actual.kind === 'optional' && fits(wanted.of, actual.of, bound);
+    case 'opaque':
+    case 'object':
+      return actual.kind === wanted.kind && actual.name === wanted.name;
+    default:
+      return wanted.kind === actual.kind;
+  }
+}
+
+export const isOpen = (type: CelType): boolean => type.kind === 'dyn' || type.kind === 'error' || type.kind === 'param';
+
+export function substitute(type: CelType, bound: Bindings): CelType {
+  switch (type.kind) {
+    case 'param':
+      return bound.get(type.name) ?? dyn;
+    case 'list':
+      return list(substitute(type.item, bound));
+    case 'map':
+      return map(substitute(type.key, bound), substitute(type.value, bound));
+    case 'optional':
+      return optional(substitute(type.of, bound));
+    default:
+      return type;
+  }
+}
+
+/** The type of what is one or the other. */
+export function join(a: CelType | undefined, b: CelType): CelType {
+  if (a === undefined) return b;
+  if (a.kind === 'null') return b;
+  if (b.kind === 'null') return a;
+  return !isOpen(a) && !isOpen(b) && fits(a, b) && fits(b, a) ? a : dyn;
+}

@@ -1,0 +1,256 @@
+/**
+ * Values of CEL as they are while an expression runs.
+ *
+ * JSON is not converted: objects and lists of a request are read in place, and a JavaScript number is a number of JSON that
+ * `adapt` turns into an int or a double when it is read. Ints are `bigint`.
+ */
+import type { CelType } from './types.ts';
+
+export class Double {
+  readonly value: number;
+  constructor(value: number) {
+    this.value = value;
+  }
+}
+
+export class Uint {
+  readonly value: bigint;
+  constructor(value: bigint) {
+    this.value = value;
+  }
+}
+
+export class Timestamp {
+  /** Nanoseconds since 1970. */
+  readonly ns: bigint;
+  constructor(ns: bigint) {
+    this.ns = ns;
+  }
+}
+
+export class Duration {
+  readonly ns: bigint;
+  constructor(ns: bigint) {
+    this.ns = ns;
+  }
+}
+
+export class Optional {
+  readonly value: CelValue | undefined;
+  constructor(value: CelValue | undefined) {
+    this.value = value;
+  }
+}
+
+export class TypeValue {
+  readonly name: string;
+  constructor(name: string) {
+    this.name = name;
+  }
+}
+
+/** Values that libraries bring: quantities, addresses, the authorizer, … */
+export abstract class OpaqueValue {
+  abstract readonly typeName: string;
+  /** For `==`. */
+  abstract equals(other: OpaqueValue): boolean;
+}
+
+/** `Object{…}` and `JSONPatch{…}`. */
+export class MessageValue {
+  readonly typeName: string;
+  readonly fields: Map<string, CelValue>;
+  constructor(typeName: string, fields: Map<string, CelValue>) {
+    this.typeName = typeName;
+    this.fields = fields;
+  }
+}
+
+export type CelKey = string | bigint | boolean | Uint;
+export type CelMap = Map<string | bigint | boolean, CelValue>;
+/** `unknown` members are JSON. */
+export type CelObject = { readonly [key: string]: unknown };
+export type CelValue =
+  | null
+  | boolean
+  | string
+  | bigint
+  | Double
+  | Uint
+  | Uint8Array
+  | Timestamp
+  | Duration
+  | Optional
+  | TypeValue
+  | OpaqueValue
+  | MessageValue
+  | CelMap
+  | readonly unknown[]
+  | CelObject;
+
+/** The expression did not come to a value. */
+export class CelError extends Error {}
+
+export class CostExceeded extends Error {
+  constructor() {
+    super('operation cancelled: actual cost limit exceeded');
+  }
+}
+
+/** An expression asked for something that is not known yet; it is run again when the promise has settled. */
+export class Pending extends Error {
+  readonly settled: Promise<void>;
+  constructor(settled: Promise<void>) {
+    super('pending');
+    this.settled = settled;
+  }
+}
+
+export function adapt(value: unknown): CelValue {
+  if (typeof value === 'number') return Number.isInteger(value) ? BigInt(value) : new Double(value);
+  return value === undefined ? null : (value as CelValue);
+}
+
+export function isPlainObject(value: unknown): value is CelObject {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+export const isList = (value: unknown): value is readonly unknown[] => Array.isArray(value);
+
+export function typeNameOf(value: CelValue): string {
+  if (value === null) return 'null_type';
+  switch (typeof value) {
+    case 'boolean':
+      return 'bool';
+    case 'string':
+      return 'string';
+    case 'bigint':
+      return 'int';
+    default:
+  }
+  if (value instanceof Double) return 'double';
+  if (value instanceof Uint) return 'uint';
+  if (value instanceof Uint8Array) return 'bytes';
+  if (value instanceof Timestamp) return 'google.protobuf.Timestamp';
+  if (value instanceof Duration) return 'google.protobuf.Duration';
+  if (value instanceof Optional) return 'optional_type';
+  if (value instanceof TypeValue) return 'type';
+  if (value instanceof OpaqueValue || value instanceof MessageValue) return value.typeName;
+  return Array.isArray(value) ? 'list' : 'map';
+}
+
+/** Whether a value may stand where the type is asked for; members are not looked at. */
+export function hasType(value: CelValue, type: CelType): boolean {
+  switch (type.kind) {
+    case 'dyn':
+    case 'param':
+    case 'error':
+      return true;
+    case 'null':
+      return value === null;
+    case 'list':
+      return Array.isArray(value);
+    case 'map':
+      return value instanceof Map || isPlainObject(value);
+    case 'object':
+      return value instanceof MessageValue ? value.typeName === type.name : isPlainObject(value);
+    case 'optional':
+      return value instanceof Optional;
+    case 'opaque':
+      return value instanceof OpaqueValue && value.typeName === type.name;
+    case 'timestamp':
+      return value instanceof Timestamp;
+    case 'duration':
+      return value instanceof Duration;
+    default:
+      return typeNameOf(value) === type.kind;
+  }
+}
+
+function numeric(value: CelValue): bigint | number | undefined {
+  if (typeof value === 'bigint') return value;
+  if (value instanceof Double || value instanceof Uint) return value.value;
+  return undefined;
+}
+
+export function equal(a: CelValue, b: CelValue): boolean {
+  const [left, right] = [numeric(a), numeric(b)];
+  // eslint-disable-next-line eqeqeq -- ints and doubles are compared by what they are worth.
+  if (left !== undefined && right !== undefined) return left == right;
+  if (a === null || b === null || typeof a !== 'object' || typeof b !== 'object') return a === b;
+  if (a instanceof Uint8Array) return b instanceof Uint8Array && Buffer.compare(a, b) === 0;
+  if (a instanceof Timestamp) return b instanceof Timestamp && a.ns === b.ns;
+  if (a instanceof Duration) return b instanceof Duration && a.ns === b.ns;
+  if (a instanceof TypeValue) return b instanceof TypeValue && a.name === b.name;
+  if (a instanceof OpaqueValue) return b instanceof OpaqueValue && a.typeName === b.typeName && a.equals(b);
+  if (a instanceof Optional) {
+    if (!(b instanceof Optional)) return false;
+    if (a.value === undefined || b.value === undefined) return a.value === b.value;
+    return equal(a.value, b.value);
+  }
+  if (Array.isArray(a)) {
+    return Array.isArray(b) && a.length === b.length && a.every((item, index) => equal(adapt(item), adapt(b[index])));
+  }
+  if (Array.isArray(b)) return false;
+  const [mine, theirs] = [entriesOf(a), entriesOf(b)];
+  if (mine === undefined || theirs === undefined || mine.length !== theirs.length) return false;
+  return mine.every(([key, value]) => {
+    const other = member(b, key);
+    return other !== undefined && equal(value, other);
+  });
+}
+
+/** Keys with values of a map or an object; `undefined` for what has none. */
+export function entriesOf(value: CelValue): [string | bigint | boolean, CelValue][] | undefined {
+  if (value instanceof Map) return [...value];
+  if (value instanceof MessageValue) return [...value.fields];
+  if (!isPlainObject(value)) return undefined;
+  return Object.entries(value)
+    .filter(([, inner]) => inner !== undefined)
+    .map(([key, inner]) => [key, adapt(inner)]);
+}
+
+export function member(value: CelValue, key: CelValue): CelValue | undefined {
+  const plain = key instanceof Uint ? key.value : key instanceof Double ? integral(key.value) : key;
+  if (value instanceof Map) return value.get(plain as string);
+  if (value instanceof MessageValue) return typeof plain === 'string' ? value.fields.get(plain) : undefined;
+  if (typeof plain !== 'string' || !isPlainObject(value) || !Object.hasOwn(value, plain)) return undefined;
+  const inner = value[plain];
+  return inner === undefined ? undefined : adapt(inner);
+}
+
+const integral = (value: number): bigint | number => (Number.isInteger(value) ? BigInt(value) : value);
+
+/** Negative, 0, positive; throws for what has no order. */
+export function compare(a: CelValue, b: CelValue): number {
+  const [left, right] = [numeric(a), numeric(b)];
+  if (left !== undefined && right !== undefined) return left < right ? -1 : left > right ? 1 : 0;
+  if (typeof a === 'string' && typeof b === 'string') return Buffer.compare(Buffer.from(a), Buffer.from(b));
+  if (typeof a === 'boolean' && typeof b === 'boolean') return Number(a) - Number(b);
+  if (a instanceof Uint8Array && b instanceof Uint8Array) return Buffer.compare(a, b);
+  if ((a instanceof Timestamp && b instanceof Timestamp) || (a instanceof Duration && b instanceof Duration)) {
+    return a.ns < b.ns ? -1 : a.ns > b.ns ? 1 : 0;
+  }
+  throw new CelError('no such overload');
+}
+
+/** Plain JSON of a value, for patches and messages. Throws for what JSON cannot say. */
+export function toJson(value: CelValue): unknown {
+  if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
+  if (typeof value === 'bigint') return safe(value);
+  if (value instanceof Double) return value.value;
+  if (value instanceof Uint) return safe(value.value);
+  if (value instanceof Uint8Array) return Buffer.from(value).toString('base64');
+  if (value instanceof Optional) return value.value === undefined ? null : toJson(value.value);
+  if (Array.isArray(value)) return value.map((item) => toJson(adapt(item)));
+  const entries = entriesOf(value);
+  if (entries === undefined) throw new CelError(`unsupported conversion of ${typeNameOf(value)} to JSON`);
+  return Object.fromEntries(entries.map(([key, inner]) => [String(key), toJson(inner)]));
+}
+
+const safe = (value: bigint): bigint | number => {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+};

@@ -1,0 +1,160 @@
+/** Expressions against the values that the language's definition gives them. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { authorizerType, authorizerValue } from '../../../../api/cel/authorizer.ts';
+import { CelCompileError, compile, runWaiting } from '../../../../api/cel/cel.ts';
+import { type CelType, dyn, int, list, string } from '../../../../api/cel/types.ts';
+import { CelError, CostExceeded, toJson } from '../../../../api/cel/values.ts';
+
+const OBJECT = {
+  metadata: { name: 'web', labels: { app: 'web', 'a.b/c': 'x' } },
+  spec: { replicas: 3, ratio: 1.5, items: [{ n: 1 }, { n: 2 }, { n: 3 }], names: ['b', 'a'], empty: {} },
+};
+const environment = { variables: { object: dyn, authorizer: authorizerType } };
+const run = (source: string): unknown => toJson(compile(source, environment).run(() => OBJECT));
+
+const VALUES: readonly (readonly [string, unknown])[] = [
+  ['1 + 2 * 3', 7],
+  ['-7 / 2', -3],
+  ['7 % -3', 1],
+  ['1.5 + 2.0', 3.5],
+  ['1 < 1.5 && 2u > 1', true],
+  ['dyn(1) == 1.0', true],
+  ["'a' + 'b' == 'ab' && b'a' + b'b' == b'ab'", true],
+  ['[1, 2] + [3] == [1, 2, 3]', true],
+  ["{'a': 1}.a", 1],
+  ['true ? 1 : 2', 1],
+  ['object.spec.replicas > 2', true],
+  ['object.spec.ratio * 2.0', 3],
+  ["object.metadata.labels['a.b/c']", 'x'],
+  ["'app' in object.metadata.labels && !('b' in object.metadata.labels)", true],
+  ['has(object.spec.replicas) && !has(object.spec.none)', true],
+  ['object.spec.items.all(i, i.n > 0)', true],
+  ['object.spec.items.exists(i, i.n == 2)', true],
+  ['object.spec.items.exists_one(i, i.n > 1)', false],
+  ['object.spec.items.map(i, i.n * 2)', [2, 4, 6]],
+  ['object.spec.items.map(i, i.n > 1, i.n)', [2, 3]],
+  ['object.spec.items.filter(i, i.n > 1).size()', 2],
+  ["object.metadata.labels.all(k, k.startsWith('a'))", true],
+  ['[10, 20].all(i, v, v == (i + 1) * 10)', true],
+  ["{'a': 1}.transformMap(k, v, v + 1)", { a: 2 }],
+  ['[1, 2].transformList(i, v, v > 1, v * 10)', [20]],
+  ["{'a': 'b'}.transformMapEntry(k, v, {v: k})", { b: 'a' }],
+  ['object.spec.none == 1 || true', true],
+  ['false && object.spec.none == 1', false],
+  ['object.?spec.?none.orValue(5)', 5],
+  ['object.spec[?"replicas"].value()', 3],
+  ['optional.of(1).optMap(x, x + 1).value()', 2],
+  ['[?optional.none(), 1]', [1]],
+  ["{?'a': optional.none(), 'b': 1}", { b: 1 }],
+  ['cel.bind(x, 2, x * x)', 4],
+  ["'%s is %d, %.2f, %x'.format(['a', 1, 1.5, 255])", 'a is 1, 1.50, ff'],
+  ["'a,b,c'.split(',', 2)", ['a', 'b,c']],
+  ["'hello'.substring(1, 3) + 'x'.upperAscii()", 'elX'],
+  ["'tacocat'.indexOf('c') + 'tacocat'.lastIndexOf('c')", 6],
+  ["['x', 'y'].join('-')", 'x-y'],
+  ["'abc'.matches('^a.c$') && 'a1b2'.findAll('[0-9]') == ['1', '2']", true],
+  ['object.spec.names.isSorted()', false],
+  ['[3, 1, 2].max() + [3, 1, 2].min() + [1, 2].sum()', 7],
+  ['sets.contains([1, 2, 3], [2]) && sets.intersects([1], [1, 2]) && sets.equivalent([1, 1], [1])', true],
+  ['math.greatest(1, 5, 3) + math.least([4, 2])', 7],
+  ["quantity('1Gi').isGreaterThan(quantity('1000Mi')) && quantity('50k').add(1000).asInteger() == 51000", true],
+  ["ip('10.0.0.1').family() == 4 && cidr('10.0.0.0/8').containsIP('10.1.2.3') && !isIP('1.2.3')", true],
+  ["url('https://a.b:80/c?d=e').getHost() + url('https://a.b:80/c?d=e').getQuery()['d'][0]", 'a.b:80e'],
+  ["semver('1.2.3').isLessThan(semver('1.10.0')) && isSemver('v1.2', true)", true],
+  ["!format.dns1123Label().validate('a-b').hasValue()", true],
+  ["duration('1h30m') > duration('60s') && timestamp('2024-01-02T03:04:05Z').getFullYear() == 2024", true],
+  ["timestamp('2024-01-02T03:04:05Z') + duration('1s') == timestamp('2024-01-02T03:04:06Z')", true],
+  ["string(duration('90s')) + string(1) + string(true) + string(2.5)", '90s1true2.5'],
+  ["int('42') + int(2.9)", 44],
+  ['type(1) == int && type("a") == string', true],
+  ["r'a\\b' == 'a\\\\b' && \"\\u0041\" == 'A'", true],
+  ["jsonpatch.escapeKey('a/b~c')", 'a~1b~0c'],
+];
+
+describe('an expression comes to the value that the language gives it', () => {
+  for (const [source, expected] of VALUES) test(source, () => assert.deepEqual(run(source), expected));
+});
+
+const FAILURES: readonly (readonly [string, string])[] = [
+  ["object.data['x']", 'no such key: data'],
+  ['1 / 0', 'division by zero'],
+  ["int('many')", "type conversion error from 'string' to 'int'"],
+  ['[1][3]', 'index out of bounds: 3'],
+  ['9223372036854775807 + 1', 'integer overflow'],
+  ['object.metadata.name + 1', 'no such overload'],
+  ['object.spec.items.all(i, i.m > 0)', 'no such key: m'],
+];
+
+describe('what goes wrong while it runs has a short text', () => {
+  for (const [source, expected] of FAILURES) {
+    test(source, () =>
+      assert.throws(
+        () => run(source),
+        (error) => error instanceof CelError && error.message === expected,
+      ),
+    );
+  }
+});
+
+const person: CelType = {
+  kind: 'object',
+  name: 'Person',
+  field: (name) => ({ name: string, age: int, tags: list(string) })[name],
+};
+const REFUSED: readonly (readonly [string, string])[] = [
+  [
+    'self.name > 5',
+    "ERROR: <input>:1:11: found no matching overload for '_>_' applied to '(string, int)'\n | self.name > 5\n | ..........^",
+  ],
+  ['self.nothing', "ERROR: <input>:1:5: undefined field 'nothing'\n | self.nothing\n | ....^"],
+  ['other', "ERROR: <input>:1:1: undeclared reference to 'other' (in container '')\n | other\n | ^"],
+  [
+    'self.tags.all(t, t == 1)',
+    "ERROR: <input>:1:20: found no matching overload for '_==_' applied to '(string, int)'\n | self.tags.all(t, t == 1)\n | ...................^",
+  ],
+  [
+    'self.nothing(',
+    "ERROR: <input>:1:14: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', ')', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | self.nothing(\n | .............^",
+  ],
+];
+
+describe('what cannot be right is refused with its place', () => {
+  for (const [source, expected] of REFUSED) {
+    test(source, () => {
+      assert.throws(
+        () => compile(source, { variables: { self: person } }),
+        (error) => error instanceof CelCompileError && error.message === expected,
+      );
+    });
+  }
+});
+
+test('an expression that would run for ever runs out of budget', () => {
+  const nested = 'object.l.all(a, object.l.all(b, object.l.all(c, object.l.all(d, a + b + c + d >= 0))))';
+  const items = Array.from({ length: 200 }, (_item, index) => index);
+  assert.throws(() => compile(nested, environment).run(() => ({ l: items })), CostExceeded);
+});
+
+test('a pattern that other engines choke on is matched in linear time', () => {
+  const program = compile("object.t.matches('^(a+)+$')", environment);
+  assert.equal(
+    program.run(() => ({ t: `${'a'.repeat(50)}!` })),
+    false,
+  );
+});
+
+test('a check that is decided later is waited for, and asked once', async () => {
+  let asked = 0;
+  const value = authorizerValue(({ verb, resource }) => {
+    asked += 1;
+    return Promise.resolve({ allowed: verb === 'get' && resource === 'pods', reason: 'because' });
+  });
+  const source =
+    "authorizer.group('').resource('pods').check('get').allowed() && authorizer.group('').resource('pods').check('get').reason() == 'because'";
+  assert.equal(
+    await runWaiting(compile(source, environment), (name) => (name === 'authorizer' ? value : OBJECT)),
+    true,
+  );
+  assert.equal(asked, 1);
+});
