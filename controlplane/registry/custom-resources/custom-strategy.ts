@@ -1,8 +1,9 @@
 /** The policy of a custom resource in one of its versions, made from its definition. */
+import type { FieldError } from '../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../../../api/meta/object.ts';
 import { restore } from '../generic-strategy.ts';
-import type { Conversion, Strategy, StrategyContext, UpdateStrategy } from '../strategy.ts';
+import type { Conversion, Strategy, UpdateStrategy } from '../strategy.ts';
 import type { DefinitionVersion } from './definition.ts';
 import { findAll, parseJsonPath } from './json-path.ts';
 import type { JsonSchema } from './json-schema.ts';
@@ -23,12 +24,12 @@ export function customStrategy({ version, schema, conversion }: CustomStrategyOp
   const { rules } = compileRules(schema, '');
   const validator = { schema, rules, scale: version.subresources?.scale };
   const view = (object: KubeObject): KubeObject => asServed(conversion, object);
-  const validateUpdate = (object: KubeObject, old: KubeObject, context: StrategyContext) =>
-    validateCustomObject(validator, view(object), view(old), context.nowMs);
+  const validateUpdate = (object: KubeObject, old: KubeObject): FieldError[] =>
+    validateCustomObject(validator, view(object), view(old));
   const base: Strategy = {
     managesGeneration: true,
     requiresResourceVersion: true,
-    validateCreate: (object, context) => validateCustomObject(validator, view(object), undefined, context.nowMs),
+    validateCreate: (object) => validateCustomObject(validator, view(object), undefined),
     validateUpdate,
     changesGeneration: (object, old) => !sameIntent(object, view(old), hasStatus),
     selectableFields: fieldReaders(version.selectableFields ?? []),

@@ -34,7 +34,6 @@ export function validateCustomObject(
   validator: ObjectValidator,
   object: KubeObject,
   old: KubeObject | undefined,
-  nowMs: number,
 ): FieldError[] {
   const members = object as unknown as JsonObject;
   const before = old as unknown as JsonObject | undefined;
@@ -45,7 +44,7 @@ export function validateCustomObject(
   const errors = [...kept, ...embeddedErrors(members, schema, '', true)];
   if (!rules.isEmpty) {
     if (errors.some(({ type }) => BLOCKING.has(type))) errors.push(invalid('<nil>', null, NOT_CHECKED));
-    else errors.push(...validateRules(rules, members, before, nowMs));
+    else errors.push(...validateRules(rules, members, before));
   }
   if (scale !== undefined) errors.push(...validateScaleFields(object, scale));
   return errors;
