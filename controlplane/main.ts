@@ -24,6 +24,7 @@ import {
   legacyTokenMarker,
   type Parts,
 } from './assembly.ts';
+import { buildAudit } from './audit/build.ts';
 import { startLoops } from './loops.ts';
 import { hostAddresses, hostNames, primaryAddress } from './host-address.ts';
 import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options.ts';
@@ -177,13 +178,15 @@ async function assemble(
   const base = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
   const customResources = customResourcesOf(base, storage, admission.chain, stop.signal);
   const metrics = new MetricsRegistry();
+  const audit = await buildAudit({ flags, clock, logger, metrics });
+  if (audit !== undefined) opened.push(() => audit.close());
   const parts: Parts = {
     ...base,
     customResources,
     metrics,
     storage,
     admissionConfiguration: await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock),
-    audit: undefined,
+    audit,
   };
   made.parts = parts;
   admission.set(admissionPlugins(parts), chainMetrics(metrics), () => clock.monotonic());

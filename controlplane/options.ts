@@ -11,6 +11,7 @@ const AUTHENTICATION = 'Authentication';
 const AUTHORIZATION = 'Authorization';
 const ADMISSION = 'Admission';
 const API = 'API';
+const AUDIT = 'Audit';
 const CONTROLLERS = 'Controllers';
 const LOGS = 'Logs';
 
@@ -472,47 +473,142 @@ const api = {
     group: API,
     help: 'Pods may have privileged containers.',
   }),
+} as const;
+
+const audit = {
   auditPolicyFile: flag({
     name: 'audit-policy-file',
     type: 'string',
     default: '',
-    group: API,
+    group: AUDIT,
     help: 'Which requests are audited, and how much of them.',
   }),
   auditLogPath: flag({
     name: 'audit-log-path',
     type: 'string',
     default: '',
-    group: API,
+    group: AUDIT,
     help: 'File of audit events; - is standard output.',
   }),
   auditLogMaxage: flag({
     name: 'audit-log-maxage',
     type: 'integer',
-    default: 0,
-    group: API,
+    default: 366,
+    group: AUDIT,
     help: 'Days that old audit logs are kept. 0 is no limit.',
   }),
   auditLogMaxbackup: flag({
     name: 'audit-log-maxbackup',
     type: 'integer',
-    default: 0,
-    group: API,
+    default: 100,
+    group: AUDIT,
     help: 'Old audit logs that are kept. 0 is no limit.',
   }),
   auditLogMaxsize: flag({
     name: 'audit-log-maxsize',
     type: 'integer',
     default: 100,
-    group: API,
+    group: AUDIT,
     help: 'Size in megabytes at which the audit log is rotated.',
+  }),
+  auditLogCompress: flag({
+    name: 'audit-log-compress',
+    type: 'boolean',
+    default: false,
+    group: AUDIT,
+    help: 'Old audit logs are compressed.',
+  }),
+  auditLogTruncateEnabled: flag({
+    name: 'audit-log-truncate-enabled',
+    type: 'boolean',
+    default: false,
+    group: AUDIT,
+    help: 'Large events lose their bodies, or are dropped.',
+  }),
+  auditLogTruncateMaxEventSize: flag({
+    name: 'audit-log-truncate-max-event-size',
+    type: 'integer',
+    default: 102_400,
+    group: AUDIT,
+    help: 'Size in bytes above which an event is large.',
   }),
   auditWebhookConfigFile: flag({
     name: 'audit-webhook-config-file',
     type: 'string',
     default: '',
-    group: API,
+    group: AUDIT,
     help: 'Kubeconfig-format file of a server that takes audit events.',
+  }),
+  auditWebhookMode: flag({
+    name: 'audit-webhook-mode',
+    type: 'string',
+    default: 'batch',
+    choices: ['batch', 'blocking', 'blocking-strict'],
+    group: AUDIT,
+    help: 'batch: events are sent together; blocking: each by itself.',
+  }),
+  auditWebhookBatchBufferSize: flag({
+    name: 'audit-webhook-batch-buffer-size',
+    type: 'integer',
+    default: 10_000,
+    group: AUDIT,
+    help: 'Events that may wait for the webhook; more are dropped.',
+  }),
+  auditWebhookBatchMaxSize: flag({
+    name: 'audit-webhook-batch-max-size',
+    type: 'integer',
+    default: 400,
+    group: AUDIT,
+    help: 'Events that are sent together at most.',
+  }),
+  auditWebhookBatchMaxWait: flag({
+    name: 'audit-webhook-batch-max-wait',
+    type: 'duration',
+    default: 30_000,
+    group: AUDIT,
+    help: 'How long an event waits for others.',
+  }),
+  auditWebhookBatchThrottleEnable: flag({
+    name: 'audit-webhook-batch-throttle-enable',
+    type: 'boolean',
+    default: true,
+    group: AUDIT,
+    help: 'Batches a second are limited.',
+  }),
+  auditWebhookBatchThrottleQps: flag({
+    name: 'audit-webhook-batch-throttle-qps',
+    type: 'integer',
+    default: 10,
+    group: AUDIT,
+    help: 'Batches a second.',
+  }),
+  auditWebhookBatchThrottleBurst: flag({
+    name: 'audit-webhook-batch-throttle-burst',
+    type: 'integer',
+    default: 15,
+    group: AUDIT,
+    help: 'Batches that may go out at once after a pause.',
+  }),
+  auditWebhookInitialBackoff: flag({
+    name: 'audit-webhook-initial-backoff',
+    type: 'duration',
+    default: 10_000,
+    group: AUDIT,
+    help: 'Wait before a batch that failed is sent again; it doubles.',
+  }),
+  auditWebhookTruncateEnabled: flag({
+    name: 'audit-webhook-truncate-enabled',
+    type: 'boolean',
+    default: false,
+    group: AUDIT,
+    help: 'Large events lose their bodies, or are dropped.',
+  }),
+  auditWebhookTruncateMaxEventSize: flag({
+    name: 'audit-webhook-truncate-max-event-size',
+    type: 'integer',
+    default: 102_400,
+    group: AUDIT,
+    help: 'Size in bytes above which an event is large.',
   }),
 } as const;
 
@@ -616,6 +712,7 @@ export const controlPlaneFlags = {
   ...authorization,
   ...admission,
   ...api,
+  ...audit,
   ...controllers,
   ...logs,
 } as const;

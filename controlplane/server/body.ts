@@ -29,6 +29,7 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
   try {
     const body = decode(bytes, format, options);
     const type = jsonType(body.value);
+    request.audited?.bodyIs(body.value);
     if (type === 'object' || type === 'null') return body;
     throw new JsonSyntaxError(
       `json: cannot unmarshal ${type} into Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }`,
@@ -81,6 +82,7 @@ export async function readDeleteOptions(
   if (bytes.length === 0) return undefined;
   const format = inputFormat(request.header('content-type'), options);
   const body = deleteOptionsOf(bytes, format, options);
+  request.audited?.bodyIs(body);
   const kind = body['kind'];
   if (kind !== undefined && kind !== 'DeleteOptions') {
     const version = JSON.stringify(body['apiVersion'] ?? '');

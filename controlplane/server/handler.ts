@@ -56,8 +56,8 @@ export function createHandler(options: HandlerOptions): Handler {
     [
       guardFilter(options),
       requestInfoFilter(),
-      auditFilter(options.audit),
       authenticationFilter(options),
+      auditFilter(options.audit),
       impersonationFilter(authorizer),
       new InFlight(options.inFlight).filter,
       authorizationFilter(authorizer),

@@ -15,6 +15,16 @@ export type Handler = (request: ApiRequest) => MaybePromise<void>;
 /** Calls `next`, or answers itself. Throws `StatusError`s; the first filter turns them into answers. */
 export type Filter = (request: ApiRequest, next: Handler) => MaybePromise<void>;
 
+/** What an audit record hears of a request's bodies; it takes what its level wants. */
+export interface RequestAudit {
+  bodyIs(value: unknown): void;
+  answerIs(object: Buffer | object | (() => object)): void;
+  /** A `Status` is the answer. */
+  statusIs(status: object): void;
+  /** The answer begins; `status` stands in the request. */
+  answering(): void;
+}
+
 const NO_QUERY = new URLSearchParams();
 const NOBODY: UserInfo = { name: '', groups: [] };
 const NOT_READ: RequestInfo = {
@@ -47,11 +57,12 @@ export class ApiRequest implements RequestContext {
   impersonator: UserInfo | undefined;
   /** The resource that answers, once it is known. */
   rest: Rest | undefined;
-  /** Of the answer; 0 before it. */
-  status = 0;
   responseBytes = 0;
   /** Audit annotations. */
   annotations: Map<string, string> | undefined;
+  /** Where the request is audited. */
+  audited: RequestAudit | undefined;
+  #status = 0;
   readonly #authorizer: Authorizer;
   #query: URLSearchParams | undefined;
   #warnings: string[] | undefined;
@@ -68,6 +79,17 @@ export class ApiRequest implements RequestContext {
     const mark = exchange.target.indexOf('?');
     this.rawPath = mark < 0 ? exchange.target : exchange.target.slice(0, mark);
     this.rawQuery = mark < 0 ? '' : exchange.target.slice(mark + 1);
+  }
+
+  /** Of the answer; 0 before it. */
+  get status(): number {
+    return this.#status;
+  }
+
+  set status(code: number) {
+    const isFirst = this.#status === 0;
+    this.#status = code;
+    if (isFirst && this.audited !== undefined) this.audited.answering();
   }
 
   get query(): URLSearchParams {

@@ -25,6 +25,7 @@ export function sendEntry(
   entry: Entry,
   media: OutputMediaType,
 ): void {
+  request.audited?.answerIs(entry.bytes);
   if (
     media.format === 'json' &&
     media.as === '' &&
@@ -69,6 +70,12 @@ export function sendList(
   media: OutputMediaType,
 ): void {
   const { info } = rest;
+  request.audited?.answerIs(() => ({
+    kind: info.custom?.listKind ?? `${info.kind}List`,
+    apiVersion: apiVersionOf(info),
+    metadata,
+    items: entries.map(({ object }) => object),
+  }));
   if (media.as === 'PartialObjectMetadata') {
     throw newNotAcceptable(
       `you requested PartialObjectMetadata, but the requested object is a list (*${info.kind}List)`,
@@ -203,6 +210,7 @@ export function sendObject(
   object: object,
   media: { readonly format: Format; readonly pretty: boolean },
 ): void {
+  request.audited?.answerIs(object);
   if (media.format === 'protobuf') {
     request.send(status, contentTypeOf('protobuf'), encodings.protobufOf(object));
     return;
@@ -217,6 +225,7 @@ export function sendObject(
 
 /** The one place where an error becomes an answer. */
 export function sendStatus(request: ApiRequest, encodings: Encodings, status: Status): void {
+  request.audited?.statusIs(status);
   const retryAfter = status.details?.retryAfterSeconds;
   const format = negotiateError(request.header('accept'));
   if (retryAfter !== undefined && retryAfter > 0) {

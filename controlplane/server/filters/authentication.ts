@@ -2,11 +2,14 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import { newUnauthorized } from '../../../api/meta/status-error.ts';
 import type { Authenticated, Authenticator, Credentials, UserInfo } from '../../authentication/authentication.ts';
+import type { AuditSink } from './audit.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
 
 export interface AuthenticationOptions {
   readonly authenticator: Authenticator;
   readonly logger: Logger;
+  /** Hears of requests that are refused here; others reach it behind this filter. */
+  readonly audit?: AuditSink | undefined;
 }
 
 const AUTHENTICATED = 'system:authenticated';
@@ -30,25 +33,31 @@ export function authenticationFilter(options: AuthenticationOptions): Filter {
     try {
       result = authenticator.authenticate(credentials);
     } catch (error) {
-      return refuse(error, options.logger);
+      return refuse(request, error, options);
     }
     if (result instanceof Promise) {
       return result.then(
-        (known) => proceed(request, known, next),
-        (error: unknown) => refuse(error, options.logger),
+        (known) => proceed(request, known, next, options),
+        (error: unknown) => refuse(request, error, options),
       );
     }
-    return proceed(request, result, next);
+    return proceed(request, result, next, options);
   };
 }
 
-function refuse(error: unknown, logger: Logger): never {
+function refuse(request: ApiRequest, error: unknown, { audit, logger }: AuthenticationOptions): never {
   logger.debug({ err: error }, 'Authentication failed');
+  audit?.received(request);
   throw newUnauthorized();
 }
 
-function proceed(request: ApiRequest, known: Authenticated | undefined, next: Handler): MaybePromise<void> {
-  if (known === undefined) throw newUnauthorized();
+function proceed(
+  request: ApiRequest,
+  known: Authenticated | undefined,
+  next: Handler,
+  options: AuthenticationOptions,
+): MaybePromise<void> {
+  if (known === undefined) return refuse(request, undefined, options);
   request.user = withAuthenticatedGroup(known.user);
   return next(request);
 }

@@ -27,15 +27,12 @@ function decide(
   decision: Decision,
   next: Handler,
 ): MaybePromise<void> {
-  if (decision.decision === 'allow') {
-    if (decision.reason !== '') {
-      request.annotate('authorization.k8s.io/decision', 'allow');
-      request.annotate('authorization.k8s.io/reason', decision.reason);
-    }
-    return next(request);
+  const isAllowed = decision.decision === 'allow';
+  if (request.audited !== undefined) {
+    request.annotate('authorization.k8s.io/decision', isAllowed ? 'allow' : 'forbid');
+    request.annotate('authorization.k8s.io/reason', decision.reason);
   }
-  request.annotate('authorization.k8s.io/decision', 'forbid');
-  request.annotate('authorization.k8s.io/reason', decision.reason);
+  if (isAllowed) return next(request);
   throw forbiddenError(attributes, decision.reason);
 }
 

@@ -24,6 +24,7 @@ export const patch: VerbHandler = async (request, rest, context) => {
   const bytes = await request.exchange.readBody(MAX_BODY_BYTES);
   const options = parseWriteOptions(request.query, 'PatchOptions', type === 'apply');
   const decoded = decodePatch(type, bytes.toString('utf8'), options.force ?? false, context.decoders);
+  request.audited?.bodyIs(decoded.body);
   const written = await rest.patch?.(request, pathNamespace(request, rest), pathName(request), decoded, options);
   if (written === undefined) return;
   sendEntry(request, context.encodings, written.created ? 201 : 200, rest, written.entry, media);

@@ -1,0 +1,178 @@
+/**
+ * Records who asked for what, and what came of it: decides by the policy once a request's user is known, gathers what its
+ * level wants, and hands an event to every backend at each stage. Requests at level None cost the decision and nothing else.
+ */
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Counter, Family, MetricsRegistry } from '../../api/component/metrics.ts';
+import type { AuditSink } from '../server/filters/audit.ts';
+import { isLongRunning } from '../server/long-running.ts';
+import type { ApiRequest, RequestAudit } from '../server/request.ts';
+import { auditEvent, withoutManagedFields, type AuditEvent } from './event.ts';
+import type { AuditDecision, AuditPolicy, Stage } from './policy.ts';
+
+export interface AuditBackend {
+  /** Never throws and never waits. */
+  process(event: AuditEvent): void;
+  /** What waits is written. */
+  close(): Promise<void>;
+}
+
+export interface AuditOptions {
+  readonly policy: AuditPolicy;
+  readonly backends: readonly AuditBackend[];
+  readonly clock: Clock;
+  readonly metrics: MetricsRegistry;
+}
+
+export interface Audit extends AuditSink {
+  close(): Promise<void>;
+}
+
+export function createAudit(options: AuditOptions): Audit {
+  const { policy, backends } = options;
+  const levels = options.metrics.counter({
+    name: 'apiserver_audit_level_total',
+    help: 'Requests by the level at which they are audited.',
+    labels: ['level'],
+  });
+  const events = options.metrics.counter({
+    name: 'apiserver_audit_event_total',
+    help: 'Audit events that were made.',
+    labels: [],
+  });
+  return {
+    received(request) {
+      const { user, info } = request;
+      const decision = policy.decide({ user, info });
+      levels.with(decision.level).inc();
+      if (decision.level === 'None') return;
+      const record = new RequestRecord(request, decision, options.clock, backends, events);
+      request.audited = record;
+      record.reach('RequestReceived');
+      request.exchange.onClose(() => record.complete());
+    },
+    async close() {
+      for (const backend of backends) await backend.close();
+    },
+  };
+}
+
+/** Counts events that were lost, by backend. */
+export function droppedCounter(metrics: MetricsRegistry, plugin: string): (count: number) => void {
+  const errors = metrics.counter({
+    name: 'apiserver_audit_error_total',
+    help: 'Audit events that were lost.',
+    labels: ['plugin'],
+  });
+  return (count) => errors.with(plugin).inc(count);
+}
+
+/** The part of a request that is recorded; it hears from the server what it cannot read there. */
+class RequestRecord implements RequestAudit {
+  readonly #request: ApiRequest;
+  readonly #decision: AuditDecision;
+  readonly #clock: Clock;
+  readonly #backends: readonly AuditBackend[];
+  readonly #events: Family<Counter>;
+  readonly #impersonator;
+  #given: { name?: string; uid?: string; resourceVersion?: string } = {};
+  /** JSON text: what came in may be changed while it is worked on. */
+  #body: string | undefined;
+  #answer: Buffer | object | (() => object) | undefined;
+  #status: Readonly<Record<string, unknown>> | undefined;
+  #isComplete = false;
+
+  constructor(
+    request: ApiRequest,
+    decision: AuditDecision,
+    clock: Clock,
+    backends: readonly AuditBackend[],
+    events: Family<Counter>,
+  ) {
+    this.#request = request;
+    this.#decision = decision;
+    this.#clock = clock;
+    this.#backends = backends;
+    this.#events = events;
+    this.#impersonator = request.user;
+  }
+
+  bodyIs(value: unknown): void {
+    const { level } = this.#decision;
+    const metadata =
+      typeof value === 'object' && value !== null && 'metadata' in value
+        ? (value.metadata as object | null)
+        : undefined;
+    for (const field of ['name', 'uid', 'resourceVersion'] as const) {
+      const text = (metadata as Record<string, unknown> | null | undefined)?.[field];
+      if (typeof text === 'string' && text !== '') this.#given[field] = text;
+    }
+    if (level === 'Request' || level === 'RequestResponse') this.#body = toJson(value);
+  }
+
+  answerIs(object: Buffer | object | (() => object)): void {
+    if (this.#decision.level === 'RequestResponse') this.#answer = object;
+  }
+
+  statusIs(status: object): void {
+    this.#status = status as Readonly<Record<string, unknown>>;
+    this.answerIs(status);
+  }
+
+  answering(): void {
+    if (isLongRunning(this.#request.info)) this.reach('ResponseStarted');
+  }
+
+  complete(): void {
+    if (this.#isComplete) return;
+    this.#isComplete = true;
+    this.reach('ResponseComplete');
+  }
+
+  reach(stage: Stage): void {
+    const { level, omitStages } = this.#decision;
+    if (omitStages.has(stage)) return;
+    const request = this.#request;
+    const isEnd = stage === 'ResponseComplete';
+    const event = auditEvent({
+      level,
+      stage,
+      auditId: request.auditId,
+      requestUri: request.exchange.target,
+      info: request.info,
+      user: this.#impersonator,
+      impersonatedUser: request.impersonator === undefined ? undefined : request.user,
+      sourceIps: sourceIps(request),
+      userAgent: request.userAgent,
+      receivedMs: request.nowMs,
+      stageMs: stage === 'RequestReceived' ? request.nowMs : this.#clock.now(),
+      annotations: request.annotations,
+      given: this.#given,
+      code: stage === 'RequestReceived' ? 0 : request.status,
+      status: this.#status,
+      requestObject: stage === 'RequestReceived' ? undefined : this.#object(this.#body),
+      responseObject: isEnd ? this.#object(this.#answer) : undefined,
+    });
+    this.#events.with().inc();
+    for (const backend of this.#backends) backend.process(event);
+  }
+
+  #object(source: string | Buffer | object | (() => object) | undefined): unknown {
+    if (source === undefined) return undefined;
+    const isText = typeof source === 'string' || Buffer.isBuffer(source);
+    const value: unknown = isText ? JSON.parse(source.toString()) : typeof source === 'function' ? source() : source;
+    return this.#decision.omitManagedFields ? withoutManagedFields(value) : value;
+  }
+}
+
+/** Numbers beyond what JSON's readers hold exactly are written as they are. */
+function toJson(value: unknown): string {
+  return JSON.stringify(value, (_key, inner: unknown) => (typeof inner === 'bigint' ? Number(inner) : inner)) ?? 'null';
+}
+
+/** Proxies say for whom they ask; the peer itself comes last. */
+function sourceIps(request: ApiRequest): string[] {
+  const forwarded = (request.header('x-forwarded-for') ?? '').split(',').map((text) => text.trim());
+  const addresses = [...forwarded, request.header('x-real-ip') ?? '', request.exchange.remoteAddress];
+  return [...new Set(addresses.filter((address) => address !== ''))];
+}
