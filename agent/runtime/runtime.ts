@@ -363,7 +363,10 @@ export interface Runtime {
   /** Resolves to the exit code when the process has ended and the output is written. */
   exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number>;
   attach(id: ContainerId, io: StreamIo): Promise<void>;
-  /** A connection to a port of the sandbox's network namespace (its loopback). */
+  /**
+   * A connection to a port of the sandbox's network namespace (its loopback). That nobody listens there is told at once or
+   * as the error of the stream.
+   */
   portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream>;
 
   listImages(): Promise<readonly ImageInfo[]>;

@@ -2,6 +2,7 @@
 import { connect } from 'node:net';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { startCriRuntime } from './cri/cri-runtime.ts';
 import { startDockerRuntime } from './docker/docker-runtime.ts';
 import { type Runtime, RuntimeError } from './runtime.ts';
 
@@ -11,29 +12,60 @@ export interface RuntimeChoice {
   readonly dockerEndpoint: string;
   /** `--container-runtime-endpoint`. */
   readonly criEndpoint: string;
-  /** `--image-service-endpoint`; '': that of the runtime. */
+  /** `--image-service-endpoint`; '' is the runtime's. */
   readonly imageEndpoint?: string;
-  /** `--runtime-request-timeout`: of requests other than pulls and streams. */
+  /** `--runtime-request-timeout`. */
   readonly requestTimeoutMs?: number;
   readonly nodeName: string;
   readonly rootDirectory: string;
   readonly sandboxImage: string;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Where CRI runtimes are looked for. */
+  readonly knownCriSockets?: readonly string[];
 }
+
+const KNOWN_CRI_SOCKETS: readonly string[] = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
+const DEFAULT_DOCKER_ENDPOINT = 'unix:///var/run/docker.sock';
 
 /** Throws `RuntimeError('unavailable')` with one line that says what was tried. */
 export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
-  if (choice.kind === 'remote' || choice.criEndpoint !== '') {
-    throw new RuntimeError('unsupported', 'CRI runtimes are not supported yet: use --container-runtime=docker');
+  const { kind, criEndpoint, dockerEndpoint } = choice;
+  const connectTo = (endpoint: string): Promise<Runtime> => startCriRuntime({ ...choice, endpoint });
+  if (kind !== 'docker' && criEndpoint !== '') return connectTo(criEndpoint);
+  // A socket that somebody named is the one they mean.
+  const searches = kind === 'remote' || (kind === '' && dockerEndpoint === DEFAULT_DOCKER_ENDPOINT);
+  const tried: string[] = [];
+  for (const socket of searches ? (choice.knownCriSockets ?? KNOWN_CRI_SOCKETS) : []) {
+    const found = await usable(socket, connectTo);
+    if (typeof found !== 'string') return found;
+    tried.push(`${socket}: ${found}`);
   }
-  if (choice.dockerEndpoint.startsWith('unix://') && !(await answers(choice.dockerEndpoint.slice('unix://'.length)))) {
+  const hint = 'name another socket with --container-runtime-endpoint or --docker-endpoint';
+  if (kind === 'remote') throw new RuntimeError('unavailable', `no container runtime: ${tried.join('; ')} (${hint})`);
+  if (dockerEndpoint.startsWith('unix://') && !(await answers(dockerEndpoint.slice('unix://'.length)))) {
     throw new RuntimeError(
       'unavailable',
-      `no container runtime: nothing answers on ${choice.dockerEndpoint} (name another socket with --docker-endpoint)`,
+      `no container runtime: ${[...tried, `${dockerEndpoint}: nothing answers`].join('; ')} (${hint})`,
     );
   }
-  return startDockerRuntime({ ...choice, endpoint: choice.dockerEndpoint });
+  return startDockerRuntime({ ...choice, endpoint: dockerEndpoint });
+}
+
+/** The runtime, or why it will not do: a containerd that serves Docker only has no CRI or no network for pods. */
+async function usable(socket: string, connectTo: (endpoint: string) => Promise<Runtime>): Promise<Runtime | string> {
+  if (!(await answers(socket))) return 'nothing answers';
+  let runtime: Runtime | undefined;
+  try {
+    runtime = await connectTo(`unix://${socket}`);
+    const missing = (await runtime.conditions()).find((condition) => !condition.ready);
+    if (missing === undefined) return runtime;
+    await runtime.close();
+    return missing.message === '' ? missing.reason : missing.message;
+  } catch (error) {
+    await runtime?.close();
+    return (error as Error).message;
+  }
 }
 
 function answers(path: string): Promise<boolean> {

@@ -1,6 +1,6 @@
 /**
- * The server's side of a SPDY/3.1 connection over any duplex stream: an upgraded socket, or a WebSocket that tunnels it.
- * Streams are Node duplexes; a slow one holds the connection once its buffer is full, so memory stays bounded.
+ * A SPDY/3.1 connection over any duplex stream: an upgraded socket, or a WebSocket that tunnels it. The server's side is
+ * handed the streams that the client opens; the client's side (towards a container runtime) opens them itself. Streams are Node duplexes; a slow one holds the connection once its buffer is full, so memory stays bounded.
  */
 import { Duplex } from 'node:stream';
 import { constants, createDeflate, createInflate, type Deflate, type Inflate } from 'node:zlib';
@@ -32,6 +32,11 @@ export class SpdyStream extends Duplex {
     this.id = id;
     this.headers = headers;
     this.#connection = connection;
+  }
+
+  /** For the connection: the peer sends no more; what it sent can still be read. */
+  peerEnded(): void {
+    if (!this.destroyed && !this.readableEnded) this.push(null);
   }
 
   /** For the connection: resolves when more may be given. */
@@ -69,12 +74,16 @@ export class SpdyConnection {
   readonly #inflate: Inflate = createInflate({ dictionary: DICTIONARY });
   readonly #deflate: Deflate = createDeflate({ dictionary: DICTIONARY });
   readonly #streams = new Map<number, SpdyStream>();
-  readonly #onStream: (stream: SpdyStream) => void;
+  readonly #onStream: ((stream: SpdyStream) => void) | undefined;
   readonly closed: Promise<void>;
-  #replies: Promise<void> = Promise.resolve();
+  #headers: Promise<void> = Promise.resolve();
   #ended = false;
+  #nextId = 1;
+  /** Streams of ours that the peer has not yet answered. */
+  readonly #opening = new Map<number, { readonly resolve: () => void; readonly reject: (error: Error) => void }>();
 
-  constructor(transport: Duplex, head: Buffer, onStream: (stream: SpdyStream) => void) {
+  /** `onStream` makes it the server's side; without it this is the client's. */
+  constructor(transport: Duplex, head: Buffer, onStream?: (stream: SpdyStream) => void) {
     this.#transport = transport;
     this.#onStream = onStream;
     // Errors of either codec end the connection in `#run`.
@@ -94,6 +103,9 @@ export class SpdyConnection {
     } catch {
       // The peer is gone or speaks nonsense: either way the streams end below.
     } finally {
+      // A server resets its streams when it is done: what came before belongs to the reader.
+      if (this.#onStream === undefined) for (const stream of this.#streams.values()) stream.peerEnded();
+      if (this.#onStream === undefined) this.#streams.clear();
       this.close();
     }
   }
@@ -107,15 +119,19 @@ export class SpdyConnection {
       const stream = this.#streams.get(frame.streamId);
       if (stream === undefined) return;
       if (frame.payload.length > 0) await stream.give(frame.payload);
-      if (frame.fin) stream.push(null);
+      if (frame.fin) stream.peerEnded();
       return;
     }
     switch (frame.kind) {
       case FRAME.synStream:
         return this.#open(frame.payload, (frame.flags & FLAG_FIN) !== 0);
+      case FRAME.synReply:
+        return this.#answered(frame.payload, (frame.flags & FLAG_FIN) !== 0);
       case FRAME.rstStream: {
-        const stream = this.#streams.get(frame.payload.readUInt32BE(0) & 0x7fffffff);
-        stream?.destroy();
+        const id = frame.payload.readUInt32BE(0) & 0x7fffffff;
+        this.#opening.get(id)?.reject(new Error('the stream was refused'));
+        if (this.#onStream === undefined) this.#streams.get(id)?.peerEnded();
+        else this.#streams.get(id)?.destroy();
         return;
       }
       case FRAME.ping:
@@ -126,7 +142,7 @@ export class SpdyConnection {
         await this.#decompress(frame.payload.subarray(4));
         return;
       case FRAME.goAway:
-        this.close();
+        if (this.#onStream !== undefined) this.close();
         return;
       default:
         return;
@@ -136,7 +152,7 @@ export class SpdyConnection {
   async #open(payload: Buffer, fin: boolean): Promise<void> {
     const id = payload.readUInt32BE(0) & 0x7fffffff;
     const headers = decodeHeaders(await this.#decompress(payload.subarray(10)));
-    if (this.#streams.has(id) || this.#streams.size >= MAX_STREAMS) {
+    if (this.#onStream === undefined || this.#streams.has(id) || this.#streams.size >= MAX_STREAMS) {
       this.#reset(id, STATUS.refusedStream);
       return;
     }
@@ -146,6 +162,34 @@ export class SpdyConnection {
     await this.#reply(id);
     if (fin) stream.push(null);
     this.#onStream(stream);
+  }
+
+  /** For the client's side: a stream that the peer has accepted. */
+  async open(headers: Readonly<Record<string, string>>): Promise<SpdyStream> {
+    if (this.#ended) throw new Error('the connection is closed');
+    const id = this.#nextId;
+    this.#nextId += 2;
+    const stream = new SpdyStream(this, id, headers);
+    stream.on('error', () => undefined);
+    this.#streams.set(id, stream);
+    try {
+      await new Promise<void>((resolve, reject) => {
+        this.#opening.set(id, { resolve, reject });
+        const fixed = Buffer.alloc(10);
+        fixed.writeUInt32BE(id);
+        this.#sendHeaders(FRAME.synStream, fixed, headers).catch(reject);
+      });
+    } finally {
+      this.#opening.delete(id);
+    }
+    return stream;
+  }
+
+  async #answered(payload: Buffer, fin: boolean): Promise<void> {
+    const id = payload.readUInt32BE(0) & 0x7fffffff;
+    await this.#decompress(payload.subarray(4));
+    this.#opening.get(id)?.resolve();
+    if (fin) this.#streams.get(id)?.peerEnded();
   }
 
   #decompress(block: Buffer): Promise<Buffer> {
@@ -163,15 +207,19 @@ export class SpdyConnection {
     });
   }
 
-  /** Header blocks share one compression state: replies go out one after another. */
   #reply(id: number): Promise<void> {
-    const next = this.#replies.then(async () => {
-      const block = await this.#compress(encodeHeaders({}));
-      const payload = Buffer.alloc(4);
-      payload.writeUInt32BE(id);
-      this.#transport.write(controlFrame(FRAME.synReply, 0, Buffer.concat([payload, block])));
+    const fixed = Buffer.alloc(4);
+    fixed.writeUInt32BE(id);
+    return this.#sendHeaders(FRAME.synReply, fixed, {});
+  }
+
+  /** Header blocks share one compression state: they go out one after another. */
+  #sendHeaders(kind: number, fixed: Buffer, headers: Readonly<Record<string, string>>): Promise<void> {
+    const next = this.#headers.then(async () => {
+      const block = await this.#compress(encodeHeaders(headers));
+      this.#transport.write(controlFrame(kind, 0, Buffer.concat([fixed, block])));
     });
-    this.#replies = next;
+    this.#headers = next;
     return next;
   }
 
@@ -238,6 +286,7 @@ export class SpdyConnection {
   close(): void {
     if (this.#ended) return;
     this.#ended = true;
+    for (const opening of this.#opening.values()) opening.reject(new Error('the connection is closed'));
     for (const stream of this.#streams.values()) stream.destroy();
     this.#streams.clear();
     this.#transport.end();

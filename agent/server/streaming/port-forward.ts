@@ -5,6 +5,7 @@
 import type { Duplex } from 'node:stream';
 import { finished, pipeline } from 'node:stream';
 import type { WebSocket } from 'ws';
+import { RuntimeError } from '../../runtime/runtime.ts';
 import { SpdyConnection, type SpdyStream } from '../spdy/connection.ts';
 
 export const PORT_FORWARD_PROTOCOL = 'portforward.k8s.io';
@@ -51,8 +52,10 @@ async function forwardPair(
   try {
     if (!(port >= 1 && port <= 65_535))
       throw new Error(`the port ${JSON.stringify(data.headers['port'] ?? '')} is none`);
-    const target = await dial(port, signal);
-    await join(data, target as Duplex);
+    const target = (await dial(port, signal)) as Duplex;
+    await join(data, target);
+    // A runtime may tell only afterwards that nobody listens there.
+    if (target.errored instanceof RuntimeError) throw target.errored;
     error.end();
   } catch (failure) {
     error.end(describe(port, failure));

@@ -1,0 +1,177 @@
+/** The boundary's sandbox and container configuration as CRI messages. Pure. */
+import type {
+  ContainerConfig,
+  ContainerSecurity,
+  IdMapping,
+  LinuxResources,
+  Mount,
+  NamespaceOptions,
+  SandboxConfig,
+  SecurityProfile,
+  SeLinuxOptions,
+} from '../runtime.ts';
+import { CRI, type Outgoing, STOP_SIGNALS } from './schema.ts';
+
+/** What a container must not see or change of the host's kernel, unless its spec says otherwise. */
+const MASKED_PATHS: readonly string[] = [
+  '/proc/asound',
+  '/proc/acpi',
+  '/proc/interrupts',
+  '/proc/kcore',
+  '/proc/keys',
+  '/proc/latency_stats',
+  '/proc/timer_list',
+  '/proc/timer_stats',
+  '/proc/sched_debug',
+  '/proc/scsi',
+  '/sys/firmware',
+  '/sys/devices/virtual/powercap',
+];
+const READ_ONLY_PATHS: readonly string[] = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
+
+const int64 = (value: number | undefined): { readonly value: number } | undefined =>
+  value === undefined ? undefined : { value };
+
+/** Leaves out what is undefined: the wire has no such thing. */
+function given<T extends object>(fields: { readonly [K in keyof T]: T[K] | undefined }): T {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as T;
+}
+
+function namespaceOptions(options: NamespaceOptions): Outgoing<'NamespaceOption'> {
+  const mapping = (entry: IdMapping): IdMapping => entry;
+  return given<Outgoing<'NamespaceOption'>>({
+    network: CRI.namespace[options.network],
+    pid: CRI.namespace[options.pid],
+    ipc: CRI.namespace[options.ipc],
+    targetId: options.targetId,
+    usernsOptions:
+      options.userNamespace === undefined
+        ? undefined
+        : {
+            mode: CRI.namespace.pod,
+            uids: [mapping(options.userNamespace.uids)],
+            gids: [mapping(options.userNamespace.gids)],
+          },
+  });
+}
+
+function profile(value: SecurityProfile | undefined): Outgoing<'SecurityProfile'> | undefined {
+  if (value === undefined) return undefined;
+  return { profileType: CRI.profile[value.type], localhostRef: value.localhost ?? '' };
+}
+
+function seLinux(value: SeLinuxOptions | undefined): Outgoing<'SELinuxOption'> | undefined {
+  if (value === undefined) return undefined;
+  return { user: value.user ?? '', role: value.role ?? '', type: value.type ?? '', level: value.level ?? '' };
+}
+
+export function sandboxMessage(config: SandboxConfig): Outgoing<'PodSandboxConfig'> {
+  return given<Outgoing<'PodSandboxConfig'>>({
+    metadata: config.pod,
+    hostname: config.hostname,
+    logDirectory: config.logDirectory,
+    dnsConfig: config.dns,
+    portMappings: config.portMappings.map((mapping) => ({
+      ...mapping,
+      protocol: CRI.protocol[mapping.protocol],
+    })),
+    labels: config.labels,
+    annotations: config.annotations,
+    linux: {
+      cgroupParent: config.cgroupParent,
+      sysctls: config.sysctls,
+      securityContext: given<Outgoing<'LinuxSandboxSecurityContext'>>({
+        namespaceOptions: namespaceOptions(config.namespaces),
+        selinuxOptions: seLinux(config.seLinux),
+        runAsUser: int64(config.runAsUser),
+        runAsGroup: int64(config.runAsGroup),
+        readonlyRootfs: config.readOnlyRootFilesystem,
+        supplementalGroups: config.supplementalGroups,
+        privileged: config.privileged,
+        seccomp: profile(config.seccomp),
+      }),
+    },
+  });
+}
+
+export function resourcesMessage(resources: LinuxResources): Outgoing<'LinuxContainerResources'> {
+  return {
+    cpuPeriod: resources.cpuPeriodUs,
+    cpuQuota: resources.cpuQuotaUs,
+    cpuShares: resources.cpuShares,
+    memoryLimitInBytes: resources.memoryLimitBytes,
+    memorySwapLimitInBytes: resources.memorySwapLimitBytes,
+    oomScoreAdj: resources.oomScoreAdj,
+    cpusetCpus: resources.cpusetCpus,
+    cpusetMems: resources.cpusetMems,
+    hugepageLimits: resources.hugepageLimits.map(({ pageSize, limitBytes }) => ({ pageSize, limit: limitBytes })),
+    unified: resources.unified,
+  };
+}
+
+function securityMessage(security: ContainerSecurity): Outgoing<'LinuxContainerSecurityContext'> {
+  const { maskedPaths } = security;
+  return given<Outgoing<'LinuxContainerSecurityContext'>>({
+    capabilities: { addCapabilities: security.addCapabilities, dropCapabilities: security.dropCapabilities },
+    privileged: security.privileged,
+    namespaceOptions: namespaceOptions(security.namespaces),
+    selinuxOptions: seLinux(security.seLinux),
+    runAsUser: int64(security.runAsUser),
+    runAsUsername: security.runAsUserName,
+    runAsGroup: int64(security.runAsGroup),
+    readonlyRootfs: security.readOnlyRootFilesystem,
+    supplementalGroups: security.supplementalGroups,
+    supplementalGroupsPolicy: CRI.groupsPolicy[security.supplementalGroupsPolicy],
+    noNewPrivs: security.noNewPrivileges,
+    maskedPaths: maskedPaths === 'default' ? MASKED_PATHS : maskedPaths === 'none' ? [] : maskedPaths,
+    readonlyPaths: maskedPaths === 'none' ? [] : READ_ONLY_PATHS,
+    seccomp: profile(security.seccomp),
+    apparmor: profile(security.appArmor),
+  });
+}
+
+function mountMessage(mount: Mount, namespaces: NamespaceOptions): Outgoing<'Mount'> {
+  const { userNamespace } = namespaces;
+  return given<Outgoing<'Mount'>>({
+    containerPath: mount.containerPath,
+    hostPath: mount.hostPath,
+    readonly: mount.readonly,
+    selinuxRelabel: mount.seLinuxRelabel,
+    propagation: CRI.propagation[mount.propagation],
+    recursiveReadOnly: mount.recursiveReadOnly,
+    uidMappings: userNamespace === undefined ? undefined : [userNamespace.uids],
+    gidMappings: userNamespace === undefined ? undefined : [userNamespace.gids],
+    image: mount.image === undefined ? undefined : { image: mount.image, userSpecifiedImage: mount.image },
+    imageSubPath: mount.imageSubPath,
+  });
+}
+
+export function containerMessage(config: ContainerConfig): Outgoing<'ContainerConfig'> {
+  return {
+    metadata: { name: config.name, attempt: config.attempt },
+    image: { image: config.image, userSpecifiedImage: config.userImage },
+    command: config.command,
+    args: config.args,
+    workingDir: config.workingDir,
+    envs: config.env.map(({ name, value }) => ({ key: name, value: Buffer.from(value) })),
+    mounts: config.mounts.map((mount) => mountMessage(mount, config.security.namespaces)),
+    devices: config.devices,
+    cdiDevices: config.cdiDevices.map((name) => ({ name })),
+    labels: config.labels,
+    annotations: config.annotations,
+    logPath: config.logPath,
+    stdin: config.stdin,
+    stdinOnce: config.stdinOnce,
+    tty: config.tty,
+    linux: { resources: resourcesMessage(config.resources), securityContext: securityMessage(config.security) },
+    stopSignal: Math.max(
+      0,
+      STOP_SIGNALS.indexOf(
+        config.stopSignal.replace(
+          /^SIGRT(MIN|MAX)(PLUS|MINUS)/,
+          (_all, base: string, sign: string) => `SIGRT${base}${sign === 'PLUS' ? '+' : '-'}`,
+        ),
+      ),
+    ),
+  };
+}

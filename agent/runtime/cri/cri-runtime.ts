@@ -1,0 +1,356 @@
+/**
+ * The container runtime boundary over CRI v1 (containerd, CRI-O): a thin adapter, everything that must outlive the agent is
+ * the runtime's own. All sandboxes with a pod's labels are the node's; there is one node agent a runtime.
+ */
+import { mkdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import {
+  type ContainerConfig,
+  type ContainerId,
+  type ContainerStatus,
+  type FilesystemUsage,
+  type ImageInfo,
+  type LinuxResources,
+  type RegistryAuth,
+  type Runtime,
+  type RuntimeCondition,
+  RuntimeError,
+  type RuntimeEvent,
+  type RuntimeHandler,
+  type RuntimeInfo,
+  type SandboxConfig,
+  type SandboxId,
+  type SandboxStatus,
+  type StreamIo,
+} from '../runtime.ts';
+import { connectCri, type CriClient } from './cri-client.ts';
+import { containerMessage, resourcesMessage, sandboxMessage } from './cri-config.ts';
+import { followCriEvents } from './cri-events.ts';
+import { CriStates, LABEL_POD_UID } from './cri-states.ts';
+import { containerStatsOf, filesystemOf, sandboxStatsOf } from './cri-stats.ts';
+import { importArchive } from './image-archives.ts';
+import { forwardRemotePort, runRemoteCommand } from './remote-streams.ts';
+import { CRI, type Incoming } from './schema.ts';
+
+const DEFAULT_TIMEOUT_MS = 120_000;
+/** A sandbox waits for its network plugins. */
+const SANDBOX_TIMEOUT_FACTOR = 2;
+const STOP_MARGIN_MS = 60_000;
+
+export interface CriRuntimeOptions {
+  /** `unix:///run/containerd/containerd.sock`. */
+  readonly endpoint: string;
+  /** '' or left out: the same. */
+  readonly imageEndpoint?: string;
+  /** `--runtime-request-timeout`. */
+  readonly requestTimeoutMs?: number;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** Connects and asks for the version, so that a wrong socket is told at once. */
+export async function startCriRuntime(options: CriRuntimeOptions): Promise<Runtime> {
+  const timeoutMs = options.requestTimeoutMs ?? DEFAULT_TIMEOUT_MS;
+  const client = await connectCri({ runtime: options.endpoint, images: options.imageEndpoint ?? '', timeoutMs });
+  try {
+    const version = await client.call('version', { version: 'v1' }, { timeoutMs: Math.min(timeoutMs, 20_000) });
+    return new CriRuntime(options, client, version.runtimeName, timeoutMs);
+  } catch (error) {
+    client.close();
+    throw error;
+  }
+}
+
+class CriRuntime implements Runtime {
+  readonly #options: CriRuntimeOptions;
+  readonly #client: CriClient;
+  readonly #states: CriStates;
+  readonly #name: string;
+  readonly #timeoutMs: number;
+  readonly #closed = new AbortController();
+
+  constructor(options: CriRuntimeOptions, client: CriClient, name: string, timeoutMs: number) {
+    this.#options = options;
+    this.#client = client;
+    this.#states = new CriStates(client);
+    this.#name = name;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  async info(): Promise<RuntimeInfo> {
+    const version = await this.#client.call('version', { version: 'v1' });
+    return { name: version.runtimeName, version: version.runtimeVersion, apiVersion: version.runtimeApiVersion };
+  }
+
+  async conditions(): Promise<readonly RuntimeCondition[]> {
+    const { status } = await this.#client.call('status', {});
+    return (status?.conditions ?? []).map(({ type, status: ready, reason, message }) => ({
+      type,
+      ready,
+      reason,
+      message,
+    }));
+  }
+
+  async handlers(): Promise<readonly RuntimeHandler[]> {
+    const { runtimeHandlers } = await this.#client.call('status', {});
+    return runtimeHandlers.map(({ name, features }) => ({
+      name,
+      recursiveReadOnlyMounts: features?.recursiveReadOnlyMounts ?? false,
+      userNamespaces: features?.userNamespaces ?? false,
+    }));
+  }
+
+  async cgroupDriver(): Promise<'cgroupfs' | 'systemd' | undefined> {
+    try {
+      const { linux } = await this.#client.call('runtimeConfig', {});
+      return linux === null ? undefined : CRI.cgroupDrivers[linux.cgroupDriver];
+    } catch (error) {
+      if (error instanceof RuntimeError && error.code === 'unsupported') return this.#configuredDriver();
+      throw error;
+    }
+  }
+
+  /** containerd before 2.0 shows its whole configuration instead. */
+  async #configuredDriver(): Promise<'cgroupfs' | 'systemd' | undefined> {
+    const { info } = await this.#client.call('status', { verbose: true });
+    const config = info['config'];
+    if (config === undefined) return undefined;
+    return /"SystemdCgroup":\s*true/.test(config) ? 'systemd' : 'cgroupfs';
+  }
+
+  async setPodCidr(cidrs: readonly string[]): Promise<void> {
+    try {
+      await this.#client.call('updateRuntimeConfig', {
+        runtimeConfig: { networkConfig: { podCidr: cidrs.join(',') } },
+      });
+    } catch (error) {
+      if (!(error instanceof RuntimeError) || error.code !== 'unsupported') throw error;
+    }
+  }
+
+  async runSandbox(config: SandboxConfig): Promise<SandboxId> {
+    await mkdir(config.logDirectory, { recursive: true, mode: 0o755 });
+    const { podSandboxId } = await this.#client.call(
+      'runPodSandbox',
+      { config: sandboxMessage(config), runtimeHandler: config.runtimeHandler },
+      { timeoutMs: this.#timeoutMs * SANDBOX_TIMEOUT_FACTOR },
+    );
+    return podSandboxId as SandboxId;
+  }
+
+  async stopSandbox(id: SandboxId): Promise<void> {
+    await unlessGone(this.#client.call('stopPodSandbox', { podSandboxId: id }));
+    this.#states.forget(id);
+  }
+
+  async removeSandbox(id: SandboxId): Promise<void> {
+    await unlessGone(this.#client.call('removePodSandbox', { podSandboxId: id }));
+    this.#states.forget(id);
+  }
+
+  sandboxStatus(id: SandboxId): Promise<SandboxStatus> {
+    return this.#states.sandbox(id);
+  }
+
+  listSandboxes(filter: { readonly podUid?: string } = {}): Promise<readonly SandboxStatus[]> {
+    return this.#states.sandboxes(filter);
+  }
+
+  async createContainer(
+    sandbox: SandboxId,
+    sandboxConfig: SandboxConfig,
+    config: ContainerConfig,
+  ): Promise<ContainerId> {
+    await mkdir(dirname(join(sandboxConfig.logDirectory, config.logPath)), { recursive: true, mode: 0o755 });
+    const { containerId } = await this.#client.call('createContainer', {
+      podSandboxId: sandbox,
+      config: containerMessage(config),
+      sandboxConfig: sandboxMessage(sandboxConfig),
+    });
+    return containerId as ContainerId;
+  }
+
+  async startContainer(id: ContainerId): Promise<void> {
+    try {
+      await this.#client.call('startContainer', { containerId: id });
+    } finally {
+      this.#states.forget(id);
+    }
+  }
+
+  async stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void> {
+    await unlessGone(
+      this.#client.call(
+        'stopContainer',
+        { containerId: id, timeout: gracePeriodSeconds },
+        { timeoutMs: gracePeriodSeconds * 1000 + STOP_MARGIN_MS + this.#timeoutMs },
+      ),
+    );
+    this.#states.forget(id);
+  }
+
+  async removeContainer(id: ContainerId): Promise<void> {
+    await unlessGone(this.#client.call('removeContainer', { containerId: id }));
+    this.#states.forget(id);
+  }
+
+  containerStatus(id: ContainerId): Promise<ContainerStatus> {
+    return this.#states.container(id);
+  }
+
+  listContainers(
+    filter: { readonly podUid?: string; readonly sandboxId?: SandboxId } = {},
+  ): Promise<readonly ContainerStatus[]> {
+    return this.#states.containers(filter);
+  }
+
+  async updateResources(id: ContainerId, resources: LinuxResources): Promise<void> {
+    await this.#client.call('updateContainerResources', { containerId: id, linux: resourcesMessage(resources) });
+    this.#states.forget(id);
+  }
+
+  async reopenLog(id: ContainerId): Promise<void> {
+    await this.#client.call('reopenContainerLog', { containerId: id });
+  }
+
+  async checkpoint(id: ContainerId, archive: string): Promise<void> {
+    await this.#client.call('checkpointContainer', { containerId: id, location: archive }, { timeoutMs: 0 });
+  }
+
+  async execSync(
+    id: ContainerId,
+    command: readonly string[],
+    options: Parameters<Runtime['execSync']>[2],
+  ): ReturnType<Runtime['execSync']> {
+    // CRI counts whole seconds; what is left of ours is the deadline of the call.
+    const timeout = Math.ceil(options.timeoutMs / 1000);
+    const result = await this.#client.call(
+      'execSync',
+      { containerId: id, cmd: command, timeout },
+      {
+        timeoutMs: timeout === 0 ? 0 : timeout * 1000 + this.#timeoutMs,
+        ...(options.signal === undefined ? {} : { signal: options.signal }),
+      },
+    );
+    const limit = options.maxOutputBytes ?? Infinity;
+    return {
+      exitCode: result.exitCode,
+      stdout: result.stdout.subarray(0, limit),
+      stderr: result.stderr.subarray(0, limit),
+    };
+  }
+
+  async exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number> {
+    const { url } = await this.#client.call('exec', {
+      containerId: id,
+      cmd: command,
+      tty: io.tty,
+      stdin: io.stdin !== undefined,
+      stdout: io.stdout !== undefined,
+      stderr: io.stderr !== undefined && !io.tty,
+    });
+    return runRemoteCommand(url, io);
+  }
+
+  async attach(id: ContainerId, io: StreamIo): Promise<void> {
+    const { url } = await this.#client.call('attach', {
+      containerId: id,
+      tty: io.tty,
+      stdin: io.stdin !== undefined,
+      stdout: io.stdout !== undefined,
+      stderr: io.stderr !== undefined && !io.tty,
+    });
+    await runRemoteCommand(url, io);
+  }
+
+  async portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream> {
+    const { url } = await this.#client.call('portForward', { podSandboxId: id, port: [port] }, { signal });
+    return forwardRemotePort(url, port, signal);
+  }
+
+  async listImages(): Promise<readonly ImageInfo[]> {
+    const { images } = await this.#client.call('listImages', {});
+    return images.map(imageOf);
+  }
+
+  async imageStatus(reference: string): Promise<ImageInfo | undefined> {
+    const { image } = await this.#client.call('imageStatus', { image: { image: reference } });
+    return image === null || image.id === '' ? undefined : imageOf(image);
+  }
+
+  async pullImage(
+    reference: string,
+    auth: RegistryAuth | undefined,
+    options: Parameters<Runtime['pullImage']>[2],
+  ): Promise<string> {
+    const { imageRef } = await this.#client.call(
+      'pullImage',
+      { image: { image: reference, userSpecifiedImage: reference }, ...(auth === undefined ? {} : { auth }) },
+      { timeoutMs: 0, signal: options.signal },
+    );
+    return imageRef;
+  }
+
+  async removeImage(reference: string): Promise<void> {
+    await unlessGone(this.#client.call('removeImage', { image: { image: reference } }));
+  }
+
+  loadImages(archive: string): Promise<readonly string[]> {
+    return importArchive(this.#name, this.#options.imageEndpoint || this.#options.endpoint, archive);
+  }
+
+  async imageFilesystems(): Promise<{ images: readonly FilesystemUsage[]; containers: readonly FilesystemUsage[] }> {
+    const { imageFilesystems, containerFilesystems } = await this.#client.call('imageFsInfo', {});
+    const images = imageFilesystems.map(filesystemOf);
+    return { images, containers: containerFilesystems.length === 0 ? images : containerFilesystems.map(filesystemOf) };
+  }
+
+  async containerStats(filter: { readonly podUid?: string } = {}): ReturnType<Runtime['containerStats']> {
+    const { stats } = await this.#client.call('listContainerStats', { filter: podFilter(filter.podUid) });
+    return stats.filter((entry) => LABEL_POD_UID in (entry.attributes?.labels ?? {})).map(containerStatsOf);
+  }
+
+  async sandboxStats(filter: { readonly podUid?: string } = {}): ReturnType<Runtime['sandboxStats']> {
+    const { stats } = await this.#client.call('listPodSandboxStats', { filter: podFilter(filter.podUid) });
+    return stats.map(sandboxStatsOf);
+  }
+
+  events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void> {
+    const { clock, logger } = this.#options;
+    const either = AbortSignal.any([signal, this.#closed.signal]);
+    return followCriEvents({ client: this.#client, clock, logger }, either, onEvent, onDisconnect);
+  }
+
+  close(): Promise<void> {
+    this.#closed.abort();
+    this.#client.close();
+    return Promise.resolve();
+  }
+}
+
+function podFilter(podUid: string | undefined): { readonly labelSelector?: Readonly<Record<string, string>> } {
+  return podUid === undefined ? {} : { labelSelector: { [LABEL_POD_UID]: podUid } };
+}
+
+function imageOf(image: Incoming<'Image'>): ImageInfo {
+  return {
+    id: image.id,
+    repoTags: image.repoTags,
+    repoDigests: image.repoDigests,
+    sizeBytes: image.size,
+    user: image.username === '' ? (image.uid === null ? '' : String(image.uid.value)) : image.username,
+    pinned: image.pinned,
+  };
+}
+
+/** What the caller wanted gone may be gone already. */
+async function unlessGone(run: Promise<unknown>): Promise<void> {
+  try {
+    await run;
+  } catch (error) {
+    if (!(error instanceof RuntimeError) || error.code !== 'not-found') throw error;
+  }
+}

@@ -1,0 +1,213 @@
+/**
+ * What a CRI runtime says of sandboxes and containers, in the boundary's form. A list gives only ids and states; what else
+ * belongs to a container is asked for once for each state it is in, so that a look at everything stays one call when
+ * nothing has changed.
+ */
+import type {
+  ContainerId,
+  ContainerStatus,
+  LinuxResources,
+  Mount,
+  PodIdentity,
+  SandboxId,
+  SandboxStatus,
+} from '../runtime.ts';
+import { RuntimeError } from '../runtime.ts';
+import type { CriClient } from './cri-client.ts';
+import { CRI, type Incoming } from './schema.ts';
+
+export const LABEL_POD_UID = 'io.kubernetes.pod.uid';
+const NS_PER_MS = 1e6;
+const PARALLEL = 16;
+
+export class CriStates {
+  readonly #client: CriClient;
+  /** By container id, with the state that the status was asked for in. */
+  readonly #known = new Map<string, { readonly state: number; readonly status: ContainerStatus }>();
+  readonly #sandboxes = new Map<string, { readonly state: number; readonly status: SandboxStatus }>();
+
+  constructor(client: CriClient) {
+    this.#client = client;
+  }
+
+  /** After something was changed that a list does not show. */
+  forget(id: string): void {
+    this.#known.delete(id);
+    this.#sandboxes.delete(id);
+  }
+
+  async container(id: ContainerId): Promise<ContainerStatus> {
+    const { status } = await this.#client.call('containerStatus', { containerId: id });
+    if (status === null) throw new RuntimeError('not-found', `container ${id} not found`);
+    // Which sandbox it is in stands in lists only, and never changes.
+    const known = this.#known.get(id)?.status.sandboxId ?? (await this.#sandboxOf(id));
+    const found = containerStatusOf(status, known);
+    this.#known.set(id, { state: status.state, status: found });
+    return found;
+  }
+
+  async containers(filter: {
+    readonly podUid?: string;
+    readonly sandboxId?: SandboxId;
+  }): Promise<readonly ContainerStatus[]> {
+    const { containers } = await this.#client.call('listContainers', {
+      filter: {
+        ...(filter.sandboxId === undefined ? {} : { podSandboxId: filter.sandboxId }),
+        ...(filter.podUid === undefined ? {} : { labelSelector: { [LABEL_POD_UID]: filter.podUid } }),
+      },
+    });
+    const ours = containers.filter((container) => LABEL_POD_UID in container.labels);
+    if (filter.podUid === undefined && filter.sandboxId === undefined) keepOnly(this.#known, ours);
+    const found = await inParallel(ours, async (listed) => {
+      const known = this.#known.get(listed.id);
+      // What was created starts at any time; what runs or has ended stays as it is until the list says otherwise.
+      if (known !== undefined && known.state === listed.state && listed.state !== 0) return known.status;
+      const answer = await goneIsUndefined(this.#client.call('containerStatus', { containerId: listed.id }));
+      if (answer === undefined || answer.status === null) return undefined;
+      const status = containerStatusOf(
+        answer.status,
+        listed.podSandboxId as SandboxId,
+        listed.imageId || listed.imageRef,
+      );
+      this.#known.set(listed.id, { state: answer.status.state, status });
+      return status;
+    });
+    return found.filter((status) => status !== undefined);
+  }
+
+  async sandbox(id: SandboxId): Promise<SandboxStatus> {
+    const { status } = await this.#client.call('podSandboxStatus', { podSandboxId: id });
+    if (status === null) throw new RuntimeError('not-found', `sandbox ${id} not found`);
+    const found = sandboxStatusOf(status);
+    this.#sandboxes.set(id, { state: status.state, status: found });
+    return found;
+  }
+
+  async sandboxes(filter: { readonly podUid?: string }): Promise<readonly SandboxStatus[]> {
+    const { items } = await this.#client.call('listPodSandbox', {
+      filter: filter.podUid === undefined ? {} : { labelSelector: { [LABEL_POD_UID]: filter.podUid } },
+    });
+    const ours = items.filter((item) => LABEL_POD_UID in item.labels);
+    if (filter.podUid === undefined) keepOnly(this.#sandboxes, ours);
+    const found = await inParallel(ours, async (listed) => {
+      const known = this.#sandboxes.get(listed.id);
+      if (known !== undefined && known.state === listed.state) return known.status;
+      return goneIsUndefined(this.sandbox(listed.id as SandboxId));
+    });
+    return found.filter((status) => status !== undefined);
+  }
+
+  async #sandboxOf(id: string): Promise<SandboxId> {
+    const { containers } = await this.#client.call('listContainers', { filter: { id } });
+    return (containers[0]?.podSandboxId ?? '') as SandboxId;
+  }
+}
+
+function keepOnly(map: Map<string, unknown>, listed: readonly { readonly id: string }[]): void {
+  const ids = new Set(listed.map((entry) => entry.id));
+  for (const id of map.keys()) if (!ids.has(id)) map.delete(id);
+}
+
+/** What was removed between the list and the question is no error. */
+async function goneIsUndefined<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof RuntimeError && error.code === 'not-found') return undefined;
+    throw error;
+  }
+}
+
+async function inParallel<T, R>(items: readonly T[], run: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  for (let at = 0; at < items.length; at += PARALLEL) {
+    results.push(...(await Promise.all(items.slice(at, at + PARALLEL).map(run))));
+  }
+  return results;
+}
+
+function podIdentity(metadata: Incoming<'PodSandboxMetadata'> | null): PodIdentity {
+  return {
+    name: metadata?.name ?? '',
+    namespace: metadata?.namespace ?? '',
+    uid: metadata?.uid ?? '',
+    attempt: metadata?.attempt ?? 0,
+  };
+}
+
+function sandboxStatusOf(status: Incoming<'PodSandboxStatus'>): SandboxStatus {
+  const onNode = status.linux?.namespaces?.options?.network === CRI.namespace.node;
+  const { network } = status;
+  const ips = network === null || onNode ? [] : [network.ip, ...network.additionalIps.map((entry) => entry.ip)];
+  return {
+    id: status.id as SandboxId,
+    pod: podIdentity(status.metadata),
+    state: status.state === CRI.sandboxReady ? 'ready' : 'not-ready',
+    createdAtMs: status.createdAt / NS_PER_MS,
+    ips: ips.filter((ip) => ip !== ''),
+    labels: status.labels,
+    annotations: status.annotations,
+    networkMode: onNode ? 'node' : 'pod',
+    runtimeHandler: status.runtimeHandler,
+  };
+}
+
+function containerStatusOf(
+  status: Incoming<'ContainerStatus'>,
+  sandboxId: SandboxId,
+  listedImageId = '',
+): ContainerStatus {
+  const linux = status.resources?.linux;
+  const user = status.user?.linux;
+  const state = CRI.containerStates[status.state] ?? 'unknown';
+  return {
+    id: status.id as ContainerId,
+    sandboxId,
+    name: status.metadata?.name ?? '',
+    attempt: status.metadata?.attempt ?? 0,
+    state,
+    createdAtMs: status.createdAt / NS_PER_MS,
+    startedAtMs: Math.max(0, status.startedAt) / NS_PER_MS,
+    finishedAtMs: Math.max(0, status.finishedAt) / NS_PER_MS,
+    exitCode: status.exitCode,
+    reason: state === 'exited' ? status.reason : '',
+    message: status.message,
+    image: status.image?.userSpecifiedImage || (status.image?.image ?? ''),
+    imageRef: status.imageRef,
+    imageId: status.imageId || listedImageId || status.imageRef,
+    labels: status.labels,
+    annotations: status.annotations,
+    logPath: status.logPath,
+    ...(linux === null || linux === undefined ? {} : { resources: resourcesOf(linux) }),
+    ...(user === null || user === undefined ? {} : { user }),
+    mounts: status.mounts.map(mountOf),
+  };
+}
+
+function resourcesOf(linux: Incoming<'LinuxContainerResources'>): Partial<LinuxResources> {
+  return {
+    cpuPeriodUs: linux.cpuPeriod,
+    cpuQuotaUs: linux.cpuQuota,
+    cpuShares: linux.cpuShares,
+    memoryLimitBytes: linux.memoryLimitInBytes,
+    memorySwapLimitBytes: linux.memorySwapLimitInBytes,
+    oomScoreAdj: linux.oomScoreAdj,
+    cpusetCpus: linux.cpusetCpus,
+    cpusetMems: linux.cpusetMems,
+    unified: linux.unified,
+  };
+}
+
+const PROPAGATIONS = ['private', 'host-to-container', 'bidirectional'] as const;
+
+function mountOf(mount: Incoming<'Mount'>): Mount {
+  return {
+    containerPath: mount.containerPath,
+    hostPath: mount.hostPath,
+    readonly: mount.readonly,
+    recursiveReadOnly: mount.recursiveReadOnly,
+    propagation: PROPAGATIONS[mount.propagation] ?? 'private',
+    seLinuxRelabel: mount.selinuxRelabel,
+    ...(mount.image === null || mount.image === undefined ? {} : { image: mount.image.image }),
+  };
+}

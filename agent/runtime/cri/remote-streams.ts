@@ -1,0 +1,142 @@
+/**
+ * The streams of a CRI runtime: it names a URL for each exec, attach or port-forward, and speaks SPDY/3.1 there, as the
+ * node agent does to its own clients. Here we are the client.
+ */
+import { once } from 'node:events';
+import { request as httpRequest } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { Duplex, Readable, Writable } from 'node:stream';
+import { SpdyConnection, type SpdyStream } from '../../server/spdy/connection.ts';
+import { RuntimeError, type StreamIo } from '../runtime.ts';
+
+const COMMAND_PROTOCOL = 'v4.channel.k8s.io';
+const FORWARD_PROTOCOL = 'portforward.k8s.io';
+const LARGEST_OUTCOME_BYTES = 64 * 1024;
+
+function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyConnection> {
+  const request = (url.startsWith('https:') ? httpsRequest : httpRequest)(url, {
+    method: 'POST',
+    // The runtime's certificate is its own; it listens on this host only.
+    ...(url.startsWith('https:') ? { rejectUnauthorized: false } : {}),
+    headers: { Connection: 'Upgrade', Upgrade: 'SPDY/3.1', 'X-Stream-Protocol-Version': protocol },
+    agent: false,
+    signal,
+  });
+  return new Promise((resolve, reject) => {
+    request.once('upgrade', (_response, socket: Duplex, head) => {
+      // What breaks the socket ends the connection's reading, and with it every stream.
+      socket.on('error', () => undefined);
+      resolve(new SpdyConnection(socket, head));
+    });
+    request.once('response', (response) => {
+      response.resume();
+      reject(new RuntimeError('unknown', `the runtime's streaming server answered ${response.statusCode ?? 0}`));
+    });
+    request.once('error', (error) =>
+      reject(
+        new RuntimeError('unavailable', `cannot reach the runtime's streaming server: ${error.message}`, {
+          cause: error,
+        }),
+      ),
+    );
+    request.end();
+  });
+}
+
+/** Resolves to the exit code when the command has ended and its output is written. */
+export async function runRemoteCommand(url: string, io: StreamIo): Promise<number> {
+  const connection = await dial(url, COMMAND_PROTOCOL, io.signal);
+  const onAbort = (): void => connection.close();
+  io.signal.addEventListener('abort', onAbort, { once: true });
+  try {
+    const open = (streamtype: string): Promise<SpdyStream> => connection.open({ streamtype });
+    const outcome = readAll(await open('error'));
+    outcome.catch(() => undefined);
+    const stdin = io.stdin === undefined ? undefined : await open('stdin');
+    const outputs: Promise<void>[] = [];
+    if (io.stdout !== undefined) outputs.push(copy(await open('stdout'), io.stdout as Writable));
+    if (io.stderr !== undefined && !io.tty) outputs.push(copy(await open('stderr'), io.stderr as Writable));
+    if (io.tty && io.resize !== undefined) void sendSizes(io.resize, await open('resize'));
+    if (stdin !== undefined) {
+      io.stdin?.on('error', () => stdin.end());
+      io.stdin?.pipe(stdin);
+    }
+    await Promise.all(outputs);
+    const text = await outcome;
+    if (stdin !== undefined) io.stdin?.unpipe(stdin);
+    return exitCodeOf(text);
+  } catch (error) {
+    if (io.signal.aborted) throw new RuntimeError('unknown', 'the stream was closed', { cause: error });
+    throw error;
+  } finally {
+    io.signal.removeEventListener('abort', onAbort);
+    connection.close();
+  }
+}
+
+/**
+ * A connection to a port of a sandbox. The runtime connects when the streams are there: what it cannot do comes as the
+ * error of the stream.
+ */
+export async function forwardRemotePort(url: string, port: number, signal: AbortSignal): Promise<Duplex> {
+  const connection = await dial(url, FORWARD_PROTOCOL, signal);
+  const headers = { port: String(port), requestid: '0' };
+  const failed = await connection.open({ ...headers, streamtype: 'error' });
+  const data = await connection.open({ ...headers, streamtype: 'data' });
+  failed.end();
+  const onAbort = (): void => void data.destroy();
+  signal.addEventListener('abort', onAbort, { once: true });
+  data.once('close', () => {
+    signal.removeEventListener('abort', onAbort);
+    connection.close();
+  });
+  readAll(failed).then(
+    (text) => {
+      if (text !== '') data.destroy(new RuntimeError('unavailable', text));
+    },
+    () => undefined,
+  );
+  return data;
+}
+
+async function readAll(stream: SpdyStream): Promise<string> {
+  const parts: Buffer[] = [];
+  let size = 0;
+  for await (const part of stream as AsyncIterable<Buffer>) {
+    size += part.length;
+    if (size <= LARGEST_OUTCOME_BYTES) parts.push(part);
+  }
+  return Buffer.concat(parts).toString();
+}
+
+/** The caller's stream stays open: it belongs to the caller. */
+async function copy(from: Readable, to: Writable): Promise<void> {
+  for await (const chunk of from) {
+    if (to.destroyed || to.writableEnded) return;
+    if (!to.write(chunk)) await Promise.race([once(to, 'drain'), once(to, 'close')]);
+  }
+}
+
+async function sendSizes(sizes: NonNullable<StreamIo['resize']>, stream: SpdyStream): Promise<void> {
+  try {
+    for await (const { width, height } of sizes) stream.write(JSON.stringify({ Width: width, Height: height }));
+  } finally {
+    stream.end();
+  }
+}
+
+interface Outcome {
+  readonly status?: string;
+  readonly message?: string;
+  readonly reason?: string;
+  readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] };
+}
+
+function exitCodeOf(text: string): number {
+  if (text === '') throw new RuntimeError('unknown', 'the stream ended before the command did');
+  const outcome = JSON.parse(text) as Outcome;
+  if (outcome.status === 'Success') return 0;
+  const code = outcome.details?.causes?.find((cause) => cause.reason === 'ExitCode')?.message;
+  if (outcome.reason === 'NonZeroExitCode' && code !== undefined) return Number(code);
+  throw new RuntimeError('unknown', outcome.message ?? text);
+}
