@@ -6,43 +6,33 @@ import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
-import { CoreEventRecorder, referenceTo } from '../api/machinery/event-recorder.ts';
-import type { HttpClient } from '../api/machinery/http-client.ts';
-import { Informers } from '../api/machinery/informer.ts';
-import { nodes, pods as podsResource, services as servicesResource } from '../api/machinery/resources.ts';
 import { assembleServer } from './assembly/agent-server.ts';
 import { type ApiClients, connectApi } from './assembly/api-clients.ts';
+import { type AgentEvents, eventRecorder, serviceLister } from './assembly/api-readers.ts';
+import type { Base } from './assembly/base.ts';
+import { createNode } from './assembly/node.ts';
+import { podSources } from './assembly/pod-sources.ts';
 import { createPodCgroups } from './cgroups/pod-cgroups.ts';
 import { configz } from './config/configz.ts';
 import { type EffectiveOptions, effectiveOptions } from './config/effective-options.ts';
 import { AgentCore } from './core.ts';
-import type { NodeObject, PodEventRecorder, ServiceLister } from './core-types.ts';
-import type { EvictionSettings } from './eviction/eviction-manager.ts';
+import type { NodeInfo } from './core-types.ts';
 import { ImageManager } from './images/image-manager.ts';
 import { loadPreloadedImages } from './images/preloaded-images.ts';
 import { fieldValue, resourceValue } from './kuberuntime/downward-api.ts';
 import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
 import { hostCapacity, hostName } from './nodestatus/host-facts.ts';
-import { NodeManager } from './nodestatus/node-manager.ts';
 import type { AgentFlags } from './options.ts';
-import { parseTaint, splitHeader } from './options/json-forms.ts';
 import {
   type AgentRegistries,
   createProtection,
   createRegistries,
   evictionSettings,
-  nodeReservations,
   type Protection,
 } from './node-protection.ts';
 import { Pleg } from './pleg/pleg.ts';
-import { createPodReader } from './pod-reader.ts';
-import { createApiSource } from './podconfig/api-source.ts';
-import { createFileSource } from './podconfig/file-source.ts';
 import { createMirrorPods } from './podconfig/mirror-pods.ts';
 import { createPodConfig } from './podconfig/pod-config.ts';
-import type { PodSource } from './podconfig/pod-source.ts';
-import { createSubmittedPods, type SubmittedPods } from './podconfig/submitted-source.ts';
-import { createUrlSource } from './podconfig/url-source.ts';
 import { createPodAdmission } from './podworkers/pod-admission.ts';
 import { PodManager } from './podworkers/pod-manager.ts';
 import { PodSync } from './podworkers/pod-sync.ts';
@@ -89,17 +79,6 @@ export interface Agent {
   readonly done: Promise<string>;
   /** Ends the agent; containers run on. */
   close(): Promise<void>;
-}
-
-/** What the parts share. */
-interface Base {
-  readonly flags: AgentFlags;
-  readonly effective: EffectiveOptions;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly nodeName: string;
-  readonly rootDirectory: string;
-  readonly signal: AbortSignal;
 }
 
 /** Resolves when the agent's ports listen and its loops run. Throws with one line for a person; nothing is left running then. */
@@ -189,136 +168,6 @@ async function takeProcess(
   await applyProcessSettings({ oomScoreAdj: flags.oomScoreAdj, maxOpenFiles: flags.maxOpenFiles, logger });
 }
 
-interface AgentEvents extends PodEventRecorder {
-  aboutNode(node: NodeObject, reason: string, message: string): void;
-}
-
-function eventRecorder(
-  { clock, logger, nodeName }: Base,
-  client: HttpClient | undefined,
-  closers: (() => unknown)[],
-): AgentEvents {
-  if (client === undefined) {
-    return {
-      aboutNode: () => undefined,
-      event: (pod, type, reason, message) =>
-        logger.debug({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, type, reason }, message),
-    };
-  }
-  const recorder = new CoreEventRecorder({
-    client,
-    clock,
-    logger,
-    component: 'kubelet',
-    host: nodeName,
-  });
-  closers.push(() => (recorder as { close?: () => unknown }).close?.());
-  return {
-    aboutNode: (node, reason, message) => recorder.event(referenceTo(node as never, nodes), 'Warning', reason, message),
-    event(pod, type, reason, message, options = {}) {
-      const regarding = referenceTo(pod as never, podsResource);
-      recorder.event(
-        { ...regarding, ...(options.fieldPath === undefined ? {} : { fieldPath: options.fieldPath }) },
-        type,
-        reason,
-        message,
-        options.annotations === undefined ? {} : { annotations: options.annotations },
-      );
-    },
-  };
-}
-
-function serviceLister(
-  { clock, logger }: Base,
-  client: HttpClient | undefined,
-  closers: (() => unknown)[],
-): ServiceLister {
-  if (client === undefined) return { synced: () => true, list: () => [] };
-  const informers = new Informers({ client, clock, logger });
-  closers.push(() => informers.close());
-  const informer = informers.for(servicesResource);
-  return { synced: () => informer.hasSynced, list: () => informer.list() };
-}
-
-function podSources(
-  base: Base,
-  client: HttpClient | undefined,
-  onBadManifest: (file: string, message: string) => void,
-): { readonly sources: readonly PodSource[]; readonly submitted: SubmittedPods } {
-  const { flags, clock, logger, nodeName, rootDirectory } = base;
-  const reader = createPodReader();
-  const shared = { nodeName, clock, logger, reader };
-  const submitted = createSubmittedPods({ directory: join(rootDirectory, 'submitted-pods'), ...shared });
-  const sources: PodSource[] = [submitted];
-  if (flags.podManifestPath !== '')
-    sources.push(
-      createFileSource({
-        path: resolve(flags.podManifestPath),
-        checkMs: flags.fileCheckFrequency,
-        onBadManifest,
-        ...shared,
-      }),
-    );
-  if (flags.manifestUrl !== '') {
-    const headers = Object.fromEntries(flags.manifestUrlHeader.map(splitHeader).map(({ name, text }) => [name, text]));
-    sources.push(createUrlSource({ url: flags.manifestUrl, headers, checkMs: flags.httpCheckFrequency, ...shared }));
-  }
-  if (client !== undefined) sources.push(createApiSource({ client, nodeName, clock, logger }));
-  return { sources, submitted };
-}
-
-function createNode(
-  base: Base,
-  runtime: Runtime,
-  client: HttpClient | undefined,
-  settings: EvictionSettings,
-): NodeManager {
-  const { flags, clock, logger, nodeName, rootDirectory } = base;
-  return new NodeManager({
-    client,
-    clock,
-    logger,
-    runtime,
-    nodeName,
-    rootDirectory,
-    version: AGENT_VERSION,
-    serverPort: flags.port,
-    nodeIps: flags.nodeIp,
-    registerNode: flags.registerNode,
-    registerSchedulable: flags.registerSchedulable,
-    labels: flags.nodeLabels,
-    taints: [
-      ...flags.registerWithTaints.map(parseTaint),
-      ...(flags.cloudProvider === 'external' ? [UNINITIALIZED] : []),
-    ],
-    providerId: flags.providerId,
-    annotations: nodeAnnotations(flags),
-    maxPods: flags.maxPods,
-    podsPerCore: flags.podsPerCore,
-    maxImages: flags.nodeStatusMaxImages,
-    reserved: nodeReservations(flags, settings.thresholds),
-    tellStorage: flags.localStorageCapacityIsolation,
-    extraCapacity: () => ({}),
-    statusIntervalMs: flags.nodeStatusUpdateFrequency,
-    reportIntervalMs: flags.nodeStatusReportFrequency,
-    leaseDurationSeconds: flags.nodeLeaseDurationSeconds,
-    podCidr: flags.podCidr,
-    random: Math.random,
-  });
-}
-
-/** Until a cloud controller has told where the node is and how it is reached. */
-const UNINITIALIZED = { key: 'node.cloudprovider.kubernetes.io/uninitialized', value: 'true', effect: 'NoSchedule' };
-
-function nodeAnnotations(flags: AgentFlags): Readonly<Record<string, string>> {
-  return {
-    ...(flags.enableControllerAttachDetach ? { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' } : {}),
-    ...(flags.cloudProvider === 'external' && flags.nodeIp.length > 0
-      ? { 'alpha.kubernetes.io/provided-node-ip': flags.nodeIp.join(',') }
-      : {}),
-  };
-}
-
 /** What there is before the parts are put together. */
 interface Outside {
   readonly runtime: Runtime;
@@ -336,7 +185,7 @@ async function assemble(
   const client = api?.client;
   const events = eventRecorder(base, api?.events, closers);
   const settings = evictionSettings(flags);
-  const node = createNode(base, runtime, api?.heartbeats, settings);
+  const node = createNode(base, AGENT_VERSION, runtime, api?.heartbeats, settings);
   const pods = new PodManager();
   const objects = client === undefined ? noReferencedObjects : new WatchedObjects({ client, clock, logger });
   if (objects instanceof WatchedObjects) closers.push(() => objects.close());
@@ -544,7 +393,7 @@ async function assemble(
 }
 
 /** A manifest that will not do is an event about the node: there is no pod to speak of. */
-function badManifest({ logger }: Base, events: AgentEvents, node: NodeManager, file: string, message: string): void {
+function badManifest({ logger }: Base, events: AgentEvents, node: NodeInfo, file: string, message: string): void {
   logger.error({ file }, message);
   events.aboutNode(node.node(), 'FailedManifest', message);
 }

@@ -1,0 +1,58 @@
+/** What the agent tells and reads beside pods and its node: events, and the services of pods' environments. */
+import { CoreEventRecorder, referenceTo } from '../../api/machinery/event-recorder.ts';
+import type { HttpClient } from '../../api/machinery/http-client.ts';
+import { Informers } from '../../api/machinery/informer.ts';
+import { nodes, pods as podsResource, services as servicesResource } from '../../api/machinery/resources.ts';
+import type { NodeObject, PodEventRecorder, ServiceLister } from '../core-types.ts';
+import type { Base } from './base.ts';
+
+export interface AgentEvents extends PodEventRecorder {
+  aboutNode(node: NodeObject, reason: string, message: string): void;
+}
+
+export function eventRecorder(
+  { clock, logger, nodeName }: Base,
+  client: HttpClient | undefined,
+  closers: (() => unknown)[],
+): AgentEvents {
+  if (client === undefined) {
+    return {
+      aboutNode: () => undefined,
+      event: (pod, type, reason, message) =>
+        logger.debug({ pod: `${pod.metadata.namespace}/${pod.metadata.name}`, type, reason }, message),
+    };
+  }
+  const recorder = new CoreEventRecorder({
+    client,
+    clock,
+    logger,
+    component: 'kubelet',
+    host: nodeName,
+  });
+  closers.push(() => (recorder as { close?: () => unknown }).close?.());
+  return {
+    aboutNode: (node, reason, message) => recorder.event(referenceTo(node as never, nodes), 'Warning', reason, message),
+    event(pod, type, reason, message, options = {}) {
+      const regarding = referenceTo(pod as never, podsResource);
+      recorder.event(
+        { ...regarding, ...(options.fieldPath === undefined ? {} : { fieldPath: options.fieldPath }) },
+        type,
+        reason,
+        message,
+        options.annotations === undefined ? {} : { annotations: options.annotations },
+      );
+    },
+  };
+}
+
+export function serviceLister(
+  { clock, logger }: Base,
+  client: HttpClient | undefined,
+  closers: (() => unknown)[],
+): ServiceLister {
+  if (client === undefined) return { synced: () => true, list: () => [] };
+  const informers = new Informers({ client, clock, logger });
+  closers.push(() => informers.close());
+  const informer = informers.for(servicesResource);
+  return { synced: () => informer.hasSynced, list: () => informer.list() };
+}

@@ -1,0 +1,15 @@
+/** What every part of the agent is given. */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { EffectiveOptions } from '../config/effective-options.ts';
+import type { AgentFlags } from '../options.ts';
+
+export interface Base {
+  readonly flags: AgentFlags;
+  readonly effective: EffectiveOptions;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly nodeName: string;
+  readonly rootDirectory: string;
+  readonly signal: AbortSignal;
+}

@@ -1,0 +1,62 @@
+/** The node manager by the agent's options: identity, labels and taints, what is reserved, how often it tells. */
+import type { HttpClient } from '../../api/machinery/http-client.ts';
+import type { EvictionSettings } from '../eviction/eviction-manager.ts';
+import { nodeReservations } from '../node-protection.ts';
+import { NodeManager } from '../nodestatus/node-manager.ts';
+import type { AgentFlags } from '../options.ts';
+import { parseTaint } from '../options/json-forms.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+import type { Base } from './base.ts';
+
+export function createNode(
+  base: Base,
+  version: string,
+  runtime: Runtime,
+  client: HttpClient | undefined,
+  settings: EvictionSettings,
+): NodeManager {
+  const { flags, clock, logger, nodeName, rootDirectory } = base;
+  return new NodeManager({
+    client,
+    clock,
+    logger,
+    runtime,
+    nodeName,
+    rootDirectory,
+    version,
+    serverPort: flags.port,
+    nodeIps: flags.nodeIp,
+    registerNode: flags.registerNode,
+    registerSchedulable: flags.registerSchedulable,
+    labels: flags.nodeLabels,
+    taints: [
+      ...flags.registerWithTaints.map(parseTaint),
+      ...(flags.cloudProvider === 'external' ? [UNINITIALIZED] : []),
+    ],
+    providerId: flags.providerId,
+    annotations: nodeAnnotations(flags),
+    maxPods: flags.maxPods,
+    podsPerCore: flags.podsPerCore,
+    maxImages: flags.nodeStatusMaxImages,
+    reserved: nodeReservations(flags, settings.thresholds),
+    tellStorage: flags.localStorageCapacityIsolation,
+    extraCapacity: () => ({}),
+    statusIntervalMs: flags.nodeStatusUpdateFrequency,
+    reportIntervalMs: flags.nodeStatusReportFrequency,
+    leaseDurationSeconds: flags.nodeLeaseDurationSeconds,
+    podCidr: flags.podCidr,
+    random: Math.random,
+  });
+}
+
+/** Until a cloud controller has told where the node is and how it is reached. */
+const UNINITIALIZED = { key: 'node.cloudprovider.kubernetes.io/uninitialized', value: 'true', effect: 'NoSchedule' };
+
+function nodeAnnotations(flags: AgentFlags): Readonly<Record<string, string>> {
+  return {
+    ...(flags.enableControllerAttachDetach ? { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' } : {}),
+    ...(flags.cloudProvider === 'external' && flags.nodeIp.length > 0
+      ? { 'alpha.kubernetes.io/provided-node-ip': flags.nodeIp.join(',') }
+      : {}),
+  };
+}

@@ -1,0 +1,40 @@
+/** Where this agent's pods come from, by its options: the API server, a file or folder, a URL, and what was submitted to it. */
+import { join, resolve } from 'node:path';
+import type { HttpClient } from '../../api/machinery/http-client.ts';
+import { splitHeader } from '../options/json-forms.ts';
+import { createPodReader } from '../pod-reader.ts';
+import { createApiSource } from '../podconfig/api-source.ts';
+import { createFileSource } from '../podconfig/file-source.ts';
+import type { PodSource } from '../podconfig/pod-source.ts';
+import { createSubmittedPods, type SubmittedPods } from '../podconfig/submitted-source.ts';
+import { createUrlSource } from '../podconfig/url-source.ts';
+import type { Base } from './base.ts';
+
+export function podSources(
+  base: Base,
+  client: HttpClient | undefined,
+  onBadManifest: (file: string, message: string) => void,
+): { readonly sources: readonly PodSource[]; readonly submitted: SubmittedPods } {
+  const { flags, clock, logger, nodeName, rootDirectory } = base;
+  const reader = createPodReader();
+  const shared = { nodeName, clock, logger, reader };
+  const submitted = createSubmittedPods({ directory: join(rootDirectory, 'submitted-pods'), ...shared });
+  const sources: PodSource[] = [submitted];
+  if (flags.podManifestPath !== '')
+    sources.push(
+      createFileSource({
+        path: resolve(flags.podManifestPath),
+        checkMs: flags.fileCheckFrequency,
+        onBadManifest,
+        ...shared,
+      }),
+    );
+  if (flags.manifestUrl !== '') {
+    const headers: Record<string, string> = {};
+    for (const { name, text } of flags.manifestUrlHeader.map(splitHeader))
+      headers[name] = headers[name] === undefined ? text : `${headers[name]}, ${text}`;
+    sources.push(createUrlSource({ url: flags.manifestUrl, headers, checkMs: flags.httpCheckFrequency, ...shared }));
+  }
+  if (client !== undefined) sources.push(createApiSource({ client, nodeName, clock, logger }));
+  return { sources, submitted };
+}
