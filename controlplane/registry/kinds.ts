@@ -10,7 +10,7 @@ import { batchKinds } from './kinds/batch.ts';
 import { coordinationKinds } from './kinds/coordination.ts';
 import { networkingKinds } from './kinds/networking.ts';
 import { admissionRegistrationKinds } from './kinds/admissionregistration.ts';
-import { checkExpression } from './kinds/expression-checks.ts';
+import { checkExpression } from './kinds/expression-environment.ts';
 import { deviceKinds } from './kinds/devices.ts';
 import { apiRegistrationKinds } from './kinds/apiregistration.ts';
 import { flowControlKinds } from './kinds/flowcontrol.ts';

@@ -117,7 +117,7 @@ async function createAdmitted(
 ): Promise<Entry> {
   const { strategy, info } = store;
   const { metadata } = object;
-  const forStrategy = strategyContext(store, context, target.namespace, target.options.dryRun);
+  const forStrategy = strategyContext(store, context, target.namespace, target.options.dryRun, target.endpoint.info);
   fillSystemFields(object, forStrategy.nowMs);
   if ((metadata.name ?? '') === '' && (metadata.generateName ?? '') !== '') {
     metadata.name = generateName(metadata.generateName ?? '');
@@ -271,7 +271,7 @@ async function changeOnce(
   }
   const object = await admitChange(store, context, target, await change.compute(old), old);
   checkVersion(store, target, object, current.revision);
-  const forStrategy = strategyContext(store, context, target.namespace, target.options.dryRun);
+  const forStrategy = strategyContext(store, context, target.namespace, target.options.dryRun, target.endpoint.info);
   const reserves = target.endpoint.subresource === '' ? store.strategy.reserve : undefined;
   const reservation = await reserves?.call(store.strategy, object, old, forStrategy);
   try {

@@ -59,8 +59,9 @@ export function strategyContext(
   context: RequestContext,
   namespace: string,
   dryRun: boolean,
+  info: ResourceInfo = store.info,
 ): StrategyContext {
-  return { request: context, namespace, dryRun, nowMs: store.clock.now() };
+  return { request: context, info, namespace, dryRun, nowMs: store.clock.now() };
 }
 
 /** An entry that is not stored (dry run). */

@@ -9,11 +9,14 @@
 import type { FieldError } from '../../api/meta/field-error.ts';
 import type { NameRule } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { RequestContext } from './rest.ts';
 
 /** What a strategy may know of the request. */
 export interface StrategyContext {
   readonly request: RequestContext;
+  /** The resource in the version that was asked for; objects are in the stored one all the same. */
+  readonly info: ResourceInfo;
   /** `''` for objects of the cluster. */
   readonly namespace: string;
   readonly dryRun: boolean;

@@ -3,38 +3,61 @@ import type { V1Endpoints, V1EndpointSlice } from '@kubernetes/client-node';
 import type { Kind } from '../../../api/kinds/wire.ts';
 import { duplicate, type FieldError } from '../../../api/meta/field-error.ts';
 import {
+  ipErrors,
   isLinkLocalMulticast,
   isLinkLocalUnicast,
   isLoopback,
   isUnspecified,
   parseIp,
 } from '../../../api/meta/ip-addresses.ts';
-import { dnsLabelErrors, dnsSubdomainErrors, qualifiedNameErrors } from '../../../api/meta/names.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import {
+  dnsLabelErrors,
+  dnsSubdomainErrors,
+  fullyQualifiedDomainErrors,
+  labelValueErrors,
+  qualifiedNameErrors,
+} from '../../../api/meta/names.ts';
+import { validateLabels } from '../../../api/meta/selector.ts';
+import { endpointsColumns, endpointSliceColumns } from '../columns/endpoints.ts';
 import { kindRow, type Strategy } from '../strategy.ts';
-import { immutable, invalid, invalidFor, notSupported, required, requiredText, within } from './field-rules.ts';
+import { ipWarnings } from './address-warnings.ts';
+import {
+  immutable,
+  invalid,
+  invalidFor,
+  maxItems,
+  notSupported,
+  required,
+  requiredText,
+  within,
+} from './field-rules.ts';
 
 type Endpoints = Kind<Pick<V1Endpoints, 'subsets'>>;
 type Slice = Kind<Pick<V1EndpointSlice, 'addressType' | 'endpoints' | 'ports'>>;
 
 const PROTOCOLS = ['SCTP', 'TCP', 'UDP'];
 
-function addressErrors(address: string, field: string): FieldError[] {
+/** Addresses that mean something only on the host that uses them. */
+function specialAddressErrors(field: string, address: string): FieldError[] {
   const ip = parseIp(address);
-  if (ip === undefined)
-    return [invalid(field, address, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)')];
+  if (ip === undefined) return [invalid(field, address, 'must be a valid IP address')];
   const errors: FieldError[] = [];
-  if (isUnspecified(ip)) errors.push(invalid(field, address, `may not be unspecified (${address})`));
-  if (isLoopback(ip)) errors.push(invalid(field, address, 'may not be in the loopback range (127.0.0.0/8, ::1/128)'));
-  if (isLinkLocalUnicast(ip))
-    errors.push(invalid(field, address, 'may not be in the link-local range (169.254.0.0/16, fe80::/10)'));
-  if (isLinkLocalMulticast(ip))
-    errors.push(invalid(field, address, 'may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)'));
+  const refuse = (why: string): void => {
+    errors.push(invalid(field, address, why));
+  };
+  if (isUnspecified(ip)) refuse(`may not be unspecified (${address})`);
+  if (isLoopback(ip)) refuse('may not be in the loopback range (127.0.0.0/8, ::1/128)');
+  if (isLinkLocalUnicast(ip)) refuse('may not be in the link-local range (169.254.0.0/16, fe80::/10)');
+  if (isLinkLocalMulticast(ip)) refuse('may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)');
   return errors;
 }
 
+// --- endpoints
+
 type Subset = NonNullable<Endpoints['subsets']>[number];
 
-function subsetErrors(subset: Subset, at: string): FieldError[] {
+function subsetErrors(subset: Subset, at: string, known: ReadonlySet<string>): FieldError[] {
   const errors: FieldError[] = [];
   if ((subset.addresses ?? []).length === 0 && (subset.notReadyAddresses ?? []).length === 0) {
     errors.push(required(at, 'must specify `addresses` or `notReadyAddresses`'));
@@ -42,7 +65,8 @@ function subsetErrors(subset: Subset, at: string): FieldError[] {
   for (const list of ['addresses', 'notReadyAddresses'] as const) {
     for (const [index, { ip = '', hostname = '', nodeName }] of (subset[list] ?? []).entries()) {
       const own = `${at}.${list}[${index}]`;
-      errors.push(...addressErrors(ip, `${own}.ip`));
+      if (!known.has(ip)) errors.push(...ipErrors(`${own}.ip`, ip));
+      errors.push(...specialAddressErrors(`${own}.ip`, ip));
       if (hostname !== '') errors.push(...invalidFor(`${own}.hostname`, hostname, dnsLabelErrors(hostname)));
       if (nodeName !== undefined) errors.push(...invalidFor(`${own}.nodeName`, nodeName, dnsSubdomainErrors(nodeName)));
     }
@@ -62,8 +86,22 @@ function subsetErrors(subset: Subset, at: string): FieldError[] {
   return errors;
 }
 
-const subsetsErrors = (object: Endpoints): FieldError[] =>
-  (object.subsets ?? []).flatMap((subset, index) => subsetErrors(subset, `subsets[${index}]`));
+const addressesOf = ({ addresses = [], notReadyAddresses = [] }: Subset): string[] =>
+  [...addresses, ...notReadyAddresses].map(({ ip = '' }) => ip);
+
+function endpointsErrors(object: Endpoints, old?: Endpoints): FieldError[] {
+  // Addresses that an old object has are kept even if they are not written as they should be.
+  const known = new Set((old?.subsets ?? []).flatMap(addressesOf));
+  return (object.subsets ?? []).flatMap((subset, index) => subsetErrors(subset, `subsets[${index}]`, known));
+}
+
+function endpointsWarnings(object: Endpoints): string[] {
+  return (object.subsets ?? []).flatMap((subset, index) =>
+    (['addresses', 'notReadyAddresses'] as const).flatMap((list) =>
+      (subset[list] ?? []).flatMap(({ ip = '' }, number) => ipWarnings(`subsets[${index}].${list}[${number}].ip`, ip)),
+    ),
+  );
+}
 
 const endpoints: Strategy<Endpoints> = {
   allowCreateOnUpdate: true,
@@ -72,44 +110,128 @@ const endpoints: Strategy<Endpoints> = {
       for (const port of subset.ports ?? []) if ((port.protocol ?? '') === '') port.protocol = 'TCP';
     }
   },
-  validateCreate: subsetsErrors,
-  validateUpdate: subsetsErrors,
+  validateCreate: (object) => endpointsErrors(object),
+  validateUpdate: endpointsErrors,
+  warningsOnCreate: endpointsWarnings,
+  warningsOnUpdate: endpointsWarnings,
+  columns: endpointsColumns,
 };
 
-const ADDRESS_TYPES = ['FQDN', 'IPv4', 'IPv6'];
-const MAX_ENDPOINTS = 1000;
+// --- endpoint slices
 
-function sliceErrors(object: Slice): FieldError[] {
-  const { addressType = '' } = object;
+const ADDRESS_TYPES = ['FQDN', 'IPv4', 'IPv6'];
+const FAMILIES: Readonly<Record<string, 4 | 6>> = { IPv4: 4, IPv6: 6 };
+const MAX_ENDPOINTS = 1000;
+const MAX_ADDRESSES = 100;
+const MAX_PORTS = 20_000;
+const MAX_TOPOLOGY_LABELS = 16;
+const MAX_HINTS = 8;
+
+type Endpoint = NonNullable<Slice['endpoints']>[number];
+
+function sliceErrors(object: Slice, old?: Slice): FieldError[] {
+  const { addressType = '', endpoints: found = [], ports = [] } = object;
   const errors = requiredText('addressType', addressType);
   if (addressType !== '' && !ADDRESS_TYPES.includes(addressType))
     errors.push(notSupported('addressType', addressType, ADDRESS_TYPES));
-  if ((object.endpoints ?? []).length > MAX_ENDPOINTS)
-    errors.push(invalid('endpoints', (object.endpoints ?? []).length, `must have at most ${MAX_ENDPOINTS} items`));
-  for (const [index, endpoint] of (object.endpoints ?? []).entries()) {
-    const at = `endpoints[${index}]`;
-    const addresses = endpoint.addresses ?? [];
-    if (addresses.length === 0) errors.push(required(`${at}.addresses`, 'must contain at least 1 address'));
-    for (const [own, address] of addresses.entries()) {
-      const field = `${at}.addresses[${own}]`;
-      if (addressType === 'FQDN') errors.push(...invalidFor(field, address, dnsSubdomainErrors(address)));
-      else errors.push(...addressErrors(address, field));
-    }
-    if (endpoint.nodeName !== undefined)
-      errors.push(...invalidFor(`${at}.nodeName`, endpoint.nodeName, dnsSubdomainErrors(endpoint.nodeName)));
-    if (endpoint.hostname !== undefined)
-      errors.push(...invalidFor(`${at}.hostname`, endpoint.hostname, dnsLabelErrors(endpoint.hostname)));
+  const known = new Set((old?.endpoints ?? []).flatMap(({ addresses }) => addresses ?? []));
+  if ((found ?? []).length > MAX_ENDPOINTS) errors.push(...maxItems('endpoints', found ?? [], MAX_ENDPOINTS));
+  else
+    for (const [index, endpoint] of (found ?? []).entries())
+      errors.push(...endpointErrors(endpoint, `endpoints[${index}]`, addressType, known));
+  if ((ports ?? []).length > MAX_PORTS) return [...errors, ...maxItems('ports', ports ?? [], MAX_PORTS)];
+  return [...errors, ...portErrors(ports ?? [])];
+}
+
+function endpointErrors(endpoint: Endpoint, at: string, type: string, known: ReadonlySet<string>): FieldError[] {
+  const { addresses = [], deprecatedTopology, nodeName, hostname, hints } = endpoint;
+  const field = `${at}.addresses`;
+  const errors: FieldError[] = [];
+  if (addresses.length === 0) errors.push(required(field, 'must contain at least 1 address'));
+  else errors.push(...maxItems(field, addresses, MAX_ADDRESSES));
+  for (const [index, address] of addresses.entries()) {
+    const own = `${field}[${index}]`;
+    const family = FAMILIES[type];
+    if (type === 'FQDN') errors.push(...fullyQualifiedDomainErrors(own, address));
+    else if (family !== undefined) errors.push(...familyErrors(field, own, address, { family, known }));
   }
+  const topology = `${at}.deprecatedTopology`;
+  const labels = Object.keys(deprecatedTopology ?? {});
+  errors.push(
+    ...maxItems(topology, labels, MAX_TOPOLOGY_LABELS),
+    ...validateLabels(deprecatedTopology as Record<string, string> | undefined, topology),
+  );
+  if (nodeName !== undefined) errors.push(...invalidFor(`${at}.nodeName`, nodeName, dnsSubdomainErrors(nodeName)));
+  if (hostname !== undefined) errors.push(...invalidFor(`${at}.hostname`, hostname, dnsLabelErrors(hostname)));
+  if (hints !== undefined) errors.push(...hintErrors(hints, `${at}.hints`));
+  return errors;
+}
+
+interface FamilyRules {
+  readonly family: 4 | 6;
+  readonly known: ReadonlySet<string>;
+}
+
+/** The wrong family is an error of the list, everything else one of the address. */
+function familyErrors(list: string, field: string, address: string, { family, known }: FamilyRules): FieldError[] {
+  const ip = parseIp(address);
+  if (ip === undefined) return ipErrors(field, address);
+  const errors = known.has(address) ? [] : ipErrors(field, address);
+  if (ip.family !== family) errors.push(invalid(list, address, `must be an IPv${family} address`));
+  return [...errors, ...specialAddressErrors(field, address)];
+}
+
+function hintErrors({ forZones = [], forNodes = [] }: NonNullable<Endpoint['hints']>, at: string): FieldError[] {
+  const named = (
+    items: readonly { readonly name?: string | undefined }[],
+    field: string,
+    rule: (name: string) => string[],
+  ): FieldError[] => {
+    if (items.length > MAX_HINTS) return maxItems(field, items, MAX_HINTS);
+    const seen = new Set<string>();
+    return items.flatMap(({ name = '' }, index) => {
+      const own = `${field}[${index}].name`;
+      const errors = seen.has(name) ? [duplicate(own, name)] : [];
+      seen.add(name);
+      return [...errors, ...invalidFor(own, name, rule(name))];
+    });
+  };
+  return [
+    ...named(forZones, `${at}.forZones`, labelValueErrors),
+    ...named(forNodes, `${at}.forNodes`, dnsSubdomainErrors),
+  ];
+}
+
+function portErrors(ports: NonNullable<Slice['ports']>): FieldError[] {
   const names = new Set<string>();
-  for (const [index, { name = '', protocol = '' }] of (object.ports ?? []).entries()) {
+  return ports.flatMap(({ name = '', protocol = '', appProtocol }, index) => {
     const at = `ports[${index}]`;
-    if (name !== '') errors.push(...invalidFor(`${at}.name`, name, dnsLabelErrors(name)));
+    const errors = name === '' ? [] : invalidFor(`${at}.name`, name, dnsLabelErrors(name));
     if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
     names.add(name);
-    if (protocol !== '' && !PROTOCOLS.includes(protocol))
-      errors.push(notSupported(`${at}.protocol`, protocol, PROTOCOLS));
+    if (protocol === '') errors.push(required(`${at}.protocol`));
+    else if (!PROTOCOLS.includes(protocol)) errors.push(notSupported(`${at}.protocol`, protocol, PROTOCOLS));
+    if (appProtocol !== undefined)
+      errors.push(...invalidFor(`${at}.appProtocol`, appProtocol, qualifiedNameErrors(appProtocol)));
+    return errors;
+  });
+}
+
+/** What v1 does not have any more: kept only where it is already. */
+function dropTopology(object: Slice, old?: Slice): void {
+  const before = (old?.endpoints ?? []).map(({ deprecatedTopology }) => deprecatedTopology);
+  for (const endpoint of object.endpoints ?? []) {
+    const { deprecatedTopology: topology } = endpoint;
+    if (topology !== undefined && !before.some((one) => semanticEqual(one, topology)))
+      delete endpoint.deprecatedTopology;
   }
-  return errors;
+}
+
+function sliceWarnings(object: Slice): string[] {
+  if (object.addressType === 'FQDN') return ['spec.addressType: FQDN endpoints are deprecated'];
+  return (object.endpoints ?? []).flatMap(({ addresses = [] }, index) =>
+    addresses.flatMap((address, number) => ipWarnings(`spec.endpoints[${index}].addresses[${number}]`, address)),
+  );
 }
 
 const slices: Strategy<Slice> = {
@@ -120,13 +242,21 @@ const slices: Strategy<Slice> = {
       if ((port.protocol ?? '') === '') port.protocol = 'TCP';
     }
   },
+  prepareForCreate: (object) => dropTopology(object),
+  prepareForUpdate: dropTopology,
   changesGeneration: (object, old) =>
-    JSON.stringify([object.endpoints, object.ports]) !== JSON.stringify([old.endpoints, old.ports]),
-  validateCreate: sliceErrors,
+    !semanticEqual(
+      [object.addressType, object.endpoints, object.ports, object.metadata.labels],
+      [old.addressType, old.endpoints, old.ports, old.metadata.labels],
+    ),
+  validateCreate: (object) => sliceErrors(object),
   validateUpdate: (object, old) => [
-    ...sliceErrors(object),
+    ...sliceErrors(object, old),
     ...immutable('addressType', object.addressType, old.addressType),
   ],
+  warningsOnCreate: sliceWarnings,
+  warningsOnUpdate: sliceWarnings,
+  columns: endpointSliceColumns,
 };
 
 export const endpointKinds = [

@@ -1,7 +1,9 @@
 /** Events of both groups: kept as core events, for a limited time. */
+import { nameIsPathSegment } from '../../../api/meta/names.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { eventColumns } from '../columns/events.ts';
 import type { KindOptions } from '../kinds.ts';
+import { eventErrors, eventUpdateErrors } from './event-validation.ts';
 import { kindRow, type Conversion, type KindRow, type Strategy } from '../strategy.ts';
 
 interface Reference {
@@ -25,6 +27,8 @@ export interface Event extends KubeObject {
   type?: string;
   eventTime?: string | null;
   series?: { count?: number; lastObservedTime?: string };
+  action?: string;
+  related?: Reference;
   reportingComponent?: string;
   reportingInstance?: string;
 }
@@ -62,12 +66,20 @@ const conversion: Conversion = {
       'v1',
       RENAMED.map(([stored, served]) => [served, stored] as const),
     ),
-  fromStored: (object) => renamed(object, 'events.k8s.io/v1', RENAMED),
+  fromStored(object) {
+    const served = renamed(object, 'events.k8s.io/v1', RENAMED);
+    // Core events print these though they are empty.
+    for (const field of ['reportingController', 'reportingInstance']) if (served[field] === '') delete served[field];
+    return served;
+  },
 };
 
 export function eventKinds(options: KindOptions): KindRow[] {
   const events: Strategy<Event> = {
+    nameRule: nameIsPathSegment,
     allowCreateOnUpdate: true,
+    validateCreate: eventErrors,
+    validateUpdate: eventUpdateErrors,
     defaultPropagation: 'Unsupported',
     timeToLiveMs: () => options.eventTtlMs,
     selectableFields: {

@@ -1,0 +1,133 @@
+/**
+ * Answers the question of `expression-checks.ts` with the expression language: what may be named where an expression stands,
+ * and what it must evaluate to.
+ */
+import { compile, CelCompileError, type CelEnvironment } from '../../../api/cel/cel.ts';
+import { bool, dyn, fits, isOpen, list, map, opaque, showType, string, type CelType } from '../../../api/cel/types.ts';
+import type { ExpressionChecker, ExpressionPlace, ExpressionQuestion, NamedExpression } from './expression-checks.ts';
+
+function struct(name: string, fields: Readonly<Record<string, CelType>>): CelType {
+  return { kind: 'object', name, field: (field) => (Object.hasOwn(fields, field) ? fields[field] : undefined) };
+}
+
+const groupVersionKind = struct('kubernetes.GroupVersionKind', { group: string, version: string, kind: string });
+const groupVersionResource = struct('kubernetes.GroupVersionResource', {
+  group: string,
+  version: string,
+  resource: string,
+});
+const userInfo = struct('kubernetes.UserInfo', {
+  username: string,
+  uid: string,
+  groups: list(string),
+  extra: map(string, list(string)),
+});
+
+const request = struct('kubernetes.AdmissionRequest', {
+  kind: groupVersionKind,
+  resource: groupVersionResource,
+  subResource: string,
+  requestKind: groupVersionKind,
+  requestResource: groupVersionResource,
+  requestSubResource: string,
+  name: string,
+  namespace: string,
+  operation: string,
+  userInfo,
+  dryRun: bool,
+  options: dyn,
+});
+
+const device = struct('kubernetes.DRADevice', {
+  driver: string,
+  attributes: map(string, map(string, dyn)),
+  capacity: map(string, map(string, opaque('kubernetes.Quantity'))),
+  allowMultipleAllocations: bool,
+});
+
+/** `Object` and everything that lies within it, whatever the kind. */
+function patchMessage(name: string): CelType | undefined {
+  if (name === 'JSONPatch') return jsonPatch;
+  return name === 'Object' || name.startsWith('Object.') ? applied(name) : undefined;
+}
+
+function applied(name: string): CelType {
+  return { kind: 'object', name, field: () => dyn };
+}
+
+const jsonPatch = struct('JSONPatch', { op: string, path: string, from: string, value: dyn });
+
+/** What an expression of a place must evaluate to; none: anything. */
+const WANTED: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
+  matchCondition: bool,
+  validation: bool,
+  deviceSelector: bool,
+  messageExpression: string,
+  auditAnnotation: string,
+  applyConfiguration: applied('Object'),
+  jsonPatch: list(jsonPatch),
+};
+
+function environmentOf(question: ExpressionQuestion): CelEnvironment {
+  const { place, params, authorizer, variables } = question;
+  if (place === 'deviceSelector') return { variables: { device } };
+  const known: Record<string, CelType> = { object: dyn, oldObject: dyn, request };
+  if (place !== 'matchCondition') known['namespaceObject'] = dyn;
+  if (params) known['params'] = dyn;
+  if (authorizer) {
+    known['authorizer'] = opaque('kubernetes.authorization.Authorizer');
+    known['authorizer.requestResource'] = opaque('kubernetes.authorization.ResourceCheck');
+  }
+  if (variables.length > 0) known['variables'] = variablesType(variables, { ...question, variables: [] });
+  const patches = place === 'applyConfiguration' || place === 'jsonPatch' || place === 'variable';
+  return patches ? { variables: known, message: patchMessage } : { variables: known };
+}
+
+/** Each variable has the type of its expression; those that do not compile could be anything. */
+function variablesType(variables: readonly NamedExpression[], question: ExpressionQuestion): CelType {
+  const types: Record<string, CelType> = {};
+  const before: NamedExpression[] = [];
+  for (const variable of variables) {
+    types[variable.name] = typeOf({
+      ...question,
+      place: 'variable',
+      expression: variable.expression,
+      variables: before,
+    });
+    before.push(variable);
+  }
+  return struct('kubernetes.variables', types);
+}
+
+function typeOf(question: ExpressionQuestion): CelType {
+  try {
+    return compile(question.expression, environmentOf(question)).type;
+  } catch (error) {
+    if (error instanceof CelCompileError) return dyn;
+    throw error;
+  }
+}
+
+export const checkExpression: ExpressionChecker = (question) => {
+  const { place, expression } = question;
+  let type: CelType;
+  try {
+    ({ type } = compile(expression, environmentOf(question)));
+  } catch (error) {
+    if (error instanceof CelCompileError) return `compilation failed: ${error.message}`;
+    throw error;
+  }
+  const wanted = WANTED[place];
+  if (wanted === undefined || isOpen(type) || fits(wanted, type)) return undefined;
+  // Null says that there is no annotation.
+  if (place === 'auditAnnotation' && type.kind === 'null') return undefined;
+  const found = type.kind === 'null' ? 'null_type' : showType(type);
+  switch (place) {
+    case 'auditAnnotation':
+      return `must evaluate to one of [string null_type] but got ${found}`;
+    case 'deviceSelector':
+      return `must evaluate to bool or the unknown type, not ${found}`;
+    default:
+      return `must evaluate to ${showType(wanted)} but got ${found}`;
+  }
+};
