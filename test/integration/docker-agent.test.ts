@@ -1,134 +1,28 @@
-/** The whole agent without an API server on a real Docker Engine: a static pod from file to running, over restarts of the agent, to its end. */
-import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { PassThrough } from 'node:stream';
+/** The agent on a real Docker Engine, without an API server. */
 import { test } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
-import { type Agent, startAgent } from '../../agent/main.ts';
 import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
+import { dockerSocket, imageArchive, skipWithoutDocker } from './running-cluster.ts';
+import { runStaticPod } from './static-pod.ts';
 
-const socket = process.env['ORCHLET_TEST_DOCKER_SOCKET'];
-const images = process.env['ORCHLET_TEST_IMAGES'];
-const skip =
-  socket === undefined || images === undefined
-    ? 'ORCHLET_TEST_DOCKER_SOCKET and ORCHLET_TEST_IMAGES are not set: no Docker Engine to test with'
-    : false;
-
-async function until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
-  const end = Date.now() + 90_000;
-  while (Date.now() < end) {
-    const found = await look();
-    if (found !== undefined && found !== false) return found;
-    await pause(100);
-  }
-  throw new Error(`${what} did not come about in time`);
-}
-
-const manifest = (image: string): string => `apiVersion: v1
-kind: Pod
-metadata: {name: web}
-spec:
-  terminationGracePeriodSeconds: 1
-  volumes: [{name: w, emptyDir: {}}]
-  initContainers:
-  - {name: prep, image: "${image}", command: [sh, -c, "echo hi > /w/index.html"], volumeMounts: [{name: w, mountPath: /w}]}
-  containers:
-  - name: httpd
-    image: "${image}"
-    command: [sh, -c, "echo serving $POD; exec httpd -f -p 8080 -h /w"]
-    env: [{name: POD, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]
-    volumeMounts: [{name: w, mountPath: /w}]
-    readinessProbe: {exec: {command: [test, -f, /w/index.html]}, periodSeconds: 1}
-  - {name: crash, image: "${image}", command: [sh, -c, "echo why > /dev/termination-log; exit 3"]}
-`;
-
-test('a static pod runs from its file, outlives the agent and ends with its file', { skip }, async () => {
-  const directory = await mkdtemp(join(tmpdir(), 'orchlet-agent-'));
-  const endpoint = `unix://${(socket ?? '').replace(/^unix:\/\//, '')}`;
-  const rootDir = join(directory, 'root');
-  const nodeName = `agent-${process.pid}`;
-  const manifests = join(directory, 'manifests');
-  await mkdir(manifests);
-  const runtime = await startDockerRuntime({
-    endpoint,
-    nodeName,
-    rootDirectory: rootDir,
-    sandboxImage: '',
-    clock: systemClock,
-    logger: silentLogger,
-  });
-  const references = await runtime.loadImages(images ?? '');
-  const podInfraContainerImage = references.find((reference) => reference.includes('pause')) ?? '';
-  const image = references.find((reference) => !reference.includes('pause')) ?? '';
-  const start = (): Promise<Agent> =>
-    startAgent({
-      flags: {
-        dockerEndpoint: endpoint,
-        hostnameOverride: nodeName,
-        rootDir,
-        podLogsDir: join(directory, 'logs'),
-        podInfraContainerImage,
-        podManifestPath: manifests,
-        port: 0,
-        readOnlyPort: 0,
-        healthzPort: 0,
-      },
+test(
+  'on Docker, a static pod runs from its file, outlives the agent and ends with its file',
+  { skip: skipWithoutDocker },
+  () => {
+    const endpoint = `unix://${dockerSocket ?? ''}`;
+    return runStaticPod({
+      images: imageArchive ?? '',
+      flags: { containerRuntime: 'docker', dockerEndpoint: endpoint },
+      open: ({ nodeName, rootDir }) =>
+        startDockerRuntime({
+          endpoint,
+          nodeName,
+          rootDirectory: rootDir,
+          sandboxImage: '',
+          clock: systemClock,
+          logger: silentLogger,
+        }),
     });
-  let agent = await start();
-  try {
-    const status = (): ReturnType<typeof agent.core.podByName> => agent.core.podByName('default', `web-${nodeName}`);
-    const container = (
-      name: string,
-    ):
-      | NonNullable<NonNullable<NonNullable<ReturnType<typeof status>>['status']>['containerStatuses']>[number]
-      | undefined => status()?.status?.containerStatuses?.find((entry) => entry.name === name);
-    await writeFile(join(manifests, 'web.yaml'), manifest(image));
-    await until('readiness', () => container('httpd')?.ready === true);
-    const crashed = await until(
-      'the back-off',
-      () => container('crash')?.state?.waiting?.reason === 'CrashLoopBackOff' && container('crash'),
-    );
-    assert.match(crashed.state?.waiting?.message ?? '', /^back-off \d+s restarting failed container=crash pod=web-/);
-    assert.deepEqual([crashed.lastState?.terminated?.exitCode, crashed.lastState?.terminated?.message], [3, 'why\n']);
-    const out = new PassThrough();
-    await agent.core.logs(
-      'default',
-      `web-${nodeName}`,
-      'httpd',
-      { follow: false, previous: false, timestamps: false },
-      out,
-      new AbortController().signal,
-    );
-    assert.equal(String(out.read()), `serving web-${nodeName}\n`);
-    const id = container('httpd')?.containerID;
-
-    await agent.close();
-    assert.equal(
-      (await runtime.listContainers()).some((entry) => entry.state === 'running'),
-      true,
-    );
-    agent = await start();
-    await until('readiness after a restart', () => container('httpd')?.ready === true);
-    assert.equal(container('httpd')?.containerID, id);
-    assert.equal(container('httpd')?.restartCount, 0);
-
-    await rm(join(manifests, 'web.yaml'));
-    await until(
-      'the end of everything',
-      async () => (await runtime.listContainers()).length === 0 && (await runtime.listSandboxes()).length === 0,
-    );
-    await assert.rejects(readFile(join(rootDir, 'pods')), { code: /EISDIR|ENOENT/ });
-  } finally {
-    await agent.close();
-    for (const sandbox of await runtime.listSandboxes()) {
-      await runtime.stopSandbox(sandbox.id);
-      await runtime.removeSandbox(sandbox.id);
-    }
-    await runtime.close();
-    await rm(directory, { recursive: true, force: true });
-  }
-});
+  },
+);

@@ -16,6 +16,12 @@ export const skipWithoutDocker: string | false =
     ? 'ORCHLET_TEST_DOCKER_SOCKET and ORCHLET_TEST_IMAGES are not set: scripts/test sets them'
     : false;
 
+export const containerdSocket = process.env['ORCHLET_TEST_CONTAINERD_SOCKET'];
+export const skipWithoutContainerd: string | false =
+  containerdSocket === undefined || imageArchive === undefined
+    ? 'ORCHLET_TEST_CONTAINERD_SOCKET and ORCHLET_TEST_IMAGES are not set: scripts/test sets them'
+    : false;
+
 export async function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer();
@@ -83,7 +89,12 @@ export class RunningCluster {
   #child: ChildProcess | undefined;
   readonly #args: readonly string[];
 
-  private constructor(directory: string, ports: readonly [number, number, number], more: readonly string[]) {
+  private constructor(
+    directory: string,
+    ports: readonly [number, number, number],
+    runtime: readonly string[],
+    more: readonly string[],
+  ) {
     this.directory = directory;
     this.kubeconfig = join(directory, 'admin.kubeconfig');
     [this.securePort, this.agentPort] = ports;
@@ -99,24 +110,21 @@ export class RunningCluster {
         '--healthz-port',
         String(ports[2]),
       ],
-      ...[
-        '--read-only-port',
-        '0',
-        '--docker-endpoint',
-        `unix://${dockerSocket ?? ''}`,
-        '--pod-logs-dir',
-        join(directory, 'logs'),
-        ...more,
-      ],
+      ...['--read-only-port', '0', '--pod-logs-dir', join(directory, 'logs'), ...runtime, ...more],
     ];
   }
 
   /** Resolves when the node is Ready. */
-  static async start(more: readonly string[] = []): Promise<RunningCluster> {
+  static async start(more: readonly string[] = [], on: 'docker' | 'containerd' = 'docker'): Promise<RunningCluster> {
     const directory = mkdtempSync(join(tmpdir(), 'orchlet-cluster-'));
     mkdirSync(join(directory, 'images'));
     copyFileSync(imageArchive ?? '', join(directory, 'images', 'images.tar'));
-    const cluster = new RunningCluster(directory, [await freePort(), await freePort(), await freePort()], more);
+    const runtime =
+      on === 'docker'
+        ? ['--docker-endpoint', `unix://${dockerSocket ?? ''}`]
+        : ['--container-runtime-endpoint', `unix://${containerdSocket ?? ''}`];
+    const ports = [await freePort(), await freePort(), await freePort()] as const;
+    const cluster = new RunningCluster(directory, ports, runtime, more);
     await cluster.launch();
     return cluster;
   }
