@@ -1,19 +1,25 @@
 /**
  * Finds a container runtime for this host: a CRI or Docker socket that answers; else, as root on Debian or Ubuntu, installs
- * docker.io and runs it privately where no init system does.
+ * docker.io and runs it privately where no init system does. Tests get a private containerd as well.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
+import { startCriRuntime } from '../agent/runtime/cri/cri-runtime.ts';
+import { silentLogger } from '../api/component/logger.ts';
+import { systemClock } from '../api/machinery/clock.ts';
 
 export interface FoundRuntime {
-  /** `unix:///…/docker.sock`. */
-  readonly dockerEndpoint: string;
+  /** `unix:///…/docker.sock`, or a CRI runtime's socket. */
+  readonly endpoint: string;
+  /** The agent's flags for it. */
+  readonly flags: readonly string[];
   /** Ends what was started here. */
   stop(): void;
 }
 
+const KNOWN_CRI_SOCKETS = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 const KNOWN_DOCKER_SOCKETS = ['/var/run/docker.sock', '/run/podman/podman.sock'];
 const SCRIPTS = import.meta.dirname;
 
@@ -30,6 +36,33 @@ export function answersPing(socketPath: string): Promise<boolean> {
   });
 }
 
+/** Whether CRI is spoken there and pods would have a network: the containerd under a Docker is not meant. */
+async function servesPods(path: string): Promise<boolean> {
+  if (!existsSync(path)) return false;
+  const options = { endpoint: `unix://${path}`, requestTimeoutMs: 5_000, clock: systemClock, logger: silentLogger };
+  try {
+    const runtime = await startCriRuntime(options);
+    try {
+      return (await runtime.conditions()).every((condition) => condition.ready);
+    } finally {
+      await runtime.close();
+    }
+  } catch {
+    // Whatever is wrong with it: it is not the one.
+    return false;
+  }
+}
+
+const docker = (path: string, stop: () => void = () => undefined): FoundRuntime => {
+  const endpoint = `unix://${path}`;
+  return { endpoint, flags: ['--container-runtime', 'docker', '--docker-endpoint', endpoint], stop };
+};
+
+const cri = (path: string, stop: () => void = () => undefined): FoundRuntime => {
+  const endpoint = `unix://${path}`;
+  return { endpoint, flags: ['--container-runtime', 'remote', '--container-runtime-endpoint', endpoint], stop };
+};
+
 /** `directory`: of a private daemon. `say` tells what is being done. Throws with a remedy where nothing can be done. */
 export async function findRuntime(options: {
   readonly directory: string;
@@ -37,12 +70,10 @@ export async function findRuntime(options: {
   readonly privately?: boolean;
 }): Promise<FoundRuntime> {
   const fromEnvironment = (process.env['DOCKER_HOST'] ?? '').replace(/^unix:\/\//, '');
-  const candidates =
-    options.privately === true
-      ? []
-      : [...(fromEnvironment.startsWith('/') ? [fromEnvironment] : []), ...KNOWN_DOCKER_SOCKETS];
-  for (const path of candidates) {
-    if (await answersPing(path)) return { dockerEndpoint: `unix://${path}`, stop: () => undefined };
+  if (options.privately !== true) {
+    if (fromEnvironment.startsWith('/') && (await answersPing(fromEnvironment))) return docker(fromEnvironment);
+    for (const path of KNOWN_CRI_SOCKETS) if (await servesPods(path)) return cri(path);
+    for (const path of KNOWN_DOCKER_SOCKETS) if (await answersPing(path)) return docker(path);
   }
   ensureInstalled(options.say);
   return startPrivate(options.directory);
@@ -91,10 +122,29 @@ function startPrivate(directory: string): FoundRuntime {
   const script = join(SCRIPTS, 'docker-private');
   const started = spawnSync(script, ['start', directory], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
   if (started.status !== 0) throw new Error(`a private Docker daemon could not be started: ${started.stderr.trim()}`);
-  return {
-    dockerEndpoint: `unix://${started.stdout.trim()}`,
-    stop: () => void spawnSync(script, ['stop', directory], { stdio: 'ignore' }),
-  };
+  return docker(started.stdout.trim(), () => void spawnSync(script, ['stop', directory], { stdio: 'ignore' }));
+}
+
+/** A containerd with CRI and a pod network of its own, for tests; `archive` holds its sandbox image. */
+export function startPrivateContainerd(directory: string, archive: string, say: (text: string) => void): FoundRuntime {
+  const wanted = [
+    ...(has('containerd') && has('ctr') ? [] : ['containerd']),
+    ...(has('runc') ? [] : ['runc']),
+    ...(existsSync('/usr/lib/cni/bridge') || existsSync('/opt/cni/bin/bridge') ? [] : ['containernetworking-plugins']),
+    ...(has('iptables') ? [] : ['iptables']),
+    ...(has('ip') ? [] : ['iproute2']),
+  ];
+  if (wanted.length > 0) {
+    say(`installing ${wanted.join(', ')} with apt`);
+    installPackages(wanted, 'the tests need a containerd');
+  }
+  const script = join(SCRIPTS, 'containerd-private');
+  const started = spawnSync(script, ['start', directory, archive], {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  if (started.status !== 0) throw new Error(`a private containerd could not be started: ${started.stderr.trim()}`);
+  return cri(started.stdout.trim(), () => void spawnSync(script, ['stop', directory], { stdio: 'ignore' }));
 }
 
 /** The image archive for a host without a registry, made once. */

@@ -1,6 +1,6 @@
 /**
- * `scripts/test`: types, format and lint, then every test file. Integration tests get a private Docker daemon and images
- * built here. A file that fails is run once more by itself, and told as flaky when it passes then: a machine under load is
+ * `scripts/test`: types, format and lint, then every test file. Integration tests get a private Docker daemon, a private
+ * containerd and images built here. A file that fails is run once more by itself, and told as flaky when it passes then: a machine under load is
  * no fault of the code, and a fault fails twice.
  */
 import { spawn, spawnSync } from 'node:child_process';
@@ -8,12 +8,13 @@ import { globSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
-import { ensureImages, findRuntime, type FoundRuntime } from './container-runtime.ts';
+import { ensureImages, findRuntime, type FoundRuntime, startPrivateContainerd } from './container-runtime.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const USAGE = `usage: scripts/test [--unit] [--no-checks] [FILE…]
 
-Runs the checks (types, format, lint) and the tests. Integration tests run on a Docker daemon of their own.
+Runs the checks (types, format, lint) and the tests. Integration tests run on a Docker daemon and a
+containerd of their own.
 
   --unit       leave out the integration tests
   --no-checks  leave out types, format and lint
@@ -90,11 +91,11 @@ async function main(): Promise<number> {
   const all = positionals.length > 0 ? positionals : globSync('test/**/*.test.ts', { cwd: ROOT }).sort();
   const integration = values.unit === true ? [] : all.filter((file) => file.includes('test/integration/'));
   const units = all.filter((file) => !file.includes('test/integration/'));
-  let runtime: FoundRuntime | undefined;
+  const runtimes: FoundRuntime[] = [];
   const env: NodeJS.ProcessEnv = { NODE_COMPILE_CACHE: join(ROOT, '.cache/compile') };
   const directory = mkdtempSync(join(tmpdir(), 'orch-'));
   const stop = (): void => {
-    runtime?.stop();
+    for (const runtime of runtimes) runtime.stop();
     rmSync(directory, { recursive: true, force: true });
   };
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
@@ -105,10 +106,15 @@ async function main(): Promise<number> {
   }
   try {
     if (integration.length > 0) {
-      say('a Docker daemon and images for the integration tests');
-      runtime = await findRuntime({ directory: join(directory, 'docker'), say, privately: true });
-      env['ORCHLET_TEST_DOCKER_SOCKET'] = runtime.dockerEndpoint.replace('unix://', '');
-      env['ORCHLET_TEST_IMAGES'] = ensureImages(join(directory, 'images'), say);
+      say('container runtimes and images for the integration tests');
+      const docker = await findRuntime({ directory: join(directory, 'docker'), say, privately: true });
+      runtimes.push(docker);
+      const archive = ensureImages(join(directory, 'images'), say);
+      const containerd = startPrivateContainerd(join(directory, 'containerd'), archive, say);
+      runtimes.push(containerd);
+      env['ORCHLET_TEST_DOCKER_SOCKET'] = docker.endpoint.replace('unix://', '');
+      env['ORCHLET_TEST_CONTAINERD_SOCKET'] = containerd.endpoint.replace('unix://', '');
+      env['ORCHLET_TEST_IMAGES'] = archive;
     }
     say(`${units.length + integration.length} test files`);
     let outcome: Outcome = { code: 0, failed: [] };

@@ -103,15 +103,7 @@ const hasCondition = (object: KubeObject, type: string): boolean =>
   );
 
 function startOrchlet(options: Settings, runtime: FoundRuntime, log: string): ChildProcess {
-  const args = [
-    'up',
-    '--data-dir',
-    options.dataDirectory,
-    '--secure-port',
-    options.securePort,
-    '--docker-endpoint',
-    runtime.dockerEndpoint,
-  ];
+  const args = ['up', '--data-dir', options.dataDirectory, '--secure-port', options.securePort, ...runtime.flags];
   if (options.keepPods) args.push('--keep-pods');
   const file = openSync(log, 'a', 0o600);
   try {
