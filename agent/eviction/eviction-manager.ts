@@ -24,7 +24,7 @@ export interface EvictionSettings {
   readonly thresholds: readonly Threshold[];
   /** `--eviction-pressure-transition-period`. */
   readonly transitionPeriodMs: number;
-  /** `--eviction-max-pod-grace-period`: of soft thresholds. */
+  /** `--eviction-max-pod-grace-period`: of soft thresholds; negative leaves it to the pod. */
   readonly maxPodGracePeriodSeconds: number;
   /** `--local-storage-capacity-isolation`. */
   readonly localStorage: boolean;
@@ -61,10 +61,14 @@ const STORAGE_AGE_MS = 10_000;
 const LIMITS_AGE_MS = 60_000;
 const CLEANUP_WAIT_MS = 30_000;
 const IMMEDIATE_GRACE_SECONDS = 1;
+const DEFAULT_GRACE_SECONDS = 30;
 
 export class EvictionManager {
   readonly #deps: EvictionDeps;
+  readonly #saidAtMs = new Map<Signal, number>();
   #state: PressureState = CALM;
+  /** All that may be done was done, and it was not enough: looking more often does not help. */
+  #exhausted = false;
 
   constructor(deps: EvictionDeps) {
     this.#deps = deps;
@@ -85,7 +89,8 @@ export class EvictionManager {
       } catch (error) {
         logger.warn({ error }, 'The eviction manager could not look at the node');
       }
-      const waitMs = this.#state.met.length > 0 || evicted ? PRESSED_POLL_MS : CALM_POLL_MS;
+      const pressed = (this.#state.met.length > 0 && !this.#exhausted) || evicted;
+      const waitMs = pressed ? PRESSED_POLL_MS : CALM_POLL_MS;
       await clock.sleep(waitMs, signal).catch(() => undefined);
     }
   }
@@ -93,6 +98,7 @@ export class EvictionManager {
   /** One look, and what follows of it. Whether pods were evicted. */
   async synchronize(): Promise<boolean> {
     const { clock, settings, observe } = this.#deps;
+    this.#exhausted = false;
     const host = await observe();
     const before = this.#state.conditions;
     const { state, due } = advance(this.#state, {
@@ -128,8 +134,10 @@ export class EvictionManager {
   async #reclaim(urgent: Threshold, due: readonly Threshold[], host: HostObservations): Promise<boolean> {
     const { settings, logger, aboutNode, activePods, usage, storage } = this.#deps;
     const resource = resourceOf(urgent.signal);
-    logger.warn({ signal: urgent.signal, resource }, 'The node runs short; reclaiming');
-    aboutNode('EvictionThresholdMet', `Attempting to reclaim ${resource}`);
+    if (this.#isNews(urgent.signal)) {
+      logger.warn({ signal: urgent.signal, resource }, 'The node runs short; reclaiming');
+      aboutNode('EvictionThresholdMet', `Attempting to reclaim ${resource}`);
+    }
     if (await this.#reclaimFromNode(urgent.signal, host)) return false;
     const needsDisk = resource === 'ephemeral-storage' || resource === 'inodes';
     const [used, written] = await Promise.all([
@@ -138,8 +146,9 @@ export class EvictionManager {
     ]);
     const consumption = consumptionFrom(used, written, partsOn(urgent.signal, layoutOf(host.storage)));
     const ranked = rankPods(activePods(), consumption.of, resource);
+    this.#exhausted = ranked.every(({ spared }) => spared);
     if (ranked.length === 0) {
-      logger.error({ resource }, 'The node runs short and there is no pod to evict');
+      logger.debug({ resource }, 'The node runs short and there is no pod to evict');
       return false;
     }
     for (const { pod, spared } of ranked) {
@@ -155,13 +164,23 @@ export class EvictionManager {
         host.observations,
       );
       const own = pod.spec.terminationGracePeriodSeconds;
-      const soft = Math.min(settings.maxPodGracePeriodSeconds, own ?? settings.maxPodGracePeriodSeconds);
+      const most = settings.maxPodGracePeriodSeconds;
+      const soft = most < 0 ? (own ?? DEFAULT_GRACE_SECONDS) : Math.min(most, own ?? most);
       this.#deps.onEviction?.(urgent.signal);
       await this.#evict(pod, urgent.gracePeriodMs > 0 ? soft : IMMEDIATE_GRACE_SECONDS, message, annotations);
       return true;
     }
-    logger.error({ resource }, 'The node runs short and no pod may be evicted');
+    logger.debug({ resource }, 'The node runs short and no pod may be evicted');
     return false;
+  }
+
+  /** Said at most every ten seconds, however often it is looked at. */
+  #isNews(signal: Signal): boolean {
+    const nowMs = this.#deps.clock.monotonic();
+    const saidMs = this.#saidAtMs.get(signal);
+    if (saidMs !== undefined && nowMs - saidMs < CALM_POLL_MS) return false;
+    this.#saidAtMs.set(signal, nowMs);
+    return true;
   }
 
   /** Whether that was enough. Nothing of the node's own gives memory or processes back. */

@@ -71,13 +71,13 @@ export class ThresholdError extends Error {
 export function parseThresholds(flags: ThresholdFlags): readonly Threshold[] {
   const reclaim = new Map<Signal, ThresholdValue>();
   for (const [name, text] of Object.entries(flags.minimumReclaim))
-    reclaim.set(signalOf(name), parseValue(text, 'eviction minimum reclaim'));
+    reclaim.set(signalOf(name), parseValue(text, signalOf(name), 'reclaim'));
   const grace = new Map<Signal, number>();
   for (const [name, text] of Object.entries(flags.softGracePeriod)) grace.set(signalOf(name), parseGrace(text));
   const of = (list: Readonly<Record<string, string>>, graceOf: (signal: Signal) => number): Threshold[] =>
     Object.entries(list).flatMap(([name, text]) => {
       const signal = signalOf(name);
-      const value = parseValue(text, 'eviction percentage threshold');
+      const value = parseValue(text, signal, 'threshold');
       if ('percent' in value && (value.percent === 0 || value.percent === 1)) return [];
       return [{ signal, value, gracePeriodMs: graceOf(signal), minimumReclaim: reclaim.get(signal) }];
     });
@@ -102,25 +102,31 @@ function signalOf(name: string): Signal {
   return found;
 }
 
-function parseValue(written: string, what: string): ThresholdValue {
+function parseValue(written: string, signal: Signal, what: 'threshold' | 'reclaim'): ThresholdValue {
   const text = written.replace(/^</, '');
   if (text.endsWith('%')) {
     // The reference counts in single precision, and what is allocatable shows it.
     const percent = Math.fround(Number(text.slice(0, -1)) / 100);
     if (Number.isNaN(percent))
       throw new ThresholdError(`strconv.ParseFloat: parsing "${text.slice(0, -1)}": invalid syntax`);
-    if (percent < 0) throw new ThresholdError(`${what} must be >= 0%: ${text}`);
-    if (percent > 1) throw new ThresholdError(`${what} must be <= 100%: ${text}`);
+    if (percent < 0)
+      throw refuseNegative(signal, what, `eviction percentage threshold ${signal} must be >= 0%: ${text}`);
+    if (percent > 1) throw new ThresholdError(`eviction percentage threshold ${signal} must be <= 100%: ${text}`);
     return { percent };
   }
   try {
     const quantity = parseQuantity(text);
-    if (wholeUnits(quantity) < 0n) throw new ThresholdError(`${what} cannot be negative: ${text}`);
+    if (wholeUnits(quantity) < 0n)
+      throw refuseNegative(signal, what, `eviction threshold ${signal} must be positive: ${text}`);
     return { quantity };
   } catch (error) {
     if (!(error instanceof QuantityError)) throw error;
     throw new ThresholdError(error.message, { cause: error });
   }
+}
+
+function refuseNegative(signal: Signal, what: 'threshold' | 'reclaim', words: string): ThresholdError {
+  return new ThresholdError(what === 'threshold' ? words : `negative eviction minimum reclaim specified for ${signal}`);
 }
 
 const UNITS_MS: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
