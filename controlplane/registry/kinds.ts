@@ -14,6 +14,7 @@ import { checkExpression } from './kinds/expression-environment.ts';
 import { deviceKinds } from './kinds/devices.ts';
 import { apiRegistrationKinds } from './kinds/apiregistration.ts';
 import { flowControlKinds } from './kinds/flowcontrol.ts';
+import { nodeObjectKinds } from './kinds/nodes.ts';
 import { nodeKinds } from './kinds/node.ts';
 import { rbacKinds } from './kinds/rbac.ts';
 import { coreObjectKinds } from './kinds/core-objects.ts';
@@ -48,6 +49,7 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...apiextensionsKinds,
     ...certificateKinds,
     ...coreObjectKinds,
+    ...nodeObjectKinds,
     ...podKinds,
     ...limitKinds,
     ...endpointKinds,

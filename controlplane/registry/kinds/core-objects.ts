@@ -1,12 +1,5 @@
-/** Namespaces, config maps, secrets, service accounts, nodes, pod templates and events of the core group. */
-import type {
-  V1ConfigMap,
-  V1Namespace,
-  V1Node,
-  V1PodTemplate,
-  V1Secret,
-  V1ServiceAccount,
-} from '@kubernetes/client-node';
+/** Namespaces, config maps, secrets, service accounts and pod templates. */
+import type { V1ConfigMap, V1Namespace, V1PodTemplate, V1Secret, V1ServiceAccount } from '@kubernetes/client-node';
 import { applyPodTemplateDefaults } from '../../../api/kinds/pod-defaults.ts';
 import { podTemplateErrors } from '../../../api/kinds/pod-validation.ts';
 import type { PodTemplate } from '../../../api/kinds/pod-types.ts';
@@ -19,7 +12,6 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import {
   configMapColumns,
   namespaceColumns,
-  nodeColumns,
   podTemplateColumns,
   secretColumns,
   serviceAccountColumns,
@@ -27,7 +19,7 @@ import {
 import { restore } from '../generic-strategy.ts';
 import { kindRow, type Strategy } from '../strategy.ts';
 import { forbidden, immutable, invalid, invalidFor, required } from './field-rules.ts';
-import { tooLong, unsupportedValue } from '../../../api/meta/field-error.ts';
+import { tooLong } from '../../../api/meta/field-error.ts';
 
 const MAX_DATA_BYTES = 1024 * 1024;
 const FROZEN = 'field is immutable when `immutable` is set';
@@ -43,9 +35,10 @@ function labelName(object: KubeObject): void {
   if (name !== '') object.metadata.labels = { ...object.metadata.labels, [NAME_LABEL]: name };
 }
 
-function finalizerErrors(object: Namespace): FieldError[] {
+/** Errors name the list when a namespace is made, and the item when it is finalized. */
+function finalizerErrors(object: Namespace, at: 'list' | 'item'): FieldError[] {
   return (object.spec?.finalizers ?? []).flatMap((name, index) => {
-    const field = `spec.finalizers[${index}]`;
+    const field = at === 'list' ? 'spec.finalizers' : `spec.finalizers[${index}]`;
     const errors = invalidFor(field, name, qualifiedNameErrors(name));
     if (errors.length === 0 && !name.includes('/') && name !== 'kubernetes') {
       errors.push(invalid(field, name, 'name is neither a standard finalizer name nor is it fully qualified'));
@@ -67,7 +60,7 @@ const namespaces: Strategy<Namespace> = {
     restore(object, old, 'spec');
     restore(object, old, 'status');
   },
-  validateCreate: finalizerErrors,
+  validateCreate: (object) => finalizerErrors(object, 'list'),
   resetFields: [['status']],
   returnsDeleted: true,
   markTerminating(object) {
@@ -92,7 +85,7 @@ const namespaces: Strategy<Namespace> = {
   subresources: {
     finalize: {
       prepareForUpdate: (object, old) => restore(object, old, 'status'),
-      validateUpdate: finalizerErrors,
+      validateUpdate: (object) => finalizerErrors(object, 'item'),
     },
   },
 };
@@ -275,52 +268,6 @@ const serviceAccounts: Strategy<ServiceAccount> = {
   columns: serviceAccountColumns,
 };
 
-// --- nodes
-
-export type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
-
-const TAINT_EFFECTS = ['NoSchedule', 'PreferNoSchedule', 'NoExecute'];
-
-function nodeErrors(object: Node): FieldError[] {
-  const errors: FieldError[] = [];
-  const seen = new Set<string>();
-  for (const [index, taint] of (object.spec?.taints ?? []).entries()) {
-    const at = `spec.taints[${index}]`;
-    const { key = '', effect = '' } = taint;
-    errors.push(...invalidFor(`${at}.key`, key, qualifiedNameErrors(key)));
-    if (effect === '') errors.push(required(`${at}.effect`));
-    else if (!TAINT_EFFECTS.includes(effect)) errors.push(unsupportedEffect(`${at}.effect`, effect));
-    if (seen.has(`${key}:${effect}`)) errors.push(invalid(at, taint, 'taints must be unique by key and effect pair'));
-    seen.add(`${key}:${effect}`);
-  }
-  return errors;
-}
-
-const unsupportedEffect = (field: string, effect: string): FieldError => unsupportedValue(field, effect, TAINT_EFFECTS);
-
-function nodeUpdateErrors(object: Node, old: Node): FieldError[] {
-  const errors = nodeErrors(object);
-  const was = old.spec?.providerID ?? '';
-  if (was !== '' && was !== (object.spec?.providerID ?? '')) {
-    errors.push(forbidden('spec.providerID', 'node updates may not change providerID except from "" to valid'));
-  }
-  const cidrs = old.spec?.podCIDRs ?? [];
-  if (cidrs.length > 0 && !jsonEqual(cidrs, object.spec?.podCIDRs ?? [])) {
-    errors.push(forbidden('spec.podCIDRs', 'node updates may not change podCIDR except from "" to valid'));
-  }
-  return errors;
-}
-
-const nodes: Strategy<Node> = {
-  prepareForUpdate: (object, old) => restore(object, old, 'status'),
-  validateCreate: nodeErrors,
-  validateUpdate: nodeUpdateErrors,
-  resetFields: [['status']],
-  selectableFields: { 'spec.unschedulable': (object) => String(object.spec?.unschedulable === true) },
-  columns: nodeColumns,
-  status: { prepareForUpdate: (object, old) => restore(object, old, 'spec'), resetFields: [['spec']] },
-};
-
 // --- pod templates
 
 type StoredTemplate = Kind<Pick<V1PodTemplate, never>> & { template?: PodTemplate };
@@ -348,6 +295,5 @@ export const coreObjectKinds = [
   kindRow('', 'configmaps', configMaps),
   kindRow('', 'secrets', secrets),
   kindRow('', 'serviceaccounts', serviceAccounts),
-  kindRow('', 'nodes', nodes),
   kindRow('', 'podtemplates', podTemplates),
 ];

@@ -7,7 +7,7 @@ import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../api/meta/names.ts';
 import type { StrategyContext } from '../strategy.ts';
 import type { Event } from './events.ts';
-import { immutable, invalidFor } from './field-rules.ts';
+import { IMMUTABLE, invalidFor } from './field-rules.ts';
 
 const MAX_WORD_BYTES = 128;
 const MAX_NOTE_BYTES = 1024;
@@ -100,7 +100,8 @@ export function eventUpdateErrors(event: Event, old: Event, context: StrategyCon
   if (!semanticEqual(event.series, old.series)) errors.push(...seriesErrors(event));
   for (const field of FIXED) {
     const path = field === 'reportingComponent' ? 'reportingController' : field;
-    errors.push(...immutable(path, event[field], old[field]));
+    // Absent and empty are one.
+    if (!semanticEqual(event[field] ?? '', old[field] ?? '')) errors.push(invalid(path, event[field], IMMUTABLE));
   }
   return errors;
 }

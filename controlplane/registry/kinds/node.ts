@@ -7,6 +7,7 @@ import {
   resourceValueErrors,
 } from '../../../api/kinds/resource-validation.ts';
 import { tolerationErrors } from '../../../api/kinds/scheduling-validation.ts';
+import { DEPRECATED_LABELS } from '../../../api/kinds/pod-warnings.ts';
 import type { Kind } from '../../../api/kinds/wire.ts';
 import { duplicate, unsupportedValue, type FieldError } from '../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
@@ -56,6 +57,15 @@ function schedulingErrors(scheduling: Scheduling): FieldError[] {
   return errors;
 }
 
+function labelWarnings({ scheduling }: RuntimeClass): string[] {
+  return Object.keys(scheduling?.nodeSelector ?? {})
+    .sort()
+    .flatMap((key) => {
+      const text = DEPRECATED_LABELS[key];
+      return text === undefined ? [] : [`scheduling.nodeSelector: ${text}`];
+    });
+}
+
 const runtimeClasses: Strategy<RuntimeClass> = {
   allowCreateOnUpdate: true,
   requiresResourceVersion: true,
@@ -67,6 +77,8 @@ const runtimeClasses: Strategy<RuntimeClass> = {
     ];
   },
   validateUpdate: (object, old) => immutable('handler', object.handler, old.handler),
+  warningsOnCreate: labelWarnings,
+  warningsOnUpdate: labelWarnings,
   columns: runtimeClassColumns,
 };
 
