@@ -107,13 +107,20 @@ const resource = resourceCheckType;
 const path = opaque(PATH);
 const decision = opaque('kubernetes.authorization.Decision');
 
-/** The value of `authorizer`, and of `authorizer.requestResource` for what the request is about. */
-export function authorizerValue(check: Check): OpaqueValue {
-  return new Builder(AUTHORIZER, new Decider(check), NOTHING);
+class Root extends Builder {
+  readonly #request: CheckAttributes;
+  constructor(decider: Decider, request: CheckAttributes) {
+    super(AUTHORIZER, decider, NOTHING);
+    this.#request = request;
+  }
+  override member(name: string): Builder | undefined {
+    return name === 'requestResource' ? new Builder(RESOURCE, this.decider, this.#request) : undefined;
+  }
 }
 
-export function requestResourceValue(check: Check, attributes: Omit<CheckAttributes, 'verb'>): OpaqueValue {
-  return new Builder(RESOURCE, new Decider(check), { ...attributes, verb: '' });
+/** The value of `authorizer`; `request` is what `requestResource` is about. */
+export function authorizerValue(check: Check, request: Omit<CheckAttributes, 'verb'> = NOTHING): OpaqueValue {
+  return new Root(new Decider(check), { ...request, verb: '' });
 }
 
 const set = (name: string, typeName: string, more: (value: string) => Partial<CheckAttributes>): FunctionRow =>

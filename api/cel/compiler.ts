@@ -225,6 +225,8 @@ export class Compiler {
       return errorType;
     }
     if (type.kind === 'opaque') {
+      const known = OPAQUE_MEMBERS[`${type.name}.${field}`];
+      if (known !== undefined) return known;
       this.fault(at, `type '${type.name}' does not support field selection`);
       return errorType;
     }
@@ -495,6 +497,14 @@ export class Compiler {
     return { type: isOptional ? optional(inner) : inner, run };
   }
 }
+
+/** Members that values of libraries have. */
+const OPAQUE_MEMBERS: Readonly<Record<string, CelType>> = {
+  'kubernetes.authorization.Authorizer.requestResource': {
+    kind: 'opaque',
+    name: 'kubernetes.authorization.ResourceCheck',
+  },
+};
 
 const shownKey = (key: CelValue): string =>
   key instanceof Double || key instanceof Uint ? String(key.value) : String(key as string);

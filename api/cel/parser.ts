@@ -172,7 +172,9 @@ class Parser {
       const dot = this.#accept('.') ?? this.#accept('.?');
       if (dot !== undefined) {
         const token = this.#take();
-        if (token.kind !== 'ident') throw this.#unexpected(token, 'IDENTIFIER');
+        if (token.kind !== 'ident') {
+          throw new CelSyntaxError(`Syntax error: no viable alternative at input '${dot.text}'`, token.at);
+        }
         const open = dot.text === '.' ? this.#accept('(') : undefined;
         if (open !== undefined) {
           expr = { kind: 'call', target: expr, name: token.text, args: this.#arguments(')'), at: open.at };

@@ -54,6 +54,10 @@ export abstract class OpaqueValue {
   abstract readonly typeName: string;
   /** For `==`. */
   abstract equals(other: OpaqueValue): boolean;
+  /** A member that can be selected; most have none. */
+  member(_name: string): CelValue | undefined {
+    return undefined;
+  }
 }
 
 /** `Object{…}` and `JSONPatch{…}`. */
@@ -216,6 +220,7 @@ export function member(value: CelValue, key: CelValue): CelValue | undefined {
   const plain = key instanceof Uint ? key.value : key instanceof Double ? integral(key.value) : key;
   if (value instanceof Map) return value.get(plain as string);
   if (value instanceof MessageValue) return typeof plain === 'string' ? value.fields.get(plain) : undefined;
+  if (value instanceof OpaqueValue) return typeof plain === 'string' ? value.member(plain) : undefined;
   if (typeof plain !== 'string' || !isPlainObject(value) || !Object.hasOwn(value, plain)) return undefined;
   const inner = value[plain];
   return inner === undefined ? undefined : adapt(inner);

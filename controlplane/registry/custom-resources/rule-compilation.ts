@@ -50,30 +50,35 @@ export function compileRules(
   schema: JsonSchema,
   path: string,
 ): { readonly errors: readonly FieldError[]; readonly rules: CompiledRules } {
-  const errors: FieldError[] = [];
-  const root = nodeOf(schema, path, { errors, isResource: true });
+  const texts: FieldError[] = [];
+  const faults: FieldError[] = [];
+  const root = nodeOf(schema, path, { errors: texts, faults, isResource: true });
+  // Expressions are judged when everything else about them is right.
+  const errors = texts.length > 0 ? texts : faults;
   return { errors, rules: { isEmpty: root === undefined, root } };
 }
 
 interface Visit {
   readonly errors: FieldError[];
+  /** Of what does not compile. */
+  readonly faults: FieldError[];
   readonly isResource: boolean;
 }
 
-function nodeOf(schema: JsonSchema, path: string, { errors, isResource }: Visit): RuleNode | undefined {
+function nodeOf(schema: JsonSchema, path: string, { errors, faults, isResource }: Visit): RuleNode | undefined {
   const texts = (schema['x-kubernetes-validations'] ?? []) as readonly RuleText[];
   const rules: Rule[] = [];
   if (texts.length > 0) {
     const type = celTypeOf(schema, isResource);
     texts.forEach((text, index) => {
-      const rule = ruleOf(text, type, schema, { path: `${path}.x-kubernetes-validations[${index}]`, errors });
+      const rule = ruleOf(text, type, schema, { path: `${path}.x-kubernetes-validations[${index}]`, errors, faults });
       if (rule !== undefined) rules.push(rule);
     });
   }
   const inside = (inner: JsonSchema | undefined, at: string): RuleNode | undefined =>
     inner === undefined
       ? undefined
-      : nodeOf(inner, at, { errors, isResource: inner['x-kubernetes-embedded-resource'] === true });
+      : nodeOf(inner, at, { errors, faults, isResource: inner['x-kubernetes-embedded-resource'] === true });
   const properties = new Map<string, RuleNode>();
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
     const node = inside(inner, `${path}.properties[${name}]`);
@@ -105,7 +110,7 @@ function ruleOf(
   text: RuleText,
   type: CelType,
   schema: JsonSchema,
-  { path, errors }: { readonly path: string; readonly errors: FieldError[] },
+  { path, errors, faults }: Pick<Visit, 'errors' | 'faults'> & { readonly path: string },
 ): Rule | undefined {
   const before = errors.length;
   const { rule: source = '', message = '', messageExpression = '', reason = '', fieldPath = '' } = text;
@@ -130,12 +135,12 @@ function ruleOf(
   }
   const optionalOldSelf = text.optionalOldSelf ?? false;
   const variables = { self: type, oldSelf: text.optionalOldSelf === true ? optional(type) : type };
-  const program = compiled(source, variables, 'bool', (why) => errors.push(invalid(`${path}.rule`, goForm(text), why)));
+  const program = compiled(source, variables, 'bool', (why) => faults.push(invalid(`${path}.rule`, goForm(text), why)));
   const messageProgram =
     messageExpression.trim() === ''
       ? undefined
       : compiled(messageExpression, variables, 'string', (why) =>
-          errors.push(invalid(`${path}.messageExpression`, goForm(text), why)),
+          faults.push(invalid(`${path}.messageExpression`, goForm(text), why)),
         );
   if (program === undefined || errors.length > before) return undefined;
   const isTransition = program.references.has('oldSelf');

@@ -19,8 +19,20 @@ export function validateSchema(schema: JsonSchema, path: string): FieldError[] {
   if (schema.type === undefined || schema.type === '')
     errors.push(required(`${path}.type`, 'must not be empty at the root'));
   else if (schema.type !== 'object') errors.push(invalid(`${path}.type`, schema.type, 'must be object at the root'));
+  validateMetadataSchema(schema.properties?.['metadata'], path, errors);
   validateNode(schema, path, errors);
   return errors;
+}
+
+/** Only names may be restricted: the rest of metadata is the same for all objects. */
+function validateMetadataSchema(metadata: JsonSchema | undefined, path: string, errors: FieldError[]): void {
+  if (metadata === undefined) return;
+  const names = Object.keys(metadata.properties ?? {});
+  const known = new Set(['type', 'description', 'properties', 'required', 'x-kubernetes-validations']);
+  const others = Object.keys(metadata).some((name) => !known.has(name));
+  if (!others && names.every((name) => name === 'name' || name === 'generateName')) return;
+  const text = 'must not specify anything other than name and generateName, but metadata is implicitly specified';
+  errors.push(forbidden(`${path}.properties[metadata]`, text));
 }
 
 function validateNode(schema: JsonSchema, path: string, errors: FieldError[]): void {
@@ -158,12 +170,11 @@ function validateJunction(schema: JsonSchema, outer: JsonSchema | undefined, pat
   }
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
     const described = outer?.properties?.[name];
+    validateJunction(inner, described, `${path}.properties[${name}]`, errors);
     if (outer !== undefined && described === undefined) {
       const root = path.slice(0, path.search(/\.(?:allOf|anyOf|oneOf|not)\b/));
-      const where = path.slice(root.length + 1);
-      errors.push(required(`${root}.properties[${name}]`, `because it is defined in ${where}.properties[${name}]`));
+      errors.push(required(`${root}.properties[${name}]`, `because it is defined in ${path}.properties[${name}]`));
     }
-    validateJunction(inner, described, `${path}.properties[${name}]`, errors);
   }
   const items = itemsOf(schema);
   if (items !== undefined)

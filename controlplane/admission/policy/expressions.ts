@@ -1,0 +1,257 @@
+/**
+ * What expressions of admission see (`object`, `request`, `params`, `variables`, `authorizer`, …), and how they are compiled
+ * and run. Match conditions of webhooks use the same.
+ */
+import {
+  authorizerType,
+  authorizerValue,
+  type CheckAttributes,
+  type CheckDecision,
+} from '../../../api/cel/authorizer.ts';
+import {
+  type CelEnvironment,
+  CelCompileError,
+  compile,
+  type Program,
+  runWaiting,
+  type Budget,
+} from '../../../api/cel/cel.ts';
+import { bool, type CelType, dyn, list, map, string } from '../../../api/cel/types.ts';
+import { CelError, type CelValue, CostExceeded, OpaqueValue } from '../../../api/cel/values.ts';
+import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
+import type { UserInfo } from '../../authentication/authentication.ts';
+import type { Authorizer } from '../../authorization/authorization.ts';
+import type { AdmissionAttributes } from '../admission.ts';
+
+/** What all expressions of one request may cost together. */
+export const REQUEST_BUDGET = 10_000_000;
+
+/** The request as whoever judges it sees it: in the version that it registered for. */
+export interface RequestView {
+  readonly kind: GroupVersionKind;
+  readonly resource: GroupVersionResource;
+  readonly object: KubeObject | undefined;
+  readonly oldObject: KubeObject | undefined;
+}
+
+export function struct(name: string, fields: Readonly<Record<string, CelType>>): CelType {
+  return { kind: 'object', name, field: (field) => (Object.hasOwn(fields, field) ? fields[field] : undefined) };
+}
+
+const groupVersionKind = struct('kubernetes.GroupVersionKind', { group: string, version: string, kind: string });
+const groupVersionResource = struct('kubernetes.GroupVersionResource', {
+  group: string,
+  version: string,
+  resource: string,
+});
+const userType = struct('kubernetes.UserInfo', {
+  username: string,
+  uid: string,
+  groups: list(string),
+  extra: map(string, list(string)),
+});
+const requestType = struct('kubernetes.AdmissionRequest', {
+  kind: groupVersionKind,
+  resource: groupVersionResource,
+  subResource: string,
+  requestKind: groupVersionKind,
+  requestResource: groupVersionResource,
+  requestSubResource: string,
+  name: string,
+  namespace: string,
+  operation: string,
+  userInfo: userType,
+  dryRun: bool,
+  options: dyn,
+});
+
+export const ADMISSION_VARIABLES: Readonly<Record<string, CelType>> = {
+  object: dyn,
+  oldObject: dyn,
+  request: requestType,
+  params: dyn,
+  namespaceObject: dyn,
+  authorizer: authorizerType,
+};
+
+/** An expression that is compiled on first use; one that does not compile fails when it is run. */
+export class Expression {
+  readonly source: string;
+  readonly #environment: CelEnvironment;
+  #program: Program | CelError | undefined;
+
+  constructor(source: string, environment: CelEnvironment) {
+    this.source = source.trim();
+    this.#environment = environment;
+  }
+
+  /** Throws `CelError`. */
+  program(): Program {
+    if (this.#program === undefined) {
+      try {
+        this.#program = compile(this.source, this.#environment);
+      } catch (error) {
+        if (!(error instanceof CelCompileError)) throw error;
+        this.#program = new CelError(`compilation failed: ${error.message}`);
+      }
+    }
+    if (this.#program instanceof CelError) throw this.#program;
+    return this.#program;
+  }
+
+  /** Throws `ExpressionError` with the reference's words. */
+  async evaluate(bindings: Bindings): Promise<CelValue> {
+    try {
+      return await runWaiting(this.program(), (name) => bindings.read(name), bindings.budget);
+    } catch (error) {
+      throw this.#failure(error);
+    }
+  }
+
+  #failure(error: unknown): unknown {
+    if (error instanceof CelError) {
+      return new ExpressionError(`expression '${this.source}' resulted in error: ${error.message}`);
+    }
+    if (error instanceof CostExceeded) {
+      return new ExpressionError(
+        'validation failed due to running out of cost budget, no further validation rules will be run',
+      );
+    }
+    return error;
+  }
+}
+
+export class ExpressionError extends Error {}
+
+/** The variables of one request, each made when it is first read. */
+export class Bindings {
+  readonly budget: Budget;
+  readonly #values: ReadonlyMap<string, () => unknown>;
+  readonly #made = new Map<string, unknown>();
+
+  constructor(values: Readonly<Record<string, () => unknown>>, budget: Budget = { left: REQUEST_BUDGET }) {
+    this.#values = new Map(Object.entries(values));
+    this.budget = budget;
+  }
+
+  read(name: string): unknown {
+    if (!this.#made.has(name)) this.#made.set(name, this.#values.get(name)?.() ?? null);
+    return this.#made.get(name);
+  }
+}
+
+/** `variables`: each is evaluated when it is first read, and once. */
+export class LazyVariables extends OpaqueValue {
+  readonly typeName = 'kubernetes.variables';
+  readonly #evaluate: (name: string) => CelValue | undefined;
+  readonly #made = new Map<string, CelValue | undefined>();
+
+  constructor(evaluate: (name: string) => CelValue | undefined) {
+    super();
+    this.#evaluate = evaluate;
+  }
+
+  equals(other: OpaqueValue): boolean {
+    return other === this;
+  }
+
+  override member(name: string): CelValue | undefined {
+    if (!this.#made.has(name)) this.#made.set(name, this.#evaluate(name));
+    return this.#made.get(name);
+  }
+}
+
+/** `request`. */
+export function requestValue(attributes: AdmissionAttributes, view: RequestView): object {
+  const { user, kind, resource, subresource } = attributes;
+  return {
+    kind: { ...view.kind },
+    resource: { ...view.resource },
+    ...(subresource === '' ? {} : { subResource: subresource, requestSubResource: subresource }),
+    requestKind: { ...kind },
+    requestResource: { ...resource },
+    ...(attributes.name === '' ? {} : { name: attributes.name }),
+    ...(attributes.namespace === '' ? {} : { namespace: attributes.namespace }),
+    operation: attributes.operation,
+    userInfo: {
+      username: user.name,
+      ...(user.uid === undefined ? {} : { uid: user.uid }),
+      groups: user.groups,
+      extra: user.extra ?? {},
+    },
+    dryRun: attributes.dryRun,
+    options: attributes.options,
+  };
+}
+
+/** `authorizer`, which asks the server's authorizers about the user of the request. */
+export function authorizerFor(authorizer: Authorizer, attributes: AdmissionAttributes): CelValue {
+  const { resource, subresource, namespace, name } = attributes;
+  return authorizerValue((check) => decide(authorizer, attributes.user, check), {
+    group: resource.group,
+    version: resource.version,
+    resource: resource.resource,
+    subresource,
+    namespace,
+    name,
+  });
+}
+
+function decide(
+  authorizer: Authorizer,
+  requester: UserInfo,
+  check: CheckAttributes,
+): CheckDecision | Promise<CheckDecision> {
+  const { serviceAccount, path, verb, group, version, resource, subresource, namespace, name } = check;
+  const user =
+    serviceAccount === undefined
+      ? requester
+      : {
+          name: `system:serviceaccount:${serviceAccount.namespace}:${serviceAccount.name}`,
+          groups: [
+            'system:serviceaccounts',
+            `system:serviceaccounts:${serviceAccount.namespace}`,
+            'system:authenticated',
+          ],
+        };
+  const isResourceRequest = path === undefined;
+  const decision = authorizer.authorize({
+    user,
+    verb,
+    isResourceRequest,
+    group,
+    version,
+    resource,
+    subresource,
+    namespace,
+    name,
+    path: path ?? '',
+  });
+  const shown = ({ decision: answer, reason, evaluationError }: Awaited<typeof decision>): CheckDecision => ({
+    allowed: answer === 'allow',
+    reason,
+    ...(evaluationError === undefined ? {} : { error: evaluationError }),
+  });
+  return decision instanceof Promise ? decision.then(shown) : shown(decision);
+}
+
+export interface NamedCondition {
+  readonly name: string;
+  readonly expression: string;
+}
+
+/** One that is false decides, whatever fails; else what failed is thrown. */
+export async function conditionsMatch(conditions: readonly Expression[], bindings: Bindings): Promise<boolean> {
+  const failures: string[] = [];
+  for (const condition of conditions) {
+    try {
+      if ((await condition.evaluate(bindings)) !== true) return false;
+    } catch (error) {
+      if (!(error instanceof ExpressionError)) throw error;
+      failures.push(error.message);
+    }
+  }
+  const [first] = failures;
+  if (first === undefined) return true;
+  throw new ExpressionError(failures.length === 1 ? first : `[${failures.join(', ')}]`);
+}

@@ -1,0 +1,59 @@
+/** Admission policies and their bindings, in the parts that judging a request needs. Both kinds of policies share them. */
+import type { KubeObject } from '../../../api/meta/object.ts';
+import type { Webhook } from '../webhook/matching.ts';
+import type { NamedCondition } from './expressions.ts';
+
+type Rule = NonNullable<Webhook['rules']>[number];
+
+export interface NamedRule extends Rule {
+  readonly resourceNames?: string[];
+}
+
+export interface MatchResources {
+  readonly resourceRules?: readonly NamedRule[];
+  readonly excludeResourceRules?: readonly NamedRule[];
+  readonly matchPolicy?: string;
+  readonly namespaceSelector?: Webhook['namespaceSelector'];
+  readonly objectSelector?: Webhook['objectSelector'];
+}
+
+export interface Validation {
+  readonly expression: string;
+  readonly message?: string;
+  readonly messageExpression?: string;
+  readonly reason?: string;
+}
+
+export interface Mutation {
+  readonly patchType: string;
+  readonly applyConfiguration?: { readonly expression?: string };
+  readonly jsonPatch?: { readonly expression?: string };
+}
+
+export interface Policy extends KubeObject {
+  spec?: {
+    readonly paramKind?: { readonly apiVersion?: string; readonly kind?: string };
+    readonly matchConstraints?: MatchResources;
+    readonly matchConditions?: readonly NamedCondition[];
+    readonly variables?: readonly NamedCondition[];
+    readonly failurePolicy?: string;
+    readonly validations?: readonly Validation[];
+    readonly auditAnnotations?: readonly { readonly key: string; readonly valueExpression: string }[];
+    readonly mutations?: readonly Mutation[];
+    readonly reinvocationPolicy?: string;
+  };
+}
+
+export interface PolicyBinding extends KubeObject {
+  spec?: {
+    readonly policyName?: string;
+    readonly paramRef?: {
+      readonly name?: string;
+      readonly namespace?: string;
+      readonly selector?: object;
+      readonly parameterNotFoundAction?: string;
+    };
+    readonly matchResources?: MatchResources;
+    readonly validationActions?: readonly string[];
+  };
+}
