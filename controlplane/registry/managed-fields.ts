@@ -89,6 +89,7 @@ function startingOwners(live: KubeObject | undefined, object: KubeObject, subres
 function updateManaged(type: MergeType, live: KubeObject | undefined, object: KubeObject, writer: Writer): KubeObject {
   const owners = startingOwners(live, object, writer.subresource);
   if (owners.size === 0 && live?.metadata.uid !== undefined) return withManagedFields(object, undefined);
+  dropForeign(owners, writer);
   const before = new Map(owners);
   try {
     ownUpdate(type, withoutManagedFields(live ?? NOTHING), withoutManagedFields(object), owners, writer);
@@ -97,6 +98,12 @@ function updateManaged(type: MergeType, live: KubeObject | undefined, object: Ku
     return withManagedFields(object, writeOwners(before));
   }
   return withManagedFields(object, entriesOf(owners, live));
+}
+
+/** An object of two groups (events) can be owned through one of them at a time: versions convert within a group only. */
+function dropForeign(owners: Owners, writer: Writer): void {
+  const groupOf = (apiVersion: string): string => parseApiVersion(apiVersion)?.group ?? '';
+  for (const [key, owner] of owners) if (groupOf(owner.apiVersion) !== groupOf(writer.apiVersion)) owners.delete(key);
 }
 
 /** The entries of `live` itself where nothing but times would differ. */
@@ -122,6 +129,7 @@ function applyManaged(request: ApplyRequest): KubeObject {
   const config = readConfig(request);
   const owners = readOwners(live?.metadata.managedFields);
   if (owners === undefined) throw failure('failed to decode managed fields');
+  dropForeign(owners, writer);
   const current = withoutManagedFields(live ?? emptyOf(expected));
   if (owners.size === 0 && live !== undefined) {
     ownUpdate(type, withoutManagedFields(NOTHING), current, owners, { ...writer, manager: BEFORE_FIRST_APPLY });
