@@ -4,7 +4,7 @@
  * Successes and refusals are kept apart: any number of wrong tokens can only push out other wrong tokens. Keys are keyed
  * hashes of the token (it is not kept), so that neither a memory dump nor timing of look-ups gives tokens away.
  */
-import { createHmac, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 
@@ -64,7 +64,7 @@ export class ExpiringCache<T> {
 }
 
 export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOptions): TokenAuthenticator {
-  const secret = randomBytes(32);
+  const secret = randomBytes(32).toString('base64');
   const successes = new ExpiringCache<Authenticated>(options.clock, options.maxSuccesses ?? 8192);
   const failures = new ExpiringCache<undefined>(options.clock, options.maxFailures ?? 4096);
   /** The same token asked for at the same time is looked at once. */
@@ -72,10 +72,9 @@ export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOpti
 
   return {
     authenticateToken(token, audiences) {
-      const hmac = createHmac('sha256', secret).update(token);
       const meant = audiences.length > 0 ? audiences : (options.implicitAudiences ?? []);
-      for (const audience of meant) hmac.update('\0').update(audience);
-      const key = hmac.digest('base64');
+      // The secret stands first and only the whole digest is ever compared, here: one call is a third of an HMAC's cost.
+      const key = hash('sha256', `${secret}\0${token}\0${meant.join('\0')}`, 'base64');
       const success = successes.get(key);
       if (success !== undefined) return success.value;
       if (failures.get(key) !== undefined) return undefined;

@@ -2,11 +2,27 @@
  * `Exchange` over HTTP/2: on the stream itself, without node's request and response objects, which cost more than all the
  * rest of a small read.
  */
-import { constants, type ServerHttp2Stream, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http2';
+import {
+  constants,
+  sensitiveHeaders,
+  type ServerHttp2Stream,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+} from 'node:http2';
 import type { X509Certificate } from 'node:crypto';
 import type { TLSSocket } from 'node:tls';
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
+
+/** Different in every answer: kept out of the compression's table, which it would fill, and searched in vain each time. */
+const UNINDEXED = ['audit-id'];
+
+export interface Arrival {
+  readonly rawHeaders: readonly string[];
+  readonly socket: TLSSocket;
+  /** The request has ended with its headers. */
+  readonly bodyless: boolean;
+}
 
 export class Http2Exchange implements Exchange {
   readonly method: string;
@@ -16,20 +32,17 @@ export class Http2Exchange implements Exchange {
   readonly protocol = 'HTTP/2.0';
   readonly #stream: ServerHttp2Stream;
   readonly #socket: TLSSocket;
+  readonly #bodyless: boolean;
   #answered = false;
 
-  constructor(
-    stream: ServerHttp2Stream,
-    headers: IncomingHttpHeaders,
-    rawHeaders: readonly string[],
-    socket: TLSSocket,
-  ) {
+  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, arrival: Arrival) {
     this.method = headers[':method'] ?? 'GET';
     this.target = headers[':path'] ?? '/';
     this.headers = headers;
-    this.rawHeaders = rawHeaders;
+    this.rawHeaders = arrival.rawHeaders;
     this.#stream = stream;
-    this.#socket = socket;
+    this.#socket = arrival.socket;
+    this.#bodyless = arrival.bodyless;
   }
 
   get remoteAddress(): string {
@@ -66,20 +79,22 @@ export class Http2Exchange implements Exchange {
 
   send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void {
     if (!this.#begin()) return;
-    const withStatus = headers as OutgoingHttpHeaders;
-    withStatus[':status'] = status;
+    const withStatus: OutgoingHttpHeaders = Object.assign(headers, {
+      ':status': status,
+      [sensitiveHeaders]: UNINDEXED,
+    });
     if (body === undefined || body.length === 0 || this.method === 'HEAD') {
       this.#stream.respond(withStatus, { endStream: true });
     } else {
       this.#stream.respond(withStatus);
       this.#stream.end(body);
     }
-    if (!this.#stream.readableEnded) this.#refuseRest();
+    if (!this.#bodyless && !this.#stream.readableEnded) this.#refuseRest();
   }
 
   start(status: number, headers: ResponseHeaders): void {
     if (!this.#begin()) return;
-    this.#stream.respond({ ...headers, ':status': status });
+    this.#stream.respond({ ...headers, ':status': status, [sensitiveHeaders]: UNINDEXED });
   }
 
   write(chunk: Buffer | string): boolean {

@@ -8,7 +8,7 @@ import {
   type IncomingMessage,
   type Server as HttpServer,
 } from 'node:http';
-import { performServerHandshake, type ServerHttp2Session } from 'node:http2';
+import { constants, performServerHandshake, type ServerHttp2Session } from 'node:http2';
 import { createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from 'node:tls';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -127,22 +127,23 @@ export class Listener {
     this.#sessions.add(session);
     session.once('close', () => this.#sessions.delete(session));
     session.on('error', (error) => this.#options.logger.debug({ err: error }, 'An HTTP/2 session failed'));
+    let streams = 0;
+    const closed = (): void => void (streams -= 1);
     session.setTimeout(IDLE_TIMEOUT_MS, () => {
-      if (session.state.effectiveRecvDataLength === undefined || this.#idle(session)) session.close();
+      if (streams === 0) session.close();
     });
-    session.on('stream', (stream, headers, _flags, rawHeaders) => {
-      this.#streams.set(session, (this.#streams.get(session) ?? 0) + 1);
-      stream.once('close', () => this.#streams.set(session, (this.#streams.get(session) ?? 1) - 1));
-      stream.on('error', (error) => this.#options.logger.debug({ err: error }, 'An HTTP/2 stream failed'));
-      this.#options.onExchange(new Http2Exchange(stream, headers, rawHeaders, socket));
+    session.on('stream', (stream, headers, flags, rawHeaders) => {
+      streams += 1;
+      stream.once('close', closed);
+      stream.on('error', this.#streamFailed);
+      const bodyless = (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
+      this.#options.onExchange(new Http2Exchange(stream, headers, { rawHeaders, socket, bodyless }));
     });
   }
 
-  readonly #streams = new WeakMap<ServerHttp2Session, number>();
-
-  #idle(session: ServerHttp2Session): boolean {
-    return (this.#streams.get(session) ?? 0) === 0;
-  }
+  /** One for all streams: a listener of its own would be one more allocation a request. */
+  readonly #streamFailed = (error: Error): void =>
+    this.#options.logger.debug({ err: error }, 'An HTTP/2 stream failed');
 
   #createHttp1(): HttpServer {
     const server = createHttpServer(
