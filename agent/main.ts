@@ -45,6 +45,8 @@ import { acquireLockFile } from './process/lock-file.ts';
 import { applyProcessSettings, checkHost } from './process/host-demands.ts';
 import { waitForPods } from './process/run-once.ts';
 import type { AgentServer } from './server/server.ts';
+import { measuredSyncer, relistMetrics } from './statistics/measured-syncer.ts';
+import { createHttpObserver } from './statistics/http-metrics.ts';
 import { instrumentRuntime } from './statistics/instrumented-runtime.ts';
 import { createStatusManager } from './status/status-manager.ts';
 import { hostMounter } from './volumes/mounter.ts';
@@ -112,7 +114,7 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
     await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
     const connected = options.runtime ?? (await connectRuntime(base));
     if (options.runtime === undefined) closers.push(() => connected.close());
-    const registries = createRegistries();
+    const registries = createRegistries(clock);
     const runtime = instrumentRuntime(connected, registries.own, clock);
     const preloaded =
       flags.imagesDir === '' ? new Set<string>() : await loadPreloadedImages(resolve(flags.imagesDir), runtime, logger);
@@ -231,7 +233,7 @@ async function assemble(
     },
     isTimeout: (error) => error instanceof RuntimeError && error.code === 'timeout',
     random: Math.random,
-    observe: registries.observeProbe,
+    observe: (probe) => registries.probes.observe(probe),
     version: AGENT_VERSION,
   });
   closers.push(() => probes.close());
@@ -307,8 +309,15 @@ async function assemble(
     logger,
     networkProblem: () => runtimeState.networkProblem(),
   });
-  const workers = new PodWorkers({ clock, logger, syncer: sync, resyncMs: flags.syncFrequency, random: Math.random });
+  const workers = new PodWorkers({
+    clock,
+    logger,
+    syncer: measuredSyncer(sync, registries.own, clock),
+    resyncMs: flags.syncFrequency,
+    random: Math.random,
+  });
   const pleg = new Pleg({
+    onRelist: relistMetrics(registries.own, clock),
     runtime,
     clock,
     logger,
@@ -381,6 +390,7 @@ async function assemble(
     submitted,
     statistics: protection.statistics,
     explainEviction: (supposed) => protection.explainEviction(supposed),
+    observe: createHttpObserver(registries.own, clock),
     config: () => configz(base.effective),
     random: Math.random,
   });

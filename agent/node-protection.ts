@@ -8,7 +8,7 @@ import type { Clock } from '../api/machinery/clock.ts';
 import { NodeAllocatable } from './cgroups/node-allocatable.ts';
 import type { PodCgroups } from './cgroups/pod-cgroups.ts';
 import type { AgentCore } from './core.ts';
-import type { Pod, PodEventRecorder, ProbeKind, VolumeManager } from './core-types.ts';
+import type { Pod, PodEventRecorder, VolumeManager } from './core-types.ts';
 import { EvictionManager, type EvictionSettings } from './eviction/eviction-manager.ts';
 import type { EvictionReport } from './eviction/explain.ts';
 import { observeSignals } from './eviction/signals.ts';
@@ -21,25 +21,25 @@ import type { PodManager } from './podworkers/pod-manager.ts';
 import type { PodWorkers } from './podworkers/pod-workers.ts';
 import type { Runtime } from './runtime/runtime.ts';
 import type { StatisticsPages } from './server/routes.ts';
-import { registerAgentMetrics, registerProbeMetrics } from './statistics/agent-metrics.ts';
+import { registerAgentMetrics } from './statistics/agent-metrics.ts';
 import { createCgroupReader } from './statistics/cgroup-reader.ts';
+import { createProbeMetrics, type ProbeMetrics } from './statistics/probe-metrics.ts';
 import { createStatistics } from './statistics/statistics.ts';
 import { StorageUsage } from './statistics/storage-usage.ts';
 import { UsageCollector } from './statistics/usage.ts';
 
 const CGROUP_MOUNT = '/sys/fs/cgroup';
 const QOS_PERIOD_MS = 60_000;
+const TIDY_PERIOD_MS = 60_000;
 
 /** The agent's two pages of counters. */
 export interface AgentRegistries {
   readonly own: MetricsRegistry;
-  readonly probes: MetricsRegistry;
-  readonly observeProbe: (pod: Pod, container: string, kind: ProbeKind, result: string) => void;
+  readonly probes: ProbeMetrics;
 }
 
-export function createRegistries(): AgentRegistries {
-  const probes = new MetricsRegistry();
-  return { own: new MetricsRegistry(), probes, observeProbe: registerProbeMetrics(probes) };
+export function createRegistries(clock: Clock): AgentRegistries {
+  return { own: new MetricsRegistry(), probes: createProbeMetrics(clock.now()) };
 }
 
 /** Throws `ThresholdError`. */
@@ -168,13 +168,19 @@ export async function createProtection(deps: ProtectionDeps): Promise<Protection
       usage,
       storage,
       metrics: registries.own,
-      probeMetrics: registries.probes,
+      probeMetrics: registries.probes.registry,
     }),
     pressure: (kind) => manager.pressure(kind),
     explainEviction: (signal) => manager.explain({ signal }),
     imageUsed: (id) => imageGc.used(id),
     async run(signal) {
-      await Promise.all([manager.run(signal), imageGc.run(signal), allocatable.run(signal)]);
+      const tidy = async (): Promise<void> => {
+        while (!signal.aborted) {
+          registries.probes.retain(new Set(pods().map((pod) => pod.metadata.uid)));
+          await clock.sleep(TIDY_PERIOD_MS, signal).catch(() => undefined);
+        }
+      };
+      await Promise.all([manager.run(signal), imageGc.run(signal), allocatable.run(signal), tidy()]);
     },
   };
 }

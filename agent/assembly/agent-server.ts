@@ -24,6 +24,7 @@ export interface AssembledServerOptions {
   readonly submitted: SubmittedPods;
   readonly statistics: StatisticsPages;
   readonly explainEviction: NonNullable<AgentServerOptions['explainEviction']>;
+  readonly observe: NonNullable<AgentServerOptions['observe']>;
   /** `/configz`. */
   readonly config: () => object;
   readonly random: () => number;
@@ -80,6 +81,7 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     host: options.host,
     statistics: options.statistics,
     explainEviction: options.explainEviction,
+    observe: options.observe,
     config: options.config,
     submitted: options.submitted,
     logDirectory: flags.enableSystemLogHandler ? '/var/log' : undefined,

@@ -42,6 +42,8 @@ export interface PlegOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onEvent: (event: PodEvent) => void;
+  /** A look at everything came to its end; for figures. */
+  readonly onRelist?: (tookMs: number) => void;
   /** Between looks at everything while events flow, and while they do not. */
   readonly relistMs?: number;
   readonly blindRelistMs?: number;
@@ -136,6 +138,7 @@ export class Pleg {
 
   async #relistNow(): Promise<boolean> {
     const { runtime, clock, logger } = this.#options;
+    const fromMs = clock.monotonic();
     try {
       const [sandboxes, containers] = await Promise.all([runtime.listSandboxes(), runtime.listContainers()]);
       const view = viewOf(sandboxes, containers);
@@ -145,6 +148,7 @@ export class Pleg {
       }
       this.#lastRelistMs = clock.monotonic();
       this.#relisted = true;
+      this.#options.onRelist?.(this.#lastRelistMs - fromMs);
       return true;
     } catch (error) {
       logger.debug({ error }, 'Cannot list the containers');

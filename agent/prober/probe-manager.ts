@@ -33,7 +33,13 @@ export interface ProbeManagerOptions {
   readonly isTimeout: (error: unknown) => boolean;
   /** 0 to 1. */
   readonly random: () => number;
-  readonly observe?: (pod: Pod, container: string, kind: ProbeKind, result: string) => void;
+  readonly observe?: (probe: {
+    readonly pod: Pod;
+    readonly container: string;
+    readonly kind: ProbeKind;
+    readonly result: string;
+    readonly tookMs: number;
+  }) => void;
   readonly version: string;
 }
 
@@ -241,14 +247,16 @@ class ProbeWorker {
     if (runsSinceMs < (probe.initialDelaySeconds ?? 0) * 1000) return true;
     // Before startup has succeeded only startup is asked, after it only the others.
     if (found.started === true ? kind === 'startup' : kind !== 'startup') return true;
+    const fromMs = clock.monotonic();
     const outcome = await this.#run(status.podIP ?? '');
     if (this.#stopped || this.#containerId !== id) return !this.#stopped;
-    this.#options.observe?.(
+    this.#options.observe?.({
       pod,
-      container.name,
+      container: container.name,
       kind,
-      outcome.result === 'success' ? 'successful' : outcome.result === 'failure' ? 'failed' : outcome.result,
-    );
+      result: outcome.result === 'success' ? 'successful' : outcome.result === 'failure' ? 'failed' : outcome.result,
+      tookMs: clock.monotonic() - fromMs,
+    });
     this.#count(outcome);
     return true;
   }

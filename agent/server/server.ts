@@ -35,6 +35,8 @@ export interface AgentServerOptions extends RoutesOptions {
   readonly healthAddress: string;
   readonly healthPort: number;
   readonly idleTimeoutMs: number;
+  /** Told of each request; what it returns is called at its end. */
+  readonly observe?: (method: string, path: string, serverType: 'readwrite' | 'readonly') => () => void;
 }
 
 export interface AgentServer {
@@ -60,6 +62,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     ...(tls.groups === undefined ? {} : { ecdhCurve: tls.groups }),
   });
   const main = createApp(secure, options);
+  observeRequests(main, options.observe, 'readwrite');
   main.addHook('onRequest', async (request) => authorize(options.access, request.raw));
   installHealth(main, options.host);
   installReading(main, options);
@@ -71,6 +74,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   if (options.readOnlyPort > 0) {
     const server = createHttpServer();
     const reading = createApp(server, options);
+    observeRequests(reading, options.observe, 'readonly');
     installHealth(reading, options.host);
     installReading(reading, options);
     apps.push(reading);
@@ -132,6 +136,19 @@ function createApp(server: Server | HttpsServer, options: AgentServerOptions): F
       .send(`${message}\n`);
   });
   return app;
+}
+
+function observeRequests(
+  app: FastifyInstance,
+  observe: AgentServerOptions['observe'],
+  serverType: 'readwrite' | 'readonly',
+): void {
+  if (observe === undefined) return;
+  app.addHook('onRequest', (request, reply, done) => {
+    const end = observe(request.method, new URL(request.url, 'https://agent').pathname, serverType);
+    reply.raw.once('close', end);
+    done();
+  });
 }
 
 /** Throws 401 or 403. */

@@ -1,7 +1,7 @@
 /** `/metrics`: the agent's figures about itself. Gauges of its state are read when the page is; counters are the parts' own. */
 import { readFileSync, readdirSync } from 'node:fs';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
-import type { Pod, ProbeKind } from '../core-types.ts';
+import type { Pod } from '../core-types.ts';
 import type { PodState } from '../podworkers/pod-workers.ts';
 import { isStaticPod } from '../podworkers/pod-manager.ts';
 import { runningContainers } from './usage.ts';
@@ -111,35 +111,4 @@ function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
       // No /proc: the figures stay absent.
     }
   });
-}
-
-/** `/metrics/probes` is a page of its own. */
-export function registerProbeMetrics(
-  metrics: MetricsRegistry,
-): (pod: Pod, container: string, kind: ProbeKind, result: string) => void {
-  const total = metrics.counter({
-    name: 'prober_probe_total',
-    help: 'Cumulative number of a liveness, readiness or startup probe for a container by result.',
-    labels: ['container', 'namespace', 'pod', 'pod_uid', 'probe_type', 'result'],
-  });
-  return (pod, container, kind, result) => {
-    const type = `${kind.charAt(0).toUpperCase()}${kind.slice(1)}`;
-    total.with(container, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, type, result).inc();
-  };
-}
-
-/** What a removed pod leaves in the pages of probes. */
-export function forgetProbes(metrics: MetricsRegistry, pod: Pod): void {
-  const total = metrics.counter({
-    name: 'prober_probe_total',
-    help: '',
-    labels: ['container', 'namespace', 'pod', 'pod_uid', 'probe_type', 'result'],
-  });
-  for (const container of [...pod.spec.containers, ...(pod.spec.initContainers ?? [])]) {
-    for (const type of ['Liveness', 'Readiness', 'Startup']) {
-      for (const outcome of ['successful', 'failed', 'unknown']) {
-        total.delete(container.name, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid, type, outcome);
-      }
-    }
-  }
 }
