@@ -14,9 +14,12 @@ import type { AdmissionConfiguration } from './admission/admission-config.ts';
 import { webhookMetrics } from './admission/admission-metrics.ts';
 import { buildPlugins } from './admission/plugins.ts';
 import type { Sources } from './admission/sources.ts';
+import { webhookConditions } from './admission/policy/match-conditions.ts';
 import { catalogConversion } from './admission/webhook/catalog-conversion.ts';
 import { WebhookClient } from './authentication/webhook-client.ts';
 import { reconcileBootstrapPolicy } from './authorization/bootstrap-reconcile.ts';
+import type { EncryptedValues } from './encryption/encrypted-values.ts';
+import { installReencrypt } from './encryption/reencrypt.ts';
 import { primaryAddress } from './host-address.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
 import { ensureNodeBootstrap } from './node-bootstrap.ts';
@@ -80,6 +83,8 @@ export interface Parts {
   readonly storage: Storage;
   /** `undefined`: nothing is audited. */
   readonly audit: AuditSink | undefined;
+  /** `undefined`: values are kept as they are. */
+  readonly encryption: EncryptedValues | undefined;
   /** A client in this process for a user. `shared`: its lists and watches give the caches' own objects, never to be changed. */
   readonly clientFor: (user: string, groups: readonly string[], fieldManager?: string, shared?: boolean) => Client;
 }
@@ -141,8 +146,10 @@ export function admissionPlugins({
     createNamespace: async (name) => {
       await system.create(namespaces, '', { apiVersion: 'v1', kind: 'Namespace', metadata: { name } });
     },
+    policies: { schema, resources: () => registry.catalog.resources() },
     webhooks: {
       client: new WebhookClient('kube-apiserver-admission'),
+      matchConditions: webhookConditions(() => authorizer),
       conversion: catalogConversion(registry.catalog, schema, registry.convert),
       metrics: webhookMetrics(metrics),
     },
@@ -167,6 +174,7 @@ export async function bootstrap(parts: Parts): Promise<void> {
       ({ group, version, resource }) => parts.registry.catalog.find(group, version, resource, '') !== undefined,
     ),
     serviceClusterCidrs: parts.flags.serviceClusterIpRange,
+    nowMs: parts.clock.now(),
   });
 }
 
@@ -224,6 +232,7 @@ export function createApiServer(parts: Parts): ApiServer {
   });
   installHealth(paths, { logger, ...healthChecks(parts) });
   installIssuer(paths, security.issuer);
+  installReencrypt(paths, parts.storage, parts.encryption);
   installMetrics(paths, metrics);
   installIndex(paths, catalog);
   const serving = servingCertificate(flags) ?? ownCertificate(pki.material());

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { Logger } from '../api/component/logger.ts';
 import type { Clock } from '../api/machinery/clock.ts';
 import type { Secret } from '../api/machinery/kinds.ts';
+import { authorizationCondition } from './admission/policy/match-conditions.ts';
 import { admissionChain, type ChainMetrics } from './admission/chain.ts';
 import type { AdmissionChain, AdmissionPlugin } from './admission/admission.ts';
 import type { Sources } from './admission/sources.ts';
@@ -99,6 +100,7 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
     clock,
     sources,
     modes: flags.authorizationMode,
+    compileCondition: authorizationCondition,
     ...(flags.authorizationConfig === '' ? {} : { configFile: flags.authorizationConfig }),
     ...(flags.authorizationPolicyFile === '' ? {} : { policyFile: flags.authorizationPolicyFile }),
     ...(flags.authorizationWebhookConfigFile === ''

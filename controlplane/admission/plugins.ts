@@ -3,6 +3,7 @@
  * flags. Called by main.ts; the rows feed the documentation.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import type { RbacAuthorizer } from '../authorization/rbac.ts';
 import {
@@ -30,6 +31,8 @@ import { securityContextDeny } from './security-context-deny.ts';
 import { serviceAccountPlugin } from './service-account.ts';
 import { defaultStorageClass, persistentVolumeClaimResize, storageObjectInUseProtection } from './storage-defaults.ts';
 import type { WebhookCredentials } from './webhook/endpoint.ts';
+import { mutatingAdmissionPolicy } from './policy/mutating-policy.ts';
+import { validatingAdmissionPolicy } from './policy/validating-policy.ts';
 import { mutatingWebhooks, validatingWebhooks, type WebhooksOptions } from './webhook/webhooks.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { AdmissionConfiguration } from './admission-config.ts';
@@ -45,6 +48,8 @@ export interface PluginsOptions {
   /** Writes the status of a quota (ResourceQuota). */
   readonly updateQuotaStatus: ResourceQuotaOptions['updateStatus'];
   readonly webhooks: Omit<WebhooksOptions, 'sources' | 'clock' | 'reinvoke' | 'credentials'>;
+  /** What policies in CEL need to know of resources. */
+  readonly policies: { readonly schema: Schema; readonly resources: () => readonly ResourceInfo[] };
   /** `--admission-control-config-file`. */
   readonly configuration: AdmissionConfiguration;
   readonly tolerationSeconds: DefaultTolerationSecondsOptions;
@@ -133,6 +138,21 @@ export const PLUGINS: readonly PluginRow[] = [
   ),
   on('PodTopologyLabels', 'zone and region of the node on its pods', ({ sources }) => podTopologyLabels(sources)),
   on(
+    'MutatingAdmissionPolicy',
+    'policies in CEL that change objects',
+    ({ sources, authorizer, webhooks, policies }, earlier) =>
+      mutatingAdmissionPolicy({
+        sources,
+        authorizer,
+        conversion: webhooks.conversion,
+        ...policies,
+        reinvoke: async (attributes, signal) => {
+          for (const plugin of earlier)
+            if (plugin.handles(attributes.operation)) await plugin.admit?.(attributes, signal);
+        },
+      }),
+  ),
+  on(
     'MutatingAdmissionWebhook',
     'webhooks that change objects',
     ({ sources, clock, webhooks, configuration }, earlier) =>
@@ -146,6 +166,9 @@ export const PLUGINS: readonly PluginRow[] = [
             if (plugin.handles(attributes.operation)) await plugin.admit?.(attributes, signal);
         },
       }),
+  ),
+  on('ValidatingAdmissionPolicy', 'policies in CEL that judge objects', ({ sources, authorizer, webhooks, policies }) =>
+    validatingAdmissionPolicy({ sources, authorizer, conversion: webhooks.conversion, ...policies }),
   ),
   on('ValidatingAdmissionWebhook', 'webhooks that judge objects', ({ sources, clock, webhooks, configuration }) =>
     validatingWebhooks({ sources, clock, ...webhooks, ...credentialsOf(configuration.validatingCredentials) }),

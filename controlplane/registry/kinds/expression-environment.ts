@@ -118,7 +118,7 @@ export const checkExpression: ExpressionChecker = (question) => {
     throw error;
   }
   const wanted = WANTED[place];
-  if (wanted === undefined || isOpen(type) || fits(wanted, type)) return undefined;
+  if (wanted === undefined || (isOpen(type) ? place === 'deviceSelector' : fits(wanted, type))) return undefined;
   // Null says that there is no annotation.
   if (place === 'auditAnnotation' && type.kind === 'null') return undefined;
   const found = type.kind === 'null' ? 'null_type' : showType(type);

@@ -1,0 +1,109 @@
+/** A policy with its expressions made ready, once for each version of the policy. */
+import { type CelEnvironment, CelCompileError, compile } from '../../../api/cel/cel.ts';
+import { type CelType, dyn, string } from '../../../api/cel/types.ts';
+import { CelError, type CelValue, CostExceeded } from '../../../api/cel/values.ts';
+import { ADMISSION_VARIABLES, type Bindings, Expression, LazyVariables, struct } from './expressions.ts';
+import type { Policy } from './policy-types.ts';
+
+export interface CompiledValidation {
+  readonly index: number;
+  readonly expression: Expression;
+  readonly message: string;
+  readonly messageExpression: Expression | undefined;
+  readonly reason: string;
+}
+
+export interface CompiledMutation {
+  readonly patchType: string;
+  readonly expression: Expression;
+}
+
+export interface CompiledPolicy {
+  readonly name: string;
+  readonly failsClosed: boolean;
+  readonly conditions: readonly Expression[];
+  readonly validations: readonly CompiledValidation[];
+  readonly audits: readonly { readonly key: string; readonly value: Expression }[];
+  readonly mutations: readonly CompiledMutation[];
+  readonly variables: ReadonlyMap<string, Expression>;
+}
+
+const compiled = new WeakMap<Policy, CompiledPolicy>();
+
+export function compiledPolicy(policy: Policy): CompiledPolicy {
+  let known = compiled.get(policy);
+  if (known === undefined) {
+    known = compileAll(policy);
+    compiled.set(policy, known);
+  }
+  return known;
+}
+
+const patchType = struct('JSONPatch', { op: string, path: string, from: string, value: dyn });
+
+/** `Object` and whatever lies in it. */
+export function patchMessage(name: string): CelType | undefined {
+  if (name === 'JSONPatch') return patchType;
+  return name === 'Object' || name.startsWith('Object.') ? { kind: 'object', name, field: () => dyn } : undefined;
+}
+
+function compileAll(policy: Policy): CompiledPolicy {
+  const { spec = {} } = policy;
+  const types: Record<string, CelType> = {};
+  const variables = new Map<string, Expression>();
+  const environment: CelEnvironment = {
+    variables: { ...ADMISSION_VARIABLES, variables: struct('kubernetes.variables', types) },
+    message: patchMessage,
+  };
+  for (const { name, expression } of spec.variables ?? []) {
+    const variable = new Expression(expression, environment);
+    // Variables see those before them only.
+    const type = typeOf(expression, environment);
+    variables.set(name, variable);
+    types[name] = type;
+  }
+  const ready = (source: string): Expression => new Expression(source, environment);
+  return {
+    name: policy.metadata.name ?? '',
+    failsClosed: spec.failurePolicy !== 'Ignore',
+    conditions: (spec.matchConditions ?? []).map(({ expression }) => ready(expression)),
+    validations: (spec.validations ?? []).map((validation, index) => ({
+      index,
+      expression: ready(validation.expression),
+      message: (validation.message ?? '').trim(),
+      messageExpression: validation.messageExpression ? ready(validation.messageExpression) : undefined,
+      reason: validation.reason ?? 'Invalid',
+    })),
+    audits: (spec.auditAnnotations ?? []).map(({ key, valueExpression }) => ({ key, value: ready(valueExpression) })),
+    mutations: (spec.mutations ?? []).map((mutation) => ({
+      patchType: mutation.patchType,
+      expression: ready(mutation.applyConfiguration?.expression ?? mutation.jsonPatch?.expression ?? ''),
+    })),
+    variables,
+  };
+}
+
+function typeOf(expression: string, environment: CelEnvironment): CelType {
+  try {
+    return compile(expression.trim(), environment).type;
+  } catch (error) {
+    if (error instanceof CelCompileError) return dyn;
+    throw error;
+  }
+}
+
+/** `variables` of one evaluation. */
+export function variablesOf({ variables }: CompiledPolicy, bindings: () => Bindings): LazyVariables {
+  return new LazyVariables((name): CelValue | undefined => {
+    const expression = variables.get(name);
+    if (expression === undefined) return undefined;
+    try {
+      return expression.program().run((variable) => bindings().read(variable), bindings().budget);
+    } catch (error) {
+      if (!(error instanceof CelError) && !(error instanceof CostExceeded)) throw error;
+      throw new CelError(`composited variable ${JSON.stringify(name)} fails to evaluate: ${error.message}`, {
+        cause: error,
+      });
+    }
+  });
+}

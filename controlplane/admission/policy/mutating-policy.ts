@@ -1,0 +1,167 @@
+/**
+ * MutatingAdmissionPolicy: policies in CEL change requests, by a configuration that is applied to the object or by a JSON
+ * patch; one more round is done for policies that asked for it when a later one changed something.
+ */
+import { applyJsonPatch } from '../../../api/codec/json-patch.ts';
+import { merge } from '../../../api/codec/structured-merge/merge.ts';
+import { deduced, type MergeType, mergeTypeOf } from '../../../api/codec/structured-merge/merge-types.ts';
+import { adapt, CelError, type CelValue, entriesOf, Optional, toJson } from '../../../api/cel/values.ts';
+import {
+  mutatingAdmissionPolicies,
+  mutatingAdmissionPolicyBindings,
+  type ResourceOf,
+} from '../../../api/machinery/resources.ts';
+import { cloneJson, jsonEqual } from '../../../api/meta/json-equality.ts';
+import type { GroupVersionKind, JsonValue, KubeObject } from '../../../api/meta/object.ts';
+import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
+import type { Schema } from '../../../api/schema/schema.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
+import { type CompiledMutation, compiledPolicy } from './compiled-policy.ts';
+import { conditionsMatch, ExpressionError } from './expressions.ts';
+import { type Judge, ParamsError, PolicySource } from './policy-source.ts';
+import type { Policy, PolicyBinding } from './policy-types.ts';
+import { viewOf } from './request-view.ts';
+import { policyBindings, type PolicyPluginOptions } from './validating-policy.ts';
+
+export interface MutatingPolicyOptions extends PolicyPluginOptions {
+  readonly schema: Schema;
+  /** The built-in mutating plugins run again after a change. */
+  readonly reinvoke: (attributes: AdmissionAttributes, signal: AbortSignal) => Promise<void>;
+}
+
+export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): AdmissionPlugin {
+  const source = new PolicySource({
+    ...options,
+    policies: mutatingAdmissionPolicies as ResourceOf<Policy>,
+    bindings: mutatingAdmissionPolicyBindings as ResourceOf<PolicyBinding>,
+  });
+  return {
+    name: 'MutatingAdmissionPolicy',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE' || operation === 'CONNECT',
+    async admit(attributes, signal) {
+      if (attributes.object === undefined) return;
+      const judges = await source.judges(attributes);
+      if (judges.length === 0) return;
+      const namespace = await source.namespace(attributes.namespace);
+      /** Policies that are asked again when something changes after them. */
+      const again = new Set<Judge>();
+      const later = new Set<Judge>();
+      let changed = false;
+      for (const judge of judges) {
+        if (await applied(judge, { source, attributes, namespace, options })) {
+          changed = true;
+          for (const earlier of again) later.add(earlier);
+        }
+        if (judge.policy.spec?.reinvocationPolicy === 'IfNeeded') again.add(judge);
+      }
+      for (const judge of later) await applied(judge, { source, attributes, namespace, options });
+      if (changed) await options.reinvoke(attributes, signal);
+    },
+  };
+}
+
+interface Case {
+  readonly source: PolicySource;
+  readonly attributes: AdmissionAttributes;
+  readonly namespace: KubeObject | undefined;
+  readonly options: MutatingPolicyOptions;
+}
+
+/** Whether it changed the object. */
+async function applied(judge: Judge, one: Case): Promise<boolean> {
+  const policy = compiledPolicy(judge.policy);
+  const { attributes, options } = one;
+  let changed = false;
+  try {
+    for (const param of await one.source.params(judge, attributes.namespace)) {
+      for (const [index, mutation] of policy.mutations.entries()) {
+        const view = viewOf(attributes, judge.as, options.conversion);
+        const bindings = policyBindings(policy, { ...one, view, param });
+        if (index === 0 && !(await conditionsMatch(policy.conditions, bindings))) break;
+        const made = await mutation.expression.evaluate(bindings);
+        const object = attributes.object ?? { metadata: {} };
+        const next = conformed(mutate(mutation, object, made, options.schema), object, attributes.kind, options);
+        if (jsonEqual(next, object)) continue;
+        attributes.setObject(next);
+        changed = true;
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof ExpressionError) && !(error instanceof ParamsError) && !(error instanceof CelError))
+      throw error;
+    if (policy.failsClosed) throw denial(attributes, policy.name, judge.binding.metadata.name ?? '', error.message);
+  }
+  return changed;
+}
+
+function mutate(mutation: CompiledMutation, object: KubeObject, made: CelValue, schema: Schema): KubeObject {
+  const current = object as unknown as JsonValue;
+  if (mutation.patchType === 'JSONPatch') {
+    const operations = Array.isArray(made) ? made.map((one: unknown) => toJson(adapt(one))) : [];
+    try {
+      return applyJsonPatch(cloneJson(current), operations) as unknown as KubeObject;
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      throw new CelError(`JSON Patch: ${why}`, { cause: error });
+    }
+  }
+  const { apiVersion = '', kind = '' } = object;
+  const [group, version] = apiVersion.includes('/') ? apiVersion.split('/') : ['', apiVersion];
+  const struct = schema.kind(group ?? '', version ?? '', kind);
+  const type: MergeType = struct === undefined ? deduced : mergeTypeOf(struct);
+  const { value, removed } = configuration(made);
+  const next = cloneJson(merge(type, current, value)) as unknown as KubeObject;
+  for (const path of removed) removeAt(next, path);
+  return next;
+}
+
+/** What is to be applied; members that are `optional.none()` are to go. */
+function configuration(made: CelValue): { readonly value: JsonValue; readonly removed: readonly string[][] } {
+  const removed: string[][] = [];
+  const walk = (value: CelValue, path: readonly string[]): JsonValue => {
+    if (Array.isArray(value)) return value.map((item) => walk(adapt(item), path));
+    if (value instanceof Optional) return value.value === undefined ? null : walk(value.value, path);
+    const entries = entriesOf(value);
+    if (entries === undefined) return toJson(value) as JsonValue;
+    const out: Record<string, JsonValue> = {};
+    for (const [key, inner] of entries) {
+      const at = [...path, String(key)];
+      if (inner === null || (inner instanceof Optional && inner.value === undefined)) removed.push(at);
+      else out[String(key)] = walk(inner, at);
+    }
+    return out;
+  };
+  return { value: walk(made, []), removed };
+}
+
+function removeAt(object: KubeObject, path: readonly string[]): void {
+  let inner: unknown = object;
+  for (const name of path.slice(0, -1)) {
+    if (typeof inner !== 'object' || inner === null) return;
+    inner = (inner as Record<string, unknown>)[name];
+  }
+  if (typeof inner === 'object' && inner !== null) delete (inner as Record<string, unknown>)[path.at(-1) ?? ''];
+}
+
+function conformed(
+  next: KubeObject,
+  object: KubeObject,
+  kind: GroupVersionKind,
+  { conversion }: MutatingPolicyOptions,
+): KubeObject {
+  const fitted = conversion.conform === undefined ? next : conversion.conform(next, kind);
+  return { ...fitted, apiVersion: object.apiVersion ?? '', kind: object.kind ?? '' };
+}
+
+function denial(attributes: AdmissionAttributes, policy: string, binding: string, why: string): StatusError {
+  const message = `policy '${policy}' with binding '${binding}' denied request: ${why}`;
+  const { group, resource } = attributes.resource;
+  return newStatusError(403, 'Invalid', message, {
+    details: {
+      ...(attributes.name === '' ? {} : { name: attributes.name }),
+      ...(group === '' ? {} : { group }),
+      kind: resource,
+      causes: [{ message }],
+    },
+  });
+}

@@ -1,0 +1,195 @@
+/**
+ * Which policies judge a request, with which binding and which parameters. Policies without a binding judge nothing.
+ */
+import { namespaces } from '../../../api/machinery/resources.ts';
+import { resource as resourceOf, type ResourceOf } from '../../../api/machinery/resources.ts';
+import { fromLabelSelector } from '../../../api/meta/selector.ts';
+import { type GroupVersionResource, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
+import type { ResourceInfo } from '../../../api/schema/schema.ts';
+import type { AdmissionAttributes } from '../admission.ts';
+import type { Source, Sources } from '../sources.ts';
+import { isExempt, isReview, type MatchInput, matchWebhook, type Webhook } from '../webhook/matching.ts';
+import type { WebhookConversion } from '../webhook/webhooks.ts';
+import type { MatchResources, Policy, PolicyBinding } from './policy-types.ts';
+
+export interface PolicySourceOptions {
+  readonly sources: Sources;
+  readonly conversion: WebhookConversion;
+  /** What is served, to find the resource of a kind of parameters. */
+  readonly resources: () => readonly ResourceInfo[];
+  readonly policies: ResourceOf<Policy>;
+  readonly bindings: ResourceOf<PolicyBinding>;
+}
+
+/** A policy and a binding that a request is for. */
+export interface Judge {
+  readonly policy: Policy;
+  readonly binding: PolicyBinding;
+  /** The resource as which the policy wants to see the request. */
+  readonly as: GroupVersionResource;
+}
+
+/** Parameters cannot be had; what it says is why the request is refused. */
+export class ParamsError extends Error {}
+
+export class PolicySource {
+  readonly #options: PolicySourceOptions;
+  readonly #policies: Source<Policy>;
+  readonly #bindings: Source<PolicyBinding>;
+  readonly #namespaces: Source;
+  #sorted: readonly { readonly policy: Policy; readonly bindings: readonly PolicyBinding[] }[] | undefined;
+
+  constructor(options: PolicySourceOptions) {
+    this.#options = options;
+    this.#policies = options.sources.of<Policy>(options.policies);
+    this.#bindings = options.sources.of<PolicyBinding>(options.bindings);
+    this.#namespaces = options.sources.of(namespaces);
+    const changed = (): void => {
+      this.#sorted = undefined;
+    };
+    this.#policies.subscribe(changed);
+    this.#bindings.subscribe(changed);
+  }
+
+  #all(): readonly { readonly policy: Policy; readonly bindings: readonly PolicyBinding[] }[] {
+    if (this.#sorted === undefined) {
+      const byPolicy = new Map<string, PolicyBinding[]>();
+      for (const binding of byName(this.#bindings.list())) {
+        const name = binding.spec?.policyName ?? '';
+        const known = byPolicy.get(name);
+        if (known === undefined) byPolicy.set(name, [binding]);
+        else known.push(binding);
+      }
+      this.#sorted = byName(this.#policies.list()).flatMap((policy) => {
+        const bindings = byPolicy.get(policy.metadata.name ?? '');
+        return bindings === undefined ? [] : [{ policy, bindings }];
+      });
+    }
+    return this.#sorted;
+  }
+
+  async judges(attributes: AdmissionAttributes): Promise<Judge[]> {
+    const all = this.#all();
+    if (all.length === 0 || isExempt(attributes) || isReview(attributes)) return [];
+    const input = await this.#input(attributes);
+    return all.flatMap(({ policy, bindings }) => {
+      const as = matches(policy.spec?.matchConstraints, input);
+      if (as === undefined) return [];
+      return bindings
+        .filter((binding) => binding.spec?.matchResources === undefined || bindingMatches(binding, input))
+        .map((binding) => ({ policy, binding, as }));
+    });
+  }
+
+  async #input(attributes: AdmissionAttributes): Promise<MatchInput> {
+    const { conversion } = this.#options;
+    return {
+      attributes,
+      isNamespaced: conversion.isNamespaced(attributes.resource),
+      namespaceLabels: await this.#namespaceLabels(attributes),
+      equivalents: conversion.equivalents(attributes.resource, attributes.subresource),
+    };
+  }
+
+  async #namespaceLabels(attributes: AdmissionAttributes): Promise<Readonly<Record<string, string>> | undefined> {
+    if (attributes.resource.group === '' && attributes.resource.resource === 'namespaces') {
+      return (attributes.object ?? attributes.oldObject)?.metadata.labels ?? {};
+    }
+    return attributes.namespace === ''
+      ? undefined
+      : ((await this.namespace(attributes.namespace))?.metadata.labels ?? {});
+  }
+
+  async namespace(name: string): Promise<KubeObject | undefined> {
+    if (name === '') return undefined;
+    return this.#namespaces.get('', name) ?? (await this.#namespaces.live('', name));
+  }
+
+  /** What the binding gives the policy: `[undefined]` for a policy without parameters, none where none is right. */
+  async params({ policy, binding }: Judge, namespace: string): Promise<readonly (KubeObject | undefined)[]> {
+    const kind = policy.spec?.paramKind;
+    const ref = binding.spec?.paramRef;
+    if (kind === undefined || ref === undefined) return [undefined];
+    const gv = parseApiVersion(kind.apiVersion ?? '');
+    const info = this.#options
+      .resources()
+      .find((one) => one.group === gv?.group && one.version === gv.version && one.kind === kind.kind);
+    if (info === undefined) {
+      throw new ParamsError(
+        `failed to find resource referenced by paramKind: '${kind.apiVersion ?? ''}, Kind=${kind.kind ?? ''}'`,
+      );
+    }
+    if (!info.namespaced && (ref.namespace ?? '') !== '') {
+      throw new ParamsError(
+        'failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`',
+      );
+    }
+    const where = info.namespaced ? ref.namespace || namespace : '';
+    if (info.namespaced && where === '') {
+      throw new ParamsError(
+        'failed to configure binding: cannot use namespaced paramRef in policy binding that matches cluster-scoped resources',
+      );
+    }
+    const source = this.#options.sources.of<KubeObject>(
+      resourceOf(info.group, info.version, info.resource, info.kind, info.namespaced),
+    );
+    const found = await this.#find(source, ref, where);
+    if (found.length > 0) return found;
+    if (ref.parameterNotFoundAction !== 'Deny') return [];
+    throw new ParamsError(
+      'failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction',
+    );
+  }
+
+  async #find(
+    source: Source,
+    ref: NonNullable<NonNullable<PolicyBinding['spec']>['paramRef']>,
+    namespace: string,
+  ): Promise<readonly KubeObject[]> {
+    if (ref.selector !== undefined) {
+      const selector = fromLabelSelector(ref.selector);
+      return source.list(namespace).filter((one) => selector.matches(one.metadata.labels ?? {}));
+    }
+    const name = ref.name ?? '';
+    const one = source.get(namespace, name) ?? (await source.live(namespace, name));
+    return one === undefined ? [] : [one];
+  }
+}
+
+function byName<T extends KubeObject>(objects: readonly T[]): T[] {
+  return objects.toSorted((a, b) => ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1));
+}
+
+function bindingMatches(binding: PolicyBinding, input: MatchInput): boolean {
+  return matches(binding.spec?.matchResources, input) !== undefined;
+}
+
+/** Without rules everything is meant (of a binding). */
+function matches(wanted: MatchResources | undefined, input: MatchInput): GroupVersionResource | undefined {
+  const { attributes } = input;
+  if (wanted === undefined) return attributes.resource;
+  const named = (rules: MatchResources['resourceRules']): Webhook['rules'] =>
+    (rules ?? []).filter(
+      ({ resourceNames = [] }) => resourceNames.length === 0 || resourceNames.includes(attributes.name),
+    ) as Webhook['rules'];
+  const asWebhook = (rules: Webhook['rules'], selectors: Partial<Webhook>): Webhook =>
+    ({ name: '', clientConfig: {}, sideEffects: 'None', admissionReviewVersions: [], ...selectors, rules }) as Webhook;
+  const { namespaceSelector, objectSelector, matchPolicy } = wanted;
+  const selectors = {
+    ...(namespaceSelector === undefined ? {} : { namespaceSelector }),
+    ...(objectSelector === undefined ? {} : { objectSelector }),
+    ...(matchPolicy === undefined ? {} : { matchPolicy }),
+  };
+  const excluded = named(wanted.excludeResourceRules) ?? [];
+  if (
+    excluded.length > 0 &&
+    matchWebhook(asWebhook(excluded, matchPolicy === undefined ? {} : { matchPolicy }), input) !== undefined
+  ) {
+    return undefined;
+  }
+  const given = wanted.resourceRules ?? [];
+  const every = [
+    { apiGroups: ['*'], apiVersions: ['*'], operations: ['*'], resources: ['*', '*/*'] },
+  ] as Webhook['rules'];
+  return matchWebhook(asWebhook(given.length === 0 ? every : named(given), selectors), input);
+}

@@ -1,0 +1,220 @@
+/**
+ * ValidatingAdmissionPolicy: policies in CEL judge requests; a binding says whether what they refuse is denied, warned of,
+ * or only written to the audit log.
+ */
+import { validatingAdmissionPolicies, validatingAdmissionPolicyBindings } from '../../../api/machinery/resources.ts';
+import { newForbidden, newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
+import type { ResourceOf } from '../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
+import type { Authorizer } from '../../authorization/authorization.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
+import { type CompiledPolicy, type CompiledValidation, compiledPolicy, variablesOf } from './compiled-policy.ts';
+import {
+  authorizerFor,
+  Bindings,
+  conditionsMatch,
+  ExpressionError,
+  REQUEST_BUDGET,
+  requestValue,
+  type RequestView,
+} from './expressions.ts';
+import { type Judge, ParamsError, PolicySource, type PolicySourceOptions } from './policy-source.ts';
+import type { Policy, PolicyBinding } from './policy-types.ts';
+import { viewOf } from './request-view.ts';
+
+export interface PolicyPluginOptions extends Omit<PolicySourceOptions, 'policies' | 'bindings'> {
+  readonly authorizer: Authorizer;
+}
+
+interface Refusal {
+  readonly policy: string;
+  readonly binding: string;
+  readonly message: string;
+  readonly reason: string;
+  readonly index: number;
+}
+
+const CODES: Readonly<Record<string, number>> = {
+  Unauthorized: 401,
+  Forbidden: 403,
+  RequestEntityTooLarge: 413,
+  Invalid: 422,
+};
+const FAILURES = 'validation.policy.admission.k8s.io/validation_failure';
+
+export function validatingAdmissionPolicy(options: PolicyPluginOptions): AdmissionPlugin {
+  const source = new PolicySource({
+    ...options,
+    policies: validatingAdmissionPolicies as ResourceOf<Policy>,
+    bindings: validatingAdmissionPolicyBindings as ResourceOf<PolicyBinding>,
+  });
+  return {
+    name: 'ValidatingAdmissionPolicy',
+    handles: () => true,
+    async validate(attributes) {
+      const judges = await source.judges(attributes);
+      if (judges.length === 0) return;
+      const namespace = await source.namespace(attributes.namespace);
+      const denied: Refusal[] = [];
+      const audited: object[] = [];
+      const annotations = new Map<string, string[]>();
+      for (const judge of judges) {
+        const actions = judge.binding.spec?.validationActions ?? [];
+        for (const refusal of await judged(judge, { source, attributes, namespace, options, annotations })) {
+          if (actions.includes('Deny')) denied.push(refusal);
+          if (actions.includes('Warn')) attributes.warn(warning(refusal));
+          if (actions.includes('Audit')) audited.push(auditEntry(refusal, actions));
+        }
+      }
+      if (audited.length > 0) attributes.annotate(FAILURES, JSON.stringify(audited));
+      for (const [key, values] of annotations) attributes.annotate(key, values.join(', '));
+      const [first] = denied;
+      if (first !== undefined) throw denial(attributes, first);
+    },
+  };
+}
+
+interface Case {
+  readonly source: PolicySource;
+  readonly attributes: AdmissionAttributes;
+  readonly namespace: KubeObject | undefined;
+  readonly options: PolicyPluginOptions;
+  readonly annotations: Map<string, string[]>;
+}
+
+async function judged(judge: Judge, one: Case): Promise<Refusal[]> {
+  const policy = compiledPolicy(judge.policy);
+  const refusal = (message: string, index = 0, reason = 'Invalid'): Refusal => ({
+    policy: policy.name,
+    binding: judge.binding.metadata.name ?? '',
+    message,
+    reason,
+    index,
+  });
+  try {
+    const params = await one.source.params(judge, one.attributes.namespace);
+    const refusals: Refusal[] = [];
+    for (const param of params) {
+      const found = await evaluated(policy, judge, param, one);
+      refusals.push(...found.map(({ message, validation }) => refusal(message, validation?.index, validation?.reason)));
+    }
+    return refusals;
+  } catch (error) {
+    if (error instanceof ParamsError || error instanceof ExpressionError) {
+      return policy.failsClosed ? [refusal(error.message)] : [];
+    }
+    throw error;
+  }
+}
+
+interface Finding {
+  readonly message: string;
+  readonly validation: CompiledValidation | undefined;
+}
+
+async function evaluated(
+  policy: CompiledPolicy,
+  judge: Judge,
+  param: KubeObject | undefined,
+  one: Case,
+): Promise<Finding[]> {
+  const view = viewOf(one.attributes, judge.as, one.options.conversion);
+  const bindings = policyBindings(policy, { ...one, view, param });
+  if (!(await conditionsMatch(policy.conditions, bindings))) return [];
+  const findings: Finding[] = [];
+  for (const validation of policy.validations) {
+    try {
+      if ((await validation.expression.evaluate(bindings)) === true) continue;
+      findings.push({ message: await messageOf(validation, bindings), validation });
+    } catch (error) {
+      if (!(error instanceof ExpressionError)) throw error;
+      // What cannot be judged is refused, or let through by the policy's own word.
+      if (policy.failsClosed)
+        findings.push({ message: error.message, validation: { ...validation, reason: 'Invalid' } });
+    }
+  }
+  await annotate(policy, bindings, one.annotations);
+  return findings;
+}
+
+const MAX_ANNOTATION = 10 * 1024;
+
+async function annotate(policy: CompiledPolicy, bindings: Bindings, annotations: Map<string, string[]>): Promise<void> {
+  for (const { key, value } of policy.audits) {
+    try {
+      const made = await value.evaluate(bindings);
+      const text = typeof made === 'string' ? made.trim() : '';
+      if (text === '') continue;
+      const name = `${policy.name}/${key}`;
+      const known = annotations.get(name) ?? [];
+      if (!known.includes(text)) known.push(text.slice(0, MAX_ANNOTATION));
+      annotations.set(name, known);
+    } catch (error) {
+      if (!(error instanceof ExpressionError)) throw error;
+      if (policy.failsClosed) throw error;
+    }
+  }
+}
+
+/** The variables of a policy's expressions. */
+export function policyBindings(
+  policy: CompiledPolicy,
+  parts: {
+    readonly attributes: AdmissionAttributes;
+    readonly namespace: KubeObject | undefined;
+    readonly view: RequestView;
+    readonly param: KubeObject | undefined;
+    readonly options: Pick<PolicyPluginOptions, 'authorizer'>;
+  },
+): Bindings {
+  const { attributes, namespace, view, param, options } = parts;
+  const bindings: Bindings = new Bindings(
+    {
+      object: () => view.object,
+      oldObject: () => view.oldObject,
+      request: () => requestValue(attributes, view),
+      params: () => param,
+      namespaceObject: () => namespace,
+      authorizer: () => authorizerFor(options.authorizer, attributes),
+      variables: () => variablesOf(policy, () => bindings),
+    },
+    { left: REQUEST_BUDGET },
+  );
+  return bindings;
+}
+
+async function messageOf(validation: CompiledValidation, bindings: Bindings): Promise<string> {
+  const plain = validation.message === '' ? `failed expression: ${validation.expression.source}` : validation.message;
+  if (validation.messageExpression === undefined) return plain;
+  try {
+    const made = await validation.messageExpression.evaluate(bindings);
+    if (typeof made !== 'string') return plain;
+    const text = made.trim();
+    return text === '' || text.includes('\n') || text.length > 5 * 1024 ? plain : text;
+  } catch (error) {
+    if (error instanceof ExpressionError) return plain;
+    throw error;
+  }
+}
+
+const quoted = ({ policy, binding }: Refusal): string =>
+  `ValidatingAdmissionPolicy '${policy}' with binding '${binding}'`;
+
+function warning(refusal: Refusal): string {
+  return `Validation failed for ${quoted(refusal)}: ${refusal.message}`;
+}
+
+function auditEntry({ message, policy, binding, index }: Refusal, actions: readonly string[]): object {
+  return { message, policy, binding, expressionIndex: index, validationActions: actions };
+}
+
+function denial(attributes: AdmissionAttributes, refusal: Refusal): StatusError {
+  const { group, resource } = attributes.resource;
+  const message = `${quoted(refusal)} denied request: ${refusal.message}`;
+  const name = attributes.name || attributes.object?.metadata.name || 'Unknown';
+  const { status } = newForbidden({ group, resource }, name, message);
+  const reason = refusal.reason in CODES ? refusal.reason : 'Invalid';
+  return newStatusError(CODES[reason] ?? 422, reason, status.message ?? message, {
+    details: { ...status.details, causes: [{ message }] },
+  });
+}
