@@ -9,6 +9,7 @@ import type { Client } from '../api/machinery/client.ts';
 import type { ResourceOf } from '../api/machinery/resources.ts';
 import {
   apiServices,
+  configMaps,
   flowSchemas,
   priorityClasses,
   priorityLevelConfigurations,
@@ -31,6 +32,7 @@ export interface DefaultObjectsOptions {
   readonly groupVersions: readonly GroupVersion[];
   /** `--service-cluster-ip-range`. */
   readonly serviceClusterCidrs: readonly string[];
+  readonly nowMs: number;
 }
 
 export async function ensureDefaultObjects(client: Client, options: DefaultObjectsOptions): Promise<void> {
@@ -41,6 +43,7 @@ export async function ensureDefaultObjects(client: Client, options: DefaultObjec
     }),
     ensureFlowControl(client, flowSchemas, 'FlowSchema', { ...SUGGESTED_SCHEMAS, ...MANDATORY_SCHEMAS }),
     ensurePriorityClasses(client),
+    ensureTokenTracking(client, options.nowMs),
     ensureServiceCidr(client, options.serviceClusterCidrs),
     ensureApiServices(client, options.groupVersions),
   ]);
@@ -76,6 +79,22 @@ async function ensurePriorityClasses(client: Client): Promise<void> {
         } as KubeObject),
       ),
     ),
+  );
+}
+
+/** Since when the use of tokens in secrets is marked: what was not used since then may go after a year. */
+async function ensureTokenTracking(client: Client, nowMs: number): Promise<void> {
+  const name = 'kube-apiserver-legacy-service-account-token-tracking';
+  const existing = await client.list(configMaps, { namespace: 'kube-system', fieldSelector: `metadata.name=${name}` });
+  if (existing.items.length > 0) return;
+  const since = new Date(nowMs).toISOString().slice(0, 10);
+  await tolerating(
+    client.create(configMaps, 'kube-system', {
+      apiVersion: 'v1',
+      kind: 'ConfigMap',
+      metadata: { name, namespace: 'kube-system' },
+      data: { since },
+    } as KubeObject),
   );
 }
 

@@ -1,6 +1,9 @@
 /** The controllers as a table: name, the service account it acts as, how it runs, whether it is on by default. */
+import { newStatusError } from '../../api/meta/status-error.ts';
 import { runBootstrapSigner } from './bootstrap/bootstrap-signer.ts';
 import { runTokenCleaner } from './bootstrap/token-cleaner.ts';
+import { horizontalAutoscaler } from './autoscaler/horizontal-autoscaler.ts';
+import type { RawGet } from './autoscaler/metrics-client.ts';
 import { runCertificateApprover } from './certificates/certificate-approver.ts';
 import { runCertificateCleaner } from './certificates/certificate-cleaner.ts';
 import { certificateSigner, type CertificateSigner } from './certificates/certificate-signer.ts';
@@ -11,6 +14,7 @@ import { runDaemonSets } from './daemon-set/daemon-set.ts';
 import { runDeployments } from './deployment/deployment.ts';
 import { runDisruption } from './disruption/disruption.ts';
 import { runEndpointSlices } from './endpoints/endpoint-slices.ts';
+import { runSliceMirroring } from './endpoints/slice-mirroring.ts';
 import { runEndpoints } from './endpoints/endpoints.ts';
 import { runGarbageCollector } from './garbage-collector/garbage-collector.ts';
 import { runJobs } from './job/job.ts';
@@ -18,11 +22,13 @@ import { runTtlAfterFinished } from './job/ttl-after-finished.ts';
 import { runNamespaces } from './namespace/namespace.ts';
 import { runNodeIpam } from './node/node-ipam.ts';
 import { runNodeLifecycle } from './node/node-lifecycle.ts';
+import { runNodeTtl } from './node/node-ttl.ts';
 import { runTaintEviction } from './node/taint-eviction.ts';
 import { runPodGarbageCollector } from './pod/pod-garbage-collector.ts';
 import { runResourceQuota } from './resource-quota/resource-quota.ts';
 import { runReplicaSets, runReplicationControllers } from './replica-set/replica-set.ts';
 import { rootCaPublisher } from './service-account/root-ca.ts';
+import { runLegacyTokenCleaner } from './service-account/legacy-token-cleaner.ts';
 import { runServiceAccounts } from './service-account/service-accounts.ts';
 import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
 
@@ -37,6 +43,8 @@ export interface ControllerKeys {
   readonly rootCaPem?: string;
   readonly tokenSigner?: LegacyTokenSigner;
   readonly certificateSigner?: CertificateSigner;
+  /** GET of a path of the API as the autoscaler's account: aggregated APIs serve the metrics. Absent: there are none. */
+  readonly getMetrics?: RawGet;
 }
 
 export interface ControllerRow {
@@ -48,10 +56,15 @@ export interface ControllerRow {
   readonly offByDefault?: boolean;
 }
 
+/** As the API answers where no metrics are served. */
+const noMetrics: RawGet = () =>
+  Promise.reject(newStatusError(404, 'NotFound', 'the server could not find the requested resource'));
+
 export function controllerTable({
   rootCaPem,
   tokenSigner,
   certificateSigner: signer,
+  getMetrics = noMetrics,
 }: ControllerKeys): ControllerRow[] {
   return [
     { name: 'serviceaccount-controller', account: 'service-account-controller', run: runServiceAccounts },
@@ -98,11 +111,27 @@ export function controllerTable({
     { name: 'persistentvolume-binder-controller', account: 'persistent-volume-binder', run: runVolumeBinder },
     { name: 'persistentvolume-expander-controller', account: 'expand-controller', run: runVolumeExpander },
     { name: 'ephemeral-volume-controller', account: 'ephemeral-volume-controller', run: runEphemeralVolumes },
+    {
+      name: 'horizontal-pod-autoscaler-controller',
+      account: 'horizontal-pod-autoscaler',
+      run: horizontalAutoscaler(getMetrics),
+    },
     { name: 'token-cleaner-controller', account: 'token-cleaner', run: runTokenCleaner },
     { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
     { name: 'resourcequota-controller', account: 'resourcequota-controller', run: runResourceQuota },
     { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
     { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },
+    {
+      name: 'endpointslice-mirroring-controller',
+      account: 'endpointslicemirroring-controller',
+      run: runSliceMirroring,
+    },
+    { name: 'ttl-controller', account: 'ttl-controller', run: runNodeTtl },
+    {
+      name: 'legacy-serviceaccount-token-cleaner-controller',
+      account: 'legacy-service-account-token-cleaner',
+      run: runLegacyTokenCleaner,
+    },
     { name: 'node-lifecycle-controller', account: 'node-controller', run: runNodeLifecycle },
     { name: 'node-ipam-controller', account: 'node-controller', run: runNodeIpam },
     { name: 'taint-eviction-controller', account: 'node-controller', run: runTaintEviction },
@@ -155,6 +184,7 @@ const ALIASES: Readonly<Record<string, string>> = {
   disruption: 'disruption-controller',
   resourcequota: 'resourcequota-controller',
   ttl: 'ttl-controller',
+  'legacy-service-account-token-cleaner': 'legacy-serviceaccount-token-cleaner-controller',
   'ttl-after-finished': 'ttl-after-finished-controller',
   bootstrapsigner: 'bootstrap-signer-controller',
   tokencleaner: 'token-cleaner-controller',

@@ -21,6 +21,7 @@ import {
   type Action,
   type PlanInput,
 } from './stateful-set-core.ts';
+import { wantedOwners } from './claim-retention.ts';
 
 export const runStatefulSets: RunController = (environment, signal) =>
   new StatefulSetController(environment).run(signal);
@@ -98,6 +99,7 @@ class StatefulSetController {
       nowMs: clock.now(),
     };
     let failure: unknown;
+    if (set.metadata.deletionTimestamp === undefined) await this.#keepOwners(set, own);
     if (set.metadata.deletionTimestamp === undefined && this.#pending.settled(key)) {
       for (const action of planActions(input)) {
         try {
@@ -123,6 +125,25 @@ class StatefulSetController {
     await truncateRevisions(client, all, used, set.spec?.revisionHistoryLimit ?? 10);
     this.#waitForAvailability(key, set, own);
     if (failure !== undefined) throw failure;
+  }
+
+  /** Before a member goes, so that its claims go or stay as the set says. */
+  async #keepOwners(set: StatefulSet, own: readonly Pod[]): Promise<void> {
+    const namespace = set.metadata.namespace ?? '';
+    for (const pod of own) {
+      const ordinal = ordinalOf(set, pod);
+      if (ordinal === undefined) continue;
+      for (const { metadata } of claimsOf(set, ordinal)) {
+        const known = this.#claims.get(namespace, metadata.name ?? '');
+        if (known === undefined || known.metadata.deletionTimestamp !== undefined) continue;
+        const ownerReferences = wantedOwners(set, { pod, ordinal }, known);
+        if (ownerReferences === undefined) continue;
+        await this.#environment.client.update(persistentVolumeClaims, {
+          ...known,
+          metadata: { ...known.metadata, ownerReferences },
+        });
+      }
+    }
   }
 
   #waitForAvailability(key: string, set: StatefulSet, own: readonly Pod[]): void {

@@ -1,0 +1,173 @@
+/** The metrics APIs, which others serve: of resources, of pods and other objects, and of what is outside of the cluster. */
+import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import { MetricsError, type PodMetric, type PodMetrics } from './replica-calculator.ts';
+
+/** GET of a path of the API; rejects with a `StatusError`. */
+export type RawGet = (path: string) => Promise<unknown>;
+
+const RESOURCE = '/apis/metrics.k8s.io/v1beta1';
+const CUSTOM = '/apis/custom.metrics.k8s.io';
+const EXTERNAL = '/apis/external.metrics.k8s.io/v1beta1';
+const CUSTOM_VERSIONS = ['v1beta2', 'v1beta1'];
+const DEFAULT_WINDOW_MS = 60_000;
+
+export interface ObjectTarget {
+  readonly group: string;
+  readonly resource: string;
+  /** '' for objects of the cluster. */
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export interface Measured {
+  readonly milli: number;
+}
+
+interface Usage {
+  readonly name?: string;
+  readonly usage?: Readonly<Record<string, string>>;
+}
+
+interface ResourceItem {
+  readonly metadata?: { readonly name?: string };
+  readonly timestamp?: string;
+  readonly window?: string;
+  readonly containers?: readonly Usage[];
+}
+
+interface ValueItem {
+  readonly describedObject?: { readonly name?: string };
+  readonly timestamp?: string;
+  readonly windowSeconds?: number;
+  readonly value?: string;
+}
+
+const milliOf = (text: string): number => Number(milliUnits(parseQuantity(text)));
+
+export class MetricsClient {
+  readonly #get: RawGet;
+
+  constructor(get: RawGet) {
+    this.#get = get;
+  }
+
+  /** `container`: '' for all of a pod. Pods that were not measured whole are left out. */
+  async resource(namespace: string, selector: string, resource: string, container: string): Promise<PodMetrics> {
+    const query = new URLSearchParams({ labelSelector: selector });
+    const items = await this.#items<ResourceItem>(
+      `${RESOURCE}/namespaces/${namespace}/pods?${query}`,
+      'unable to fetch metrics from resource metrics API',
+    );
+    if (items.length === 0) throw new MetricsError('no metrics returned from resource metrics API');
+    const found = new Map<string, PodMetric>();
+    for (const item of items) {
+      const milli = amountOf(item, resource, container);
+      if (milli === undefined) continue;
+      found.set(item.metadata?.name ?? '', {
+        milli,
+        timeMs: Date.parse(item.timestamp ?? '') || 0,
+        windowMs: durationMs(item.window ?? ''),
+      });
+    }
+    return found;
+  }
+
+  async pods(namespace: string, selector: string, metric: string, metricSelector: string): Promise<PodMetrics> {
+    const items = await this.#custom(
+      `namespaces/${namespace}/pods/*/${encodeURIComponent(metric)}`,
+      { labelSelector: selector },
+      metricSelector,
+    );
+    return new Map(
+      items.map((item) => [
+        item.describedObject?.name ?? '',
+        {
+          milli: milliOf(item.value ?? '0'),
+          timeMs: Date.parse(item.timestamp ?? '') || 0,
+          windowMs: item.windowSeconds === undefined ? DEFAULT_WINDOW_MS : item.windowSeconds * 1000,
+        },
+      ]),
+    );
+  }
+
+  async object(target: ObjectTarget, metric: string, metricSelector: string): Promise<Measured> {
+    const { group, resource, namespace, name } = target;
+    const qualified = group === '' ? resource : `${resource}.${group}`;
+    const place = namespace === '' ? '' : `namespaces/${namespace}/`;
+    const [item] = await this.#custom(
+      `${place}${qualified}/${encodeURIComponent(name)}/${encodeURIComponent(metric)}`,
+      {},
+      metricSelector,
+    );
+    if (item === undefined) throw new MetricsError('no metrics returned from custom metrics API');
+    return { milli: milliOf(item.value ?? '0') };
+  }
+
+  /** All values of the metric together. */
+  async external(namespace: string, metric: string, selector: string): Promise<Measured> {
+    const query = new URLSearchParams({ labelSelector: selector });
+    const items = await this.#items<ValueItem>(
+      `${EXTERNAL}/namespaces/${namespace}/${encodeURIComponent(metric)}?${query}`,
+      'unable to fetch metrics from external metrics API',
+    );
+    if (items.length === 0) throw new MetricsError('no metrics returned from external metrics API');
+    return { milli: items.reduce((sum, { value = '0' }) => sum + milliOf(value), 0) };
+  }
+
+  async #custom(path: string, query: Record<string, string>, metricSelector: string): Promise<readonly ValueItem[]> {
+    const parameters = new URLSearchParams({
+      ...query,
+      ...(metricSelector === '' ? {} : { metricLabelSelector: metricSelector }),
+    });
+    const failed = 'unable to fetch metrics from custom metrics API';
+    for (const version of CUSTOM_VERSIONS.slice(0, -1)) {
+      try {
+        return itemsOf(await this.#get(`${CUSTOM}/${version}/${path}?${parameters}`));
+      } catch (error) {
+        // an adapter that serves only the older version
+        if (!isNotFound(error)) throw new MetricsError(`${failed}: ${(error as Error).message}`, { cause: error });
+      }
+    }
+    return this.#items<ValueItem>(`${CUSTOM}/${CUSTOM_VERSIONS.at(-1)}/${path}?${parameters}`, failed);
+  }
+
+  async #items<Item>(path: string, failed: string): Promise<readonly Item[]> {
+    try {
+      return itemsOf(await this.#get(path));
+    } catch (error) {
+      throw new MetricsError(`${failed}: ${(error as Error).message}`, { cause: error });
+    }
+  }
+}
+
+function itemsOf<Item>(answer: unknown): readonly Item[] {
+  const { items } = (answer ?? {}) as { items?: unknown };
+  return Array.isArray(items) ? (items as Item[]) : [];
+}
+
+function amountOf(item: ResourceItem, resource: string, container: string): number | undefined {
+  let sum = 0;
+  let seen = false;
+  for (const { name, usage } of item.containers ?? []) {
+    if (container !== '' && name !== container) continue;
+    const amount = usage?.[resource];
+    if (amount === undefined) {
+      if (container === '') return undefined;
+      continue;
+    }
+    sum += milliOf(amount);
+    seen = true;
+  }
+  return seen ? sum : undefined;
+}
+
+const UNITS: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
+
+/** `1m30s`. */
+function durationMs(text: string): number {
+  let sum = 0;
+  for (const [, amount = '0', unit = 's'] of text.matchAll(/([\d.]+)(ms|h|m|s)/g))
+    sum += Number(amount) * (UNITS[unit] ?? 0);
+  return sum === 0 ? DEFAULT_WINDOW_MS : sum;
+}

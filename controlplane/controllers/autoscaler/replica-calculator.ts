@@ -1,0 +1,218 @@
+/**
+ * How many replicas a metric asks for: the ratio of what is used to what is wanted, with care for pods that are not ready or
+ * not measured: they are taken for what keeps the count where it is. Pure; amounts are in thousandths.
+ */
+import type { Pod } from '../../../api/machinery/kinds.ts';
+import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
+import { isPodReady, podCondition } from '../pod-state.ts';
+
+export interface PodMetric {
+  readonly milli: number;
+  readonly timeMs: number;
+  readonly windowMs: number;
+}
+
+/** By pod name. */
+export type PodMetrics = ReadonlyMap<string, PodMetric>;
+
+export interface Tolerances {
+  readonly up: number;
+  readonly down: number;
+}
+
+export interface CalculationOptions {
+  readonly tolerances: Tolerances;
+  readonly nowMs: number;
+  readonly cpuInitializationMs: number;
+  readonly initialReadinessDelayMs: number;
+}
+
+export interface Proposal {
+  readonly replicas: number;
+  /** Of what is requested, in percent; for utilization only. */
+  readonly utilization?: number;
+  /** Per pod, or as a whole for values of objects. */
+  readonly milli: number;
+}
+
+export class MetricsError extends Error {}
+
+interface Groups {
+  readonly ready: number;
+  readonly unready: ReadonlySet<string>;
+  readonly missing: ReadonlySet<string>;
+  readonly ignored: ReadonlySet<string>;
+}
+
+/** `resource`: '' for metrics that are not of a resource. */
+export function groupPods(
+  pods: readonly Pod[],
+  metrics: PodMetrics,
+  resource: string,
+  options: CalculationOptions,
+): Groups {
+  const groups = { unready: new Set<string>(), missing: new Set<string>(), ignored: new Set<string>() };
+  let ready = 0;
+  for (const pod of pods) {
+    const name = pod.metadata.name ?? '';
+    const metric = metrics.get(name);
+    if (pod.metadata.deletionTimestamp !== undefined || pod.status?.phase === 'Failed') groups.ignored.add(name);
+    else if (pod.status?.phase === 'Pending') groups.unready.add(name);
+    else if (metric === undefined) groups.missing.add(name);
+    else if (resource === 'cpu' && isStarting(pod, metric, options)) groups.unready.add(name);
+    else ready++;
+  }
+  return { ready, ...groups };
+}
+
+/** The use of cpu while starting says nothing about the load. */
+function isStarting(pod: Pod, metric: PodMetric, options: CalculationOptions): boolean {
+  const condition = podCondition(pod, 'Ready');
+  const startMs = Date.parse(pod.status?.startTime ?? '');
+  if (condition === undefined || !Number.isFinite(startMs)) return true;
+  const changedMs = Date.parse(condition.lastTransitionTime ?? '') || 0;
+  if (startMs + options.cpuInitializationMs > options.nowMs)
+    return condition.status === 'False' || metric.timeMs < changedMs + metric.windowMs;
+  return condition.status === 'False' && startMs + options.initialReadinessDelayMs > changedMs;
+}
+
+const isWithin = (ratio: number, { up, down }: Tolerances): boolean => ratio >= 1 - down && ratio <= 1 + up;
+
+/** What is asked of one container, or of all. Throws where a container does not say. */
+export function requestsOf(pods: readonly Pod[], resource: string, container: string): ReadonlyMap<string, number> {
+  const requests = new Map<string, number>();
+  for (const pod of pods) {
+    const sidecars = (pod.spec?.initContainers ?? []).filter(({ restartPolicy }) => restartPolicy === 'Always');
+    let sum = 0;
+    for (const one of [...(pod.spec?.containers ?? []), ...sidecars]) {
+      if (container !== '' && one.name !== container) continue;
+      const request = one.resources?.requests?.[resource];
+      if (request === undefined)
+        throw new MetricsError(`missing request for ${resource} in container ${one.name} of Pod ${pod.metadata.name}`);
+      sum += Number(milliUnits(parseQuantity(request)));
+    }
+    requests.set(pod.metadata.name ?? '', sum);
+  }
+  return requests;
+}
+
+interface Ratio {
+  readonly ratio: number;
+  readonly utilization?: number;
+  readonly milli: number;
+}
+
+type RatioOf = (metrics: ReadonlyMap<string, number>) => Ratio;
+
+/** `fill`: what an unmeasured pod is taken to use when that would take replicas away. */
+function propose(
+  groups: Groups,
+  metrics: PodMetrics,
+  current: number,
+  options: CalculationOptions,
+  { ratioOf, fill }: { readonly ratioOf: RatioOf; readonly fill: (pod: string) => number },
+): Proposal {
+  const counted = new Map([...metrics].map(([name, { milli }]) => [name, milli]));
+  for (const name of [...groups.ignored, ...groups.unready]) counted.delete(name);
+  if (counted.size === 0) throw new MetricsError('did not receive metrics for targeted pods (pods might be unready)');
+  const { ratio, ...seen } = ratioOf(counted);
+  const unreadyMatter = groups.unready.size > 0 && ratio > 1;
+  if (!unreadyMatter && groups.missing.size === 0) {
+    return { ...seen, replicas: isWithin(ratio, options.tolerances) ? current : Math.ceil(ratio * groups.ready) };
+  }
+  if (ratio !== 1) for (const name of groups.missing) counted.set(name, ratio < 1 ? fill(name) : 0);
+  if (unreadyMatter) for (const name of groups.unready) counted.set(name, 0);
+  const adjusted = ratioOf(counted).ratio;
+  const turned = (ratio < 1 && adjusted > 1) || (ratio > 1 && adjusted < 1);
+  if (isWithin(adjusted, options.tolerances) || turned) return { ...seen, replicas: current };
+  const replicas = Math.ceil(adjusted * counted.size);
+  const wrongWay = (adjusted < 1 && replicas > current) || (adjusted > 1 && replicas < current);
+  return { ...seen, replicas: wrongWay ? current : replicas };
+}
+
+const sumOf = (values: Iterable<number>): number => {
+  let sum = 0;
+  for (const value of values) sum += value;
+  return sum;
+};
+
+/** By the share of what the pods request. */
+export function byUtilization(
+  input: {
+    readonly pods: readonly Pod[];
+    readonly metrics: PodMetrics;
+    readonly resource: string;
+    readonly container: string;
+    readonly targetPercent: number;
+    readonly current: number;
+  },
+  options: CalculationOptions,
+): Proposal {
+  const { pods, metrics, resource, targetPercent } = input;
+  if (pods.length === 0) throw new MetricsError('no pods returned by selector while calculating replica count');
+  const groups = groupPods(pods, metrics, resource, options);
+  const requests = requestsOf(pods, resource, input.container);
+  const ratioOf: RatioOf = (counted) => {
+    const names = [...counted.keys()].filter((name) => requests.has(name));
+    const total = sumOf(names.map((name) => requests.get(name) ?? 0));
+    if (total === 0) throw new MetricsError('no metrics returned matched known pods');
+    const used = sumOf(names.map((name) => counted.get(name) ?? 0));
+    const utilization = Math.trunc((used * 100) / total);
+    return { ratio: utilization / targetPercent, utilization, milli: Math.trunc(used / Math.max(1, names.length)) };
+  };
+  // a pod without figures is taken to use all that it requested, or more where more is wanted
+  const fallback = Math.max(100, targetPercent);
+  const fill = (name: string): number => Math.trunc(((requests.get(name) ?? 0) * fallback) / 100);
+  return propose(groups, metrics, input.current, options, { ratioOf, fill });
+}
+
+/** By an amount per pod. */
+export function byAverage(
+  input: {
+    readonly pods: readonly Pod[];
+    readonly metrics: PodMetrics;
+    readonly resource: string;
+    readonly targetMilli: number;
+    readonly current: number;
+  },
+  options: CalculationOptions,
+): Proposal {
+  const { pods, metrics, targetMilli } = input;
+  if (pods.length === 0) throw new MetricsError('no pods returned by selector while calculating replica count');
+  const groups = groupPods(pods, metrics, input.resource, options);
+  const ratioOf: RatioOf = (counted) => {
+    const milli = Math.trunc(sumOf(counted.values()) / counted.size);
+    return { ratio: milli / targetMilli, milli };
+  };
+  return propose(groups, metrics, input.current, options, { ratioOf, fill: () => targetMilli });
+}
+
+/** By the value of something that is not of the pods. */
+export function byValue(
+  input: {
+    readonly valueMilli: number;
+    readonly targetMilli: number;
+    readonly current: number;
+    readonly pods: readonly Pod[];
+  },
+  { tolerances }: Pick<CalculationOptions, 'tolerances'>,
+): Proposal {
+  const { valueMilli, targetMilli, current, pods } = input;
+  const ratio = valueMilli / targetMilli;
+  if (current === 0) return { replicas: Math.ceil(ratio), milli: valueMilli };
+  if (isWithin(ratio, tolerances)) return { replicas: current, milli: valueMilli };
+  const ready = pods.filter((pod) => pod.status?.phase === 'Running' && isPodReady(pod)).length;
+  return { replicas: Math.ceil(ratio * ready), milli: valueMilli };
+}
+
+/** By a value that is shared by the replicas that are there. */
+export function byShare(
+  input: { readonly valueMilli: number; readonly targetMilli: number; readonly statusReplicas: number },
+  { tolerances }: Pick<CalculationOptions, 'tolerances'>,
+): Proposal {
+  const { valueMilli, targetMilli, statusReplicas } = input;
+  const ratio = valueMilli / (targetMilli * statusReplicas);
+  const replicas =
+    statusReplicas > 0 && isWithin(ratio, tolerances) ? statusReplicas : Math.ceil(valueMilli / targetMilli);
+  return { replicas, milli: statusReplicas === 0 ? 0 : Math.ceil(valueMilli / statusReplicas) };
+}

@@ -1,0 +1,192 @@
+/**
+ * From what the metrics ask for to what is done: recent recommendations steady the count, policies bound how fast it changes,
+ * and it stays between minimum and maximum. Pure, but for the history that the caller keeps.
+ */
+import type { ScalingRules } from '../../registry/kinds/autoscaling-conversion.ts';
+
+export interface Recommendation {
+  readonly replicas: number;
+  readonly atMs: number;
+}
+
+/** A change that was made; `change` is never negative. */
+export interface ScaleEvent {
+  readonly change: number;
+  readonly atMs: number;
+}
+
+/** What is remembered of one autoscaler. */
+export interface ScalingHistory {
+  recommendations: readonly Recommendation[];
+  ups: readonly ScaleEvent[];
+  downs: readonly ScaleEvent[];
+}
+
+export interface Told {
+  readonly reason: string;
+  readonly message: string;
+}
+
+export interface Decision {
+  readonly replicas: number;
+  /** The condition `AbleToScale`, always true. */
+  readonly able: Told;
+  /** The condition `ScalingLimited`. */
+  readonly limited: Told & { readonly isLimited: boolean };
+}
+
+export interface Bounds {
+  readonly min: number;
+  readonly max: number;
+}
+
+const READY: Told = { reason: 'ReadyForNewScale', message: 'recommended size matches current size' };
+const DOWN_STABILIZED: Told = {
+  reason: 'ScaleDownStabilized',
+  message: 'recent recommendations were higher than current one, applying the highest recent recommendation',
+};
+const UP_STABILIZED: Told = {
+  reason: 'ScaleUpStabilized',
+  message: 'recent recommendations were lower than current one, applying the lowest recent recommendation',
+};
+const WITHIN: Told = {
+  reason: 'DesiredWithinRange',
+  message: 'the desired count is within the acceptable range',
+};
+const TOO_MANY: Told = {
+  reason: 'TooManyReplicas',
+  message: 'the desired replica count is more than the maximum replica count',
+};
+const TOO_FEW: Told = {
+  reason: 'TooFewReplicas',
+  message: 'the desired replica count is less than the minimum replica count',
+};
+const UP_LIMIT: Told = {
+  reason: 'ScaleUpLimit',
+  message: 'the desired replica count is increasing faster than the maximum scale rate',
+};
+const DOWN_LIMIT: Told = {
+  reason: 'ScaleDownLimit',
+  message: 'the desired replica count is decreasing faster than the maximum scale rate',
+};
+
+const LEAST_SCALE_UP = 4;
+
+/** For autoscalers without a behavior of their own: doubling at most, and down only when nothing recent asked for more. */
+export function decide(
+  input: { readonly current: number; readonly desired: number; readonly bounds: Bounds; readonly nowMs: number },
+  history: ScalingHistory,
+  downWindowMs: number,
+): Decision {
+  const { current, desired, bounds, nowMs } = input;
+  const recent = history.recommendations.filter(({ atMs }) => atMs > nowMs - downWindowMs);
+  const stabilized = Math.max(desired, ...recent.map(({ replicas }) => replicas));
+  history.recommendations = [...recent, { replicas: desired, atMs: nowMs }];
+  const able = stabilized === desired ? READY : DOWN_STABILIZED;
+  const upLimit = Math.max(2 * current, LEAST_SCALE_UP);
+  const [most, why] = bounds.max > upLimit ? [upLimit, UP_LIMIT] : [bounds.max, TOO_MANY];
+  return { able, ...clamp(stabilized, { low: bounds.min, tooLow: TOO_FEW, high: most, tooHigh: why }) };
+}
+
+function clamp(
+  wanted: number,
+  range: { readonly low: number; readonly tooLow: Told; readonly high: number; readonly tooHigh: Told },
+): Pick<Decision, 'replicas' | 'limited'> {
+  if (wanted < range.low) return { replicas: range.low, limited: { ...range.tooLow, isLimited: true } };
+  if (wanted > range.high) return { replicas: range.high, limited: { ...range.tooHigh, isLimited: true } };
+  return { replicas: wanted, limited: { ...WITHIN, isLimited: false } };
+}
+
+export interface Behavior {
+  readonly scaleUp: ScalingRules;
+  readonly scaleDown: ScalingRules;
+}
+
+/** As `decide`, with the autoscaler's own windows and policies. */
+export function decideWithBehavior(
+  input: { readonly current: number; readonly desired: number; readonly bounds: Bounds; readonly nowMs: number },
+  behavior: Behavior,
+  history: ScalingHistory,
+  downWindowMs: number,
+): Decision {
+  const { current, desired, bounds, nowMs } = input;
+  const upWindow = (behavior.scaleUp.stabilizationWindowSeconds ?? 0) * 1000;
+  const ownDown = behavior.scaleDown.stabilizationWindowSeconds;
+  const downWindow = ownDown === undefined ? downWindowMs : ownDown * 1000;
+  const within = (windowMs: number): number[] =>
+    history.recommendations.filter(({ atMs }) => atMs > nowMs - windowMs).map(({ replicas }) => replicas);
+  const lowest = Math.min(desired, ...within(upWindow));
+  const highest = Math.max(desired, ...within(downWindow));
+  const longest = Math.max(upWindow, downWindow);
+  history.recommendations = [
+    ...history.recommendations.filter(({ atMs }) => atMs > nowMs - longest),
+    { replicas: desired, atMs: nowMs },
+  ];
+  const stabilized = Math.min(Math.max(current, lowest), highest);
+  const able = stabilized === desired ? READY : desired >= current ? UP_STABILIZED : DOWN_STABILIZED;
+  if (stabilized > current) {
+    const rate = Math.max(current, upLimit(current, behavior.scaleUp, history, nowMs));
+    const [most, why] = bounds.max > rate ? [rate, UP_LIMIT] : [bounds.max, TOO_MANY];
+    return { able, ...clamp(stabilized, { low: 0, tooLow: TOO_FEW, high: most, tooHigh: why }) };
+  }
+  if (stabilized < current) {
+    const rate = Math.min(current, downLimit(current, behavior.scaleDown, history, nowMs));
+    const [least, why] = bounds.min < rate ? [rate, DOWN_LIMIT] : [bounds.min, TOO_FEW];
+    return {
+      able,
+      ...clamp(stabilized, { low: least, tooLow: why, high: Number.MAX_SAFE_INTEGER, tooHigh: TOO_MANY }),
+    };
+  }
+  return { able, replicas: stabilized, limited: { ...WITHIN, isLimited: false } };
+}
+
+function changeIn(events: readonly ScaleEvent[], periodSeconds: number, nowMs: number): number {
+  return events.reduce((sum, { change, atMs }) => (atMs > nowMs - periodSeconds * 1000 ? sum + change : sum), 0);
+}
+
+/** The count when the period began. */
+function startOf(current: number, periodSeconds: number, { ups, downs }: ScalingHistory, nowMs: number): number {
+  return current - changeIn(ups, periodSeconds, nowMs) + changeIn(downs, periodSeconds, nowMs);
+}
+
+function upLimit(current: number, rules: ScalingRules, history: ScalingHistory, nowMs: number): number {
+  if (rules.selectPolicy === 'Disabled') return current;
+  const limits = (rules.policies ?? []).map(({ type, value = 0, periodSeconds = 0 }) => {
+    const start = startOf(current, periodSeconds, history, nowMs);
+    return type === 'Pods' ? start + value : Math.ceil(start * (1 + value / 100));
+  });
+  if (limits.length === 0) return current;
+  return rules.selectPolicy === 'Min' ? Math.min(...limits) : Math.max(...limits);
+}
+
+function downLimit(current: number, rules: ScalingRules, history: ScalingHistory, nowMs: number): number {
+  if (rules.selectPolicy === 'Disabled') return current;
+  const limits = (rules.policies ?? []).map(({ type, value = 0, periodSeconds = 0 }) => {
+    const start = startOf(current, periodSeconds, history, nowMs);
+    return type === 'Pods' ? start - value : Math.trunc(start * (1 - value / 100));
+  });
+  if (limits.length === 0) return current;
+  return rules.selectPolicy === 'Min' ? Math.max(...limits) : Math.min(...limits);
+}
+
+/** Remembers a change as long as some policy may ask for it. */
+export function recordChange(
+  history: ScalingHistory,
+  change: { readonly from: number; readonly to: number; readonly nowMs: number },
+  behavior: Behavior | undefined,
+): void {
+  if (behavior === undefined) return;
+  const { from, to, nowMs } = change;
+  const longest = Math.max(
+    0,
+    ...[...(behavior.scaleUp.policies ?? []), ...(behavior.scaleDown.policies ?? [])].map(
+      ({ periodSeconds = 0 }) => periodSeconds,
+    ),
+  );
+  const kept = (events: readonly ScaleEvent[]): ScaleEvent[] =>
+    events.filter(({ atMs }) => atMs > nowMs - longest * 1000);
+  history.ups = kept(history.ups);
+  history.downs = kept(history.downs);
+  if (to > from) history.ups = [...history.ups, { change: to - from, atMs: nowMs }];
+  else history.downs = [...history.downs, { change: from - to, atMs: nowMs }];
+}

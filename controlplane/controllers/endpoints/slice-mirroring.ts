@@ -1,0 +1,170 @@
+/** Mirrors endpoints that somebody keeps by hand, for services without a selector, into endpoint slices. */
+import type { V1EndpointAddress, V1EndpointSubset } from '@kubernetes/client-node';
+import type { Endpoints, EndpointSlice, Service, Wire } from '../../../api/machinery/kinds.ts';
+import { endpoints, endpointSlices, services } from '../../../api/machinery/resources.ts';
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import { keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
+import { controllerReference } from '../owner-references.ts';
+import { PendingWrites } from '../pending-writes.ts';
+import { isNamespaceTerminating } from '../pod-control.ts';
+import { HEADLESS, MANAGED_BY, SERVICE_NAME, TRIGGER_TIME } from './endpoint-slices.ts';
+import { hasSelector } from './service-pods.ts';
+import { planSlices, type AddressType, type Endpoint, type EndpointGroup, type EndpointPort } from './slice-core.ts';
+
+const MANAGER = 'endpointslicemirroring-controller.k8s.io';
+const SKIP = 'endpointslice.kubernetes.io/skip-mirror';
+const LEADER = 'control-plane.alpha.kubernetes.io/leader';
+const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration';
+const BATCH_MS = 500;
+
+type Subset = Wire<V1EndpointSubset>;
+type Address = Wire<V1EndpointAddress>;
+
+export function isMirrored(object: Endpoints, service: Service | undefined): boolean {
+  if (service === undefined || hasSelector(service)) return false;
+  const { labels = {}, annotations = {} } = object.metadata;
+  return labels[SKIP] !== 'true' && annotations[LEADER] === undefined;
+}
+
+/** One group for each set of ports and family. `most`: of a subset, what is more is left out. Pure. */
+export function groupsOf(subsets: readonly Subset[], most: number): EndpointGroup[] {
+  const groups = new Map<string, { addressType: AddressType; ports: EndpointPort[]; endpoints: Endpoint[] }>();
+  for (const subset of subsets) {
+    const ports = (subset.ports ?? []).map(({ name, port, protocol, appProtocol }) => ({
+      name: name ?? '',
+      port,
+      protocol: protocol ?? 'TCP',
+      ...(appProtocol === undefined ? {} : { appProtocol }),
+    }));
+    const members = [
+      ...(subset.addresses ?? []).map((address) => ({ address, ready: true })),
+      ...(subset.notReadyAddresses ?? []).map((address) => ({ address, ready: false })),
+    ].slice(0, most);
+    for (const { address, ready } of members) {
+      const addressType: AddressType = address.ip.includes(':') ? 'IPv6' : 'IPv4';
+      const key = `${addressType} ${JSON.stringify(ports)}`;
+      let group = groups.get(key);
+      if (group === undefined) {
+        group = { addressType, ports, endpoints: [] };
+        groups.set(key, group);
+      }
+      group.endpoints.push(endpointOf(address, ready));
+    }
+  }
+  return [...groups.values()];
+}
+
+function endpointOf({ ip, hostname, nodeName, targetRef }: Address, ready: boolean): Endpoint {
+  return {
+    addresses: [ip],
+    conditions: { ready },
+    ...(hostname === undefined || hostname === '' ? {} : { hostname }),
+    ...(nodeName === undefined ? {} : { nodeName }),
+    ...(targetRef === undefined ? {} : { targetRef: structuredClone(targetRef) }),
+  };
+}
+
+export const runSliceMirroring: RunController = (environment, signal) => {
+  const { client, informers, options } = environment;
+  const originals = informers.for(endpoints);
+  const serviceCache = informers.for(services);
+  const slices = informers.for(endpointSlices);
+  const pending = new PendingWrites(slices, environment.clock);
+  slices.addIndex('mirror-of', mirrorKeys);
+  const loop = new ReconcileLoop(environment, {
+    workers: 5,
+    baseDelayMs: 1000,
+    maxDelayMs: 100_000,
+    reconcile: async (key) => {
+      const { namespace, name } = splitKey(key);
+      const original = originals.get(namespace, name);
+      const mirrored = original !== undefined && isMirrored(original, serviceCache.get(namespace, name));
+      const existing = slices
+        .byIndex('mirror-of', key)
+        .filter((slice) => slice.metadata.deletionTimestamp === undefined);
+      if (!pending.settled(key)) return loop.queue.addAfter(key, BATCH_MS);
+      try {
+        if (mirrored) await write(key, original, existing);
+        else {
+          for (const slice of existing) await remove(key, slice);
+          if (original === undefined) pending.forget(key);
+        }
+      } catch (error) {
+        if (!isNamespaceTerminating(error) && !isNotFound(error)) throw error;
+      }
+    },
+  });
+
+  async function write(key: string, original: Endpoints, existing: readonly EndpointSlice[]): Promise<void> {
+    const metadata = metadataOf(original);
+    const plan = planSlices({
+      existing,
+      groups: groupsOf(original.subsets ?? [], options.mirroringMaxEndpointsPerSubset),
+      placeholders: [],
+      maxPerSlice: options.mirroringMaxEndpointsPerSubset,
+      isStale: ({ metadata: { labels, annotations } }) =>
+        !semanticEqual(labels, metadata.labels) || !semanticEqual(annotations ?? {}, metadata.annotations),
+    });
+    const namespace = original.metadata.namespace ?? '';
+    for (const { addressType, ports, endpoints: members } of plan.create) {
+      const slice: EndpointSlice = {
+        apiVersion: 'discovery.k8s.io/v1',
+        kind: 'EndpointSlice',
+        metadata: {
+          generateName: `${original.metadata.name}-`,
+          namespace,
+          ...metadata,
+          ownerReferences: [controllerReference(original, endpoints)],
+        },
+        addressType,
+        endpoints: [...members],
+        ports: [...ports],
+      };
+      pending.wrote(key, await client.create(endpointSlices, namespace, slice));
+    }
+    for (const { slice, endpoints: members, ports } of plan.update) {
+      const changed = {
+        ...slice,
+        metadata: { ...slice.metadata, ...metadata },
+        endpoints: [...members],
+        ports: [...ports],
+      };
+      pending.wrote(key, await client.update(endpointSlices, changed));
+    }
+    for (const slice of plan.remove) await remove(key, slice);
+  }
+
+  async function remove(key: string, slice: EndpointSlice): Promise<void> {
+    await client.delete(endpointSlices, slice.metadata.namespace ?? '', slice.metadata.name ?? '');
+    pending.deleted(key, slice);
+  }
+
+  loop.follow(originals);
+  serviceCache.addHandler({
+    add: loop.enqueue,
+    update(previous, current) {
+      if (hasSelector(previous) !== hasSelector(current)) loop.enqueue(current);
+    },
+    delete: loop.enqueue,
+  });
+  const sliceChanged = (slice: EndpointSlice): void => {
+    for (const key of mirrorKeys(slice)) loop.queue.addAfter(key, BATCH_MS);
+  };
+  slices.addHandler({ update: (_, slice) => sliceChanged(slice), delete: sliceChanged });
+  return loop.run(signal, originals, serviceCache, slices);
+};
+
+function mirrorKeys({ metadata }: EndpointSlice): string[] {
+  const { [SERVICE_NAME]: service = '', [MANAGED_BY]: manager } = metadata.labels ?? {};
+  return service === '' || manager !== MANAGER ? [] : [keyOf({ metadata: { ...metadata, name: service } })];
+}
+
+function metadataOf({ metadata }: Endpoints): {
+  readonly labels: Record<string, string>;
+  readonly annotations: Record<string, string>;
+} {
+  const { [HEADLESS]: _headless, ...labels } = metadata.labels ?? {};
+  const { [LAST_APPLIED]: _applied, [TRIGGER_TIME]: _trigger, ...annotations } = metadata.annotations ?? {};
+  return { labels: { ...labels, [SERVICE_NAME]: metadata.name ?? '', [MANAGED_BY]: MANAGER }, annotations };
+}

@@ -1,0 +1,57 @@
+/** Tells each node how long it may keep secrets and config maps without looking: the more nodes there are, the longer. */
+import type { Node } from '../../../api/machinery/kinds.ts';
+import { nodes } from '../../../api/machinery/resources.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import { ReconcileLoop, type RunController } from '../controller.ts';
+
+export const TTL_ANNOTATION = 'node.alpha.kubernetes.io/ttl';
+
+/** Steps overlap, so that a count that moves about a border does not rewrite all nodes. */
+const STEPS = [
+  { from: 0, to: 100, seconds: 0 },
+  { from: 90, to: 500, seconds: 15 },
+  { from: 450, to: 1000, seconds: 30 },
+  { from: 900, to: 2000, seconds: 60 },
+  { from: 1800, to: 10_000, seconds: 300 },
+  { from: 9000, to: Number.MAX_SAFE_INTEGER, seconds: 600 },
+] as const;
+
+/** The step for a count, from the step that was in force. Pure. */
+export function nextStep(step: number, count: number): number {
+  let next = step;
+  while (count > (STEPS[next]?.to ?? 0) && next < STEPS.length - 1) next++;
+  while (count < (STEPS[next]?.from ?? 0) && next > 0) next--;
+  return next;
+}
+
+export const secondsOf = (step: number): number => STEPS[step]?.seconds ?? 0;
+
+export const runNodeTtl: RunController = (environment, signal) => {
+  const { client, informers } = environment;
+  const cache = informers.for(nodes);
+  let step = 0;
+  const loop = new ReconcileLoop(environment, {
+    reconcile: async (name) => {
+      const node = cache.get('', name);
+      const wanted = String(secondsOf(step));
+      if (node === undefined || node.metadata.annotations?.[TTL_ANNOTATION] === wanted) return;
+      try {
+        await client.patch(nodes, '', name, 'strategic', { metadata: { annotations: { [TTL_ANNOTATION]: wanted } } });
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    },
+  });
+  const count = (): void => {
+    const next = nextStep(step, cache.size);
+    if (next === step) return;
+    step = next;
+    for (const node of cache.list()) loop.enqueue(node);
+  };
+  const changed = (node: Node): void => {
+    count();
+    loop.enqueue(node);
+  };
+  cache.addHandler({ add: changed, update: (_, node) => loop.enqueue(node), delete: count });
+  return loop.run(signal, cache);
+};

@@ -1,0 +1,78 @@
+/**
+ * Removes tokens of service accounts that were made by themselves, as clusters before 1.24 did, and that nobody uses: first
+ * they are marked invalid, and after the same time again they are deleted. Tokens that somebody asked for are left alone.
+ */
+import type { Pod, Secret, ServiceAccount } from '../../../api/machinery/kinds.ts';
+import { configMaps, pods, secrets, serviceAccounts } from '../../../api/machinery/resources.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import { every, type RunController } from '../controller.ts';
+import { ACCOUNT_NAME, TOKEN_SECRET_TYPE } from './token-secrets.ts';
+
+export const TRACKING = 'kube-apiserver-legacy-service-account-token-tracking';
+export const LAST_USED = 'kubernetes.io/legacy-token-last-used';
+export const INVALID_SINCE = 'kubernetes.io/legacy-token-invalid-since';
+const PERIOD_MS = 24 * 3600_000;
+
+export type Verdict = 'keep' | 'mark' | 'delete';
+
+const dayMs = (text: string | undefined): number => Date.parse(`${text ?? ''}T00:00:00Z`);
+
+/** What becomes of a token that was made by itself and is not mounted. Pure. */
+export function judge(
+  secret: Secret,
+  { nowMs, sinceMs, unusedMs }: { readonly nowMs: number; readonly sinceMs: number; readonly unusedMs: number },
+): Verdict {
+  const labels = secret.metadata.labels ?? {};
+  const createdMs = Date.parse(secret.metadata.creationTimestamp ?? '') || 0;
+  const usedMs = dayMs(labels[LAST_USED]);
+  // without a mark it was not used since marks are made
+  const idleSinceMs = Number.isFinite(usedMs) ? usedMs : Math.max(sinceMs, createdMs);
+  if (idleSinceMs + unusedMs > nowMs) return 'keep';
+  const invalidMs = dayMs(labels[INVALID_SINCE]);
+  if (!Number.isFinite(invalidMs)) return 'mark';
+  return Math.max(invalidMs, Number.isFinite(usedMs) ? usedMs : 0) + unusedMs > nowMs ? 'keep' : 'delete';
+}
+
+/** The account lists the secret: it was made by itself. */
+function isAutomatic(secret: Secret, account: ServiceAccount | undefined): boolean {
+  return (account?.secrets ?? []).some(({ name }) => name === secret.metadata.name);
+}
+
+const mounts = (pod: Pod): string[] =>
+  (pod.spec?.volumes ?? []).flatMap(({ secret }) => (secret?.secretName === undefined ? [] : [secret.secretName]));
+
+export const runLegacyTokenCleaner: RunController = async (environment, signal) => {
+  const { client, informers, clock, options } = environment;
+  const accounts = informers.for(serviceAccounts);
+  const podCache = informers.for(pods);
+  const tokens = informers.for(secrets, { fieldSelector: `type=${TOKEN_SECRET_TYPE}` });
+
+  async function trackedSinceMs(): Promise<number> {
+    try {
+      const tracking = await client.get(configMaps, 'kube-system', TRACKING);
+      return dayMs(tracking.data?.['since']);
+    } catch (error) {
+      if (isNotFound(error)) return Number.NaN;
+      throw error;
+    }
+  }
+
+  await every(environment, PERIOD_MS, signal, async () => {
+    await Promise.all([accounts.synced(signal), podCache.synced(signal), tokens.synced(signal)]);
+    const unusedMs = options.legacyServiceAccountTokenCleanUpPeriodMs;
+    const sinceMs = await trackedSinceMs();
+    const nowMs = clock.now();
+    if (!Number.isFinite(sinceMs) || sinceMs + unusedMs > nowMs) return;
+    for (const secret of tokens.list()) {
+      const { name = '', namespace = '', uid, annotations } = secret.metadata;
+      if (!isAutomatic(secret, accounts.get(namespace, annotations?.[ACCOUNT_NAME] ?? ''))) continue;
+      if (podCache.list(namespace).some((pod) => mounts(pod).includes(name))) continue;
+      const verdict = judge(secret, { nowMs, sinceMs, unusedMs });
+      if (verdict === 'mark') {
+        const labels = { [INVALID_SINCE]: new Date(nowMs).toISOString().slice(0, 10) };
+        await client.patch(secrets, namespace, name, 'merge', { metadata: { labels } });
+      } else if (verdict === 'delete')
+        await client.delete(secrets, namespace, name, uid === undefined ? {} : { preconditions: { uid } });
+    }
+  });
+};
