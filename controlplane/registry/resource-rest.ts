@@ -5,12 +5,13 @@
  */
 import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
-import { newForbidden } from '../../api/meta/status-error.ts';
+import { newBadRequest, newForbidden } from '../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 import { dropRepeatedOwners, matchName, matchNamespace, wipeSystemFields } from './object-identity.ts';
 import type { Decoder, ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
 import type { FieldManagement, ManagedWrite } from './field-management.ts';
+import { newFieldSelector, type FieldSelector } from '../../api/meta/field-selector.ts';
 import type {
   Body,
   DeleteOptions,
@@ -61,6 +62,20 @@ class Edge {
       this.#served.set(stored, served);
     }
     return served;
+  }
+
+  /** With the fields' names as they are stored. Throws 400 for one that the version does not have. */
+  selecting<Options extends { readonly fieldSelector: FieldSelector }>(options: Options): Options {
+    const names = this.#version.conversion?.fieldNames;
+    if (names === undefined || options.fieldSelector.isEmpty) return options;
+    const requirements = options.fieldSelector.requirements.map((requirement) => {
+      const { field } = requirement;
+      if (field === 'metadata.name' || field === 'metadata.namespace') return requirement;
+      const stored = Object.hasOwn(names, field) ? names[field] : undefined;
+      if (stored === undefined) throw newBadRequest(`field label not supported: ${field}`);
+      return { ...requirement, field: stored };
+    });
+    return { ...options, fieldSelector: newFieldSelector(requirements) };
   }
 
   list(result: ListResult): ListResult {
@@ -122,7 +137,7 @@ export function createResourceRest(version: ServedVersion): Rest {
     ...(verbs.has('list')
       ? {
           list: (context, namespace, options) => {
-            const result = listEntries(store, context, { namespace }, options);
+            const result = listEntries(store, context, { namespace }, edge.selecting(options));
             return result instanceof Promise ? result.then((one) => edge.list(one)) : edge.list(result);
           },
         }
@@ -130,7 +145,7 @@ export function createResourceRest(version: ServedVersion): Rest {
     ...(verbs.has('watch')
       ? {
           watch: (context, namespace, options, sink) =>
-            watchEntries(store, context, namespace, options, edge.sink(sink)),
+            watchEntries(store, context, namespace, edge.selecting(options), edge.sink(sink)),
         }
       : {}),
     ...(verbs.has('create')
@@ -155,7 +170,7 @@ export function createResourceRest(version: ServedVersion): Rest {
                 store,
                 context,
                 { endpoint, namespace, optionsObject: deleteOptionsObject(options) },
-                list,
+                edge.selecting(list),
                 options,
               ),
             ),
@@ -267,14 +282,7 @@ async function update(
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
   };
-  return await writeChange(
-    path,
-    context,
-    target,
-    change,
-    writeOptionsObject('UpdateOptions', options),
-    options,
-  );
+  return await writeChange(path, context, target, change, writeOptionsObject('UpdateOptions', options), options);
 }
 
 async function applyPatch(
@@ -311,14 +319,7 @@ async function applyPatch(
       return edge.toStored(object);
     },
   };
-  return await writeChange(
-    path,
-    context,
-    target,
-    change,
-    writeOptionsObject('PatchOptions', options),
-    options,
-  );
+  return await writeChange(path, context, target, change, writeOptionsObject('PatchOptions', options), options);
 }
 
 async function writeChange(

@@ -158,6 +158,8 @@ export interface Conversion {
   isServed?(object: KubeObject): boolean;
   /** Defaults of the served version beyond the schema's; those of the strategy apply after `toStored`. */
   readonly applyDefaults?: (object: KubeObject) => void;
+  /** Fields of the served version that can be selected by, and what they are called in the stored one. Absent: the same. */
+  readonly fieldNames?: Readonly<Record<string, string>>;
 }
 
 /** A kind's strategy under the names it is stored by; rows stand in `kinds.ts`. */

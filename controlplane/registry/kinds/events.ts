@@ -49,6 +49,19 @@ const RENAMED = [
   ['count', 'deprecatedCount'],
 ] as const;
 
+/** By which fields events of the other group are selected. */
+const FIELD_NAMES: Readonly<Record<string, string>> = {
+  reason: 'reason',
+  type: 'type',
+  reportingController: 'reportingComponent',
+  ...Object.fromEntries(
+    ['kind', 'namespace', 'name', 'uid', 'apiVersion', 'resourceVersion', 'fieldPath'].map((name) => [
+      `regarding.${name}`,
+      `involvedObject.${name}`,
+    ]),
+  ),
+};
+
 function renamed(object: KubeObject, apiVersion: string, names: readonly (readonly [string, string])[]): KubeObject {
   object.apiVersion = apiVersion;
   for (const [from, to] of names) {
@@ -60,6 +73,7 @@ function renamed(object: KubeObject, apiVersion: string, names: readonly (readon
 }
 
 const conversion: Conversion = {
+  fieldNames: FIELD_NAMES,
   toStored: (object) =>
     renamed(
       object,
