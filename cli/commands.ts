@@ -54,6 +54,11 @@ export const commands: readonly CommandRow[] = [
     load: async () => (await import('./commands/certs.ts')).certsRotate,
   },
   {
+    name: 'secrets reencrypt',
+    summary: 'write everything that is encrypted at rest anew, after keys have changed',
+    load: async () => (await import('./commands/secrets.ts')).secretsReencrypt,
+  },
+  {
     name: 'completion',
     summary: 'print completion for bash, zsh or fish',
     load: async () => (await import('./commands/completion.ts')).completion,

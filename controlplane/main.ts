@@ -25,6 +25,8 @@ import {
   type Parts,
 } from './assembly.ts';
 import { buildAudit } from './audit/build.ts';
+import { buildEncryption } from './encryption/build.ts';
+import type { EncryptedValues } from './encryption/encrypted-values.ts';
 import { startLoops } from './loops.ts';
 import { hostAddresses, hostNames, primaryAddress } from './host-address.ts';
 import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options.ts';
@@ -119,8 +121,10 @@ async function assemble(
   opened.push(() => stop.abort(new Error('the control plane is closed')));
   const directory = await prepareDirectory(flags, opened);
   const isMemory = flags.storageBackend === 'memory';
+  const encryption = await buildEncryption(flags.encryptionProviderConfig, clock, logger);
+  if (encryption !== undefined) opened.push(() => encryption.close());
   const [storage, pki] = await Promise.all([
-    openStorage(options, directory, opened),
+    openStorage(options, directory, encryption, opened),
     ensurePki({
       directory: pkiDirectory(directory),
       clock,
@@ -187,6 +191,7 @@ async function assemble(
     storage,
     admissionConfiguration: await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock),
     audit,
+    encryption,
   };
   made.parts = parts;
   admission.set(admissionPlugins(parts), chainMetrics(metrics), () => clock.monotonic());
@@ -241,6 +246,7 @@ async function prepareDirectory(flags: ControlPlaneFlags, opened: (() => Promise
 async function openStorage(
   options: Assembly,
   directory: string,
+  encryption: EncryptedValues | undefined,
   opened: (() => Promise<void> | void)[],
 ): Promise<Storage> {
   const { flags, clock, logger, onFatal } = options;
@@ -252,6 +258,7 @@ async function openStorage(
           clock,
           logger,
           stamp: stampRevision,
+          ...(encryption === undefined ? {} : { transformer: encryption }),
           ...(onFatal === undefined ? {} : { onFailure: onFatal }),
         });
   opened.push(() => storage.close());

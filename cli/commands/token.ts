@@ -16,7 +16,7 @@ const TOKEN = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
 const NAMESPACE = 'kube-system';
 const TYPE = 'bootstrap.kubernetes.io/token';
 
-const access = {
+export const access = {
   kubeconfig: flag({
     name: 'kubeconfig',
     type: 'string',
@@ -42,7 +42,7 @@ async function connect(parsed: ParsedFlags<FlagTable>): Promise<{ client: HttpCl
   return { client: new HttpClient({ ...reached, clock: systemClock }), server: reached.server, ca: reached.ca ?? '' };
 }
 
-async function withClient(
+export async function withClient(
   parsed: ParsedFlags<FlagTable>,
   work: (reached: { client: HttpClient; server: string; ca: string }) => Promise<void>,
 ): Promise<number> {

@@ -96,6 +96,8 @@ function configure(database: Database.Database, sizeLimitBytes: number): void {
   database.pragma('wal_autocheckpoint = 0');
   database.pragma(`journal_size_limit = ${2 * CHECKPOINT_PAGES * PAGE_BYTES}`);
   database.pragma('cache_size = -4096');
+  // What was deleted does not linger in pages that are written anyway: it may have been a secret in clear.
+  database.pragma('secure_delete = FAST');
   if (sizeLimitBytes > 0) database.pragma(`max_page_count = ${Math.ceil(sizeLimitBytes / PAGE_BYTES)}`);
 }
 

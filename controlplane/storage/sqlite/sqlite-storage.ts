@@ -11,6 +11,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { RevisionLog, type LogBackend, type LogRecord, type Stamp } from '../revision-log.ts';
 import { StorageError, type Storage } from '../storage.ts';
+import { plainValues, type KeptValue, type ValueTransformer } from '../value-transformer.ts';
 import {
   OPENING,
   type RecordColumns,
@@ -27,6 +28,8 @@ export interface SqliteStorageOptions {
   readonly stamp?: Stamp;
   /** A bound on the file; writes beyond it are refused as on a full disk. */
   readonly sizeLimitBytes?: number;
+  /** Encryption at rest. */
+  readonly transformer?: ValueTransformer;
   readonly historyLimitBytes?: number;
   /** A commit's outcome is unknown: nothing is written any more, the process should end. */
   readonly onFailure?: (error: Error) => void;
@@ -34,10 +37,10 @@ export interface SqliteStorageOptions {
 
 /** Throws StorageError `locked` (another process has the directory) or `unusable`, with a message for a person. */
 export async function openSqliteStorage(options: SqliteStorageOptions): Promise<Storage> {
-  const { directory, clock, logger, stamp, historyLimitBytes, onFailure } = options;
+  const { directory, clock, logger, stamp, transformer = plainValues, historyLimitBytes, onFailure } = options;
   const file = join(directory, 'orchlet.db');
   const workerOptions: WorkerOptions = { file, lockFile: `${file}.pid`, sizeLimitBytes: options.sizeLimitBytes ?? 0 };
-  const backend = new SqliteBackend(workerOptions);
+  const backend = new SqliteBackend(workerOptions, transformer);
   const loaded = await backend.opened;
   const log = new RevisionLog({
     clock,
@@ -47,10 +50,52 @@ export async function openSqliteStorage(options: SqliteStorageOptions): Promise<
     onFailure,
     ...(historyLimitBytes === undefined ? {} : { historyLimitBytes }),
   });
-  const garbage = [...log.load(recordsOf(loaded.chunks), loaded.compactedRevision)];
+  const garbage = await openRecords(backend, loaded, transformer, (records) => [
+    ...log.load(records, loaded.compactedRevision),
+  ]);
   log.loaded(loaded.lastRevision);
   if (garbage.length > 0) void log.discard(garbage);
   return log;
+}
+
+/** What cannot be decrypted ends the start: nothing may be written over it. */
+async function openRecords(
+  backend: SqliteBackend,
+  { chunks }: Loaded,
+  transformer: ValueTransformer,
+  load: (records: Iterable<LogRecord>) => number[],
+): Promise<number[]> {
+  try {
+    await transformer.unlock(keptValues(chunks));
+    return load(openedRecords(chunks, transformer));
+  } catch (error) {
+    await backend.close();
+    throw new StorageError('unusable', error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+
+function* openedRecords(chunks: RecordColumns[], transformer: ValueTransformer): Generator<LogRecord, void, undefined> {
+  for (const record of recordsOf(chunks)) {
+    const { key, value } = record;
+    if (value === undefined) yield record;
+    else {
+      const opened = transformer.open(key, value);
+      yield opened === value ? record : { ...record, value: opened };
+    }
+  }
+}
+
+/** The values as they lie in the chunks, which stay. */
+function* keptValues(chunks: readonly RecordColumns[]): Generator<KeptValue, void, undefined> {
+  for (const { keys, lengths, values } of chunks) {
+    let offset = 0;
+    for (const [at, key] of keys.entries()) {
+      const length = lengths[at] ?? -1;
+      if (length < 0) continue;
+      yield { key, value: Buffer.from(values, offset, length) };
+      offset += length;
+    }
+  }
 }
 
 interface Loaded {
@@ -71,8 +116,10 @@ class SqliteBackend implements LogBackend {
   /** Why there is no thread any more. */
   #lost: StorageError | undefined;
   readonly opened: Promise<Loaded>;
+  readonly #transformer: ValueTransformer;
 
-  constructor(options: WorkerOptions) {
+  constructor(options: WorkerOptions, transformer: ValueTransformer) {
+    this.#transformer = transformer;
     // In a release the worker is a bundle beside the program's.
     const file = import.meta.url.endsWith('.ts')
       ? new URL('./worker.ts', import.meta.url)
@@ -82,8 +129,15 @@ class SqliteBackend implements LogBackend {
   }
 
   append(records: readonly LogRecord[]): Promise<void> {
-    const columns = columnsOf(records);
+    const columns = columnsOf(records.map((record) => this.#sealed(record)));
     return this.#ask((id) => ({ type: 'append', id, records: columns }), [columns.values]);
+  }
+
+  #sealed(record: LogRecord): LogRecord {
+    const { key, value } = record;
+    if (value === undefined) return record;
+    const sealed = this.#transformer.seal(key, value);
+    return sealed === value ? record : { ...record, value: sealed };
   }
 
   remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): Promise<void> {

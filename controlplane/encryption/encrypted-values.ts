@@ -1,0 +1,80 @@
+/** The storage's transformer of an encryption configuration: finds the providers of a key, and who made a value. */
+import type { KeptValue, ValueTransformer } from '../storage/value-transformer.ts';
+import { isSealed } from '../storage/value-transformer.ts';
+import type { ResourceProviders } from './encryption-config.ts';
+import type { EncryptionProvider } from './provider.ts';
+
+export interface EncryptedValues extends ValueTransformer {
+  /** Whether values under the key are for a provider that encrypts. */
+  isEncrypted(key: string): boolean;
+  close(): void;
+}
+
+export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedValues {
+  const all = rows.flatMap((row) => row.providers);
+  const byResource = new Map<string, readonly EncryptionProvider[]>();
+  const providersOf = (key: string): readonly EncryptionProvider[] => {
+    const [, group = '', resource = ''] = key.split('/', 3);
+    const name = group === 'core' ? resource : `${resource}.${group}`;
+    let found = byResource.get(name);
+    if (found === undefined) {
+      const row = rows.find(({ resources }) => resources.some((pattern) => covers(pattern, resource, group)));
+      found = row?.providers ?? [];
+      byResource.set(name, found);
+    }
+    return found;
+  };
+  const openerOf = (key: string, kept: Buffer): EncryptionProvider | undefined => {
+    const own = providersOf(key);
+    if (!isSealed(kept)) return own.length === 0 ? undefined : own.find(({ prefix }) => prefix === '');
+    // What was sealed while another row was in force stays readable as long as its provider is somewhere.
+    return [...own, ...all].find(({ prefix }) => prefix !== '' && startsWith(kept, prefix));
+  };
+  return {
+    isEncrypted: (key) => (providersOf(key)[0]?.prefix ?? '') !== '',
+    seal(key, value) {
+      const [writer] = providersOf(key);
+      if (writer === undefined || writer.prefix === '') return value;
+      return Buffer.concat([Buffer.from(writer.prefix), writer.seal(value, key)]);
+    },
+    async unlock(values: Iterable<KeptValue>) {
+      const sealed = new Map<EncryptionProvider, Buffer[]>();
+      for (const { key, value } of values) {
+        const opener = openerOf(key, value);
+        if (opener?.unlock === undefined) continue;
+        const list = sealed.get(opener) ?? [];
+        list.push(value.subarray(opener.prefix.length));
+        sealed.set(opener, list);
+      }
+      for (const [opener, list] of sealed) await opener.unlock?.(list);
+    },
+    open(key, kept) {
+      const opener = openerOf(key, kept);
+      if (opener === undefined) {
+        if (!isSealed(kept) && providersOf(key).length === 0) return kept;
+        const why = isSealed(kept)
+          ? 'no provider of the configuration has made it'
+          : 'identity is not among the providers';
+        throw new Error(`${key} cannot be read: ${why}`);
+      }
+      try {
+        return opener.open(kept.subarray(opener.prefix.length), key);
+      } catch (error) {
+        throw new Error(`${key} cannot be decrypted`, { cause: error });
+      }
+    },
+    close() {
+      for (const provider of all) provider.close?.();
+    },
+  };
+}
+
+const startsWith = (kept: Buffer, prefix: string): boolean =>
+  kept.subarray(0, prefix.length).toString('latin1') === prefix;
+
+function covers(pattern: string, resource: string, group: string): boolean {
+  if (pattern === '*.*') return true;
+  const dot = pattern.indexOf('.');
+  const [name, wanted] = dot < 0 ? [pattern, ''] : [pattern.slice(0, dot), pattern.slice(dot + 1)];
+  return (name === '*' || name === resource) && wanted === (group === 'core' ? '' : group);
+}

@@ -1,0 +1,95 @@
+/** Reads the `--encryption-provider-config` file: which resources are encrypted by which providers. */
+import { readFile } from 'node:fs/promises';
+import { parseYaml } from '../../api/codec/yaml.ts';
+import { parseDuration } from '../../api/component/duration.ts';
+import { isRecord } from '../authentication/jwt.ts';
+import { CIPHER_NAMES, type EncryptionProvider, identityProvider, keyProviders, type NamedKey } from './provider.ts';
+
+export interface ResourceProviders {
+  /** `secrets`, `deployments.apps`, `*.apps`, `*.` (the core group), `*.*`. */
+  readonly resources: readonly string[];
+  /** The first one writes, all of them read. */
+  readonly providers: readonly EncryptionProvider[];
+}
+
+export interface KmsOptions {
+  readonly name: string;
+  /** `unix:///run/kms.sock` */
+  readonly endpoint: string;
+  readonly timeoutMs: number;
+}
+
+export type KmsFactory = (options: KmsOptions) => Promise<EncryptionProvider>;
+
+const DEFAULT_TIMEOUT_MS = 3000;
+
+/** Throws with the file's name and what is wrong in it; keys are never part of the message. */
+export async function loadEncryptionConfig(path: string, connectKms: KmsFactory): Promise<ResourceProviders[]> {
+  const refuse = (why: string): never => {
+    throw new Error(`${path}: ${why}`);
+  };
+  const { value } = parseYaml(await readFile(path, 'utf8'));
+  if (!isRecord(value) || value['kind'] !== 'EncryptionConfiguration')
+    return refuse('not an EncryptionConfiguration of apiserver.config.k8s.io/v1');
+  const { resources } = value;
+  if (!Array.isArray(resources) || resources.length === 0) return refuse('resources are missing');
+  const rows: ResourceProviders[] = [];
+  for (const [i, row] of resources.entries()) {
+    const at = `resources[${i}]`;
+    if (!isRecord(row)) return refuse(`${at} is no object`);
+    const names = row['resources'];
+    if (!Array.isArray(names) || names.length === 0) return refuse(`${at}.resources is missing`);
+    const given = row['providers'];
+    if (!Array.isArray(given) || given.length === 0) return refuse(`${at}.providers is missing`);
+    const providers: EncryptionProvider[] = [];
+    for (const [n, provider] of given.entries())
+      providers.push(...(await providersOf(provider, `${at}.providers[${n}]`, refuse, connectKms)));
+    rows.push({ resources: names.map(String), providers });
+  }
+  return rows;
+}
+
+type Refuse = (why: string) => never;
+
+async function providersOf(
+  provider: unknown,
+  at: string,
+  refuse: Refuse,
+  connectKms: KmsFactory,
+): Promise<EncryptionProvider[]> {
+  const [name = '', ...others] = isRecord(provider) ? Object.keys(provider) : [];
+  if (!isRecord(provider) || name === '' || others.length > 0) return refuse(`${at} must name exactly one provider`);
+  const settings = isRecord(provider[name]) ? provider[name] : {};
+  if (name === 'identity') return [identityProvider];
+  if (name === 'kms') return [await connectKms(kmsOptions(settings, at, refuse))];
+  if (!CIPHER_NAMES.includes(name)) return refuse(`${at}: "${name}" is no provider`);
+  const { keys } = settings;
+  if (!Array.isArray(keys) || keys.length === 0) return refuse(`${at}.${name}.keys is missing`);
+  const named = keys.map((key: unknown, i): NamedKey => {
+    const { name: keyName, secret } = isRecord(key) ? key : {};
+    if (typeof keyName !== 'string' || keyName === '' || keyName.includes(':'))
+      return refuse(`${at}.${name}.keys[${i}].name must be a name without colons`);
+    if (typeof secret !== 'string' || !/^[A-Za-z0-9+/]+={0,2}$/.test(secret))
+      return refuse(`${at}.${name}.keys[${i}].secret must be base64`);
+    return { name: keyName, secret: Buffer.from(secret, 'base64') };
+  });
+  if (new Set(named.map((key) => key.name)).size < named.length)
+    return refuse(`${at}.${name}.keys: a name occurs twice`);
+  try {
+    return keyProviders(name, named);
+  } catch (error) {
+    return refuse(`${at}: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+function kmsOptions(settings: Record<string, unknown>, at: string, refuse: Refuse): KmsOptions {
+  const { apiVersion = 'v2', name, endpoint, timeout = '3s' } = settings;
+  if (apiVersion !== 'v2') return refuse(`${at}.kms.apiVersion: only v2 is supported`);
+  if (typeof name !== 'string' || name === '' || name.includes(':'))
+    return refuse(`${at}.kms.name must be a name without colons`);
+  if (typeof endpoint !== 'string' || !endpoint.startsWith('unix://'))
+    return refuse(`${at}.kms.endpoint must be a unix socket: unix:///path`);
+  const timeoutMs = typeof timeout === 'string' ? (parseDuration(timeout) ?? 0) : 0;
+  if (timeoutMs <= 0) return refuse(`${at}.kms.timeout must be a duration above 0`);
+  return { name, endpoint, timeoutMs: timeoutMs === 0 ? DEFAULT_TIMEOUT_MS : timeoutMs };
+}

@@ -1,0 +1,71 @@
+/** The few shapes of protobuf that key management needs: fields of bytes, texts and maps. Others are skipped. */
+
+export type Fields = ReadonlyMap<number, readonly Buffer[]>;
+
+function varint(value: number): Buffer {
+  const bytes: number[] = [];
+  let rest = value;
+  while (rest > 127) {
+    bytes.push((rest % 128) | 128);
+    rest = Math.floor(rest / 128);
+  }
+  bytes.push(rest);
+  return Buffer.from(bytes);
+}
+
+/** A length-delimited field; nothing for what is empty. */
+export function bytesField(number: number, value: Buffer | string): Buffer {
+  const bytes = typeof value === 'string' ? Buffer.from(value) : value;
+  return bytes.length === 0 ? bytes : Buffer.concat([varint(number * 8 + 2), varint(bytes.length), bytes]);
+}
+
+export function enumField(number: number, value: number): Buffer {
+  return value === 0 ? Buffer.alloc(0) : Buffer.concat([varint(number * 8), varint(value)]);
+}
+
+export function mapField(number: number, map: ReadonlyMap<string, Buffer>): Buffer {
+  return Buffer.concat(
+    [...map].map(([key, value]) => bytesField(number, Buffer.concat([bytesField(1, key), bytesField(2, value)]))),
+  );
+}
+
+/** Length-delimited fields by number; varints as their bytes. Throws for what is cut off. */
+export function readFields(bytes: Buffer): Fields {
+  const fields = new Map<number, Buffer[]>();
+  let at = 0;
+  const readVarint = (): number => {
+    let value = 0;
+    for (let shift = 1; ; shift *= 128) {
+      const byte = bytes[at++];
+      if (byte === undefined) throw new Error('a message is cut off');
+      value += (byte & 127) * shift;
+      if (byte < 128) return value;
+    }
+  };
+  while (at < bytes.length) {
+    const tag = readVarint();
+    const number = Math.floor(tag / 8);
+    let value: Buffer;
+    if (tag % 8 === 2) {
+      const length = readVarint();
+      if (at + length > bytes.length) throw new Error('a message is cut off');
+      value = bytes.subarray(at, at + length);
+      at += length;
+    } else if (tag % 8 === 0) value = varint(readVarint());
+    else throw new Error('a message has a field of an unexpected type');
+    fields.set(number, [...(fields.get(number) ?? []), value]);
+  }
+  return fields;
+}
+
+export const bytesOf = (fields: Fields, number: number): Buffer => fields.get(number)?.at(-1) ?? Buffer.alloc(0);
+export const textOf = (fields: Fields, number: number): string => bytesOf(fields, number).toString('utf8');
+
+export function mapOf(fields: Fields, number: number): Map<string, Buffer> {
+  return new Map(
+    (fields.get(number) ?? []).map((entry) => {
+      const pair = readFields(entry);
+      return [textOf(pair, 1), bytesOf(pair, 2)];
+    }),
+  );
+}

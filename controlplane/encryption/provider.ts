@@ -1,0 +1,98 @@
+/** Providers that encrypt values with keys of the configuration: AES-GCM, AES-CBC, secretbox; and the one that does not. Pure. */
+import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
+import { NONCE_BYTES, openBox, sealBox } from './secretbox.ts';
+
+export interface EncryptionProvider {
+  /** What its values begin with; `''`: they stand as they are. */
+  readonly prefix: string;
+  /** Without the prefix. `context` is the key under which the value is kept: a value cannot be moved to another. */
+  seal(value: Buffer, context: string): Buffer;
+  /** Throws for what it has not made. */
+  open(sealed: Buffer, context: string): Buffer;
+  /** Fetches what `open` will need. */
+  unlock?(sealed: Iterable<Buffer>): Promise<void>;
+  close?(): void;
+}
+
+export interface NamedKey {
+  readonly name: string;
+  readonly secret: Buffer;
+}
+
+export const identityProvider: EncryptionProvider = { prefix: '', seal: (value) => value, open: (value) => value };
+
+const GCM_NONCE_BYTES = 12;
+const GCM_TAG_BYTES = 16;
+
+/** Nonce, text, tag. */
+export function gcmSeal(key: Buffer, value: Buffer, context: string): Buffer {
+  const nonce = randomBytes(GCM_NONCE_BYTES);
+  const cipher = createCipheriv(gcmName(key), key, nonce);
+  cipher.setAAD(Buffer.from(context));
+  return Buffer.concat([nonce, cipher.update(value), cipher.final(), cipher.getAuthTag()]);
+}
+
+export function gcmOpen(key: Buffer, sealed: Buffer, context: string): Buffer {
+  if (sealed.length < GCM_NONCE_BYTES + GCM_TAG_BYTES) throw new Error('the encrypted value is cut off');
+  const decipher = createDecipheriv(gcmName(key), key, sealed.subarray(0, GCM_NONCE_BYTES), {
+    authTagLength: GCM_TAG_BYTES,
+  });
+  decipher.setAAD(Buffer.from(context));
+  decipher.setAuthTag(sealed.subarray(-GCM_TAG_BYTES));
+  return Buffer.concat([decipher.update(sealed.subarray(GCM_NONCE_BYTES, -GCM_TAG_BYTES)), decipher.final()]);
+}
+
+const gcmName = (key: Buffer) => `aes-${(key.length * 8) as 128 | 192 | 256}-gcm` as const;
+
+const CBC_IV_BYTES = 16;
+
+function cbcSeal(key: Buffer, value: Buffer): Buffer {
+  const iv = randomBytes(CBC_IV_BYTES);
+  const cipher = createCipheriv(`aes-${key.length * 8}-cbc`, key, iv);
+  return Buffer.concat([iv, cipher.update(value), cipher.final()]);
+}
+
+function cbcOpen(key: Buffer, sealed: Buffer): Buffer {
+  const decipher = createDecipheriv(`aes-${key.length * 8}-cbc`, key, sealed.subarray(0, CBC_IV_BYTES));
+  return Buffer.concat([decipher.update(sealed.subarray(CBC_IV_BYTES)), decipher.final()]);
+}
+
+interface Cipher {
+  readonly keyBytes: readonly number[];
+  seal(key: Buffer, value: Buffer, context: string): Buffer;
+  open(key: Buffer, sealed: Buffer, context: string): Buffer;
+}
+
+const CIPHERS: Readonly<Record<string, Cipher>> = {
+  aesgcm: { keyBytes: [16, 24, 32], seal: gcmSeal, open: gcmOpen },
+  aescbc: { keyBytes: [16, 24, 32], seal: cbcSeal, open: cbcOpen },
+  secretbox: {
+    keyBytes: [32],
+    seal(key, value) {
+      const nonce = randomBytes(NONCE_BYTES);
+      return Buffer.concat([nonce, sealBox(key, nonce, value)]);
+    },
+    open(key, sealed) {
+      const opened = openBox(key, sealed.subarray(0, NONCE_BYTES), sealed.subarray(NONCE_BYTES));
+      if (opened === undefined) throw new Error('the value was not encrypted with this key');
+      return opened;
+    },
+  },
+};
+
+export const CIPHER_NAMES: readonly string[] = Object.keys(CIPHERS);
+
+/** One provider a key: the first one writes. Throws for keys that will not do. */
+export function keyProviders(cipherName: string, keys: readonly NamedKey[]): EncryptionProvider[] {
+  const cipher = CIPHERS[cipherName];
+  if (cipher === undefined) throw new Error(`"${cipherName}" is no provider`);
+  return keys.map(({ name, secret }) => {
+    if (!cipher.keyBytes.includes(secret.length))
+      throw new Error(`${cipherName} key "${name}" must have ${cipher.keyBytes.join(', ')} bytes`);
+    return {
+      prefix: `k8s:enc:${cipherName}:v1:${name}:`,
+      seal: (value, context) => cipher.seal(secret, value, context),
+      open: (sealed, context) => cipher.open(secret, sealed, context),
+    };
+  });
+}

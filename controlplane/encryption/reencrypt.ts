@@ -1,0 +1,59 @@
+/** Writes everything that is to be encrypted once more, so that the first provider of the configuration holds all of it. */
+import type { PathHandlers } from '../server/path-handlers.ts';
+import { methodNotAllowed } from '../server/router.ts';
+import { isStorageError, type Storage } from '../storage/storage.ts';
+import type { EncryptedValues } from './encrypted-values.ts';
+
+/** POST, JSON back: `{"rewritten":12}`. Only those may who may `post` to this path. */
+export const REENCRYPT_PATH = '/orchlet/reencrypt';
+
+const PAGE = 500;
+const WRITERS = 16;
+
+export function installReencrypt(paths: PathHandlers, storage: Storage, values: EncryptedValues | undefined): void {
+  paths.exact(REENCRYPT_PATH, async (request) => {
+    if (request.exchange.method !== 'POST') throw methodNotAllowed();
+    const rewritten = values === undefined ? 0 : await reencrypt(storage, values);
+    request.send(200, 'application/json', JSON.stringify({ rewritten, configured: values !== undefined }));
+  });
+}
+
+/**
+ * Objects keep their contents and get a new revision; older versions of anything are forgotten, as they are still kept with
+ * older keys. Resolves to how many objects there were.
+ */
+export async function reencrypt(storage: Storage, values: Pick<EncryptedValues, 'isEncrypted'>): Promise<number> {
+  const rewritten = await rewriteAll(storage, values);
+  await storage.compact(storage.revision());
+  return rewritten;
+}
+
+async function rewriteAll(storage: Storage, values: Pick<EncryptedValues, 'isEncrypted'>): Promise<number> {
+  let rewritten = 0;
+  let startAfter = '';
+  for (;;) {
+    const page = await storage.list('/', { limit: PAGE, startAfter });
+    const last = page.items.at(-1);
+    if (last === undefined) return rewritten;
+    startAfter = last.key;
+    const pending = page.items.filter(({ key }) => values.isEncrypted(key)).map(({ key }) => key);
+    const writer = async (): Promise<void> => {
+      for (let key = pending.pop(); key !== undefined; key = pending.pop())
+        if (await rewrite(storage, key)) rewritten++;
+    };
+    await Promise.all(Array.from({ length: WRITERS }, writer));
+    if (page.remaining === 0) return rewritten;
+  }
+}
+
+/** Somebody else's write in between does the same. */
+async function rewrite(storage: Storage, key: string): Promise<boolean> {
+  const stored = await storage.get(key);
+  if (stored === undefined) return false;
+  try {
+    await storage.update(key, stored.value, stored.revision);
+  } catch (error) {
+    if (!isStorageError(error, 'conflict') && !isStorageError(error, 'not-found')) throw error;
+  }
+  return true;
+}
