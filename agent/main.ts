@@ -146,6 +146,7 @@ function connectRuntime({ flags, clock, logger, nodeName, rootDirectory }: Base)
     nodeName,
     rootDirectory,
     sandboxImage: flags.podInfraContainerImage,
+    awaitsPodCidr: flags.kubeconfig !== '' && flags.podCidr === '',
     clock,
     logger,
   });

@@ -19,6 +19,8 @@ export interface RuntimeChoice {
   readonly nodeName: string;
   readonly rootDirectory: string;
   readonly sandboxImage: string;
+  /** The pods' addresses come from an API server. */
+  readonly awaitsPodCidr?: boolean;
   readonly clock: Clock;
   readonly logger: Logger;
   /** Where CRI runtimes are looked for. */

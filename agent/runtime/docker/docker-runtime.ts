@@ -61,6 +61,8 @@ export interface DockerRuntimeOptions {
   /** The agent's root directory: with the node's name it tells whose containers are whose. */
   readonly rootDirectory: string;
   readonly sandboxImage: string;
+  /** The pods' addresses come from an API server. */
+  readonly awaitsPodCidr?: boolean;
   readonly clock: Clock;
   readonly logger: Logger;
 }
@@ -95,6 +97,7 @@ class DockerRuntime implements Runtime {
       logger: options.logger,
       instance: this.#instance,
       nodeName: options.nodeName,
+      awaitsCidr: options.awaitsPodCidr === true,
     });
     this.#images = new DockerImages(this.#client);
     this.#stats = new DockerStats(this.#client, options.clock, this.#instance);

@@ -16,6 +16,8 @@ export interface PodNetworkOptions {
   readonly logger: Logger;
   readonly instance: string;
   readonly nodeName: string;
+  /** The API server says the addresses: no network is made before it has, since one cannot be changed under its pods. */
+  readonly awaitsCidr: boolean;
 }
 
 interface IpamConfig {
@@ -80,6 +82,9 @@ export class PodNetwork {
       }
       if (this.#cidrs.some((cidr) => overlapsHost(cidr, this.#bridge))) return;
       await unlessGone(client.docker.getNetwork(existing.id).remove());
+    }
+    if (this.#options.awaitsCidr && this.#cidrs.length === 0) {
+      throw new RuntimeError('unavailable', 'no pod CIDR has been assigned to this node yet');
     }
     const taken = this.#cidrs.filter((cidr) => overlapsHost(cidr, this.#bridge));
     if (taken.length > 0) {
