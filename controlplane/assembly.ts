@@ -14,6 +14,8 @@ import type { AdmissionConfiguration } from './admission/admission-config.ts';
 import { webhookMetrics } from './admission/admission-metrics.ts';
 import { buildPlugins } from './admission/plugins.ts';
 import type { Sources } from './admission/sources.ts';
+import { celTypeOf } from './registry/custom-resources/rule-types.ts';
+import { startTypeChecking, typeOfStruct } from './admission/policy/type-checking.ts';
 import { webhookConditions } from './admission/policy/match-conditions.ts';
 import { catalogConversion } from './admission/webhook/catalog-conversion.ts';
 import { WebhookClient } from './authentication/webhook-client.ts';
@@ -175,6 +177,33 @@ export async function bootstrap(parts: Parts): Promise<void> {
     ),
     serviceClusterCidrs: parts.flags.serviceClusterIpRange,
     nowMs: parts.clock.now(),
+  });
+}
+
+/** Says in the status of policies which of their expressions cannot be right for the kinds that they are for. */
+export function checkPolicies(
+  { sources, clientFor, logger, registry, schema, customResources }: Parts,
+  signal: AbortSignal,
+): void {
+  startTypeChecking({
+    sources,
+    client: clientFor(
+      'system:serviceaccount:kube-system:validatingadmissionpolicy-status-controller',
+      ['system:masters', 'system:authenticated'],
+      'kube-controller-manager',
+    ),
+    logger,
+    signal,
+    resources: () => registry.catalog.resources(),
+    typeOfKind({ group, version, kind }) {
+      const struct = schema.kind(group, version, kind);
+      if (struct !== undefined) return typeOfStruct(struct);
+      const info = registry.catalog
+        .resources()
+        .find((one) => one.group === group && one.version === version && one.kind === kind);
+      const own = info === undefined ? undefined : customResources.schemaOf(info);
+      return own === undefined ? undefined : celTypeOf(own, true);
+    },
   });
 }
 

@@ -17,6 +17,7 @@ import { sourcesFromCatalog } from './admission/sources.ts';
 import {
   admissionPlugins,
   bootstrap,
+  checkPolicies,
   createApiServer,
   customResourcesOf,
   extensions,
@@ -197,6 +198,7 @@ async function assemble(
   admission.set(admissionPlugins(parts), chainMetrics(metrics), () => clock.monotonic());
   await sources.synced();
   await customResources.start();
+  checkPolicies(parts, stop.signal);
   await bootstrap(parts);
   const server = createApiServer(parts);
   const address = await server.listen(flags.securePort, flags.bindAddress);
