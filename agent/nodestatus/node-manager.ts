@@ -4,7 +4,7 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import { type Clock, formatMicroTime, formatTime, type Timer } from '../../api/machinery/clock.ts';
+import { type Clock, formatMicroTime, formatTime, type Timer, whenAborted } from '../../api/machinery/clock.ts';
 import { Informers } from '../../api/machinery/informer.ts';
 import { leases, nodes } from '../../api/machinery/resources.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
@@ -143,15 +143,16 @@ export class NodeManager implements NodeInfo {
     informers
       .for(nodes, { fieldSelector: `metadata.name=${this.name}` })
       .addHandler({ add: take, update: (_previous, node) => take(node) });
-    await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+    await whenAborted(signal);
     await informers.close();
   }
 
   async #every(signal: AbortSignal, intervalMs: number, work: () => Promise<void>): Promise<void> {
     while (!signal.aborted) {
-      await work();
+      // Before the work: an end in the middle of it is not to be missed.
       const next = Promise.withResolvers<void>();
       this.#wake = next.resolve;
+      await work();
       const timer = this.#options.clock.after(intervalMs, next.resolve);
       await next.promise;
       timer.cancel();

@@ -2,7 +2,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import { Informers } from '../../api/machinery/informer.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import { pods as podsResource } from '../../api/machinery/resources.ts';
 import { ANNOTATION_CONFIG_SOURCE, type Pod } from '../core-types.ts';
 import type { PodSource } from './pod-source.ts';
@@ -34,7 +34,7 @@ export function createApiSource(options: ApiSourceOptions): PodSource {
       try {
         await informer.synced(signal);
         tell();
-        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+        await whenAborted(signal);
       } catch (error) {
         if (!signal.aborted) throw error;
       } finally {

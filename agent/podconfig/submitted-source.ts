@@ -6,7 +6,7 @@ import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promise
 import { join } from 'node:path';
 import { encodeYaml } from '../../api/codec/yaml.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import { newBadRequest, newNotFound } from '../../api/meta/status-error.ts';
 import type { Pod } from '../core-types.ts';
 import type { PodSource } from './pod-source.ts';
@@ -56,7 +56,7 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
         }
       }
       onPods([...pods.values()]);
-      await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+      await whenAborted(signal);
     },
     async submit(manifest) {
       let pod: Pod;

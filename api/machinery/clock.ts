@@ -42,6 +42,14 @@ export function keepAlive(): Timer {
   return { cancel: () => clearInterval(handle) };
 }
 
+/** Resolves when the signal aborts; at once where it has. */
+export function whenAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
 /** `sleep` for any clock, by its `after`. */
 export function sleepOn(clock: Clock, delayMs: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -3,6 +3,7 @@ import { effectiveOptions, preferFileWarnings } from '../../agent/config/effecti
 import { type Agent, AGENT_VERSION, startAgent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options.ts';
 import { createLogger } from '../../api/component/logging.ts';
+import { keepAlive } from '../../api/machinery/clock.ts';
 import type { Command } from '../command.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
@@ -33,11 +34,14 @@ export const agent: Command = {
       format: flags.loggingFormat === 'json' ? 'json' : 'text',
     });
     const shutdown = onShutdown();
+    // An agent without a server has nothing open that would.
+    const alive = keepAlive();
     let running: Agent;
     try {
       running = await inOneLine(() => startAgent({ effective, logger, ownsProcess: true, signal: shutdown.signal }));
     } catch (error) {
       // Told to stop while it waited for its lock or its certificate.
+      alive.cancel();
       if (shutdown.signal.aborted) return (await shutdown.asked) === 'SIGINT' ? 130 : 143;
       throw error;
     }
@@ -47,6 +51,7 @@ export const agent: Command = {
     notifyStopping();
     logger.info({ reason: ended }, 'stopping; containers run on');
     await running.close();
+    alive.cancel();
     return 0;
   },
 };

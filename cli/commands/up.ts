@@ -117,7 +117,11 @@ export const up: Command = {
     renewOnHangup(plane, logger);
     let agent: Agent | undefined;
     try {
-      const nodeFlags = await agentFlagsFor(values, { ca: plane.ca, port: plane.port, client: plane.client });
+      const nodeFlags = await agentFlagsFor(values, parsed.given, {
+        ca: plane.ca,
+        port: plane.port,
+        client: plane.client,
+      });
       agent = await Promise.race([
         inOneLine(() => startAgent({ flags: nodeFlags, logger: logger.child({ part: 'agent' }) })),
         stopped(shutdown),
@@ -185,6 +189,7 @@ const TOKEN_LIFE_MS = 3_600_000;
 /** The agent's flags: its directories in the data directory, its way to the API over loopback, a fresh bootstrap token. */
 async function agentFlagsFor(
   values: UpFlags,
+  given: ReadonlySet<string>,
   plane: Plane,
 ): Promise<Parameters<typeof startAgent>[0] extends { flags?: infer F } | undefined ? NonNullable<F> : never> {
   const directory = resolve(values.dataDir);
@@ -219,7 +224,8 @@ async function agentFlagsFor(
     ...node
   } = values;
   return {
-    ...node,
+    // Only what was said: the rest has the agent's defaults, and /configz says so.
+    ...Object.fromEntries(Object.entries(node).filter(([key]) => given.has(key))),
     kubeconfig,
     bootstrapKubeconfig,
     rootDir: agentDirectory,
