@@ -1,0 +1,77 @@
+/** Runs a kind's own rules on an object, as the store does around a write, without a store. */
+import type { KubeObject } from '../../../../../api/meta/object.ts';
+import { builtinResources } from '../../../../../api/schema/resources.ts';
+import type { KindRow, Strategy, StrategyContext } from '../../../../../controlplane/registry/strategy.ts';
+
+const NOW_MS = Date.parse('2024-05-06T07:08:09Z');
+
+export type Draft = Record<string, unknown> & { metadata?: Record<string, unknown> };
+
+export function strategyOf(rows: readonly KindRow[], resource: string): Strategy {
+  const row = rows.find((one) => one.resource === resource);
+  if (row === undefined) throw new Error(`no rules for ${resource}`);
+  return row.strategy;
+}
+
+function contextFor(group: string, resource: string): StrategyContext {
+  const info = builtinResources().find((one) => one.group === group && one.resource === resource);
+  if (info === undefined) throw new Error(`no resource ${resource} in group "${group}"`);
+  return {
+    info,
+    namespace: 'ns',
+    dryRun: false,
+    nowMs: NOW_MS,
+    request: {
+      user: { name: 'somebody', groups: [] },
+      signal: new AbortController().signal,
+      fieldManager: 'test',
+      userAgent: 'test',
+      warn: () => undefined,
+      annotate: () => undefined,
+      may: () => Promise.resolve(true),
+    },
+  };
+}
+
+const whole = (draft: Draft): KubeObject =>
+  structuredClone({ ...draft, metadata: { name: 'x', namespace: 'ns', ...draft.metadata } }) as unknown as KubeObject;
+
+export interface Ruled {
+  readonly object: KubeObject;
+  /** `field: text` of each error. */
+  readonly errors: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+/** The rules of one resource; `group` is that of the path. */
+export function rulesOf(rows: readonly KindRow[], group: string, resource: string) {
+  const strategy = strategyOf(rows, resource);
+  const context = contextFor(group, resource);
+  const made = (draft: Draft): KubeObject => {
+    const object = whole(draft);
+    strategy.applyDefaults?.(object);
+    return object;
+  };
+  return {
+    create(draft: Draft): Ruled {
+      const object = made(draft);
+      strategy.prepareForCreate?.(object, context);
+      return {
+        object,
+        errors: (strategy.validateCreate?.(object, context) ?? []).map(String),
+        warnings: strategy.warningsOnCreate?.(object, context) ?? [],
+      };
+    },
+    update(before: Draft, after: Draft): Ruled & { readonly newGeneration: boolean } {
+      const old = made(before);
+      const object = made(after);
+      strategy.prepareForUpdate?.(object, old, context);
+      return {
+        object,
+        newGeneration: strategy.changesGeneration?.(object, old) === true,
+        errors: (strategy.validateUpdate?.(object, old, context) ?? []).map(String),
+        warnings: strategy.warningsOnUpdate?.(object, old, context) ?? [],
+      };
+    },
+  };
+}
