@@ -34,6 +34,8 @@ export interface DeleteTarget {
   readonly optionsObject: Record<string, unknown>;
   /** One of many: admission is not told its name, as nobody named it. */
   readonly isOfCollection?: boolean;
+  /** Another request that admission has let through deletes it (an eviction). */
+  readonly isAdmitted?: boolean;
 }
 
 export async function deleteEntry(
@@ -73,6 +75,7 @@ async function admitDelete(
   phase: 'admit' | 'validate',
   old?: KubeObject,
 ): Promise<void> {
+  if (target.isAdmitted === true) return;
   const attributes = admissionAttributes(context, {
     operation: 'DELETE',
     endpoint: target.endpoint,

@@ -229,7 +229,12 @@ async function evict(
   await deleteEntry(
     pods,
     context,
-    { endpoint, ...target, optionsObject: { kind: 'DeleteOptions', apiVersion: 'meta.k8s.io/v1' } },
+    {
+      endpoint,
+      ...target,
+      optionsObject: { kind: 'DeleteOptions', apiVersion: 'meta.k8s.io/v1' },
+      isAdmitted: true,
+    },
     marked === '' ? options : { ...options, preconditions: { ...options.preconditions, resourceVersion: marked } },
   );
 }
