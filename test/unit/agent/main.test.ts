@@ -1,0 +1,95 @@
+/** The agent put together on a runtime in memory: what its options switch. */
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { request } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, afterEach, beforeEach, test } from 'node:test';
+import { type Agent, startAgent } from '../../../agent/main.ts';
+import type { AgentFlags } from '../../../agent/options.ts';
+import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
+import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
+
+// The agent's timers keep no process alive, and not every agent here has a server.
+const alive = keepAlive();
+after(() => alive.cancel());
+
+let directory = '';
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'agent-main-'));
+});
+afterEach(() => rm(directory, { recursive: true, force: true }));
+
+function start(flags: Partial<AgentFlags>): Promise<Agent> {
+  return startAgent({
+    flags: {
+      hostnameOverride: 'n1',
+      rootDir: join(directory, 'root'),
+      podLogsDir: join(directory, 'logs'),
+      port: 0,
+      readOnlyPort: 0,
+      healthzPort: 0,
+      // The cgroups of the machine that tests run on are left alone.
+      cgroupsPerQos: false,
+      enforceNodeAllocatable: [],
+      failSwapOn: false,
+      ...flags,
+    },
+    runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
+  });
+}
+
+function getJson(port: number, path: string): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    request({ host: '127.0.0.1', port, path, rejectUnauthorized: false, agent: false }, (response) => {
+      let text = '';
+      response.on('data', (part: Buffer) => (text += part.toString('utf8')));
+      response.on('end', () => resolve(JSON.parse(text)));
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+test('/configz answers with the effective configuration and where it came from', async () => {
+  const agent = await start({ maxPods: 7 });
+  try {
+    const answer = (await getJson(agent.port, '/configz')) as {
+      kubeletconfig: { maxPods: number; kind: string };
+      origins: Record<string, string>;
+    };
+    assert.deepEqual([answer.kubeletconfig.kind, answer.kubeletconfig.maxPods], ['KubeletConfiguration', 7]);
+    assert.deepEqual([answer.origins['maxPods'], answer.origins['syncFrequency']], ['flag', 'default']);
+  } finally {
+    await agent.close();
+  }
+});
+
+test('without --enable-server nothing listens', async () => {
+  const agent = await start({ enableServer: false });
+  assert.equal(agent.port, 0);
+  await agent.close();
+});
+
+test('--runonce is done when the pods of its folder run, without a server and without an API server', async () => {
+  const podManifestPath = join(directory, 'manifests');
+  await mkdir(podManifestPath);
+  await writeFile(
+    join(podManifestPath, 'a.yaml'),
+    'apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: "shell:1", imagePullPolicy: Never, command: [sleep, "1000"]}]}\n',
+  );
+  const agent = await start({ runonce: true, podManifestPath, kubeconfig: join(directory, 'none') });
+  try {
+    assert.equal(agent.port, 0);
+    assert.equal(await agent.done, 'ran 1 pod once');
+  } finally {
+    await agent.close();
+  }
+});
+
+test('a host that does not do what is demanded is refused before anything is made', async () => {
+  await assert.rejects(
+    startAgent({ flags: { rootDir: join(directory, 'root'), lockFile: '', exitOnLockContention: true } }),
+    /no lock file specified/,
+  );
+});
