@@ -18,6 +18,22 @@ const rules: readonly Rule[] = [
     list.includes('none') && list.length > 1
       ? 'enforceNodeAllocatable (--enforce-node-allocatable) may not contain additional enforcements when none is specified'
       : undefined,
+  ({ enforceNodeAllocatable: list, cgroupsPerQos }) =>
+    !cgroupsPerQos && list.some((name) => name !== 'none')
+      ? 'enforceNodeAllocatable (--enforce-node-allocatable) is not supported unless cgroupsPerQOS (--cgroups-per-qos) is set to true'
+      : undefined,
+  ({ enforceNodeAllocatable: list, kubeReservedCgroup }) =>
+    list.includes('kube-reserved') && kubeReservedCgroup === ''
+      ? 'kubeReservedCgroup (--kube-reserved-cgroup) must be specified when "kube-reserved" contained in enforceNodeAllocatable (--enforce-node-allocatable)'
+      : undefined,
+  ({ enforceNodeAllocatable: list, systemReservedCgroup }) =>
+    list.includes('system-reserved') && systemReservedCgroup === ''
+      ? 'systemReservedCgroup (--system-reserved-cgroup) must be specified when "system-reserved" contained in enforceNodeAllocatable (--enforce-node-allocatable)'
+      : undefined,
+  ({ reservedCpus, kubeReservedCgroup, systemReservedCgroup }) =>
+    reservedCpus !== '' && (kubeReservedCgroup !== '' || systemReservedCgroup !== '')
+      ? 'cannot use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup (--system-reserved-cgroup) or kubeReservedCgroup (--kube-reserved-cgroup)'
+      : undefined,
   ({ serializeImagePulls, maxParallelImagePulls }) =>
     serializeImagePulls && maxParallelImagePulls > 1
       ? `maxParallelImagePulls ${maxParallelImagePulls} must be 1 if serializeImagePulls (--serialize-image-pulls) is enabled`

@@ -37,6 +37,19 @@ export const nodeAddresses: Check<readonly string[]> = (list) => {
   return isIP(first) === isIP(second) ? 'must contain one IPv4 and one IPv6 address' : undefined;
 };
 
+/** One range, or one of each family, with a comma between. */
+export const podRanges: Check<string> = (text) => {
+  if (text === '') return undefined;
+  const ranges = text.split(',').map((range) => /^(.+)\/(\d{1,3})$/.exec(range));
+  const families = ranges.map((range) => isIP(range?.[1] ?? ''));
+  const isRight = families.every(
+    (family, index) => family !== 0 && Number(ranges[index]?.[2]) <= (family === 4 ? 32 : 128),
+  );
+  return isRight && families.length <= 2 && new Set(families).size === families.length
+    ? undefined
+    : 'must be a range such as 10.244.0.0/24, or one of each family';
+};
+
 const QUANTITY = /^[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$/;
 
 export const quantity: Check<string> = (text) =>

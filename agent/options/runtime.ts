@@ -1,5 +1,5 @@
 /** Options: the container runtime. */
-import { positiveDuration } from './checks.ts';
+import { podRanges, positiveDuration } from './checks.ts';
 import { option } from './option.ts';
 
 const RUNTIME = 'Container runtime';
@@ -57,6 +57,7 @@ export const runtimeOptions = {
     type: 'string',
     default: '',
     group: RUNTIME,
+    check: podRanges,
     config: { path: 'podCIDR' },
     help: "Addresses of this node's pods, where no API server says them; one range of each family at most.",
   }),

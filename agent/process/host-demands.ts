@@ -119,5 +119,7 @@ export function openFilesLimit(limits: string): number | undefined {
 }
 
 function messageOf(error: unknown): string {
+  const { stderr } = error as { stderr?: unknown };
+  if (typeof stderr === 'string' && stderr.trim() !== '') return stderr.trim();
   return error instanceof Error ? error.message : String(error);
 }

@@ -310,6 +310,11 @@ const together: readonly (readonly [flags: readonly string[], message: RegExp])[
     /grace period must be specified for the soft eviction threshold memory.available/,
   ],
   [['--exit-on-lock-contention'], /cannot exit on lock file contention: no lock file specified/],
+  [['--cgroups-per-qos=false'], /is not supported unless cgroupsPerQOS/],
+  [
+    ['--enforce-node-allocatable=pods,kube-reserved'],
+    /kubeReservedCgroup \(--kube-reserved-cgroup\) must be specified/,
+  ],
   [['--authorization-mode=Webhook'], /needs an API server to ask/],
   [
     ['--rotate-server-certificates', '--feature-gates=RotateKubeletServerCertificate=false'],

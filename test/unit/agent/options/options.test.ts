@@ -200,6 +200,8 @@ const refused: readonly (readonly [flag: string, why: RegExp])[] = [
   ['--eviction-hard=disk.available<5%', /unsupported eviction signal disk.available/],
   ['--tls-cipher-suites=TLS_NULL', /Cipher suite TLS_NULL not supported or doesn't exist/],
   ['--container-log-max-size=large', /is not a quantity/],
+  ['--pod-cidr=10.0.0.0/8,10.1.0.0/16', /must be a range such as/],
+  ['--pod-cidr=10.0.0.0/33', /must be a range such as/],
   ['--max-pod=1', /unknown flag: --max-pod \(did you mean --max-pods\?\)/],
 ];
 for (const [flag, why] of refused)
