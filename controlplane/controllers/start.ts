@@ -43,7 +43,7 @@ export interface ControllerKeys {
   readonly rootCaPem?: string;
   readonly tokenSigner?: LegacyTokenSigner;
   readonly certificateSigner?: CertificateSigner;
-  /** GET of a path of the API as the autoscaler's account: aggregated APIs serve the metrics. Absent: there are none. */
+  /** GET of a path of the API as the autoscaler's account: adapters serve custom and external metrics. Absent: there are none. */
   readonly getMetrics?: RawGet;
 }
 

@@ -37,13 +37,18 @@ interface Scale extends KubeObject {
   status?: { replicas?: number; selector?: string };
 }
 
-/** `get`: reads the metrics APIs. */
+/** `get`: reads the metrics that adapters serve. */
 export function horizontalAutoscaler(get: RawGet): RunController {
   return (environment, signal) => {
     const { informers, options } = environment;
     const autoscalers = informers.for(horizontalPodAutoscalers);
     const podCache = informers.for(pods);
-    const controller = new HorizontalAutoscaler(environment, autoscalers, podCache, new MetricsClient(get));
+    const controller = new HorizontalAutoscaler(
+      environment,
+      autoscalers,
+      podCache,
+      new MetricsClient(environment.client, get),
+    );
     const loop = new ReconcileLoop(environment, {
       workers: 5,
       baseDelayMs: options.horizontalPodAutoscalerSyncPeriodMs,

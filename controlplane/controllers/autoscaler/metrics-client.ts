@@ -1,4 +1,7 @@
 /** The metrics APIs, which others serve: of resources, of pods and other objects, and of what is outside of the cluster. */
+import { resource as resourceOf, type ResourceOf } from '../../../api/machinery/resources.ts';
+import type { TypedClient } from '../../../api/machinery/typed-client.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
 import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import { MetricsError, type PodMetric, type PodMetrics } from './replica-calculator.ts';
@@ -6,7 +9,6 @@ import { MetricsError, type PodMetric, type PodMetrics } from './replica-calcula
 /** GET of a path of the API; rejects with a `StatusError`. */
 export type RawGet = (path: string) => Promise<unknown>;
 
-const RESOURCE = '/apis/metrics.k8s.io/v1beta1';
 const CUSTOM = '/apis/custom.metrics.k8s.io';
 const EXTERNAL = '/apis/external.metrics.k8s.io/v1beta1';
 const CUSTOM_VERSIONS = ['v1beta2', 'v1beta1'];
@@ -30,7 +32,7 @@ interface Usage {
 }
 
 interface ResourceItem {
-  readonly metadata?: { readonly name?: string };
+  readonly metadata?: { readonly name?: string | undefined };
   readonly timestamp?: string;
   readonly window?: string;
   readonly containers?: readonly Usage[];
@@ -45,20 +47,33 @@ interface ValueItem {
 
 const milliOf = (text: string): number => Number(milliUnits(parseQuantity(text)));
 
+const podMetrics: ResourceOf<KubeObject & ResourceItem> = resourceOf(
+  'metrics.k8s.io',
+  'v1beta1',
+  'pods',
+  'PodMetrics',
+  true,
+);
+
 export class MetricsClient {
+  readonly #client: Pick<TypedClient, 'list'>;
   readonly #get: RawGet;
 
-  constructor(get: RawGet) {
+  /** `client`: of the API itself, which serves what pods use; `get`: reads what adapters serve. */
+  constructor(client: Pick<TypedClient, 'list'>, get: RawGet) {
+    this.#client = client;
     this.#get = get;
   }
 
   /** `container`: '' for all of a pod. Pods that were not measured whole are left out. */
   async resource(namespace: string, selector: string, resource: string, container: string): Promise<PodMetrics> {
-    const query = new URLSearchParams({ labelSelector: selector });
-    const items = await this.#items<ResourceItem>(
-      `${RESOURCE}/namespaces/${namespace}/pods?${query}`,
-      'unable to fetch metrics from resource metrics API',
-    );
+    let items: readonly ResourceItem[];
+    try {
+      ({ items } = await this.#client.list(podMetrics, { namespace, labelSelector: selector }));
+    } catch (error) {
+      const failed = 'unable to fetch metrics from resource metrics API';
+      throw new MetricsError(`${failed}: ${(error as Error).message}`, { cause: error });
+    }
     if (items.length === 0) throw new MetricsError('no metrics returned from resource metrics API');
     const found = new Map<string, PodMetric>();
     for (const item of items) {
