@@ -1,0 +1,200 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
+import type { KindOptions } from '../../../../../controlplane/registry/kinds.ts';
+import { DEVICE_CONVERSIONS } from '../../../../../controlplane/registry/kinds/device-conversions.ts';
+import { deviceKinds } from '../../../../../controlplane/registry/kinds/devices.ts';
+import { eventKinds } from '../../../../../controlplane/registry/kinds/events.ts';
+import {
+  MANDATORY_LEVELS,
+  MANDATORY_SCHEMAS,
+  SUGGESTED_LEVELS,
+  SUGGESTED_SCHEMAS,
+} from '../../../../../controlplane/registry/kinds/flowcontrol-defaults.ts';
+import { flowControlKinds } from '../../../../../controlplane/registry/kinds/flowcontrol.ts';
+import { nodeKinds } from '../../../../../controlplane/registry/kinds/node.ts';
+import { nodeObjectKinds } from '../../../../../controlplane/registry/kinds/nodes.ts';
+import { rulesOf } from './strategy-fixture.ts';
+
+const options: KindOptions = {
+  clock: systemClock,
+  serviceClusterCidrs: ['10.96.0.0/16'],
+  serviceNodePorts: { from: 30_000, to: 32_767 },
+  eventTtlMs: 3_600_000,
+  stores: {
+    get() {
+      throw new Error('these rules ask for no other objects');
+    },
+  },
+};
+
+const nodes = rulesOf(nodeObjectKinds, '', 'nodes');
+const runtimeClasses = rulesOf(nodeKinds, 'node.k8s.io', 'runtimeclasses');
+const looseEvents = rulesOf(eventKinds(options), '', 'events');
+const strictEvents = rulesOf(eventKinds(options), 'events.k8s.io', 'events');
+const schemas = rulesOf(flowControlKinds, 'flowcontrol.apiserver.k8s.io', 'flowschemas');
+const levels = rulesOf(flowControlKinds, 'flowcontrol.apiserver.k8s.io', 'prioritylevelconfigurations');
+const devices = deviceKinds(() => undefined, options);
+const claims = rulesOf(devices, 'resource.k8s.io', 'resourceclaims');
+const slices = rulesOf(devices, 'resource.k8s.io', 'resourceslices');
+
+// --- nodes
+
+test('the one range of pod addresses is the first of all', () => {
+  const spec = (given: object): unknown => nodes.create({ spec: given }).object['spec'];
+  assert.deepEqual(spec({ podCIDR: '10.1.0.0/24' }), { podCIDR: '10.1.0.0/24', podCIDRs: ['10.1.0.0/24'] });
+  assert.deepEqual(spec({ podCIDRs: ['10.1.0.0/24'] }), { podCIDR: '10.1.0.0/24', podCIDRs: ['10.1.0.0/24'] });
+  assert.deepEqual(spec({ podCIDR: '10.1.0.0/24', podCIDRs: ['10.2.0.0/24'] }), {
+    podCIDR: '10.1.0.0/24',
+    podCIDRs: ['10.1.0.0/24'],
+  });
+});
+
+test('addresses for pods and the provider of a node are given once', () => {
+  const old = { spec: { podCIDRs: ['10.1.0.0/24'], providerID: 'a://b' } };
+  assert.deepEqual(nodes.update(old, { spec: { podCIDRs: ['10.2.0.0/24'], providerID: 'c://d' } }).errors, [
+    'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid',
+    'spec.providerID: Forbidden: node updates may not change providerID except from "" to valid',
+  ]);
+  assert.deepEqual(nodes.update({ spec: {} }, old).errors, []);
+});
+
+test('taints differ in key or effect', () => {
+  const taint = { key: 'a', effect: 'NoSchedule' };
+  const { errors } = nodes.create({
+    spec: { taints: [taint, { ...taint, effect: 'NoExecute' }, { ...taint, value: 'b' }] },
+  });
+  assert.equal(errors.length, 1);
+  assert.match(
+    errors[0] ?? '',
+    /^metadata\.taints\[2\]: Duplicate value: .*: taints must be unique by key and effect pair$/,
+  );
+});
+
+test('the handler of a runtime class never changes', () => {
+  assert.deepEqual(runtimeClasses.create({}).errors, ['handler: Required value']);
+  assert.deepEqual(runtimeClasses.update({ handler: 'a' }, { handler: 'b' }).errors, [
+    'handler: Invalid value: "b": field is immutable',
+  ]);
+});
+
+// --- events
+
+const complete = {
+  eventTime: '2024-05-06T07:08:09.123456Z',
+  reportingComponent: 'example.com/c',
+  reportingInstance: 'c-1',
+  action: 'Doing',
+  reason: 'Because',
+  type: 'Normal',
+  involvedObject: { kind: 'Pod', namespace: 'ns', name: 'p' },
+};
+
+test('an event is about an object of its namespace', () => {
+  assert.deepEqual(looseEvents.create({ involvedObject: { namespace: 'elsewhere' } }).errors, [
+    'involvedObject.namespace: Invalid value: "elsewhere": does not match event.namespace',
+  ]);
+});
+
+test('through its own group an event is complete, through the core group it need not be', () => {
+  const partial = { involvedObject: { namespace: 'ns' }, count: 1 };
+  assert.deepEqual(looseEvents.create(partial).errors, []);
+  assert.deepEqual(strictEvents.create(partial).errors, [
+    'eventTime: Required value',
+    'type: Invalid value: "": has invalid value: ',
+    'count: Invalid value: "": needs to be unset',
+  ]);
+  assert.deepEqual(strictEvents.create(complete).errors, []);
+});
+
+test('what happened is not rewritten, but it may happen again', () => {
+  const again = { ...complete, series: { count: 2, lastObservedTime: complete.eventTime } };
+  assert.deepEqual(strictEvents.update(complete, again).errors, []);
+  const otherwise = { ...complete, action: 'Undoing' };
+  assert.deepEqual(strictEvents.update(complete, otherwise).errors, [
+    'action: Invalid value: "Undoing": field is immutable',
+  ]);
+  assert.deepEqual(looseEvents.update(complete, otherwise).errors, []);
+});
+
+// --- flow control
+
+test('the schemas and levels of every cluster are valid', () => {
+  for (const [name, spec] of Object.entries({ ...SUGGESTED_SCHEMAS, ...MANDATORY_SCHEMAS }))
+    assert.deepEqual(schemas.create({ metadata: { name }, spec }).errors, [], name);
+  for (const [name, spec] of Object.entries({ ...SUGGESTED_LEVELS, ...MANDATORY_LEVELS }))
+    assert.deepEqual(levels.create({ metadata: { name }, spec }).errors, [], name);
+});
+
+test('each schema of every cluster has its level', () => {
+  const known = new Set([...Object.keys(SUGGESTED_LEVELS), ...Object.keys(MANDATORY_LEVELS)]);
+  for (const spec of Object.values({ ...SUGGESTED_SCHEMAS, ...MANDATORY_SCHEMAS }))
+    assert.ok(known.has(spec.priorityLevelConfiguration?.name ?? ''));
+});
+
+test('a mandatory level cannot be changed, but for what is exempt', () => {
+  const changed = { type: 'Limited', limited: { nominalConcurrencyShares: 6, limitResponse: { type: 'Reject' } } };
+  const { errors } = levels.create({ metadata: { name: 'catch-all' }, spec: changed });
+  assert.match(errors.join(), /spec of 'catch-all' must equal the fixed value$/);
+  const exempt = { type: 'Exempt', exempt: { nominalConcurrencyShares: 9 } };
+  assert.deepEqual(levels.create({ metadata: { name: 'exempt' }, spec: exempt }).errors, []);
+});
+
+test('a hand of queues is not dealt from too large a deck', () => {
+  const of = (queues: number, handSize: number) =>
+    levels.create({
+      spec: { type: 'Limited', limited: { limitResponse: { type: 'Queue', queuing: { queues, handSize } } } },
+    }).errors;
+  assert.deepEqual(of(128, 6), []);
+  assert.deepEqual(of(1024, 7), [
+    'spec.limited.limitResponse.queuing.handSize: Invalid value: 7: required entropy bits of deckSize 1024 and handSize 7 should not be greater than 60',
+  ]);
+});
+
+// --- devices
+
+test('a request for devices is for one of a class unless it says otherwise', () => {
+  const { object, errors } = claims.create({
+    spec: { devices: { requests: [{ name: 'a', exactly: { deviceClassName: 'c' } }] } },
+  });
+  assert.deepEqual(errors, []);
+  assert.deepEqual(object['spec'], {
+    devices: { requests: [{ name: 'a', exactly: { deviceClassName: 'c', allocationMode: 'ExactCount', count: 1 } }] },
+  });
+});
+
+test('devices of a slice are for nodes that are named in one way', () => {
+  const slice = { driver: 'd.example.com', pool: { name: 'p', generation: 1, resourceSliceCount: 1 } };
+  const way = 'exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required';
+  assert.deepEqual(slices.create({ spec: slice }).errors, [`spec: Required value: ${way}`]);
+  assert.deepEqual(slices.create({ spec: { ...slice, nodeName: 'n', allNodes: true } }).errors, [
+    `spec: Invalid value: "{\`nodeName\`, \`allNodes\`}": ${way}, but multiple fields are set`,
+  ]);
+});
+
+test('a claim of the older form comes back as it was', () => {
+  const { v1beta1 } = DEVICE_CONVERSIONS.claims;
+  const claim = {
+    apiVersion: 'resource.k8s.io/v1beta1',
+    kind: 'ResourceClaim',
+    metadata: { name: 'c' },
+    spec: {
+      devices: {
+        requests: [
+          { name: 'a', deviceClassName: 'c' },
+          { name: 'b', firstAvailable: [{ name: 's' }] },
+        ],
+      },
+    },
+  };
+  const stored = v1beta1.toStored(structuredClone(claim));
+  assert.deepEqual(stored['spec'], {
+    devices: {
+      requests: [
+        { name: 'a', exactly: { deviceClassName: 'c' } },
+        { name: 'b', firstAvailable: [{ name: 's' }] },
+      ],
+    },
+  });
+  assert.deepEqual(v1beta1.fromStored(stored), claim);
+});
