@@ -313,7 +313,7 @@ async function assemble(
   const workers = new PodWorkers({
     clock,
     logger,
-    syncer: measuredSyncer(sync, registries.own, clock),
+    syncer: measuredSyncer(sync, { metrics: registries.own, clock, status: (uid) => statuses.get(uid) }),
     resyncMs: flags.syncFrequency,
     random: Math.random,
   });

@@ -169,6 +169,7 @@ export async function createProtection(deps: ProtectionDeps): Promise<Protection
       storage,
       metrics: registries.own,
       probeMetrics: registries.probes.registry,
+      pods,
     }),
     pressure: (kind) => manager.pressure(kind),
     explainEviction: (signal) => manager.explain({ signal }),

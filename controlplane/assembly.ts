@@ -26,7 +26,7 @@ import { primaryAddress } from './host-address.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
 import { ensureNodeBootstrap } from './node-bootstrap.ts';
 import { createAgentSummaries } from './metrics-api/agent-summaries.ts';
-import { metricsRests } from './metrics-api/metrics-api.ts';
+import { METRICS_API, metricsRests } from './metrics-api/metrics-api.ts';
 import type { ControlPlaneFlags } from './options.ts';
 import type { Pki, PkiMaterial } from './pki/pki.ts';
 import { CustomResources } from './registry/custom-resources/custom-resources.ts';
@@ -172,9 +172,12 @@ export async function bootstrap(parts: Parts): Promise<void> {
   await reconcileBootstrapPolicy(client);
   await ensureNodeBootstrap(client);
   await ensureDefaultObjects(client, {
-    groupVersions: builtinResources().filter(
-      ({ group, version, resource }) => parts.registry.catalog.find(group, version, resource, '') !== undefined,
-    ),
+    groupVersions: [
+      ...builtinResources().filter(
+        ({ group, version, resource }) => parts.registry.catalog.find(group, version, resource, '') !== undefined,
+      ),
+      METRICS_API,
+    ],
     serviceClusterCidrs: parts.flags.serviceClusterIpRange,
     nowMs: parts.clock.now(),
   });

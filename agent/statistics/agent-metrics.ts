@@ -92,6 +92,7 @@ function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
   const resident = gauge('process_resident_memory_bytes', 'Resident memory size in bytes.');
   const virtual = gauge('process_virtual_memory_bytes', 'Virtual memory size in bytes.');
   const openFiles = gauge('process_open_fds', 'Number of open file descriptors.');
+  const mostVirtual = gauge('process_virtual_memory_max_bytes', 'Maximum amount of virtual memory available in bytes.');
   const mostFiles = gauge('process_max_fds', 'Maximum number of open file descriptors.');
   const cpu = metrics
     .counter({ name: 'process_cpu_seconds_total', help: 'Total user and system CPU time spent in seconds.' })
@@ -106,7 +107,9 @@ function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
     try {
       virtual.set(Number(/^VmSize:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] ?? 0) * 1024);
       openFiles.set(readdirSync('/proc/self/fd').length);
-      mostFiles.set(Number(/^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'))?.[1] ?? 0));
+      const limits = readFileSync('/proc/self/limits', 'utf8');
+      mostFiles.set(Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? 0));
+      mostVirtual.set(Number(/^Max address space\s+(\d+)/m.exec(limits)?.[1] ?? 2 ** 64));
     } catch {
       // No /proc: the figures stay absent.
     }

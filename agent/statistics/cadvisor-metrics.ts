@@ -196,7 +196,7 @@ export function cadvisorMetrics(facts: CadvisorFacts): string {
     if (filesystem === undefined) continue;
     const labels = withLabel(root, 'device', deviceName(filesystem.device));
     page.add(FS_LIMIT, filesystem.capacityBytes, labels, usage.timeMs);
-    page.add(FS_USAGE, filesystem.capacityBytes - filesystem.availableBytes, labels, usage.timeMs);
+    page.add(FS_USAGE, filesystem.usedBytes, labels, usage.timeMs);
     page.add(FS_INODES, filesystem.inodes, labels, usage.timeMs);
     page.add(FS_INODES_FREE, filesystem.inodesFree, labels, usage.timeMs);
   }

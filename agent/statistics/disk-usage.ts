@@ -13,6 +13,8 @@ export interface DiskUsage {
 export interface Filesystem {
   readonly capacityBytes: number;
   readonly availableBytes: number;
+  /** What is kept for root is neither used nor available. */
+  readonly usedBytes: number;
   readonly inodes: number;
   readonly inodesFree: number;
   /** Of its device: what lies on one device shares its space. */
@@ -27,6 +29,7 @@ export async function filesystemOf(path: string): Promise<Filesystem | undefined
     return {
       capacityBytes: space.blocks * space.bsize,
       availableBytes: space.bavail * space.bsize,
+      usedBytes: (space.blocks - space.bfree) * space.bsize,
       inodes: space.files,
       inodesFree: space.ffree,
       device: entry.dev,

@@ -4,12 +4,14 @@
  */
 import { readFileSync } from 'node:fs';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { Pod } from '../core-types.ts';
 import { hostCapacity, maxPids, runningPids, systemInfo } from '../nodestatus/host-facts.ts';
 import type { StatisticsPages } from '../server/routes.ts';
 import { cadvisorMetrics } from './cadvisor-metrics.ts';
 import type { InterfaceCounters } from './cgroup-files.ts';
 import { resourceMetrics } from './resource-metrics.ts';
 import type { StorageUsage } from './storage-usage.ts';
+import { storageMetrics } from './storage-metrics.ts';
 import { summaryOf } from './summary.ts';
 import { interfacesOf, type UsageCollector } from './usage.ts';
 
@@ -19,6 +21,7 @@ export interface StatisticsOptions {
   readonly storage: StorageUsage;
   readonly metrics: MetricsRegistry;
   readonly probeMetrics: MetricsRegistry;
+  readonly pods: () => readonly Pod[];
 }
 
 /** As the reference's pages: those of resources may lag a little, so that many readers cost one look. */
@@ -27,8 +30,12 @@ const SUMMARY_MS = 5_000;
 
 export function createStatistics(options: StatisticsOptions): StatisticsPages {
   const { usage, storage, nodeName } = options;
+  const writeStorage = storageMetrics(options.metrics);
   return {
-    metrics: () => Promise.resolve(options.metrics.text()),
+    async metrics() {
+      writeStorage(options.pods(), await storage.pods());
+      return options.metrics.text();
+    },
     probes: () => Promise.resolve(options.probeMetrics.text()),
     async resource() {
       return resourceMetrics(await usage.snapshot(SHARED_MS));

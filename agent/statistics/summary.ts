@@ -112,7 +112,7 @@ function wholeFilesystem(filesystem: Filesystem): object {
   return {
     availableBytes: filesystem.availableBytes,
     capacityBytes: filesystem.capacityBytes,
-    usedBytes: filesystem.capacityBytes - filesystem.availableBytes,
+    usedBytes: filesystem.usedBytes,
     inodesFree: filesystem.inodesFree,
     inodes: filesystem.inodes,
     inodesUsed: filesystem.inodes - filesystem.inodesFree,

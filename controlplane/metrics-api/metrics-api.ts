@@ -11,8 +11,10 @@ import { currentEntry, listEntries } from '../registry/store-read.ts';
 import { looseEntry, type Store } from '../registry/store.ts';
 import type { AgentSummaries, NodeSummary, UsageFigures } from './agent-summaries.ts';
 
-const GROUP = 'metrics.k8s.io';
-const VERSION = 'v1beta1';
+export const METRICS_API = { group: 'metrics.k8s.io', version: 'v1beta1' } as const;
+
+const GROUP = METRICS_API.group;
+const VERSION = METRICS_API.version;
 const API_VERSION = `${GROUP}/${VERSION}`;
 /** Over about so long a rate is taken. */
 const WINDOW = '15s';

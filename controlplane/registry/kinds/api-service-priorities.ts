@@ -31,6 +31,7 @@ const GROUPS: Readonly<
   'internal.apiserver.k8s.io': { group: 16_000, versions: { v1alpha1: 9 } },
   'resource.k8s.io': { group: 15_900, versions: { v1: 20, v1beta2: 15 } },
   'storagemigration.k8s.io': { group: 15_800 },
+  'metrics.k8s.io': { group: 100, versions: { v1beta1: 100 } },
 };
 
 export function localApiPriorities(group: string, version: string): ApiPriorities {

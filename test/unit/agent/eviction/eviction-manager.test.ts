@@ -10,7 +10,14 @@ import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { pod } from './pods.ts';
 
 const MI = 1024 * 1024;
-const filesystem = { capacityBytes: 1000 * MI, availableBytes: 500 * MI, inodes: 1000, inodesFree: 900, device: 1 };
+const filesystem = {
+  capacityBytes: 1000 * MI,
+  availableBytes: 500 * MI,
+  usedBytes: 500 * MI,
+  inodes: 1000,
+  inodesFree: 900,
+  device: 1,
+};
 const nothing = { usedBytes: 0, inodesUsed: 0 };
 
 interface World {

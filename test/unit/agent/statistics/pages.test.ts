@@ -177,7 +177,14 @@ describe('pages of figures', () => {
   it('of the summary have the shape of the reference', async () => {
     await withCollector(async (collector) => {
       const usage = await collector.snapshot(0);
-      const filesystem = { capacityBytes: 100, availableBytes: 60, inodes: 10, inodesFree: 4, device: 1 };
+      const filesystem = {
+        capacityBytes: 100,
+        availableBytes: 60,
+        usedBytes: 40,
+        inodes: 10,
+        inodesFree: 4,
+        device: 1,
+      };
       const part = { filesystem, used: { usedBytes: 5, inodesUsed: 2 } };
       const storage = {
         node: { root: filesystem, images: part, containers: part },
