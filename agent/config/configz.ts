@@ -9,7 +9,7 @@ import { isZero, writeField } from './field-value.ts';
 
 export interface Configz {
   readonly kubeletconfig: object;
-  /** Flags without a field in the file. */
+  /** Flags without a field in the file; those without effect only where they are given. */
   readonly flags: Readonly<Record<string, unknown>>;
   /** `default`, `flag` or a file, by field path or `--flag`. */
   readonly origins: Readonly<Record<string, string>>;
@@ -28,7 +28,7 @@ export function configz({ flags, origins }: EffectiveOptions): Configz {
     if (row.config !== undefined) {
       place(config, row, value);
       from[row.config.path] = origin;
-    } else if (key !== 'version') {
+    } else if (key !== 'version' && (row.noEffect === undefined || origin !== 'default')) {
       others[row.name] = writeField(row, value);
       from[`--${row.name}`] = origin;
     }
