@@ -51,6 +51,21 @@ export const statusWithoutLabels: UpdateStrategy = {
   },
 };
 
+const NOT_OF_STATUS = ['labels', 'annotations', 'finalizers', 'ownerReferences'] as const;
+
+/** As some kinds have it: through `status` neither spec nor metadata change, whatever else the caller sends. */
+export const statusWithoutMetadata: UpdateStrategy = {
+  prepareForUpdate(object, old) {
+    restore(object, old, 'spec');
+    const metadata = object.metadata as unknown as Record<string, unknown>;
+    for (const field of NOT_OF_STATUS) {
+      if (old.metadata[field] === undefined) delete metadata[field];
+      else metadata[field] = old.metadata[field];
+    }
+  },
+  resetFields: [['spec'], ['metadata']],
+};
+
 export function genericStrategy(struct: StructType): Strategy {
   const hasStatus = struct.fields.has('status');
   const hasSpec = struct.fields.has('spec');

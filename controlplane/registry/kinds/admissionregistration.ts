@@ -8,8 +8,8 @@ import {
   validatingPolicyColumns,
   webhookConfigurationColumns,
 } from '../columns/admissionregistration.ts';
-import { restore, specAndStatus, specChanged } from '../generic-strategy.ts';
-import { kindRow, type KindRow, type Strategy } from '../strategy.ts';
+import { specAndStatus, specChanged, statusWithoutMetadata } from '../generic-strategy.ts';
+import { kindRow, type KindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
 import {
   bindingErrors,
   mutatingPolicyErrors,
@@ -93,11 +93,7 @@ function validatingPolicies(check: ExpressionChecker): Strategy<ValidatingPolicy
     validateCreate: (object) => errors(object),
     validateUpdate: errors,
     columns: validatingPolicyColumns,
-    status: {
-      prepareForUpdate: (object, old) => restore(object, old, 'spec'),
-      validateUpdate: statusErrors,
-      resetFields: [['spec']],
-    },
+    status: { ...(statusWithoutMetadata as UpdateStrategy<ValidatingPolicy>), validateUpdate: statusErrors },
   };
 }
 

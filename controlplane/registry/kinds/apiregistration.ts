@@ -4,8 +4,8 @@ import { dnsSubdomainErrors, pathSegmentErrors, rfc1035LabelErrors } from '../..
 import { quote } from '../../../api/meta/field-error.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { apiServiceColumns } from '../columns/apiregistration.ts';
-import { restore } from '../generic-strategy.ts';
-import { kindRow, type Strategy } from '../strategy.ts';
+import { restore, statusWithoutMetadata } from '../generic-strategy.ts';
+import { kindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
 import { invalidFor } from './field-rules.ts';
 import { webhookServiceErrors, type WebhookService } from './webhook-client.ts';
 
@@ -79,6 +79,7 @@ function backendErrors({ service, caBundle = '', insecureSkipTLSVerify = false }
 }
 
 const apiServices: Strategy<ApiService> = {
+  requiresResourceVersion: true,
   // `metadata.name` follows from the spec: `nameErrors`.
   nameRule: () => [],
   applyDefaults(object) {
@@ -103,14 +104,13 @@ const apiServices: Strategy<ApiService> = {
   resetFields: [['status']],
   columns: apiServiceColumns,
   status: {
-    prepareForUpdate: (object, old) => restore(object, old, 'spec'),
+    ...(statusWithoutMetadata as UpdateStrategy<ApiService>),
     validateUpdate: (object) =>
       (object.status?.conditions ?? []).flatMap(({ status = '' }, index) =>
         CONDITION_STATES.includes(status)
           ? []
           : [unsupportedValue(`status.conditions[${index}].status`, status, CONDITION_STATES)],
       ),
-    resetFields: [['spec']],
   },
 };
 

@@ -5,9 +5,9 @@ import { validateAnnotations } from '../../../api/meta/validation.ts';
 import { validateLabels } from '../../../api/meta/selector.ts';
 import { isExtendedResource } from '../../../api/kinds/resource-validation.ts';
 import { deviceClassColumns, resourceClaimColumns, resourceSliceColumns } from '../columns/devices.ts';
-import { restore, specAndStatus, specChanged } from '../generic-strategy.ts';
+import { specAndStatus, specChanged, statusWithoutMetadata } from '../generic-strategy.ts';
 import type { KindOptions } from '../kinds.ts';
-import { kindRow, type KindRow, type Strategy, type StrategyContext } from '../strategy.ts';
+import { kindRow, type KindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../strategy.ts';
 import { claimStatusErrors, deviceClaimErrors } from './device-claim-validation.ts';
 import { DEVICE_CONVERSIONS } from './device-conversions.ts';
 import {
@@ -71,11 +71,7 @@ function claims(check: ExpressionChecker, options: KindOptions): Strategy<Resour
     validateUpdate: (object, old) => immutable('spec', object.spec, old.spec),
     returnsDeleted: true,
     columns: resourceClaimColumns,
-    status: {
-      prepareForUpdate: (object, old) => restore(object, old, 'spec'),
-      validateUpdate: claimStatusErrors,
-      resetFields: [['spec']],
-    },
+    status: { ...(statusWithoutMetadata as UpdateStrategy<ResourceClaim>), validateUpdate: claimStatusErrors },
   };
 }
 
@@ -191,7 +187,7 @@ const taintRules: Strategy<DeviceTaintRule> = {
   validateUpdate: taintRuleErrors,
   returnsDeleted: true,
   columns: deviceClassColumns,
-  status: { prepareForUpdate: (object, old) => restore(object, old, 'spec'), resetFields: [['spec']] },
+  status: statusWithoutMetadata as UpdateStrategy<DeviceTaintRule>,
 };
 
 export function deviceKinds(check: ExpressionChecker, options: KindOptions): KindRow[] {

@@ -8,8 +8,8 @@ import {
   pathSegmentErrors,
 } from '../../../api/meta/names.ts';
 import { ingressClassColumns, ingressColumns, ipAddressColumns, serviceCidrColumns } from '../columns/networking.ts';
-import { restore, specAndStatus, specChanged, statusOnly } from '../generic-strategy.ts';
-import { kindRow, type Strategy } from '../strategy.ts';
+import { restore, specAndStatus, specChanged, statusWithoutMetadata } from '../generic-strategy.ts';
+import { kindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
 import { ipWarnings } from './address-warnings.ts';
 import { forbidden, immutable, IMMUTABLE, invalidFor, maxBytes } from './field-rules.ts';
 import { ingressErrors, ingressStatusErrors, referenceErrors } from './ingress-validation.ts';
@@ -117,7 +117,10 @@ const ipAddresses: Strategy<IpAddress> = {
     return texts.length > 0 ? texts : canonicalFormErrors(name);
   },
   validateCreate: parentErrors,
-  validateUpdate: (object, old) => immutable('spec.parentRef', object.spec?.parentRef, old.spec?.parentRef),
+  validateUpdate: (object, old) => [
+    ...parentErrors(object),
+    ...immutable('spec.parentRef', object.spec?.parentRef, old.spec?.parentRef),
+  ],
   columns: ipAddressColumns,
 };
 
@@ -158,13 +161,12 @@ function rangeUpdateErrors(object: ServiceCidr, old: ServiceCidr): FieldError[] 
 }
 
 const serviceCidrs: Strategy<ServiceCidr> = {
-  prepareForCreate: specAndStatus.prepareForCreate,
-  prepareForUpdate: specAndStatus.prepareForUpdate,
-  resetFields: specAndStatus.resetFields,
+  // As in the reference, the status is not taken out of what is created or replaced.
+  resetFields: [['status']],
   validateCreate: rangeErrors,
   validateUpdate: rangeUpdateErrors,
   columns: serviceCidrColumns,
-  status: statusOnly,
+  status: statusWithoutMetadata as UpdateStrategy<ServiceCidr>,
 };
 
 export const networkingKinds = [
