@@ -5,17 +5,25 @@ import { stringifyYaml } from '../api/codec/yaml.ts';
 import type { Client } from '../api/machinery/client.ts';
 import { readFileSync } from 'node:fs';
 import { type Clock, formatTime } from '../api/machinery/clock.ts';
-import type { Secret } from '../api/machinery/kinds.ts';
-import { customResourceDefinitions, namespaces, resourceQuotas, secrets } from '../api/machinery/resources.ts';
+import type { Secret, Service } from '../api/machinery/kinds.ts';
+import {
+  customResourceDefinitions,
+  services,
+  namespaces,
+  resourceQuotas,
+  secrets,
+} from '../api/machinery/resources.ts';
 import { builtinResources } from '../api/schema/resources.ts';
 import type { Schema } from '../api/schema/schema.ts';
 import type { AdmissionChain, AdmissionPlugin } from './admission/admission.ts';
 import type { AdmissionConfiguration } from './admission/admission-config.ts';
 import { webhookMetrics } from './admission/admission-metrics.ts';
 import { buildPlugins } from './admission/plugins.ts';
-import type { Sources } from './admission/sources.ts';
+import type { Source, Sources } from './admission/sources.ts';
 import { celTypeOf } from './registry/custom-resources/rule-types.ts';
 import { startTypeChecking, typeOfStruct } from './admission/policy/type-checking.ts';
+import { endpointOf } from './admission/webhook/endpoint.ts';
+import type { CallConversion } from './registry/custom-resources/webhook-conversion.ts';
 import { webhookConditions } from './admission/policy/match-conditions.ts';
 import { catalogConversion } from './admission/webhook/catalog-conversion.ts';
 import { WebhookClient } from './authentication/webhook-client.ts';
@@ -233,7 +241,23 @@ export function customResourcesOf(
     decoder: createDecoder(schema),
     fieldManagement: fieldManagement(clock),
     metadata,
+    callConversion: conversionCalls(sources.of(services)),
   });
+}
+
+const CONVERSION_TIMEOUT_SECONDS = 30;
+
+/** Calls of conversion webhooks, found as those of admission are. */
+function conversionCalls(found: Source<Service>): CallConversion {
+  const client = new WebhookClient('kube-apiserver-conversion');
+  return async (config, body) => {
+    const webhook = { name: 'conversion', clientConfig: config, sideEffects: 'None', admissionReviewVersions: [] };
+    const endpoint = await endpointOf(webhook, CONVERSION_TIMEOUT_SECONDS, { services: found });
+    const signal = AbortSignal.timeout(CONVERSION_TIMEOUT_SECONDS * 1000);
+    const answer = await client.call(endpoint, { method: 'POST', body, signal });
+    if (answer.status !== 200) throw new Error(`the server answered ${answer.status}`);
+    return JSON.parse(answer.body.toString('utf8')) as unknown;
+  };
 }
 
 export function createApiServer(parts: Parts): ApiServer {

@@ -64,6 +64,27 @@ class Edge {
     return served;
   }
 
+  /** Converts ahead what `entry` is asked for next, where that takes time. */
+  ready(entries: readonly Entry[]): Promise<void> | undefined {
+    const { conversion } = this.#version;
+    if (conversion?.convertAll === undefined) return undefined;
+    const missing = entries.filter((entry) => !this.#served.has(entry));
+    if (missing.length === 0) return undefined;
+    const objects = missing.map(({ object }) => object);
+    return conversion.convertAll(objects, 'served').then((converted) => {
+      missing.forEach((entry, index) => {
+        const object = converted[index];
+        if (object !== undefined) this.#served.set(entry, object === objects[index] ? entry : looseEntry(object));
+      });
+    });
+  }
+
+  /** One entry, when it is there. */
+  later(stored: Entry): Promise<Entry> | Entry {
+    const ready = this.ready([stored]);
+    return ready === undefined ? this.entry(stored) : ready.then(() => this.entry(stored));
+  }
+
   /** With the fields' names as they are stored. Throws 400 for one that the version does not have. */
   selecting<Options extends { readonly fieldSelector: FieldSelector }>(options: Options): Options {
     const names = this.#version.conversion?.fieldNames;
@@ -78,13 +99,19 @@ class Edge {
     return { ...options, fieldSelector: newFieldSelector(requirements) };
   }
 
-  list(result: ListResult): ListResult {
+  list(result: ListResult): Promise<ListResult> | ListResult {
     if (this.#version.conversion === undefined) return result;
+    const ready = this.ready(result.entries);
+    return ready === undefined ? this.#listed(result) : ready.then(() => this.#listed(result));
+  }
+
+  #listed(result: ListResult): ListResult {
     return { ...result, entries: result.entries.map((entry) => this.entry(entry)) };
   }
 
   sink(sink: WatchSink): WatchSink {
     if (this.#version.conversion === undefined) return sink;
+    if (this.#version.conversion.convertAll !== undefined) return this.#waitingSink(sink);
     const batches = this.#batches;
     return {
       onEvents: (events) => {
@@ -101,17 +128,43 @@ class Edge {
     };
   }
 
-  toStored(object: KubeObject): KubeObject {
+  /** Events in their order, each batch when it is converted; a watch whose objects cannot be converted ends. */
+  #waitingSink(sink: WatchSink): WatchSink {
+    let last: Promise<void> = Promise.resolve();
+    const served = async (events: readonly WatchEvent[]): Promise<void> => {
+      await this.ready(events.flatMap((event) => ('entry' in event ? [event.entry] : [])));
+      sink.onEvents(
+        events.map((event) => ('entry' in event ? { type: event.type, entry: this.entry(event.entry) } : event)),
+      );
+    };
+    return {
+      onEvents: (events) => {
+        last = last
+          .then(() => served(events))
+          .catch((error: unknown) => {
+            sink.onEvents([{ type: 'ERROR', error: error instanceof Error ? error : new Error(String(error)) }]);
+          });
+        return true;
+      },
+      onEnd: () => {
+        void last.then(() => sink.onEnd());
+      },
+    };
+  }
+
+  async toStored(object: KubeObject): Promise<KubeObject> {
     const { conversion, store } = this.#version;
     if (conversion === undefined) return object;
+    if (conversion.convertAll !== undefined) return (await conversion.convertAll([object], 'stored'))[0] ?? object;
     const stored = conversion.toStored(object);
     store.strategy.applyDefaults?.(stored);
     return stored;
   }
 
   /** What is there, in the served version; shared, not to be changed. */
-  live(stored: KubeObject): KubeObject {
+  async live(stored: KubeObject): Promise<KubeObject> {
     const { conversion } = this.#version;
+    if (conversion?.convertAll !== undefined) return (await conversion.convertAll([stored], 'served'))[0] ?? stored;
     if (conversion === undefined || conversion.isServed?.(stored) === true) return stored;
     return conversion.fromStored(cloneJson(stored));
   }
@@ -157,8 +210,8 @@ export function createResourceRest(version: ServedVersion): Rest {
           delete: async (context, namespace, name, options) => {
             const target = { endpoint, namespace, name, optionsObject: deleteOptionsObject(options) };
             const deleted = await deleteEntry(store, context, target, options);
-            if (deleted.state === 'marked') return { state: 'marked', entry: edge.entry(deleted.entry) };
-            return { ...deleted, entry: deleted.entry === undefined ? undefined : edge.entry(deleted.entry) };
+            if (deleted.state === 'marked') return { state: 'marked', entry: await edge.later(deleted.entry) };
+            return { ...deleted, entry: deleted.entry === undefined ? undefined : await edge.later(deleted.entry) };
           },
         }
       : {}),
@@ -203,7 +256,7 @@ function getVerb(path: WritePath): Pick<Rest, 'get'> {
   return {
     get: (context, namespace, name, options) => {
       const entry = getEntry(path.version.store, context, { namespace, name }, options);
-      return entry instanceof Promise ? entry.then((one) => path.edge.entry(one)) : path.edge.entry(entry);
+      return entry instanceof Promise ? entry.then((one) => path.edge.later(one)) : path.edge.later(entry);
     },
   };
 }
@@ -245,7 +298,7 @@ async function create(
     options,
     optionsObject: writeOptionsObject('CreateOptions', options),
   };
-  return edge.entry(await createEntry(version.store, context, target, edge.toStored(managed)));
+  return await edge.later(await createEntry(version.store, context, target, await edge.toStored(managed)));
 }
 
 interface Target {
@@ -274,11 +327,11 @@ async function update(
   const change: Change = {
     creates: path.endpoint.subresource === '' && strategy.allowCreateOnUpdate === true,
     authorizeCreate: () => authorizeCreate(path, context, target),
-    compute(current) {
+    async compute(current) {
       const object = first ?? decode();
       first = undefined;
-      const live = current === undefined ? undefined : edge.live(current);
-      return edge.toStored(version.fieldManagement.update(live, object, managedWrite(path, context)));
+      const live = current === undefined ? undefined : await edge.live(current);
+      return await edge.toStored(version.fieldManagement.update(live, object, managedWrite(path, context)));
     },
     ...(uid === undefined || uid === '' ? {} : { uid }),
   };
@@ -298,8 +351,8 @@ async function applyPatch(
   const change: Change = {
     creates: apply && path.endpoint.subresource === '',
     authorizeCreate: () => authorizeCreate(path, context, target),
-    compute(current) {
-      const live = current === undefined ? undefined : edge.live(current);
+    async compute(current) {
+      const live = current === undefined ? undefined : await edge.live(current);
       let object: KubeObject;
       if (patch.type === 'apply') {
         object = fieldManagement.apply(live, patch, {
@@ -316,7 +369,7 @@ async function applyPatch(
       matchNamespace(object, version.info, target.namespace);
       dropRepeatedOwners(object, context, false);
       if (!apply) object = fieldManagement.update(live, object, managedWrite(path, context));
-      return edge.toStored(object);
+      return await edge.toStored(object);
     },
   };
   return await writeChange(path, context, target, change, writeOptionsObject('PatchOptions', options), options);
@@ -332,7 +385,7 @@ async function writeChange(
 ): Promise<Written> {
   const writeTarget: WriteTarget = { endpoint: path.endpoint, ...target, options, optionsObject };
   const written = await changeEntry(path.version.store, context, writeTarget, change);
-  return { entry: path.edge.entry(written.entry), created: written.created };
+  return { entry: await path.edge.later(written.entry), created: written.created };
 }
 
 async function authorizeCreate(path: WritePath, context: RequestContext, target: Target): Promise<void> {

@@ -156,6 +156,8 @@ export interface Conversion {
   fromStored(object: KubeObject): KubeObject;
   /** The stored object is what `fromStored` would give, so nothing needs to be made. Absent: never. */
   isServed?(object: KubeObject): boolean;
+  /** Conversions that others are asked for (webhooks): takes the place of `toStored` and `fromStored`. */
+  convertAll?(objects: readonly KubeObject[], to: 'stored' | 'served'): Promise<readonly KubeObject[]>;
   /** Defaults of the served version beyond the schema's; those of the strategy apply after `toStored`. */
   readonly applyDefaults?: (object: KubeObject) => void;
   /** Fields of the served version that can be selected by, and what they are called in the stored one. Absent: the same. */

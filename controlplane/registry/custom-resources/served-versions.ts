@@ -8,7 +8,7 @@ import { createResourceRest, createSubresourceRest, type ServedVersion } from '.
 import type { Rest } from '../rest.ts';
 import { createScaleRest } from '../scale-rest.ts';
 import type { Store } from '../store.ts';
-import type { Strategy } from '../strategy.ts';
+import type { Conversion, Strategy } from '../strategy.ts';
 import { customDecoder } from './custom-decoder.ts';
 import { customScale } from './custom-scale.ts';
 import { customStrategy } from './custom-strategy.ts';
@@ -16,12 +16,15 @@ import type { Definition, DefinitionVersion } from './definition.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { createSchemaReader } from './schema-reader.ts';
 import { structTypeOf } from './schema-type.ts';
-import { renamingConversion } from './version-conversion.ts';
+import { renamingConversion, type VersionSchema } from './version-conversion.ts';
+import { type CallConversion, webhookConversion } from './webhook-conversion.ts';
 
 export interface ServingParts {
   readonly schema: Schema;
   readonly decoder: Decoder;
   readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder) => FieldManagement;
+  /** For definitions with a conversion webhook. */
+  readonly callConversion: CallConversion;
   /** Of object metadata. */
   readonly metadata: StructType;
 }
@@ -69,12 +72,15 @@ function servedVersion(
   const { group } = definition.spec;
   const info = infoOf(definition, version);
   const schema = schemaOf(version);
-  const conversion = renamingConversion(
-    group,
-    { name: stored.name, schema: schemaOf(stored) },
-    { name: version.name, schema },
-  );
-  const strategy = customStrategy({ version, schema, conversion });
+  const versions = {
+    stored: { name: stored.name, schema: schemaOf(stored) },
+    served: { name: version.name, schema },
+  };
+  const conversion = conversionOf(definition, versions, parts);
+  const strategy =
+    conversion.convertAll === undefined
+      ? customStrategy({ version, schema, conversion })
+      : customStrategy({ version, schema: versions.stored.schema, conversion });
   const store: Store = { ...base, info, strategy };
   const expected: ExpectedKind = {
     group,
@@ -97,6 +103,21 @@ function servedVersion(
     }
   }
   return { info, strategy, schema, rests };
+}
+
+/** Versions under a webhook are judged by the schema of the stored one, in which they come. */
+function conversionOf(
+  { spec }: Definition,
+  versions: { readonly stored: VersionSchema; readonly served: VersionSchema },
+  { callConversion }: ServingParts,
+): Conversion {
+  const rename = (from: VersionSchema, to: VersionSchema): Conversion => renamingConversion(spec.group, from, to);
+  const { webhook, strategy } = spec.conversion ?? { strategy: 'None' };
+  if (strategy !== 'Webhook' || webhook?.clientConfig === undefined) return rename(versions.stored, versions.served);
+  const reviewVersions = webhook.conversionReviewVersions ?? ['v1'];
+  const { group, names } = spec;
+  const options = { group, kind: names.kind, config: webhook.clientConfig, reviewVersions, call: callConversion };
+  return webhookConversion(options, versions, rename);
 }
 
 /** While the objects of a definition are being deleted, no new ones come. */
