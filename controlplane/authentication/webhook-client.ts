@@ -6,7 +6,8 @@
  */
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { isIP } from 'node:net';
+import { lookup } from 'node:dns';
+import { BlockList, isIP, type LookupFunction } from 'node:net';
 
 const MAX_ANSWER_BYTES = 3 * 1024 * 1024;
 
@@ -20,7 +21,12 @@ export interface WebhookEndpoint {
   /** What the certificate must be for; absent: the URL's host. */
   readonly serverName?: string;
   /** Where to connect instead of the URL's host. */
-  readonly connectTo?: { readonly host: string; readonly port: number };
+  readonly connectTo?: {
+    readonly host: string;
+    readonly port: number;
+    /** Chosen by a user of the cluster: it must not lead to this host, nor to what only this host can reach. */
+    readonly isForeign?: boolean;
+  };
   readonly insecureSkipVerify?: boolean;
 }
 
@@ -39,6 +45,44 @@ export class WebhookCallError extends Error {
     this.code = code;
   }
 }
+
+const localAddresses = new BlockList();
+for (const [network, bits] of [
+  ['0.0.0.0', 8],
+  ['127.0.0.0', 8],
+  ['169.254.0.0', 16],
+] as const) {
+  localAddresses.addSubnet(network, bits, 'ipv4');
+}
+localAddresses.addSubnet('fe80::', 10, 'ipv6');
+localAddresses.addAddress('::1', 'ipv6');
+localAddresses.addAddress('::', 'ipv6');
+
+/** Loopback, link-local (where clouds serve metadata), unspecified; false for what is no address. */
+export function isLocalAddress(text: string): boolean {
+  const host = text.replace(/^\[|\]$/g, '').replace(/%.*$/, '');
+  const family = isIP(host);
+  // An IPv4 address inside an IPv6 one is looked at as the former.
+  return family !== 0 && localAddresses.check(host, family === 6 ? 'ipv6' : 'ipv4');
+}
+
+/** Name resolution that refuses names of this host: what was resolved is what is connected to, so nothing changes in between. */
+const foreignLookup: LookupFunction = (hostname, options, callback) => {
+  lookup(hostname, { ...options, all: true }, (error, addresses) => {
+    if (error !== null) return callback(error, []);
+    const local = addresses.find(({ address }) => isLocalAddress(address));
+    if (local !== undefined)
+      return callback(
+        new Error(`${hostname} resolves to ${local.address}, an address of the control plane's own host`),
+        [],
+      );
+    if (options.all === true) return callback(null, addresses);
+    const [first] = addresses;
+    return first === undefined
+      ? callback(new Error(`${hostname} has no address`), [])
+      : callback(null, first.address, first.family);
+  });
+};
 
 /** One for each part that calls webhooks; `close` ends kept connections. */
 export class WebhookClient {
@@ -68,6 +112,7 @@ export class WebhookClient {
       path: `${url.pathname}${url.search}`,
       agent: this.#agentOf(endpoint, isTls),
       signal: request.signal,
+      ...(endpoint.connectTo?.isForeign === true ? { lookup: foreignLookup } : {}),
       headers: {
         host: url.host,
         accept: 'application/json, */*',

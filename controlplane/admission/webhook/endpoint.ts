@@ -1,6 +1,6 @@
 /** Where a webhook is and how the server proves itself there: URL, or a service of the cluster; credentials by host name. */
 import type { Service } from '../../../api/machinery/kinds.ts';
-import type { WebhookEndpoint } from '../../authentication/webhook-client.ts';
+import { isLocalAddress, type WebhookEndpoint } from '../../authentication/webhook-client.ts';
 import type { Source } from '../sources.ts';
 import type { Webhook } from './matching.ts';
 
@@ -46,16 +46,22 @@ export async function endpointOf(
     options.services.get(service.namespace, service.name) ??
     (await options.services.live(service.namespace, service.name));
   if (found === undefined) throw new EndpointError(`service ${JSON.stringify(service.name)} not found`);
-  const connectTo = { host: addressOf(found, port), port };
+  const connectTo = { host: addressOf(found, port), port, isForeign: true };
   const credentials = await options.credentials?.(port === 443 ? serverName : `${serverName}:${port}`);
   return { url, serverName, connectTo, ...ca, ...credentials };
+}
+
+function checkedAddress(host: string): string {
+  if (isLocalAddress(host)) throw new EndpointError(`${host} is an address of the control plane's own host`);
+  return host;
 }
 
 /** Only an address that the cluster gave the service: never one that its author chose freely. */
 function addressOf(service: Service, port: number): string {
   const { spec } = service;
   const name = service.metadata.name ?? '';
-  if (spec?.type === 'ExternalName') return spec.externalName ?? '';
+  // Names are looked at when they are resolved.
+  if (spec?.type === 'ExternalName') return checkedAddress(spec.externalName ?? '');
   const address = spec?.clusterIP ?? '';
   if (address === '' || address === 'None')
     throw new EndpointError(`service ${JSON.stringify(name)} has no cluster address`);

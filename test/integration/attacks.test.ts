@@ -1,0 +1,331 @@
+/** A running control plane under attack: certificates, proxy headers, impersonation, odd tokens and odd paths, over real TLS. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { request as httpsRequest } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import {
+  certificatePem,
+  createCertificate,
+  parseCertificate,
+  type CertificateTemplate,
+} from '../../api/pki/certificate.ts';
+import { generateKey, privateKeyPem, type KeyPair } from '../../api/pki/signing.ts';
+import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
+
+const DAY = 86_400_000;
+const directory = mkdtempSync(join(tmpdir(), 'orchlet-attacks-'));
+
+interface Authority {
+  readonly keys: KeyPair;
+  readonly raw: Buffer;
+}
+
+async function makeAuthority(name: string): Promise<Authority> {
+  const keys = await generateKey('ecdsa');
+  const raw = createCertificate(
+    {
+      subject: { commonName: name },
+      publicKey: keys.publicKey,
+      notBeforeMs: Date.now() - DAY,
+      notAfterMs: Date.now() + DAY,
+      keyUsages: ['cert sign'],
+      basicConstraints: { isCa: true },
+    },
+    { privateKey: keys.privateKey },
+  );
+  return { keys, raw };
+}
+
+interface Identity {
+  readonly cert: string;
+  readonly key: string;
+}
+
+async function makeIdentity(
+  ca: Authority,
+  commonName: string,
+  more: Partial<CertificateTemplate> = {},
+): Promise<Identity> {
+  const keys = await generateKey('ecdsa');
+  const raw = createCertificate(
+    {
+      subject: { commonName, organizations: ['system:masters'] },
+      publicKey: keys.publicKey,
+      notBeforeMs: Date.now() - DAY,
+      notAfterMs: Date.now() + DAY,
+      extendedKeyUsages: ['client auth'],
+      ...more,
+    },
+    { privateKey: ca.keys.privateKey, certificate: parseCertificate(ca.raw) },
+  );
+  return { cert: certificatePem(raw), key: privateKeyPem(keys.privateKey) };
+}
+
+let plane: ControlPlane;
+let clients: Authority;
+let proxies: Authority;
+const clientCaFile = join(directory, 'clients.crt');
+
+before(async () => {
+  [clients, proxies] = await Promise.all([makeAuthority('clients'), makeAuthority('proxies')]);
+  writeFileSync(clientCaFile, certificatePem(clients.raw));
+  writeFileSync(join(directory, 'proxies.crt'), certificatePem(proxies.raw));
+  writeFileSync(join(directory, 'tokens.csv'), 'admin-token,admin,1,"system:masters"\njoe-token,joe,2\n');
+  plane = await startControlPlane({
+    memory: true,
+    flags: {
+      clientCaFile,
+      requestheaderClientCaFile: join(directory, 'proxies.crt'),
+      requestheaderAllowedNames: ['the-proxy'],
+      requestheaderUsernameHeaders: ['X-Remote-User'],
+      requestheaderGroupHeaders: ['X-Remote-Group'],
+      requestheaderExtraHeadersPrefix: ['X-Remote-Extra-'],
+      tokenAuthFile: join(directory, 'tokens.csv'),
+      controllers: ['-*'],
+      scheduler: false,
+    },
+  });
+});
+
+after(async () => {
+  await plane.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+}
+
+interface Call {
+  readonly method?: string;
+  readonly headers?: readonly (readonly [string, string])[];
+  readonly identity?: Identity;
+  readonly body?: object;
+}
+
+function call(path: string, { method = 'GET', headers = [], identity, body }: Call = {}): Promise<Answer> {
+  const { hostname, port } = new URL(plane.url);
+  return new Promise((resolve, reject) => {
+    const sent = httpsRequest(
+      {
+        hostname,
+        port,
+        path,
+        method,
+        ca: plane.ca,
+        agent: false,
+        headers: [['host', `${hostname}:${port}`] as const, ...headers]
+          .concat(body === undefined ? [] : [['content-type', 'application/json']])
+          .flat(),
+        ...identity,
+      },
+      (response) => {
+        const chunks: Buffer[] = [];
+        response.on('data', (chunk: Buffer) => chunks.push(chunk));
+        response.on('end', () => resolve({ status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString() }));
+        response.on('error', reject);
+      },
+    );
+    sent.on('error', reject);
+    sent.end(body === undefined ? undefined : JSON.stringify(body));
+  });
+}
+
+const REVIEW = '/apis/authentication.k8s.io/v1/selfsubjectreviews';
+const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' };
+
+/** Who the server takes the caller for. */
+async function whoAmI(
+  options: Omit<Call, 'method' | 'body'>,
+): Promise<{ username?: string; groups?: string[] } | number> {
+  const { status, text } = await call(REVIEW, { ...options, method: 'POST', body: review });
+  if (status !== 201) return status;
+  const { userInfo } = (JSON.parse(text) as { status: { userInfo: { username: string; groups: string[] } } }).status;
+  return { username: userInfo.username, groups: userInfo.groups };
+}
+
+test('a certificate of the clients’ authority is its subject', async () => {
+  const who = await whoAmI({ identity: await makeIdentity(clients, 'ann') });
+  assert.deepEqual(who, { username: 'ann', groups: ['system:masters', 'system:authenticated'] });
+});
+
+const certificates: readonly (readonly [string, () => Promise<Identity>])[] = [
+  ['expired', () => makeIdentity(clients, 'ann', { notAfterMs: Date.now() - 60_000 })],
+  ['not valid yet', () => makeIdentity(clients, 'ann', { notBeforeMs: Date.now() + 3_600_000 })],
+  ['of another authority', async () => makeIdentity(await makeAuthority('clients'), 'ann')],
+  ['of the proxies’ authority', () => makeIdentity(proxies, 'ann')],
+  ['for servers', () => makeIdentity(clients, 'ann', { extendedKeyUsages: ['server auth'] })],
+];
+for (const [name, make] of certificates) {
+  test(`a certificate that is ${name} makes nobody an administrator`, async () => {
+    const who = await whoAmI({ identity: await make() });
+    assert.ok(typeof who === 'number' || who.username === 'system:anonymous', JSON.stringify(who));
+    assert.ok([401, 403].includes((await call('/api/v1/secrets', { identity: await make() })).status));
+  });
+}
+
+const asRemote = [
+  ['X-Remote-User', 'root'],
+  ['X-Remote-Group', 'system:masters'],
+] as const;
+
+const proxyCases: readonly (readonly [
+  string,
+  () => Promise<Identity | undefined>,
+  readonly (readonly [string, string])[],
+])[] = [
+  ['without a certificate', () => Promise.resolve(undefined), asRemote],
+  [
+    'behind a certificate of the clients',
+    () => makeIdentity(clients, 'the-proxy', { subject: { commonName: 'the-proxy' } }),
+    asRemote,
+  ],
+  ['behind a proxy whose name is not allowed', () => makeIdentity(proxies, 'other'), asRemote],
+  [
+    'with underscores for hyphens',
+    () => makeIdentity(proxies, 'the-proxy'),
+    [
+      ['X_Remote_User', 'root'],
+      ['X_Remote_Group', 'system:masters'],
+    ],
+  ],
+];
+for (const [name, make, headers] of proxyCases) {
+  test(`proxy headers ${name} make nobody root`, async () => {
+    const identity = await make();
+    const who = await whoAmI({ headers, ...(identity === undefined ? {} : { identity }) });
+    assert.ok(
+      typeof who === 'number' || (who.username !== 'root' && who.groups?.includes('system:masters') !== true),
+      JSON.stringify(who),
+    );
+  });
+}
+
+test('the proxy speaks for users, each repeated header a group of its own, none taken to pieces', async () => {
+  const who = await whoAmI({
+    identity: await makeIdentity(proxies, 'the-proxy'),
+    headers: [
+      ['X-Remote-User', 'kim'],
+      ['X-Remote-User', 'root'],
+      ['X-Remote-Group', 'a'],
+      ['X-Remote-Group', 'b, system:masters'],
+    ],
+  });
+  assert.deepEqual(who, { username: 'kim', groups: ['a', 'b, system:masters', 'system:authenticated'] });
+});
+
+const joe = ['Authorization', 'Bearer joe-token'] as const;
+const admin = ['Authorization', 'Bearer admin-token'] as const;
+
+for (const [name, headers] of [
+  ['a user', [['Impersonate-User', 'admin']]],
+  [
+    'a user with groups',
+    [
+      ['Impersonate-User', 'joe'],
+      ['Impersonate-Group', 'system:masters'],
+    ],
+  ],
+  ['a service account', [['Impersonate-User', 'system:serviceaccount:kube-system:default']]],
+  ['a node', [['Impersonate-User', 'system:node:a']]],
+  [
+    'extra fields',
+    [
+      ['Impersonate-User', 'joe'],
+      ['Impersonate-Extra-Scopes', 'all'],
+    ],
+  ],
+] as const) {
+  test(`who may not impersonate ${name} is refused`, async () => {
+    assert.equal((await call('/api/v1/namespaces', { headers: [joe, ...headers] })).status, 403);
+  });
+}
+
+test('groups without a user are no impersonation but an error', async () => {
+  assert.equal((await call('/version', { headers: [admin, ['Impersonate-Group', 'a']] })).status, 400);
+});
+
+for (const [name, value] of [
+  ['a trailing space inside', 'Bearer admin-token x'.replace(' x', '%20')],
+  ['capitals', 'Bearer ADMIN-TOKEN'],
+  ['a look-alike letter', 'Bearer \u00e0dmin-token'],
+  ['a Cyrillic letter as UTF-8', `Bearer ${Buffer.from('\u0430dmin-token').toString('latin1')}`],
+  ['a prefix of the token', 'Bearer admin-toke'],
+  ['another scheme', 'Basic YWRtaW46YWRtaW4tdG9rZW4='],
+] as const) {
+  test(`a token with ${name} is not the token`, async () => {
+    const { status } = await call('/api/v1/secrets', { headers: [['Authorization', value]] });
+    assert.ok(status === 401 || status === 403, String(status));
+  });
+}
+
+test('two Authorization headers do not add up', async () => {
+  const { status } = await call('/api/v1/secrets', { headers: [joe, admin] });
+  assert.ok([400, 401, 403].includes(status), String(status));
+});
+
+const SECRET = 'in-the-secret';
+
+test('paths in disguise reach nothing that their own words may not', async () => {
+  const rbac = '/apis/rbac.authorization.k8s.io/v1/namespaces/default';
+  const role = {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'Role',
+    metadata: { name: 'maps' },
+    rules: [{ apiGroups: [''], resources: ['configmaps'], verbs: ['get', 'list'] }],
+  };
+  const binding = {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'RoleBinding',
+    metadata: { name: 'maps' },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'maps' },
+    subjects: [{ kind: 'User', name: 'joe', apiGroup: 'rbac.authorization.k8s.io' }],
+  };
+  const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 's' }, stringData: { k: SECRET } };
+  for (const [path, body] of [
+    [`${rbac}/roles`, role],
+    [`${rbac}/rolebindings`, binding],
+    ['/api/v1/namespaces/default/secrets', secret],
+  ] as const) {
+    assert.equal((await call(path, { method: 'POST', headers: [admin], body })).status, 201);
+  }
+  const hidden = Buffer.from(SECRET).toString('base64');
+  for (const path of [
+    '/api/v1/namespaces/default/configmaps/../secrets/s',
+    '/api/v1/namespaces/default/configmaps/..%2fsecrets%2fs',
+    '/api/v1/namespaces/default/configmaps/%2e%2e/secrets/s',
+    '/api/v1/namespaces/default/configmaps%2f..%2fsecrets/s',
+    '/api/v1/namespaces/default//secrets/s',
+    '//api/v1/namespaces/default/secrets/s',
+    '/api/v1/namespaces/default/SECRETS/s',
+    '/API/v1/namespaces/default/secrets/s',
+    '/api/v1/namespaces/default/secrets%00/s',
+    '/healthz/../api/v1/namespaces/default/secrets/s',
+    '/api/v1/watch/namespaces/default/configmaps/../secrets/s',
+    '/version/../api/v1/namespaces/default/secrets/s',
+    '/api/v1/./namespaces/default/secrets/s',
+  ]) {
+    const { status, text } = await call(path, { headers: [joe] });
+    assert.ok(!text.includes(hidden), path);
+    assert.ok(status >= 300, `${path}: ${status}`);
+  }
+});
+
+test('an authority that is taken out of the file is no longer believed', async () => {
+  const identity = await makeIdentity(clients, 'ann');
+  assert.equal((await call('/api/v1/secrets', { identity })).status, 200);
+  const next = await makeAuthority('clients');
+  writeFileSync(`${clientCaFile}.new`, certificatePem(next.raw));
+  renameSync(`${clientCaFile}.new`, clientCaFile);
+  const deadline = Date.now() + 120_000;
+  let status = 200;
+  while (status === 200 && Date.now() < deadline) {
+    ({ status } = await call('/api/v1/secrets', { identity }));
+    if (status === 200) await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  assert.ok(status === 401 || status === 403, String(status));
+  assert.equal((await call('/api/v1/secrets', { identity: await makeIdentity(next, 'ann') })).status, 200);
+});
