@@ -198,7 +198,7 @@ function autoscalerTest(cpu: string | undefined, spec: Partial<NonNullable<Horiz
   let replicas = 2;
   t.client.intercept((call) => {
     if (call.subresource !== 'scale') return undefined;
-    if (call.verb === 'update') replicas = (call.object?.['spec'] as { replicas: number }).replicas;
+    if (call.verb === 'update') replicas = (call.object as unknown as { spec: { replicas: number } }).spec.replicas;
     return {
       metadata: { name: 'web', namespace: 'n' },
       spec: { replicas },

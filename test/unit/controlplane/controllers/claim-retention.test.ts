@@ -1,0 +1,58 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { PersistentVolumeClaim, Pod, StatefulSet } from '../../../../api/machinery/kinds.ts';
+import type { OwnerReference } from '../../../../api/meta/object.ts';
+import { wantedOwners } from '../../../../controlplane/controllers/stateful-set/claim-retention.ts';
+
+const set = (whenDeleted: string, whenScaled: string): StatefulSet => ({
+  metadata: { name: 'db', namespace: 'n', uid: 'set' },
+  spec: {
+    replicas: 2,
+    serviceName: 'db',
+    selector: {},
+    template: {},
+    persistentVolumeClaimRetentionPolicy: { whenDeleted, whenScaled },
+  },
+});
+const pod = (ordinal: number): Pod => ({ metadata: { name: `db-${ordinal}`, namespace: 'n', uid: `pod-${ordinal}` } });
+const claim = (...ownerReferences: OwnerReference[]): PersistentVolumeClaim => ({
+  metadata: { name: 'data-db-0', namespace: 'n', ownerReferences },
+});
+const owner = (kind: string, name: string, uid: string): OwnerReference => ({
+  apiVersion: kind === 'Pod' ? 'v1' : 'apps/v1',
+  kind,
+  name,
+  uid,
+  controller: true,
+  blockOwnerDeletion: true,
+});
+const ofSet = owner('StatefulSet', 'db', 'set');
+const owners = (one: StatefulSet, ordinal: number, of = claim()): string[] | undefined =>
+  wantedOwners(one, { pod: pod(ordinal), ordinal }, of)?.map(({ uid }) => uid);
+
+test('claims that are retained belong to nobody', () => {
+  assert.equal(owners(set('Retain', 'Retain'), 0), undefined);
+  assert.deepEqual(owners(set('Retain', 'Retain'), 0, claim(ofSet)), [], 'also after the policy changed');
+});
+
+test('claims that go with the set belong to it', () => {
+  assert.deepEqual(owners(set('Delete', 'Retain'), 0), ['set']);
+  assert.equal(owners(set('Delete', 'Retain'), 0, claim(ofSet)), undefined);
+  assert.deepEqual(owners(set('Delete', 'Retain'), 5), ['set'], 'also those of members that are scaled away');
+});
+
+test('claims that go with a member belong to it once it is scaled away', () => {
+  assert.equal(owners(set('Retain', 'Delete'), 1), undefined);
+  assert.deepEqual(owners(set('Retain', 'Delete'), 2), ['pod-2']);
+  assert.deepEqual(owners(set('Delete', 'Delete'), 2, claim(ofSet)), ['pod-2']);
+});
+
+test('a claim whose member comes back belongs to it no longer', () => {
+  const scaledAway = claim(owner('Pod', 'db-1', 'pod-1'));
+  assert.deepEqual(owners(set('Retain', 'Delete'), 1, scaledAway), []);
+  assert.deepEqual(owners(set('Delete', 'Delete'), 1, scaledAway), ['set']);
+});
+
+test('a claim that somebody else controls is left alone', () => {
+  assert.equal(owners(set('Delete', 'Delete'), 0, claim(owner('Operator', 'x', 'other'))), undefined);
+});

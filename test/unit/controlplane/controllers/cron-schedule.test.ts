@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { parseSchedule, ScheduleError } from '../../../../controlplane/controllers/cron-job/schedule.ts';
+
+const iso = (ms: number | undefined): string | undefined =>
+  ms === undefined ? undefined : new Date(ms).toISOString().slice(0, 16);
+const next = (schedule: string, after: string, zone?: string): string | undefined =>
+  iso(parseSchedule(schedule, zone).next(Date.parse(after)));
+
+describe('a schedule', () => {
+  const cases: readonly (readonly [string, string, string | undefined])[] = [
+    ['*/15 * * * *', '2026-01-02T03:04:05Z', '2026-01-02T03:15'],
+    ['0 0 * * *', '2026-01-02T00:00:00Z', '2026-01-03T00:00'],
+    ['30 4 1,15 * *', '2026-01-02T00:00:00Z', '2026-01-15T04:30'],
+    ['0 9-17/4 * * mon-fri', '2026-01-02T10:00:00Z', '2026-01-02T13:00'],
+    ['0 9 * * MON', '2026-01-02T10:00:00Z', '2026-01-05T09:00'],
+    ['0 0 31 * *', '2026-02-01T00:00:00Z', '2026-03-31T00:00'],
+    ['0 0 29 2 *', '2026-01-01T00:00:00Z', '2028-02-29T00:00'],
+    ['0 0 30 2 *', '2026-01-01T00:00:00Z', undefined],
+    ['0 0 * dec *', '2026-01-01T00:00:00Z', '2026-12-01T00:00'],
+    ['@hourly', '2026-01-02T03:04:05Z', '2026-01-02T04:00'],
+    ['@weekly', '2026-01-02T03:04:05Z', '2026-01-04T00:00'],
+    ['5/20 * * * *', '2026-01-02T03:06:00Z', '2026-01-02T03:25'],
+  ];
+  for (const [schedule, after, wanted] of cases)
+    test(`${schedule} after ${after} is ${wanted ?? 'never'}`, () => assert.equal(next(schedule, after), wanted));
+
+  test('with both days given takes either', () => {
+    assert.equal(next('0 0 13 * fri', '2026-01-02T00:00:00Z'), '2026-01-09T00:00');
+    assert.equal(next('0 0 13 * fri', '2026-01-09T00:00:00Z'), '2026-01-13T00:00');
+  });
+  test('is read in its time zone', () => {
+    assert.equal(next('0 9 * * *', '2026-01-02T00:00:00Z', 'Europe/Berlin'), '2026-01-02T08:00');
+    assert.equal(next('0 9 * * *', '2026-07-02T00:00:00Z', 'Europe/Berlin'), '2026-07-02T07:00');
+    assert.equal(next('15 5 * * *', '2026-01-02T00:00:00Z', 'Asia/Kolkata'), '2026-01-02T23:45');
+  });
+  test('that counts seconds goes on from where it is asked', () => {
+    const schedule = parseSchedule('@every 1m30s');
+    assert.equal(schedule.next(Date.parse('2026-01-02T00:00:00Z')), Date.parse('2026-01-02T00:01:30Z'));
+  });
+  for (const wrong of [
+    '',
+    '* * * *',
+    '60 * * * *',
+    '* * 0 * *',
+    '5-1 * * * *',
+    '*/0 * * * *',
+    'a * * * *',
+    '* * * * 8',
+  ])
+    test(`cannot be ${JSON.stringify(wrong)}`, () => assert.throws(() => parseSchedule(wrong), ScheduleError));
+});

@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { parseCidr } from '../../../../api/meta/ip-addresses.ts';
+import type { Node, Pod } from '../../../../api/machinery/kinds.ts';
+import { nodes, pods } from '../../../../api/machinery/resources.ts';
+import { firstFree, runNodeIpam } from '../../../../controlplane/controllers/node/node-ipam.ts';
+import { nextStep, runNodeTtl, secondsOf, TTL_ANNOTATION } from '../../../../controlplane/controllers/node/node-ttl.ts';
+import {
+  runPodGarbageCollector,
+  surplusFinished,
+} from '../../../../controlplane/controllers/pod/pod-garbage-collector.ts';
+import { controllerTest } from '../../../fakes/fake-controllers.ts';
+
+const node = (name: string, spec: Node['spec'] = {}): Node => ({ metadata: { name }, spec });
+
+describe('ranges of pod addresses', () => {
+  test('the first that nobody has is given', () => {
+    const cluster = parseCidr('10.0.0.0/22');
+    assert.ok(cluster);
+    assert.equal(firstFree(cluster, 24, new Set(['10.0.0.0/24', '10.0.2.0/24'])), '10.0.1.0/24');
+    const all = [0, 1, 2, 3].map((at) => `10.0.${at}.0/24`);
+    assert.equal(firstFree(cluster, 24, new Set(all)), undefined);
+  });
+
+  test('each node gets its own, one of each family, and keeps what it has', async () => {
+    const t = controllerTest({
+      objects: [
+        [nodes, node('old', { podCIDR: '10.0.0.0/24', podCIDRs: ['10.0.0.0/24'] })],
+        [nodes, node('a')],
+        [nodes, node('b')],
+      ],
+      options: { clusterCidrs: ['10.0.0.0/16', 'fd00::/56'], nodeCidrMaskSizeIpv6: 64 },
+    });
+    await t.start(runNodeIpam);
+    await t.advance(1000);
+    const ranges = ['old', 'a', 'b'].map((name) => t.client.peek(nodes, '', name)?.spec?.podCIDRs);
+    assert.deepEqual(ranges, [['10.0.0.0/24'], ['10.0.1.0/24', 'fd00::/64'], ['10.0.2.0/24', 'fd00:0:0:1::/64']]);
+    await t.stop();
+  });
+
+  test('a range of a node that is gone is given again', async () => {
+    const t = controllerTest({
+      objects: [[nodes, node('a', { podCIDRs: ['10.0.0.0/24'] })]],
+      options: { clusterCidrs: ['10.0.0.0/24'] },
+    });
+    await t.start(runNodeIpam);
+    t.client.seed(nodes, node('b'));
+    await t.advance(1000);
+    assert.equal(t.client.peek(nodes, '', 'b')?.spec?.podCIDRs, undefined);
+    await t.client.delete(nodes, '', 'a');
+    await t.advance(120_000);
+    assert.deepEqual(t.client.peek(nodes, '', 'b')?.spec?.podCIDRs, ['10.0.0.0/24']);
+    await t.stop();
+  });
+});
+
+describe('how long nodes keep what they read', () => {
+  test('grows with their number, and does not swing at a border', () => {
+    assert.equal(secondsOf(nextStep(0, 100)), 0);
+    assert.equal(secondsOf(nextStep(0, 101)), 15);
+    assert.equal(secondsOf(nextStep(1, 95)), 15);
+    assert.equal(secondsOf(nextStep(1, 89)), 0);
+    assert.equal(secondsOf(nextStep(0, 20_000)), 600);
+  });
+  test('is told to each node', async () => {
+    const t = controllerTest({ objects: [[nodes, node('a')]] });
+    await t.start(runNodeTtl);
+    await t.advance(100);
+    assert.equal(t.client.peek(nodes, '', 'a')?.metadata.annotations?.[TTL_ANNOTATION], '0');
+    await t.stop();
+  });
+});
+
+const pod = (name: string, phase: string, nodeName = '', extra: Partial<Pod['metadata']> = {}): Pod => ({
+  metadata: { name, namespace: 'n', creationTimestamp: `2026-01-01T00:00:0${name.length}Z`, ...extra },
+  spec: { containers: [], ...(nodeName === '' ? {} : { nodeName }) },
+  status: { phase },
+});
+
+describe('pods that nobody else removes', () => {
+  test('of the finished ones the oldest go, evicted ones first', () => {
+    const evicted: Pod = { ...pod('evicted', 'Failed'), status: { phase: 'Failed', reason: 'Evicted' } };
+    const all = [pod('a', 'Succeeded'), pod('bb', 'Failed'), evicted, pod('run', 'Running')];
+    assert.deepEqual(
+      surplusFinished(all, 1).map(({ metadata }) => metadata.name),
+      ['evicted', 'a'],
+    );
+    assert.deepEqual(surplusFinished(all, 0), []);
+  });
+
+  test('are those of a node that stays away', async () => {
+    const t = controllerTest({
+      objects: [
+        [nodes, node('here')],
+        [pods, pod('stays', 'Running', 'here')],
+        [pods, pod('goes', 'Running', 'gone')],
+      ],
+    });
+    await t.start(runPodGarbageCollector);
+    await t.advance(39_000);
+    assert.ok(t.client.peek(pods, 'n', 'goes'), 'the node may come back');
+    await t.advance(10_000);
+    assert.equal(t.client.peek(pods, 'n', 'goes'), undefined);
+    assert.ok(t.client.peek(pods, 'n', 'stays'));
+    await t.stop();
+  });
+
+  test('are not those of a node that came back', async () => {
+    const t = controllerTest({ objects: [[pods, pod('p', 'Running', 'late')]] });
+    await t.start(runPodGarbageCollector);
+    t.client.seed(nodes, node('late'));
+    await t.advance(60_000);
+    assert.ok(t.client.peek(pods, 'n', 'p'));
+    await t.stop();
+  });
+});
