@@ -4,6 +4,7 @@
  *
  * A network that carries pods is never remade: a changed pod CIDR takes effect when the last pod has gone.
  */
+import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { BlockList } from 'node:net';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -151,15 +152,38 @@ export class PodNetwork {
   }
 }
 
+/** Whether another interface of the host has addresses of the range: one that is up, or a bridge without members, which only the routes show. */
 function overlapsHost(cidr: string, ownBridge: string): boolean {
   const [network = '', bits = ''] = cidr.split('/');
   const list = new BlockList();
   list.addSubnet(network, Number(bits), network.includes(':') ? 'ipv6' : 'ipv4');
-  return Object.entries(networkInterfaces()).some(
+  const isUp = Object.entries(networkInterfaces()).some(
     ([name, addresses]) =>
       name !== ownBridge &&
       (addresses ?? []).some((address) => list.check(address.address, address.family === 'IPv6' ? 'ipv6' : 'ipv4')),
   );
+  return isUp || routedNetworks().some((route) => route.interface !== ownBridge && list.check(route.network, 'ipv4'));
+}
+
+/** Networks that the host reaches directly, from /proc/net/route: addresses there are hexadecimal with the last octet first. */
+function routedNetworks(): { readonly interface: string; readonly network: string }[] {
+  let text: string;
+  try {
+    text = readFileSync('/proc/net/route', 'utf8');
+  } catch (error) {
+    // No IPv4 on this host.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+  return text
+    .split('\n')
+    .slice(1)
+    .map((line) => line.split('\t'))
+    .filter(([name = '', destination = '']) => name !== '' && destination !== '00000000')
+    .map(([name = '', destination = '']) => ({
+      interface: name,
+      network: [6, 4, 2, 0].map((at) => Number.parseInt(destination.slice(at, at + 2), 16)).join('.'),
+    }));
 }
 
 /** The network's first host address (IPv4); IPv6 takes the engine's own choice. */
