@@ -1,0 +1,262 @@
+/** Admission policies in CEL over fixed objects. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import {
+  mutatingAdmissionPolicies,
+  mutatingAdmissionPolicyBindings,
+  validatingAdmissionPolicies,
+  validatingAdmissionPolicyBindings,
+} from '../../../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../../../api/meta/object.ts';
+import { isStatusError } from '../../../../../api/meta/status-error.ts';
+import { loadSchema } from '../../../../../api/schema/table.ts';
+import type { AdmissionAttributes } from '../../../../../controlplane/admission/admission.ts';
+import { webhookConditions } from '../../../../../controlplane/admission/policy/match-conditions.ts';
+import { mutatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/mutating-policy.ts';
+import { typeOfStruct, warningsOf } from '../../../../../controlplane/admission/policy/type-checking.ts';
+import { validatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/validating-policy.ts';
+import { fixedSources } from '../../../../../controlplane/admission/sources.ts';
+import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
+
+const RULES = [{ apiGroups: [''], apiVersions: ['*'], operations: ['CREATE', 'UPDATE'], resources: ['configmaps'] }];
+const authorizer: Authorizer = {
+  authorize: ({ user, verb }) =>
+    Promise.resolve({ decision: user.name === 'ann' && verb === 'get' ? 'allow' : 'no-opinion', reason: '' }),
+};
+const conversion = {
+  isNamespaced: () => true,
+  equivalents: () => [],
+  kindOf: () => undefined,
+  convert: (object: KubeObject) => object,
+};
+
+function attributesOf(
+  object: KubeObject,
+  user = 'bob',
+): { attributes: AdmissionAttributes; warnings: string[]; annotations: Map<string, string> } {
+  const warnings: string[] = [];
+  const annotations = new Map<string, string>();
+  const attributes = {
+    operation: 'CREATE' as const,
+    resource: { group: '', version: 'v1', resource: 'configmaps' },
+    subresource: '',
+    kind: { group: '', version: 'v1', kind: 'ConfigMap' },
+    namespace: '',
+    name: object.metadata.name ?? '',
+    object: object as KubeObject | undefined,
+    oldObject: undefined,
+    options: {},
+    dryRun: false,
+    user: { name: user, groups: [] },
+    setObject(next: KubeObject) {
+      attributes.object = next;
+    },
+    warn: (text: string) => warnings.push(text),
+    annotate: (key: string, value: string) => annotations.set(key, value),
+  };
+  return { attributes: attributes as AdmissionAttributes, warnings, annotations };
+}
+
+const configMap = (name: string, data?: Record<string, string>): KubeObject => ({
+  apiVersion: 'v1',
+  kind: 'ConfigMap',
+  metadata: { name },
+  ...(data === undefined ? {} : { data }),
+});
+
+function validating(spec: object, binding: object = { validationActions: ['Deny'] }) {
+  const sources = fixedSources([
+    {
+      resource: validatingAdmissionPolicies,
+      object: { metadata: { name: 'p' }, spec: { matchConstraints: { resourceRules: RULES }, ...spec } },
+    },
+    {
+      resource: validatingAdmissionPolicyBindings,
+      object: { metadata: { name: 'b' }, spec: { policyName: 'p', ...binding } },
+    },
+  ]);
+  return validatingAdmissionPolicy({ sources, authorizer, conversion, resources: () => [] });
+}
+
+const signal = new AbortController().signal;
+const deny = (message: string) =>
+  `configmaps "x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ${message}`;
+
+async function refusal(
+  spec: object,
+  object: KubeObject,
+  user?: string,
+): Promise<{ code: number; message: string } | undefined> {
+  try {
+    await validating(spec).validate?.(attributesOf(object, user).attributes, signal);
+    return undefined;
+  } catch (error) {
+    assert.ok(isStatusError(error));
+    return { code: error.status.code ?? 0, message: error.message };
+  }
+}
+
+describe('a validating policy', () => {
+  test('refuses with its message and the code of its reason', async () => {
+    const spec = { validations: [{ expression: "object.metadata.name != 'x'", message: 'no x', reason: 'Forbidden' }] };
+    assert.deepEqual(await refusal(spec, configMap('x')), { code: 403, message: deny('no x') });
+    assert.equal(await refusal(spec, configMap('y')), undefined);
+  });
+  test('refuses what it cannot judge unless it says to ignore that', async () => {
+    const validations = [{ expression: "object.data['a'] == 'b'" }];
+    const message = deny("expression 'object.data['a'] == 'b'' resulted in error: no such key: data");
+    assert.deepEqual(await refusal({ validations }, configMap('x')), { code: 422, message });
+    assert.equal(await refusal({ validations, failurePolicy: 'Ignore' }, configMap('x')), undefined);
+  });
+  test('evaluates variables when they are read', async () => {
+    const spec = {
+      variables: [
+        { name: 'never', expression: '1 / 0' },
+        { name: 'keys', expression: 'object.data.size()' },
+        { name: 'limit', expression: 'variables.keys + 1' },
+      ],
+      validations: [{ expression: 'variables.keys < 1', messageExpression: "'limit ' + string(variables.limit)" }],
+    };
+    assert.equal((await refusal(spec, configMap('x', { a: '1' })))?.message, deny('limit 2'));
+  });
+  test('is not asked where a condition does not hold, even if another one fails', async () => {
+    const spec = {
+      matchConditions: [
+        { name: 'a', expression: 'object.none == 1' },
+        { name: 'b', expression: 'false' },
+      ],
+      validations: [{ expression: 'false' }],
+    };
+    assert.equal(await refusal(spec, configMap('x')), undefined);
+  });
+  test('waits for the authorizer', async () => {
+    const spec = {
+      validations: [{ expression: "authorizer.group('').resource('secrets').check('get').allowed()", message: 'm' }],
+    };
+    assert.equal(await refusal(spec, configMap('x'), 'ann'), undefined);
+    assert.equal((await refusal(spec, configMap('x'), 'bob'))?.message, deny('m'));
+  });
+  test('warns and writes to the audit log where its binding says so', async () => {
+    const plugin = validating({ validations: [{ expression: 'false' }] }, { validationActions: ['Warn', 'Audit'] });
+    const { attributes, warnings, annotations } = attributesOf(configMap('x'));
+    await plugin.validate?.(attributes, signal);
+    assert.deepEqual(warnings, [
+      "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': failed expression: false",
+    ]);
+    assert.ok(annotations.has('validation.policy.admission.k8s.io/validation_failure'));
+  });
+  test('without a binding judges nothing', async () => {
+    const plugin = validating({ validations: [{ expression: 'false' }] }, { policyName: 'another' });
+    await plugin.validate?.(attributesOf(configMap('x')).attributes, signal);
+  });
+});
+
+describe('a mutating policy', () => {
+  const changed = async (mutation: object, object: KubeObject): Promise<KubeObject | undefined> => {
+    const sources = fixedSources([
+      {
+        resource: mutatingAdmissionPolicies,
+        object: {
+          metadata: { name: 'p' },
+          spec: { matchConstraints: { resourceRules: RULES }, mutations: [mutation] },
+        },
+      },
+      { resource: mutatingAdmissionPolicyBindings, object: { metadata: { name: 'b' }, spec: { policyName: 'p' } } },
+    ]);
+    const plugin = mutatingAdmissionPolicy({
+      sources,
+      authorizer,
+      conversion,
+      resources: () => [],
+      schema: loadSchema(),
+      reinvoke: () => Promise.resolve(),
+    });
+    const { attributes } = attributesOf(object);
+    await plugin.admit?.(attributes, signal);
+    return attributes.object;
+  };
+
+  test('applies a configuration', async () => {
+    const expression = "Object{metadata: Object.metadata{labels: {'a': object.metadata.name}}}";
+    const object = await changed(
+      { patchType: 'ApplyConfiguration', applyConfiguration: { expression } },
+      configMap('x', { k: 'v' }),
+    );
+    assert.deepEqual(object?.metadata.labels, { a: 'x' });
+    assert.deepEqual(object['data'], { k: 'v' });
+  });
+  test('applies a patch', async () => {
+    const expression = "[JSONPatch{op: 'add', path: '/data', value: {'n': string(1)}}]";
+    const object = await changed({ patchType: 'JSONPatch', jsonPatch: { expression } }, configMap('x'));
+    assert.deepEqual(object?.['data'], { n: '1' });
+  });
+  test('refuses the request where it fails', async () => {
+    const expression = "[JSONPatch{op: 'add', path: '/data', value: {'n': object.none}}]";
+    await assert.rejects(
+      changed({ patchType: 'JSONPatch', jsonPatch: { expression } }, configMap('x')),
+      /policy 'p' with binding 'b' denied request: expression .* resulted in error: no such key: none/,
+    );
+  });
+});
+
+test('match conditions of webhooks: false decides before a failure', () => {
+  const evaluate = webhookConditions(() => authorizer);
+  const { attributes } = attributesOf(configMap('x'));
+  const view = {
+    kind: attributes.kind,
+    resource: attributes.resource,
+    object: attributes.object,
+    oldObject: undefined,
+  };
+  const conditions = (...all: string[]) => all.map((expression, index) => ({ name: String(index), expression }));
+  assert.deepEqual(evaluate(conditions("request.userInfo.username == 'bob'"), attributes, view), { matches: true });
+  assert.deepEqual(evaluate(conditions('object.none', 'false'), attributes, view), { matches: false });
+  assert.equal(
+    evaluate(conditions('object.none == 1'), attributes, view).error,
+    "expression 'object.none == 1' resulted in error: no such key: none",
+  );
+});
+
+test('expressions that cannot be right for the kind are told', () => {
+  const schema = loadSchema();
+  const struct = schema.kind('apps', 'v1', 'Deployment');
+  assert.ok(struct !== undefined);
+  const warnings = warningsOf(
+    {
+      metadata: { name: 'p' },
+      spec: {
+        matchConstraints: {
+          resourceRules: [
+            { apiGroups: ['apps'], apiVersions: ['v1'], operations: ['CREATE'], resources: ['deployments'] },
+          ],
+        },
+        validations: [{ expression: 'object.spec.replicas > 1' }, { expression: 'object.spec.replicaz > 1' }],
+      },
+    },
+    {
+      resources: () => [
+        {
+          group: 'apps',
+          version: 'v1',
+          resource: 'deployments',
+          kind: 'Deployment',
+          singular: 'deployment',
+          shortNames: [],
+          categories: [],
+          namespaced: true,
+          verbs: [],
+          subresources: [],
+        },
+      ],
+      typeOfKind: () => typeOfStruct(struct),
+    },
+  );
+  assert.deepEqual(
+    warnings.map(({ fieldRef }) => fieldRef),
+    ['spec.validations[1].expression'],
+  );
+  assert.match(
+    warnings[0]?.warning ?? '',
+    /apps\/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'replicaz'/,
+  );
+});

@@ -1,0 +1,129 @@
+/** Rules in CEL of custom resources: where they fail, what they say, what they let through. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { JsonObject } from '../../../../../api/meta/object.ts';
+import type { JsonSchema } from '../../../../../controlplane/registry/custom-resources/json-schema.ts';
+import { compileRules } from '../../../../../controlplane/registry/custom-resources/rule-compilation.ts';
+import { validateRules } from '../../../../../controlplane/registry/custom-resources/rule-validation.ts';
+
+function schemaOf(spec: JsonSchema): JsonSchema {
+  return { type: 'object', properties: { spec } };
+}
+
+function check(schema: JsonSchema, object: JsonObject, old?: JsonObject): string[] {
+  const { errors, rules } = compileRules(schema, 'root');
+  assert.deepEqual(errors.map(String), []);
+  return validateRules(rules, object, old).map(String);
+}
+
+const rules = (...all: JsonObject[]): Pick<JsonSchema, 'x-kubernetes-validations'> => ({
+  'x-kubernetes-validations': all,
+});
+
+describe('a rule that fails is told', () => {
+  const number: JsonSchema = { type: 'integer', ...rules({ rule: 'self > 0' }) };
+  const of = (value: JsonSchema): JsonSchema => schemaOf({ type: 'object', properties: { n: value } });
+
+  test('with its text and the value', () => {
+    assert.deepEqual(check(of(number), { spec: { n: 0 } }), ['spec.n: Invalid value: 0: failed rule: self > 0']);
+  });
+  test('without the value where that is an object, at the field that it names', () => {
+    const schema = schemaOf({
+      type: 'object',
+      properties: { a: { type: 'string' } },
+      ...rules({ rule: 'has(self.a)', message: 'a is needed', fieldPath: '.a', reason: 'FieldValueRequired' }),
+    });
+    assert.deepEqual(check(schema, { spec: {} }), ['spec.a: Required value: a is needed']);
+  });
+  test('at <nil> for the whole object', () => {
+    const schema: JsonSchema = { type: 'object', ...rules({ rule: "self.metadata.name != 'x'" }) };
+    assert.deepEqual(check(schema, { metadata: { name: 'x' } }), [
+      "<nil>: Invalid value: failed rule: self.metadata.name != 'x'",
+    ]);
+  });
+  test('with the made message, or the plain one where making it fails', () => {
+    const rule = { rule: 'self > 0', message: 'plain' };
+    const made = { type: 'integer', ...rules({ ...rule, messageExpression: "'is ' + string(self)" }) };
+    const failing = { type: 'integer', ...rules({ ...rule, messageExpression: 'string(1 / self)' }) };
+    assert.deepEqual(check(of(made), { spec: { n: 0 } }), ['spec.n: Invalid value: 0: is 0']);
+    assert.deepEqual(check(of(failing), { spec: { n: 0 } }), ['spec.n: Invalid value: 0: plain']);
+  });
+});
+
+describe('the old value', () => {
+  const schema = schemaOf({
+    type: 'object',
+    properties: {
+      fixed: { type: 'string', ...rules({ rule: 'self == oldSelf' }) },
+      once: { type: 'string', ...rules({ rule: '!oldSelf.hasValue()', optionalOldSelf: true }) },
+      wrong: { type: 'integer', ...rules({ rule: 'self > 0' }) },
+      list: {
+        type: 'array',
+        'x-kubernetes-list-type': 'map',
+        'x-kubernetes-list-map-keys': ['k'],
+        items: {
+          type: 'object',
+          properties: { k: { type: 'string' }, v: { type: 'integer', ...rules({ rule: 'self >= oldSelf' }) } },
+        },
+      },
+    },
+  });
+
+  test('is not asked about where there is none', () => {
+    assert.deepEqual(check(schema, { spec: { fixed: 'a', once: 'x' } }), []);
+  });
+  test('binds what may not change', () => {
+    assert.equal(check(schema, { spec: { fixed: 'b' } }, { spec: { fixed: 'a' } }).length, 1);
+    assert.equal(check(schema, { spec: { once: 'x' } }, { spec: { once: 'x' } }).length, 1);
+  });
+  test('excuses what was wrong before and has not changed', () => {
+    assert.deepEqual(check(schema, { spec: { wrong: 0 } }, { spec: { wrong: 0 } }), []);
+    assert.equal(check(schema, { spec: { wrong: -1 } }, { spec: { wrong: 0 } }).length, 1);
+  });
+  test('of an item is found by its key', () => {
+    const old = {
+      spec: {
+        list: [
+          { k: 'a', v: 1 },
+          { k: 'b', v: 5 },
+        ],
+      },
+    };
+    const next = {
+      spec: {
+        list: [
+          { k: 'b', v: 4 },
+          { k: 'a', v: 2 },
+        ],
+      },
+    };
+    assert.deepEqual(check(schema, next, old), ['spec.list[0].v: Invalid value: 4: failed rule: self >= oldSelf']);
+  });
+});
+
+test('names that CEL cannot write are escaped', () => {
+  const schema = schemaOf({
+    type: 'object',
+    properties: { 'a-b': { type: 'integer' }, namespace: { type: 'string' } },
+    ...rules({ rule: "self.a__dash__b > 0 && self.__namespace__ != ''" }),
+  });
+  assert.deepEqual(check(schema, { spec: { 'a-b': 1, namespace: 'n' } }), []);
+  assert.equal(check(schema, { spec: { 'a-b': 0, namespace: 'n' } }).length, 1);
+});
+
+test('rules that do not compile are refused with their place', () => {
+  const schema = schemaOf({ type: 'string', ...rules({ rule: 'self > 5' }) });
+  const [error] = compileRules(schema, 'root').errors;
+  assert.equal(error?.field, 'root.properties[spec].x-kubernetes-validations[0].rule');
+  assert.match(error.detail, /found no matching overload for '_>_' applied to '\(string, int\)'/);
+});
+
+test('all rules of an object share one budget', () => {
+  const schema = schemaOf({
+    type: 'array',
+    items: { type: 'array', items: { type: 'integer' }, ...rules({ rule: 'self.all(a, self.all(b, a + b >= 0))' }) },
+  });
+  const row = Array.from({ length: 300 }, (_item, index) => index);
+  const errors = check(schema, { spec: Array.from({ length: 60 }, () => row) });
+  assert.match(errors.at(-1) ?? '', /running out of cost budget/);
+});
