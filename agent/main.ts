@@ -21,6 +21,7 @@ import { ImageManager } from './images/image-manager.ts';
 import { loadPreloadedImages } from './images/preloaded-images.ts';
 import { fieldValue, resourceValue } from './kuberuntime/downward-api.ts';
 import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
+import { LogRotation } from './logs/log-rotation.ts';
 import { hostCapacity, hostName } from './nodestatus/host-facts.ts';
 import type { AgentFlags } from './options.ts';
 import {
@@ -188,7 +189,7 @@ async function assemble(
   const client = api?.client;
   const events = eventRecorder(base, api?.events, closers);
   const settings = evictionSettings(flags);
-  const node = createNode(base, AGENT_VERSION, runtime, api?.heartbeats, settings);
+  const node = createNode(base, AGENT_VERSION, runtime, api?.heartbeats, settings, events);
   const pods = new PodManager();
   const objects = client === undefined ? noReferencedObjects : new WatchedObjects({ client, clock, logger });
   if (objects instanceof WatchedObjects) closers.push(() => objects.close());
@@ -397,7 +398,17 @@ async function assemble(
   });
   await runtimeState.check();
   await node.prepare();
-  const running = Promise.all([node.run(signal), core.run(signal), protection.run(signal)]).catch((error: unknown) => {
+  const logs = new LogRotation({
+    runtime,
+    clock,
+    logger,
+    maxSizeBytes: approximate(parseQuantity(flags.containerLogMaxSize)),
+    maxFiles: flags.containerLogMaxFiles,
+    checkMs: flags.containerLogMonitorInterval,
+    workers: flags.containerLogMaxWorkers,
+  });
+  const loops = [node.run(signal), core.run(signal), protection.run(signal), logs.run(signal)];
+  const running = Promise.all(loops).catch((error: unknown) => {
     if (!signal.aborted) logger.error({ error }, 'A loop of the agent broke');
   });
   return { core, server, running };

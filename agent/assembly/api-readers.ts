@@ -7,7 +7,8 @@ import type { NodeObject, PodEventRecorder, ServiceLister } from '../core-types.
 import type { Base } from './base.ts';
 
 export interface AgentEvents extends PodEventRecorder {
-  aboutNode(node: NodeObject, reason: string, message: string): void;
+  /** A warning, unless it is said to be normal. */
+  aboutNode(node: NodeObject, reason: string, message: string, type?: 'Normal' | 'Warning'): void;
 }
 
 export function eventRecorder(
@@ -31,7 +32,8 @@ export function eventRecorder(
   });
   closers.push(() => (recorder as { close?: () => unknown }).close?.());
   return {
-    aboutNode: (node, reason, message) => recorder.event(referenceTo(node as never, nodes), 'Warning', reason, message),
+    aboutNode: (node, reason, message, type = 'Warning') =>
+      recorder.event(referenceTo(node as never, nodes), type, reason, message),
     event(pod, type, reason, message, options = {}) {
       const regarding = referenceTo(pod as never, podsResource);
       recorder.event(

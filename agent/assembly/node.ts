@@ -6,6 +6,7 @@ import { NodeManager } from '../nodestatus/node-manager.ts';
 import type { AgentFlags } from '../options.ts';
 import { parseTaint } from '../options/json-forms.ts';
 import type { Runtime } from '../runtime/runtime.ts';
+import type { AgentEvents } from './api-readers.ts';
 import type { Base } from './base.ts';
 
 export function createNode(
@@ -14,9 +15,10 @@ export function createNode(
   runtime: Runtime,
   client: HttpClient | undefined,
   settings: EvictionSettings,
+  events: AgentEvents,
 ): NodeManager {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
-  return new NodeManager({
+  const manager: NodeManager = new NodeManager({
     client,
     clock,
     logger,
@@ -46,7 +48,9 @@ export function createNode(
     leaseDurationSeconds: flags.nodeLeaseDurationSeconds,
     podCidr: flags.podCidr,
     random: Math.random,
+    onTransition: (reason, message) => events.aboutNode(manager.node(), reason, message, 'Normal'),
   });
+  return manager;
 }
 
 /** Until a cloud controller has told where the node is and how it is reached. */

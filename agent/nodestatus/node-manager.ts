@@ -50,6 +50,8 @@ export interface NodeManagerOptions {
   readonly podCidr: string;
   /** 0 to 1. */
   readonly random: () => number;
+  /** A condition came or went: `NodeReady`, `NodeHasDiskPressure`, …; told as an event. */
+  readonly onTransition?: (reason: string, message: string) => void;
 }
 
 const LEASE_NAMESPACE = 'kube-node-lease';
@@ -274,6 +276,8 @@ export class NodeManager implements NodeInfo {
         const created = (await client.create(nodes, '', wanted as unknown as KubeObject)) as unknown as NodeObject;
         this.#options.logger.info({ node: this.name }, 'registered the node');
         this.#take(created);
+        for (const reason of transitions(this.#initialNode(), created))
+          this.#options.onTransition?.(reason, `Node ${this.name} status is now: ${reason}`);
       } catch (error) {
         if (!isAlreadyExists(error)) throw error;
         return this.#register(client);
@@ -327,6 +331,8 @@ export class NodeManager implements NodeInfo {
     const answer = await client.patch(nodes, '', this.name, 'strategic', patch, { subresource: 'status' });
     this.#take(answer as unknown as NodeObject);
     this.#sentAtMs = clock.now();
+    for (const reason of transitions(current, next))
+      this.#options.onTransition?.(reason, `Node ${this.name} status is now: ${reason}`);
   }
 
   async #keepLease(client: Client, signal: AbortSignal): Promise<void> {
@@ -385,6 +391,23 @@ export class NodeManager implements NodeInfo {
       spec,
     });
   }
+}
+
+const TRANSITIONS: Readonly<Record<string, readonly [whenTrue: string, otherwise: string]>> = {
+  MemoryPressure: ['NodeHasInsufficientMemory', 'NodeHasSufficientMemory'],
+  DiskPressure: ['NodeHasDiskPressure', 'NodeHasNoDiskPressure'],
+  PIDPressure: ['NodeHasInsufficientPID', 'NodeHasSufficientPID'],
+  Ready: ['NodeReady', 'NodeNotReady'],
+};
+
+/** The conditions that changed, as the reasons of events. Pure. */
+export function transitions(before: NodeObject, after: NodeObject): readonly string[] {
+  return (after.status?.conditions ?? []).flatMap(({ type, status }) => {
+    const was = before.status?.conditions?.find((condition) => condition.type === type)?.status;
+    const reasons = TRANSITIONS[type];
+    if (reasons === undefined || was === status) return [];
+    return [status === 'True' ? reasons[0] : reasons[1]];
+  });
 }
 
 /** At most one address of each family. `::` or `0.0.0.0` alone says which family comes first. Pure. */
