@@ -7,7 +7,8 @@
  */
 import { authorizerFunctions } from './authorizer.ts';
 import { collectionFunctions } from './collections.ts';
-import { type Compiled, Compiler, type Fault, Frame } from './compiler.ts';
+import { type Compiled, Frame } from './compiled.ts';
+import { Compiler, type Fault } from './compiler.ts';
 import { FunctionTable } from './functions.ts';
 import { kubernetesFunctions } from './kubernetes.ts';
 import { CelSyntaxError } from './lexer.ts';

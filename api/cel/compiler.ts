@@ -4,7 +4,8 @@
  *
  * Every step costs: a run stops when its budget is spent, so that no expression holds the server up.
  */
-import type { FunctionTable, Overload, Spending } from './functions.ts';
+import { attempt, type Compiled, type ExpressionCompiler, type Frame, type Run } from './compiled.ts';
+import type { FunctionTable, Overload } from './functions.ts';
 import { compileMacro } from './macros.ts';
 import { TYPE_NAMES } from './operators.ts';
 import type { Expr } from './parser.ts';
@@ -29,7 +30,6 @@ import {
 import {
   adapt,
   CelError,
-  CostExceeded,
   type CelMap,
   type CelValue,
   Double,
@@ -39,43 +39,10 @@ import {
   member,
   MessageValue,
   Optional,
-  Pending,
   TypeValue,
   typeNameOf,
   Uint,
 } from './values.ts';
-
-/** A run of a program: what its variables are, and what it may still spend. */
-export class Frame implements Spending {
-  readonly locals: CelValue[] = [];
-  readonly #read: (name: string) => CelValue;
-  #left: number;
-
-  constructor(read: (name: string) => CelValue, budget: number) {
-    this.#read = read;
-    this.#left = budget;
-  }
-
-  get left(): number {
-    return this.#left;
-  }
-
-  spend(cost: number): void {
-    this.#left -= cost;
-    if (this.#left < 0) throw new CostExceeded();
-  }
-
-  variable(name: string): CelValue {
-    return this.#read(name);
-  }
-}
-
-export type Run = (frame: Frame) => CelValue;
-
-export interface Compiled {
-  readonly type: CelType;
-  readonly run: Run;
-}
 
 export interface Fault {
   readonly at: number;
@@ -89,7 +56,7 @@ export interface Declarations {
   readonly message?: ((name: string) => CelType | undefined) | undefined;
 }
 
-export class Compiler {
+export class Compiler implements ExpressionCompiler {
   readonly faults: Fault[] = [];
   /** Variables that are read. */
   readonly references = new Set<string>();
@@ -527,16 +494,6 @@ function selectable(value: CelValue, field: string): CelValue | undefined {
     if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new CelError('no such overload');
   }
   return member(value, field);
-}
-
-/** A value, or the error that it came to; waiting and running out of budget are neither. */
-export function attempt(run: Run, frame: Frame): CelValue | CelError {
-  try {
-    return run(frame);
-  } catch (error) {
-    if (error instanceof Pending || !(error instanceof CelError)) throw error;
-    return error;
-  }
 }
 
 function keyOf(value: CelValue): string | bigint | boolean {

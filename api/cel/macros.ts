@@ -1,5 +1,5 @@
 /** What looks like a call but binds variables or asks about a member: `has`, `all`, `map`, `cel.bind`, `optMap`, … */
-import { attempt, type Compiled, type Compiler, type Frame, type Run } from './compiler.ts';
+import { attempt, type Compiled, type ExpressionCompiler, type Frame, type Run } from './compiled.ts';
 import type { Expr } from './parser.ts';
 import { bool, type CelType, dyn, fits, int, isOpen, list, map, optional, showType } from './types.ts';
 import { adapt, CelError, type CelMap, type CelValue, entriesOf, member, Optional } from './values.ts';
@@ -7,7 +7,7 @@ import { adapt, CelError, type CelMap, type CelValue, entriesOf, member, Optiona
 type Call = Extract<Expr, { kind: 'call' }>;
 
 /** `undefined` for an ordinary call. */
-export function compileMacro(compiler: Compiler, call: Call): Compiled | undefined {
+export function compileMacro(compiler: ExpressionCompiler, call: Call): Compiled | undefined {
   const { name, target, args, at } = call;
   if (target === undefined) return name === 'has' ? hasMember(compiler, args[0], at) : undefined;
   if (name === 'bind' && target.kind === 'ident' && target.name === 'cel') return bind(compiler, args);
@@ -52,7 +52,7 @@ export function compileMacro(compiler: Compiler, call: Call): Compiled | undefin
   }
 }
 
-function hasMember(compiler: Compiler, arg: Expr | undefined, at: number): Compiled {
+function hasMember(compiler: ExpressionCompiler, arg: Expr | undefined, at: number): Compiled {
   if (arg?.kind !== 'select') return compiler.fault(at, 'invalid argument to has() macro');
   const operand = compiler.compile(arg.operand);
   const { type } = operand;
@@ -72,7 +72,7 @@ function hasMember(compiler: Compiler, arg: Expr | undefined, at: number): Compi
   };
 }
 
-function bind(compiler: Compiler, args: readonly Expr[]): Compiled | undefined {
+function bind(compiler: ExpressionCompiler, args: readonly Expr[]): Compiled | undefined {
   const [variable, init, body] = args;
   if (variable?.kind !== 'ident' || init === undefined || body === undefined) return undefined;
   const value = compiler.compile(init);
@@ -88,7 +88,7 @@ function bind(compiler: Compiler, args: readonly Expr[]): Compiled | undefined {
   });
 }
 
-function optMap(compiler: Compiler, { target, args }: Call, flat: boolean): Compiled | undefined {
+function optMap(compiler: ExpressionCompiler, { target, args }: Call, flat: boolean): Compiled | undefined {
   const [variable, body] = args;
   if (target === undefined || variable?.kind !== 'ident' || body === undefined) return undefined;
   const from = compiler.compile(target);
@@ -115,7 +115,7 @@ interface Loop {
 }
 
 /** The types that one or two variables have over a list or a map. */
-function variableTypes(compiler: Compiler, range: Compiled, count: number, at: number): readonly CelType[] {
+function variableTypes(compiler: ExpressionCompiler, range: Compiled, count: number, at: number): readonly CelType[] {
   const { type } = range;
   if (isOpen(type)) return [dyn, dyn];
   if (type.kind === 'list') return count === 2 ? [int, type.item] : [type.item];
@@ -165,7 +165,7 @@ interface Parts {
 }
 
 function looped<Result>(
-  compiler: Compiler,
+  compiler: ExpressionCompiler,
   { target, variables, at }: Pick<Parts, 'target' | 'variables' | 'at'>,
   make: (loop: Loop, types: readonly CelType[]) => Result,
 ): Result {
@@ -175,13 +175,13 @@ function looped<Result>(
   return compiler.within(declared, (slots) => make({ range: range.run, slots }, types));
 }
 
-function condition(compiler: Compiler, expr: Expr): Compiled {
+function condition(compiler: ExpressionCompiler, expr: Expr): Compiled {
   const compiled = compiler.compile(expr);
   if (fits(bool, compiled.type)) return compiled;
   return compiler.fault(expr.at, `expected type 'bool' but found '${showType(compiled.type)}'`);
 }
 
-function quantifier(compiler: Compiler, parts: Omit<Parts, 'filter'> & { readonly name: string }): Compiled {
+function quantifier(compiler: ExpressionCompiler, parts: Omit<Parts, 'filter'> & { readonly name: string }): Compiled {
   return looped(compiler, parts, (loop) => {
     const body = condition(compiler, parts.body);
     if (parts.name === 'exists_one' || parts.name === 'existsOne') return { type: bool, run: onlyOne(loop, body) };
@@ -211,7 +211,7 @@ function onlyOne(loop: Loop, body: Compiled): Run {
   };
 }
 
-function projection(compiler: Compiler, parts: Parts): Compiled {
+function projection(compiler: ExpressionCompiler, parts: Parts): Compiled {
   return looped(compiler, parts, (loop) => {
     const filter = parts.filter === undefined ? undefined : condition(compiler, parts.filter);
     const body = compiler.compile(parts.body);
@@ -228,7 +228,7 @@ function projection(compiler: Compiler, parts: Parts): Compiled {
   });
 }
 
-function mapProjection(compiler: Compiler, parts: Parts, name: string): Compiled {
+function mapProjection(compiler: ExpressionCompiler, parts: Parts, name: string): Compiled {
   return looped(compiler, parts, (loop, types) => {
     const filter = parts.filter === undefined ? undefined : condition(compiler, parts.filter);
     const body = compiler.compile(parts.body);
