@@ -88,7 +88,7 @@ async function run(argv: readonly string[]): Promise<number> {
 }
 
 /** Errors that were put into words where they arose. */
-function isWorded(error: unknown): error is Error {
+function isWorded(error: unknown): boolean {
   return (
     error instanceof CommandError ||
     (error instanceof Error && ['StartError', 'KubeconfigError', 'StatusError', 'ManifestError'].includes(error.name))

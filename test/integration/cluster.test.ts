@@ -200,7 +200,9 @@ describe('a cluster of one node', { skip, timeout: 280_000 }, () => {
       return ready === 'True' ? true : undefined;
     });
     assert.equal(facts(), before);
-    assert.match(cluster.run(['exec', 'deploy/hello', '--', 'cat', '/tmp/www/index.html']), /^hello from hello-/);
+    // The agent's server listens a moment after the API does.
+    const page = await until('the page', () => cluster.run(['exec', 'deploy/hello', '--', 'cat', '/tmp/www/index.html']));
+    assert.match(page, /^hello from hello-/);
   });
 
   test('a config map that changes is seen in its volume', async () => {
