@@ -207,6 +207,7 @@ export function mutatingPolicyErrors(
   old?: MutatingPolicySpec,
 ): FieldError[] {
   const errors = headErrors(check, spec, old);
+  errors.push(...mutableOperationErrors(spec.matchConstraints, 'spec.matchConstraints'));
   const scope = scopeOf(check, spec);
   const { mutations = [], reinvocationPolicy = '' } = spec;
   if (mutations.length === 0) errors.push(required('spec.mutations', 'mutations must contain at least one item'));
@@ -216,6 +217,17 @@ export function mutatingPolicyErrors(
   else if (!REINVOCATION_POLICIES.includes(reinvocationPolicy))
     errors.push(notSupported('spec.reinvocationPolicy', reinvocationPolicy, REINVOCATION_POLICIES));
   return errors;
+}
+
+const MUTABLE_OPERATIONS = ['*', 'CONNECT', 'CREATE', 'UPDATE'];
+
+/** Nothing is left to change in what is being deleted. */
+function mutableOperationErrors(match: MatchResources | undefined, at: string): FieldError[] {
+  return (match?.resourceRules ?? []).flatMap(({ operations = [] }) =>
+    operations
+      .filter((operation) => !MUTABLE_OPERATIONS.includes(operation))
+      .map((operation) => notSupported(`${at}.resourceRules.operations`, operation, MUTABLE_OPERATIONS)),
+  );
 }
 
 function mutationErrors(mutation: Mutation, at: string, { check, ...scope }: Scope): FieldError[] {
@@ -258,6 +270,10 @@ export function bindingErrors({ policyName = '', paramRef, matchResources }: Bin
     // The path is misspelt in the reference.
     ...(matchResources === undefined ? [] : matchResourcesErrors(matchResources, 'spec.matchResouces')),
   ];
+}
+
+export function mutatingBindingErrors(spec: BindingSpec): FieldError[] {
+  return [...bindingErrors(spec), ...mutableOperationErrors(spec.matchResources, 'spec.matchResources')];
 }
 
 function paramRefErrors({ name = '', selector, parameterNotFoundAction: action = '' }: ParamRef, at: string) {

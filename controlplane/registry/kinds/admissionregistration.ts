@@ -12,6 +12,7 @@ import { specAndStatus, specChanged, statusWithoutMetadata } from '../generic-st
 import { kindRow, type KindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
 import {
   bindingErrors,
+  mutatingBindingErrors,
   mutatingPolicyErrors,
   validatingPolicyErrors,
   validationActionErrors,
@@ -137,8 +138,8 @@ const validatingBindings: Strategy<ValidatingBinding> = {
 const mutatingBindings: Strategy<MutatingBinding> = {
   ...specOnly,
   applyDefaults: (object) => matchDefaults(object.spec?.matchResources),
-  validateCreate: ({ spec = {} }) => bindingErrors(spec),
-  validateUpdate: ({ spec = {} }) => bindingErrors(spec),
+  validateCreate: ({ spec = {} }) => mutatingBindingErrors(spec),
+  validateUpdate: ({ spec = {} }) => mutatingBindingErrors(spec),
   columns: bindingColumns,
 };
 

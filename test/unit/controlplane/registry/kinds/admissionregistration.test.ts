@@ -137,6 +137,19 @@ test('a mutation has the patch of its type and no other', () => {
   ]);
 });
 
+test('a mutating policy does not match deletions', () => {
+  const { errors } = mutations.create({
+    spec: {
+      matchConstraints: { resourceRules: [{ ...rule, operations: ['CREATE', 'DELETE'] }] },
+      reinvocationPolicy: 'Never',
+      mutations: [{ patchType: 'ApplyConfiguration', applyConfiguration: { expression: 'Object{}' } }],
+    },
+  });
+  assert.deepEqual(errors, [
+    'spec.matchConstraints.resourceRules.operations: Unsupported value: "DELETE": supported values: "*", "CONNECT", "CREATE", "UPDATE"',
+  ]);
+});
+
 test('a binding does not both deny and warn', () => {
   const { errors } = bindings.create({ spec: { policyName: 'p', validationActions: ['Deny', 'Warn'] } });
   assert.equal(errors.length, 1);
