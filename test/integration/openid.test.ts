@@ -1,0 +1,216 @@
+/** OpenID Connect against a real issuer (oidc-provider) over TLS: who is let in, who is not, and what happens when the issuer is away. */
+import assert from 'node:assert/strict';
+import { createServer, type Server } from 'node:https';
+import { request as httpsRequest } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { after, before, test } from 'node:test';
+import { exportJWK, generateKeyPair, SignJWT, type CryptoKey, type JWK } from 'jose';
+import Provider from 'oidc-provider';
+import { silentLogger } from '../../api/component/logger.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { certificatePem, createCertificate, parseCertificate } from '../../api/pki/certificate.ts';
+import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
+import { oidcAuthenticator, type OidcOptions } from '../../controlplane/authentication/oidc.ts';
+import { WebhookClient } from '../../controlplane/authentication/webhook-client.ts';
+
+const DAY = 86_400_000;
+const client = new WebhookClient('test');
+let server: Server;
+let issuer = '';
+let ca = '';
+let signing: CryptoKey;
+
+before(async () => {
+  const authority = await generateKey('ecdsa');
+  const window = { notBeforeMs: Date.now() - DAY, notAfterMs: Date.now() + DAY };
+  const raw = createCertificate(
+    {
+      subject: { commonName: 'ca' },
+      publicKey: authority.publicKey,
+      ...window,
+      keyUsages: ['cert sign'],
+      basicConstraints: { isCa: true },
+    },
+    { privateKey: authority.privateKey },
+  );
+  ca = certificatePem(raw);
+  const keys = await generateKey('ecdsa');
+  const cert = createCertificate(
+    {
+      subject: { commonName: 'localhost' },
+      publicKey: keys.publicKey,
+      ...window,
+      extendedKeyUsages: ['server auth'],
+      names: { dns: ['localhost'], ip: ['127.0.0.1'] },
+    },
+    { privateKey: authority.privateKey, certificate: parseCertificate(raw) },
+  );
+  server = createServer({ cert: certificatePem(cert), key: privateKeyPem(keys.privateKey) });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  issuer = `https://localhost:${(server.address() as AddressInfo).port}`;
+  const pair = await generateKeyPair('RS256', { extractable: true });
+  signing = pair.privateKey;
+  const key: JWK = { ...(await exportJWK(pair.privateKey)), kid: 'one', alg: 'RS256', use: 'sig' };
+  const provider = new Provider(issuer, {
+    jwks: { keys: [key] },
+    clients: [
+      {
+        client_id: 'orchlet',
+        client_secret: 'hidden',
+        redirect_uris: [],
+        response_types: [],
+        grant_types: ['urn:test'],
+        token_endpoint_auth_method: 'client_secret_post',
+      },
+    ],
+    features: { devInteractions: { enabled: false } },
+    cookies: { keys: ['for-this-test'] },
+  });
+  // The shortest way to a token that the issuer itself has made: a grant of our own.
+  provider.registerGrantType('urn:test', async (ctx) => {
+    const { IdToken } = ctx.oidc.provider;
+    const token = new IdToken({ sub: 'ann' }, { ctx });
+    token.scope = 'openid';
+    token.set('groups', ['devs']);
+    token.set('hd', 'example.com');
+    ctx.body = { id_token: await token.issue({ use: 'idtoken' }) };
+  });
+  const handle = provider.callback();
+  server.on('request', (message, response) => void handle(message, response));
+});
+
+after(() => {
+  client.close();
+  server.closeAllConnections();
+  server.close();
+});
+
+const authenticator = (more: Partial<OidcOptions> = {}) =>
+  oidcAuthenticator({
+    issuerUrl: issuer,
+    clientId: 'orchlet',
+    usernameClaim: 'sub',
+    usernamePrefix: undefined,
+    groupsClaim: 'groups',
+    groupsPrefix: 'oidc:',
+    requiredClaims: {},
+    signingAlgorithms: ['RS256'],
+    ca,
+    client,
+    clock: systemClock,
+    logger: silentLogger,
+    ...more,
+  });
+
+function issuedToken(): Promise<string> {
+  const body = new URLSearchParams({
+    grant_type: 'urn:test',
+    client_id: 'orchlet',
+    client_secret: 'hidden',
+  }).toString();
+  return new Promise((resolve, reject) => {
+    const sent = httpsRequest(
+      `${issuer}/token`,
+      {
+        method: 'POST',
+        ca,
+        agent: false,
+        headers: { 'content-type': 'application/x-www-form-urlencoded', 'content-length': body.length },
+      },
+      (response) => {
+        let text = '';
+        response.on('data', (chunk: Buffer) => (text += chunk.toString()));
+        response.on('end', () => {
+          const answer = JSON.parse(text) as { id_token?: string };
+          if (answer.id_token === undefined) reject(new Error(text));
+          else resolve(answer.id_token);
+        });
+      },
+    );
+    sent.on('error', reject);
+    sent.end(body);
+  });
+}
+
+/** A token with the issuer's own key that the issuer would not make. */
+const forged = (
+  claims: Record<string, unknown>,
+  header: { alg: string; kid?: string } = { alg: 'RS256', kid: 'one' },
+  key = signing,
+) =>
+  new SignJWT({ iss: issuer, aud: 'orchlet', sub: 'ann', exp: Math.floor(Date.now() / 1000) + 600, ...claims })
+    .setProtectedHeader(header)
+    .sign(key);
+
+test('a token of the issuer is its subject with prefixes', async () => {
+  const known = await authenticator().authenticateToken(await issuedToken(), []);
+  assert.equal(known?.user.name, `${issuer}#ann`);
+  assert.deepEqual(known.user.groups, ['oidc:devs']);
+});
+
+test('prefixes and required claims are as the flags say', async () => {
+  const known = await authenticator({ usernamePrefix: '-', groupsPrefix: '', requiredClaims: { hd: 'example.com' } });
+  assert.equal((await known.authenticateToken(await issuedToken(), []))?.user.name, 'ann');
+  const strict = authenticator({ requiredClaims: { hd: 'other.com' } });
+  await assert.rejects(async () => strict.authenticateToken(await issuedToken(), []), /required claim/);
+});
+
+const refused: readonly (readonly [string, () => Promise<string>])[] = [
+  ['that has expired', () => forged({ exp: Math.floor(Date.now() / 1000) - 60 })],
+  ['for somebody else', () => forged({ aud: 'other' })],
+  ['without the subject', () => forged({ sub: undefined })],
+  [
+    'with a key that the issuer does not publish',
+    async () => forged({}, { alg: 'RS256', kid: 'two' }, (await generateKeyPair('RS256')).privateKey),
+  ],
+  [
+    'with another key under the known name',
+    async () => forged({}, { alg: 'RS256', kid: 'one' }, (await generateKeyPair('RS256')).privateKey),
+  ],
+  [
+    'with an algorithm that is not accepted',
+    async () => forged({}, { alg: 'ES256', kid: 'one' }, (await generateKeyPair('ES256')).privateKey),
+  ],
+  [
+    'without a signature',
+    async () => `${Buffer.from('{"alg":"none"}').toString('base64url')}.${(await forged({})).split('.')[1]}.`,
+  ],
+];
+for (const [name, make] of refused) {
+  test(`a token ${name} is refused`, async () => {
+    await assert.rejects(async () => {
+      const known = await authenticator().authenticateToken(await make(), []);
+      if (known === undefined) throw new Error('nobody');
+    });
+  });
+}
+
+test('a token of another issuer is left to others', async () => {
+  assert.equal(await authenticator().authenticateToken(await forged({ iss: 'https://elsewhere' }), []), undefined);
+});
+
+test('an issuer that proves itself with an unknown authority is not believed', async () => {
+  const other = await generateKey('ecdsa');
+  const raw = createCertificate(
+    {
+      subject: { commonName: 'other' },
+      publicKey: other.publicKey,
+      notBeforeMs: Date.now() - DAY,
+      notAfterMs: Date.now() + DAY,
+      basicConstraints: { isCa: true },
+    },
+    { privateKey: other.privateKey },
+  );
+  await assert.rejects(async () =>
+    authenticator({ ca: certificatePem(raw) }).authenticateToken(await issuedToken(), []),
+  );
+});
+
+test('an issuer that is away means refusals, and keys that are known stay good', async () => {
+  const known = authenticator();
+  const token = await issuedToken();
+  assert.ok(await known.authenticateToken(token, []));
+  const cold = authenticator({ issuerUrl: 'https://localhost:9' });
+  await assert.rejects(async () => cold.authenticateToken(await forged({ iss: 'https://localhost:9' }), []));
+  assert.ok(await known.authenticateToken(token, []));
+});
