@@ -33,7 +33,7 @@ import { runServiceAccounts } from './service-account/service-accounts.ts';
 import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
 
 import { runEphemeralVolumes } from './storage/ephemeral-volumes.ts';
-import { runClaimProtection, runVolumeProtection } from './storage/protection.ts';
+import { runAttributesClassProtection, runClaimProtection, runVolumeProtection } from './storage/protection.ts';
 import { runVolumeBinder } from './storage/volume-binder.ts';
 import { runVolumeExpander } from './storage/volume-expander.ts';
 import { runStatefulSets } from './stateful-set/stateful-set.ts';
@@ -108,6 +108,11 @@ export function controllerTable({
       run: runClaimProtection,
     },
     { name: 'persistentvolume-protection-controller', account: 'pv-protection-controller', run: runVolumeProtection },
+    {
+      name: 'volumeattributesclass-protection-controller',
+      account: 'volumeattributesclass-protection-controller',
+      run: runAttributesClassProtection,
+    },
     { name: 'persistentvolume-binder-controller', account: 'persistent-volume-binder', run: runVolumeBinder },
     { name: 'persistentvolume-expander-controller', account: 'expand-controller', run: runVolumeExpander },
     { name: 'ephemeral-volume-controller', account: 'ephemeral-volume-controller', run: runEphemeralVolumes },

@@ -1,14 +1,24 @@
-/** Lets deleted claims go when no pod uses them, and deleted volumes when no claim is bound to them; gives both the finalizer that keeps them. */
+/**
+ * Lets deleted claims go when no pod uses them, volumes when no claim is bound to them, and classes of volume attributes when
+ * neither claims nor volumes have them; gives each the finalizer that keeps it.
+ */
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
-import type { PersistentVolume, Pod } from '../../../api/machinery/kinds.ts';
-import { persistentVolumeClaims, persistentVolumes, pods, type ResourceOf } from '../../../api/machinery/resources.ts';
+import type { PersistentVolume, PersistentVolumeClaim, Pod } from '../../../api/machinery/kinds.ts';
+import {
+  persistentVolumeClaims,
+  persistentVolumes,
+  pods,
+  volumeAttributesClasses,
+  type ResourceOf,
+} from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { isPodFinished } from '../pod-state.ts';
 
 const CLAIM_FINALIZER = 'kubernetes.io/pvc-protection';
 const VOLUME_FINALIZER = 'kubernetes.io/pv-protection';
+const ATTRIBUTES_FINALIZER = 'kubernetes.io/vac-protection';
 
 /** The claims that a pod mounts, also those made for its ephemeral volumes. */
 export function claimNames(pod: Pod): string[] {
@@ -42,6 +52,31 @@ export const runVolumeProtection: RunController = (environment, signal) => {
     (volume: PersistentVolume) => volume.status?.phase === 'Bound',
   );
   return loop.run(signal, cache);
+};
+
+export const runAttributesClassProtection: RunController = (environment, signal) => {
+  const claims = environment.informers.for(persistentVolumeClaims);
+  const volumes = environment.informers.for(persistentVolumes);
+  const named = ({ spec, status }: PersistentVolumeClaim): string[] => {
+    const { currentVolumeAttributesClassName: current, modifyVolumeStatus } = status ?? {};
+    return [spec?.volumeAttributesClassName, current, modifyVolumeStatus?.targetVolumeAttributesClassName].filter(
+      (name): name is string => (name ?? '') !== '',
+    );
+  };
+  const namedByVolume = ({ spec }: PersistentVolume): string[] =>
+    (spec?.volumeAttributesClassName ?? '') === '' ? [] : [spec?.volumeAttributesClassName ?? ''];
+  claims.addIndex('attributes-class', named);
+  volumes.addIndex('attributes-class', namedByVolume);
+  const isUsed = ({ metadata: { name = '' } }: KubeObject): boolean =>
+    claims.byIndex('attributes-class', name).length > 0 || volumes.byIndex('attributes-class', name).length > 0;
+  const { loop, cache } = protect(environment, volumeAttributesClasses, ATTRIBUTES_FINALIZER, isUsed);
+  const freed = (names: readonly string[]): void => names.forEach((name) => loop.queue.add(name));
+  claims.addHandler({ update: (previous) => freed(named(previous)), delete: (claim) => freed(named(claim)) });
+  volumes.addHandler({
+    update: (previous) => freed(namedByVolume(previous)),
+    delete: (volume) => freed(namedByVolume(volume)),
+  });
+  return loop.run(signal, cache, claims, volumes);
 };
 
 function protect<T extends KubeObject>(
