@@ -13,6 +13,9 @@ import type { Kind, Wire } from '../../../api/kinds/wire.ts';
 import type { TableColumns } from '../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from './column.ts';
 
+/** As the reference documents `scaleTargetRef`; the types that we have keep no text for references. */
+const TARGET_TEXT =
+  'scaleTargetRef points to the target resource to scale, and is used to the pods for which metrics should be collected, as well as to actually change the replica count.';
 const integer = { type: 'integer' } as const;
 
 // --- autoscalers
@@ -72,7 +75,7 @@ function metricTexts(metrics: readonly Metric[], current: readonly Current[]): s
 export const autoscalerColumns: TableColumns = {
   columns: [
     nameColumn,
-    column('Reference', field('autoscaling.v2.HorizontalPodAutoscalerSpec', 'scaleTargetRef')),
+    column('Reference', TARGET_TEXT),
     column('Targets', field('autoscaling.v2.HorizontalPodAutoscalerSpec', 'metrics')),
     column('MinPods', field('autoscaling.v2.HorizontalPodAutoscalerSpec', 'minReplicas')),
     column('MaxPods', field('autoscaling.v2.HorizontalPodAutoscalerSpec', 'maxReplicas')),

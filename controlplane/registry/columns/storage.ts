@@ -15,6 +15,9 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import type { TableColumns } from '../strategy.ts';
 import { age, ageColumn, column, field, nameColumn, nameOf } from './column.ts';
 
+/** As the reference documents the field; the types that we have keep no text for references. */
+const CLAIM_TEXT =
+  'claimRef is part of a bi-directional binding between PersistentVolume and PersistentVolumeClaim. Expected to be non-nil when bound. claim.VolumeName is the authoritative bind between PV and PVC. More info: https://kubernetes.io/docs/concepts/storage/persistent-volumes#binding';
 const UNSET = '<unset>';
 const SHORT_MODES: readonly (readonly [string, string])[] = [
   ['ReadWriteOnce', 'RWO'],
@@ -44,7 +47,7 @@ export const volumeColumns: TableColumns = {
     column('Access Modes', field('core.v1.PersistentVolumeSpec', 'accessModes')),
     column('Reclaim Policy', field('core.v1.PersistentVolumeSpec', 'persistentVolumeReclaimPolicy')),
     column('Status', field('core.v1.PersistentVolumeStatus', 'phase')),
-    column('Claim', field('core.v1.PersistentVolumeSpec', 'claimRef')),
+    column('Claim', CLAIM_TEXT),
     column('StorageClass', 'StorageClass of the pv'),
     column('VolumeAttributesClass', 'VolumeAttributesClass of the pv'),
     column('Reason', field('core.v1.PersistentVolumeStatus', 'reason')),
@@ -184,7 +187,7 @@ export const capacityColumns: TableColumns = {
 export const attachmentColumns: TableColumns = {
   columns: [
     nameColumn,
-    column('Attacher', field('storage.v1.VolumeAttachmentSpec', 'attacher')),
+    column('Attacher', field('storage.v1.VolumeAttachmentSpec', 'attacher'), { format: 'name' }),
     column('PV', field('storage.v1.VolumeAttachmentSource', 'persistentVolumeName')),
     column('Node', field('storage.v1.VolumeAttachmentSpec', 'nodeName')),
     column('Attached', field('storage.v1.VolumeAttachmentStatus', 'attached'), boolean),

@@ -103,3 +103,32 @@ describe('the difference of two specs', () => {
     assert.equal(diff.match(/^@@/gm)?.length, 2);
   });
 });
+
+describe('columns', () => {
+  let fixture: Fixture;
+  before(async () => {
+    fixture = await openFixture();
+  });
+  after(() => fixture.close());
+
+  const cells = (group: string, version: string, resource: string, object: object) => {
+    const { info } = fixture.rest(group, version, resource);
+    return fixture.registry.strategyOf(info)?.columns?.cells({ metadata: { name: 'x' }, ...object } as never);
+  };
+
+  it('of a claim show its size once it is bound', () => {
+    const status = { phase: 'Bound', capacity: { storage: '3Gi' }, accessModes: ['ReadWriteMany', 'ReadWriteOnce'] };
+    const bound = { spec: { volumeName: 'v', storageClassName: 'fast', volumeMode: 'Block' }, status };
+    assert.deepEqual(
+      cells('', 'v1', 'persistentvolumeclaims', bound)?.filter((_, at) => at !== 7),
+      ['x', 'Bound', 'v', '3Gi', 'RWO,RWX', 'fast', '<unset>', 'Block'],
+    );
+    const waiting = cells('', 'v1', 'persistentvolumeclaims', { ...bound, spec: {} });
+    assert.deepEqual(waiting?.slice(2, 5), ['', '', '']);
+  });
+
+  it('of a quota keep requests and limits apart', () => {
+    const status = { hard: { pods: '5', 'limits.cpu': '2' }, used: { pods: '1', 'limits.cpu': '500m' } };
+    assert.deepEqual(cells('', 'v1', 'resourcequotas', { status })?.slice(1, 3), ['pods: 1/5', 'limits.cpu: 500m/2']);
+  });
+});
