@@ -124,7 +124,9 @@ class SqliteBackend implements LogBackend {
     const file = import.meta.url.endsWith('.ts')
       ? new URL('./worker.ts', import.meta.url)
       : new URL('./worker.js', import.meta.url);
-    this.#worker = new Worker(file, { workerData: options, name: 'storage' });
+    // It passes buffers on and keeps none: a small young heap is enough.
+    const resourceLimits = { maxYoungGenerationSizeMb: 2 };
+    this.#worker = new Worker(file, { workerData: options, name: 'storage', resourceLimits });
     this.opened = new Promise((resolve, reject) => this.#listen(resolve, reject));
   }
 
