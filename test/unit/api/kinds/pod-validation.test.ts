@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
+import { applyPodDefaults } from '../../../../api/kinds/pod-defaults.ts';
+import type { Pod, PodSpec } from '../../../../api/kinds/pod-types.ts';
+import { podStatusUpdateErrors } from '../../../../api/kinds/pod-update-validation.ts';
+import { validatePod } from '../../../../api/kinds/pod-validation.ts';
+import { podWarnings } from '../../../../api/kinds/pod-warnings.ts';
+
+function podOf(spec: PodSpec, annotations?: Record<string, string>): Pod {
+  const metadata = { name: 'p', ...(annotations === undefined ? {} : { annotations }) };
+  const pod: Pod = { metadata, spec: { containers: [{ name: 'c', image: 'app:1' }], ...spec } };
+  applyPodDefaults(pod);
+  return pod;
+}
+
+const errorsOf = (pod: Pod): string[] => validatePod(pod).map(String);
+const container = (more: object): PodSpec => ({ containers: [{ name: 'c', image: 'app:1', ...more }] });
+
+const REFUSED: readonly (readonly [string, Pod, readonly string[]])[] = [
+  [
+    'a pause before the end that is longer than the grace period',
+    podOf({ terminationGracePeriodSeconds: 10, ...container({ lifecycle: { preStop: { sleep: { seconds: 11 } } } }) }),
+    [
+      'spec.containers[0].lifecycle.preStop.sleep: Invalid value: 11: must be non-negative and less than terminationGracePeriodSeconds (10)',
+    ],
+  ],
+  [
+    'a field reference of another version',
+    podOf(
+      container({ env: [{ name: 'A', valueFrom: { fieldRef: { apiVersion: 'v2', fieldPath: 'metadata.name' } } }] }),
+    ),
+    [
+      'spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Invalid value: "metadata.name": error converting fieldPath: unsupported pod version: v2',
+    ],
+  ],
+  [
+    'huge pages in parts',
+    podOf(container({ resources: { limits: { cpu: '1', 'hugepages-2Mi': '3Mi' } } })),
+    ['limits', 'requests'].map(
+      (list) =>
+        `spec.containers[0].resources.${list}[hugepages-2Mi]: Invalid value: "3Mi": 3Mi is not positive integer multiple of hugepages-2Mi`,
+    ),
+  ],
+  [
+    'a container limit above the pod limit',
+    podOf({
+      resources: { limits: { cpu: '1' }, requests: { cpu: '1' } },
+      ...container({ resources: { limits: { cpu: '2' }, requests: { cpu: '1' } } }),
+    }),
+    ['spec.resources.containers[0][cpu].limits: Invalid value: "2": must be less than or equal to pod limits of 1'],
+  ],
+  [
+    'the same spread twice, at the first of the two',
+    podOf({
+      topologySpreadConstraints: [
+        { maxSkew: 1, topologyKey: 'z', whenUnsatisfiable: 'DoNotSchedule' },
+        { maxSkew: 2, topologyKey: 'z', whenUnsatisfiable: 'DoNotSchedule' },
+      ],
+    }),
+    ['spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value: "{z, DoNotSchedule}"'],
+  ],
+  [
+    'a confinement by annotation for a container that is not there',
+    podOf({}, { 'container.apparmor.security.beta.kubernetes.io/missing': 'unconfined' }),
+    [
+      'metadata.annotations[container.apparmor.security.beta.kubernetes.io/missing]: Invalid value: "missing": container not found',
+    ],
+  ],
+  [
+    'a mirror pod without a node',
+    podOf({}, { 'kubernetes.io/config.mirror': 'x' }),
+    [
+      'metadata.annotations[kubernetes.io/config.mirror]: Invalid value: "x": must set spec.nodeName if mirror pod annotation is set',
+    ],
+  ],
+  [
+    'processes of the host without its network',
+    podOf({ securityContext: { windowsOptions: { hostProcess: true } } }),
+    ['spec.hostNetwork: Invalid value: false: hostNetwork must be true if pod contains any hostProcess containers'],
+  ],
+];
+
+for (const [what, pod, errors] of REFUSED) {
+  test(`refused: ${what}`, () => assert.deepEqual(errorsOf(pod), errors));
+}
+
+test('a comparing toleration is refused with the operators that will be served', () => {
+  const refusal = (operator: string): string[] =>
+    errorsOf(podOf({ tolerations: [{ key: 'a', operator, value: '1' }] }));
+  assert.match(refusal('Gt')[0] ?? '', /"Equal", "Exists", "Lt", "Gt"$/);
+  assert.match(refusal('Near')[0] ?? '', /"Equal", "Exists"$/);
+});
+
+test('pod-level requests are what the containers ask for, else the pod-level limit', () => {
+  const { spec } = podOf({
+    resources: { limits: { cpu: '2' } },
+    ...container({ resources: { requests: { memory: '1Mi' } } }),
+  });
+  assert.deepEqual(spec?.resources?.requests, { cpu: '2', memory: '1Mi' });
+});
+
+test('fields of features that are off are dropped unless the stored pod has them', () => {
+  const spec = container({ lifecycle: { stopSignal: 'SIGUSR1' } });
+  dropDisabledPodFields(spec, structuredClone(spec));
+  assert.equal(spec.containers?.[0]?.lifecycle?.stopSignal, 'SIGUSR1');
+  dropDisabledPodFields(spec, undefined);
+  assert.equal(spec.containers?.[0]?.lifecycle, undefined);
+});
+
+test('ports that repeat in another container are warned about', () => {
+  const ports = [{ containerPort: 80, name: 'web', protocol: 'TCP' }];
+  const texts = podWarnings(
+    {},
+    {
+      initContainers: [{ name: 'i', restartPolicy: 'Always', ports }],
+      containers: [{ name: 'c', ports }],
+    },
+  );
+  assert.deepEqual(texts, [
+    'spec.containers[0].ports[0]: duplicate port definition with spec.initContainers[0].ports[0]',
+    'spec.containers[0].ports[0]: duplicate port name "web" with spec.initContainers[0].ports[0], services and probes that select ports by name will use spec.initContainers[0].ports[0]',
+  ]);
+});
+
+test('a container that has ended for good does not run again', () => {
+  const state = (one: object): Pod => ({
+    metadata: { name: 'p' },
+    spec: { restartPolicy: 'Never', ...container({}) },
+    status: { containerStatuses: [{ name: 'c', state: one }] },
+  });
+  const errors = podStatusUpdateErrors(state({ running: {} }), state({ terminated: { exitCode: 0 } }));
+  assert.deepEqual(errors.map(String), [
+    'status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state',
+  ]);
+});

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { appsKinds } from '../../../../../controlplane/registry/kinds/apps.ts';
+import { rulesOf } from './strategy-fixture.ts';
+
+const deployments = rulesOf(appsKinds, 'apps', 'deployments');
+const statefulSets = rulesOf(appsKinds, 'apps', 'statefulsets');
+const daemonSets = rulesOf(appsKinds, 'apps', 'daemonsets');
+const revisions = rulesOf(appsKinds, 'apps', 'controllerrevisions');
+const controllers = rulesOf(appsKinds, '', 'replicationcontrollers');
+
+const selector = { matchLabels: { app: 'a' } };
+const template = { metadata: { labels: { app: 'a' } }, spec: { containers: [{ name: 'c', image: 'app:1' }] } };
+
+test('without a selector no template matches', () => {
+  const { errors } = deployments.create({ spec: { template } });
+  assert.deepEqual(errors, [
+    'spec.selector: Required value',
+    'spec.template.metadata.labels: Invalid value: {"app":"a"}: `selector` does not match template `labels`',
+  ]);
+});
+
+test('an invalid selector is refused twice, and its template is not looked at', () => {
+  const { errors } = deployments.create({
+    spec: { selector: { matchExpressions: [{ key: 'app', operator: 'Near' }] }, template: {} },
+  });
+  assert.deepEqual(errors, [
+    'spec.selector.matchExpressions[0].operator: Invalid value: "Near": not a valid selector operator',
+    'spec.selector: Invalid value: {"matchExpressions":[{"key":"app","operator":"Near"}]}: invalid label selector',
+  ]);
+});
+
+test('claims and the service of a stateful set are checked', () => {
+  const { errors } = statefulSets.create({
+    spec: { selector, template, serviceName: 'a.b', volumeClaimTemplates: [{ metadata: { name: 'x' }, spec: {} }] },
+  });
+  assert.deepEqual(errors, [
+    'spec.volumeClaimTemplates[0].spec.accessModes: Required value: at least 1 access mode is required',
+    'spec.volumeClaimTemplates[0].spec.resources[storage]: Required value',
+    'spec.serviceName: Invalid value: "a.b": must not contain dots',
+  ]);
+});
+
+test('a daemon set counts the changes of its template in an annotation', () => {
+  const key = 'deprecated.daemonset.template.generation';
+  const { object } = daemonSets.create({ spec: { selector, template } });
+  assert.equal(object.metadata.annotations?.[key], '1');
+});
+
+test('a replication controller without a template is refused for that alone', () => {
+  const { errors } = controllers.create({ spec: { selector: { app: 'a' } } });
+  assert.deepEqual(errors, ['spec.template: Required value']);
+});
+
+test('a controller revision holds an object', () => {
+  assert.deepEqual(revisions.create({ revision: 3, data: 'text' }).errors, [
+    'data: Required value: data must be a valid JSON object',
+  ]);
+});
