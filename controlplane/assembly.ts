@@ -7,7 +7,9 @@ import { readFileSync } from 'node:fs';
 import { type Clock, formatTime } from '../api/machinery/clock.ts';
 import type { Secret, Service } from '../api/machinery/kinds.ts';
 import {
+  apiServices,
   customResourceDefinitions,
+  endpointSlices,
   services,
   namespaces,
   resourceQuotas,
@@ -22,6 +24,7 @@ import { buildPlugins } from './admission/plugins.ts';
 import type { Source, Sources } from './admission/sources.ts';
 import { celTypeOf } from './registry/custom-resources/rule-types.ts';
 import { startTypeChecking, typeOfStruct } from './admission/policy/type-checking.ts';
+import { Aggregator } from './aggregation/aggregator.ts';
 import { endpointOf } from './admission/webhook/endpoint.ts';
 import type { CallConversion } from './registry/custom-resources/webhook-conversion.ts';
 import { webhookConditions } from './admission/policy/match-conditions.ts';
@@ -43,12 +46,13 @@ import { createDecoder } from './registry/object-decoding.ts';
 import { createEncodings } from './registry/encodings.ts';
 import { createFieldManagement } from './registry/managed-fields.ts';
 import type { Registry, RegistryOptions, Stores } from './registry/registry.ts';
-import type { Rest } from './registry/rest.ts';
+import type { ResourceCatalog, Rest } from './registry/rest.ts';
 import { lateReviewers } from './reviews/reviewers.ts';
 import { reviewRests, type ReviewRestsOptions } from './reviews/review-rest.ts';
 import type { Security } from './security.ts';
 import type { MetricsRegistry } from '../api/component/metrics.ts';
 import { builtinDeprecation } from './server/deprecations.ts';
+import { fetchAggregated, passAggregated } from './server/connect/aggregated.ts';
 import { createConnector } from './server/connect/connector.ts';
 import { installDiscovery } from './server/discovery.ts';
 import type { AuditSink } from './server/filters/audit.ts';
@@ -260,7 +264,37 @@ function conversionCalls(found: Source<Service>): CallConversion {
   };
 }
 
-export function createApiServer(parts: Parts): ApiServer {
+function aggregatorOf({ sources, clientFor, clock, logger, pki }: Parts, signal: AbortSignal): Aggregator {
+  return new Aggregator({
+    definitions: sources.of(apiServices),
+    services: sources.of(services),
+    endpointSlices: sources.of(endpointSlices),
+    client: clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-aggregator'),
+    clock,
+    logger,
+    signal,
+    random: Math.random,
+    frontProxy() {
+      const { frontProxyClient } = pki.material();
+      return { cert: frontProxyClient.certificatePem, key: frontProxyClient.privateKeyPem };
+    },
+    fetchJson: fetchAggregated,
+  });
+}
+
+/** What discovery shows: everything that is served here, and what other servers serve. */
+function withAggregated(catalog: ResourceCatalog, aggregator: Aggregator): ResourceCatalog {
+  return {
+    find: (group, version, resource, subresource) => catalog.find(group, version, resource, subresource),
+    resources: () => [...catalog.resources(), ...aggregator.resources()],
+    onChange(listener) {
+      catalog.onChange(listener);
+      aggregator.onChange(listener);
+    },
+  };
+}
+
+export function createApiServer(parts: Parts, signal: AbortSignal): ApiServer {
   const { flags, clock, logger, registry, security, pki, schema, customResources, metrics } = parts;
   const protobuf = createProtobufCodec(schema);
   const encodings = createEncodings({
@@ -272,8 +306,9 @@ export function createApiServer(parts: Parts): ApiServer {
   const paths = new PathHandlers();
   const { catalog } = registry;
   installVersion(paths, API_VERSION);
+  const aggregator = aggregatorOf(parts, signal);
   installDiscovery(paths, {
-    catalog,
+    catalog: withAggregated(catalog, aggregator),
     protobuf,
     serverAddress: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
   });
@@ -317,6 +352,7 @@ export function createApiServer(parts: Parts): ApiServer {
     }),
     observer: createRequestMetrics(metrics, clock),
     ...(parts.audit === undefined ? {} : { audit: parts.audit }),
+    aggregated: passAggregated(aggregator),
     deprecation: (group, version, resource) =>
       builtinDeprecation(group, version, resource) ||
       (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),

@@ -200,7 +200,7 @@ async function assemble(
   await customResources.start();
   checkPolicies(parts, stop.signal);
   await bootstrap(parts);
-  const server = createApiServer(parts);
+  const server = createApiServer(parts, stop.signal);
   const address = await server.listen(flags.securePort, flags.bindAddress);
   opened.push(() => server.close(CLOSE_GRACE_MS));
   const host = flags.bindAddress === '0.0.0.0' || flags.bindAddress === '::' ? '127.0.0.1' : flags.bindAddress;

@@ -48,6 +48,8 @@ export interface HandlerOptions {
   readonly inFlight: InFlightOptions;
   /** Warning for a resource that is going away; `''` for others. */
   readonly deprecation: (group: string, version: string, resource: string) => string;
+  /** Takes requests for what other servers serve; `undefined` for all others. */
+  readonly aggregated?: ((request: ApiRequest) => MaybePromise<void> | undefined) | undefined;
 }
 
 export function createHandler(options: HandlerOptions): Handler {
@@ -81,6 +83,8 @@ function dispatcher(options: HandlerOptions): Handler {
   };
   const context: VerbContext = options;
   return (request) => {
+    const passed = options.aggregated?.(request);
+    if (passed !== undefined) return passed;
     if (!request.info.isResource) return servePath(request, options.paths, router);
     if (!router.serves(request.info)) return pageNotFound(request);
     const { rest, verb } = router.route(request.exchange.method, request.info);

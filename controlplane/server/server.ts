@@ -17,7 +17,7 @@ import type { AuditSink } from './filters/audit.ts';
 import { createHandler } from './handler.ts';
 import { Listener, type ServingCertificate, type TlsOptions } from './listener.ts';
 import type { PathHandlers } from './path-handlers.ts';
-import { ApiRequest } from './request.ts';
+import { ApiRequest, type MaybePromise } from './request.ts';
 import { noObserver, type RequestObserver } from './request-metrics.ts';
 
 export interface ServerOptions {
@@ -43,6 +43,8 @@ export interface ServerOptions {
   readonly maxMutating?: number;
   /** Warning for a resource that is going away, `''` for others; absent: those of the built-in resources. */
   readonly deprecation?: (group: string, version: string, resource: string) => string;
+  /** Takes requests for what other servers serve; `undefined` for all others. */
+  readonly aggregated?: (request: ApiRequest) => MaybePromise<void> | undefined;
 }
 
 export interface ApiServer {

@@ -38,6 +38,8 @@ export interface TargetTls {
   readonly key?: string | Buffer;
   readonly ca?: string | Buffer;
   readonly rejectUnauthorized: boolean;
+  /** The name that the target's certificate must have. Absent: its name is not looked at. */
+  readonly servername?: string;
 }
 
 export function createConnector(options: ConnectorOptions): Connector {

@@ -14,6 +14,9 @@ export interface TargetRequest {
   readonly signal: AbortSignal;
 }
 
+/** Agents and pods are known by their address, not by their name. */
+const ANY_NAME = { checkServerIdentity: () => undefined };
+
 /** Throws 503 where the target cannot be reached. */
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
@@ -26,7 +29,11 @@ export function requestTarget(options: TargetRequest): Promise<IncomingMessage> 
     const common = { method: options.method, headers, agent: false as const, signal: options.signal };
     const request =
       url.protocol === 'https:'
-        ? httpsRequest(url, { ...common, ...options.tls, checkServerIdentity: () => undefined }, resolve)
+        ? httpsRequest(
+            url,
+            { ...common, ...options.tls, ...(options.tls.servername === undefined ? ANY_NAME : {}) },
+            resolve,
+          )
         : httpRequest(url, common, resolve);
     request.on('error', (error: Error) => {
       reject(newServiceUnavailable(`error trying to reach service: ${error.message}`));

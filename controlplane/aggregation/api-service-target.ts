@@ -1,0 +1,65 @@
+/** Where the server behind an APIService is: an address of its service's endpoints, and how it is recognised there. */
+import type { Service, EndpointSlice } from '../../api/machinery/kinds.ts';
+import type { Source } from '../admission/sources.ts';
+
+export interface ServiceReference {
+  readonly namespace?: string;
+  readonly name?: string;
+  readonly port?: number;
+}
+
+export interface BackendSources {
+  readonly services: Source<Service>;
+  readonly endpointSlices: Source<EndpointSlice>;
+}
+
+export interface Backend {
+  readonly host: string;
+  readonly port: number;
+  /** The name that its certificate must have. */
+  readonly serverName: string;
+}
+
+/** Why a service cannot be reached, with the reason that the condition names. */
+export class BackendError extends Error {
+  readonly reason: string;
+  constructor(reason: string, message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+const SERVICE_LABEL = 'kubernetes.io/service-name';
+
+/** Throws `BackendError`. `random` picks one of several addresses. */
+export function backendOf(reference: ServiceReference, sources: BackendSources, random: () => number): Backend {
+  const { namespace = '', name = '', port = 443 } = reference;
+  const shown = `service/${name} in ${JSON.stringify(namespace)}`;
+  const service = sources.services.get(namespace, name);
+  if (service === undefined) throw new BackendError('ServiceNotFound', `${shown} is not present`);
+  const serverName = `${name}.${namespace}.svc`;
+  const { spec } = service;
+  if (spec?.type === 'ExternalName') return { host: spec.externalName ?? '', port, serverName };
+  const found = (spec?.ports ?? []).find((one) => one.port === port);
+  if (found === undefined) throw new BackendError('ServicePortError', `${shown} is not listening on port ${port}`);
+  const portName = found.name ?? '';
+  const addresses: { host: string; port: number }[] = [];
+  for (const slice of sources.endpointSlices.list(namespace)) {
+    if (slice.metadata.labels?.[SERVICE_LABEL] !== name) continue;
+    const target = (slice.ports ?? []).find((one) => (one.name ?? '') === portName)?.port;
+    if (target === undefined) continue;
+    for (const endpoint of slice.endpoints ?? []) {
+      if (endpoint.conditions?.ready === false) continue;
+      for (const host of endpoint.addresses ?? []) addresses.push({ host, port: target });
+    }
+  }
+  const picked = addresses[Math.floor(random() * addresses.length)];
+  if (picked === undefined) {
+    const where = JSON.stringify(portName);
+    throw new BackendError(
+      'MissingEndpoints',
+      `endpoints for service/${name} in ${JSON.stringify(namespace)} have no addresses with port name ${where}`,
+    );
+  }
+  return { ...picked, serverName };
+}

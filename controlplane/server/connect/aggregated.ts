@@ -1,0 +1,95 @@
+/** Requests for groups that another server serves, passed on to it, and its answers (also watches) passed back. */
+import type { IncomingMessage } from 'node:http';
+import { type AggregatedTarget, type Aggregator, userHeaders } from '../../aggregation/aggregator.ts';
+import { BackendError } from '../../aggregation/api-service-target.ts';
+import type { ResponseHeaders } from '../exchange.ts';
+import type { ApiRequest, MaybePromise } from '../request.ts';
+import { forwardedHeaders, isHopByHop } from './forwarded-headers.ts';
+import { passBody, requestTarget } from './passed-response.ts';
+
+const CHECK_TIMEOUT_MS = 5000;
+const IDENTITY = /^x-remote-/;
+
+/** Takes the request if its group and version are another server's; `undefined`: they are not. */
+export function passAggregated(aggregator: Aggregator): (request: ApiRequest) => MaybePromise<void> | undefined {
+  return (request) => {
+    const [root, group = '', version = ''] = request.info.path.split('/').filter((part) => part !== '');
+    if (root !== 'apis' || version === '') return undefined;
+    const service = aggregator.find(group, version);
+    if (service === undefined) return undefined;
+    let target: AggregatedTarget;
+    try {
+      target = aggregator.target(service);
+    } catch (error) {
+      if (!(error instanceof BackendError)) throw error;
+      unavailable(request);
+      return Promise.resolve();
+    }
+    return passed(request, target);
+  };
+}
+
+function unavailable(request: ApiRequest): void {
+  request.status = 503;
+  request.exchange.send(
+    503,
+    request.responseHeaders('text/plain; charset=utf-8'),
+    Buffer.from('service unavailable\n'),
+  );
+}
+
+async function passed(request: ApiRequest, target: AggregatedTarget): Promise<void> {
+  const { exchange } = request;
+  // Who asks is for this server alone to say.
+  const headers = forwardedHeaders(request).filter(([name]) => !IDENTITY.test(name));
+  headers.push(['host', target.serverName], ...userHeaders(request.user));
+  const query = request.rawQuery === '' ? '' : `?${request.rawQuery}`;
+  const message = await requestTarget({
+    url: urlOf(target, `${request.rawPath}${query}`),
+    method: exchange.method,
+    headers,
+    tls: target.tls,
+    body: exchange.method === 'GET' || exchange.method === 'HEAD' ? undefined : exchange.bodyStream(),
+    signal: request.signal,
+  });
+  request.status = message.statusCode ?? 502;
+  exchange.start(request.status, answerHeaders(request, message));
+  await passBody(message, exchange);
+}
+
+function urlOf({ host, port }: AggregatedTarget, path: string): URL {
+  return new URL(path, `https://${host.includes(':') ? `[${host}]` : host}:${port}`);
+}
+
+function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseHeaders {
+  const headers: ResponseHeaders = { 'audit-id': request.auditId };
+  for (const [name, value] of Object.entries(message.headers)) {
+    if (value !== undefined && !isHopByHop(name)) headers[name] = value;
+  }
+  return headers;
+}
+
+/** For checks and discovery: an answer of 200 as JSON. */
+export async function fetchAggregated(
+  target: AggregatedTarget,
+  path: string,
+  headers: readonly (readonly [string, string])[],
+): Promise<unknown> {
+  const message = await requestTarget({
+    url: urlOf(target, path),
+    method: 'GET',
+    headers: [
+      ['host', target.serverName],
+      ['accept', 'application/json'],
+      ...headers.map(([name, value]): [string, string] => [name, value]),
+    ],
+    tls: target.tls,
+    body: undefined,
+    signal: AbortSignal.timeout(CHECK_TIMEOUT_MS),
+  });
+  const chunks: Buffer[] = [];
+  for await (const chunk of message) chunks.push(chunk as Buffer);
+  if (message.statusCode !== 200)
+    throw new Error(`bad status from https://${target.host}:${target.port}${path}: ${message.statusCode}`);
+  return JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown;
+}

@@ -1,0 +1,74 @@
+/** APIServices: where their backends are, what they serve, and what they are told of users. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { EndpointSlice, Service } from '../../../../api/machinery/kinds.ts';
+import { endpointSlices, services } from '../../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { fixedSources } from '../../../../controlplane/admission/sources.ts';
+import { rowsOf, userHeaders } from '../../../../controlplane/aggregation/aggregator.ts';
+import { BackendError, backendOf } from '../../../../controlplane/aggregation/api-service-target.ts';
+
+function sourcesOf(service: object | undefined, slice: object | undefined) {
+  const objects = [
+    ...(service === undefined ? [] : [{ resource: services, object: service as KubeObject }]),
+    ...(slice === undefined ? [] : [{ resource: endpointSlices, object: slice as KubeObject }]),
+  ];
+  const sources = fixedSources(objects);
+  return { services: sources.of<Service>(services), endpointSlices: sources.of<EndpointSlice>(endpointSlices) };
+}
+
+const metadata = { namespace: 'n', name: 's' };
+const service = { metadata, spec: { ports: [{ name: 'api', port: 443 }] } };
+const slice = (ready: boolean) => ({
+  metadata: { namespace: 'n', name: 's-1', labels: { 'kubernetes.io/service-name': 's' } },
+  ports: [{ name: 'api', port: 8443 }],
+  endpoints: [{ addresses: ['10.0.0.7'], conditions: { ready } }],
+});
+const reference = { namespace: 'n', name: 's', port: 443 };
+const first = () => 0;
+
+describe('the backend of an API service', () => {
+  test('is a ready address of its service, on the port behind the named one', () => {
+    const found = backendOf(reference, sourcesOf(service, slice(true)), first);
+    assert.deepEqual(found, { host: '10.0.0.7', port: 8443, serverName: 's.n.svc' });
+  });
+  const refused: readonly (readonly [string, object | undefined, object | undefined, number])[] = [
+    ['ServiceNotFound', undefined, undefined, 443],
+    ['ServicePortError', service, slice(true), 80],
+    ['MissingEndpoints', service, slice(false), 443],
+  ];
+  for (const [reason, one, slices, port] of refused) {
+    test(`is missing: ${reason}`, () => {
+      assert.throws(
+        () => backendOf({ ...reference, port }, sourcesOf(one, slices), first),
+        (error) => error instanceof BackendError && error.reason === reason,
+      );
+    });
+  }
+});
+
+test('what a backend serves becomes rows with their subresources', () => {
+  const [row, ...others] = rowsOf('ext.io', 'v1', {
+    resources: [
+      { name: 'widgets', singularName: 'widget', kind: 'Widget', namespaced: true, verbs: ['get'] },
+      { name: 'widgets/status', kind: 'Widget', verbs: ['update'] },
+    ],
+  });
+  assert.equal(others.length, 0);
+  assert.equal(row?.resource, 'widgets');
+  assert.deepEqual(row.subresources, [
+    { name: 'status', group: 'ext.io', version: 'v1', kind: 'Widget', verbs: ['update'] },
+  ]);
+  assert.throws(() => rowsOf('ext.io', 'v1', { kind: 'Status' }), /no list of resources/);
+});
+
+test('a backend is told the user, the groups and what else is known', () => {
+  const user = { name: 'ann', uid: '7', groups: ['a', 'b'], extra: { 'x.io/Y': ['1'] } };
+  assert.deepEqual(userHeaders(user), [
+    ['x-remote-user', 'ann'],
+    ['x-remote-uid', '7'],
+    ['x-remote-group', 'a'],
+    ['x-remote-group', 'b'],
+    ['x-remote-extra-x.io%2fy', '1'],
+  ]);
+});
