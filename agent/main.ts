@@ -6,6 +6,7 @@ import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
+import { approximate, parseQuantity } from '../api/meta/quantity.ts';
 import { assembleServer } from './assembly/agent-server.ts';
 import { type ApiClients, connectApi } from './assembly/api-clients.ts';
 import { type AgentEvents, eventRecorder, serviceLister } from './assembly/api-readers.ts';

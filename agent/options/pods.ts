@@ -4,7 +4,6 @@ import { field, option } from './option.ts';
 
 const PODS = 'Pods';
 const EVENTS = 'Events';
-const NO_ROTATION = 'logs are not rotated yet';
 
 export const podOptions = {
   syncFrequency: option({
@@ -143,7 +142,6 @@ export const podOptions = {
     group: PODS,
     check: quantity,
     config: { path: 'containerLogMaxSize' },
-    noEffect: NO_ROTATION,
     help: "Size from which on a container's log is rotated.",
   }),
   containerLogMaxFiles: option({
@@ -153,7 +151,6 @@ export const podOptions = {
     group: PODS,
     check: atLeast(2),
     config: { path: 'containerLogMaxFiles' },
-    noEffect: NO_ROTATION,
     help: "Files of a container's log that are kept, 2 at least.",
   }),
   containerLogMaxWorkers: field({
@@ -162,7 +159,6 @@ export const podOptions = {
     group: PODS,
     check: atLeast(1),
     config: { path: 'containerLogMaxWorkers' },
-    noEffect: 'rotation is a rename, and compression one stream: logs are rotated one after the other',
     help: 'Logs that are rotated at a time.',
   }),
   containerLogMonitorInterval: field({
@@ -171,7 +167,6 @@ export const podOptions = {
     group: PODS,
     check: positiveDuration,
     config: { path: 'containerLogMonitorInterval' },
-    noEffect: NO_ROTATION,
     help: 'How often sizes of logs are looked at.',
   }),
   eventQps: option({

@@ -336,6 +336,7 @@ export interface Runtime {
   stopSandbox(id: SandboxId): Promise<void>;
   removeSandbox(id: SandboxId): Promise<void>;
   sandboxStatus(id: SandboxId): Promise<SandboxStatus>;
+  /** Newest first, as the containers. */
   listSandboxes(filter?: { readonly podUid?: string }): Promise<readonly SandboxStatus[]>;
 
   createContainer(sandbox: SandboxId, sandboxConfig: SandboxConfig, config: ContainerConfig): Promise<ContainerId>;

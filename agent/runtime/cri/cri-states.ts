@@ -72,7 +72,7 @@ export class CriStates {
       this.#known.set(listed.id, { state: answer.status.state, status });
       return status;
     });
-    return found.filter((status) => status !== undefined);
+    return newestFirst(found);
   }
 
   async sandbox(id: SandboxId): Promise<SandboxStatus> {
@@ -94,13 +94,18 @@ export class CriStates {
       if (known !== undefined && known.state === listed.state) return known.status;
       return goneIsUndefined(this.sandbox(listed.id as SandboxId));
     });
-    return found.filter((status) => status !== undefined);
+    return newestFirst(found);
   }
 
   async #sandboxOf(id: string): Promise<SandboxId> {
     const { containers } = await this.#client.call('listContainers', { filter: { id } });
     return (containers[0]?.podSandboxId ?? '') as SandboxId;
   }
+}
+
+/** Runtimes list in no order. */
+function newestFirst<T extends { readonly createdAtMs: number }>(found: readonly (T | undefined)[]): readonly T[] {
+  return found.filter((status) => status !== undefined).toSorted((left, right) => right.createdAtMs - left.createdAtMs);
 }
 
 function keepOnly(map: Map<string, unknown>, listed: readonly { readonly id: string }[]): void {

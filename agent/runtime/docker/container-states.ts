@@ -9,6 +9,9 @@ import { isCode, startMessage, type DockerClient } from './docker-client.ts';
 import type { DockerImages } from './images.ts';
 import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
 
+const KILLED = 137;
+const OOM_NEWS_MS = [20, 80, 300] as const;
+
 export interface ContainerStatesDeps {
   readonly client: DockerClient;
   readonly clock: Clock;
@@ -26,6 +29,7 @@ interface Remembered {
 export class ContainerStates {
   readonly #deps: ContainerStatesDeps;
   readonly #remembered = new Map<string, Remembered>();
+  readonly #stopped = new Set<string>();
   /** When a start failed: the engine keeps no time for it. */
   readonly #startFailures = new Map<string, number>();
 
@@ -79,8 +83,9 @@ export class ContainerStates {
   }
 
   #prune(known: ReadonlySet<string>): void {
-    for (const id of [...this.#remembered.keys(), ...this.#startFailures.keys()]) {
+    for (const id of [...this.#remembered.keys(), ...this.#startFailures.keys(), ...this.#stopped]) {
       if (known.has(id)) continue;
+      this.#stopped.delete(id);
       this.#remembered.delete(id);
       this.#startFailures.delete(id);
     }
@@ -107,11 +112,23 @@ export class ContainerStates {
     }
   }
 
+  /** We end it ourselves: that it was killed needs no other reason. */
+  noteStop(id: string): void {
+    this.#stopped.add(id);
+  }
+
   async #inspect(id: string): Promise<ContainerStatus> {
-    const inspected = await this.#deps.client.call('inspect container', () =>
-      this.#deps.client.docker.getContainer(id).inspect(),
-    );
+    const look = (): Promise<Docker.ContainerInspectInfo> =>
+      this.#deps.client.call('inspect container', () => this.#deps.client.docker.getContainer(id).inspect());
+    let inspected = await look();
     if (!inspected.State.Running) await this.#deps.logSettled(id);
+    // The engine hears of the end and of its reason, memory, on two ways, and does not wait for the second.
+    for (const delayMs of this.#stopped.has(id) ? [] : OOM_NEWS_MS) {
+      const { State, HostConfig } = inspected;
+      if (State.Running || State.ExitCode !== KILLED || State.OOMKilled || (HostConfig.Memory ?? 0) === 0) break;
+      await this.#deps.clock.sleep(delayMs);
+      inspected = await look();
+    }
     return containerStatus(
       inspected,
       await this.#deps.images.reference(inspected.Image),

@@ -251,6 +251,7 @@ class DockerRuntime implements Runtime {
 
   async stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void> {
     const container = this.#client.docker.getContainer(id);
+    this.#states.noteStop(id);
     const timeoutMs = gracePeriodSeconds * 1000 + STOP_MARGIN_MS;
     if (gracePeriodSeconds > 0) {
       await unlessGone(
@@ -308,9 +309,8 @@ class DockerRuntime implements Runtime {
     this.#states.forget(id);
   }
 
-  reopenLog(id: ContainerId): Promise<void> {
-    this.#writers.get(id)?.reopen();
-    return Promise.resolve();
+  async reopenLog(id: ContainerId): Promise<void> {
+    await this.#writers.get(id)?.reopen();
   }
 
   checkpoint(): Promise<void> {

@@ -8,6 +8,7 @@ import { open, mkdir, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Logger } from '../../../api/component/logger.ts';
+import { rotatedLogs } from '../../logs/log-rotation.ts';
 import type { DockerClient } from './docker-client.ts';
 import { readFrames, type Frame } from './stream-frames.ts';
 
@@ -43,7 +44,7 @@ export class LogWriter {
   readonly #deps: LogWriterDeps;
   readonly #abort = new AbortController();
   #file: FileHandle | undefined;
-  #reopen = false;
+  #appending: Promise<unknown> = Promise.resolve();
   /** Ends when the container's whole output is in the file, or `close` was called. */
   readonly finished: Promise<void>;
 
@@ -56,9 +57,13 @@ export class LogWriter {
     });
   }
 
-  /** The file was moved away: the next line goes to a new one. */
-  reopen(): void {
-    this.#reopen = true;
+  /** The file was moved away: what comes next goes to a new one, which is there at once. */
+  async reopen(): Promise<void> {
+    if (this.#file === undefined) return;
+    const moved = this.#file;
+    this.#file = await open(this.#source.logPath, 'a+', 0o640);
+    await this.#appending;
+    await moved.close();
   }
 
   async close(): Promise<void> {
@@ -92,11 +97,20 @@ export class LogWriter {
   async #open(): Promise<Position> {
     await mkdir(dirname(this.#source.logPath), { recursive: true, mode: 0o755 });
     this.#file = await open(this.#source.logPath, 'a+', 0o640);
-    const { size } = await this.#file.stat();
-    const length = Math.min(size, TAIL_BYTES);
-    const tail = Buffer.alloc(length);
-    await this.#file.read(tail, 0, length, size - length);
-    return lastPosition(tail.toString('latin1'));
+    const position = lastPosition(await tailOf(this.#file));
+    return position.time === '' ? this.#positionBefore() : position;
+  }
+
+  /** After a rotation the newest of the files that were moved away says where the log was. */
+  async #positionBefore(): Promise<Position> {
+    const newest = (await rotatedLogs(this.#source.logPath)).findLast((path) => !/\.(gz|tmp)$/.test(path));
+    if (newest === undefined) return lastPosition('');
+    const file = await open(newest, 'r');
+    try {
+      return lastPosition(await tailOf(file));
+    } finally {
+      await file.close();
+    }
   }
 
   async #follow(from: Position): Promise<Position> {
@@ -123,13 +137,18 @@ export class LogWriter {
   }
 
   async #append(text: Buffer): Promise<void> {
-    if (this.#reopen || this.#file === undefined) {
-      this.#reopen = false;
-      await this.#file?.close();
-      this.#file = await open(this.#source.logPath, 'a', 0o640);
-    }
-    await this.#file.appendFile(text);
+    const written = this.#file?.appendFile(text);
+    this.#appending = written?.catch(() => undefined) ?? Promise.resolve();
+    await written;
   }
+}
+
+async function tailOf(file: FileHandle): Promise<string> {
+  const { size } = await file.stat();
+  const length = Math.min(size, TAIL_BYTES);
+  const tail = Buffer.alloc(length);
+  await file.read(tail, 0, length, size - length);
+  return tail.toString('latin1');
 }
 
 async function* rawFrames(source: AsyncIterable<Buffer>): AsyncGenerator<Frame> {

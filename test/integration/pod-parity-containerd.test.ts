@@ -1,0 +1,5 @@
+/** The recorded pods of the reference's node agent, on containerd. */
+import { podParity } from './pod-parity.ts';
+import { skipWithoutContainerd } from './running-cluster.ts';
+
+podParity('containerd', skipWithoutContainerd);

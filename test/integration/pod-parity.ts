@@ -1,0 +1,146 @@
+/**
+ * All recorded pods at once on a cluster of one node: each must come to be as the reference's node agent showed it. Every
+ * status that a pod goes through is looked at, so that what lasts only a moment is seen, however fast or slow the host is.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { HttpClient } from '../../api/machinery/http-client.ts';
+import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
+import { events, namespaces, pods, serviceAccounts } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { podColumns } from '../../controlplane/registry/columns/pods.ts';
+import {
+  differences,
+  expectedStatus,
+  type Facts,
+  normalizedEvent,
+  normalizedStatus,
+  podOf,
+  type RecordedEvent,
+  type RecordedPod,
+  recordedPods,
+} from '../parity/kubelet/pod-parity.ts';
+import { RunningCluster, until } from './running-cluster.ts';
+
+const NAMESPACE = 'rec';
+const NODE = 'node1';
+const IMAGE = 'orchlet.local/demo:1';
+/** From the creation of all. */
+const WITHIN_MS = Number(process.env['PARITY_WITHIN_MS'] ?? 180_000);
+
+/** May come before or after the moment that was recorded. */
+const ANY_TIME: ReadonlySet<string> = new Set(['BackOff', 'Unhealthy', 'Killing', 'FailedScheduling']);
+
+interface Watched {
+  readonly recorded: RecordedPod;
+  matched: KubeObject | undefined;
+  fewest: readonly string[];
+}
+
+export function podParity(on: 'docker' | 'containerd', skip: string | false): void {
+  describe(`pods on ${on} look as the reference shows them`, { skip, timeout: 290_000 }, () => {
+    let cluster: RunningCluster;
+    let client: HttpClient;
+    const watched = new Map<string, Watched>();
+    const stop = new AbortController();
+    let watching: Promise<void> = Promise.resolve();
+    let deadlineMs = 0;
+    let facts: Facts = { image: IMAGE, hostIps: [] };
+
+    before(async () => {
+      cluster = await RunningCluster.start(['--cluster-cidr', '10.213.0.0/16', '--hostname-override', NODE], on);
+      client = new HttpClient({
+        ...(await serverAccess(await loadKubeconfig(cluster.kubeconfig), { clock: systemClock })),
+        clock: systemClock,
+      });
+      await client.create(namespaces, '', {
+        apiVersion: 'v1',
+        kind: 'Namespace',
+        metadata: { name: NAMESPACE },
+      } as KubeObject);
+      await until('the service account', () => client.get(serviceAccounts, NAMESPACE, 'default'));
+      for (const recorded of recordedPods())
+        watched.set(recorded.name, { recorded, matched: undefined, fewest: ['nothing was seen of it'] });
+      deadlineMs = systemClock.monotonic() + WITHIN_MS;
+      watching = watch();
+      for (const { recorded } of watched.values())
+        await client.create(pods, NAMESPACE, podOf(recorded, NAMESPACE, IMAGE));
+    });
+
+    after(async () => {
+      stop.abort();
+      await watching;
+      await client?.deleteCollection(pods, { namespace: NAMESPACE, gracePeriodSeconds: 0 }).catch(() => undefined);
+      await client?.close();
+      await cluster?.remove();
+    });
+
+    const watch = async (): Promise<void> => {
+      while (!stop.signal.aborted) {
+        try {
+          for await (const event of client.watch(pods, {
+            namespace: NAMESPACE,
+            resourceVersion: '0',
+            signal: stop.signal,
+          }))
+            if (event.type !== 'BOOKMARK') look(event.object);
+        } catch (error) {
+          if (!stop.signal.aborted) await systemClock.sleep(100);
+          else return void error;
+        }
+      }
+    };
+
+    const look = (pod: KubeObject): void => {
+      const entry = watched.get(pod.metadata.name ?? '');
+      if (entry === undefined || entry.matched !== undefined) return;
+      const hostIp = (pod['status'] as { hostIP?: string } | undefined)?.hostIP;
+      if (hostIp !== undefined) facts = { ...facts, hostIps: [hostIp] };
+      const found = differences(expectedStatus(entry.recorded), normalizedStatus(pod, facts));
+      if (found.length === 0) entry.matched = pod;
+      // The last one that comes near is the most telling.
+      if (found.length <= entry.fewest.length || entry.fewest[0]?.startsWith('nothing') === true) entry.fewest = found;
+    };
+
+    const eventsOf = async (pod: KubeObject): Promise<readonly RecordedEvent[]> => {
+      const { items } = await client.list(events, {
+        namespace: NAMESPACE,
+        fieldSelector: `involvedObject.name=${pod.metadata.name ?? ''}`,
+      });
+      return items.map((event) => normalizedEvent(event, pod, facts));
+    };
+
+    for (const { name } of recordedPods()) {
+      test(`${name}: status, columns and events`, async () => {
+        const entry = watched.get(name);
+        assert.ok(entry !== undefined);
+        await until('its status', () => entry.matched, Math.max(1_000, deadlineMs - systemClock.monotonic())).catch(
+          () => {
+            throw new Error(`its status stays different:\n${entry.fewest.join('\n')}`);
+          },
+        );
+        const pod = entry.matched;
+        assert.ok(pod !== undefined);
+        const cells = podColumns.cells(pod);
+        assert.deepEqual([cells[1], cells[2]], entry.recorded.columns);
+        const key = (event: RecordedEvent): string => JSON.stringify(event, Object.keys(event).toSorted());
+        const wanted = new Set(entry.recorded.events.map(key));
+        let said: readonly RecordedEvent[] = [];
+        await until(
+          'its events',
+          async () => {
+            said = await eventsOf(pod);
+            const keys = new Set(said.map(key));
+            return [...wanted].every((one) => keys.has(one)) ? true : undefined;
+          },
+          Math.max(1_000, deadlineMs - systemClock.monotonic()),
+        ).catch(() => {
+          assert.deepEqual([...new Set(said.map(key))].toSorted(), [...wanted].toSorted());
+        });
+        const extra = said.filter((event) => !wanted.has(key(event)) && !ANY_TIME.has(event.reason));
+        assert.deepEqual(extra, []);
+      });
+    }
+  });
+}
