@@ -1,0 +1,214 @@
+/** Webhooks that misbehave, and webhooks that authenticate and authorize. */
+import assert from 'node:assert/strict';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { after, before, test } from 'node:test';
+import type { Service } from '../../../../api/machinery/kinds.ts';
+import { endpointOf } from '../../../../controlplane/admission/webhook/endpoint.ts';
+import {
+  isLocalAddress,
+  WebhookClient,
+  withTimeout,
+  type WebhookEndpoint,
+} from '../../../../controlplane/authentication/webhook-client.ts';
+import { webhookTokenAuthenticator } from '../../../../controlplane/authentication/webhook-token.ts';
+import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
+import { webhookAuthorizer } from '../../../../controlplane/authorization/webhook.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+let server: Server;
+let answer: (message: IncomingMessage, response: ServerResponse, body: Record<string, never>) => void;
+let calls = 0;
+const client = new WebhookClient('test');
+
+before(async () => {
+  server = createServer((message, response) => {
+    let text = '';
+    message.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    message.on('end', () => {
+      calls += 1;
+      answer(message, response, JSON.parse(text === '' ? '{}' : text) as Record<string, never>);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+});
+
+after(() => {
+  client.close();
+  server.closeAllConnections();
+  server.close();
+});
+
+const endpoint = (): WebhookEndpoint => ({
+  url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`),
+});
+const call = (signal = AbortSignal.timeout(60_000)) => client.call(endpoint(), { method: 'POST', body: '{}', signal });
+
+test('a webhook that hangs is given up in time', async () => {
+  answer = () => undefined;
+  await assert.rejects(call(withTimeout(30)), { name: 'TimeoutError' });
+});
+
+test('an answer of ten megabytes is broken off', async () => {
+  answer = (_message, response) => response.end(Buffer.alloc(10 * 1024 * 1024, 'x'));
+  await assert.rejects(call(), { code: 'too-large' });
+});
+
+test('an answer that ends in the middle is none', async () => {
+  answer = (_message, response) => {
+    response.writeHead(200, { 'content-length': '100' });
+    response.write('{"kind":', () => response.destroy());
+  };
+  await assert.rejects(call(), { code: 'unreachable' });
+});
+
+test('a redirect is an answer, and nobody follows it', async () => {
+  let followed = false;
+  answer = (message, response) => {
+    if (message.url !== '/hook') followed = true;
+    response.writeHead(302, { location: '/elsewhere' }).end();
+  };
+  assert.equal((await call()).status, 302);
+  assert.equal(followed, false);
+});
+
+for (const [address, expected] of [
+  ['127.0.0.1', true],
+  ['127.8.8.8', true],
+  ['0.0.0.0', true],
+  ['169.254.169.254', true],
+  ['::1', true],
+  ['[::1]', true],
+  ['::ffff:127.0.0.1', true],
+  ['fe80::1', true],
+  ['10.0.0.1', false],
+  ['2001:db8::1', false],
+  ['hook.example', false],
+] as const) {
+  test(`${address} is ${expected ? 'an' : 'no'} address that services may not lead to`, () =>
+    assert.equal(isLocalAddress(address), expected));
+}
+
+const serviceTo = (externalName: string) =>
+  endpointOf(
+    { name: 'w', clientConfig: { service: { namespace: 'n', name: 's' } } } as Parameters<typeof endpointOf>[0],
+    5,
+    {
+      services: {
+        get: () => ({ metadata: { name: 's' }, spec: { type: 'ExternalName', externalName } }) as Service,
+      } as unknown as Parameters<typeof endpointOf>[2]['services'],
+    },
+  );
+
+test('a service that leads to the metadata address, or to a name of this host, is not called', async () => {
+  await assert.rejects(serviceTo('169.254.169.254'), /own host/);
+  const found = await serviceTo('localhost');
+  assert.equal(found.connectTo?.isForeign, true);
+  const url = endpoint().url;
+  const connectTo = { host: 'localhost', port: Number(url.port), isForeign: true };
+  const before = calls;
+  await assert.rejects(
+    client.call({ url, connectTo }, { method: 'POST', body: '{}', signal: AbortSignal.timeout(60_000) }),
+    /own host/,
+  );
+  assert.equal(calls, before);
+});
+
+const json = (response: ServerResponse, value: object): void => {
+  response.setHeader('content-type', 'application/json').end(JSON.stringify(value));
+};
+
+for (const version of ['v1', 'v1beta1'] as const) {
+  test(`a token is reviewed in ${version}, and an answer in another version counts for nothing`, async () => {
+    const tokens = webhookTokenAuthenticator({
+      endpoint: () => Promise.resolve(endpoint()),
+      client,
+      version,
+      apiAudiences: ['api'],
+      clock: new FakeClock(),
+    });
+    answer = (_message, response, body) =>
+      json(response, {
+        apiVersion: body['apiVersion'],
+        kind: 'TokenReview',
+        status:
+          body['spec']?.['token'] === 'good'
+            ? { authenticated: true, user: { username: 'ann', groups: ['devs'] }, audiences: ['api'] }
+            : { authenticated: false },
+      });
+    assert.equal((await tokens.authenticateToken('good', []))?.user.name, 'ann');
+    assert.equal(await tokens.authenticateToken('bad', []), undefined);
+    answer = (_message, response) =>
+      json(response, {
+        apiVersion: 'authentication.k8s.io/v2',
+        kind: 'TokenReview',
+        status: { authenticated: true, user: { username: 'root' } },
+      });
+    await assert.rejects(async () => tokens.authenticateToken('good', []));
+  });
+}
+
+const wanted: AuthorizationAttributes = {
+  user: { name: 'ann', groups: [] },
+  verb: 'get',
+  isResourceRequest: true,
+  group: '',
+  version: 'v1',
+  resource: 'pods',
+  subresource: '',
+  namespace: 'n',
+  name: 'p',
+  path: '/api/v1/namespaces/n/pods/p',
+};
+
+test('decisions of a webhook are kept for their time, allowed longer than not', async () => {
+  const clock = new FakeClock();
+  const authorizer = webhookAuthorizer({
+    name: 'hook',
+    endpoint: () => Promise.resolve(endpoint()),
+    client,
+    version: 'v1',
+    authorizedTtlMs: 300_000,
+    unauthorizedTtlMs: 30_000,
+    clock,
+  });
+  answer = (_message, response, body) =>
+    json(response, {
+      apiVersion: 'authorization.k8s.io/v1',
+      kind: 'SubjectAccessReview',
+      status: body['spec']?.['user'] === 'ann' ? { allowed: true, reason: 'fine' } : { allowed: false, denied: true },
+    });
+  const ask = async (name: string) => (await authorizer.authorize({ ...wanted, user: { name, groups: [] } })).decision;
+  calls = 0;
+  assert.equal(await ask('ann'), 'allow');
+  assert.equal(await ask('bob'), 'deny');
+  assert.equal(await ask('ann'), 'allow');
+  assert.equal(await ask('bob'), 'deny');
+  assert.equal(calls, 2);
+  await clock.advance(60_000);
+  assert.equal(await ask('ann'), 'allow');
+  assert.equal(await ask('bob'), 'deny');
+  assert.equal(calls, 3);
+});
+
+for (const [policy, decision] of [
+  ['NoOpinion', 'no-opinion'],
+  ['Deny', 'deny'],
+] as const) {
+  test(`a webhook that fails is ${decision} under failure policy ${policy}`, async () => {
+    answer = (_message, response) => response.writeHead(400).end();
+    const authorizer = webhookAuthorizer({
+      name: 'hook',
+      endpoint: () => Promise.resolve(endpoint()),
+      client,
+      version: 'v1',
+      authorizedTtlMs: 0,
+      unauthorizedTtlMs: 0,
+      failurePolicy: policy,
+      clock: new FakeClock(),
+    });
+    const made = await authorizer.authorize(wanted);
+    assert.equal(made.decision, decision);
+    assert.ok(made.evaluationError);
+  });
+}
