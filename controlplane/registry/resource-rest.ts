@@ -301,6 +301,9 @@ async function create(
   return await edge.later(await createEntry(version.store, context, target, await edge.toStored(managed)));
 }
 
+/** PUT to `status` makes an object too, where the kind lets PUT do that. */
+const CREATING: ReadonlySet<string> = new Set(['', 'status']);
+
 interface Target {
   readonly namespace: string;
   readonly name: string;
@@ -325,7 +328,7 @@ async function update(
   let first: KubeObject | undefined = decode();
   const { uid } = first.metadata;
   const change: Change = {
-    creates: path.endpoint.subresource === '' && strategy.allowCreateOnUpdate === true,
+    creates: CREATING.has(path.endpoint.subresource) && strategy.allowCreateOnUpdate === true,
     authorizeCreate: () => authorizeCreate(path, context, target),
     async compute(current) {
       const object = first ?? decode();

@@ -105,9 +105,13 @@ function listType(field: Field, items: TypeNode): MergeType {
   return { kind: 'keyed', keys, items: nodeType(items) };
 }
 
+/** The one type whose key may be left out though its field is optional: a reference to nothing. */
+const LOCAL_REFERENCE = 'io.k8s.api.core.v1.LocalObjectReference';
+
 function keyDefault(struct: StructType | undefined, name: string): JsonValue | undefined {
   const field = struct?.fields.get(name);
   if (field === undefined) return undefined;
+  if (struct?.name === LOCAL_REFERENCE) return '';
   return field.default ?? (field.presence === 'print' ? zeroOf(field) : undefined);
 }
 
