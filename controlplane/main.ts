@@ -183,6 +183,12 @@ async function assemble(
   const base = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
   const customResources = customResourcesOf(base, storage, admission.chain, stop.signal);
   const metrics = new MetricsRegistry();
+  const admissionConfiguration = await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock);
+  if (admissionConfiguration.ignored.length > 0)
+    logger.warn(
+      { plugins: admissionConfiguration.ignored },
+      'Configurations of admission plugins that have none were ignored',
+    );
   const audit = await buildAudit({ flags, clock, logger, metrics });
   if (audit !== undefined) opened.push(() => audit.close());
   const parts: Parts = {
@@ -190,7 +196,7 @@ async function assemble(
     customResources,
     metrics,
     storage,
-    admissionConfiguration: await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock),
+    admissionConfiguration,
     audit,
     encryption,
   };

@@ -1,0 +1,51 @@
+/** `docs/security.md` names every authenticator, authorizer and admission plugin, with its flags and a test that exists. */
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { PLUGINS } from '../../controlplane/admission/plugins.ts';
+import { AUTHENTICATORS } from '../../controlplane/authentication/authenticators.ts';
+import { AUTHORIZERS } from '../../controlplane/authorization/authorizers.ts';
+
+const docs = join(import.meta.dirname, '../../docs');
+const page = readFileSync(join(docs, 'security.md'), 'utf8');
+
+/** First cells of the table below a heading, with whole rows. */
+function rowsOf(heading: string): Map<string, string> {
+  const section = page.split(`\n## ${heading}\n`)[1]?.split('\n## ')[0] ?? '';
+  const rows = section.split('\n').filter((line) => line.startsWith('| '));
+  return new Map(rows.slice(2).map((row) => [row.split('|')[1]?.trim() ?? '', row]));
+}
+
+for (const [heading, parts] of [
+  ['Authenticators', AUTHENTICATORS],
+  ['Authorizers', AUTHORIZERS],
+] as const) {
+  test(`${heading} of the page are those of the code, with their flags`, () => {
+    const rows = rowsOf(heading);
+    assert.deepEqual(
+      [...rows.keys()],
+      parts.map(({ name }) => name),
+    );
+    for (const { name, flags } of parts)
+      for (const flag of flags) assert.ok(rows.get(name)?.includes(`\`${flag}\``), `${name}: ${flag}`);
+  });
+}
+
+test('admission plugins of the page are those of the code, in their order', () => {
+  const rows = rowsOf('Admission plugins');
+  assert.deepEqual(
+    [...rows.keys()],
+    PLUGINS.map(({ name }) => name),
+  );
+  for (const { name, enabledByDefault } of PLUGINS)
+    assert.equal(rows.get(name)?.split('|')[2]?.trim(), enabledByDefault ? 'on' : 'off', name);
+});
+
+test('every test that the page names exists', () => {
+  const missing = [...page.matchAll(/\]\(([^)]+)\)/g)].filter(([, path = '']) => !existsSync(join(docs, path)));
+  assert.deepEqual(
+    missing.map(([, path]) => path),
+    [],
+  );
+});
