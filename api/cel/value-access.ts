@@ -1,0 +1,80 @@
+/** How values are read while an expression runs: members, items, keys, and JSON that stands for a value of another type. */
+import type { Run } from './compiled.ts';
+import { parseDuration, parseTimestamp } from './time.ts';
+import { bool, type CelType, dyn, int, map, string } from './types.ts';
+import {
+  adapt,
+  CelError,
+  type CelValue,
+  Double,
+  entriesOf,
+  hasType,
+  member,
+  MessageValue,
+  typeNameOf,
+  Uint,
+} from './values.ts';
+
+export const shownKey = (key: CelValue): string =>
+  key instanceof Double || key instanceof Uint ? String(key.value) : String(key as string);
+
+export function itemAt(value: CelValue, key: CelValue): CelValue | undefined {
+  if (!Array.isArray(value)) {
+    if (!hasType(value, map(dyn, dyn)) && !(value instanceof MessageValue)) throw new CelError('no such overload');
+    return member(value, key);
+  }
+  const index = key instanceof Double || key instanceof Uint ? Number(key.value) : Number(key as bigint);
+  if (typeof key === 'string' || !Number.isInteger(index))
+    throw new CelError(`unsupported index type '${typeNameOf(key)}' in list`);
+  const item: unknown = value[index];
+  return index < 0 || index >= value.length ? undefined : adapt(item);
+}
+
+/** Members are of objects and maps only. */
+export function selectable(value: CelValue, field: string): CelValue | undefined {
+  if (entriesOf(value) === undefined) {
+    if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new CelError('no such overload');
+  }
+  return member(value, field);
+}
+
+export function keyOf(value: CelValue): string | bigint | boolean {
+  if (typeof value === 'string' || typeof value === 'bigint' || typeof value === 'boolean') return value;
+  if (value instanceof Uint) return value.value;
+  throw new CelError(`unsupported key type: ${typeNameOf(value)}`);
+}
+
+export function extent(value: CelValue): number {
+  if (typeof value === 'string' || Array.isArray(value)) return value.length;
+  return 1;
+}
+
+export function literalType(value: CelValue): CelType {
+  if (value === null) return { kind: 'null' };
+  if (typeof value === 'boolean') return bool;
+  if (typeof value === 'string') return string;
+  if (typeof value === 'bigint') return int;
+  if (value instanceof Double) return { kind: 'double' };
+  return value instanceof Uint ? { kind: 'uint' } : { kind: 'bytes' };
+}
+
+/** JSON has no doubles, times and bytes of their own: values become what their declared type says. */
+export function coerce(type: CelType, value: CelValue): CelValue {
+  switch (type.kind) {
+    case 'double':
+      return typeof value === 'bigint' ? new Double(Number(value)) : value;
+    case 'timestamp':
+      return typeof value === 'string' ? parseTimestamp(value.includes('T') ? value : `${value}T00:00:00Z`) : value;
+    case 'duration':
+      return typeof value === 'string' ? parseDuration(value) : value;
+    case 'bytes':
+      return typeof value === 'string' ? Buffer.from(value, 'base64') : value;
+    default:
+      return value;
+  }
+}
+
+export function coerced(type: CelType, run: Run): Run {
+  if (!['double', 'timestamp', 'duration', 'bytes'].includes(type.kind)) return run;
+  return (frame) => coerce(type, run(frame));
+}
