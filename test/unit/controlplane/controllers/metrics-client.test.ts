@@ -24,7 +24,10 @@ function propose(metric: Metric, answers: Record<string, unknown>) {
       ? Promise.reject(newStatusError(404, 'NotFound', 'the server could not find the requested resource'))
       : Promise.resolve(found);
   });
-  const autoscaler: HorizontalPodAutoscaler = { metadata: { name: 'h', namespace: 'n' } };
+  const autoscaler: HorizontalPodAutoscaler = {
+    metadata: { name: 'h', namespace: 'n' },
+    spec: { maxReplicas: 5, scaleTargetRef: { kind: 'Deployment', name: 'web' } },
+  };
   const input = {
     autoscaler,
     pods,
