@@ -170,8 +170,16 @@ export interface Rest {
     list: ListOptions,
     options: DeleteOptions,
   ): Promise<ListResult>;
-  /** `exec`, `attach`, `portforward`, `proxy`, `log`: where the stream goes. The server does the streaming. */
-  connect?(context: RequestContext, namespace: string, name: string, request: ConnectRequest): Promise<ConnectTarget>;
+  /**
+   * `exec`, `attach`, `portforward`, `proxy`, `log`: where the stream goes. The server does the streaming. `empty`: there is
+   * nothing to stream yet, and that is the answer.
+   */
+  connect?(
+    context: RequestContext,
+    namespace: string,
+    name: string,
+    request: ConnectRequest,
+  ): Promise<ConnectTarget | 'empty'>;
 }
 
 export interface CreatedAs {

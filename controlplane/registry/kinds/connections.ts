@@ -109,9 +109,16 @@ function execTarget(
   return { url, credentials: 'kubelet-client', plain: false };
 }
 
-function logTarget(stores: ConnectStores, namespace: string, name: string, query: URLSearchParams): ConnectTarget {
-  const { pod, node } = podOn(stores, namespace, name);
+function logTarget(
+  stores: ConnectStores,
+  namespace: string,
+  name: string,
+  query: URLSearchParams,
+): ConnectTarget | 'empty' {
+  const pod: Pod = currentEntry(stores.pods, namespace, name).object;
   const container = containerOf(pod, query.get('container') ?? '');
+  const node = pod.spec?.nodeName ?? '';
+  if (node === '') return 'empty';
   const url = new URL(`${agentOf(stores, node)}/containerLogs/${namespace}/${name}/${container}`);
   for (const option of LOG_OPTIONS) {
     const value = query.get(option);
@@ -272,7 +279,7 @@ type Locator = (
   namespace: string,
   name: string,
   request: ConnectRequest,
-) => ConnectTarget | Promise<ConnectTarget>;
+) => ConnectTarget | 'empty' | Promise<ConnectTarget>;
 
 function locatorOf(stores: ConnectStores, resource: string, subresource: string): Locator | undefined {
   switch (`${resource}/${subresource}`) {

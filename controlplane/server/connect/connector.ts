@@ -54,6 +54,10 @@ export function createConnector(options: ConnectorOptions): Connector {
         query: request.query,
       });
       if (target === undefined) return;
+      if (target === 'empty') {
+        request.send(200, 'text/plain', undefined);
+        return;
+      }
       const tls = tlsFor(target, options);
       if (target.plain) {
         await streamLog(request, rest, target, tls);
