@@ -9,7 +9,7 @@
 import { generateName, nameIsSubdomain } from '../../api/meta/names.ts';
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { newAlreadyExists, newConflict, newInvalid, newStatusError } from '../../api/meta/status-error.ts';
+import { newConflict, newInvalid } from '../../api/meta/status-error.ts';
 import { validateMetadata, validateMetadataUpdate } from '../../api/meta/validation.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import { isStorageError, type StoredValue } from '../storage/storage.ts';
@@ -31,6 +31,7 @@ import {
 } from './store.ts';
 import type { Reservation, StrategyContext } from './strategy.ts';
 import { finishDeletion } from './store-delete.ts';
+import { alreadyExists, nameNotGenerated, uidConflict } from './write-conflicts.ts';
 
 /** Draws of a generated name before giving up. */
 const NAME_ATTEMPTS = 8;
@@ -65,25 +66,6 @@ export async function createEntry(
       if (attempt >= NAME_ATTEMPTS) throw nameNotGenerated(store, candidate.metadata.name ?? '');
     }
   }
-}
-
-function alreadyExists(store: Store, namespace: string, name: string): Error {
-  const error = newAlreadyExists(subjectOf(store.info), name);
-  const there = store.cache.get(namespace, name);
-  if (there?.object.metadata.deletionTimestamp === undefined) return error;
-  const { message, details } = error.status;
-  return newStatusError(
-    409,
-    'AlreadyExists',
-    `object is being deleted: ${message ?? ''}`,
-    details === undefined ? {} : { details },
-  );
-}
-
-function nameNotGenerated(store: Store, name: string): Error {
-  const error = newAlreadyExists(subjectOf(store.info), name);
-  const message = `${error.message}, the server was not able to generate a unique name for the object`;
-  return newStatusError(409, 'AlreadyExists', message, { details: { ...error.status.details, retryAfterSeconds: 1 } });
 }
 
 async function admitCreate(
@@ -246,16 +228,6 @@ async function createInstead(
   delete object.metadata.resourceVersion;
   const admitted = await admitCreate(store, context, target, object);
   return { entry: await createAdmitted(store, context, target, admitted), created: true };
-}
-
-function uidConflict(store: Store, target: WriteTarget, wanted: string, found: string): Error {
-  const path = target.namespace === '' ? target.name : `${target.namespace}/${target.name}`;
-  return newConflict(
-    subjectOf(store.info),
-    target.name,
-    `StorageError: invalid object, Code: 4, Key: /registry/${store.info.resource}/${path}, ResourceVersion: 0, ` +
-      `AdditionalErrorMsg: Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`,
-  );
 }
 
 async function changeOnce(

@@ -78,3 +78,9 @@ export class EventHistory {
     return low;
   }
 }
+
+/** Revisions of the records that nobody needs once the event is forgotten. */
+export function* superseded(event: StorageEvent): Generator<number, void, undefined> {
+  if (event.previous !== undefined && event.previous.revision !== revisionOf(event)) yield event.previous.revision;
+  if (event.type === 'delete') yield event.revision;
+}

@@ -1,7 +1,8 @@
 /** The revision log that keeps nothing: for tests and `startControlPlane({ memory: true })`. */
 import { silentLogger, type Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { RevisionLog, type Stamp } from './revision-log.ts';
+import type { Stamp } from './log-backend.ts';
+import { RevisionLog } from './revision-log.ts';
 import type { Storage } from './storage.ts';
 
 export interface MemoryStorageOptions {

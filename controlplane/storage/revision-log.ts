@@ -8,8 +8,9 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { EventHistory, revisionOf } from './event-history.ts';
+import { EventHistory, superseded } from './event-history.ts';
 import { ExpiryQueue, type Expiry } from './expiry-queue.ts';
+import type { LogBackend, LogRecord, Stamp } from './log-backend.ts';
 import { LogWatches } from './log-watches.ts';
 import { SortedKeys } from './sorted-keys.ts';
 import {
@@ -22,26 +23,6 @@ import {
   type StoredValue,
   type WatchObserver,
 } from './storage.ts';
-
-export interface LogRecord {
-  readonly revision: number;
-  readonly key: string;
-  /** `undefined`: the key was deleted. */
-  readonly value: Buffer | undefined;
-  readonly createRevision: number;
-  readonly expiresAtMs: number | undefined;
-}
-
-export interface LogBackend {
-  /** All or nothing, durable when it resolves. Rejects with `full` when nothing was written; any other error leaves the outcome open. */
-  append(records: readonly LogRecord[]): Promise<void>;
-  /** Removes records, few at a time, after noting how far history is gone. */
-  remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): Promise<void>;
-  close(): Promise<void>;
-}
-
-/** Turns a value as it was given into what readers and watchers see (the revision spliced in). */
-export type Stamp = (value: Buffer, revision: number) => Buffer;
 
 export interface RevisionLogOptions {
   readonly clock: Clock;
@@ -417,12 +398,6 @@ export class RevisionLog implements Storage {
       throw new StorageError('unusable', 'the storage failed and takes no writes', { cause: this.#failure });
     }
   }
-}
-
-/** Revisions of the records that nobody needs once the event is forgotten. */
-function* superseded(event: StorageEvent): Generator<number, void, undefined> {
-  if (event.previous !== undefined && event.previous.revision !== revisionOf(event)) yield event.previous.revision;
-  if (event.type === 'delete') yield event.revision;
 }
 
 function compactedError(revision: number, compacted: number): StorageError {

@@ -9,7 +9,8 @@ import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { RevisionLog, type LogBackend, type LogRecord, type Stamp } from '../revision-log.ts';
+import type { LogBackend, LogRecord, Stamp } from '../log-backend.ts';
+import { RevisionLog } from '../revision-log.ts';
 import { StorageError, type Storage } from '../storage.ts';
 import { plainValues, type KeptValue, type ValueTransformer } from '../value-transformer.ts';
 import {

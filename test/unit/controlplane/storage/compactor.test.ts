@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { startCompactor } from '../../../../controlplane/storage/compactor.ts';
-import { RevisionLog, type LogBackend } from '../../../../controlplane/storage/revision-log.ts';
+import type { LogBackend } from '../../../../controlplane/storage/log-backend.ts';
+import { RevisionLog } from '../../../../controlplane/storage/revision-log.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const MINUTE = 60_000;

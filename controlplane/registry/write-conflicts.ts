@@ -1,0 +1,37 @@
+/** What a client is told when a write meets an object that is there already, or another one than it meant. */
+import { newAlreadyExists, newConflict, newStatusError } from '../../api/meta/status-error.ts';
+import { subjectOf, type Store } from './store.ts';
+
+export function alreadyExists(store: Store, namespace: string, name: string): Error {
+  const error = newAlreadyExists(subjectOf(store.info), name);
+  const there = store.cache.get(namespace, name);
+  if (there?.object.metadata.deletionTimestamp === undefined) return error;
+  const { message, details } = error.status;
+  return newStatusError(
+    409,
+    'AlreadyExists',
+    `object is being deleted: ${message ?? ''}`,
+    details === undefined ? {} : { details },
+  );
+}
+
+export function nameNotGenerated(store: Store, name: string): Error {
+  const error = newAlreadyExists(subjectOf(store.info), name);
+  const message = `${error.message}, the server was not able to generate a unique name for the object`;
+  return newStatusError(409, 'AlreadyExists', message, { details: { ...error.status.details, retryAfterSeconds: 1 } });
+}
+
+export function uidConflict(
+  store: Store,
+  target: { readonly namespace: string; readonly name: string },
+  wanted: string,
+  found: string,
+): Error {
+  const path = target.namespace === '' ? target.name : `${target.namespace}/${target.name}`;
+  return newConflict(
+    subjectOf(store.info),
+    target.name,
+    `StorageError: invalid object, Code: 4, Key: /registry/${store.info.resource}/${path}, ResourceVersion: 0, ` +
+      `AdditionalErrorMsg: Precondition failed: UID in precondition: ${wanted}, UID in object meta: ${found}`,
+  );
+}
