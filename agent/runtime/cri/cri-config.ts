@@ -68,7 +68,8 @@ function seLinux(value: SeLinuxOptions | undefined): Outgoing<'SELinuxOption'> |
 export function sandboxMessage(config: SandboxConfig): Outgoing<'PodSandboxConfig'> {
   return given<Outgoing<'PodSandboxConfig'>>({
     metadata: config.pod,
-    hostname: config.hostname,
+    // A pod on the node's network has the node's name.
+    hostname: config.namespaces.network === 'node' ? '' : config.hostname,
     logDirectory: config.logDirectory,
     dnsConfig: config.dns,
     portMappings: config.portMappings.map((mapping) => ({

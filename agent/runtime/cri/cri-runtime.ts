@@ -74,7 +74,7 @@ class CriRuntime implements Runtime {
   constructor(options: CriRuntimeOptions, client: CriClient, name: string, timeoutMs: number) {
     this.#options = options;
     this.#client = client;
-    this.#states = new CriStates(client);
+    this.#states = new CriStates(client, options.clock);
     this.#name = name;
     this.#timeoutMs = timeoutMs;
   }
@@ -182,6 +182,7 @@ class CriRuntime implements Runtime {
   }
 
   async stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void> {
+    this.#states.noteStop(id);
     await unlessGone(
       this.#client.call(
         'stopContainer',

@@ -3,6 +3,7 @@
  * belongs to a container is asked for once for each state it is in, so that a look at everything stays one call when
  * nothing has changed.
  */
+import type { Clock } from '../../../api/machinery/clock.ts';
 import type {
   ContainerId,
   ContainerStatus,
@@ -19,15 +20,25 @@ import { CRI, type Incoming } from './schema.ts';
 export const LABEL_POD_UID = 'io.kubernetes.pod.uid';
 const NS_PER_MS = 1e6;
 const PARALLEL = 16;
+const KILLED = 137;
+const OOM_NEWS_MS = [20, 80, 300] as const;
 
 export class CriStates {
   readonly #client: CriClient;
+  readonly #clock: Clock;
+  readonly #stopped = new Set<string>();
   /** By container id, with the state that the status was asked for in. */
   readonly #known = new Map<string, { readonly state: number; readonly status: ContainerStatus }>();
   readonly #sandboxes = new Map<string, { readonly state: number; readonly status: SandboxStatus }>();
 
-  constructor(client: CriClient) {
+  constructor(client: CriClient, clock: Clock) {
     this.#client = client;
+    this.#clock = clock;
+  }
+
+  /** We end it ourselves: that it was killed needs no other reason. */
+  noteStop(id: string): void {
+    this.#stopped.add(id);
   }
 
   /** After something was changed that a list does not show. */
@@ -37,7 +48,7 @@ export class CriStates {
   }
 
   async container(id: ContainerId): Promise<ContainerStatus> {
-    const { status } = await this.#client.call('containerStatus', { containerId: id });
+    const status = await this.#look(id);
     if (status === null) throw new RuntimeError('not-found', `container ${id} not found`);
     // Which sandbox it is in stands in lists only, and never changes.
     const known = this.#known.get(id)?.status.sandboxId ?? (await this.#sandboxOf(id));
@@ -57,19 +68,19 @@ export class CriStates {
       },
     });
     const ours = containers.filter((container) => LABEL_POD_UID in container.labels);
-    if (filter.podUid === undefined && filter.sandboxId === undefined) keepOnly(this.#known, ours);
+    if (filter.podUid === undefined && filter.sandboxId === undefined) {
+      keepOnly(this.#known, ours);
+      const ids = new Set(ours.map((container) => container.id));
+      for (const id of this.#stopped) if (!ids.has(id)) this.#stopped.delete(id);
+    }
     const found = await inParallel(ours, async (listed) => {
       const known = this.#known.get(listed.id);
       // What was created starts at any time; what runs or has ended stays as it is until the list says otherwise.
       if (known !== undefined && known.state === listed.state && listed.state !== 0) return known.status;
-      const answer = await goneIsUndefined(this.#client.call('containerStatus', { containerId: listed.id }));
-      if (answer === undefined || answer.status === null) return undefined;
-      const status = containerStatusOf(
-        answer.status,
-        listed.podSandboxId as SandboxId,
-        listed.imageId || listed.imageRef,
-      );
-      this.#known.set(listed.id, { state: answer.status.state, status });
+      const answer = await goneIsUndefined(this.#look(listed.id));
+      if (answer === undefined || answer === null) return undefined;
+      const status = containerStatusOf(answer, listed.podSandboxId as SandboxId, listed.imageId || listed.imageRef);
+      this.#known.set(listed.id, { state: answer.state, status });
       return status;
     });
     return newestFirst(found);
@@ -95,6 +106,17 @@ export class CriStates {
       return goneIsUndefined(this.sandbox(listed.id as SandboxId));
     });
     return newestFirst(found);
+  }
+
+  /** The runtime hears of an end and of its reason, memory, on two ways, and does not wait for the second. */
+  async #look(id: string): Promise<Incoming<'ContainerStatus'> | null> {
+    let { status } = await this.#client.call('containerStatus', { containerId: id });
+    for (const delayMs of this.#stopped.has(id) ? [] : OOM_NEWS_MS) {
+      if (status?.exitCode !== KILLED || status.reason === 'OOMKilled') break;
+      await this.#clock.sleep(delayMs);
+      ({ status } = await this.#client.call('containerStatus', { containerId: id }));
+    }
+    return status;
   }
 
   async #sandboxOf(id: string): Promise<SandboxId> {
