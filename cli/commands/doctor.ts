@@ -213,6 +213,18 @@ function checkTools(): Finding {
 
 const SIGNS: Readonly<Record<Verdict, string>> = { ok: '✓', warn: '!', fail: '✗' };
 
+/** What this host is, for whoever reads the answer elsewhere. */
+async function describeHost(): Promise<Finding> {
+  const { osInfo, cpu, mem } = await import('systeminformation');
+  const [system, processor, memory] = await Promise.all([osInfo(), cpu(), mem()]);
+  const gib = (memory.total / 2 ** 30).toFixed(0);
+  return {
+    name: 'host',
+    verdict: 'ok',
+    text: `${system.distro} ${system.release}, kernel ${system.kernel}, ${processor.cores} processors, ${gib} GiB`,
+  };
+}
+
 export const doctor: Command = {
   name: 'doctor',
   summary: 'check this host, with remedies',
@@ -222,6 +234,7 @@ export const doctor: Command = {
   examples: ['orchlet doctor'],
   async run(parsed) {
     const findings: Finding[] = [
+      await describeHost(),
       checkUser(),
       checkHostName(),
       checkTime(),
