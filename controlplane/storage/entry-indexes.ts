@@ -1,6 +1,7 @@
 /**
- * Indexes of a watch cache by label value and by selectable field: built when a selector asks for one the second time,
- * then kept up to date with every event. A list by selector costs what it finds, not what there is.
+ * Indexes of a watch cache by label value and by selectable field: those of fields are filled in pieces after the cache is
+ * loaded (or at once, when a list comes before that is done), those of labels when a selector asks for one the second
+ * time; then kept up to date with every event. A list by selector costs what it finds, not what there is.
  */
 import type { CachedObject } from './cached-object.ts';
 import type { IndexableRequirement } from './selection.ts';
@@ -9,16 +10,30 @@ import type { IndexableRequirement } from './selection.ts';
 const WORTH_INDEXING = 200;
 const LABEL_INDEXES = 16;
 const REMEMBERED = 64;
+/** Entries that are read at a time: a few milliseconds. */
+const PIECE = 250;
 
 type AttributeOf = (entry: CachedObject) => string | undefined;
 
 class EntryIndex {
   readonly #valueOf: AttributeOf;
   readonly #buckets = new Map<string, Set<CachedObject>>();
+  /** Entries that are still to be read. It goes over the live map: what is added meanwhile may be seen twice, never missed. */
+  #unread: Iterator<CachedObject> | undefined;
 
   constructor(valueOf: AttributeOf, entries: Iterable<CachedObject>) {
     this.#valueOf = valueOf;
-    for (const entry of entries) this.add(entry);
+    this.#unread = entries[Symbol.iterator]();
+  }
+
+  /** Reads so many entries more; true when there are none left. */
+  fill(count: number): boolean {
+    for (let left = count; left > 0 && this.#unread !== undefined; left -= 1) {
+      const next = this.#unread.next();
+      if (next.done === true) this.#unread = undefined;
+      else this.add(next.value);
+    }
+    return this.#unread === undefined;
   }
 
   add(entry: CachedObject): void {
@@ -38,10 +53,12 @@ class EntryIndex {
 
   /** Of all values together; the sets of different values share no entry. */
   find(values: readonly string[]): CachedObject[] {
+    this.fill(Infinity);
     return values.flatMap((value) => [...(this.#buckets.get(value) ?? [])]);
   }
 
   count(values: readonly string[]): number {
+    this.fill(Infinity);
     return values.reduce((sum, value) => sum + (this.#buckets.get(value)?.size ?? 0), 0);
   }
 }
@@ -56,6 +73,15 @@ export class EntryIndexes {
   constructor(indexedFields: readonly string[], entries: ReadonlyMap<string, CachedObject>) {
     this.#indexedFields = new Set(indexedFields);
     this.#entries = entries;
+  }
+
+  /** Fills the indexes of fields; a piece a step. */
+  *fillFields(): Generator<void, void, undefined> {
+    if (this.#entries.size < WORTH_INDEXING) return;
+    for (const field of this.#indexedFields) {
+      const index = this.#indexOf('field', field);
+      while (index?.fill(PIECE) === false) yield;
+    }
   }
 
   update(previous: CachedObject | undefined, current: CachedObject | undefined): void {

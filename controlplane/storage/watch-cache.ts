@@ -118,6 +118,8 @@ export async function openWatchCache(options: WatchCacheOptions): Promise<WatchC
 
 const WAIT_MS = 3000;
 
+const INDEX_PAUSE_MS = 5;
+
 class ResourceCache implements WatchCache {
   readonly resource: CachedResource;
   readonly #storage: Storage;
@@ -169,6 +171,13 @@ class ResourceCache implements WatchCache {
         },
       },
     );
+    this.#proceed(this.#indexes.fillFields());
+  }
+
+  /** A piece at a time: made in one go, the indexes of a large cache would hold everybody up. */
+  #proceed(pieces: Iterator<void>): void {
+    if (this.#closed || pieces.next().done === true) return;
+    this.#clock.after(INDEX_PAUSE_MS, () => this.#proceed(pieces));
   }
 
   revision(): number {
