@@ -36,13 +36,17 @@ export function answersPing(socketPath: string): Promise<boolean> {
   });
 }
 
-/** Whether CRI is spoken there and pods would have a network: the containerd under a Docker is not meant. */
-async function servesPods(path: string): Promise<boolean> {
+/**
+ * Whether CRI is spoken there and pods would have a network: the containerd under a Docker is not meant. Nor is one with the
+ * pods of another node agent, which ours would end.
+ */
+async function servesPods(path: string, isNew: boolean): Promise<boolean> {
   if (!existsSync(path)) return false;
   const options = { endpoint: `unix://${path}`, requestTimeoutMs: 5_000, clock: systemClock, logger: silentLogger };
   try {
     const runtime = await startCriRuntime(options);
     try {
+      if (isNew && (await runtime.listSandboxes()).length > 0) return false;
       return (await runtime.conditions()).every((condition) => condition.ready);
     } finally {
       await runtime.close();
@@ -68,11 +72,13 @@ export async function findRuntime(options: {
   readonly directory: string;
   readonly say: (text: string) => void;
   readonly privately?: boolean;
+  /** No agent has run pods from here before. */
+  readonly isNew?: boolean;
 }): Promise<FoundRuntime> {
   const fromEnvironment = (process.env['DOCKER_HOST'] ?? '').replace(/^unix:\/\//, '');
   if (options.privately !== true) {
     if (fromEnvironment.startsWith('/') && (await answersPing(fromEnvironment))) return docker(fromEnvironment);
-    for (const path of KNOWN_CRI_SOCKETS) if (await servesPods(path)) return cri(path);
+    for (const path of KNOWN_CRI_SOCKETS) if (await servesPods(path, options.isNew === true)) return cri(path);
     for (const path of KNOWN_DOCKER_SOCKETS) if (await answersPing(path)) return docker(path);
   }
   ensureInstalled(options.say);

@@ -134,7 +134,12 @@ async function main(options: Settings, stop: AbortController): Promise<void> {
   const log = join(dataDirectory, 'orchlet.log');
   const kubeconfig = join(dataDirectory, 'admin.kubeconfig');
   const runtime = await step('container runtime', (say) =>
-    findRuntime({ directory: join(dataDirectory, 'docker'), say, privately: options.privateDocker }),
+    findRuntime({
+      directory: join(dataDirectory, 'docker'),
+      say,
+      privately: options.privateDocker,
+      isNew: !existsSync(join(dataDirectory, 'agent')),
+    }),
   );
   let child: ChildProcess | undefined;
   let client: HttpClient | undefined;

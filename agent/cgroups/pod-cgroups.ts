@@ -22,7 +22,7 @@ export interface PodCgroups {
   parent(pod: Pod): string;
   ensure(pod: Pod): Promise<void>;
   remove(pod: Pod): Promise<void>;
-  /** Removes cgroups of pods that are not wanted. */
+  /** Removes cgroups of pods that are not wanted: what stays empty, since another agent of this host may be making one. */
   cleanOrphans(wanted: ReadonlySet<string>): Promise<void>;
 }
 
@@ -91,6 +91,8 @@ class HostCgroups implements PodCgroups {
   readonly #options: CgroupOptions;
   readonly #v2: boolean;
   readonly #controllers: readonly string[];
+  /** Cgroups that nobody wanted and nobody used at the last look. */
+  #idle = new Set<string>();
   #warned = false;
 
   constructor(options: CgroupOptions, v2: boolean, controllers: readonly string[]) {
@@ -128,14 +130,19 @@ class HostCgroups implements PodCgroups {
 
   async cleanOrphans(wanted: ReadonlySet<string>): Promise<void> {
     if (this.#options.driver === 'systemd') return;
+    const idle = new Set<string>();
     for (const base of this.#bases()) {
       for (const parts of [['kubepods'], ['kubepods', 'burstable'], ['kubepods', 'besteffort']]) {
         const directory = join(base, cgroupName(parts, this.#options));
         for (const name of await readdir(directory).catch(() => [])) {
-          if (name.startsWith('pod') && !wanted.has(name.slice(3))) await removeTree(join(directory, name));
+          const path = join(directory, name);
+          if (!name.startsWith('pod') || wanted.has(name.slice(3)) || (await isUsed(path))) continue;
+          if (this.#idle.has(path)) await removeTree(path);
+          else idle.add(path);
         }
       }
     }
+    this.#idle = idle;
   }
 
   #bases(): readonly string[] {
@@ -175,6 +182,14 @@ class HostCgroups implements PodCgroups {
     const path = join(this.#options.mountPoint, controller, parent, file);
     if ((await readFile(path, 'utf8')).trim() !== value) await writeFile(path, value);
   }
+}
+
+async function isUsed(directory: string): Promise<boolean> {
+  const processes = await readFile(join(directory, 'cgroup.procs'), 'utf8').catch(() => '');
+  if (processes.trim() !== '') return true;
+  for (const entry of await readdir(directory, { withFileTypes: true }).catch(() => []))
+    if (entry.isDirectory() && (await isUsed(join(directory, entry.name)))) return true;
+  return false;
 }
 
 async function removeTree(directory: string): Promise<void> {

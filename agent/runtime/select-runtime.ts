@@ -1,5 +1,7 @@
 /** Chooses and connects the container runtime: the one that the flags name, else what answers on the known sockets. */
+import { existsSync } from 'node:fs';
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { startCriRuntime } from './cri/cri-runtime.ts';
@@ -39,7 +41,7 @@ export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
   const searches = kind === 'remote' || (kind === '' && dockerEndpoint === DEFAULT_DOCKER_ENDPOINT);
   const tried: string[] = [];
   for (const socket of searches ? (choice.knownCriSockets ?? KNOWN_CRI_SOCKETS) : []) {
-    const found = await usable(socket, connectTo);
+    const found = await usable(socket, connectTo, choice.rootDirectory);
     if (typeof found !== 'string') return found;
     tried.push(`${socket}: ${found}`);
   }
@@ -54,15 +56,24 @@ export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
   return startDockerRuntime({ ...choice, endpoint: dockerEndpoint });
 }
 
-/** The runtime, or why it will not do: a containerd that serves Docker only has no CRI or no network for pods. */
-async function usable(socket: string, connectTo: (endpoint: string) => Promise<Runtime>): Promise<Runtime | string> {
+/**
+ * The runtime, or why it will not do: a containerd that serves Docker only has no CRI or no network for pods, and the pods of
+ * another node agent would be ended as nobody's.
+ */
+async function usable(
+  socket: string,
+  connectTo: (endpoint: string) => Promise<Runtime>,
+  rootDirectory: string,
+): Promise<Runtime | string> {
   if (!(await answers(socket))) return 'nothing answers';
   let runtime: Runtime | undefined;
   try {
     runtime = await connectTo(`unix://${socket}`);
     const missing = (await runtime.conditions()).find((condition) => !condition.ready);
-    if (missing === undefined) return runtime;
+    const isTaken = !existsSync(join(rootDirectory, 'pods')) && (await runtime.listSandboxes()).length > 0;
+    if (missing === undefined && !isTaken) return runtime;
     await runtime.close();
+    if (missing === undefined) return 'it runs pods of another node agent';
     return missing.message === '' ? missing.reason : missing.message;
   } catch (error) {
     await runtime?.close();

@@ -405,11 +405,16 @@ class DockerRuntime implements Runtime {
     }
   }
 
-  /** Containers stay; only the log writers end. */
+  /** Containers stay; the log writers end. Where there are no pods the network goes, too. */
   async close(): Promise<void> {
     const writers = [...this.#writers.values()];
     this.#writers.clear();
     await Promise.all(writers.map((writer) => writer.close()));
+    try {
+      if ((await this.listSandboxes()).length === 0) await this.#network.release();
+    } catch (error) {
+      this.#options.logger.debug({ error }, 'The pod network could not be removed');
+    }
   }
 
   async #create(create: Parameters<DockerClient['docker']['createContainer']>[0], name: string): Promise<string> {

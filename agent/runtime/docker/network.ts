@@ -97,6 +97,14 @@ export class PodNetwork {
     await this.#create(taken.length > 0 ? [] : this.#cidrs);
   }
 
+  /** After the last pod: the network's addresses are free for others. Made again on the next use. */
+  async release(): Promise<void> {
+    this.#ready = undefined;
+    const existing = await this.#find();
+    if (existing === undefined || existing.inUse) return;
+    await unlessGone(this.#options.client.docker.getNetwork(existing.id).remove());
+  }
+
   async #create(cidrs: readonly string[]): Promise<void> {
     const { client, logger } = this.#options;
     const config: IpamConfig[] = cidrs.map((cidr) => ({
