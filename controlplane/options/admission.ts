@@ -1,0 +1,42 @@
+/** What may be stored. */
+import { flag } from '../../api/component/flags.ts';
+
+const ADMISSION = 'Admission';
+
+export const admissionFlags = {
+  enableAdmissionPlugins: flag({
+    name: 'enable-admission-plugins',
+    type: 'list',
+    default: [],
+    group: ADMISSION,
+    help: 'Admission plugins beside the default ones.',
+  }),
+  disableAdmissionPlugins: flag({
+    name: 'disable-admission-plugins',
+    type: 'list',
+    default: [],
+    group: ADMISSION,
+    help: 'Default admission plugins that are not wanted.',
+  }),
+  admissionControlConfigFile: flag({
+    name: 'admission-control-config-file',
+    type: 'string',
+    default: '',
+    group: ADMISSION,
+    help: 'File with the configuration of admission plugins.',
+  }),
+  defaultNotReadyTolerationSeconds: flag({
+    name: 'default-not-ready-toleration-seconds',
+    type: 'integer',
+    default: 300,
+    group: ADMISSION,
+    help: 'How long pods tolerate a node that is not ready, unless they say otherwise.',
+  }),
+  defaultUnreachableTolerationSeconds: flag({
+    name: 'default-unreachable-toleration-seconds',
+    type: 'integer',
+    default: 300,
+    group: ADMISSION,
+    help: 'How long pods tolerate a node that is unreachable, unless they say otherwise.',
+  }),
+} as const;

@@ -1,0 +1,44 @@
+/** What the API serves. */
+import { flag } from '../../api/component/flags.ts';
+import { checkPortRange } from './port-range.ts';
+
+const API = 'API';
+
+export const apiFlags = {
+  serviceClusterIpRange: flag({
+    name: 'service-cluster-ip-range',
+    type: 'list',
+    default: ['10.96.0.0/16'],
+    group: API,
+    help: 'Addresses of services: one range, or one of each family.',
+  }),
+  serviceNodePortRange: flag({
+    name: 'service-node-port-range',
+    type: 'string',
+    default: '30000-32767',
+    group: API,
+    help: 'Ports of services of type NodePort.',
+    check: checkPortRange,
+  }),
+  runtimeConfig: flag({
+    name: 'runtime-config',
+    type: 'map',
+    default: {},
+    group: API,
+    help: 'API groups, versions and resources to serve or not: api/all=false, apps/v1=true.',
+  }),
+  showHiddenMetricsForVersion: flag({
+    name: 'show-hidden-metrics-for-version',
+    type: 'string',
+    default: '',
+    group: API,
+    help: 'Shows metrics that were hidden in this version.',
+  }),
+  allowPrivileged: flag({
+    name: 'allow-privileged',
+    type: 'boolean',
+    default: true,
+    group: API,
+    help: 'Pods may have privileged containers.',
+  }),
+} as const;

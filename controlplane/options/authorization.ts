@@ -1,0 +1,57 @@
+/** What a caller may do. */
+import { flag } from '../../api/component/flags.ts';
+
+const AUTHORIZATION = 'Authorization';
+
+export const authorizationFlags = {
+  authorizationMode: flag({
+    name: 'authorization-mode',
+    type: 'list',
+    default: ['Node', 'RBAC'],
+    group: AUTHORIZATION,
+    help: 'Authorizers in order: Node, RBAC, ABAC, Webhook, AlwaysAllow, AlwaysDeny.',
+  }),
+  authorizationConfig: flag({
+    name: 'authorization-config',
+    type: 'string',
+    default: '',
+    group: AUTHORIZATION,
+    help: 'File with an ordered list of authorizers, in place of the flags.',
+  }),
+  authorizationPolicyFile: flag({
+    name: 'authorization-policy-file',
+    type: 'string',
+    default: '',
+    group: AUTHORIZATION,
+    help: 'ABAC policies, a JSON object a line.',
+  }),
+  authorizationWebhookConfigFile: flag({
+    name: 'authorization-webhook-config-file',
+    type: 'string',
+    default: '',
+    group: AUTHORIZATION,
+    help: 'Kubeconfig-format file of an authorizing webhook.',
+  }),
+  authorizationWebhookVersion: flag({
+    name: 'authorization-webhook-version',
+    type: 'string',
+    default: 'v1beta1',
+    choices: ['v1', 'v1beta1'],
+    group: AUTHORIZATION,
+    help: 'Version of SubjectAccessReview that is sent.',
+  }),
+  authorizationWebhookCacheAuthorizedTtl: flag({
+    name: 'authorization-webhook-cache-authorized-ttl',
+    type: 'duration',
+    default: 300_000,
+    group: AUTHORIZATION,
+    help: 'How long "allowed" is kept.',
+  }),
+  authorizationWebhookCacheUnauthorizedTtl: flag({
+    name: 'authorization-webhook-cache-unauthorized-ttl',
+    type: 'duration',
+    default: 30_000,
+    group: AUTHORIZATION,
+    help: 'How long "not allowed" is kept.',
+  }),
+} as const;

@@ -1,0 +1,28 @@
+/** How many requests at a time, and how long they may take. */
+import { flag } from '../../api/component/flags.ts';
+
+const LIMITS = 'Limits';
+
+export const limitsFlags = {
+  maxRequestsInflight: flag({
+    name: 'max-requests-inflight',
+    type: 'integer',
+    default: 400,
+    group: LIMITS,
+    help: 'Reading requests at a time; more are answered with 429. 0 is no limit.',
+  }),
+  maxMutatingRequestsInflight: flag({
+    name: 'max-mutating-requests-inflight',
+    type: 'integer',
+    default: 200,
+    group: LIMITS,
+    help: 'Writing requests at a time; more are answered with 429. 0 is no limit.',
+  }),
+  requestTimeout: flag({
+    name: 'request-timeout',
+    type: 'duration',
+    default: 60_000,
+    group: LIMITS,
+    help: 'Time after which a request that is no watch or stream is ended.',
+  }),
+} as const;

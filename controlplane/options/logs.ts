@@ -1,0 +1,22 @@
+/** The log of the process. */
+import { flag } from '../../api/component/flags.ts';
+
+const LOGS = 'Logs';
+
+export const logsFlags = {
+  verbosity: flag({
+    name: 'v',
+    type: 'integer',
+    default: 0,
+    group: LOGS,
+    help: 'How much is logged: 0 what matters to operators, 4 what helps to find faults.',
+  }),
+  loggingFormat: flag({
+    name: 'logging-format',
+    type: 'string',
+    default: 'text',
+    choices: ['text', 'json'],
+    group: LOGS,
+    help: 'Format of the log on standard error.',
+  }),
+} as const;

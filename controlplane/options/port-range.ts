@@ -1,0 +1,19 @@
+/** Ranges of ports, as `--service-node-port-range` takes them. */
+
+export interface PortRange {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** `30000-32767`, or `30000+2767`. */
+export function parsePortRange(text: string): PortRange | undefined {
+  const [, first, separator, second] = /^(\d+)([-+])(\d+)$/.exec(text) ?? [];
+  if (first === undefined || second === undefined) return undefined;
+  const from = Number(first);
+  const to = separator === '+' ? from + Number(second) : Number(second);
+  return from >= 1 && to <= 65_535 && from <= to ? { from, to } : undefined;
+}
+
+export function checkPortRange(text: string): string | undefined {
+  return parsePortRange(text) === undefined ? 'must be a range of ports such as 30000-32767' : undefined;
+}

@@ -1,0 +1,64 @@
+/** How the API is served: addresses, ports, TLS. */
+import { flag } from '../../api/component/flags.ts';
+
+const SERVING = 'Serving';
+
+export const servingFlags = {
+  bindAddress: flag({
+    name: 'bind-address',
+    type: 'string',
+    default: '0.0.0.0',
+    group: SERVING,
+    help: 'Address to listen on.',
+  }),
+  securePort: flag({
+    name: 'secure-port',
+    type: 'integer',
+    default: 6443,
+    group: SERVING,
+    help: 'Port of the API (HTTPS). 0 picks a free one.',
+  }),
+  advertiseAddress: flag({
+    name: 'advertise-address',
+    type: 'string',
+    default: '',
+    group: SERVING,
+    help: 'Address that members of the cluster reach the API at; the first of the host otherwise.',
+  }),
+  externalHostname: flag({
+    name: 'external-hostname',
+    type: 'string',
+    default: '',
+    group: SERVING,
+    help: 'Another name in the serving certificate and in the admin kubeconfig.',
+  }),
+  tlsCertFile: flag({
+    name: 'tls-cert-file',
+    type: 'string',
+    default: '',
+    group: SERVING,
+    help: 'Serving certificate (PEM); made in the data directory otherwise.',
+  }),
+  tlsPrivateKeyFile: flag({
+    name: 'tls-private-key-file',
+    type: 'string',
+    default: '',
+    group: SERVING,
+    help: 'Key of the serving certificate (PEM).',
+  }),
+  tlsMinVersion: flag({
+    name: 'tls-min-version',
+    type: 'string',
+    default: 'VersionTLS12',
+    choices: ['VersionTLS12', 'VersionTLS13'],
+    group: SERVING,
+    help: 'Lowest version of TLS.',
+  }),
+  tlsCipherSuites: flag({
+    name: 'tls-cipher-suites',
+    type: 'list',
+    default: [],
+    group: SERVING,
+    help: "Cipher suites by their OpenSSL or IANA names; Node.js' defaults otherwise.",
+  }),
+} as const;

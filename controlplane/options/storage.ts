@@ -1,0 +1,36 @@
+/** Where objects are kept. */
+import { flag } from '../../api/component/flags.ts';
+
+const STORAGE = 'Storage';
+
+export const storageFlags = {
+  dataDir: flag({
+    name: 'data-dir',
+    type: 'string',
+    default: '/var/lib/orchlet',
+    group: STORAGE,
+    help: 'Directory of everything that is kept: storage, certificates, admin kubeconfig.',
+  }),
+  storageBackend: flag({
+    name: 'storage-backend',
+    type: 'string',
+    default: 'sqlite',
+    choices: ['sqlite', 'memory'],
+    group: STORAGE,
+    help: 'Where objects are kept: sqlite (in the data directory), or memory (nothing outlives the process).',
+  }),
+  eventTtl: flag({
+    name: 'event-ttl',
+    type: 'duration',
+    default: 3_600_000,
+    group: STORAGE,
+    help: 'How long events are kept.',
+  }),
+  encryptionProviderConfig: flag({
+    name: 'encryption-provider-config',
+    type: 'string',
+    default: '',
+    group: STORAGE,
+    help: 'File that says how resources are encrypted at rest.',
+  }),
+} as const;
