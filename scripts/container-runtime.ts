@@ -153,6 +153,15 @@ export function startPrivateContainerd(directory: string, archive: string, say: 
   return cri(started.stdout.trim(), () => void spawnSync(script, ['stop', directory], { stdio: 'ignore' }));
 }
 
+/** The program of a registry for tests. */
+export function ensureRegistry(say: (text: string) => void): string {
+  if (!has('docker-registry')) {
+    say('installing docker-registry with apt');
+    installPackages(['docker-registry'], 'the tests of pulls need a registry');
+  }
+  return 'docker-registry';
+}
+
 /** The image archive for a host without a registry, made once. */
 export function ensureImages(directory: string, say: (text: string) => void): string {
   const archive = join(directory, 'orchlet-images.tar');

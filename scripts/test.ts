@@ -8,7 +8,13 @@ import { globSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
-import { ensureImages, findRuntime, type FoundRuntime, startPrivateContainerd } from './container-runtime.ts';
+import {
+  ensureImages,
+  ensureRegistry,
+  findRuntime,
+  type FoundRuntime,
+  startPrivateContainerd,
+} from './container-runtime.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const USAGE = `usage: scripts/test [--unit] [--no-checks] [FILE…]
@@ -115,6 +121,7 @@ async function main(): Promise<number> {
       env['ORCHLET_TEST_DOCKER_SOCKET'] = docker.endpoint.replace('unix://', '');
       env['ORCHLET_TEST_CONTAINERD_SOCKET'] = containerd.endpoint.replace('unix://', '');
       env['ORCHLET_TEST_IMAGES'] = archive;
+      env['ORCHLET_TEST_REGISTRY'] = ensureRegistry(say);
     }
     say(`${units.length + integration.length} test files`);
     let outcome: Outcome = { code: 0, failed: [] };
