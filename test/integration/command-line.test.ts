@@ -188,6 +188,20 @@ describe('the command', () => {
     assert.equal(orchlet(['completion', 'powershell']).code, 1);
   });
 
+  const verifier = spawnSync('systemd-analyze', ['--version']).status === 0;
+  test('systemd takes the units', { skip: verifier ? false : 'systemd-analyze is not installed' }, () => {
+    const units = ['orchlet.service', 'orchlet-agent.service'].map((name) => {
+      const path = join(directory, name);
+      // The program is not installed where the tests run.
+      const text = readFileSync(join(ROOT, 'systemd', name), 'utf8').replaceAll('/usr/local/bin/orchlet', '/bin/true');
+      writeFileSync(path, text);
+      return path;
+    });
+    const verified = spawnSync('systemd-analyze', ['verify', ...units], { encoding: 'utf8' });
+    assert.equal(verified.status, 0, verified.stderr);
+    assert.doesNotMatch(verified.stderr, /orchlet[a-z-]*\.service:\d+:/);
+  });
+
   test('installs below a directory, again as an upgrade, and leaves nothing behind', () => {
     const dest = join(directory, 'root');
     const program = join(directory, 'program');
