@@ -193,15 +193,18 @@ function mountOption(mount: Mount, facts: EngineFacts): Docker.MountSettings {
     );
   }
   const propagation = { private: 'rprivate', 'host-to-container': 'rslave', bidirectional: 'rshared' } as const;
+  // Private is the engine's own choice, but said aloud it is refused for a directory that holds the engine's data, like `/`.
+  const isDefault = mount.propagation === 'private' && !mount.recursiveReadOnly;
+  const bindOptions = {
+    Propagation: propagation[mount.propagation],
+    ...(mount.recursiveReadOnly ? { ReadOnlyForceRecursive: true } : {}),
+  };
   return {
     Type: 'bind',
     Source: mount.hostPath,
     Target: mount.containerPath,
     ReadOnly: mount.readonly,
-    BindOptions: {
-      Propagation: propagation[mount.propagation],
-      ...(mount.recursiveReadOnly ? { ReadOnlyForceRecursive: true } : {}),
-    },
+    ...(isDefault ? {} : { BindOptions: bindOptions }),
   };
 }
 

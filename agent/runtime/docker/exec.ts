@@ -97,10 +97,12 @@ export async function attachStream(deps: ExecDeps, id: ContainerId, io: StreamIo
     stdout: io.stdout !== undefined || io.tty,
     stderr: io.stderr !== undefined && !io.tty,
   };
+  // A container with a terminal has no frames in its output, whatever the client of this attach has.
+  const { Config: config } = await client.call('inspect container', () => container.inspect());
   const connection = await client.call('attach', () => hijackedAttach(client, id, options));
   if (io.stdin === undefined) connection.end();
   void followSize(io.resize, (size) => container.resize(size));
-  await carryStreams(connection, io);
+  await carryStreams(connection, { ...io, tty: config.Tty });
 }
 
 /** dockerode's own attach leaves the request open when there is input, and the connection is then never handed over. */

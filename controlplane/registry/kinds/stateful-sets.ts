@@ -5,6 +5,7 @@ import { unsupportedValue, type FieldError } from '../../../api/meta/field-error
 import { cloneJson, semanticEqual } from '../../../api/meta/json-equality.ts';
 import { nameIsLabel } from '../../../api/meta/names.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
+import type { PodTemplate } from '../../../api/kinds/pod-types.ts';
 import { statefulSetColumns } from '../columns/apps.ts';
 import { statusOnly } from '../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../strategy.ts';
@@ -60,8 +61,20 @@ function statefulSetErrors(object: StatefulSet): FieldError[] {
   }
   const { serviceName = '' } = spec;
   if (serviceName !== '') errors.push(...dnsLabel('spec.serviceName', serviceName));
-  errors.push(...madeErrors(spec, 'StatefulSet', ''));
+  errors.push(...madeErrors({ ...spec, template: withClaims(spec) }, 'StatefulSet', ''));
   return errors;
+}
+
+/** The template as its pods will have it: containers may mount the claims, which take the place of volumes of their names. */
+function withClaims({ template, volumeClaimTemplates = [] }: NonNullable<StatefulSet['spec']>): PodTemplate {
+  const claims = volumeClaimTemplates.flatMap(({ metadata }) => {
+    const name = metadata?.name ?? '';
+    return name === '' ? [] : [{ name, persistentVolumeClaim: { claimName: name } }];
+  });
+  if (claims.length === 0) return template ?? {};
+  const names = new Set(claims.map(({ name }) => name));
+  const others = (template?.spec?.volumes ?? []).filter(({ name }) => !names.has(name ?? ''));
+  return { ...template, spec: { ...template?.spec, volumes: [...others, ...claims] } };
 }
 
 function updateStrategyErrors(strategy: NonNullable<StatefulSet['spec']>['updateStrategy']): FieldError[] {

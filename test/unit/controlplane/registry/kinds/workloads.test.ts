@@ -41,6 +41,22 @@ test('claims and the service of a stateful set are checked', () => {
   ]);
 });
 
+test('containers of a stateful set mount its claims', () => {
+  const spec = (mount: string) => {
+    const containers = [{ name: 'c', image: 'i', volumeMounts: [{ name: mount, mountPath: '/data' }] }];
+    const resources = { requests: { storage: '1Gi' } };
+    return {
+      selector,
+      template: { ...template, spec: { containers } },
+      volumeClaimTemplates: [{ metadata: { name: 'data' }, spec: { accessModes: ['ReadWriteOnce'], resources } }],
+    };
+  };
+  assert.deepEqual(statefulSets.create({ spec: spec('data') }).errors, []);
+  assert.deepEqual(statefulSets.create({ spec: spec('other') }).errors, [
+    'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "other"',
+  ]);
+});
+
 test('a daemon set counts the changes of its template in an annotation', () => {
   const key = 'deprecated.daemonset.template.generation';
   const { object } = daemonSets.create({ spec: { selector, template } });
