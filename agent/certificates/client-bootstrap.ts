@@ -31,13 +31,15 @@ export function nodeClientWish(nodeName: string): CertificateWish {
   };
 }
 
-const RETRY_MS = 1000;
+const FIRST_RETRY_MS = 1000;
+const LONGEST_RETRY_MS = 30_000;
 const REQUEST_TIMEOUT_MS = 15 * 60_000;
 
 /** Does nothing where the kubeconfig's own certificate is good. Retries until the signal aborts. */
 export async function bootstrapClient(options: BootstrapOptions): Promise<void> {
   const { kubeconfig, certificateDirectory, clock, logger, nodeName, signal } = options;
   if (await hasValidCredentials(options)) return;
+  let retryMs = FIRST_RETRY_MS;
   for (;;) {
     try {
       const loaded = await loadKubeconfig(options.bootstrapKubeconfig);
@@ -73,7 +75,8 @@ export async function bootstrapClient(options: BootstrapOptions): Promise<void> 
         { err: error instanceof Error ? error.message : error },
         'the bootstrap did not succeed yet; trying again',
       );
-      await clock.sleep(RETRY_MS, signal);
+      await clock.sleep(retryMs, signal);
+      retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS);
     }
   }
 }

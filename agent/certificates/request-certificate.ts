@@ -4,6 +4,7 @@ import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { certificateSigningRequests } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
+import { isNotFound } from '../../api/meta/status-error.ts';
 import { createCsr } from '../../api/pki/certificate-request.ts';
 import type { AlternativeNames, DistinguishedName } from '../../api/pki/names.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
@@ -59,8 +60,15 @@ export async function requestCertificate(
   while (clock.monotonic() < deadline) {
     await clock.sleep(waitMs, signal);
     waitMs = Math.min(waitMs * 1.5, LONGEST_LOOK_MS);
-    const status = ((await client.get(certificateSigningRequests, '', name, { signal }))['status'] ??
-      {}) as RequestStatus;
+    let status: RequestStatus;
+    try {
+      status = ((await client.get(certificateSigningRequests, '', name, { signal }))['status'] ?? {}) as RequestStatus;
+    } catch (error) {
+      // The request stands while the API server is away; a new one would need another approval.
+      if (signal.aborted || isNotFound(error)) throw error;
+      logger.warn({ request: name, err: error }, 'a certificate signing request could not be read; looking again');
+      continue;
+    }
     const bad = status.conditions?.find((entry) => entry.type === 'Denied' || entry.type === 'Failed');
     if (bad !== undefined)
       throw new Error(

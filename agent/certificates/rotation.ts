@@ -57,15 +57,21 @@ export async function keepCertificate(options: RotationOptions, signal: AbortSig
         },
         'renewed a certificate',
       );
-      retryMs = FIRST_RETRY_MS;
+      const fits = stored !== undefined && options.fits?.(stored) !== false;
+      if (fits && renewalTime(stored.leaf, random) > clock.now()) {
+        retryMs = FIRST_RETRY_MS;
+        continue;
+      }
+      // The signer gave less than was asked for (names, life): asking again at once would flood it.
+      logger.warn({ certificate: name }, 'the new certificate is not what was asked for; asking again later');
     } catch (error) {
       if (signal.aborted) return;
       logger.error(
         { certificate: name, err: error instanceof Error ? error.message : error },
         'a certificate could not be renewed; trying again',
       );
-      await clock.sleep(retryMs * (1 + options.random()), signal).catch(() => undefined);
-      retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS);
     }
+    await clock.sleep(retryMs * (1 + options.random()), signal).catch(() => undefined);
+    retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS);
   }
 }

@@ -142,10 +142,10 @@ class FileSource implements PodSource {
   async #read(file: string): Promise<readonly Pod[]> {
     const known = this.#known.get(file);
     try {
+      const { size } = await stat(file);
+      if (size > MAX_MANIFEST_BYTES) throw new ManifestError(`${file}: larger than ${MAX_MANIFEST_BYTES} bytes`);
       const content = await readFile(file);
       if (known?.content.equals(content) === true) return known.pods;
-      if (content.length > MAX_MANIFEST_BYTES)
-        throw new ManifestError(`${file}: larger than ${MAX_MANIFEST_BYTES} bytes`);
       const { nodeName, clock, reader } = this.#options;
       const read = readManifest(content, { source: 'file', origin: file, nodeName, clock, reader });
       for (const warning of read.warnings) this.#options.logger.warn({ file }, warning);

@@ -39,7 +39,7 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
         await remove(mirror.metadata.namespace, mirror.metadata.name, mirror.metadata.uid);
       }
       const node = options.node();
-      if (node?.metadata.uid === undefined) return;
+      if (node?.metadata.uid === undefined || node.metadata.deletionTimestamp !== undefined) return;
       const annotations = { ...pod.metadata.annotations, [ANNOTATION_CONFIG_MIRROR]: hashOf(pod) };
       const object = {
         apiVersion: 'v1',

@@ -82,6 +82,17 @@ export function createPodConfig(options: PodConfigOptions): PodConfig {
   };
 }
 
+/** Two pods of one name cannot both run: their mirrors would be one. */
+function firstOfEachName(pods: readonly Pod[], complain: (pod: string) => void): Pod[] {
+  const names = new Set<string>();
+  return pods.filter(({ metadata: { namespace, name } }) => {
+    const key = `${namespace}/${name}`;
+    if (!names.has(key)) return names.add(key);
+    complain(key);
+    return false;
+  });
+}
+
 async function runSource(
   source: PodSource,
   options: PodConfigOptions,
@@ -90,11 +101,14 @@ async function runSource(
   onUpdate: (update: PodUpdate) => void,
 ): Promise<void> {
   let known = new Map<string, Pod>();
+  const complain = (pod: string): void =>
+    options.logger.error({ source: source.name, pod }, 'a source names two pods the same; the first is taken');
   while (!signal.aborted) {
     try {
       await source.run(signal, (pods) => {
         const unique = new Map<string, Pod>();
-        for (const pod of pods) unique.set(pod.metadata.uid, pod);
+        for (const pod of source.name === 'api' ? pods : firstOfEachName(pods, complain))
+          unique.set(pod.metadata.uid, pod);
         const updates = diff(source.name, known, [...unique.values()]);
         known = unique;
         ready.add(source);

@@ -64,13 +64,17 @@ function manifestValues(text: Buffer, origin: string): unknown[] {
   } catch (error) {
     throw new ManifestError(`${origin}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
   }
-  return values
+  const manifests = values
     .filter((value) => value !== null && value !== undefined)
     .flatMap((value) => {
       const kind = (value as { kind?: unknown }).kind;
       if (kind === 'PodList' || kind === 'List') return (value as { items?: unknown[] }).items ?? [];
       return [value];
     });
+  // A file that is being written begins empty: that is not the same as a list of no pods.
+  if (values.every((value) => value === null || value === undefined))
+    throw new ManifestError(`${origin}: the manifest is empty`);
+  return manifests;
 }
 
 function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod: Pod; warnings: string[] } {
@@ -95,7 +99,8 @@ function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod
   const refused = referencesToApi(result.pod);
   if (refused.length > 0) throw new ManifestError(`${origin}: a static pod may not use ${refused.join(', ')}`);
   const pod = result.pod;
-  const uid = (pod.metadata.uid ?? '') === '' ? digest([nodeName, source, origin, JSON.stringify(value)]) : pod.metadata.uid;
+  const uid =
+    (pod.metadata.uid ?? '') === '' ? digest([nodeName, source, origin, JSON.stringify(value)]) : pod.metadata.uid;
   const annotations = {
     ...pod.metadata.annotations,
     [ANNOTATION_CONFIG_HASH]: digest([JSON.stringify(value)]),
@@ -144,13 +149,20 @@ function asRecord(value: unknown): Record<string, unknown> {
 /** Objects of the API that a static pod names, which it cannot have: it may run before there is an API. */
 function referencesToApi(pod: Pod): string[] {
   const found = new Set<string>();
+  if ((pod.spec.resourceClaims ?? []).length > 0) found.add('resource claims (spec.resourceClaims)');
   if ((pod.spec.serviceAccountName ?? '') !== '') found.add('service accounts (spec.serviceAccountName)');
   for (const volume of pod.spec.volumes ?? []) {
     if (volume.configMap !== undefined) found.add(`config maps (volume ${volume.name})`);
     if (volume.secret !== undefined) found.add(`secrets (volume ${volume.name})`);
+    if (volume.ephemeral !== undefined) found.add(`ephemeral volume claims (volume ${volume.name})`);
     if (volume.persistentVolumeClaim !== undefined) found.add(`persistent volume claims (volume ${volume.name})`);
     for (const source of volume.projected?.sources ?? []) {
-      if (source.configMap !== undefined || source.secret !== undefined || source.serviceAccountToken !== undefined) {
+      if (
+        source.configMap !== undefined ||
+        source.secret !== undefined ||
+        source.serviceAccountToken !== undefined ||
+        source.clusterTrustBundle !== undefined
+      ) {
         found.add(`projected API objects (volume ${volume.name})`);
       }
     }
@@ -177,6 +189,7 @@ export function lineOf(text: Buffer, field: string): string {
   const lines = text.toString('utf8').split('\n');
   const parts = field.split(/[.[\]]/).filter((part) => part !== '');
   let at = 0;
+  let end = lines.length;
   let found = -1;
   for (const part of parts) {
     if (/^\d+$/.test(part)) {
@@ -184,15 +197,23 @@ export function lineOf(text: Buffer, field: string): string {
       if (next < 0) break;
       at = next;
       found = next;
+      end = endOfItem(lines, next);
       continue;
     }
     const pattern = new RegExp(`^[\\s-]*["']?${part.replace(/[^\w-]/g, '\\$&')}["']?\\s*:`);
-    const next = lines.findIndex((line, index) => index >= at && pattern.test(line));
+    const next = lines.findIndex((line, index) => index >= at && index < end && pattern.test(line));
     if (next < 0) break;
     at = next;
     found = next;
   }
   return found < 0 ? '' : `line ${found + 1}: `;
+}
+
+/** The line after a list's item: what is missing in it must not be found in the next. */
+function endOfItem(lines: readonly string[], item: number): number {
+  const indent = (lines[item] ?? '').search(/\S/);
+  const next = lines.findIndex((line, index) => index > item && line.trim() !== '' && line.search(/\S/) <= indent);
+  return next < 0 ? lines.length : next;
 }
 
 /** The line of the n-th item of the list that begins after `from`. */

@@ -2,9 +2,9 @@
  * Pods that were submitted to the agent's own server. Each stands as a manifest in a directory of the root directory, so that
  * it survives a restart; writes are atomic.
  */
+import { randomBytes } from 'node:crypto';
 import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { encodeYaml } from '../../api/codec/yaml.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
 import { newBadRequest, newNotFound } from '../../api/meta/status-error.ts';
@@ -69,8 +69,9 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
       const file = fileOf(pod.metadata.namespace, pod.metadata.name);
       await mkdir(options.directory, { recursive: true, mode: 0o700 });
       // The uid is made of the origin too: read again as it will be read after a restart.
-      await writeFile(`${file}.new`, manifest.length > 0 ? manifest : encodeYaml({}), { mode: 0o600 });
-      await rename(`${file}.new`, file);
+      const draft = `${file}.${randomBytes(4).toString('hex')}.new`;
+      await writeFile(draft, manifest, { mode: 0o600, flush: true });
+      await rename(draft, file);
       const stored = read(manifest, file);
       pods.set(keyOf(stored), stored);
       tell([...pods.values()]);

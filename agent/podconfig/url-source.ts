@@ -48,6 +48,17 @@ export function createUrlSource(options: UrlSourceOptions): PodSource {
   };
 }
 
+async function readBody(response: Response): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const part of response.body ?? []) {
+    size += part.length;
+    if (size > MAX_BYTES) throw new Error(`the answer is larger than ${MAX_BYTES} bytes`);
+    parts.push(part);
+  }
+  return Buffer.concat(parts);
+}
+
 async function ask(
   options: UrlSourceOptions,
   etag: string | undefined,
@@ -59,8 +70,7 @@ async function ask(
   });
   if (response.status === 304) return undefined;
   if (response.status !== 200) throw new Error(`the server answered ${response.status} ${response.statusText}`);
-  const body = Buffer.from(await response.arrayBuffer());
-  if (body.length > MAX_BYTES) throw new Error(`the answer is larger than ${MAX_BYTES} bytes`);
+  const body = await readBody(response);
   if (body.length === 0) throw new Error('the answer is empty');
   const { nodeName, clock, reader } = options;
   const read = readManifest(body, { source: 'http', origin: options.url, nodeName, clock, reader });

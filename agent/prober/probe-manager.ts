@@ -7,6 +7,7 @@
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type {
   Container,
+  ContainerStatusJson,
   Pod,
   PodEventRecorder,
   PodStatus,
@@ -15,6 +16,7 @@ import type {
   ProbeResult,
 } from '../core-types.ts';
 import type { ContainerId } from '../runtime/runtime.ts';
+import { expand } from '../kuberuntime/environment.ts';
 import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './probes.ts';
 
 type Probe = NonNullable<Container['livenessProbe']>;
@@ -43,6 +45,7 @@ export interface ProbeManagerOptions {
   readonly version: string;
 }
 
+const MOST_TRIES = 3;
 const KINDS: readonly ProbeKind[] = ['startup', 'readiness', 'liveness'];
 
 export function createProbeManager(options: ProbeManagerOptions): ProbeManager {
@@ -134,23 +137,38 @@ class Prober implements ProbeManager {
           running &&
           (spec.startupProbe === undefined
             ? spec.lifecycle?.postStart === undefined || container.started !== false
-            : this.result('startup', id) === 'success');
+            : this.#hasStarted(pod, id));
         container.started = started;
         if (!started) {
           container.ready = false;
           if (running) this.#workers.get(`${pod.metadata.uid}/${container.name}/startup`)?.hurry();
         } else if (spec.readinessProbe === undefined) container.ready = true;
         else {
-          container.ready = this.result('readiness', id) === 'success';
+          const result = this.result('readiness', id);
+          container.ready = result === undefined ? before(pod, id)?.ready === true : result === 'success';
           if (!container.ready) this.#workers.get(`${pod.metadata.uid}/${container.name}/readiness`)?.hurry();
         }
       }
     }
   }
 
+  /** Without a result yet (the agent was restarted) the API server's word is taken. */
+  #hasStarted(pod: Pod, id: string): boolean {
+    const result = this.result('startup', id);
+    return result === undefined || result === 'unknown' ? before(pod, id)?.started === true : result === 'success';
+  }
+
   async close(): Promise<void> {
     this.#stop(() => true);
   }
+}
+
+/** What the API server has of a container that runs on from before the agent's start. */
+function before(pod: Pod, id: string): ContainerStatusJson | undefined {
+  if (id === '') return undefined;
+  return [...(pod.status?.containerStatuses ?? []), ...(pod.status?.initContainerStatuses ?? [])].find(
+    (container) => container.containerID === id,
+  );
 }
 
 function probeOf(container: Container, kind: ProbeKind): Probe | undefined {
@@ -211,10 +229,13 @@ class ProbeWorker {
     if (this.#stopped) return;
     this.#timer = this.#options.clock.after(delayMs, () => {
       this.#probing = true;
+      const fromMs = this.#options.clock.monotonic();
       this.#look()
         .then((again) => {
           this.#probing = false;
-          if (again) this.#schedule(this.#periodMs());
+          // A fixed beat: the time that a probe took is part of its period.
+          const tookMs = this.#options.clock.monotonic() - fromMs;
+          if (again) this.#schedule(Math.max(0, this.#periodMs() - tookMs));
         })
         .catch((error: unknown) => {
           throw error;
@@ -248,7 +269,7 @@ class ProbeWorker {
     // Before startup has succeeded only startup is asked, after it only the others.
     if (found.started === true ? kind === 'startup' : kind !== 'startup') return true;
     const fromMs = clock.monotonic();
-    const outcome = await this.#run(status.podIP ?? '');
+    const outcome = await this.#runWithRetries(status.podIP ?? '');
     if (this.#stopped || this.#containerId !== id) return !this.#stopped;
     this.#options.observe?.({
       pod,
@@ -267,7 +288,10 @@ class ProbeWorker {
     this.#containerId = id;
     this.#held = false;
     this.#streak = { result: 'unknown', count: 0 };
-    this.#publish(this.kind === 'liveness' ? 'success' : this.kind === 'readiness' ? 'failure' : 'unknown');
+    const kept = before(this.#options.pod, id);
+    if (this.kind === 'liveness') this.#publish('success');
+    else if (this.kind === 'readiness') this.#publish(kept?.ready === true ? 'success' : 'failure');
+    else this.#publish(kept?.started === true ? 'success' : 'unknown');
   }
 
   #publish(result: ProbeResult): void {
@@ -278,9 +302,15 @@ class ProbeWorker {
     const { probe, kind, events, pod, container } = this.#options;
     if (outcome.result === 'unknown') {
       const title = kind.charAt(0).toUpperCase() + kind.slice(1);
-      events.event(pod, 'Warning', 'Unhealthy', `${title} probe errored: ${outcome.output}`, {
-        fieldPath: fieldPath(pod, container),
-      });
+      events.event(
+        pod,
+        'Warning',
+        'Unhealthy',
+        `${title} probe errored and resulted in unknown state: ${outcome.output}`,
+        {
+          fieldPath: fieldPath(pod, container),
+        },
+      );
       return;
     }
     const result: ProbeResult = outcome.result === 'failure' ? 'failure' : 'success';
@@ -303,20 +333,28 @@ class ProbeWorker {
       events.event(pod, 'Warning', 'ProbeWarning', `${title} probe warning: ${outcome.output}`, at);
   }
 
+  /** What could not be asked at all is asked again at once, as it may have been an accident. */
+  async #runWithRetries(podIp: string): Promise<ProbeOutcome> {
+    let outcome = await this.#run(podIp);
+    for (let again = 1; again < MOST_TRIES && outcome.result === 'unknown' && !this.#stopped; again++)
+      outcome = await this.#run(podIp);
+    return outcome;
+  }
+
   async #run(podIp: string): Promise<ProbeOutcome> {
     const { probe, container, exec, isTimeout, version } = this.#options;
     const timeoutMs = (probe.timeoutSeconds ?? 1) * 1000;
     if (probe.exec !== undefined) {
-      const command = probe.exec.command ?? [];
+      const command = expandCommand(probe.exec.command ?? [], container);
       const id = this.#containerId.replace(/^[^:]+:\/\//, '') as ContainerId;
-      return probeExec(() => exec(id, command, timeoutMs), timeoutMs, isTimeout);
+      return probeExec(command, () => exec(id, command, timeoutMs), timeoutMs, isTimeout);
     }
     if (probe.httpGet !== undefined) {
       const port = resolvePort(probe.httpGet.port as string | number, container);
-      if (port === undefined) return { result: 'unknown', output: `couldn't find port: ${String(probe.httpGet.port)}` };
+      if (port === undefined) return noSuchPort(probe.httpGet.port as string | number);
       return probeHttp({
         scheme: probe.httpGet.scheme === 'HTTPS' ? 'https' : 'http',
-        host: probe.httpGet.host ?? podIp,
+        host: probe.httpGet.host || podIp,
         port,
         path:
           probe.httpGet.path === undefined || probe.httpGet.path === ''
@@ -329,13 +367,24 @@ class ProbeWorker {
     }
     if (probe.tcpSocket !== undefined) {
       const port = resolvePort(probe.tcpSocket.port as string | number, container);
-      if (port === undefined)
-        return { result: 'unknown', output: `couldn't find port: ${String(probe.tcpSocket.port)}` };
-      return probeTcp(probe.tcpSocket.host ?? podIp, port, timeoutMs);
+      if (port === undefined) return noSuchPort(probe.tcpSocket.port as string | number);
+      return probeTcp(probe.tcpSocket.host || podIp, port, timeoutMs);
     }
     if (probe.grpc !== undefined) return probeGrpc(podIp, probe.grpc.port, probe.grpc.service ?? '', timeoutMs);
     return { result: 'unknown', output: `missing probe handler for ${container.name}` };
   }
+}
+
+function noSuchPort(port: string | number): ProbeOutcome {
+  return { result: 'unknown', output: `strconv.Atoi: parsing ${JSON.stringify(String(port))}: invalid syntax` };
+}
+
+/** `$(NAME)` stands for what the container's own list of variables says by value. */
+function expandCommand(command: readonly string[], container: Container): string[] {
+  const values = new Map<string, string>();
+  const lookup = (name: string): string | undefined => values.get(name);
+  for (const { name, value } of container.env ?? []) values.set(name, expand(value ?? '', lookup));
+  return command.map((word) => expand(word, lookup));
 }
 
 function fieldPath(pod: Pod, container: Container): string {

@@ -4,7 +4,7 @@
  */
 import { request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import { connect } from 'node:net';
+import { connect, isIP } from 'node:net';
 
 export interface ProbeOutcome {
   readonly result: 'success' | 'failure' | 'unknown' | 'warning';
@@ -13,6 +13,8 @@ export interface ProbeOutcome {
 
 /** As much of an answer as is told and looked at. */
 const MAX_BODY_BYTES = 10 * 1024;
+/** Those that are followed; any other 3xx is an answer. */
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 /** As much of an output as an event tells. */
 const MAX_OUTPUT_CHARACTERS = 1024;
 
@@ -32,7 +34,7 @@ export async function probeHttp(target: HttpTarget, redirects = 0): Promise<Prob
   try {
     const answer = await fetchOnce(target);
     const status = answer.status;
-    if (status >= 300 && status < 400 && answer.location !== undefined) {
+    if (REDIRECTS.has(status) && answer.location !== undefined) {
       const next = new URL(answer.location, shown);
       if (next.hostname !== new URL(shown).hostname) {
         return { result: 'warning', output: `Probe terminated redirects, Response body: ${clip(answer.body)}` };
@@ -42,7 +44,9 @@ export async function probeHttp(target: HttpTarget, redirects = 0): Promise<Prob
       const port = next.port === '' ? (scheme === 'https' ? 443 : 80) : Number(next.port);
       return await probeHttp({ ...target, scheme, port, path: `${next.pathname}${next.search}` }, redirects + 1);
     }
-    if (status >= 200 && status < 400) return { result: 'success', output: clip(answer.body) };
+    if (status >= 300 && status < 400)
+      return { result: 'warning', output: `Probe terminated redirects, Response body: ${clip(answer.body)}` };
+    if (status >= 200 && status < 300) return { result: 'success', output: clip(answer.body) };
     return { result: 'failure', output: `HTTP probe failed with statuscode: ${status}` };
   } catch (error) {
     const message =
@@ -59,9 +63,14 @@ function fetchOnce(target: HttpTarget): Promise<{ status: number; body: string; 
   return new Promise((resolve, reject) => {
     const headers: Record<string, string[]> = {};
     for (const { name, value } of target.headers) (headers[name] ??= []).push(value);
+    // Said to be empty: left out, instead of what is sent by default.
+    const dropped = Object.keys(headers).filter(
+      (name) => /^(accept|user-agent)$/i.test(name) && headers[name]?.every((value) => value === '') === true,
+    );
     const has = (name: string): boolean => Object.keys(headers).some((key) => key.toLowerCase() === name);
     if (!has('user-agent')) headers['User-Agent'] = [target.userAgent];
     if (!has('accept')) headers['Accept'] = ['*/*'];
+    for (const name of dropped) delete headers[name];
     const host = Object.entries(headers).find(([key]) => key.toLowerCase() === 'host')?.[1][0];
     const signal = AbortSignal.timeout(target.timeoutMs);
     const options: RequestOptions & { rejectUnauthorized?: boolean; servername?: string } = {
@@ -73,7 +82,7 @@ function fetchOnce(target: HttpTarget): Promise<{ status: number; body: string; 
       agent: false,
       signal,
       rejectUnauthorized: false,
-      ...(host === undefined ? {} : { setHost: false, servername: host.split(':')[0] ?? '' }),
+      ...(host === undefined ? {} : { setHost: false, servername: serverName(host) }),
     };
     const onResponse = (response: IncomingMessage): void => {
       const chunks: Buffer[] = [];
@@ -99,6 +108,12 @@ function fetchOnce(target: HttpTarget): Promise<{ status: number; body: string; 
     request.on('error', (error) => reject(signal.aborted ? new ProbeTimeout() : error));
     request.end();
   });
+}
+
+/** The name in a Host header, for SNI; none for an address. */
+function serverName(host: string): string {
+  const name = host.startsWith('[') ? '' : (host.split(':')[0] ?? '');
+  return isIP(name) === 0 ? name : '';
 }
 
 export function probeTcp(host: string, port: number, timeoutMs: number): Promise<ProbeOutcome> {
@@ -146,6 +161,17 @@ export async function probeGrpc(host: string, port: number, service: string, tim
   ) => unknown;
   const deadline = Math.ceil(performance.timeOrigin + performance.now() + timeoutMs);
   try {
+    // A server that is not up yet is waited for, as long as the probe may take.
+    const connected = await new Promise<boolean>((resolve) =>
+      client.waitForReady(deadline, (error) => resolve(error === undefined)),
+    );
+    if (!connected) {
+      const within = `${timeoutMs / 1000}s`;
+      return {
+        result: 'failure',
+        output: `timeout: failed to connect service "${address}" within ${within}: context deadline exceeded`,
+      };
+    }
     return await new Promise<ProbeOutcome>((resolve) => {
       check.call(client, request, { deadline }, (error, answer) => {
         if (error === null) {
@@ -161,21 +187,31 @@ export async function probeGrpc(host: string, port: number, service: string, tim
         if (error.code === grpc.status.UNIMPLEMENTED) {
           resolve({
             result: 'failure',
-            output: `this server does not implement the grpc health protocol (grpc.health.v1.Health): ${error.details}`,
+            output: `error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ${error.details}`,
           });
-        } else if (error.code === grpc.status.DEADLINE_EXCEEDED || error.code === grpc.status.UNAVAILABLE) {
+        } else if (error.code === grpc.status.DEADLINE_EXCEEDED) {
           resolve({
             result: 'failure',
-            output: `timeout: failed to connect service "${address}" within ${timeoutMs / 1000}s: ${error.details}`,
+            output: `timeout: health rpc did not complete within ${timeoutMs / 1000}s`,
           });
         } else {
-          resolve({ result: 'failure', output: `error: health rpc probe failed: ${error.details}` });
+          resolve({
+            result: 'failure',
+            output: `error: health rpc probe failed: rpc error: code = ${grpcCode(grpc.status[error.code])} desc = ${error.details}`,
+          });
         }
       });
     });
   } finally {
     client.close();
   }
+}
+
+/** `UNAVAILABLE` as `Unavailable`, `NOT_FOUND` as `NotFound`. */
+function grpcCode(name: string | undefined): string {
+  return (name ?? 'UNKNOWN')
+    .toLowerCase()
+    .replace(/(^|_)([a-z])/g, (_whole, _bar, letter: string) => letter.toUpperCase());
 }
 
 function varint(value: number): Buffer {
@@ -188,6 +224,7 @@ function varint(value: number): Buffer {
 
 /** Exit code 0 is success; another is failure; what cannot be run is unknown. */
 export async function probeExec(
+  command: readonly string[],
   run: () => Promise<{ readonly exitCode: number; readonly output: string }>,
   timeoutMs: number,
   isTimeout: (error: unknown) => boolean,
@@ -196,7 +233,10 @@ export async function probeExec(
     const { exitCode, output } = await run();
     return { result: exitCode === 0 ? 'success' : 'failure', output: clip(output) };
   } catch (error) {
-    if (isTimeout(error)) return { result: 'failure', output: `command timed out after ${timeoutMs / 1000}s` };
+    if (isTimeout(error)) {
+      const output = `command timed out: ${JSON.stringify(command.join(' '))} timed out after ${timeoutMs / 1000}s`;
+      return { result: 'failure', output };
+    }
     return { result: 'unknown', output: error instanceof Error ? error.message : String(error) };
   }
 }
@@ -219,6 +259,7 @@ const REASONS: Readonly<Record<string, string>> = {
 
 function dialMessage(error: unknown, host: string, port: number): string {
   const code = (error as NodeJS.ErrnoException).code ?? '';
+  if (code === 'ECONNRESET' && error instanceof Error && error.message === 'socket hang up') return 'EOF';
   const reason = REASONS[code];
   if (reason !== undefined) return `dial tcp ${hostPort(host, port)}: ${reason}`;
   return error instanceof Error ? error.message : String(error);

@@ -181,6 +181,7 @@ async function serveLogs(host: PodHost, request: FastifyRequest, reply: FastifyR
 }
 
 const RUN_TIMEOUT_MS = 60_000;
+const MOST_OUTPUT_BYTES = 16 << 20;
 
 async function runCommand(
   host: PodHost,
@@ -195,7 +196,12 @@ async function runCommand(
   const { PassThrough } = await import('node:stream');
   const output = new PassThrough();
   const chunks: Buffer[] = [];
-  output.on('data', (chunk: Buffer) => chunks.push(chunk));
+  let size = 0;
+  output.on('data', (chunk: Buffer) => {
+    size += chunk.length;
+    // The rest is read and dropped, so that the command can end.
+    if (size <= MOST_OUTPUT_BYTES) chunks.push(chunk);
+  });
   await host.exec(id, cmd.split(' '), {
     stdout: output,
     stderr: output,

@@ -63,7 +63,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   });
   const main = createApp(secure, options);
   observeRequests(main, options.observe, 'readwrite');
-  main.addHook('onRequest', async (request) => authorize(options.access, request.raw));
+  main.addHook('onRequest', async (request) => authorize(options.access, options.logger, request.raw));
   installHealth(main, options.host);
   installReading(main, options);
   installPrivate(main, options);
@@ -145,31 +145,46 @@ function observeRequests(
 ): void {
   if (observe === undefined) return;
   app.addHook('onRequest', (request, reply, done) => {
-    const end = observe(request.method, new URL(request.url, 'https://agent').pathname, serverType);
+    const end = observe(request.method, URL.parse(request.url, 'https://agent')?.pathname ?? '/', serverType);
     reply.raw.once('close', end);
     done();
   });
 }
 
 /** Throws 401 or 403. */
-async function authorize(access: Access, request: IncomingMessage): Promise<void> {
-  const user = await access.authenticate(request);
+async function authorize(access: Access, logger: Logger, request: IncomingMessage): Promise<void> {
+  const user = await access.authenticate(request).catch((error: unknown) => {
+    logger.error({ err: error }, 'who makes a request could not be found out');
+    return undefined;
+  });
   if (user === undefined) throw newStatusError(401, 'Unauthorized', 'Unauthorized');
-  const path = new URL(request.url ?? '/', 'https://agent').pathname;
-  const refusal = await access.refusal(user, request.method ?? 'GET', path);
+  const path = requestUrl(request.url).pathname;
+  const refusal = await access.refusal(user, request.method ?? 'GET', path).catch((error: unknown) => {
+    logger.error({ err: error, user: user.name }, 'whether a request is allowed could not be found out');
+    throw newStatusError(500, 'InternalError', `Authorization error (user=${user.name}, path=${path})`);
+  });
   if (refusal !== '') throw newStatusError(403, 'Forbidden', refusal.trimEnd());
 }
 
 function serveUpgrades(server: HttpsServer, options: AgentServerOptions): void {
   const upgrade = createUpgrades(options);
   server.on('upgrade', (request, socket, head) => {
-    const target = options.debugHandlers ? parseTarget(new URL(request.url ?? '/', 'https://agent')) : undefined;
-    const served =
-      target === undefined
-        ? Promise.reject(newStatusError(404, 'NotFound', '404 page not found'))
-        : authorize(options.access, request).then(() => upgrade(request, socket, head, target));
-    served.catch((error: unknown) => refuseUpgrade(socket, error));
+    socket.on('error', () => socket.destroy());
+    const serve = async (): Promise<void> => {
+      const target = options.debugHandlers ? parseTarget(requestUrl(request.url)) : undefined;
+      if (target === undefined) throw newStatusError(404, 'NotFound', '404 page not found');
+      await authorize(options.access, options.logger, request);
+      await upgrade(request, socket, head, target);
+    };
+    serve().catch((error: unknown) => refuseUpgrade(socket, error));
   });
+}
+
+/** Throws a 400 on a target that is none. */
+function requestUrl(target: string | undefined): URL {
+  const url = URL.parse(target ?? '/', 'https://agent');
+  if (url === null) throw newStatusError(400, 'BadRequest', 'the request target is no path');
+  return url;
 }
 
 function listen(server: Server | HttpsServer, port: number, address: string): Promise<number> {

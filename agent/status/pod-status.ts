@@ -61,8 +61,21 @@ export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayS
   if (mayStillRun && isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase)) {
     if (remote?.phase === undefined) delete merged.phase;
     else merged.phase = remote.phase;
+    for (const field of ['reason', 'message'] as const) {
+      if (remote?.[field] === undefined) delete merged[field];
+      else merged[field] = remote[field];
+    }
   }
-  return merged;
+  return isTerminalPhase(merged.phase)
+    ? { ...merged, conditions: (merged.conditions ?? []).map((entry) => unready(entry, merged.phase)) }
+    : merged;
+}
+
+/** A pod that is over is never told to be ready, whatever the containers' last word was. */
+function unready(entry: PodCondition, phase: string | undefined): PodCondition {
+  if ((entry.type !== 'Ready' && entry.type !== 'ContainersReady') || entry.status !== 'True') return entry;
+  const { lastTransitionTime: _time, ...rest } = entry;
+  return { ...rest, status: 'False', reason: phase === 'Succeeded' ? 'PodCompleted' : 'PodFailed' } as PodCondition;
 }
 
 /** Fields of a status that the agent never writes. */
@@ -85,11 +98,16 @@ export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonVal
     const value = next[key];
     if (jsonEqual(remote[key], value)) continue;
     if (value === undefined) changes[key] = null;
-    else if (key === 'conditions') changes[key] = changedConditions(pod.status, merged);
-    else if (key === 'podIPs' || key === 'hostIPs') changes[key] = [...(value as JsonValue[]), { $patch: 'replace' }];
+    else if (key === 'conditions') {
+      changes[key] = changedConditions(pod.status, merged);
+      changes['$setElementOrder/conditions'] = (merged.conditions ?? []).map(({ type }) => ({ type }));
+    } else if (key === 'podIPs' || key === 'hostIPs') changes[key] = [...(value as JsonValue[]), { $patch: 'replace' }];
     else changes[key] = value;
   }
-  if (Array.isArray(changes.conditions) && changes.conditions.length === 0) delete changes.conditions;
+  if (Array.isArray(changes.conditions) && changes.conditions.length === 0) {
+    delete changes.conditions;
+    delete changes['$setElementOrder/conditions'];
+  }
   if (Object.keys(changes).length === 0) return undefined;
   return { metadata: { uid: pod.metadata.uid }, status: changes };
 }

@@ -17,7 +17,7 @@ import {
   unlink,
   writeFile,
 } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 
 export interface PayloadFile {
   readonly content: Buffer;
@@ -31,6 +31,8 @@ export interface PayloadFile {
 export type Payload = ReadonlyMap<string, PayloadFile>;
 
 const DATA_LINK = '..data';
+/** Directories of this writer: the one of before, and what a killed writer left. */
+const STAMPED = /^\.\.\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d\.[0-9a-f]+$/;
 
 /** Brings the directory to the payload; resolves to whether anything changed. `gid` owns the files where it is set. */
 export async function writePayload(
@@ -41,7 +43,11 @@ export async function writePayload(
 ): Promise<boolean> {
   for (const path of payload.keys()) checkPath(path);
   const current = await readlink(join(directory, DATA_LINK)).catch(absent);
-  if (current !== undefined && (await isCurrent(join(directory, current), payload))) return false;
+  if (current !== undefined && (await isCurrent(join(directory, current), payload, gid))) {
+    // A writer that was killed after the swap may have left the links behind.
+    await linkUserVisible(directory, payload);
+    return false;
+  }
   const stamp = now.toISOString().replace(/[-:T]/g, '_').slice(0, 19);
   const name = `..${stamp}.${randomBytes(4).toString('hex')}`;
   await writeTree(join(directory, name), payload, gid);
@@ -50,7 +56,9 @@ export async function writePayload(
   await symlink(name, link);
   await rename(link, join(directory, DATA_LINK));
   await linkUserVisible(directory, payload);
-  if (current !== undefined) await rm(join(directory, current), { recursive: true, force: true });
+  await giveToGroup(directory, gid);
+  for (const entry of await readdir(directory))
+    if (entry !== name && STAMPED.test(entry)) await rm(join(directory, entry), { recursive: true, force: true });
   return true;
 }
 
@@ -66,14 +74,26 @@ function absent(error: NodeJS.ErrnoException): undefined {
   throw error;
 }
 
-async function isCurrent(directory: string, payload: Payload): Promise<boolean> {
+/** With a group of its own the group may read every file, and enter and list every directory. */
+function fileMode(file: PayloadFile, gid: number | undefined): number {
+  return gid === undefined ? file.mode : file.mode | 0o440;
+}
+
+async function giveToGroup(directory: string, gid: number | undefined): Promise<void> {
+  if (gid === undefined) return;
+  const { mode, uid } = await lstat(directory);
+  await chown(directory, uid, gid);
+  await chmod(directory, (mode & 0o7777) | 0o2550);
+}
+
+async function isCurrent(directory: string, payload: Payload, gid: number | undefined): Promise<boolean> {
   const found = await listFiles(directory, '');
   if (found.length !== payload.size) return false;
   for (const path of found) {
     const file = payload.get(path);
     if (file === undefined) return false;
     const stat = await lstat(join(directory, path));
-    if ((stat.mode & 0o7777) !== file.mode && (stat.mode & 0o7777) !== (file.mode | 0o040)) return false;
+    if ((stat.mode & 0o7777) !== fileMode(file, gid)) return false;
     if (!(await readFile(join(directory, path))).equals(file.content)) return false;
   }
   return true;
@@ -93,25 +113,40 @@ async function listFiles(directory: string, prefix: string): Promise<string[]> {
 async function writeTree(directory: string, payload: Payload, gid: number | undefined): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o755 });
   await chmod(directory, 0o755);
+  await giveToGroup(directory, gid);
   for (const [path, file] of payload) {
     const target = join(directory, path);
-    await mkdir(dirname(target), { recursive: true, mode: 0o755 });
+    const parts = path.split('/').slice(0, -1);
+    for (const depth of parts.keys()) {
+      const parent = join(directory, ...parts.slice(0, depth + 1));
+      await mkdir(parent, { recursive: true, mode: 0o755 });
+      await chmod(parent, 0o755);
+      await giveToGroup(parent, gid);
+    }
     await writeFile(target, file.content, { mode: 0o600 });
-    // With a group of its own the group may read what the owner may.
-    const mode = gid === undefined ? file.mode : file.mode | ((file.mode & 0o400) >> 3);
     if (gid !== undefined || file.uid !== undefined) await chown(target, file.uid ?? 0, gid ?? 0);
-    await chmod(target, mode);
+    await chmod(target, fileMode(file, gid));
   }
+}
+
+/** `undefined` where there is nothing, or what is there is no link. */
+async function linkTarget(path: string): Promise<string | undefined> {
+  return readlink(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'EINVAL') return undefined;
+    throw error;
+  });
 }
 
 async function linkUserVisible(directory: string, payload: Payload): Promise<void> {
   const wanted = new Set([...payload.keys()].map((path) => path.split('/')[0] ?? path));
   for (const entry of await readdir(directory)) {
-    if (!entry.startsWith('..') && !wanted.has(entry)) await unlink(join(directory, entry));
+    if (entry.startsWith('..') || wanted.has(entry)) continue;
+    // Only links of this writer: a mount below the volume leaves a directory of its own here.
+    if ((await linkTarget(join(directory, entry))) === `${DATA_LINK}/${entry}`) await unlink(join(directory, entry));
   }
   for (const name of wanted) {
     const target = `${DATA_LINK}/${name}`;
-    const existing = await readlink(join(directory, name)).catch(absent);
+    const existing = await linkTarget(join(directory, name));
     if (existing === target) continue;
     if (existing !== undefined) await unlink(join(directory, name));
     await symlink(target, join(directory, name));

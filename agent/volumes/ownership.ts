@@ -12,7 +12,7 @@ export interface OwnershipOptions {
 export async function setVolumeOwnership(root: string, options: OwnershipOptions): Promise<void> {
   if (options.policy === 'OnRootMismatch') {
     const stat = await lstat(root);
-    const wanted = modeFor(stat.mode, true, options.readonly);
+    const wanted = modeFor(true, options.readonly);
     if (stat.gid === options.gid && (stat.mode & 0o7777 & wanted) === wanted) return;
   }
   await walk(root, options);
@@ -22,12 +22,12 @@ async function walk(path: string, options: OwnershipOptions): Promise<void> {
   const stat = await lstat(path);
   await lchown(path, stat.uid, options.gid);
   if (stat.isSymbolicLink()) return;
-  await chmod(path, (stat.mode & 0o7777) | modeFor(stat.mode, stat.isDirectory(), options.readonly));
+  await chmod(path, (stat.mode & 0o7777) | modeFor(stat.isDirectory(), options.readonly));
   if (!stat.isDirectory()) return;
   for (const name of await readdir(path)) await walk(join(path, name), options);
 }
 
-function modeFor(_mode: number, isDirectory: boolean, readonly: boolean): number {
+function modeFor(isDirectory: boolean, readonly: boolean): number {
   const bits = readonly ? 0o440 : 0o660;
   return isDirectory ? bits | 0o2110 : bits;
 }

@@ -141,6 +141,8 @@ function downwardFiles(
   return files;
 }
 
+type ProjectedSource = NonNullable<NonNullable<Volume['projected']>['sources']>[number];
+
 async function projectedFiles(
   pod: Pod,
   projected: NonNullable<Volume['projected']>,
@@ -152,7 +154,8 @@ async function projectedFiles(
   const add = (more: ReadonlyMap<string, PayloadFile>): void => {
     for (const [path, file] of more) files.set(path, file);
   };
-  for (const source of projected.sources ?? []) {
+  const failures: string[] = [];
+  const project = async (source: ProjectedSource): Promise<void> => {
     if (source.configMap !== undefined) {
       const { name, items, optional } = source.configMap;
       add(await configMapFiles(namespace, name ?? '', items, mode, optional === true, sources));
@@ -171,19 +174,25 @@ async function projectedFiles(
       const pem = await sources.trustBundles(source.clusterTrustBundle);
       files.set(source.clusterTrustBundle.path, { content: Buffer.from(pem), mode });
     }
-  }
+  };
+  // All that is missing is told at once.
+  for (const source of projected.sources ?? [])
+    await project(source).catch((error: unknown) =>
+      failures.push(error instanceof Error ? error.message : String(error)),
+    );
+  if (failures.length > 0) throw new Error(failures.length === 1 ? failures[0] : `[${failures.join(', ')}]`);
   return files;
 }
 
-/** A token is private to the one user of the pod where there is one, and readable by the volume's group otherwise. */
+/** A token belongs to the one user of the pod where there is one; with a group for the volume the group may read it too. */
 function tokenFile(pod: Pod, token: string, mode: number): PayloadFile {
   const content = Buffer.from(token);
-  if (pod.spec.securityContext?.fsGroup !== undefined) return { content, mode: 0o600 };
   const users = new Set(
     [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].map(
       (container) => container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser,
     ),
   );
   const [only] = users;
-  return users.size === 1 && only !== undefined ? { content, mode: 0o600, uid: only } : { content, mode };
+  if (users.size === 1 && only !== undefined) return { content, mode: 0o600, uid: only };
+  return { content, mode: pod.spec.securityContext?.fsGroup === undefined ? mode : 0o600 };
 }

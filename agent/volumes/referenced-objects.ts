@@ -106,6 +106,7 @@ export class WatchedObjects implements ReferencedObjects {
         this.#put(watched, list.items[0]);
         delayMs = RETRY_MS;
         const resourceVersion = list.metadata.resourceVersion ?? '';
+        const fromMs = this.#clock.monotonic();
         for await (const event of this.#client.watch(resource, {
           namespace,
           fieldSelector,
@@ -115,6 +116,8 @@ export class WatchedObjects implements ReferencedObjects {
           if (event.type === 'BOOKMARK') continue;
           this.#put(watched, event.type === 'DELETED' ? undefined : event.object);
         }
+        // A server that ends watches at once is not asked in a tight circle.
+        if (this.#clock.monotonic() - fromMs < RETRY_MS) await this.#clock.sleep(RETRY_MS, stop.signal);
       } catch (error) {
         if (stop.signal.aborted) return;
         this.#logger.debug(

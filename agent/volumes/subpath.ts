@@ -4,7 +4,7 @@
  * meanwhile. Plain Node has no openat(2); `/proc/self/fd/<n>/<name>` is the same.
  */
 import { constants } from 'node:fs';
-import { type FileHandle, lstat, mkdir, open, readlink, realpath, stat, writeFile } from 'node:fs/promises';
+import { chmod, type FileHandle, lstat, mkdir, open, readlink, realpath, stat, writeFile } from 'node:fs/promises';
 import { dirname, join, posix } from 'node:path';
 import type { Mounter } from './mounter.ts';
 
@@ -61,7 +61,8 @@ async function resolveInside(root: string, subPath: string): Promise<string> {
     if (links > 255) throw new Error(`subPath ${JSON.stringify(subPath)} has too many links`);
     if (posix.isAbsolute(link)) {
       const inside = posix.relative(root, link);
-      if (inside.startsWith('..')) throw new Error(`subPath ${JSON.stringify(subPath)} is a link out of its volume`);
+      if (inside === '..' || inside.startsWith('../'))
+        throw new Error(`subPath ${JSON.stringify(subPath)} is a link out of its volume`);
       done.length = 0;
       pending = [...inside.split('/').filter((piece) => piece !== ''), ...pending];
     } else {
@@ -74,23 +75,29 @@ async function resolveInside(root: string, subPath: string): Promise<string> {
 async function openInside(root: string, relative: string): Promise<FileHandle> {
   const rootStat = await lstat(root);
   let handle = await open(root, O_PATH | constants.O_DIRECTORY);
-  for (const part of relative.split('/').filter((piece) => piece !== '')) {
-    const at = `/proc/self/fd/${handle.fd}/${part}`;
-    let next: FileHandle;
-    try {
-      next = await openPart(at);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
-        await handle.close();
-        throw error;
+  try {
+    for (const part of relative.split('/').filter((piece) => piece !== '')) {
+      const at = `/proc/self/fd/${handle.fd}/${part}`;
+      let next: FileHandle;
+      try {
+        next = await openPart(at);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+        await mkdir(at, { mode: rootStat.mode & 0o7777 }).catch((problem: NodeJS.ErrnoException) => {
+          if (problem.code !== 'EEXIST') throw problem;
+        });
+        next = await openPart(at);
+        // The mask of this process is not the volume's.
+        await chmod(`/proc/self/fd/${next.fd}`, rootStat.mode & 0o7777);
       }
-      await mkdir(at, { mode: rootStat.mode & 0o7777 });
-      next = await openPart(at);
+      await handle.close();
+      handle = next;
     }
+    return handle;
+  } catch (error) {
     await handle.close();
-    handle = next;
+    throw error;
   }
-  return handle;
 }
 
 /** A link that took the place of a checked part is opened as the link itself, and refused. */

@@ -47,7 +47,9 @@ export class TokenManager {
       return fresh.token;
     } catch (error) {
       if (kept !== undefined && now < kept.expiresAtMs) return kept.token;
-      throw error;
+      throw new Error(`failed to fetch token: ${error instanceof Error ? error.message : String(error)}`, {
+        cause: error,
+      });
     }
   }
 

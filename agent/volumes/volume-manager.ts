@@ -5,8 +5,8 @@
  * One operation at a time a pod; a volume that hangs holds its own pod only. What is there is read from the host (mounts and
  * directories), so that a restarted agent finds it again.
  */
-import { chmod, mkdir, readdir, rm, rmdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { access, chmod, mkdir, readdir, rm, rmdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
@@ -20,6 +20,7 @@ import {
   type VolumeManager,
 } from '../core-types.ts';
 import type { Mount } from '../runtime/runtime.ts';
+import { expand } from '../kuberuntime/environment.ts';
 import { writePayload } from './atomic-writer.ts';
 import { checkHostPath } from './host-path.ts';
 import type { Mounter } from './mounter.ts';
@@ -68,6 +69,8 @@ interface ReadyVolume {
   readonly ephemeral: boolean;
   readonly image?: { readonly reference: string };
   readonly isBlock?: boolean;
+  /** That of the volume's annotation, for the pod's processes. */
+  readonly groupId?: number;
 }
 
 interface PodVolumes {
@@ -116,11 +119,15 @@ class HostVolumes implements VolumeManager {
       await Promise.all(
         (pod.spec.volumes ?? []).map(async (volume) => {
           try {
-            state.ready.set(volume.name, await this.#setUp(pod, volume, signal));
+            // Only content is renewed: what is mounted is not looked at again.
+            if (!state.ready.has(volume.name) || isPayloadVolume(volume))
+              state.ready.set(volume.name, await this.#setUp(pod, volume, signal));
             pending.delete(volume.name);
           } catch (error) {
             const reason = error instanceof Error ? error.message : String(error);
-            failures.set(volume.name, reason);
+            // What is mounted stays usable with its last content, however its source has fared.
+            if (state.ready.has(volume.name)) pending.delete(volume.name);
+            else failures.set(volume.name, reason);
             this.#options.events.event(
               pod,
               'Warning',
@@ -131,7 +138,7 @@ class HostVolumes implements VolumeManager {
         }),
       );
     });
-    await this.#within(work, pending, failures, signal);
+    await this.#within(work, pending, signal);
     if (failures.size > 0) {
       const [first] = failures.values();
       throw new VolumeError(
@@ -142,12 +149,7 @@ class HostVolumes implements VolumeManager {
   }
 
   /** Waits for the work, at most the mount timeout: a volume that hangs is told by name. */
-  async #within(
-    work: Promise<void>,
-    pending: ReadonlySet<string>,
-    _failures: ReadonlyMap<string, string>,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #within(work: Promise<void>, pending: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const { clock, mountTimeoutMs } = this.#options;
     const timeout = Promise.withResolvers<never>();
     const timer = clock.after(mountTimeoutMs, () =>
@@ -158,6 +160,7 @@ class HostVolumes implements VolumeManager {
       ),
     );
     const onAbort = (): void => timeout.reject(signal.reason as Error);
+    if (signal.aborted) onAbort();
     signal.addEventListener('abort', onAbort, { once: true });
     try {
       await Promise.race([work, timeout.promise]);
@@ -186,8 +189,8 @@ class HostVolumes implements VolumeManager {
     const { pod } = state;
     if (this.#pods.get(pod.metadata.uid) !== state) return;
     this.#exclusive(state, async () => {
-      for (const volume of state.pod.spec.volumes ?? [])
-        if (isPayloadVolume(volume)) await this.#writePayload(state.pod, volume);
+      const volumes = (state.pod.spec.volumes ?? []).filter((volume) => state.ready.has(volume.name));
+      await Promise.all(volumes.filter(isPayloadVolume).map((volume) => this.#refreshVolume(state.pod, volume)));
     })
       .catch((error: unknown) =>
         this.#options.logger.warn(
@@ -198,6 +201,17 @@ class HostVolumes implements VolumeManager {
       .finally(() => {
         if (this.#pods.get(pod.metadata.uid) === state) this.#scheduleRefresh(state);
       });
+  }
+
+  /** One that cannot be brought up to date is told, and keeps no other from it. */
+  async #refreshVolume(pod: Pod, volume: Volume): Promise<void> {
+    try {
+      await this.#writePayload(pod, volume);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const message = `MountVolume.SetUp failed for volume "${volume.name}" : ${reason}`;
+      this.#options.events.event(pod, 'Warning', 'FailedMount', message);
+    }
   }
 
   refreshPods(uids: ReadonlySet<string>): void {
@@ -257,6 +271,9 @@ class HostVolumes implements VolumeManager {
   }
 
   async #emptyDir(pod: Pod, volume: Volume, path: string): Promise<ReadyVolume> {
+    // Once made it belongs to the containers: an agent that was restarted changes nothing of it.
+    const ready = join(this.#directory(pod.metadata.uid), 'plugins', 'kubernetes.io~empty-dir', volume.name, 'ready');
+    const wasReady = await exists(ready);
     await mkdir(path, { recursive: true, mode: 0o777 });
     const medium = volume.emptyDir?.medium ?? '';
     if (medium === 'Memory' || medium.startsWith('HugePages')) {
@@ -277,8 +294,12 @@ class HostVolumes implements VolumeManager {
       }
       this.#mounted.add(path);
     }
-    await chmod(path, 0o777);
-    await this.#giveToGroup(pod, path, false);
+    if (!wasReady || medium !== '') {
+      await chmod(path, 0o777);
+      await this.#giveToGroup(pod, path, false);
+      await mkdir(dirname(ready), { recursive: true, mode: 0o750 });
+      await writeFile(ready, '');
+    }
     return { name: volume.name, path, readOnly: false, ephemeral: medium === '' };
   }
 
@@ -325,7 +346,9 @@ class HostVolumes implements VolumeManager {
   ): Promise<ReadyVolume> {
     const { volume, readOnly } = await resolveClaim(this.#options.client, pod, claimName, wantReadOnly);
     const spec = volume.spec ?? {};
-    const base = { name: volumeName, readOnly, ephemeral: false };
+    const gid = volume.metadata.annotations?.['pv.beta.kubernetes.io/gid'] ?? '';
+    const groupId = /^[1-9]\d*$/.test(gid) ? Number(gid) : undefined;
+    const base = { name: volumeName, readOnly, ephemeral: false, ...(groupId === undefined ? {} : { groupId }) };
     if (spec.hostPath !== undefined) {
       await checkHostPath(spec.hostPath.path, spec.hostPath.type ?? '');
       return { ...base, path: spec.hostPath.path };
@@ -395,7 +418,8 @@ class HostVolumes implements VolumeManager {
         propagation: propagationOf(wanted.mountPropagation),
         seLinuxRelabel: false,
       } as const;
-      const subPath = wanted.subPathExpr === undefined ? (wanted.subPath ?? '') : expand(wanted.subPathExpr, env);
+      const subPath =
+        wanted.subPathExpr === undefined ? (wanted.subPath ?? '') : expandSubPath(wanted.subPathExpr, env);
       if (volume.image !== undefined) {
         mounts.push({
           ...base,
@@ -415,7 +439,16 @@ class HostVolumes implements VolumeManager {
           container.name,
           String(index),
         );
-        hostPath = await bindSubPath(volume.path, subPath, target, this.#options.mounter);
+        try {
+          hostPath = await bindSubPath(volume.path, subPath, target, this.#options.mounter);
+        } catch (error) {
+          // What exactly went wrong could tell of the host's files: it goes to the log only.
+          this.#options.logger.error({ pod: pod.metadata.name, err: error }, 'a subPath could not be prepared');
+          throw new VolumeError(
+            `failed to prepare subPath for volumeMount "${wanted.name}" of container "${container.name}"`,
+            { cause: error },
+          );
+        }
         this.#mounted.add(target);
       }
       mounts.push({ ...base, hostPath });
@@ -439,10 +472,15 @@ class HostVolumes implements VolumeManager {
   async unmount(pod: Pod, _signal: AbortSignal): Promise<void> {
     const uid = pod.metadata.uid;
     const state = this.#pods.get(uid);
-    state?.refresh?.cancel();
+    const clean = async (): Promise<void> => {
+      state?.refresh?.cancel();
+      await this.#cleanPod(uid);
+    };
+    // After what is under way: one that hangs keeps its pod, and its pod only.
+    if (state === undefined) await clean();
+    else await this.#exclusive(state, clean);
     this.#pods.delete(uid);
-    await state?.busy;
-    await this.#cleanPod(uid);
+    state?.refresh?.cancel();
     this.#options.forgetPod(uid);
   }
 
@@ -450,6 +488,9 @@ class HostVolumes implements VolumeManager {
     const directory = this.#directory(uid);
     for (const target of await this.#csiTargets(uid)) await this.#options.csi?.unmount(uid, target.volume, target.path);
     for (const point of (await this.#mountsUnder(directory)).toReversed()) await this.#takeDown(point);
+    const left = await this.#mountsUnder(directory);
+    // Never removed through a mount: what is behind it is not the pod's.
+    if (left.length > 0) throw new Error(`still mounted: ${left.join(', ')}`);
     for (const part of ['volumes', 'volume-subpaths', 'volumeDevices', 'plugins']) {
       await rm(join(directory, part), { recursive: true, force: true });
     }
@@ -498,14 +539,22 @@ class HostVolumes implements VolumeManager {
     return state === undefined ? [] : [...state.ready.values()].filter((volume) => volume.path !== '');
   }
 
-  extraSupplementalGroups(_pod: Pod): readonly number[] {
-    return [];
+  extraSupplementalGroups(pod: Pod): readonly number[] {
+    const ready = this.#pods.get(pod.metadata.uid)?.ready.values() ?? [];
+    return [...new Set([...ready].flatMap((volume) => (volume.groupId === undefined ? [] : [volume.groupId])))];
   }
 
   async close(): Promise<void> {
     for (const state of this.#pods.values()) state.refresh?.cancel();
     await Promise.all([...this.#pods.values()].map((state) => state.busy));
   }
+}
+
+function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
 }
 
 function isPayloadVolume(volume: Volume): boolean {
@@ -528,18 +577,19 @@ function propagationOf(mode: string | undefined): 'private' | 'host-to-container
   return mode === 'HostToContainer' ? 'host-to-container' : 'private';
 }
 
-function expand(expression: string, env: ReadonlyMap<string, string>): string {
-  return expression.replace(/\$\$|\$\(([^)]+)\)/g, (whole, name: string | undefined) => {
-    if (name === undefined) return '$';
-    const value = env.get(name);
-    if (value === undefined)
-      throw new VolumeError(`failed to expand subPathExpr "${expression}": missing value for "${whole}"`);
+function expandSubPath(expression: string, env: ReadonlyMap<string, string>): string {
+  const missing = new Set<string>();
+  const expanded = expand(expression, (name) => {
+    const value = env.get(name) ?? '';
+    if (value === '') missing.add(name);
     return value;
   });
+  if (missing.size > 0) throw new VolumeError(`missing value for ${[...missing].toSorted().join(', ')}`);
+  return expanded;
 }
 
 function checkSubPath(subPath: string): void {
-  if (subPath.startsWith('/') || subPath.split('/').includes('..')) {
-    throw new VolumeError(`error SubPath \`${subPath}\` must be a relative path without ".."`);
-  }
+  if (subPath.startsWith('/')) throw new VolumeError(`error SubPath \`${subPath}\` must not be an absolute path`);
+  if (subPath.split('/').includes('..'))
+    throw new VolumeError(`unable to provision SubPath \`${subPath}\`: must not contain '..'`);
 }

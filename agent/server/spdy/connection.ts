@@ -20,6 +20,8 @@ import {
 const STREAM_BUFFER_BYTES = 1 << 18;
 const LARGEST_DATA_BYTES = 1 << 16;
 const MAX_STREAMS = 1000;
+/** Of one header block, inflated. */
+const MOST_HEADER_BYTES = 1 << 18;
 
 export class SpdyStream extends Duplex {
   readonly id: number;
@@ -78,6 +80,7 @@ export class SpdyConnection {
   readonly closed: Promise<void>;
   #headers: Promise<void> = Promise.resolve();
   #ended = false;
+  #draining: Promise<void> | undefined;
   #nextId = 1;
   /** Streams of ours that the peer has not yet answered. */
   readonly #opening = new Map<number, { readonly resolve: () => void; readonly reject: (error: Error) => void }>();
@@ -89,6 +92,7 @@ export class SpdyConnection {
     // Errors of either codec end the connection in `#run`.
     this.#inflate.on('error', () => this.close());
     this.#deflate.on('error', () => this.close());
+    transport.once('close', () => this.close());
     this.closed = this.#run(head);
   }
 
@@ -131,7 +135,12 @@ export class SpdyConnection {
         const id = frame.payload.readUInt32BE(0) & 0x7fffffff;
         this.#opening.get(id)?.reject(new Error('the stream was refused'));
         if (this.#onStream === undefined) this.#streams.get(id)?.peerEnded();
-        else this.#streams.get(id)?.destroy();
+        else {
+          // Out of the table first: a reset is not answered with one.
+          const stream = this.#streams.get(id);
+          this.#streams.delete(id);
+          stream?.destroy();
+        }
         return;
       }
       case FRAME.ping:
@@ -195,12 +204,16 @@ export class SpdyConnection {
   #decompress(block: Buffer): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const parts: Buffer[] = [];
+      let size = 0;
       const onData = (part: Buffer): void => {
-        parts.push(part);
+        size += part.length;
+        if (size > MOST_HEADER_BYTES) this.#inflate.destroy(new Error('a SPDY header block is too large'));
+        else parts.push(part);
       };
+      this.#inflate.once('error', reject);
       this.#inflate.on('data', onData);
       this.#inflate.write(block, (error) => {
-        this.#inflate.off('data', onData);
+        this.#inflate.off('data', onData).off('error', reject);
         if (error) reject(error);
         else resolve(Buffer.concat(parts));
       });
@@ -254,7 +267,16 @@ export class SpdyConnection {
     } while (at < chunk.length);
   }
 
+  /** One wait for all streams that the transport holds back. */
   #drain(): Promise<void> {
+    this.#draining ??= this.#nextDrain().finally(() => {
+      this.#draining = undefined;
+    });
+    return this.#draining;
+  }
+
+  #nextDrain(): Promise<void> {
+    if (this.#transport.destroyed) return Promise.reject(new Error('the connection is closed'));
     return new Promise((resolve, reject) => {
       const onDrain = (): void => {
         this.#transport.off('close', onClose);

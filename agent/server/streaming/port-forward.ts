@@ -12,6 +12,9 @@ export const PORT_FORWARD_PROTOCOL = 'portforward.k8s.io';
 export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';
 export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8s.io'] as const;
 
+/** Messages that may wait for a port that has not answered yet. */
+const MOST_EARLY_MESSAGES = 64;
+
 /** Opens a connection to a port of the pod. */
 export type Dial = (port: number, signal: AbortSignal) => Promise<NodeJS.ReadWriteStream>;
 
@@ -98,7 +101,8 @@ export function forwardOverChannels(
   const isBase64 = socket.protocol.includes('base64');
   const gone = new AbortController();
   const targets: (Duplex | undefined)[] = [];
-  const waiting: Buffer[][] = ports.map(() => []);
+  /** What came before a port answered; `undefined` once it has, or will not. */
+  const waiting: (Buffer[] | undefined)[] = ports.map(() => []);
   const send = (channel: number, payload: Buffer): Promise<void> =>
     new Promise((resolve) => {
       if (socket.readyState !== socket.OPEN) resolve();
@@ -118,12 +122,18 @@ export function forwardOverChannels(
         async (stream) => {
           const target = stream as Duplex;
           targets[index] = target;
-          for (const chunk of waiting[index]?.splice(0) ?? []) target.write(chunk);
           target.on('error', () => target.destroy());
+          for (const chunk of waiting[index] ?? []) target.write(chunk);
+          waiting[index] = undefined;
+          if (targets.every((_target, at) => waiting[at] === undefined)) socket.resume();
           for await (const chunk of target) await send(2 * index, chunk as Buffer);
           socket.close(1000);
         },
-        (error: unknown) => send(2 * index + 1, Buffer.from(describe(port, error))),
+        (error: unknown) => {
+          waiting[index] = undefined;
+          socket.resume();
+          return send(2 * index + 1, Buffer.from(describe(port, error)));
+        },
       )
       .catch(() => socket.close(1000));
   }
@@ -132,10 +142,17 @@ export function forwardOverChannels(
     const payload = isBase64 && !isBinary ? Buffer.from(data.toString('latin1', 1), 'base64') : data.subarray(1);
     if (channel % 2 !== 0 || payload.length === 0) return;
     const target = targets[channel / 2];
-    if (target === undefined) waiting[channel / 2]?.push(payload);
-    else if (!target.write(payload)) {
+    if (target === undefined) {
+      const early = waiting[channel / 2];
+      early?.push(payload);
+      if ((early?.length ?? 0) > MOST_EARLY_MESSAGES) socket.pause();
+    } else if (target.writable && !target.write(payload)) {
       socket.pause();
-      target.once('drain', () => socket.resume());
+      const resume = (): void => {
+        target.off('drain', resume).off('close', resume);
+        socket.resume();
+      };
+      target.once('drain', resume).once('close', resume);
     }
   });
   socket.on('error', () => socket.terminate());

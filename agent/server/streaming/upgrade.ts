@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import { createWebSocketStream, type WebSocket, WebSocketServer } from 'ws';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { StatusError } from '../../../api/meta/status-error.ts';
+import { newBadRequest, StatusError } from '../../../api/meta/status-error.ts';
 import type { PodHost } from '../../core-types.ts';
 import type { StreamIo } from '../../runtime/runtime.ts';
 import {
@@ -41,17 +41,26 @@ const PATHS = /^\/(exec|attach|portForward)\/([^/]+)\/([^/]+)(?:\/([^/]+))?(?:\/
 export function parseTarget(url: URL): Target | undefined {
   const [, action, namespace, pod, third, fourth] = PATHS.exec(url.pathname) ?? [];
   if (action === undefined || namespace === undefined || pod === undefined) return undefined;
-  const decoded = [third, fourth].filter((part) => part !== undefined).map(decodeURIComponent);
+  const decoded = [third, fourth].filter((part) => part !== undefined).map(decodePart);
   const isForward = action === 'portForward';
   if (!isForward && decoded.length === 0) return undefined;
   return {
     action: action as Target['action'],
-    namespace: decodeURIComponent(namespace),
-    pod: decodeURIComponent(pod),
+    namespace: decodePart(namespace),
+    pod: decodePart(pod),
     uid: isForward ? (decoded[0] ?? '') : decoded.length === 2 ? (decoded[0] ?? '') : '',
     container: isForward ? '' : (decoded.at(-1) ?? ''),
     query: url.searchParams,
   };
+}
+
+/** Throws a 400 where the escapes are broken. */
+function decodePart(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch (error) {
+    throw newBadRequest(`invalid URL escape in ${JSON.stringify(part)}: ${String(error)}`);
+  }
 }
 
 export function createUpgrades(
@@ -112,6 +121,8 @@ async function serveCommand(
 ): Promise<void> {
   const { host, clock, logger } = options;
   const wanted = wantedStreams(target.query);
+  if (!wanted.stdin && !wanted.stdout && !wanted.stderr)
+    throw newBadRequest('you must specify at least 1 of stdin, stdout, stderr');
   // Before the upgrade, so that what does not exist is told by a status code.
   const id = await host.resolveContainer(target.namespace, target.pod, target.uid, target.container);
   const command: RemoteCommand =
@@ -152,6 +163,8 @@ async function serveForward(
   sockets: WebSocketServer | undefined,
 ): Promise<void> {
   const { host } = options;
+  const isTunnel = (request.headers['sec-websocket-protocol'] ?? '').split(/, */).includes(TUNNEL_PROTOCOL);
+  const ports = sockets === undefined || isTunnel ? [] : channelPorts(target.query);
   const id = await host.resolveSandbox(target.namespace, target.pod, target.uid);
   const dial = (port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream> =>
     host.portForward(id, port, signal);
@@ -165,11 +178,6 @@ async function serveForward(
       await forwardOverSpdy(stream, Buffer.alloc(0), dial, describe);
       return;
     }
-    const ports = target.query
-      .getAll('port')
-      .flatMap((text) => text.split(','))
-      .map(Number)
-      .filter((port) => port >= 1 && port <= 65_535);
     forwardOverChannels(webSocket, ports, dial, describe);
     return;
   }
@@ -184,6 +192,17 @@ async function serveForward(
     `HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: ${PORT_FORWARD_PROTOCOL}\r\n\r\n`,
   );
   await forwardOverSpdy(socket, head, dial, describe);
+}
+
+function channelPorts(query: URLSearchParams): number[] {
+  const texts = query.getAll('port').flatMap((text) => text.split(','));
+  if (texts.length === 0) throw newBadRequest('query parameter "port" is required');
+  return texts.map((text) => {
+    const port = Number(text);
+    if (!Number.isInteger(port) || port < 1 || port > 65_535)
+      throw newBadRequest(`invalid port ${JSON.stringify(text)}: it must be between 1 and 65535`);
+    return port;
+  });
 }
 
 /** Answers a failure before the upgrade in plain HTTP. */

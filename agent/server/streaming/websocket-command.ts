@@ -32,6 +32,8 @@ export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams)
   const gone = new AbortController();
   const sizes = new SizeQueue();
   const stdin = wanted.stdin ? new PassThrough({ highWaterMark: MOST_BUFFERED_BYTES }) : undefined;
+  // A command that ends closes what it no longer reads.
+  stdin?.on('error', () => undefined);
   const send = (channel: number, payload: Buffer, done: (error?: Error | null) => void): void => {
     if (socket.readyState !== socket.OPEN) {
       done(new Error('the client is gone'));
@@ -51,10 +53,14 @@ export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams)
   const stderr = wanted.stderr && !wanted.tty ? output(CHANNEL.stderr) : undefined;
   socket.on('message', (data: Buffer, isBinary: boolean) => {
     const { channel, payload } = readMessage(data, isBase64 && !isBinary);
-    if (channel === CHANNEL.stdin && stdin !== undefined && !stdin.writableEnded) {
+    if (channel === CHANNEL.stdin && stdin?.writable === true) {
       if (!stdin.write(payload)) {
         socket.pause();
-        stdin.once('drain', () => socket.resume());
+        const resume = (): void => {
+          stdin.off('drain', resume).off('close', resume);
+          socket.resume();
+        };
+        stdin.once('drain', resume).once('close', resume);
       }
     } else if (channel === CHANNEL.resize) sizes.push(payload.toString());
     else if (channel === CHANNEL.close && payload[0] === CHANNEL.stdin) stdin?.end();
@@ -66,7 +72,8 @@ export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams)
   });
   socket.on('error', () => socket.terminate());
   // The client waits for a message before it believes that the streams are there.
-  for (const stream of [stdout, stderr]) stream?.write(Buffer.alloc(0));
+  const first = stdout !== undefined ? CHANNEL.stdout : stderr !== undefined ? CHANNEL.stderr : CHANNEL.error;
+  send(first, Buffer.alloc(0), () => undefined);
   return {
     stdin,
     stdout,
