@@ -5,14 +5,15 @@
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Counter, Family, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { AuditSink } from '../server/filters/audit.ts';
+import { newInternalError } from '../../api/meta/status-error.ts';
 import { isLongRunning } from '../server/long-running.ts';
 import type { ApiRequest, RequestAudit } from '../server/request.ts';
 import { auditEvent, withoutManagedFields, type AuditEvent } from './event.ts';
 import type { AuditDecision, AuditPolicy, Stage } from './policy.ts';
 
 export interface AuditBackend {
-  /** Never throws and never waits. */
-  process(event: AuditEvent): void;
+  /** Never throws. A promise: who asked waits for it before the request is worked on; `false`: the request must not go on. */
+  process(event: AuditEvent): void | Promise<boolean>;
   /** What waits is written. */
   close(): Promise<void>;
 }
@@ -48,8 +49,11 @@ export function createAudit(options: AuditOptions): Audit {
       if (decision.level === 'None') return;
       const record = new RequestRecord(request, decision, options.clock, backends, events);
       request.audited = record;
-      record.reach('RequestReceived');
+      const kept = record.reach('RequestReceived');
       request.exchange.onClose(() => record.complete());
+      return kept?.then((isKept) => {
+        if (!isKept) throw newInternalError('failed to store audit event');
+      });
     },
     async close() {
       for (const backend of backends) await backend.close();
@@ -120,18 +124,19 @@ class RequestRecord implements RequestAudit {
   }
 
   answering(): void {
-    if (isLongRunning(this.#request.info)) this.reach('ResponseStarted');
+    if (isLongRunning(this.#request.info)) void this.reach('ResponseStarted');
   }
 
   complete(): void {
     if (this.#isComplete) return;
     this.#isComplete = true;
-    this.reach('ResponseComplete');
+    void this.reach('ResponseComplete');
   }
 
-  reach(stage: Stage): void {
+  /** A promise where a backend wants to be waited for. */
+  reach(stage: Stage): Promise<boolean> | undefined {
     const { level, omitStages } = this.#decision;
-    if (omitStages.has(stage)) return;
+    if (omitStages.has(stage)) return undefined;
     const request = this.#request;
     const isEnd = stage === 'ResponseComplete';
     const event = auditEvent({
@@ -154,7 +159,12 @@ class RequestRecord implements RequestAudit {
       responseObject: isEnd ? this.#object(this.#answer) : undefined,
     });
     this.#events.with().inc();
-    for (const backend of this.#backends) backend.process(event);
+    const waits: Promise<boolean>[] = [];
+    for (const backend of this.#backends) {
+      const kept = backend.process(event);
+      if (kept !== undefined) waits.push(kept);
+    }
+    return waits.length === 0 ? undefined : Promise.all(waits).then((all) => all.every(Boolean));
   }
 
   #object(source: string | Buffer | object | (() => object) | undefined): unknown {

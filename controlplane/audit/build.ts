@@ -6,11 +6,16 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { WebhookClient } from '../authentication/webhook-client.ts';
 import { webhookFromFile } from '../authentication/webhook-file.ts';
 import type { ControlPlaneFlags } from '../options.ts';
+import { StartError } from '../start-error.ts';
 import { type Audit, type AuditBackend, createAudit, droppedCounter } from './audit.ts';
-import { logBackend } from './log-backend.ts';
+import { BatchingBackend, type BatchOptions } from './batching.ts';
+import { blocking } from './blocking.ts';
+import type { EventSink } from './event-sink.ts';
+import { legacyLine } from './legacy-format.ts';
+import { logSink } from './log-sink.ts';
 import { parseAuditPolicy } from './policy.ts';
 import { truncating } from './truncation.ts';
-import { WebhookBackend } from './webhook-backend.ts';
+import { WebhookSink } from './webhook-sink.ts';
 
 const MEGABYTE = 1024 * 1024;
 const DAY_MS = 86_400_000;
@@ -30,6 +35,8 @@ export async function buildAudit(parts: AuditParts): Promise<Audit | undefined> 
     return undefined;
   }
   const policy = parseAuditPolicy(await readFile(flags.auditPolicyFile, 'utf8'), flags.auditPolicyFile);
+  checkSizes('log', flags.auditLogTruncateMaxEventSize, flags.auditLogTruncateMaxBatchSize);
+  checkSizes('webhook', flags.auditWebhookTruncateMaxEventSize, flags.auditWebhookTruncateMaxBatchSize);
   const backends: AuditBackend[] = [];
   if (flags.auditLogPath !== '') backends.push(fileBackend(parts));
   if (flags.auditWebhookConfigFile !== '') backends.push(await callBackend(parts));
@@ -37,37 +44,71 @@ export async function buildAudit(parts: AuditParts): Promise<Audit | undefined> 
   return createAudit({ policy, backends, clock, metrics });
 }
 
-function fileBackend({ flags, clock, logger, metrics }: AuditParts): AuditBackend {
+function checkSizes(plugin: string, maxEventBytes: number, maxBatchBytes: number): void {
+  const name = `--audit-${plugin}-truncate-max`;
+  if (maxEventBytes <= 0) throw new StartError(`${name}-event-size must be above 0`);
+  if (maxBatchBytes < maxEventBytes) throw new StartError(`${name}-batch-size must not be below ${name}-event-size`);
+}
+
+function fileBackend(parts: AuditParts): AuditBackend {
+  const { flags, clock, logger, metrics } = parts;
   const onDropped = droppedCounter(metrics, 'log');
-  const backend = logBackend({
+  const file = logSink({
     path: flags.auditLogPath,
     maxSizeBytes: flags.auditLogMaxsize * MEGABYTE,
     maxBackups: flags.auditLogMaxbackup,
     maxAgeMs: flags.auditLogMaxage * DAY_MS,
     compress: flags.auditLogCompress,
+    format: flags.auditLogFormat === 'legacy' ? legacyLine : (event) => JSON.stringify(event),
+    clock,
+  });
+  const sink = flags.auditLogTruncateEnabled
+    ? truncating(file, {
+        maxEventBytes: flags.auditLogTruncateMaxEventSize,
+        maxBatchBytes: flags.auditLogTruncateMaxBatchSize,
+        onDropped,
+      })
+    : file;
+  return inMode(flags.auditLogMode, sink, {
+    bufferSize: flags.auditLogBatchBufferSize,
+    maxBatchSize: flags.auditLogBatchMaxSize,
+    maxWaitMs: flags.auditLogBatchMaxWait,
+    qps: flags.auditLogBatchThrottleEnable ? flags.auditLogBatchThrottleQps : 0,
+    burst: flags.auditLogBatchThrottleBurst,
     clock,
     logger,
     onDropped,
   });
-  if (!flags.auditLogTruncateEnabled) return backend;
-  return truncating(backend, { maxEventBytes: flags.auditLogTruncateMaxEventSize, onDropped });
 }
 
 async function callBackend({ flags, clock, logger, metrics }: AuditParts): Promise<AuditBackend> {
   const onDropped = droppedCounter(metrics, 'webhook');
-  const backend = new WebhookBackend({
+  const webhook = new WebhookSink({
     endpoint: await webhookFromFile(flags.auditWebhookConfigFile, clock),
     client: new WebhookClient('kube-apiserver-audit'),
     clock,
-    logger,
-    onDropped,
-    bufferSize: flags.auditWebhookBatchBufferSize,
-    maxBatchSize: flags.auditWebhookMode === 'batch' ? flags.auditWebhookBatchMaxSize : 1,
-    maxWaitMs: flags.auditWebhookBatchMaxWait,
     initialBackoffMs: flags.auditWebhookInitialBackoff,
+  });
+  const sink = flags.auditWebhookTruncateEnabled
+    ? truncating(webhook, {
+        maxEventBytes: flags.auditWebhookTruncateMaxEventSize,
+        maxBatchBytes: flags.auditWebhookTruncateMaxBatchSize,
+        onDropped,
+      })
+    : webhook;
+  return inMode(flags.auditWebhookMode, sink, {
+    bufferSize: flags.auditWebhookBatchBufferSize,
+    maxBatchSize: flags.auditWebhookBatchMaxSize,
+    maxWaitMs: flags.auditWebhookBatchMaxWait,
     qps: flags.auditWebhookBatchThrottleEnable ? flags.auditWebhookBatchThrottleQps : 0,
     burst: flags.auditWebhookBatchThrottleBurst,
+    clock,
+    logger,
+    onDropped,
   });
-  if (!flags.auditWebhookTruncateEnabled) return backend;
-  return truncating(backend, { maxEventBytes: flags.auditWebhookTruncateMaxEventSize, onDropped });
+}
+
+function inMode(mode: string, sink: EventSink, options: BatchOptions): AuditBackend {
+  if (mode === 'batch') return new BatchingBackend(sink, options);
+  return blocking(sink, { ...options, isStrict: mode === 'blocking-strict' });
 }

@@ -1,22 +1,47 @@
-/** Keeps single audit events below a size: bodies go first, then the event is dropped. Stands before another backend. */
-import type { AuditBackend } from './audit.ts';
+/** Keeps audit events and what is written at once below a size: bodies go first, then the event. Stands before a sink. */
 import type { AuditEvent } from './event.ts';
+import type { EventSink } from './event-sink.ts';
 
 export interface TruncationOptions {
   readonly maxEventBytes: number;
+  readonly maxBatchBytes: number;
   readonly onDropped: (count: number) => void;
 }
 
-export function truncating(inner: AuditBackend, { maxEventBytes, onDropped }: TruncationOptions): AuditBackend {
-  const fits = (event: AuditEvent): boolean => JSON.stringify(event).length <= maxEventBytes;
+const sizeOf = (event: AuditEvent): number => Buffer.byteLength(JSON.stringify(event));
+
+export function truncating(
+  inner: EventSink,
+  { maxEventBytes, maxBatchBytes, onDropped }: TruncationOptions,
+): EventSink {
   return {
-    process(event) {
-      if (fits(event)) return inner.process(event);
-      const { requestObject: _q, responseObject: _s, annotations, ...rest } = event;
-      const short = { ...rest, annotations: { ...(annotations as object), 'audit.k8s.io/truncated': 'true' } };
-      if (fits(short)) inner.process(short);
-      else onDropped(1);
+    async write(events) {
+      let batch: AuditEvent[] = [];
+      let bytes = 0;
+      for (const full of events) {
+        const { event, size } = shortened(full, maxEventBytes);
+        if (size > maxEventBytes) {
+          onDropped(1);
+          continue;
+        }
+        if (batch.length > 0 && bytes + size > maxBatchBytes) {
+          await inner.write(batch);
+          batch = [];
+          bytes = 0;
+        }
+        batch.push(event);
+        bytes += size;
+      }
+      if (batch.length > 0) await inner.write(batch);
     },
     close: () => inner.close(),
   };
+}
+
+function shortened(full: AuditEvent, maxBytes: number): { readonly event: AuditEvent; readonly size: number } {
+  const size = sizeOf(full);
+  if (size <= maxBytes) return { event: full, size };
+  const { requestObject: _q, responseObject: _s, annotations, ...rest } = full;
+  const event = { ...rest, annotations: { ...(annotations as object), 'audit.k8s.io/truncated': 'true' } };
+  return { event, size: sizeOf(event) };
 }

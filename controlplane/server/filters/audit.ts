@@ -2,14 +2,17 @@
 import type { ApiRequest, Filter } from '../request.ts';
 
 export interface AuditSink {
-  /** Who asks is known, or has just been refused. The sink sets `request.audited` where it wants to hear more. */
-  received(request: ApiRequest): void;
+  /**
+   * Who asks is known, or has just been refused. The sink sets `request.audited` where it wants to hear more. The request
+   * goes on when a promise is kept; where it is broken its error is the answer.
+   */
+  received(request: ApiRequest): void | Promise<void>;
 }
 
 export function auditFilter(sink: AuditSink | undefined): Filter {
   if (sink === undefined) return (request, next) => next(request);
   return (request, next) => {
-    sink.received(request);
-    return next(request);
+    const recorded = sink.received(request);
+    return recorded === undefined ? next(request) : recorded.then(() => next(request));
   };
 }

@@ -8,11 +8,14 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
+import { BatchingBackend } from '../../../../controlplane/audit/batching.ts';
+import { blocking } from '../../../../controlplane/audit/blocking.ts';
 import type { AuditEvent } from '../../../../controlplane/audit/event.ts';
-import { logBackend } from '../../../../controlplane/audit/log-backend.ts';
+import { legacyLine } from '../../../../controlplane/audit/legacy-format.ts';
+import { logSink } from '../../../../controlplane/audit/log-sink.ts';
 import { parseAuditPolicy, type AuditedRequest } from '../../../../controlplane/audit/policy.ts';
 import { truncating } from '../../../../controlplane/audit/truncation.ts';
-import { WebhookBackend } from '../../../../controlplane/audit/webhook-backend.ts';
+import { WebhookSink } from '../../../../controlplane/audit/webhook-sink.ts';
 import { WebhookClient } from '../../../../controlplane/authentication/webhook-client.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
 
@@ -93,36 +96,76 @@ for (const [why, rule] of [
 test('the log is rotated by size, and old ones go', async () => {
   const path = join(directory, 'rotated', 'audit.log');
   let nowMs = Date.parse('2026-01-01T00:00:00Z');
-  const backend = logBackend({
+  const sink = logSink({
     path,
     maxSizeBytes: 100,
     maxBackups: 2,
     maxAgeMs: 0,
     compress: false,
     clock: { ...systemClock, now: () => (nowMs += 1000) },
-    logger: silentLogger,
-    onDropped: () => assert.fail('nothing is dropped'),
+    format: (event) => JSON.stringify(event),
   });
-  for (let i = 0; i < 6; i++) {
-    backend.process({ stage: 'ResponseComplete', i, filling: 'x'.repeat(60) });
-    await new Promise(setImmediate);
-  }
-  await backend.close();
+  for (let i = 0; i < 6; i++) await sink.write([{ stage: 'ResponseComplete', i, filling: 'x'.repeat(60) }]);
+  await sink.close();
   const files = readdirSync(join(directory, 'rotated')).sort();
   assert.ok(files.includes('audit.log') && files.length <= 3, files.join());
   const last: unknown = JSON.parse(readFileSync(path, 'utf8').trim().split('\n').at(-1) ?? '');
   assert.equal((last as { i: number }).i, 5);
 });
 
-test('an event that is too large loses its bodies, and says so', () => {
-  const kept: AuditEvent[] = [];
+test('an event that is too large loses its bodies, and says so; what is written at once is bounded too', async () => {
+  const batches: AuditEvent[][] = [];
   let dropped = 0;
-  const sink = { process: (event: AuditEvent) => void kept.push(event), close: () => Promise.resolve() };
-  const backend = truncating(sink, { maxEventBytes: 200, onDropped: (count) => (dropped += count) });
-  backend.process({ auditID: 'a', requestObject: 'x'.repeat(300) });
-  backend.process({ auditID: 'x'.repeat(300) });
-  assert.deepEqual(kept, [{ auditID: 'a', annotations: { 'audit.k8s.io/truncated': 'true' } }]);
+  const sink = truncating(
+    { write: (events) => Promise.resolve(void batches.push([...events])), close: () => Promise.resolve() },
+    { maxEventBytes: 200, maxBatchBytes: 250, onDropped: (count) => (dropped += count) },
+  );
+  await sink.write([{ auditID: 'a', requestObject: 'x'.repeat(300) }, { auditID: 'x'.repeat(300) }]);
+  assert.deepEqual(batches, [[{ auditID: 'a', annotations: { 'audit.k8s.io/truncated': 'true' } }]]);
   assert.equal(dropped, 1);
+  batches.length = 0;
+  await sink.write(['a', 'b', 'c'].map((auditID) => ({ auditID, requestObject: 'x'.repeat(80) })));
+  assert.deepEqual(
+    batches.map((batch) => batch.length),
+    [2, 1],
+  );
+});
+
+for (const isStrict of [false, true]) {
+  test(`a request whose arrival cannot be recorded ${isStrict ? 'fails in strict mode' : 'goes on'}`, async () => {
+    let dropped = 0;
+    const backend = blocking(
+      { write: () => Promise.reject(new Error('the disk is full')), close: () => Promise.resolve() },
+      { isStrict, logger: silentLogger, onDropped: (count) => (dropped += count) },
+    );
+    assert.equal(await backend.process({ auditID: 'a' }), !isStrict);
+    assert.equal(dropped, 1);
+  });
+}
+
+test('the legacy format is the words of the metadata', () => {
+  const event = {
+    auditID: 'id',
+    stage: 'ResponseComplete',
+    verb: 'list',
+    requestURI: '/api/v1/pods?limit=1',
+    user: { username: 'ann', groups: ['a', 'b'] },
+    impersonatedUser: { username: 'bob' },
+    sourceIPs: ['10.0.0.1'],
+    userAgent: 'a "b"',
+    objectRef: { resource: 'pods', namespace: 'n' },
+    responseStatus: { code: 200 },
+    requestReceivedTimestamp: '2026-01-01T00:00:00.000000Z',
+  };
+  assert.equal(
+    legacyLine(event),
+    '2026-01-01T00:00:00.000000Z AUDIT: id="id" stage="ResponseComplete" ip="10.0.0.1" method="list" user="ann" ' +
+      'groups="a","b" as="bob" asgroups=<lookup> user-agent="a \\"b\\"" namespace="n" uri="/api/v1/pods?limit=1" response="200"',
+  );
+  assert.match(
+    legacyLine({}),
+    /user="<none>" groups=<none> as="<self>" .* namespace="<none>" uri="" response="<deferred>"$/,
+  );
 });
 
 test('the webhook gets events in batches, a failed batch again, and what does not fit the buffer is dropped', async () => {
@@ -141,16 +184,19 @@ test('the webhook gets events in batches, a failed batch again, and what does no
   const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
   const client = new WebhookClient('test');
   let dropped = 0;
-  const backend = new WebhookBackend({
+  const sink = new WebhookSink({
     endpoint: () => Promise.resolve({ url }),
     client,
+    clock: systemClock,
+    initialBackoffMs: 1,
+  });
+  const backend = new BatchingBackend(sink, {
     clock: systemClock,
     logger: silentLogger,
     onDropped: (count) => (dropped += count),
     bufferSize: 10,
     maxBatchSize: 100,
     maxWaitMs: 60_000,
-    initialBackoffMs: 1,
     qps: 0,
     burst: 1,
   });
@@ -160,6 +206,37 @@ test('the webhook gets events in batches, a failed batch again, and what does no
   server.close();
   assert.deepEqual(batches, [10]);
   assert.equal(dropped, 2);
+});
+
+test('a server in strict mode refuses what it cannot record', async () => {
+  const policyFile = join(directory, 'strict.yaml');
+  writeFileSync(
+    policyFile,
+    'apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, users: ["system:anonymous"]}]\n',
+  );
+  writeFileSync(join(directory, 'a-file'), '');
+  const plane = await startControlPlane({
+    memory: true,
+    flags: {
+      auditPolicyFile: policyFile,
+      auditLogPath: join(directory, 'a-file', 'audit.log'),
+      auditLogMode: 'blocking-strict',
+      controllers: ['-*'],
+      scheduler: false,
+    },
+  });
+  const client = new WebhookClient('test');
+  try {
+    const { status, body } = await client.call(
+      { url: new URL('/version', plane.url), ca: plane.ca },
+      { method: 'GET', signal: AbortSignal.timeout(60_000) },
+    );
+    assert.equal(status, 500);
+    assert.match(body.toString(), /failed to store audit event/);
+  } finally {
+    client.close();
+    await plane.close();
+  }
 });
 
 test('a running server records who did what, refusals too, and never what a secret holds', async () => {

@@ -1,36 +1,31 @@
 /**
- * Sends audit events in batches to a webhook. The buffer is bounded: when the webhook cannot keep up events are dropped and
- * counted. A batch that fails is tried again a few times, each time after twice the wait, and given up then.
+ * Audit mode `batch`: events are gathered and handed on many at a time, and no request waits. The buffer is bounded: where
+ * the sink cannot keep up events are dropped and counted.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
-import type { WebhookClient, WebhookEndpoint } from '../authentication/webhook-client.ts';
-import { withTimeout } from '../authentication/webhook-client.ts';
 import type { AuditBackend } from './audit.ts';
 import type { AuditEvent } from './event.ts';
+import type { EventSink } from './event-sink.ts';
 
-export interface WebhookBackendOptions {
-  readonly endpoint: () => Promise<WebhookEndpoint>;
-  readonly client: WebhookClient;
-  readonly clock: Clock;
-  readonly logger: Logger;
-  readonly onDropped: (count: number) => void;
+export interface BatchOptions {
   readonly bufferSize: number;
   readonly maxBatchSize: number;
   readonly maxWaitMs: number;
-  readonly initialBackoffMs: number;
   /** Batches a second; 0: no limit. */
   readonly qps: number;
   readonly burst: number;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly onDropped: (count: number) => void;
 }
 
-const ATTEMPTS = 5;
-const CALL_TIMEOUT_MS = 30_000;
 /** At the end what waits gets this long. */
 const CLOSE_TIMEOUT_MS = 5000;
 
-export class WebhookBackend implements AuditBackend {
-  readonly #options: WebhookBackendOptions;
+export class BatchingBackend implements AuditBackend {
+  readonly #sink: EventSink;
+  readonly #options: BatchOptions;
   readonly #stop = new AbortController();
   #buffer: AuditEvent[] = [];
   #timer: Timer | undefined;
@@ -38,7 +33,8 @@ export class WebhookBackend implements AuditBackend {
   #tokens: number;
   #filledMs: number;
 
-  constructor(options: WebhookBackendOptions) {
+  constructor(sink: EventSink, options: BatchOptions) {
+    this.#sink = sink;
     this.#options = options;
     this.#tokens = options.burst;
     this.#filledMs = options.clock.monotonic();
@@ -58,9 +54,13 @@ export class WebhookBackend implements AuditBackend {
   async close(): Promise<void> {
     this.#flush();
     const { clock } = this.#options;
-    const timer = clock.after(CLOSE_TIMEOUT_MS, () => this.#stop.abort(new Error('the audit webhook is closed')));
+    const timer = clock.after(CLOSE_TIMEOUT_MS, () => {
+      this.#stop.abort(new Error('audit is closed'));
+      void this.#sink.close();
+    });
     while (this.#sending !== undefined) await this.#sending;
     timer.cancel();
+    await this.#sink.close();
   }
 
   #flush(): void {
@@ -76,10 +76,10 @@ export class WebhookBackend implements AuditBackend {
       const batch = this.#buffer.splice(0, this.#options.maxBatchSize);
       try {
         await this.#throttle();
-        await this.#post(batch);
+        await this.#sink.write(batch);
       } catch (error) {
         this.#options.onDropped(batch.length);
-        this.#options.logger.error({ err: error, events: batch.length }, 'Audit events could not be sent');
+        this.#options.logger.error({ err: error, events: batch.length }, 'Audit events were lost');
       }
     }
   }
@@ -92,25 +92,5 @@ export class WebhookBackend implements AuditBackend {
     this.#filledMs = now;
     this.#tokens -= 1;
     if (this.#tokens < 0) await clock.sleep((-this.#tokens / qps) * 1000, this.#stop.signal);
-  }
-
-  async #post(items: readonly AuditEvent[]): Promise<void> {
-    const { endpoint, client, clock, initialBackoffMs } = this.#options;
-    const body = JSON.stringify({ kind: 'EventList', apiVersion: 'audit.k8s.io/v1', metadata: {}, items });
-    for (let attempt = 1; ; attempt++) {
-      let problem: unknown;
-      try {
-        const signal = withTimeout(CALL_TIMEOUT_MS, this.#stop.signal);
-        const { status } = await client.call(await endpoint(), { method: 'POST', body, signal });
-        if (status >= 200 && status < 300) return;
-        problem = new Error(`the webhook answered ${status}`);
-        if (status < 500 && status !== 429) throw problem;
-      } catch (error) {
-        if (this.#stop.signal.aborted || error === problem) throw error;
-        problem = error;
-      }
-      if (attempt >= ATTEMPTS) throw problem;
-      await clock.sleep(initialBackoffMs * 2 ** (attempt - 1), this.#stop.signal);
-    }
   }
 }

@@ -1,20 +1,18 @@
 /**
  * Writes audit events as lines to a file that is rotated, or to standard output.
  *
- * Lines are written in order, many at once when they come fast. What waits is bounded: beyond the bound events are dropped
- * and counted, and requests go on.
+ * Lines are written in order, many at once when they come fast. What waits is bounded: beyond the bound events are refused.
  */
 import { createReadStream, createWriteStream } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import { basename, dirname, extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
-import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { AuditBackend } from './audit.ts';
 import type { AuditEvent } from './event.ts';
+import type { EventSink } from './event-sink.ts';
 
-export interface LogBackendOptions {
+export interface LogSinkOptions {
   /** `-`: standard output. */
   readonly path: string;
   readonly maxSizeBytes: number;
@@ -22,81 +20,72 @@ export interface LogBackendOptions {
   readonly maxBackups: number;
   readonly maxAgeMs: number;
   readonly compress: boolean;
+  readonly format: (event: AuditEvent) => string;
   readonly clock: Clock;
-  readonly logger: Logger;
-  /** Events that could not be kept. */
-  readonly onDropped: (count: number) => void;
   /** Standard output, in tests another. */
   readonly output?: { write(text: string): void };
 }
 
 const MAX_WAITING_BYTES = 64 * 1024 * 1024;
 
-export function logBackend(options: LogBackendOptions): AuditBackend {
-  if (options.path === '-') {
-    const output = options.output ?? process.stdout;
-    return {
-      process: (event) => void output.write(`${JSON.stringify(event)}\n`),
-      close: () => Promise.resolve(),
-    };
-  }
-  return new LogFile(options);
+export function logSink(options: LogSinkOptions): EventSink {
+  if (options.path !== '-') return new LogFile(options);
+  const output = options.output ?? process.stdout;
+  return {
+    write: (events) => {
+      output.write(events.map((event) => `${options.format(event)}\n`).join(''));
+      return Promise.resolve();
+    },
+    close: () => Promise.resolve(),
+  };
 }
 
-class LogFile implements AuditBackend {
-  readonly #options: LogBackendOptions;
+class LogFile implements EventSink {
+  readonly #options: LogSinkOptions;
   #file: FileHandle | undefined;
   #size = 0;
   #waiting: string[] = [];
   #waitingBytes = 0;
-  #writing: Promise<void> | undefined;
+  /** Settles with the write that takes what waits now. */
+  #next: Promise<void> | undefined;
+  #writing: Promise<void> = Promise.resolve();
 
-  constructor(options: LogBackendOptions) {
+  constructor(options: LogSinkOptions) {
     this.#options = options;
   }
 
-  process(event: AuditEvent): void {
-    const line = `${JSON.stringify(event)}\n`;
-    if (this.#waitingBytes + line.length > MAX_WAITING_BYTES) {
-      this.#options.onDropped(1);
-      return;
+  write(events: readonly AuditEvent[]): Promise<void> {
+    const lines = events.map((event) => `${this.#options.format(event)}\n`);
+    const bytes = lines.reduce((sum, line) => sum + line.length, 0);
+    if (this.#waitingBytes + bytes > MAX_WAITING_BYTES)
+      return Promise.reject(new Error(`the audit log ${this.#options.path} cannot be written fast enough`));
+    this.#waiting.push(...lines);
+    this.#waitingBytes += bytes;
+    // Events that come before the write begins go out with it.
+    if (this.#next === undefined) {
+      const next = this.#writing.then(() => this.#flush());
+      this.#next = next;
+      this.#writing = next.catch(() => undefined);
     }
-    this.#waiting.push(line);
-    this.#waitingBytes += line.length;
-    this.#writing ??= this.#drain();
+    return this.#next;
   }
 
   async close(): Promise<void> {
-    while (this.#writing !== undefined) await this.#writing;
+    while (this.#next !== undefined) await this.#writing;
+    await this.#writing;
     await this.#file?.close();
     this.#file = undefined;
   }
 
-  async #drain(): Promise<void> {
-    // Events of the same turn go out in one write.
-    await Promise.resolve();
-    try {
-      while (this.#waiting.length > 0) {
-        const lines = this.#waiting;
-        this.#waiting = [];
-        this.#waitingBytes = 0;
-        await this.#write(lines);
-      }
-    } finally {
-      this.#writing = undefined;
-    }
-  }
-
-  async #write(lines: readonly string[]): Promise<void> {
-    try {
-      const bytes = Buffer.from(lines.join(''));
-      const file = await this.#fileFor(bytes.length);
-      await file.appendFile(bytes);
-      this.#size += bytes.length;
-    } catch (error) {
-      this.#options.onDropped(lines.length);
-      this.#options.logger.error({ err: error, path: this.#options.path }, 'Audit events could not be written');
-    }
+  async #flush(): Promise<void> {
+    const lines = this.#waiting;
+    this.#waiting = [];
+    this.#waitingBytes = 0;
+    this.#next = undefined;
+    const bytes = Buffer.from(lines.join(''));
+    const file = await this.#fileFor(bytes.length);
+    await file.appendFile(bytes);
+    this.#size += bytes.length;
   }
 
   async #fileFor(bytes: number): Promise<FileHandle> {

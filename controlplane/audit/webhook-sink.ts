@@ -1,0 +1,53 @@
+/**
+ * Posts audit events to a webhook. A call that fails is made again a few times, each time after twice the wait, and given up
+ * then. Once it is closed nothing is waited for any more.
+ */
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { WebhookClient, WebhookEndpoint } from '../authentication/webhook-client.ts';
+import { withTimeout } from '../authentication/webhook-client.ts';
+import type { AuditEvent } from './event.ts';
+import type { EventSink } from './event-sink.ts';
+
+export interface WebhookSinkOptions {
+  readonly endpoint: () => Promise<WebhookEndpoint>;
+  readonly client: WebhookClient;
+  readonly clock: Clock;
+  readonly initialBackoffMs: number;
+}
+
+const ATTEMPTS = 5;
+const CALL_TIMEOUT_MS = 30_000;
+
+export class WebhookSink implements EventSink {
+  readonly #options: WebhookSinkOptions;
+  readonly #stop = new AbortController();
+
+  constructor(options: WebhookSinkOptions) {
+    this.#options = options;
+  }
+
+  close(): Promise<void> {
+    this.#stop.abort(new Error('the audit webhook is closed'));
+    return Promise.resolve();
+  }
+
+  async write(items: readonly AuditEvent[]): Promise<void> {
+    const { endpoint, client, clock, initialBackoffMs } = this.#options;
+    const body = JSON.stringify({ kind: 'EventList', apiVersion: 'audit.k8s.io/v1', metadata: {}, items });
+    for (let attempt = 1; ; attempt++) {
+      let problem: unknown;
+      try {
+        const signal = withTimeout(CALL_TIMEOUT_MS, this.#stop.signal);
+        const { status } = await client.call(await endpoint(), { method: 'POST', body, signal });
+        if (status >= 200 && status < 300) return;
+        problem = new Error(`the webhook answered ${status}`);
+        if (status < 500 && status !== 429) throw problem;
+      } catch (error) {
+        if (this.#stop.signal.aborted || error === problem) throw error;
+        problem = error;
+      }
+      if (attempt >= ATTEMPTS) throw problem;
+      await clock.sleep(initialBackoffMs * 2 ** (attempt - 1), this.#stop.signal);
+    }
+  }
+}
