@@ -122,7 +122,12 @@ async function assemble(
   opened.push(() => stop.abort(new Error('the control plane is closed')));
   const directory = await prepareDirectory(flags, opened);
   const isMemory = flags.storageBackend === 'memory';
-  const encryption = await buildEncryption(flags.encryptionProviderConfig, clock, logger);
+  const encryption = await buildEncryption(
+    flags.encryptionProviderConfig,
+    clock,
+    logger,
+    flags.encryptionProviderConfigAutomaticReload,
+  );
   if (encryption !== undefined) opened.push(() => encryption.close());
   const [storage, pki] = await Promise.all([
     openStorage(options, directory, encryption, opened),

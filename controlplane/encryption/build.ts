@@ -4,16 +4,21 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { encryptedValues, type EncryptedValues } from './encrypted-values.ts';
 import { loadEncryptionConfig } from './encryption-config.ts';
 import { connectKeyService, kmsProvider } from './kms.ts';
+import { reloadingValues } from './reloading-values.ts';
 
 /** Throws for a file that will not do, and where a key service cannot be reached: nothing starts half protected. */
 export async function buildEncryption(
   path: string,
   clock: Clock,
   logger: Logger,
+  reloads = false,
 ): Promise<EncryptedValues | undefined> {
   if (path === '') return undefined;
-  const rows = await loadEncryptionConfig(path, async (options) =>
-    kmsProvider({ name: options.name, service: await connectKeyService(options, clock), clock, logger }),
-  );
-  return encryptedValues(rows);
+  const load = async (): Promise<EncryptedValues> =>
+    encryptedValues(
+      await loadEncryptionConfig(path, async (options) =>
+        kmsProvider({ name: options.name, service: await connectKeyService(options, clock), clock, logger }),
+      ),
+    );
+  return reloads ? reloadingValues({ path, load, clock, logger }) : load();
 }

@@ -33,4 +33,11 @@ export const storageFlags = {
     group: STORAGE,
     help: 'File that says how resources are encrypted at rest.',
   }),
+  encryptionProviderConfigAutomaticReload: flag({
+    name: 'encryption-provider-config-automatic-reload',
+    type: 'boolean',
+    default: false,
+    group: STORAGE,
+    help: 'The encryption configuration is read again when its file changes.',
+  }),
 } as const;

@@ -15,6 +15,7 @@ import { loadEncryptionConfig } from '../../../../controlplane/encryption/encryp
 import { connectKeyService, kmsProvider } from '../../../../controlplane/encryption/kms.ts';
 import { bytesField, bytesOf, readFields } from '../../../../controlplane/encryption/protobuf-fields.ts';
 import { identityProvider, keyProviders } from '../../../../controlplane/encryption/provider.ts';
+import { reloadingValues } from '../../../../controlplane/encryption/reloading-values.ts';
 import { reencrypt } from '../../../../controlplane/encryption/reencrypt.ts';
 import { openBox, sealBox } from '../../../../controlplane/encryption/secretbox.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
@@ -226,4 +227,35 @@ test('a key service wraps one seed, and a later start has it unwrapped once', as
   } finally {
     kms.close();
   }
+});
+
+test('a changed configuration is taken up without a restart, a broken one is not', async () => {
+  const path = join(directory, 'reload.yaml');
+  const write = (...providers: string[]): void =>
+    writeFileSync(
+      path,
+      `kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources:\n- resources: [secrets]\n  providers:\n${providers.map((one) => `  - ${one}\n`).join('')}`,
+    );
+  const [first, second] = ['a', 'b'].map(
+    (name) => `aesgcm: {keys: [{name: ${name}, secret: ${randomBytes(32).toString('base64')}}]}`,
+  );
+  assert.ok(first !== undefined && second !== undefined);
+  write(first);
+  const values = await reloadingValues({
+    path,
+    load: async () => encryptedValues(await loadEncryptionConfig(path, () => assert.fail('no key service'))),
+    clock: systemClock,
+    logger: silentLogger,
+  });
+  const old = values.seal(KEY, TEXT);
+  assert.equal(await values.check(), false);
+  write(second, first);
+  assert.equal(await values.check(), true);
+  const renewed = values.seal(KEY, TEXT);
+  assert.ok(renewed.toString('latin1').startsWith('k8s:enc:aesgcm:v1:b:'));
+  for (const kept of [old, renewed]) assert.deepEqual(values.open(KEY, kept), TEXT);
+  writeFileSync(path, 'kind: Nothing');
+  assert.equal(await values.check(), false);
+  assert.ok(values.seal(KEY, TEXT).toString('latin1').startsWith('k8s:enc:aesgcm:v1:b:'));
+  values.close();
 });
