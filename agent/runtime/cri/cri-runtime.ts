@@ -287,9 +287,14 @@ class CriRuntime implements Runtime {
     auth: RegistryAuth | undefined,
     options: Parameters<Runtime['pullImage']>[2],
   ): Promise<string> {
+    // containerd takes a server's address for a URL and drops credentials that name another: they are for this image.
+    const { serverAddress: _given, ...credentials } = auth ?? {};
     const { imageRef } = await this.#client.call(
       'pullImage',
-      { image: { image: reference, userSpecifiedImage: reference }, ...(auth === undefined ? {} : { auth }) },
+      {
+        image: { image: reference, userSpecifiedImage: reference },
+        ...(auth === undefined ? {} : { auth: credentials }),
+      },
       { timeoutMs: 0, signal: options.signal },
     );
     return imageRef;

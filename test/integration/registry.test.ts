@@ -1,0 +1,209 @@
+/** Pulls from a private registry with a password (Debian's docker-registry), on both runtimes: what users see, pull secrets, digests. */
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import Docker from 'dockerode';
+import {
+  dockerSocket,
+  freePort,
+  RunningCluster,
+  skipWithoutContainerd,
+  skipWithoutDocker,
+  until,
+} from './running-cluster.ts';
+
+const registryProgram = process.env['ORCHLET_TEST_REGISTRY'];
+const skipWithoutRegistry =
+  registryProgram === undefined ? 'ORCHLET_TEST_REGISTRY is not set: scripts/test sets it' : skipWithoutDocker;
+const USER = { username: 'puller', password: 'secret' };
+/** `htpasswd -nbB puller secret`: the registry takes bcrypt only, which Node.js does not have. */
+const PASSWORD_FILE = 'puller:$2y$05$FQ6s52F76L93RzkLRMJzVeIrgxkQFxvNXcRAcK/WoWl.vRB/NcjgK\n';
+
+class Registry {
+  readonly address: string;
+  readonly #child: ChildProcess;
+  readonly #directory: string;
+
+  private constructor(address: string, child: ChildProcess, directory: string) {
+    this.address = address;
+    this.#child = child;
+    this.#directory = directory;
+  }
+
+  static async start(program: string): Promise<Registry> {
+    const directory = mkdtempSync(join(tmpdir(), 'orchlet-registry-'));
+    const address = `127.0.0.1:${await freePort()}`;
+    writeFileSync(join(directory, 'htpasswd'), PASSWORD_FILE);
+    writeFileSync(
+      join(directory, 'config.yml'),
+      `version: 0.1
+log: {level: error}
+storage: {filesystem: {rootdirectory: ${join(directory, 'data')}}}
+http: {addr: "${address}"}
+auth: {htpasswd: {realm: orchlet, path: ${join(directory, 'htpasswd')}}}
+`,
+    );
+    const child = spawn(program, ['serve', join(directory, 'config.yml')], { stdio: 'ignore' });
+    const registry = new Registry(address, child, directory);
+    await until('the registry', async () => ((await fetch(`http://${address}/v2/`)).status === 401 ? true : undefined));
+    return registry;
+  }
+
+  /** Resolves to the digest. */
+  async push(docker: Docker, image: string, name: string): Promise<string> {
+    const repo = `${this.address}/${name}`;
+    await docker.getImage(image).tag({ repo, tag: '1' });
+    const pushed = docker.getImage(`${repo}:1`);
+    const output = await pushed.push({ authconfig: { ...USER, serveraddress: this.address } });
+    let text = '';
+    for await (const chunk of output) text += String(chunk);
+    await pushed.remove();
+    const digest = /"Digest":"(sha256:[0-9a-f]{64})"/.exec(text)?.[1];
+    if (digest === undefined) throw new Error(`the push failed: ${text}`);
+    return digest;
+  }
+
+  stop(): void {
+    this.#child.kill();
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+}
+
+for (const [on, skip] of [
+  ['docker', skipWithoutRegistry],
+  ['containerd', skipWithoutRegistry === false ? skipWithoutContainerd : skipWithoutRegistry],
+] as const) {
+  describe(`a private registry, on ${on}`, { skip, timeout: 280_000 }, () => {
+    let cluster: RunningCluster;
+    let registry: Registry;
+    let digest = '';
+
+    const run = (name: string, image: string, spec: object = {}): void => {
+      const container = { name: 'c', image, imagePullPolicy: 'Always', command: ['sleep', '1000'] };
+      const pod = {
+        apiVersion: 'v1',
+        kind: 'Pod',
+        metadata: { name },
+        spec: { terminationGracePeriodSeconds: 0, containers: [container], ...spec },
+      };
+      cluster.run(['apply', '-f', '-'], { input: JSON.stringify(pod) });
+    };
+    const waiting = (name: string): { readonly reason?: string; readonly message?: string } =>
+      JSON.parse(
+        cluster.run(['get', 'pod', name, '-o', 'jsonpath={.status.containerStatuses[0].state.waiting}']) || '{}',
+      ) as { reason?: string; message?: string };
+    const events = (name: string): string =>
+      cluster.run([
+        'get',
+        'events',
+        '--field-selector',
+        `involvedObject.name=${name}`,
+        '-o',
+        'jsonpath={range .items[*]}{.type} {.reason} {.message}{"\\n"}{end}',
+      ]);
+    const isRunning = (name: string): Promise<string> =>
+      until(`${name} to run`, () => {
+        const imageId = cluster.run([
+          'get',
+          'pod',
+          name,
+          '-o',
+          'jsonpath={.status.phase} {.status.containerStatuses[0].imageID}',
+        ]);
+        return imageId.startsWith('Running ') ? imageId.slice('Running '.length) : undefined;
+      });
+
+    before(async () => {
+      registry = await Registry.start(registryProgram ?? '');
+      // Its start loads the archive into the runtime; the push needs it in Docker.
+      const docker = new Docker({ socketPath: dockerSocket ?? '' });
+      const loader = await docker.loadImage(process.env['ORCHLET_TEST_IMAGES'] ?? '', { quiet: true });
+      for await (const chunk of loader) void chunk;
+      digest = await registry.push(docker, 'orchlet.local/demo:1', 'team/app');
+      cluster = await RunningCluster.start(['--cluster-cidr', '10.214.0.0/16'], on);
+      cluster.run([
+        'create',
+        'secret',
+        'docker-registry',
+        'pull',
+        `--docker-server=${registry.address}`,
+        `--docker-username=${USER.username}`,
+        `--docker-password=${USER.password}`,
+      ]);
+      await until(
+        'the service account',
+        () => cluster.kubectl(['get', 'serviceaccount', 'default']).code === 0 || undefined,
+      );
+    });
+    after(async () => {
+      await cluster?.remove();
+      registry?.stop();
+    });
+
+    test('without the password the pull fails, and is tried again after a while', async () => {
+      const image = `${registry.address}/team/app:1`;
+      run('refused', image);
+      const failed = await until('the failure', () => {
+        const found = waiting('refused');
+        return found.reason === 'ErrImagePull' || found.reason === 'ImagePullBackOff' ? found : undefined;
+      });
+      assert.match(
+        failed.message ?? '',
+        /no basic auth credentials|401 Unauthorized|authorization failed|pull access denied/,
+      );
+      const backedOff = await until('the back-off', () => {
+        const found = waiting('refused');
+        return found.reason === 'ImagePullBackOff' ? found : undefined;
+      });
+      assert.ok(backedOff.message?.startsWith(`Back-off pulling image "${image}": ErrImagePull: `));
+      await until('the events', () => {
+        const text = events('refused');
+        return (
+          [
+            `Normal Pulling Pulling image "${image}"`,
+            `Warning Failed Failed to pull image "${image}": `,
+            'Warning Failed Error: ErrImagePull',
+            `Normal BackOff Back-off pulling image "${image}"`,
+            'Warning Failed Error: ImagePullBackOff',
+          ].every((line) => text.includes(line)) || undefined
+        );
+      });
+    });
+
+    test('a pull secret of the pod opens the registry', async () => {
+      run('with-secret', `${registry.address}/team/app:1`, { imagePullSecrets: [{ name: 'pull' }] });
+      assert.match(await isRunning('with-secret'), /sha256:[0-9a-f]{64}$/);
+      await until(
+        'the event',
+        () =>
+          /Normal Pulled Successfully pulled image "\S+" in \S+ \(\S+ including waiting\)\. Image size: \d+ bytes\./.test(
+            events('with-secret'),
+          ) || undefined,
+      );
+    });
+
+    test('the pull secrets of the service account count as well', async () => {
+      cluster.run(['create', 'serviceaccount', 'puller']);
+      cluster.run(['patch', 'serviceaccount', 'puller', '-p', '{"imagePullSecrets":[{"name":"pull"}]}']);
+      run('with-account', `${registry.address}/team/app:1`, { serviceAccountName: 'puller' });
+      await isRunning('with-account');
+    });
+
+    test('an image is found by its digest', async () => {
+      run('pinned', `${registry.address}/team/app@${digest}`, { imagePullSecrets: [{ name: 'pull' }] });
+      assert.match(await isRunning('pinned'), /sha256:[0-9a-f]{64}$/);
+    });
+
+    test('a tag that is not there is told by its name', async () => {
+      run('missing', `${registry.address}/team/app:none`, { imagePullSecrets: [{ name: 'pull' }] });
+      const failed = await until('the failure', () => {
+        const found = waiting('missing');
+        return found.reason === 'ErrImagePull' || found.reason === 'ImagePullBackOff' ? found : undefined;
+      });
+      assert.match(failed.message ?? '', /team\/app:none.*not found|manifest unknown/);
+    });
+  });
+}
