@@ -34,6 +34,7 @@ import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './opt
 import { ensureAdminKubeconfig } from './pki/admin-kubeconfig.ts';
 import { ensurePki } from './pki/pki.ts';
 import { createRegistry } from './registry/registry.ts';
+import { servedResources } from './registry/runtime-config.ts';
 import { buildSecurity, lateAdmission, pkiDirectory } from './security.ts';
 import { createDirectClient } from './server/direct-client.ts';
 import { StartError } from './start-error.ts';
@@ -158,6 +159,7 @@ async function assemble(
     serviceClusterCidrs: flags.serviceClusterIpRange,
     serviceNodePorts: parsePortRange(flags.serviceNodePortRange) ?? { from: 30_000, to: 32_767 },
     eventTtlMs: flags.eventTtl,
+    serves: servedResources(flags.runtimeConfig),
     extend: (stores) =>
       extensions(stores, assembled, {
         schema,

@@ -1,5 +1,6 @@
 /** What the API serves. */
 import { flag } from '../../api/component/flags.ts';
+import { checkRuntimeConfig } from '../registry/runtime-config.ts';
 import { checkPortRange } from './port-range.ts';
 
 const API = 'API';
@@ -26,13 +27,18 @@ export const apiFlags = {
     default: {},
     group: API,
     help: 'API groups, versions and resources to serve or not: api/all=false, apps/v1=true.',
+    check: checkRuntimeConfig,
   }),
   showHiddenMetricsForVersion: flag({
     name: 'show-hidden-metrics-for-version',
     type: 'string',
     default: '',
     group: API,
-    help: 'Shows metrics that were hidden in this version.',
+    help: 'Shows metrics that were hidden in this version: 1.35 or nothing. No metric is hidden at present.',
+    check: (version) =>
+      version === '' || version === '1.35'
+        ? undefined
+        : "must be omitted or have the value '1.35'. Only the previous minor version is allowed",
   }),
   allowPrivileged: flag({
     name: 'allow-privileged',

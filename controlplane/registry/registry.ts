@@ -40,6 +40,8 @@ export interface RegistryOptions extends Omit<KindOptions, 'stores'> {
    * They replace what the registry has under the same path.
    */
   readonly extend?: (stores: Stores) => readonly Rest[];
+  /** `--runtime-config`; without it everything of the table is served. */
+  readonly serves?: (info: ResourceInfo) => boolean;
   /** Deep-freezes cached objects (tests). */
   readonly freeze?: boolean;
 }
@@ -81,8 +83,9 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
   const rows = new Map<string, KindRow>();
   for (const row of kindRows({ ...options, stores: access })) rows.set(keyOf(row.group, row.resource), row);
   const caches: WatchCache[] = [];
+  const serves = options.serves ?? (() => true);
   await Promise.all(
-    storedResources().map(async (info) => {
+    storedResources(serves).map(async (info) => {
       const row = rows.get(keyOf(info.group, info.resource));
       const struct = structOf(options.schema, info);
       const strategy = printing(row?.strategy ?? genericStrategy(struct), struct);
@@ -104,7 +107,8 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
   const catalog = createCatalog();
   const extended = options.extend?.(access) ?? [];
   const actions = actionRests(options, access, decoder);
-  catalog.set(inOrder([...builtInRests(options, stores, rows, decoder), ...actions, ...extended]));
+  const rests = inOrder([...builtInRests(options, stores, rows, decoder), ...actions, ...extended]);
+  catalog.set(rests.filter(({ info }) => serves(info)));
   return {
     catalog,
     stores: access,
@@ -116,14 +120,32 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
   };
 }
 
-/** The stored version of each: the first of its group in the order of discovery, which is the most stable one. */
-function storedResources(): ResourceInfo[] {
+/** What other kinds and the server read, whether clients are served it or not. */
+const ALWAYS_STORED: ReadonlySet<string> = new Set([
+  '/namespaces',
+  '/nodes',
+  '/pods',
+  '/services',
+  'discovery.k8s.io/endpointslices',
+  'policy/poddisruptionbudgets',
+]);
+
+/**
+ * The stored version of each: the first of its group in the order of discovery, which is the most stable one. Kinds of
+ * which no version is served are left out.
+ */
+function storedResources(serves: (info: ResourceInfo) => boolean): ResourceInfo[] {
   const found = new Map<string, ResourceInfo>();
+  const wanted = new Set(ALWAYS_STORED);
+  for (const info of builtinResources()) {
+    const { group, resource } = storedUnder(info);
+    if (serves(info)) wanted.add(keyOf(group, resource));
+  }
   for (const info of builtinResources()) {
     if (!info.verbs.includes('list') || info.resource === 'componentstatuses' || info.group === 'events.k8s.io')
       continue;
     const key = keyOf(info.group, info.resource);
-    if (!found.has(key)) found.set(key, info);
+    if (wanted.has(key) && !found.has(key)) found.set(key, info);
   }
   return [...found.values()];
 }

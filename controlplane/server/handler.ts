@@ -93,6 +93,7 @@ function dispatcher(options: HandlerOptions): Handler {
     if (warning !== '') {
       request.warn(warning);
       request.annotate('k8s.io/deprecated', 'true');
+      options.observer.deprecated(request, '');
     }
     return verbs[verb](request, rest, context);
   };

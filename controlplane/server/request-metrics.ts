@@ -13,9 +13,11 @@ import type { ApiRequest } from './request.ts';
 export interface RequestObserver {
   /** The handler chain is through; a stream's handler returns when the stream ends. */
   done(request: ApiRequest): void;
+  /** The path is going away; `removedRelease` is '' where none is set. */
+  deprecated(request: ApiRequest, removedRelease: string): void;
 }
 
-export const noObserver: RequestObserver = { done: () => undefined };
+export const noObserver: RequestObserver = { done: () => undefined, deprecated: () => undefined };
 
 const LABELS = ['verb', 'dry_run', 'group', 'version', 'resource', 'subresource', 'scope', 'component'];
 const WITHOUT_DRY_RUN = LABELS.filter((label) => label !== 'dry_run');
@@ -53,6 +55,11 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
     help: 'Bytes of answers.',
     labels: WITHOUT_DRY_RUN,
     buckets: SIZES,
+  });
+  const deprecated = registry.gauge({
+    name: 'apiserver_requested_deprecated_apis',
+    help: 'Deprecated APIs that were asked for, by group, version, resource and the release that removes them.',
+    labels: ['group', 'version', 'resource', 'subresource', 'removed_release'],
   });
   const byRest = new WeakMap<Rest, Map<string, Series>>();
   const paths = new Map<string, Series>();
@@ -107,6 +114,9 @@ export function createRequestMetrics(registry: MetricsRegistry, clock: Clock): R
       series.duration.observe(seconds);
       series.sli.observe(seconds);
       if (request.responseBytes > 0) series.sizes.observe(request.responseBytes);
+    },
+    deprecated({ info }, removedRelease) {
+      deprecated.with(info.group, info.version, info.resource, info.subresource, removedRelease).set(1);
     },
   };
 }

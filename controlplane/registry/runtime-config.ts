@@ -1,0 +1,59 @@
+/**
+ * `--runtime-config`: which built-in groups, versions and resources are served. Alpha and beta versions are off unless
+ * they are named. Keys that say less count first: `api/all`, then `api/ga`, `api/beta`, `api/alpha`, then versions, then
+ * single resources.
+ */
+import { builtinResources } from '../../api/schema/resources.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
+
+type Pairs = Readonly<Record<string, string>>;
+
+const STAGES: readonly (readonly [key: string, version: RegExp])[] = [
+  ['api/all', /^/],
+  ['api/ga', /^v\d+$/],
+  ['api/beta', /^v\d+beta\d+$/],
+  ['api/alpha', /^v\d+alpha\d+$/],
+];
+const TRUE: ReadonlySet<string> = new Set(['', '1', 't', 'T', 'TRUE', 'true', 'True']);
+const FALSE: ReadonlySet<string> = new Set(['0', 'f', 'F', 'FALSE', 'false', 'False']);
+
+/** Why the flag is refused. */
+export function checkRuntimeConfig(pairs: Pairs): string | undefined {
+  const keys = Object.entries(pairs);
+  if (keys.length === 1 && keys[0]?.[0] === 'api/all' && FALSE.has(keys[0][1]))
+    return 'invalid key with only api/all=false';
+  const groups = new Set(builtinResources().map(({ group }) => group));
+  for (const [key, value] of keys) {
+    if (!TRUE.has(value) && !FALSE.has(value)) return `invalid value of ${key}=${value}: must be true or false`;
+    if (STAGES.some(([stage]) => stage === key)) continue;
+    const tokens = partsOf(key);
+    if (tokens.length !== 2 && tokens.length !== 3) return `runtime-config invalid key ${key}`;
+    if (!groups.has(tokens[0] ?? '')) return `unknown api groups ${tokens[0] ?? ''}`;
+  }
+  return undefined;
+}
+
+/** Group, version and resource; the core group's versions are `api/v1` or `v1`. */
+function partsOf(key: string): string[] {
+  const tokens = key.split('/');
+  if (tokens[0] === 'api') return ['', ...tokens.slice(1)];
+  return tokens[0] === 'v1' ? ['', ...tokens] : tokens;
+}
+
+/** Says of rows of the table whether they are served; of all others (custom resources, metrics) that they are. */
+export function servedResources(pairs: Pairs): (info: ResourceInfo) => boolean {
+  const off = new Set<string>();
+  const isOn = (key: string): boolean => TRUE.has(pairs[key] ?? '');
+  const own = Object.keys(pairs).filter((key) => !STAGES.some(([stage]) => stage === key));
+  const named = new Map(own.map((key) => [partsOf(key).join('/'), isOn(key)]));
+  for (const { group, version, resource } of builtinResources()) {
+    let served = /^v\d+$/.test(version);
+    for (const [stage, pattern] of STAGES) {
+      if (stage in pairs && pattern.test(version)) served = isOn(stage);
+    }
+    served = named.get(`${group}/${version}`) ?? served;
+    served = named.get(`${group}/${version}/${resource}`) ?? served;
+    if (!served) off.add(`${group}/${version}/${resource}`);
+  }
+  return ({ group, version, resource }) => !off.has(`${group}/${version}/${resource}`);
+}
