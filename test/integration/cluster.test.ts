@@ -201,7 +201,9 @@ describe('a cluster of one node', { skip, timeout: 280_000 }, () => {
     });
     assert.equal(facts(), before);
     // The agent's server listens a moment after the API does.
-    const page = await until('the page', () => cluster.run(['exec', 'deploy/hello', '--', 'cat', '/tmp/www/index.html']));
+    const page = await until('the page', () =>
+      cluster.run(['exec', 'deploy/hello', '--', 'cat', '/tmp/www/index.html']),
+    );
     assert.match(page, /^hello from hello-/);
   });
 

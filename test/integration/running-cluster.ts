@@ -56,6 +56,9 @@ export function kubectls(): { readonly version: string; readonly path: string }[
     .map(([version, path]) => ({ version: `1.${version}`, path }));
 }
 
+/** What is waited for can no longer come. */
+export class Ended extends Error {}
+
 export async function until<T>(
   what: string,
   look: () => Promise<T | undefined> | T | undefined,
@@ -68,6 +71,7 @@ export async function until<T>(
       const found = await look();
       if (found !== undefined) return found;
     } catch (error) {
+      if (error instanceof Ended) throw error;
       last = error;
     }
     await systemClock.sleep(100);
@@ -139,7 +143,7 @@ export class RunningCluster {
       });
     }
     await until('a Ready node', () => {
-      if (child.exitCode !== null) throw new Error(`orchlet ended:\n${log}`);
+      if (child.exitCode !== null) throw new Ended(`orchlet ended:\n${log}`);
       if (!existsSync(this.kubeconfig)) return undefined;
       const nodes = this.kubectl([
         'get',
