@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import {
+  chmod,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { type Payload, type PayloadFile, writePayload } from '../../../../agent/volumes/atomic-writer.ts';
+
+const NOW = new Date(Date.UTC(2026, 0, 2, 3, 4, 5));
+const isRoot = process.getuid?.() === 0;
+
+async function volume(t: TestContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'atomic-writer-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+function payload(files: Readonly<Record<string, string>>, more: Partial<PayloadFile> = {}): Payload {
+  return new Map(
+    Object.entries(files).map(([path, text]) => [path, { content: Buffer.from(text), mode: 0o644, ...more }]),
+  );
+}
+
+describe('the atomic writer', () => {
+  it('shows each key as a link through ..data into a directory of that time', async (t) => {
+    const directory = await volume(t);
+    assert.equal(await writePayload(directory, payload({ a: '1', 'sub/b': '2' }), undefined, NOW), true);
+    assert.equal(await readlink(join(directory, 'a')), '..data/a');
+    assert.equal(await readlink(join(directory, 'sub')), '..data/sub');
+    assert.match(await readlink(join(directory, '..data')), /^\.\.2026_01_02_03_04_05\.[0-9a-f]+$/);
+    assert.equal(await readFile(join(directory, 'sub/b'), 'utf8'), '2');
+  });
+
+  it('swaps in a new set, takes away keys that are gone, and leaves one directory', async (t) => {
+    const directory = await volume(t);
+    await writePayload(directory, payload({ a: '1', b: '2' }), undefined, NOW);
+    const first = await readlink(join(directory, '..data'));
+    assert.equal(await writePayload(directory, payload({ b: '3', c: '4' }), undefined, NOW), true);
+    assert.notEqual(await readlink(join(directory, '..data')), first);
+    const names = (await readdir(directory)).filter((name) => !/^\.\.\d/.test(name)).toSorted();
+    assert.deepEqual(names, ['..data', 'b', 'c']);
+    assert.equal((await readdir(directory)).length, 4);
+    assert.equal(await readFile(join(directory, 'b'), 'utf8'), '3');
+  });
+
+  it('touches nothing where content and modes are as before', async (t) => {
+    const directory = await volume(t);
+    await writePayload(directory, payload({ a: '1' }), undefined, NOW);
+    const before = await readlink(join(directory, '..data'));
+    assert.equal(await writePayload(directory, payload({ a: '1' }), undefined, NOW), false);
+    assert.equal(await readlink(join(directory, '..data')), before);
+  });
+
+  it('writes anew where only a mode differs, and sets modes whatever the mask of the process', async (t) => {
+    const directory = await volume(t);
+    await writePayload(directory, payload({ a: '1' }), undefined, NOW);
+    assert.equal(await writePayload(directory, payload({ a: '1' }, { mode: 0o777 }), undefined, NOW), true);
+    assert.equal((await stat(join(directory, 'a'))).mode & 0o7777, 0o777);
+  });
+
+  it('mends links that a killed writer did not make, and clears what it left', async (t) => {
+    const directory = await volume(t);
+    await writePayload(directory, payload({ a: '1' }), undefined, NOW);
+    await rm(join(directory, 'a'));
+    assert.equal(await writePayload(directory, payload({ a: '1' }), undefined, NOW), false);
+    assert.equal(await readFile(join(directory, 'a'), 'utf8'), '1');
+    await mkdir(join(directory, '..2025_01_01_00_00_00.0badcafe'));
+    await symlink('nowhere', join(directory, '..data_tmp'));
+    await writePayload(directory, payload({ a: '2' }), undefined, NOW);
+    const left = await readdir(directory);
+    assert.equal(left.includes('..2025_01_01_00_00_00.0badcafe'), false);
+    assert.equal(left.includes('..data_tmp'), false);
+  });
+
+  it('leaves a directory alone that a mount below the volume made there', async (t) => {
+    const directory = await volume(t);
+    await writePayload(directory, payload({ a: '1' }), undefined, NOW);
+    await mkdir(join(directory, 'nested'));
+    assert.equal(await writePayload(directory, payload({ b: '1' }), undefined, NOW), true);
+    assert.equal((await lstat(join(directory, 'nested'))).isDirectory(), true);
+  });
+
+  for (const path of ['', '/etc/passwd', '../up', 'a/../../b', '..data', '..x/y']) {
+    it(`refuses the path ${JSON.stringify(path)}`, async (t) => {
+      const directory = await volume(t);
+      await assert.rejects(writePayload(directory, payload({ [path]: 'x' }), undefined, NOW), /is not allowed/);
+      assert.deepEqual(await readdir(directory), []);
+    });
+  }
+
+  it(
+    'lets the group of the pod read files and enter directories, without writing again each time',
+    {
+      skip: !isRoot,
+    },
+    async (t) => {
+      const directory = await volume(t);
+      await chmod(directory, 0o777);
+      const secret = payload({ 'sub/key': 's' }, { mode: 0o400, uid: 1234 });
+      await writePayload(directory, secret, 4321, NOW);
+      const file = await stat(join(directory, 'sub/key'));
+      assert.deepEqual([file.mode & 0o7777, file.uid, file.gid], [0o440, 1234, 4321]);
+      const parent = await stat(join(directory, 'sub'));
+      assert.deepEqual([parent.mode & 0o7777, parent.gid], [0o2755, 4321]);
+      const root = await stat(directory);
+      assert.deepEqual([root.mode & 0o7777, root.gid], [0o2777, 4321]);
+      assert.equal(await writePayload(directory, secret, 4321, NOW), false);
+    },
+  );
+
+  it('refuses to hide what somebody else wrote under the name of a key', async (t) => {
+    const directory = await volume(t);
+    await writeFile(join(directory, 'a'), 'mine');
+    await assert.rejects(writePayload(directory, payload({ a: '1' }), undefined, NOW), /EEXIST/);
+    assert.equal(await readFile(join(directory, 'a'), 'utf8'), 'mine');
+  });
+});

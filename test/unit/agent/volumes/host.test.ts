@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict';
+import { chmod, mkdir, mkdtemp, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { checkHostPath } from '../../../../agent/volumes/host-path.ts';
+import { type Mounter, type MountPoint, parseMountInfo } from '../../../../agent/volumes/mounter.ts';
+import { setVolumeOwnership } from '../../../../agent/volumes/ownership.ts';
+import { bindSubPath } from '../../../../agent/volumes/subpath.ts';
+
+const isRoot = process.getuid?.() === 0;
+
+async function scratch(t: TestContext): Promise<string> {
+  const directory = await realpath(await mkdtemp(join(tmpdir(), 'volumes-')));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+/** Remembers what was bound: the real path behind the descriptor. */
+class BindRecorder implements Mounter {
+  readonly bound: string[] = [];
+  points: MountPoint[] = [];
+  async mount({ source, target }: { source: string; target: string }): Promise<void> {
+    this.bound.push(await realpath(source));
+    this.points.push({ path: target, type: 'ext4', source });
+  }
+  async unmount(target: string): Promise<void> {
+    this.points = this.points.filter((point) => point.path !== target);
+  }
+  async list(): Promise<readonly MountPoint[]> {
+    return this.points;
+  }
+}
+
+describe('a subPath', () => {
+  it('binds what is below the volume, files and directories', async (t) => {
+    const root = await scratch(t);
+    await mkdir(join(root, 'volume/a'), { recursive: true });
+    await writeFile(join(root, 'volume/a/file'), '');
+    const mounter = new BindRecorder();
+    await bindSubPath(join(root, 'volume'), 'a', join(root, 'target/0'), mounter);
+    await bindSubPath(join(root, 'volume'), 'a/file', join(root, 'target/1'), mounter);
+    assert.deepEqual(mounter.bound, [join(root, 'volume/a'), join(root, 'volume/a/file')]);
+    assert.equal((await stat(join(root, 'target/0'))).isDirectory(), true);
+    assert.equal((await stat(join(root, 'target/1'))).isFile(), true);
+  });
+
+  it('is made where it is missing, with the mode of the volume', async (t) => {
+    const root = await scratch(t);
+    await mkdir(join(root, 'volume'));
+    await chmod(join(root, 'volume'), 0o777);
+    await bindSubPath(join(root, 'volume'), 'new/deep', join(root, 'target/0'), new BindRecorder());
+    for (const path of ['new', 'new/deep']) assert.equal((await stat(join(root, 'volume', path))).mode & 0o777, 0o777);
+  });
+
+  it('follows links that stay in the volume', async (t) => {
+    const root = await scratch(t);
+    await mkdir(join(root, 'volume/..2026/sub'), { recursive: true });
+    await symlink('..2026', join(root, 'volume/..data'));
+    await symlink('..data/sub', join(root, 'volume/relative'));
+    await symlink(join(root, 'volume/..data/sub'), join(root, 'volume/absolute'));
+    const mounter = new BindRecorder();
+    await bindSubPath(join(root, 'volume'), 'relative', join(root, 'target/0'), mounter);
+    await bindSubPath(join(root, 'volume'), 'absolute', join(root, 'target/1'), mounter);
+    assert.deepEqual(mounter.bound, [join(root, 'volume/..2026/sub'), join(root, 'volume/..2026/sub')]);
+  });
+
+  const escapes: [string, string][] = [
+    ['an absolute link', '/etc'],
+    ['a relative link', '../outside'],
+    ['a link through a directory', 'inner/../../outside'],
+    ['a link to itself', 'out'],
+  ];
+  for (const [what, link] of escapes) {
+    it(`does not leave the volume by ${what}`, async (t) => {
+      const root = await scratch(t);
+      await mkdir(join(root, 'volume/inner'), { recursive: true });
+      await mkdir(join(root, 'outside'));
+      await symlink(link, join(root, 'volume/out'));
+      const mounter = new BindRecorder();
+      await assert.rejects(bindSubPath(join(root, 'volume'), 'out', join(root, 'target/0'), mounter));
+      assert.deepEqual(mounter.bound, []);
+    });
+  }
+
+  it('does not leave the volume by ..', async (t) => {
+    const root = await scratch(t);
+    await mkdir(join(root, 'volume'));
+    await assert.rejects(
+      bindSubPath(join(root, 'volume'), 'a/../../outside', join(root, 'target/0'), new BindRecorder()),
+      /leads out of its volume/,
+    );
+  });
+
+  it('replaces the bind of the container before', async (t) => {
+    const root = await scratch(t);
+    await mkdir(join(root, 'volume/a'), { recursive: true });
+    const mounter = new BindRecorder();
+    await bindSubPath(join(root, 'volume'), 'a', join(root, 'target/0'), mounter);
+    await bindSubPath(join(root, 'volume'), 'a', join(root, 'target/0'), mounter);
+    assert.equal(mounter.points.length, 1);
+  });
+});
+
+describe('the type of a hostPath', () => {
+  it('is checked with the words of the reference', async (t) => {
+    const root = await scratch(t);
+    await writeFile(join(root, 'file'), '');
+    await mkdir(join(root, 'directory'));
+    const server = createServer().listen(join(root, 'socket'));
+    t.after(() => server.close());
+    await new Promise((resolve) => server.once('listening', resolve));
+    const table: [string, string, string | undefined][] = [
+      ['directory', 'Directory', undefined],
+      ['directory', 'DirectoryOrCreate', undefined],
+      ['file', 'Directory', 'directory'],
+      ['file', 'DirectoryOrCreate', 'directory'],
+      ['missing', 'Directory', 'directory'],
+      ['file', 'File', undefined],
+      ['directory', 'File', 'file'],
+      ['directory', 'FileOrCreate', 'file'],
+      ['socket', 'Socket', undefined],
+      ['file', 'Socket', 'socket file'],
+      ['file', 'CharDevice', 'character device'],
+      ['file', 'BlockDevice', 'block device'],
+    ];
+    for (const [name, type, failure] of table) {
+      const path = join(root, name);
+      if (failure === undefined) await checkHostPath(path, type);
+      else
+        await assert.rejects(checkHostPath(path, type), {
+          message: `hostPath type check failed: ${path} is not a ${failure}`,
+        });
+    }
+    await checkHostPath('/dev/null', 'CharDevice');
+    await assert.rejects(checkHostPath(root, 'Sock'), { message: 'Sock is an invalid volume type' });
+  });
+
+  it('makes a directory and a file where it says so, but no parent of a file', async (t) => {
+    const root = await scratch(t);
+    await checkHostPath(join(root, 'a/b'), 'DirectoryOrCreate');
+    assert.equal((await stat(join(root, 'a/b'))).mode & 0o777, 0o755);
+    await checkHostPath(join(root, 'f'), 'FileOrCreate');
+    assert.equal((await stat(join(root, 'f'))).isFile(), true);
+    await assert.rejects(checkHostPath(join(root, 'no/f'), 'FileOrCreate'), /ENOENT/);
+  });
+});
+
+describe('the group of a volume', { skip: !isRoot }, () => {
+  it('gets files, directories with the set-group-id bit, and links without what they point to', async (t) => {
+    const root = await scratch(t);
+    await mkdir(join(root, 'volume/d'), { recursive: true });
+    await writeFile(join(root, 'volume/d/f'), '', { mode: 0o600 });
+    await writeFile(join(root, 'outside'), '', { mode: 0o600 });
+    await symlink('../outside', join(root, 'volume/link'));
+    await setVolumeOwnership(join(root, 'volume'), { gid: 4321, readonly: false, policy: 'Always' });
+    const file = await stat(join(root, 'volume/d/f'));
+    assert.deepEqual([file.gid, file.mode & 0o7777], [4321, 0o660]);
+    const directory = await stat(join(root, 'volume/d'));
+    assert.deepEqual([directory.gid, directory.mode & 0o2070], [4321, 0o2070]);
+    const outside = await stat(join(root, 'outside'));
+    assert.deepEqual([outside.gid, outside.mode & 0o777], [0, 0o600]);
+  });
+
+  it('is left alone by OnRootMismatch where the root is right', async (t) => {
+    const root = await scratch(t);
+    await mkdir(join(root, 'volume'));
+    const options = { gid: 4321, readonly: false, policy: 'OnRootMismatch' } as const;
+    await setVolumeOwnership(join(root, 'volume'), options);
+    await writeFile(join(root, 'volume/f'), '', { mode: 0o600 });
+    await setVolumeOwnership(join(root, 'volume'), options);
+    assert.equal((await stat(join(root, 'volume/f'))).mode & 0o777, 0o600);
+  });
+});
+
+describe('mountinfo', () => {
+  it('is read with optional fields and with escapes in paths', () => {
+    const text =
+      '36 35 98:0 /mnt1 /mnt\\040two rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=continue\n' +
+      '40 35 0:30 / /run/x\\134y rw - tmpfs tmpfs rw\n\n';
+    assert.deepEqual(parseMountInfo(text), [
+      { path: '/mnt two', type: 'ext3', source: '/dev/root' },
+      { path: '/run/x\\y', type: 'tmpfs', source: 'tmpfs' },
+    ]);
+  });
+});

@@ -1,0 +1,92 @@
+import assert from 'node:assert/strict';
+import { describe, it, type TestContext } from 'node:test';
+import type { Pod } from '../../../../agent/core-types.ts';
+import { WatchedObjects } from '../../../../agent/volumes/referenced-objects.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { configMaps } from '../../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { FakeClient } from '../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+const podWith = (uid: string, ...names: string[]): Pod => ({
+  metadata: { name: uid, namespace: 'ns', uid },
+  spec: { containers: [{ name: 'c', envFrom: names.map((name) => ({ configMapRef: { name } })) }] },
+});
+const map = (name: string, value: string): KubeObject =>
+  ({ metadata: { name, namespace: 'ns' }, data: { value } }) as unknown as KubeObject;
+const valueOf = (object: KubeObject | undefined): string | undefined =>
+  (object?.['data'] as { value?: string } | undefined)?.value;
+
+function setUp(t: TestContext) {
+  const clock = new FakeClock();
+  const client = new FakeClient(clock, [[configMaps, map('a', '1')]]);
+  const objects = new WatchedObjects({ client, clock, logger: silentLogger });
+  t.after(() => objects.close());
+  const changes: string[][] = [];
+  objects.onChange((pods) => changes.push([...pods].toSorted()));
+  return { clock, client, objects, changes };
+}
+
+describe('objects that pods refer to', () => {
+  it('are read from memory while a pod is registered, and follow the API', async (t) => {
+    const { clock, client, objects, changes } = setUp(t);
+    objects.registerPod(podWith('one', 'a'));
+    objects.registerPod(podWith('two', 'a'));
+    await clock.settle();
+    assert.equal(valueOf(await objects.configMap('ns', 'a')), '1');
+    client.seed(configMaps, map('a', '2'));
+    await clock.settle();
+    assert.equal(valueOf(await objects.configMap('ns', 'a')), '2');
+    assert.deepEqual(changes, [['one', 'two']]);
+    assert.equal(client.calls.filter((call) => call.verb === 'get').length, 0);
+    assert.equal(client.calls.filter((call) => call.verb === 'list').length, 1);
+  });
+
+  it('may be missing, and are told of when they come', async (t) => {
+    const { clock, client, objects, changes } = setUp(t);
+    objects.registerPod(podWith('one', 'late'));
+    await clock.settle();
+    assert.equal(await objects.configMap('ns', 'late'), undefined);
+    client.seed(configMaps, map('late', '1'));
+    await clock.settle();
+    assert.deepEqual(changes, [['one']]);
+  });
+
+  it('are asked for without a watch where no pod is registered', async (t) => {
+    const { client, objects } = setUp(t);
+    assert.equal(valueOf(await objects.configMap('ns', 'a')), '1');
+    assert.equal(await objects.configMap('ns', 'none'), undefined);
+    assert.equal(
+      client.calls.every((call) => call.verb === 'get'),
+      true,
+    );
+  });
+
+  it('are watched until their last pod is gone', async (t) => {
+    const { clock, client, objects, changes } = setUp(t);
+    objects.registerPod(podWith('one', 'a'));
+    objects.registerPod(podWith('two', 'a'));
+    await clock.settle();
+    objects.unregisterPod(podWith('one', 'a'));
+    client.seed(configMaps, map('a', '2'));
+    await clock.settle();
+    assert.deepEqual(changes, [['two']]);
+    objects.registerPod(podWith('two'));
+    client.seed(configMaps, map('a', '3'));
+    await clock.settle();
+    assert.equal(changes.length, 1);
+  });
+
+  it('are listed again after a pause where a server ends watches at once', async (t) => {
+    const { clock, client, objects } = setUp(t);
+    objects.registerPod(podWith('one', 'a'));
+    await clock.settle();
+    client.endWatches();
+    await clock.settle();
+    const lists = (): number => client.calls.filter((call) => call.verb === 'list').length;
+    assert.equal(lists(), 1);
+    await clock.advance(1000);
+    assert.equal(lists(), 2);
+    assert.equal(valueOf(await objects.configMap('ns', 'a')), '1');
+  });
+});

@@ -1,0 +1,303 @@
+import assert from 'node:assert/strict';
+import { chmod, mkdir, mkdtemp, readFile, realpath, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import type { Pod } from '../../../../agent/core-types.ts';
+import type { Mounter, MountPoint } from '../../../../agent/volumes/mounter.ts';
+import { createVolumeManager } from '../../../../agent/volumes/volume-manager.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { persistentVolumeClaims, persistentVolumes } from '../../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { FakeClient } from '../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+type Volume = NonNullable<Pod['spec']['volumes']>[number];
+
+/** Mounts in memory; the source of the name `hang` never comes. */
+class FakeMounter implements Mounter {
+  points: MountPoint[] = [];
+  readonly requests: string[] = [];
+  async mount({ source, target, type = 'bind', options = [] }: Parameters<Mounter['mount']>[0]): Promise<void> {
+    this.requests.push(`${type} ${options.join(',')}`);
+    if (source.includes('hang')) await new Promise<void>(() => undefined);
+    this.points.push({ path: target, type, source });
+  }
+  async unmount(target: string): Promise<void> {
+    this.points = this.points.filter((point) => point.path !== target);
+  }
+  async list(): Promise<readonly MountPoint[]> {
+    return this.points;
+  }
+}
+
+function podOf(uid: string, volumes: Volume[], more: Partial<Pod['spec']> = {}): Pod {
+  return {
+    metadata: { name: uid, namespace: 'ns', uid },
+    spec: { volumes, containers: [{ name: 'main' }], ...more },
+  };
+}
+
+async function setUp(t: TestContext) {
+  const root = await realpath(await mkdtemp(join(tmpdir(), 'volume-manager-')));
+  t.after(() => rm(root, { recursive: true, force: true }));
+  const clock = new FakeClock();
+  const client = new FakeClient(clock);
+  const mounter = new FakeMounter();
+  const events: string[] = [];
+  const maps = new Map<string, Record<string, string>>();
+  const forgotten: string[] = [];
+  const make = () =>
+    createVolumeManager({
+      rootDirectory: root,
+      client,
+      clock,
+      logger: silentLogger,
+      mounter,
+      refreshMs: 60_000,
+      mountTimeoutMs: 123_000,
+      events: {
+        event: (pod, type, reason, message) => void events.push(`${pod.metadata.name} ${type} ${reason} ${message}`),
+      },
+      forgetPod: (uid) => void forgotten.push(uid),
+      sources: {
+        objects: {
+          registerPod: () => undefined,
+          unregisterPod: () => undefined,
+          configMap: async (_namespace, name) => {
+            const data = maps.get(name);
+            return data === undefined ? undefined : ({ metadata: { name }, data } as unknown as KubeObject);
+          },
+          secret: async () => undefined,
+        },
+        token: async () => 'token',
+        fieldValue: (_pod, path) => path,
+        resourceValue: () => '',
+      },
+    });
+  return { root, clock, client, mounter, events, maps, forgotten, make, manager: make() };
+}
+
+const never = new AbortController().signal;
+const config = (name: string): Volume => ({ name, configMap: { name } });
+
+/** Ends the waits of real file work that a refresh began. */
+async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setImmediate(resolve));
+}
+
+describe('the volume manager', () => {
+  it('tells by name which volume could not be set up, as an event and as an error', async (t) => {
+    const { manager, events, maps } = await setUp(t);
+    maps.set('there', { a: '1' });
+    await assert.rejects(manager.mount(podOf('p', [config('there'), config('gone')]), never), {
+      name: 'VolumeError',
+      message:
+        'unmounted volumes=[gone], unattached volumes=[], failed to process volumes=[]: configmap "gone" not found',
+    });
+    assert.deepEqual(events, [
+      'p Warning FailedMount MountVolume.SetUp failed for volume "gone" : configmap "gone" not found',
+    ]);
+  });
+
+  it('holds only the pod whose volume hangs, and tells when it took too long', async (t) => {
+    const { manager, clock, maps } = await setUp(t);
+    maps.set('there', { a: '1' });
+    const hanging = podOf('stuck', [{ name: 'share', nfs: { server: 'hang', path: '/' } }]);
+    const failed = assert.rejects(manager.mount(hanging, never), {
+      message:
+        'unmounted volumes=[share], unattached volumes=[], failed to process volumes=[]: context deadline exceeded',
+    });
+    await manager.mount(podOf('free', [config('there')]), never);
+    await clock.advance(123_000);
+    await failed;
+  });
+
+  it('ends waiting when the pod is to be stopped', async (t) => {
+    const { manager } = await setUp(t);
+    const stop = new AbortController();
+    const pod = podOf('stuck', [{ name: 'share', nfs: { server: 'hang', path: '/' } }]);
+    const failed = assert.rejects(manager.mount(pod, stop.signal), /enough/);
+    stop.abort(new Error('enough'));
+    await failed;
+    await assert.rejects(manager.mount(pod, stop.signal), /enough/);
+  });
+
+  it('brings content up to date in the refresh period, and at once where a change is known', async (t) => {
+    const { manager, root, clock, maps } = await setUp(t);
+    maps.set('cm', { key: '1' });
+    await manager.mount(podOf('p', [config('cm')]), never);
+    const file = join(root, 'pods/p/volumes/kubernetes.io~configmap/cm/key');
+    assert.equal(await readFile(file, 'utf8'), '1');
+    maps.set('cm', { key: '2' });
+    await clock.advance(60_000);
+    await until(async () => (await readFile(file, 'utf8')) === '2');
+    maps.set('cm', { key: '3' });
+    manager.refreshPods(new Set(['p', 'other']));
+    await until(async () => (await readFile(file, 'utf8')) === '3');
+    await manager.close();
+  });
+
+  it('keeps the last content and the pod going when its source is deleted, and says so', async (t) => {
+    const { manager, root, events, maps } = await setUp(t);
+    maps.set('cm', { key: '1' });
+    maps.set('other', { key: '1' });
+    const pod = podOf('p', [config('cm'), config('other')]);
+    await manager.mount(pod, never);
+    maps.delete('cm');
+    maps.set('other', { key: '2' });
+    await manager.mount(pod, never);
+    assert.equal(await readFile(join(root, 'pods/p/volumes/kubernetes.io~configmap/cm/key'), 'utf8'), '1');
+    assert.equal(await readFile(join(root, 'pods/p/volumes/kubernetes.io~configmap/other/key'), 'utf8'), '2');
+    assert.equal(events.length, 1);
+    assert.match(events[0] ?? '', /volume "cm" : configmap "cm" not found/);
+  });
+
+  it('does not look again at a host path once the pod has it', async (t) => {
+    const { manager, root } = await setUp(t);
+    await mkdir(join(root, 'data'));
+    const pod = podOf('p', [{ name: 'd', hostPath: { path: join(root, 'data'), type: 'Directory' } }]);
+    await manager.mount(pod, never);
+    await rm(join(root, 'data'), { recursive: true });
+    await manager.mount(pod, never);
+  });
+
+  it('makes an emptyDir that all may write, and leaves it to the containers then, over a restart too', async (t) => {
+    const { manager, make, root } = await setUp(t);
+    const pod = podOf('p', [{ name: 'd', emptyDir: {} }]);
+    await manager.mount(pod, never);
+    const path = join(root, 'pods/p/volumes/kubernetes.io~empty-dir/d');
+    assert.equal((await stat(path)).mode & 0o777, 0o777);
+    await writeFile(join(path, 'kept'), '');
+    await chmod(path, 0o700);
+    await manager.mount(pod, never);
+    await make().mount(pod, never);
+    assert.equal((await stat(path)).mode & 0o777, 0o700);
+    assert.equal((await stat(join(path, 'kept'))).isFile(), true);
+  });
+
+  it('keeps memory volumes on a tmpfs of their size, mounted once', async (t) => {
+    const { manager, mounter } = await setUp(t);
+    const pod = podOf('p', [{ name: 'd', emptyDir: { medium: 'Memory', sizeLimit: '64Mi' } }]);
+    await manager.mount(pod, never);
+    await manager.mount(pod, never);
+    assert.deepEqual(mounter.requests, ['tmpfs size=67108864']);
+  });
+
+  it('takes down mounts and data with the pod', async (t) => {
+    const { manager, mounter, root, forgotten } = await setUp(t);
+    const pod = podOf('p', [
+      { name: 'd', emptyDir: { medium: 'Memory' } },
+      { name: 'e', emptyDir: {} },
+    ]);
+    await manager.mount(pod, never);
+    assert.equal(manager.hasMounts('p'), true);
+    await manager.unmount(pod, never);
+    assert.deepEqual(mounter.points, []);
+    assert.equal(manager.hasMounts('p'), false);
+    assert.deepEqual(forgotten, ['p']);
+    await assert.rejects(stat(join(root, 'pods/p/volumes')), /ENOENT/);
+    await manager.unmount(pod, never);
+  });
+
+  it('removes nothing through a mount that will not go', async (t) => {
+    const { manager, mounter, root } = await setUp(t);
+    const pod = podOf('p', [{ name: 'd', emptyDir: { medium: 'Memory' } }]);
+    await manager.mount(pod, never);
+    const precious = join(root, 'pods/p/volumes/kubernetes.io~empty-dir/d/precious');
+    await writeFile(precious, '');
+    mounter.unmount = async () => undefined;
+    await assert.rejects(manager.unmount(pod, never), /still mounted/);
+    assert.equal((await stat(precious)).isFile(), true);
+  });
+
+  it('clears what pods left that nobody knows, and no others', async (t) => {
+    const { manager, mounter, root } = await setUp(t);
+    for (const uid of ['gone', 'known']) await mkdir(join(root, 'pods', uid, 'volumes'), { recursive: true });
+    mounter.points.push({ path: join(root, 'pods/gone/volumes/x'), type: 'tmpfs', source: 'tmpfs' });
+    await manager.mount(podOf('here', []), never);
+    await manager.cleanOrphans(new Set(['known']));
+    await assert.rejects(stat(join(root, 'pods/gone')), /ENOENT/);
+    assert.deepEqual(mounter.points, []);
+    assert.equal((await stat(join(root, 'pods/known'))).isDirectory(), true);
+    assert.equal((await stat(join(root, 'pods/here'))).isDirectory(), true);
+  });
+
+  it('uses a claim on a hostPath in place, with the group of its annotation, once it is bound', async (t) => {
+    const { manager, client, root } = await setUp(t);
+    client.seed(persistentVolumeClaims, {
+      metadata: { name: 'c', namespace: 'ns', uid: 'claim' },
+      spec: { volumeName: 'v' },
+      status: { phase: 'Pending' },
+    } as unknown as KubeObject);
+    const pod = podOf('p', [{ name: 'd', persistentVolumeClaim: { claimName: 'c' } }]);
+    await assert.rejects(manager.mount(pod, never), /PVC ns\/c has non-bound phase \("Pending"\)/);
+    client.seed(persistentVolumeClaims, {
+      metadata: { name: 'c', namespace: 'ns', uid: 'claim' },
+      spec: { volumeName: 'v' },
+      status: { phase: 'Bound' },
+    } as unknown as KubeObject);
+    client.seed(persistentVolumes, {
+      metadata: { name: 'v', annotations: { 'pv.beta.kubernetes.io/gid': '777' } },
+      spec: { hostPath: { path: root, type: 'Directory' }, claimRef: { uid: 'claim' }, accessModes: ['ReadWriteOnce'] },
+    } as unknown as KubeObject);
+    await manager.mount(pod, never);
+    assert.deepEqual(
+      manager.podVolumes('p').map(({ path }) => path),
+      [root],
+    );
+    assert.deepEqual(manager.extraSupplementalGroups(pod), [777]);
+  });
+
+  const subPaths: [string, { subPath?: string; subPathExpr?: string }, string][] = [
+    ['absolute', { subPath: '/etc' }, 'error SubPath `/etc` must not be an absolute path'],
+    ['backwards', { subPath: 'a/../..' }, "unable to provision SubPath `a/../..`: must not contain '..'"],
+    ['of variables that are not set', { subPathExpr: '$(B)/$(A)/$(EMPTY)' }, 'missing value for A, B, EMPTY'],
+    [
+      'of a variable that goes backwards',
+      { subPathExpr: '$(UP)' },
+      "unable to provision SubPath `..`: must not contain '..'",
+    ],
+  ];
+  for (const [what, mount, message] of subPaths) {
+    it(`refuses a subPath that is ${what}`, async (t) => {
+      const { manager } = await setUp(t);
+      const container = { name: 'main', volumeMounts: [{ name: 'd', mountPath: '/d', ...mount }] };
+      const pod = podOf('p', [{ name: 'd', emptyDir: {} }], { containers: [container] });
+      await manager.mount(pod, never);
+      const env = new Map([
+        ['UP', '..'],
+        ['EMPTY', ''],
+      ]);
+      await assert.rejects(manager.containerMounts(pod, container, env), { name: 'VolumeError', message });
+    });
+  }
+
+  it('binds a subPath for each container, and releases it', async (t) => {
+    const { manager, root, mounter } = await setUp(t);
+    const container = {
+      name: 'main',
+      volumeMounts: [
+        { name: 'd', mountPath: 'relative' },
+        { name: 'd', mountPath: '/sub', subPathExpr: '$(NAME)/x', readOnly: true, recursiveReadOnly: 'Enabled' },
+      ],
+    };
+    const pod = podOf('p', [{ name: 'd', emptyDir: {} }], { containers: [container] });
+    await manager.mount(pod, never);
+    const { mounts } = await manager.containerMounts(pod, container, new Map([['NAME', 'n']]));
+    assert.deepEqual(
+      mounts.map(({ hostPath, containerPath, readonly, recursiveReadOnly }) => [
+        hostPath,
+        containerPath,
+        readonly,
+        recursiveReadOnly,
+      ]),
+      [
+        [join(root, 'pods/p/volumes/kubernetes.io~empty-dir/d'), '/relative', false, false],
+        [join(root, 'pods/p/volume-subpaths/d/main/1'), '/sub', true, true],
+      ],
+    );
+    await manager.releaseContainer('p', 'main');
+    assert.deepEqual(mounter.points, []);
+  });
+});
