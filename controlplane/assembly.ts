@@ -148,6 +148,7 @@ export function admissionPlugins({
   security,
   metrics,
   admissionConfiguration,
+  customResources,
   clientFor,
 }: Parts): readonly AdmissionPlugin[] {
   const { authorizer, rbac } = security.authorizers;
@@ -164,7 +165,11 @@ export function admissionPlugins({
     webhooks: {
       client: new WebhookClient('kube-apiserver-admission'),
       matchConditions: webhookConditions(() => authorizer),
-      conversion: catalogConversion(registry.catalog, schema, registry.convert),
+      conversion: catalogConversion(
+        registry.catalog,
+        schema,
+        (object, kind) => customResources.convert(object, kind) ?? registry.convert(object, kind),
+      ),
       metrics: webhookMetrics(metrics),
     },
     configuration: admissionConfiguration,

@@ -75,7 +75,7 @@ async function applied(judge: Judge, one: Case): Promise<boolean> {
   try {
     for (const param of await one.source.params(judge, attributes.namespace)) {
       for (const [index, mutation] of policy.mutations.entries()) {
-        const view = viewOf(attributes, judge.as, options.conversion);
+        const view = await viewOf(attributes, judge.as, options.conversion);
         const bindings = policyBindings(policy, { ...one, view, param });
         if (index === 0 && !(await conditionsMatch(policy.conditions, bindings))) break;
         const made = await mutation.expression.evaluate(bindings);

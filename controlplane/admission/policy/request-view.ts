@@ -1,20 +1,39 @@
-/** A request in the version of the resource that a policy registered for. */
-import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
+/** A request in the version of the resource that a policy or webhook registered for. */
+import {
+  apiVersionOf,
+  type GroupVersionKind,
+  type GroupVersionResource,
+  type KubeObject,
+} from '../../../api/meta/object.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import type { WebhookConversion } from '../webhook/webhooks.ts';
 import type { RequestView } from './expressions.ts';
 
-export function viewOf(
+/** Admission has objects as they are stored: what was asked for in another version is converted for whoever looks at it. */
+export async function viewOf(
   attributes: AdmissionAttributes,
   as: GroupVersionResource,
   conversion: WebhookConversion,
-): RequestView {
+): Promise<RequestView> {
   const { resource, kind, object, oldObject } = attributes;
-  if (as.group === resource.group && as.version === resource.version && as.resource === resource.resource) {
-    return { kind, resource, object, oldObject };
-  }
-  const other = conversion.kindOf(as, attributes.subresource) ?? kind;
-  const convert = (one: KubeObject | undefined): KubeObject | undefined =>
-    one === undefined ? undefined : conversion.convert(one, other);
-  return { kind: other, resource: as, object: convert(object), oldObject: convert(oldObject) };
+  const isExact = as.group === resource.group && as.version === resource.version && as.resource === resource.resource;
+  const wanted = isExact ? kind : (conversion.kindOf(as, attributes.subresource) ?? kind);
+  const convert = async (one: KubeObject | undefined): Promise<KubeObject | undefined> => {
+    if (one === undefined || one.apiVersion === apiVersionOf(wanted)) return one;
+    if (isExact && (one.apiVersion === undefined || one.kind !== wanted.kind)) return one;
+    return conversion.convert(one, wanted);
+  };
+  return {
+    kind: wanted,
+    resource: isExact ? resource : as,
+    object: await convert(object),
+    oldObject: await convert(oldObject),
+  };
+}
+
+/** What the object says it is. */
+export function kindOfObject({ apiVersion, kind }: KubeObject, otherwise: GroupVersionKind): GroupVersionKind {
+  if (apiVersion === undefined || kind === undefined) return otherwise;
+  const slash = apiVersion.indexOf('/');
+  return { group: slash < 0 ? '' : apiVersion.slice(0, slash), version: apiVersion.slice(slash + 1), kind };
 }

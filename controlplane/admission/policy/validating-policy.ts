@@ -118,7 +118,7 @@ async function evaluated(
   param: KubeObject | undefined,
   one: Case,
 ): Promise<Finding[]> {
-  const view = viewOf(one.attributes, judge.as, one.options.conversion);
+  const view = await viewOf(one.attributes, judge.as, one.options.conversion);
   const bindings = policyBindings(policy, { ...one, view, param });
   if (!(await conditionsMatch(policy.conditions, bindings))) return [];
   const findings: Finding[] = [];

@@ -1,5 +1,5 @@
 /** What webhooks ask about resources, from the table of built-in ones and the catalog of custom ones. */
-import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
+import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import { apiVersionOf } from '../../../api/meta/object.ts';
 import type { ResourceCatalog } from '../../registry/rest.ts';
 import { decodeStruct } from '../../../api/schema/decode.ts';
@@ -10,7 +10,7 @@ import type { WebhookConversion } from './webhooks.ts';
 export function catalogConversion(
   catalog: ResourceCatalog,
   schema: Schema,
-  convert: (object: KubeObject, kind: GroupVersionKind) => KubeObject = (object, kind) => ({
+  convert: WebhookConversion['convert'] = (object, kind) => ({
     ...object,
     apiVersion: apiVersionOf(kind),
     kind: kind.kind,

@@ -20,6 +20,7 @@ import type { Source, Sources } from '../sources.ts';
 import { Dispatcher, type DispatchOptions, type MatchConditions, type WebhookMetrics } from './dispatcher.ts';
 import type { WebhookCredentials } from './endpoint.ts';
 import { isExempt, isReview, matchWebhook, type RegisteredWebhook, type Webhook } from './matching.ts';
+import { kindOfObject, viewOf } from '../policy/request-view.ts';
 import type { ReviewView } from './review.ts';
 
 /** The same resource in its other versions, and objects between them. */
@@ -27,8 +28,8 @@ export interface WebhookConversion {
   isNamespaced(resource: GroupVersionResource): boolean;
   equivalents(resource: GroupVersionResource, subresource: string): readonly GroupVersionResource[];
   kindOf(resource: GroupVersionResource, subresource: string): GroupVersionKind | undefined;
-  /** Into the version of `resource`; throws where that cannot be done. */
-  convert(object: KubeObject, kind: GroupVersionKind): KubeObject;
+  /** Into the version of `kind`; throws where that cannot be done. Custom resources may ask a webhook of theirs. */
+  convert(object: KubeObject, kind: GroupVersionKind): KubeObject | Promise<KubeObject>;
   /** A patched object in the form that its schema wants; throws for what does not fit. */
   conform?(object: KubeObject, kind: GroupVersionKind): KubeObject;
 }
@@ -126,17 +127,6 @@ abstract class Plugin {
     const found = this.#namespaces.get('', namespace) ?? (await this.#namespaces.live('', namespace));
     return found?.metadata.labels ?? {};
   }
-
-  protected viewOf(attributes: AdmissionAttributes, as: GroupVersionResource): ReviewView {
-    const { resource, kind, object, oldObject } = attributes;
-    if (as.group === resource.group && as.version === resource.version && as.resource === resource.resource)
-      return { kind, resource, object, oldObject };
-    const { conversion } = this.options;
-    const other = conversion.kindOf(as, attributes.subresource) ?? kind;
-    const convert = (one: KubeObject | undefined): KubeObject | undefined =>
-      one === undefined ? undefined : conversion.convert(one, other);
-    return { kind: other, resource: as, object: convert(object), oldObject: convert(oldObject) };
-  }
 }
 
 class ValidatingPlugin extends Plugin implements AdmissionPlugin {
@@ -147,7 +137,7 @@ class ValidatingPlugin extends Plugin implements AdmissionPlugin {
     if (matches.length === 0) return;
     const outcomes = await Promise.allSettled(
       matches.map(async ({ registered, as }) => {
-        const view = this.viewOf(attributes, as);
+        const view = await viewOf(attributes, as, this.options.conversion);
         if (this.dispatcher.conditionsMatch(registered, attributes, view))
           await this.dispatcher.call(registered, attributes, view, signal);
       }),
@@ -200,7 +190,7 @@ class MutatingPlugin extends Plugin implements AdmissionPlugin {
     round: number,
     order: number,
   ): Promise<boolean | undefined> {
-    const view = this.viewOf(attributes, as);
+    const view = await viewOf(attributes, as, this.options.conversion);
     if (!this.dispatcher.conditionsMatch(registered, attributes, view)) return undefined;
     const result = await this.dispatcher.call(registered, attributes, view, signal);
     if (result === undefined) return false;
@@ -211,10 +201,11 @@ class MutatingPlugin extends Plugin implements AdmissionPlugin {
       const patched = this.#patched(webhook.name, view, result.patch);
       changed = !jsonEqual(patched.object, view.object);
       if (changed) {
+        const own = attributes.object;
         const back =
-          view.resource === attributes.resource
+          own === undefined || view.object === own
             ? patched.object
-            : this.options.conversion.convert(patched.object, attributes.kind);
+            : await this.options.conversion.convert(patched.object, kindOfObject(own, attributes.kind));
         attributes.setObject(back);
       }
       attributes.annotate(

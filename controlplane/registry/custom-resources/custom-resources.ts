@@ -9,15 +9,15 @@ import type { Logger } from '../../../api/component/logger.ts';
 import type { Client } from '../../../api/machinery/client.ts';
 import { type Clock, sleepOn } from '../../../api/machinery/clock.ts';
 import { customResourceDefinitions } from '../../../api/machinery/resources.ts';
-import { jsonEqual } from '../../../api/meta/json-equality.ts';
-import type { KubeObject } from '../../../api/meta/object.ts';
+import { cloneJson, jsonEqual } from '../../../api/meta/json-equality.ts';
+import { apiVersionOf, type GroupVersionKind, type KubeObject } from '../../../api/meta/object.ts';
 import { isConflict, isNotFound } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import type { AdmissionChain } from '../../admission/admission.ts';
 import type { Storage } from '../../storage/storage.ts';
 import { openWatchCache, type WatchCache } from '../../storage/watch-cache.ts';
 import type { MutableCatalog } from '../resource-catalog.ts';
-import type { Strategy } from '../strategy.ts';
+import type { Conversion, Strategy } from '../strategy.ts';
 import { namedStatus, takenBy } from './accepted-names.ts';
 import { fieldReaders, type FieldReaders } from './custom-strategy.ts';
 import { CLEANUP_FINALIZER, type Definition, type DefinitionNames, isTrue, setCondition } from './definition.ts';
@@ -90,6 +90,18 @@ export class CustomResources {
 
   schemaOf(info: ResourceInfo): JsonSchema | undefined {
     return this.#byInfo.get(info)?.schema;
+  }
+
+  /** Between versions of a custom resource, by way of the stored one; `undefined` for what is none. */
+  convert(object: KubeObject, kind: GroupVersionKind): Promise<KubeObject> | undefined {
+    for (const { sets } of this.#served.values()) {
+      const [first] = sets;
+      if (first?.info.group !== kind.group || first.info.kind !== kind.kind) continue;
+      const setOf = (apiVersion: string | undefined): ServedSet | undefined =>
+        sets.find(({ info }) => apiVersionOf(info) === apiVersion);
+      return converted(object, setOf(object.apiVersion), setOf(apiVersionOf(kind)));
+    }
+    return undefined;
   }
 
   #close(): void {
@@ -281,6 +293,20 @@ export class CustomResources {
       }
     }
   }
+}
+
+async function converted(
+  object: KubeObject,
+  from: ServedSet | undefined,
+  to: ServedSet | undefined,
+): Promise<KubeObject> {
+  const through = async (conversion: Conversion, one: KubeObject, way: 'stored' | 'served'): Promise<KubeObject> => {
+    if (conversion.convertAll !== undefined) return (await conversion.convertAll([one], way))[0] ?? one;
+    return way === 'stored' ? conversion.toStored(cloneJson(one)) : conversion.fromStored(cloneJson(one));
+  };
+  // A version that is not served is the stored one.
+  const stored = from === undefined ? object : await through(from.conversion, object, 'stored');
+  return to === undefined ? stored : through(to.conversion, stored, 'served');
 }
 
 /** The selectable fields of all versions. */

@@ -33,6 +33,7 @@ export interface ServedSet {
   readonly info: ResourceInfo;
   readonly strategy: Strategy;
   readonly schema: JsonSchema;
+  readonly conversion: Conversion;
   readonly rests: readonly Rest[];
 }
 
@@ -102,7 +103,7 @@ function servedVersion(
       rests.push(createScaleRest(served, subresource, parts.schema, customScale(version.subresources.scale)));
     }
   }
-  return { info, strategy, schema, rests };
+  return { info, strategy, schema, conversion, rests };
 }
 
 /** Versions under a webhook are judged by the schema of the stored one, in which they come. */
