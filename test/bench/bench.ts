@@ -1,11 +1,12 @@
 /**
- * `npm run bench [-- --only start,memory,get,create,list,watch,objects,up]`: prints each figure with its unit. Every group
+ * `npm run bench [-- --only start,memory,get,create,list,watch,objects,auth,up]`: prints each figure with its unit. Every group
  * gets a server of its own. Compare figures of one machine and one run only.
  */
 import { fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { audit, authorization, tokens } from './auth.ts';
 import { h2load, openHttp, type Http } from './load.ts';
 import { configMap, pod } from './objects.ts';
 import { startServer, type Server, type ServerOptions } from './server.ts';
@@ -189,7 +190,23 @@ async function objects(): Promise<void> {
   }, OBSERVED);
 }
 
-const groups: Readonly<Record<string, () => Promise<void>>> = { start, memory, get, create, list, watch, objects, up };
+async function auth(): Promise<void> {
+  authorization(print);
+  await tokens(print);
+  await audit(print, startServer);
+}
+
+const groups: Readonly<Record<string, () => Promise<void>>> = {
+  start,
+  memory,
+  get,
+  create,
+  list,
+  watch,
+  objects,
+  auth,
+  up,
+};
 /** `up` needs a container runtime and root; only when asked for. */
 const byDefault = Object.keys(groups).filter((name) => name !== 'up');
 

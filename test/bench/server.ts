@@ -26,6 +26,8 @@ export interface Server {
 export interface ServerOptions {
   /** `controlplane` unless told otherwise. */
   readonly command?: readonly string[];
+  /** Beside those that every server gets. */
+  readonly flags?: readonly string[];
   readonly readyWithinMs?: number;
   /** Loads `observed.ts` into it, for `facts`; costs some memory. */
   readonly observed?: boolean;
@@ -40,10 +42,14 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   const flags = ['--data-dir', join(directory, 'data'), '--secure-port', String(port), '--token-auth-file', tokens];
   const log = openSync(join(directory, 'log'), 'w');
   const started = performance.now();
-  const child = spawn(join(ROOT, 'bin/orchlet'), [...(options.command ?? ['controlplane']), ...flags], {
-    stdio: ['ignore', log, log],
-    env: options.observed === true ? observedEnvironment(factsFile) : process.env,
-  });
+  const child = spawn(
+    join(ROOT, 'bin/orchlet'),
+    [...(options.command ?? ['controlplane']), ...flags, ...(options.flags ?? [])],
+    {
+      stdio: ['ignore', log, log],
+      env: options.observed === true ? observedEnvironment(factsFile) : process.env,
+    },
+  );
   const origin = `https://127.0.0.1:${port}`;
   const readyAfterMs = await untilReady(child, origin, {
     started,
