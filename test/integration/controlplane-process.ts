@@ -1,0 +1,76 @@
+/** `orchlet controlplane` alone as a process of its own, and kubectl on it: no containers. */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { freePort, type KubectlResult, until } from './running-cluster.ts';
+
+const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
+
+export class ControlPlaneProcess {
+  readonly directory: string;
+  readonly kubeconfig: string;
+  readonly port: number;
+  readonly #more: readonly string[];
+  #child: ChildProcess | undefined;
+
+  private constructor(port: number, more: readonly string[]) {
+    this.directory = mkdtempSync(join(tmpdir(), 'orchlet-controlplane-'));
+    this.kubeconfig = join(this.directory, 'admin.kubeconfig');
+    this.port = port;
+    this.#more = more;
+  }
+
+  static async start(more: readonly string[] = []): Promise<ControlPlaneProcess> {
+    const started = new ControlPlaneProcess(await freePort(), more);
+    await started.launch();
+    return started;
+  }
+
+  /** Resolves when it is ready; the data directory and the port stay the same over restarts. */
+  async launch(): Promise<void> {
+    const args = ['controlplane', '--data-dir', this.directory, '--bind-address', '127.0.0.1'];
+    const child = spawn(ORCHLET, [...args, '--secure-port', String(this.port), ...this.#more], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#child = child;
+    let log = '';
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (chunk: Buffer) => {
+        log = (log + chunk.toString()).slice(-20_000);
+      });
+    }
+    await until('a ready control plane', () => {
+      if (child.exitCode !== null) throw new Error(`orchlet ended:\n${log}`);
+      if (!existsSync(this.kubeconfig)) return undefined;
+      return this.kubectl(['get', '--raw', '/readyz']).stdout === 'ok' ? true : undefined;
+    }).catch((error: unknown) => {
+      throw new Error(`the control plane did not start:\n${log}`, { cause: error });
+    });
+  }
+
+  /** A blocking call; `path` is another kubectl than the one on PATH. */
+  kubectl(args: readonly string[], options: { readonly input?: string; readonly path?: string } = {}): KubectlResult {
+    const done = spawnSync(options.path ?? 'kubectl', args, {
+      encoding: 'utf8',
+      env: { ...process.env, KUBECONFIG: this.kubeconfig, KUBECACHEDIR: join(this.directory, 'kubecache') },
+      timeout: 60_000,
+      maxBuffer: 64 * 1024 * 1024,
+      ...(options.input === undefined ? {} : { input: options.input }),
+    });
+    return { code: done.status, stdout: done.stdout ?? '', stderr: done.stderr ?? '' };
+  }
+
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+    child.kill(signal);
+    await ended;
+  }
+
+  async remove(): Promise<void> {
+    await this.stop();
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}
