@@ -14,6 +14,7 @@ import type { Client } from '../../api/machinery/client.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
 import { nodes, pods, secrets } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { controlPlaneFlags } from '../../controlplane/options.ts';
@@ -126,7 +127,12 @@ export const up: Command = {
         inOneLine(() => startAgent({ flags: nodeFlags, logger: logger.child({ part: 'agent' }) })),
         stopped(shutdown),
       ]);
-      if (agent !== undefined) logger.info({ node: agent.nodeName, url: plane.url }, 'control plane and agent run');
+      if (agent !== undefined) {
+        logger.info({ node: agent.nodeName, url: plane.url }, 'control plane and agent run');
+        await openNode(plane.client, agent.nodeName).catch((error: unknown) => {
+          if (!isNotFound(error)) throw error;
+        });
+      }
       notifyReady();
       const ended = await Promise.race([shutdown.asked, fatal.promise]);
       if (ended instanceof Error) {
@@ -135,7 +141,13 @@ export const up: Command = {
       }
       notifyStopping();
       logger.info({ signal: ended }, values.keepPods ? 'stopping; pods run on' : 'stopping, pods as well');
-      if (!values.keepPods && agent !== undefined) await stopPods(plane.client, agent, logger);
+      if (!values.keepPods && agent !== undefined) {
+        await stopPods(plane.client, agent, logger);
+        // Opened again when nobody is left to run what comes then.
+        await agent.close();
+        await openNode(plane.client, agent.nodeName);
+        agent = undefined;
+      }
       return 0;
     } finally {
       await agent?.close();
@@ -284,8 +296,20 @@ async function bootstrapToken(client: Client): Promise<string> {
   return `${id}.${secret}`;
 }
 
-const STOP_WITHIN_MS = 10_000;
-const STOP_GRACE_SECONDS = 5;
+/** With what closing takes, and a Docker daemon of one's own, 15 s in all; sidecars end after the others. */
+const STOP_WITHIN_MS = 8000;
+const STOP_GRACE_SECONDS = 3;
+
+/**
+ * Daemon sets put pods on nodes that are unschedulable as well; this keeps them away while the node stops. The value says
+ * whether the node was cordoned before.
+ */
+const STOPPING_TAINT = 'orchlet.local/stopping';
+
+interface NodeSpec {
+  readonly unschedulable?: boolean;
+  readonly taints?: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
+}
 
 /**
  * The pods of this node are deleted with a short grace, and waited for; the node takes no new ones meanwhile. Their owners
@@ -294,29 +318,52 @@ const STOP_GRACE_SECONDS = 5;
 async function stopPods(client: Client, agent: Agent, logger: Logger): Promise<void> {
   const fieldSelector = `spec.nodeName=${agent.nodeName}`;
   try {
-    await client.patch(nodes, '', agent.nodeName, 'strategic', { spec: { unschedulable: true } });
+    await closeNode(client, agent.nodeName);
     const deadline = systemClock.monotonic() + STOP_WITHIN_MS;
-    const found = await client.list(pods, { fieldSelector });
-    await Promise.all(
-      found.items.map((pod) =>
-        client
-          .delete(pods, pod.metadata.namespace ?? '', pod.metadata.name ?? '', {
-            gracePeriodSeconds: STOP_GRACE_SECONDS,
-          })
-          .catch((error: unknown) => {
-            if (!isNotFound(error)) throw error;
-          }),
-      ),
-    );
-    while (systemClock.monotonic() < deadline) {
+    for (;;) {
       const left = (await client.list(pods, { fieldSelector })).items.filter(
         (pod) => pod.metadata.annotations?.['kubernetes.io/config.mirror'] === undefined,
       );
-      if (left.length === 0) break;
+      if (left.length === 0 || systemClock.monotonic() >= deadline) break;
+      await Promise.all(left.map((pod) => deleteSoon(client, pod)));
       await systemClock.sleep(100);
     }
-    await client.patch(nodes, '', agent.nodeName, 'strategic', { spec: { unschedulable: null } });
   } catch (error) {
     logger.warn({ err: error instanceof Error ? error.message : error }, 'not all pods could be stopped');
   }
 }
+
+const deleted = new Set<string>();
+
+/** Once for each pod. A pod that is being deleted with a longer grace has its grace cut. */
+async function deleteSoon(client: Client, { metadata }: KubeObject): Promise<void> {
+  if (deleted.has(metadata.uid ?? '')) return;
+  deleted.add(metadata.uid ?? '');
+  try {
+    await client.delete(pods, metadata.namespace ?? '', metadata.name ?? '', {
+      gracePeriodSeconds: STOP_GRACE_SECONDS,
+    });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+}
+
+async function closeNode(client: Client, name: string): Promise<void> {
+  const { unschedulable = false, taints = [] } = await nodeSpec(client, name);
+  const taint = { key: STOPPING_TAINT, value: unschedulable ? 'cordoned' : 'open', effect: 'NoSchedule' };
+  const others = taints.filter(({ key }) => key !== STOPPING_TAINT);
+  await client.patch(nodes, '', name, 'strategic', { spec: { unschedulable: true, taints: [...others, taint] } });
+}
+
+/** Also at the start: the last stop may not have come to its end. */
+async function openNode(client: Client, name: string): Promise<void> {
+  const { taints = [] } = await nodeSpec(client, name);
+  const taint = taints.find(({ key }) => key === STOPPING_TAINT);
+  if (taint === undefined) return;
+  const others = taints.filter(({ key }) => key !== STOPPING_TAINT);
+  const unschedulable = taint.value === 'cordoned' ? true : null;
+  await client.patch(nodes, '', name, 'strategic', { spec: { unschedulable, taints: others } });
+}
+
+const nodeSpec = async (client: Client, name: string): Promise<NodeSpec> =>
+  ((await client.get(nodes, '', name)) as { spec?: NodeSpec }).spec ?? {};
