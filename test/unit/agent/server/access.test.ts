@@ -1,0 +1,121 @@
+import assert from 'node:assert/strict';
+import type { IncomingMessage } from 'node:http';
+import { describe, it } from 'node:test';
+import { type AccessOptions, createAccess, subresourcesOf } from '../../../../agent/server/access.ts';
+import { FakeClient } from '../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+function setUp(more: Partial<AccessOptions> = {}) {
+  const clock = new FakeClock();
+  const client = new FakeClient(clock);
+  const asked: unknown[] = [];
+  const granted = new Set<string>();
+  client.intercept((call) => {
+    const spec = call.object?.['spec'] as {
+      token?: string;
+      resourceAttributes?: { subresource: string; verb: string };
+    };
+    asked.push(spec.token ?? `${spec.resourceAttributes?.verb} ${spec.resourceAttributes?.subresource}`);
+    const status =
+      spec.token === undefined
+        ? { allowed: granted.has(spec.resourceAttributes?.subresource ?? '') }
+        : { authenticated: spec.token === 'good', user: { username: 'jane', groups: ['g'] } };
+    return { metadata: {}, status } as never;
+  });
+  const access = createAccess({
+    client,
+    clock,
+    nodeName: 'n',
+    hasClientCa: true,
+    anonymous: false,
+    tokenWebhook: true,
+    tokenTtlMs: 120_000,
+    authorization: 'Webhook',
+    allowedTtlMs: 300_000,
+    refusedTtlMs: 30_000,
+    ...more,
+  });
+  return { clock, access, asked, granted };
+}
+
+const request = (authorization?: string, socket: object = {}): IncomingMessage =>
+  ({ headers: authorization === undefined ? {} : { authorization }, socket }) as unknown as IncomingMessage;
+const jane = { name: 'jane', uid: '', groups: ['g'], extra: {} };
+
+describe('who asks the agent', () => {
+  it('is known by a client certificate that the CA signed', async () => {
+    const socket = { authorized: true, getPeerCertificate: () => ({ subject: { CN: 'admin', O: ['a', 'b'] } }) };
+    const { access } = setUp();
+    assert.deepEqual(await access.authenticate(request(undefined, socket)), {
+      name: 'admin',
+      uid: '',
+      groups: ['a', 'b', 'system:authenticated'],
+      extra: {},
+    });
+    assert.equal(await access.authenticate(request(undefined, { ...socket, authorized: false })), undefined);
+  });
+
+  it('is known by a token that is reviewed, and reviewed again after its time', async () => {
+    const { access, asked, clock } = setUp();
+    assert.equal((await access.authenticate(request('Bearer good')))?.name, 'jane');
+    assert.equal((await access.authenticate(request('bearer good')))?.name, 'jane');
+    assert.equal(await access.authenticate(request('Bearer bad')), undefined);
+    assert.equal(await access.authenticate(request('Bearer bad')), undefined);
+    assert.deepEqual(asked, ['good', 'bad']);
+    await clock.advance(120_001);
+    await access.authenticate(request('Bearer good'));
+    assert.equal(asked.length, 3);
+  });
+
+  it('may be nobody only where that is wanted, and never with wrong credentials', async () => {
+    assert.equal(await setUp().access.authenticate(request()), undefined);
+    const { access } = setUp({ anonymous: true });
+    assert.equal((await access.authenticate(request()))?.name, 'system:anonymous');
+    assert.equal(await access.authenticate(request('Bearer bad')), undefined);
+    assert.equal(await access.authenticate(request('Basic eA==')), undefined);
+  });
+});
+
+describe('what may be asked', () => {
+  for (const [path, wanted] of [
+    ['/stats/summary', ['stats']],
+    ['/metrics/cadvisor', ['metrics']],
+    ['/logs/syslog', ['log']],
+    ['/checkpoint/a/b/c', ['checkpoint']],
+    ['/configz', ['configz', 'proxy']],
+    ['/healthz/ping', ['healthz', 'proxy']],
+    ['/pods', ['pods', 'proxy']],
+    ['/runningpods/', ['pods', 'proxy']],
+    ['/exec/ns/pod/c', ['proxy']],
+    ['/metricsx', ['proxy']],
+    ['/%73tats', ['proxy']],
+  ] as const) {
+    it(`of ${path} is ${wanted.join(' or ')}`, () => assert.deepEqual(subresourcesOf(path), wanted));
+  }
+
+  it('is enough by the narrow right or the wide one', async () => {
+    const { access, granted, asked } = setUp();
+    granted.add('proxy');
+    assert.equal(await access.refusal(jane, 'GET', '/pods'), '');
+    assert.deepEqual(asked, ['get pods', 'get proxy']);
+    assert.equal(await access.refusal(jane, 'POST', '/exec/a/b/c'), '');
+    assert.equal(asked.at(-1), 'create proxy');
+  });
+
+  it('is refused with what was missing, and asked again after its time', async () => {
+    const { access, asked, clock } = setUp();
+    const refusal = 'Forbidden (user=jane, verb=get, resource=nodes, subresource(s)=[pods proxy])\n';
+    assert.equal(await access.refusal(jane, 'GET', '/pods'), refusal);
+    assert.equal(await access.refusal(jane, 'HEAD', '/pods'), refusal);
+    assert.equal(asked.length, 2);
+    await clock.advance(30_001);
+    await access.refusal(jane, 'GET', '/pods');
+    assert.equal(asked.length, 4);
+  });
+
+  it('is everything with AlwaysAllow', async () => {
+    const { access, asked } = setUp({ authorization: 'AlwaysAllow' });
+    assert.equal(await access.refusal(jane, 'DELETE', '/x'), '');
+    assert.deepEqual(asked, []);
+  });
+});

@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict';
+import { connect } from 'node:tls';
+import { describe, it, type TestContext } from 'node:test';
+import type { PodHost } from '../../../../agent/core-types.ts';
+import { startAgentServer } from '../../../../agent/server/server.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { newStatusError } from '../../../../api/meta/status-error.ts';
+import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
+import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+const jane = { name: 'jane', uid: '', groups: [], extra: {} };
+
+async function setUp(t: TestContext, broken: { authenticate?: boolean; authorize?: boolean } = {}) {
+  const keys = await generateKey('ecdsa');
+  const validity = { notBeforeMs: Date.UTC(2020, 0, 1), notAfterMs: Date.UTC(2100, 0, 1) };
+  const der = createCertificate(
+    {
+      subject: { commonName: 'n' },
+      publicKey: keys.publicKey,
+      ...validity,
+      names: { dns: ['n'], ip: [] },
+      keyUsages: ['digital signature'],
+      extendedKeyUsages: ['server auth'],
+    },
+    { privateKey: keys.privateKey },
+  );
+  const away = (): never => {
+    throw newStatusError(403, 'Forbidden', 'the agent may not ask that');
+  };
+  const host = { syncLoopHealth: () => '', pods: () => [], resolveContainer: async () => 'id' } as unknown as PodHost;
+  const server = await startAgentServer({
+    clock: new FakeClock(),
+    logger: silentLogger,
+    host,
+    statistics: {
+      metrics: async () => '',
+      cadvisor: async () => '',
+      resource: async () => '',
+      probes: async () => '',
+      summary: async () => ({}),
+    },
+    config: () => ({}),
+    submitted: undefined,
+    logDirectory: undefined,
+    debugHandlers: true,
+    access: {
+      authenticate: async () => (broken.authenticate === true ? away() : jane),
+      refusal: async () => (broken.authorize === true ? away() : ''),
+    },
+    tls: {
+      cert: certificatePem(der),
+      key: privateKeyPem(keys.privateKey),
+      clientCa: undefined,
+      minVersion: 'TLSv1.2',
+      ciphers: undefined,
+      groups: undefined,
+    },
+    enabled: true,
+    address: '127.0.0.1',
+    port: 0,
+    readOnlyPort: 0,
+    healthAddress: '127.0.0.1',
+    healthPort: 0,
+    idleTimeoutMs: 0,
+  });
+  t.after(() => server.close());
+  /** The status line of the answer to a raw request. */
+  return (target: string, headers = ''): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const socket = connect({ port: server.port, host: '127.0.0.1', rejectUnauthorized: false });
+      socket.once('error', reject);
+      socket.once('data', (chunk: Buffer) => {
+        resolve(chunk.toString().split('\r\n')[0] ?? '');
+        socket.destroy();
+      });
+      socket.write(`GET ${target} HTTP/1.1\r\nHost: x\r\n${headers}\r\n`);
+    });
+}
+
+const UPGRADE = 'Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n';
+
+describe("the agent's server", () => {
+  it('survives targets that are none, from anybody', async (t) => {
+    const ask = await setUp(t);
+    for (const target of ['//', '//:x', '/exec/%zz/p/c?output=1', '/exec/a/%/c?output=1'])
+      assert.match(await ask(target, UPGRADE), /^HTTP\/1\.1 4\d\d /, target);
+    assert.match(await ask('//'), /^HTTP\/1\.1 4\d\d /);
+    assert.match(await ask('/healthz'), / 200 /);
+  });
+
+  it('refuses a command without streams before the upgrade', async (t) => {
+    const ask = await setUp(t);
+    assert.match(await ask('/exec/ns/p/c?command=x', UPGRADE), / 400 /);
+    assert.match(await ask('/nowhere', UPGRADE), / 404 /);
+  });
+
+  it('answers 401 where nobody can say who asks, and 500 where nobody can say what is allowed', async (t) => {
+    const [unknown, undecided] = await Promise.all([setUp(t, { authenticate: true }), setUp(t, { authorize: true })]);
+    assert.match(await unknown('/pods'), / 401 /);
+    assert.match(await undecided('/pods'), / 500 /);
+    assert.match(await undecided('/exec/ns/p/c?output=1', UPGRADE), / 500 /);
+  });
+});
