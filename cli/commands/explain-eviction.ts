@@ -85,7 +85,10 @@ async function throughApiServer(parsed: ParsedFlags<FlagTable>, path: string): P
   const local = join(String(parsed.values['dataDir']), 'admin.kubeconfig');
   const file = given === '' && process.env['KUBECONFIG'] === undefined && existsSync(local) ? local : given;
   const node = String(parsed.values['node']) || hostName().toLowerCase();
-  const access = await serverAccess(await loadKubeconfig(file === '' ? undefined : file), { clock: systemClock });
+  const access = await serverAccess(await loadKubeconfig(file === '' ? undefined : file), {
+    clock: systemClock,
+    interactive: process.stdin.isTTY,
+  });
   const client = new HttpClient({ ...access, clock: systemClock });
   try {
     const { body } = await client.raw({

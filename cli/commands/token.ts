@@ -38,7 +38,7 @@ async function connect(parsed: ParsedFlags<FlagTable>): Promise<{ client: HttpCl
   const local = join(String(parsed.values['dataDir']), 'admin.kubeconfig');
   const path = given === '' && process.env['KUBECONFIG'] === undefined && existsSync(local) ? local : given;
   const config = await loadKubeconfig(path === '' ? undefined : path);
-  const reached = await serverAccess(config, { clock: systemClock });
+  const reached = await serverAccess(config, { clock: systemClock, interactive: process.stdin.isTTY });
   return { client: new HttpClient({ ...reached, clock: systemClock }), server: reached.server, ca: reached.ca ?? '' };
 }
 

@@ -1,9 +1,10 @@
 /** A running control plane under attack: certificates, proxy headers, impersonation, odd tokens and odd paths, over real TLS. */
 import assert from 'node:assert/strict';
 import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { request as httpsRequest } from 'node:https';
+import { Agent, get as httpsGet, request as httpsRequest } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
 import { after, before, test } from 'node:test';
 import {
   certificatePem,
@@ -312,6 +313,106 @@ test('paths in disguise reach nothing that their own words may not', async () =>
     assert.ok(!text.includes(hidden), path);
     assert.ok(status >= 300, `${path}: ${status}`);
   }
+});
+
+test('duplicate and disguised impersonation headers give nobody more', async () => {
+  for (const headers of [
+    [['Impersonate_User', 'admin']],
+    [
+      ['Impersonate-User', 'joe'],
+      ['Impersonate-User', 'admin'],
+    ],
+    [
+      ['impersonate-user', 'joe'],
+      ['IMPERSONATE-GROUP', 'system:masters'],
+    ],
+    [['Impersonate-Uid', '1']],
+  ] as const) {
+    const { status } = await call('/api/v1/secrets', { headers: [joe, ...headers] });
+    assert.ok([400, 403].includes(status), `${JSON.stringify(headers)}: ${status}`);
+  }
+});
+
+test('a length and chunks in one request, or two lengths, are no request', async () => {
+  const { hostname, port } = new URL(plane.url);
+  for (const head of [
+    'Content-Length: 5\r\nTransfer-Encoding: chunked',
+    'Content-Length: 5\r\nContent-Length: 6',
+    'Transfer-Encoding: chunked, identity',
+    'Transfer-Encoding : chunked',
+  ]) {
+    const answer = await new Promise<string>((resolve, reject) => {
+      const socket = connectTls({ host: hostname, port: Number(port), ca: plane.ca, ALPNProtocols: ['http/1.1'] }, () =>
+        socket.write(
+          `POST ${REVIEW} HTTP/1.1\r\nHost: ${hostname}\r\nAuthorization: Bearer joe-token\r\n${head}\r\n\r\n0\r\n\r\nGET /api/v1/secrets HTTP/1.1\r\nHost: ${hostname}\r\nAuthorization: Bearer admin-token\r\n\r\n`,
+        ),
+      );
+      let text = '';
+      socket.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+      socket.on('close', () => resolve(text)).on('error', reject);
+    });
+    assert.match(answer, /^(HTTP\/1\.1 400 |$)/, head);
+    assert.ok(!answer.includes('200 OK') && !answer.includes('SecretList'), head);
+  }
+});
+
+test('a service account that is deleted takes its tokens with it', async () => {
+  const accounts = '/api/v1/namespaces/default/serviceaccounts';
+  const account = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'leaving' } };
+  assert.equal((await call(accounts, { method: 'POST', headers: [admin], body: account })).status, 201);
+  const token = async (): Promise<readonly [string, string]> => {
+    const asked = { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: {} };
+    const answer = await call(`${accounts}/leaving/token`, { method: 'POST', headers: [admin], body: asked });
+    assert.equal(answer.status, 201, answer.text);
+    return ['Authorization', `Bearer ${(JSON.parse(answer.text) as { status: { token: string } }).status.token}`];
+  };
+  const used = await token();
+  // Those that were never shown are in no cache.
+  const spare = await Promise.all(Array.from({ length: 10 }, token));
+  const who = await whoAmI({ headers: [used] });
+  assert.ok(typeof who === 'object' && who.username === 'system:serviceaccount:default:leaving', JSON.stringify(who));
+  assert.equal((await call(`${accounts}/leaving`, { method: 'DELETE', headers: [admin] })).status, 200);
+  const deadline = Date.now() + 120_000;
+  let answer: Awaited<ReturnType<typeof whoAmI>> = who;
+  for (let i = 0; typeof answer === 'object' && Date.now() < deadline; i++) {
+    answer = await whoAmI({ headers: [spare[i % spare.length] ?? used] });
+    if (typeof answer === 'object') await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  assert.equal(answer, 401);
+  // Another account of the same name is somebody else.
+  assert.equal((await call(accounts, { method: 'POST', headers: [admin], body: account })).status, 201);
+  assert.equal(await whoAmI({ headers: [spare.at(-1) ?? used] }), 401);
+});
+
+test('1,000 wrong tokens are refused one by one while the right one stays good', async () => {
+  const right = async (): Promise<unknown> => whoAmI({ headers: [joe] });
+  const before = await right();
+  const { hostname, port } = new URL(plane.url);
+  const agent = new Agent({ keepAlive: true, maxSockets: 20 });
+  const status = (at: number): Promise<number> =>
+    new Promise((resolve, reject) => {
+      httpsGet(
+        {
+          hostname,
+          port,
+          path: '/version',
+          ca: plane.ca,
+          agent,
+          headers: { authorization: `Bearer wrong-${at}` },
+        },
+        (response) => {
+          response.resume();
+          response.on('end', () => resolve(response.statusCode ?? 0));
+        },
+      ).on('error', reject);
+    });
+  let next = 0;
+  const lane = async (): Promise<void> => {
+    while (next < 1000) assert.equal(await status(next++), 401);
+  };
+  await Promise.all(Array.from({ length: 20 }, lane));
+  agent.destroy();
+  assert.deepEqual(await right(), before);
 });
 
 test('an authority that is taken out of the file is no longer believed', async () => {

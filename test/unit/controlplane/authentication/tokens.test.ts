@@ -7,6 +7,7 @@ import { cachedTokens } from '../../../../controlplane/authentication/cached-tok
 import { signJwt } from '../../../../controlplane/authentication/jwt.ts';
 import { requestHeaderAuthenticator } from '../../../../controlplane/authentication/request-header.ts';
 import {
+  LEGACY_ISSUER,
   serviceAccountTokenAuthenticator,
   verificationKey,
 } from '../../../../controlplane/authentication/service-account.ts';
@@ -124,6 +125,87 @@ test('a token that is bound to a pod ends with it', async () => {
   ]);
   pod = undefined;
   await assert.rejects(async () => tokens.authenticateToken(token, []), /has been invalidated/);
+});
+
+test('a token ends with its account, and a token of a Secret with that or with the account', async () => {
+  const secretToken = sign({
+    iss: LEGACY_ISSUER,
+    sub: 'system:serviceaccount:ns:sa',
+    'kubernetes.io/serviceaccount/namespace': 'ns',
+    'kubernetes.io/serviceaccount/secret.name': 's',
+    'kubernetes.io/serviceaccount/service-account.name': 'sa',
+    'kubernetes.io/serviceaccount/service-account.uid': 'u1',
+  });
+  const bound = sign(claims());
+  let owner: typeof account | undefined = account;
+  let secret: object | undefined = {
+    metadata: { name: 's', namespace: 'ns' },
+    data: { token: Buffer.from(secretToken).toString('base64') },
+  };
+  const authenticator = serviceAccountTokenAuthenticator({
+    issuers: [ISSUER],
+    keys: [verificationKey(pem)],
+    apiAudiences: [ISSUER],
+    lookup: true,
+    clock,
+    lookups: {
+      serviceAccount: () => owner,
+      secret: () => secret as never,
+      pod: () => undefined,
+      node: () => undefined,
+    },
+  });
+  const ask = async (token: string) => (await authenticator.authenticateToken(token, []))?.user.name;
+  for (const token of [bound, secretToken]) assert.equal(await ask(token), 'system:serviceaccount:ns:sa');
+  const kept = secret;
+  secret = undefined;
+  await assert.rejects(ask(secretToken), /Token has been invalidated/);
+  secret = { ...kept, data: { token: Buffer.from('another').toString('base64') } };
+  await assert.rejects(ask(secretToken), /does not match server's copy/);
+  secret = kept;
+  for (const gone of [undefined, { metadata: { ...account.metadata, uid: 'u9' } }]) {
+    owner = gone;
+    for (const token of [bound, secretToken]) await assert.rejects(ask(token));
+  }
+});
+
+test('10,000 wrong tokens verify and look up nothing, and leave the right one in the cache', async () => {
+  let lookups = 0;
+  const verified = serviceAccountTokenAuthenticator({
+    issuers: [ISSUER],
+    keys: [verificationKey(pem)],
+    apiAudiences: [ISSUER],
+    lookup: true,
+    clock,
+    lookups: {
+      serviceAccount: () => (lookups++, account),
+      secret: () => undefined,
+      pod: () => undefined,
+      node: () => undefined,
+    },
+  });
+  const cached = cachedTokens(verified, { clock, successTtlMs: 10_000, failureTtlMs: 10_000 });
+  const right = sign(claims());
+  assert.ok(await cached.authenticateToken(right, []));
+  const signature = right.lastIndexOf('.');
+  for (let i = 0; i < 10_000; i++) {
+    // Random text; a JWT of nobody; the right one with something behind it.
+    const wrong = [
+      `wrong-${i}`,
+      `${part({ alg: 'RS256', i })}.${part({ iss: 'https://elsewhere' })}.AAAA`,
+      `${right}=${i}`,
+    ];
+    assert.equal(await cached.authenticateToken(wrong[i % 3] ?? '', []), undefined);
+  }
+  assert.equal(lookups, 1);
+  // Forged signatures are as dear as a right one, but they do not get to a look-up either.
+  for (let i = 0; i < 20; i++) {
+    const forged = right.slice(0, signature + 1) + Buffer.alloc(256, i).toString('base64url');
+    await assert.rejects(async () => cached.authenticateToken(forged, []), /invalid signature/);
+  }
+  assert.equal(lookups, 1);
+  assert.ok(await cached.authenticateToken(right, []));
+  assert.equal(lookups, 1);
 });
 
 test('any number of wrong tokens leaves the right one in the cache', async () => {
