@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import type { AddressInfo } from 'node:net';
+import { describe, it, type TestContext } from 'node:test';
+import { WebSocket, WebSocketServer } from 'ws';
+import type { RemoteCommand, WantedStreams } from '../../../../../agent/server/streaming/remote-command.ts';
+import { acceptWebSocketCommand } from '../../../../../agent/server/streaming/websocket-command.ts';
+
+async function open(t: TestContext, protocol: string, wanted: Partial<WantedStreams>) {
+  const server = new WebSocketServer({ host: '127.0.0.1', port: 0 });
+  t.after(() => server.close());
+  await new Promise((resolve) => server.once('listening', resolve));
+  const accepted = new Promise<RemoteCommand>((resolve) =>
+    server.once('connection', (socket) =>
+      resolve(acceptWebSocketCommand(socket, { stdin: false, stdout: false, stderr: false, tty: false, ...wanted })),
+    ),
+  );
+  const client = new WebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`, protocol);
+  t.after(() => client.terminate());
+  const messages: string[] = [];
+  client.on('message', (data: Buffer) => messages.push(data.toString('latin1')));
+  const closed = new Promise((resolve) => client.once('close', resolve));
+  const command = await accepted;
+  if (client.readyState !== client.OPEN) await new Promise((resolve) => client.once('open', resolve));
+  return { client, command, messages, closed };
+}
+
+describe('a command over WebSocket', () => {
+  it('begins with an empty message of its first output, and ends with how it went', async (t) => {
+    const { command, messages, closed } = await open(t, 'v5.channel.k8s.io', { stdout: true, stderr: true });
+    command.stdout?.write('out');
+    command.stderr?.write('err');
+    await command.finish({ state: 'exited', exitCode: 3 });
+    await closed;
+    assert.deepEqual(messages.slice(0, 3), ['\u0001', '\u0001out', '\u0002err']);
+    assert.match(messages[3] ?? '', /^\u0003\{.*"NonZeroExitCode".*"ExitCode","message":"3"/);
+  });
+
+  it('closes stdin alone in the fifth version, and survives what comes after it', async (t) => {
+    const { client, command, messages, closed } = await open(t, 'v5.channel.k8s.io', { stdin: true });
+    client.send(Buffer.from('\u0000hello'));
+    client.send(Buffer.from([255, 0]));
+    client.send(Buffer.from('\u0000late'));
+    const chunks: Buffer[] = [];
+    for await (const chunk of command.stdin ?? []) chunks.push(chunk as Buffer);
+    assert.equal(Buffer.concat(chunks).toString(), 'hello');
+    await command.finish({ state: 'exited', exitCode: 0 });
+    await closed;
+    assert.deepEqual(messages, ['\u0003', '\u0003{"metadata":{},"status":"Success"}']);
+  });
+
+  it('speaks base64 to browsers, sizes included', async (t) => {
+    const { client, command, messages, closed } = await open(t, 'base64.channel.k8s.io', {
+      stdin: true,
+      stdout: true,
+      tty: true,
+    });
+    client.send(`0${Buffer.from('in').toString('base64')}`);
+    client.send(`4${Buffer.from('{"Width":80,"Height":24}').toString('base64')}`);
+    const input = await new Promise<Buffer>((resolve) => command.stdin?.once('data', resolve));
+    assert.equal(input.toString(), 'in');
+    for await (const size of command.resize) {
+      assert.deepEqual(size, { width: 80, height: 24 });
+      break;
+    }
+    command.stdout?.write('out');
+    await command.finish({ state: 'exited', exitCode: 0 });
+    await closed;
+    assert.deepEqual(messages, ['1', `1${Buffer.from('out').toString('base64')}`]);
+  });
+
+  it('survives input for a command that reads no more, and tells when the client is gone', async (t) => {
+    const { client, command } = await open(t, 'v4.channel.k8s.io', { stdin: true });
+    (command.stdin as unknown as { destroy(): void }).destroy();
+    client.send(Buffer.from('\u0000more'));
+    client.send(Buffer.from('\u0000more'));
+    const gone = new Promise((resolve) => command.signal.addEventListener('abort', resolve));
+    client.close();
+    await gone;
+  });
+});
