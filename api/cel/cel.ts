@@ -61,6 +61,12 @@ export function compile(source: string, environment: CelEnvironment): Program {
   try {
     compiled = compiler.compile(parse(source));
   } catch (error) {
+    // A chain of operators is as deep as it is long.
+    if (error instanceof RangeError) {
+      throw new CelCompileError(faultText('', { at: 0, message: 'expression recursion limit exceeded' }), {
+        cause: error,
+      });
+    }
     if (!(error instanceof CelSyntaxError)) throw error;
     throw new CelCompileError(faultText(source, { at: error.at, message: error.message }), { cause: error });
   }

@@ -91,7 +91,7 @@ function joined(a: readonly unknown[], b: readonly unknown[], spending: Spending
   return [...a, ...b];
 }
 
-const textCost = (length: number): number => Math.ceil(length / 10);
+export const textCost = (length: number): number => Math.ceil(length / 10);
 
 const NUMBERS = [int, uint, double];
 const ORDERS: readonly [string, (order: number) => boolean][] = [

@@ -1,6 +1,6 @@
 /** Functions of strings beyond the standard ones, with `format`. */
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
-import { doubleText, patternOf } from './operators.ts';
+import { doubleText, patternOf, textCost } from './operators.ts';
 import { formatDuration, formatTimestamp } from './time.ts';
 import { int, list, param, string } from './types.ts';
 import {
@@ -50,17 +50,14 @@ function lastIndexOf(text: string, part: string, from?: bigint): bigint {
   return -1n;
 }
 
-function replace(text: string, from: string, to: string, limit = -1n): string {
-  if (limit < 0n) return text.replaceAll(from, () => to);
-  let out = text;
-  let at = 0;
-  for (let count = 0n; count < limit; count += 1n) {
-    const found = out.indexOf(from, at);
-    if (found < 0) break;
-    out = out.slice(0, found) + to + out.slice(found + from.length);
-    at = found + to.length + (from === '' ? 1 : 0);
-  }
-  return out;
+function replace(text: string, from: string, to: string, limit: bigint, spending: Spending): string {
+  const pieces = from === '' ? ['', ...chars(text), ''] : text.split(from);
+  const most = pieces.length - 1;
+  const count = limit < 0n || limit > most ? most : Number(limit);
+  // What comes out may be far longer than what goes in: paid for before it is made.
+  spending.spend(textCost(text.length + count * to.length));
+  const head = pieces.slice(0, count + 1).join(to);
+  return count === most ? head : `${head}${from}${pieces.slice(count + 1).join(from)}`;
 }
 
 function split(text: string, separator: string, limit = -1n): string[] {
@@ -71,13 +68,20 @@ function split(text: string, separator: string, limit = -1n): string[] {
   return [...parts.slice(0, head), parts.slice(head).join(separator)];
 }
 
+function join(parts: readonly string[], separator: string, spending: Spending): string {
+  let length = parts.length * separator.length;
+  for (const part of parts) length += part.length;
+  spending.spend(textCost(length));
+  return parts.join(separator);
+}
+
 const asciiCase = (text: string, upper: boolean): string =>
   text.replace(upper ? /[a-z]+/g : /[A-Z]+/g, (part) => (upper ? part.toUpperCase() : part.toLowerCase()));
 
 const SPACE = /^[\s\u0085]+|[\s\u0085]+$/g;
 
 const S = string;
-export const stringFunctions: readonly FunctionRow[] = [
+const rows: readonly FunctionRow[] = [
   method('charAt', [S, int], S, (text: string, at: bigint) => chars(text)[within(at, chars(text).length)] ?? ''),
   method('indexOf', [S, S], int, (text: string, part: string) => indexOf(text, part)),
   method('indexOf', [S, S, int], int, (text: string, part: string, from: bigint) => indexOf(text, part, from)),
@@ -85,9 +89,11 @@ export const stringFunctions: readonly FunctionRow[] = [
   method('lastIndexOf', [S, S, int], int, (text: string, part: string, from: bigint) => lastIndexOf(text, part, from)),
   method('lowerAscii', [S], S, (text: string) => asciiCase(text, false)),
   method('upperAscii', [S], S, (text: string) => asciiCase(text, true)),
-  method('replace', [S, S, S], S, (text: string, from: string, to: string) => replace(text, from, to)),
-  method('replace', [S, S, S, int], S, (text: string, from: string, to: string, limit: bigint) =>
-    replace(text, from, to, limit),
+  method('replace', [S, S, S], S, (text: string, from: string, to: string, spending: Spending) =>
+    replace(text, from, to, -1n, spending),
+  ),
+  method('replace', [S, S, S, int], S, (text: string, from: string, to: string, limit: bigint, spending: Spending) =>
+    replace(text, from, to, limit, spending),
   ),
   method('split', [S, S], list(S), (text: string, separator: string) => split(text, separator)),
   method('split', [S, S, int], list(S), (text: string, separator: string, limit: bigint) =>
@@ -97,8 +103,10 @@ export const stringFunctions: readonly FunctionRow[] = [
   method('substring', [S, int, int], S, (text: string, from: bigint, to: bigint) => substring(text, from, to)),
   method('trim', [S], S, (text: string) => text.replace(SPACE, '')),
   method('reverse', [S], S, (text: string) => chars(text).toReversed().join('')),
-  method('join', [list(S)], S, (parts: readonly string[]) => parts.join('')),
-  method('join', [list(S), S], S, (parts: readonly string[], separator: string) => parts.join(separator)),
+  method('join', [list(S)], S, (parts: readonly string[], spending: Spending) => join(parts, '', spending)),
+  method('join', [list(S), S], S, (parts: readonly string[], separator: string, spending: Spending) =>
+    join(parts, separator, spending),
+  ),
   fn('strings.quote', [S], S, (text: string) => JSON.stringify(text)),
   method('format', [S, list(param('A'))], S, (text: string, args: readonly unknown[], spending: Spending) => {
     spending.spend(Math.ceil(text.length / 10) + args.length);
@@ -111,6 +119,29 @@ export const stringFunctions: readonly FunctionRow[] = [
   method('findAll', [S, S], list(S), (text: string, pattern: string) => findAll(text, pattern, -1n)),
   method('findAll', [S, S, int], list(S), findAll),
 ];
+
+const SEARCHES: ReadonlySet<string> = new Set(['indexOf', 'lastIndexOf', 'find', 'findAll']);
+
+/** Reading a text costs by its length; searching in it, by that and by what is sought. */
+function paid(row: FunctionRow): FunctionRow {
+  const { run } = row.overload;
+  return {
+    ...row,
+    overload: {
+      ...row.overload,
+      run(args, spending) {
+        const [first, second] = args;
+        if (typeof first === 'string') {
+          const sought = SEARCHES.has(row.name) && typeof second === 'string' ? textCost(second.length) : 1;
+          spending.spend(textCost(first.length) * sought);
+        }
+        return run(args, spending);
+      },
+    },
+  };
+}
+
+export const stringFunctions: readonly FunctionRow[] = rows.map(paid);
 
 function findAll(text: string, pattern: string, limit: bigint): string[] {
   const found: string[] = [];

@@ -282,9 +282,9 @@ class Parser {
       this.#unexpected('after decimal point in numeric literal');
     }
     const number = Number(literal);
+    if (!Number.isFinite(number))
+      throw new JsonSyntaxError(`json: cannot unmarshal number ${literal} into Go value of type float64`);
     if (fraction !== undefined || exponent !== undefined || Number.isSafeInteger(number)) {
-      if (!Number.isFinite(number))
-        throw new JsonSyntaxError(`json: cannot unmarshal number ${literal} into Go value of type float64`);
       return Object.is(number, -0) ? 0 : number;
     }
     const exact = BigInt(literal);

@@ -16,8 +16,47 @@ function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-const indexIn = (list: readonly JsonValue[], item: JsonValue, mergeKey: string): number =>
-  list.findIndex((other) => sameItem(other, item, mergeKey));
+/** A text that equal scalars share; `undefined` for lists and objects, which have to be compared. */
+function scalarText(value: JsonValue | undefined): string | undefined {
+  if (typeof value === 'object' && value !== null) return undefined;
+  if (typeof value === 'number' && Number.isInteger(value)) return `bigint ${BigInt(value)}`;
+  return `${typeof value} ${String(value)}`;
+}
+
+/** Where items stand in a list that grows: lists of thousands must not be searched once for each of their items. */
+export class ItemIndex {
+  readonly #mergeKey: string;
+  readonly #scalars = new Map<string, number>();
+  readonly #others: { readonly identity: JsonValue | undefined; readonly at: number }[] = [];
+  #length = 0;
+
+  constructor(items: readonly JsonValue[], mergeKey: string) {
+    this.#mergeKey = mergeKey;
+    for (const item of items) this.push(item);
+  }
+
+  push(item: JsonValue): void {
+    const at = this.#length++;
+    if (this.#mergeKey !== '' && !isObject(item)) return;
+    const identity = this.#identity(item);
+    const text = scalarText(identity);
+    if (text === undefined) this.#others.push({ identity, at });
+    else if (!this.#scalars.has(text)) this.#scalars.set(text, at);
+  }
+
+  /** Of the first item that is the same; -1 where there is none. */
+  indexOf(item: JsonValue): number {
+    if (this.#mergeKey !== '' && !isObject(item)) return -1;
+    const identity = this.#identity(item);
+    const text = scalarText(identity);
+    if (text !== undefined) return this.#scalars.get(text) ?? -1;
+    return this.#others.find((other) => jsonEqual(other.identity, identity))?.at ?? -1;
+  }
+
+  #identity(item: JsonValue): JsonValue | undefined {
+    return this.#mergeKey !== '' && isObject(item) ? item[this.#mergeKey] : item;
+  }
+}
 
 export function orderElements(
   merged: readonly JsonValue[],
@@ -25,11 +64,9 @@ export function orderElements(
   serverOrder: readonly JsonValue[],
   mergeKey: string,
 ): JsonValue[] {
-  const ranked = merged.map((item) => ({
-    item,
-    inPatch: indexIn(patchOrder, item, mergeKey),
-    onServer: indexIn(serverOrder, item, mergeKey),
-  }));
+  const patched = new ItemIndex(patchOrder, mergeKey);
+  const served = new ItemIndex(serverOrder, mergeKey);
+  const ranked = merged.map((item) => ({ item, inPatch: patched.indexOf(item), onServer: served.indexOf(item) }));
   const fromPatch = ranked.filter((one) => one.inPatch >= 0).sort((a, b) => a.inPatch - b.inPatch);
   const serverOnly = ranked.filter((one) => one.inPatch < 0).sort((a, b) => a.onServer - b.onServer);
   const ordered: JsonValue[] = [];
@@ -37,15 +74,15 @@ export function orderElements(
   let right = 0;
   while (left < serverOnly.length || right < fromPatch.length) {
     const own = serverOnly[left];
-    const patched = fromPatch[right];
+    const next = fromPatch[right];
     const ownFirst =
       own !== undefined &&
-      (patched === undefined || (own.onServer >= 0 && patched.onServer >= 0 && own.onServer < patched.onServer));
+      (next === undefined || (own.onServer >= 0 && next.onServer >= 0 && own.onServer < next.onServer));
     if (ownFirst) {
       ordered.push(own.item);
       left++;
-    } else if (patched !== undefined) {
-      ordered.push(patched.item);
+    } else if (next !== undefined) {
+      ordered.push(next.item);
       right++;
     }
   }

@@ -6,12 +6,12 @@
  * `strategic-merge-order.ts`. Neither document nor patch is changed.
  */
 import { quote } from '../meta/field-error.ts';
-import { cloneJson, defineMember, jsonEqual } from '../meta/json-equality.ts';
+import { cloneJson, defineMember } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest, newStatusError, type StatusError } from '../meta/status-error.ts';
 import type { StructType, TypeNode } from '../schema/schema.ts';
 import { jsonTypeName } from './json-patch.ts';
-import { checkSetElementOrder, goText, orderElements } from './strategic-merge-order.ts';
+import { checkSetElementOrder, goText, ItemIndex, orderElements } from './strategic-merge-order.ts';
 
 const PATCH = '$patch';
 const RETAIN_KEYS = '$retainKeys';
@@ -166,7 +166,8 @@ function mergeMember(
 }
 
 function deleteFromList(list: readonly JsonValue[], gone: readonly JsonValue[]): JsonValue[] {
-  return list.filter((item) => !gone.some((other) => jsonEqual(item, other)));
+  const places = new ItemIndex(gone, '');
+  return list.filter((item) => places.indexOf(item) < 0);
 }
 
 function mergeList(original: JsonValue[], patch: JsonValue[], rules: MemberRules): JsonValue[] {
@@ -178,8 +179,11 @@ function mergeList(original: JsonValue[], patch: JsonValue[], rules: MemberRules
   }
   if (!isObject(sample)) {
     const merged: JsonValue[] = [];
+    const places = new ItemIndex([], '');
     for (const item of [...original, ...patch]) {
-      if (!merged.some((other) => jsonEqual(item, other))) merged.push(item);
+      if (places.indexOf(item) >= 0) continue;
+      merged.push(item);
+      places.push(item);
     }
     return orderElements(merged, patch, original, '');
   }
@@ -196,12 +200,17 @@ function mergeKeyedList(original: JsonValue[], patch: JsonObject[], rules: Membe
   const { kept, additions, replaced } = obeyListDirectives(original, patch, mergeKey);
   if (replaced) return additions;
   const merged = [...kept];
+  const places = new ItemIndex(merged, mergeKey);
   for (const item of additions) {
     if (!Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
-    const index = merged.findIndex((other) => isObject(other) && jsonEqual(other[mergeKey], item[mergeKey]));
+    const index = places.indexOf(item);
     const found = merged[index];
     if (isObject(found)) merged[index] = mergeMap(found, item, elementType);
-    else merged.push(withoutDirectives(item));
+    else {
+      const added = withoutDirectives(item);
+      merged.push(added);
+      places.push(added);
+    }
   }
   return orderElements(merged, additions, kept, mergeKey);
 }
@@ -216,7 +225,7 @@ interface ListDirectives {
 }
 
 function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[], mergeKey: string): ListDirectives {
-  let kept = original;
+  const deleted: JsonObject[] = [];
   let replaced = false;
   const additions: JsonObject[] = [];
   for (const item of patch) {
@@ -227,7 +236,7 @@ function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[],
     switch (item[PATCH]) {
       case 'delete':
         if (!Object.hasOwn(item, mergeKey)) throw noMergeKey(item, mergeKey);
-        kept = kept.filter((other) => !isObject(other) || !jsonEqual(other[mergeKey], item[mergeKey]));
+        deleted.push(item);
         break;
       case 'replace':
         replaced = true;
@@ -238,6 +247,8 @@ function obeyListDirectives(original: JsonValue[], patch: readonly JsonObject[],
         throw failure(`unknown patch type: ${goText(item[PATCH])} in map: ${goText(item)}`);
     }
   }
+  const gone = new ItemIndex(deleted, mergeKey);
+  const kept = deleted.length === 0 ? original : original.filter((item) => gone.indexOf(item) < 0);
   return { kept, additions, replaced };
 }
 

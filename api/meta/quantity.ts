@@ -27,6 +27,7 @@ const NANO = 1_000_000_000n;
 const LARGEST_BINARY = (2n ** 63n - 1n) * NANO;
 /** Beyond this an exponent says nothing about any machine, and would only cost memory. */
 const LARGEST_EXPONENT = 200;
+const MAX_LENGTH = 1000;
 
 const DECIMAL_EXPONENTS: ReadonlyMap<string, number> = new Map([
   ['n', -9],
@@ -52,6 +53,7 @@ const zero: Quantity = { nano: 0n, format: 'DecimalSI' };
 
 /** Throws `QuantityError`. */
 export function parseQuantity(text: string): Quantity {
+  if (text.length > MAX_LENGTH) throw new QuantityError(NUMERIC_TEXT);
   const parts = /^([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)$/.exec(text);
   if (text === '' || parts === null) {
     if (/^[+-]?0*$/.test(text) && text !== '') return zero;

@@ -4,6 +4,7 @@
  * The writer gives buffers that nest; the reader walks a buffer without copying and throws `DerError` for lengths that do
  * not fit. Used by certificate.ts, certificate-request.ts and the CSR rules of both sides.
  */
+import { isUtf8 } from 'node:buffer';
 
 export class DerError extends Error {
   override readonly name = 'DerError';
@@ -179,7 +180,8 @@ export function readText(element: DerElement): string {
       return text;
     }
     case TAG.utf8String: {
-      return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(element.content);
+      if (!isUtf8(element.content)) throw new DerError('a UTF8String holds other bytes');
+      return element.content.toString();
     }
     case TAG.ia5String:
     case 0x12: // NumericString

@@ -28,6 +28,7 @@ export class SpdyStream extends Duplex {
   readonly headers: Readonly<Record<string, string>>;
   readonly #connection: SpdyConnection;
   #drained: (() => void) | undefined;
+  #hasPeerEnded = false;
 
   constructor(connection: SpdyConnection, id: number, headers: Readonly<Record<string, string>>) {
     super({ allowHalfOpen: true, readableHighWaterMark: STREAM_BUFFER_BYTES, emitClose: true });
@@ -38,12 +39,14 @@ export class SpdyStream extends Duplex {
 
   /** For the connection: the peer sends no more; what it sent can still be read. */
   peerEnded(): void {
-    if (!this.destroyed && !this.readableEnded) this.push(null);
+    if (this.destroyed || this.#hasPeerEnded) return;
+    this.#hasPeerEnded = true;
+    this.push(null);
   }
 
-  /** For the connection: resolves when more may be given. */
+  /** For the connection: resolves when more may be given. What comes after the peer's end is dropped. */
   async give(payload: Buffer): Promise<void> {
-    if (this.destroyed || this.readableEnded) return;
+    if (this.destroyed || this.#hasPeerEnded) return;
     if (this.push(payload)) return;
     await new Promise<void>((resolve) => {
       this.#drained = resolve;
@@ -169,7 +172,7 @@ export class SpdyConnection {
     stream.on('error', () => undefined);
     this.#streams.set(id, stream);
     await this.#reply(id);
-    if (fin) stream.push(null);
+    if (fin) stream.peerEnded();
     this.#onStream(stream);
   }
 
@@ -210,10 +213,12 @@ export class SpdyConnection {
         if (size > MOST_HEADER_BYTES) this.#inflate.destroy(new Error('a SPDY header block is too large'));
         else parts.push(part);
       };
-      this.#inflate.once('error', reject);
+      // A codec that is closed meanwhile never calls back for what it was given.
+      const onClose = (): void => reject(new Error('the connection is closed'));
+      this.#inflate.once('error', reject).once('close', onClose);
       this.#inflate.on('data', onData);
       this.#inflate.write(block, (error) => {
-        this.#inflate.off('data', onData).off('error', reject);
+        this.#inflate.off('data', onData).off('error', reject).off('close', onClose);
         if (error) reject(error);
         else resolve(Buffer.concat(parts));
       });

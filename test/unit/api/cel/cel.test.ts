@@ -158,3 +158,21 @@ test('a check that is decided later is waited for, and asked once', async () => 
   );
   assert.equal(asked, 1);
 });
+
+test('texts that an expression makes longer and longer end at the budget', () => {
+  const grown = `'aaaaaaaaaa'${".replace('a', 'aaaaaaaaaa')".repeat(11)}`;
+  assert.throws(() => run(grown), CostExceeded);
+  assert.throws(() => run(`'aaaaaaaaaa'${".split('').join('aaaaaaaaaa')".repeat(12)}`), CostExceeded);
+});
+
+test('replace puts a text between all characters, and as often as it is told', () => {
+  assert.equal(run("'ab'.replace('', 'x')"), 'xaxbx');
+  assert.equal(run("'ab'.replace('', 'x', 2)"), 'xaxb');
+  assert.equal(run("'a💩'.replace('', '-')"), '-a-💩-');
+  assert.equal(run("'aaa'.replace('a', 'b', 2)"), 'bba');
+  assert.equal(run("'aaa'.replace('a', 'b', 0)"), 'aaa');
+});
+
+test('a chain of thousands of operators does not compile', () => {
+  assert.throws(() => compile(`1${'[0]'.repeat(20_000)}`, environment), CelCompileError);
+});

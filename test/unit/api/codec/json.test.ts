@@ -73,3 +73,8 @@ test('duplicates are worded as paths, or as lines of YAML', () => {
     'yaml: unmarshal errors:\n  line 7: key "k" already set in map',
   ]);
 });
+
+test('an integer beyond every float is refused, as one with an exponent is', () => {
+  for (const digits of ['9'.repeat(400), `-${'1'.repeat(310)}`, '1e400'])
+    assert.throws(() => parseJson(`[${digits}]`), /^JsonSyntaxError: json: cannot unmarshal number/);
+});

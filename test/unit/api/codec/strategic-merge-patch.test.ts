@@ -96,3 +96,21 @@ test('faults have the words of other API servers', () => {
     assert.throws(() => specAfter({ containers, nodeSelector: { a: '1' } }, patch), { code: 500, message });
   }
 });
+
+test('lists of scalars and of keys that are numbers find their items, however large the numbers', () => {
+  const ports = [{ containerPort: 80, name: 'a' }, { containerPort: 81 }];
+  const spec = specAfter(
+    { containers: [{ name: 'a', ports }] },
+    { containers: [{ name: 'a', ports: [{ containerPort: 80n, name: 'b' }, { containerPort: 82 }] }] },
+  );
+  const [container] = spec['containers'] as [{ ports: unknown }];
+  assert.deepEqual(container.ports, [{ containerPort: 80n, name: 'b' }, { containerPort: 82 }, { containerPort: 81 }]);
+});
+
+test('a list of twenty thousand items merges with another', () => {
+  const many = Array.from({ length: 20_000 }, (_, index) => ({ name: `c${index}`, image: 'x' }));
+  const spec = specAfter({ containers: many }, { containers: many.map((item) => ({ ...item, image: 'y' })) });
+  const merged = spec['containers'] as { name: string; image: string }[];
+  assert.equal(merged.length, many.length);
+  assert.deepEqual(merged.at(-1), { name: 'c19999', image: 'y' });
+});

@@ -99,3 +99,8 @@ test('adding and taking away again changes nothing', () => {
     }),
   );
 });
+
+test('a number of more digits than any machine has is refused', () => {
+  assert.throws(() => parseQuantity(`1${'0'.repeat(100_000)}`), QuantityError);
+  assert.throws(() => parseQuantity(`${'1'.repeat(100_000)}x`), QuantityError);
+});

@@ -9,6 +9,7 @@ import {
   type CertificateTemplate,
 } from '../../../../api/pki/certificate.ts';
 import { verifyChain } from '../../../../api/pki/chain.ts';
+import { DerError, readElement, readText, utf8String } from '../../../../api/pki/der.ts';
 import { ipBytes, ipText } from '../../../../api/pki/names.ts';
 import { generateKey, type KeyPair } from '../../../../api/pki/signing.ts';
 
@@ -127,4 +128,8 @@ test('addresses keep their value', () => {
   for (const address of ['10.0.0.1', '::1', 'fd00::2', '2001:db8::8a2e:370:7334'])
     assert.equal(ipText(ipBytes(address)), address);
   assert.equal(ipText(ipBytes('::ffff:10.0.0.1')), '::ffff:a00:1');
+});
+
+test('a UTF8String of other bytes is an error of the encoding', () => {
+  assert.throws(() => readText({ ...readElement(utf8String('ab')), content: Buffer.from([0xff]) }), DerError);
 });

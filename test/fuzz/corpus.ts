@@ -1,0 +1,24 @@
+/** Inputs that showed something new, kept small: `corpus/<target>/<digest>`. */
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const ROOT = join(import.meta.dirname, 'corpus');
+const MAX_FILES = 40;
+const MAX_FILE_BYTES = 2048;
+
+export function readCorpus(target: string): Buffer[] {
+  const folder = join(ROOT, target);
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .toSorted()
+    .map((name) => readFileSync(join(folder, name)));
+}
+
+/** Keeps an input if there is room. */
+export function keep(target: string, input: Buffer): void {
+  const folder = join(ROOT, target);
+  mkdirSync(folder, { recursive: true });
+  if (input.length > MAX_FILE_BYTES || readdirSync(folder).length >= MAX_FILES) return;
+  writeFileSync(join(folder, createHash('sha256').update(input).digest('hex').slice(0, 12)), input);
+}

@@ -1,0 +1,41 @@
+/** What must hold whatever comes in: prototypes stay as they are, no input holds the thread for a second, memory is bounded. */
+import { Violation } from './target.ts';
+
+const MAX_CPU_MS = 1000;
+const MAX_HEAP_BYTES = 1_500_000_000;
+
+const PROTOTYPES: readonly object[] = [
+  Object.prototype,
+  Array.prototype,
+  String.prototype,
+  Number.prototype,
+  Function.prototype,
+  Map.prototype,
+  Error.prototype,
+  Object,
+];
+const before = PROTOTYPES.map((prototype) => Reflect.ownKeys(prototype).length);
+
+/** CPU time of this thread: other programs on the machine do not count. */
+const cpuMs = (): number => {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1000;
+};
+
+/** Runs one input; gives its outcome. Throws what the target throws, and `Violation`. */
+export async function judged(run: () => string | Promise<string>): Promise<string> {
+  const start = cpuMs();
+  const pending = run();
+  const outcome = typeof pending === 'string' ? pending : await pending;
+  const spent = cpuMs() - start;
+  if (spent > MAX_CPU_MS) throw new Violation(`one input took ${Math.round(spent)} ms`);
+  PROTOTYPES.forEach((prototype, index) => {
+    if (Reflect.ownKeys(prototype).length !== before[index]) throw new Violation('a prototype is polluted');
+  });
+  return outcome;
+}
+
+export function checkMemory(): void {
+  const { heapUsed, external } = process.memoryUsage();
+  if (heapUsed + external > MAX_HEAP_BYTES) throw new Violation(`the heap has grown to ${heapUsed + external} bytes`);
+}

@@ -1,0 +1,27 @@
+/** The targets by name; each is loaded only when it is wanted. */
+import type { Target } from './target.ts';
+
+const LOADERS: Readonly<Record<string, () => Promise<Target>>> = {
+  json: async () => (await import('./targets/codecs.ts')).json,
+  yaml: async () => (await import('./targets/codecs.ts')).yaml,
+  protobuf: async () => (await import('./targets/codecs.ts')).protobuf(),
+  'json-patch': async () => (await import('./targets/patches.ts')).jsonPatch,
+  'merge-patch': async () => (await import('./targets/patches.ts')).mergePatch,
+  'strategic-merge': async () => (await import('./targets/patches.ts')).strategicMerge(),
+  'structured-merge': async () => (await import('./targets/patches.ts')).structuredMerge(),
+  selectors: async () => (await import('./targets/texts.ts')).selectors,
+  quantities: async () => (await import('./targets/texts.ts')).quantities,
+  names: async () => (await import('./targets/texts.ts')).names,
+  cel: async () => (await import('./targets/cel.ts')).cel,
+  x509: async () => (await import('./targets/x509.ts')).x509(),
+  spdy: async () => (await import('./targets/spdy.ts')).spdy,
+  http: async () => (await import('./targets/http.ts')).http(),
+};
+
+export const targetNames: readonly string[] = Object.keys(LOADERS);
+
+export async function loadTarget(name: string): Promise<Target> {
+  const loader = LOADERS[name];
+  if (loader === undefined) throw new Error(`no target ${name}`);
+  return loader();
+}
