@@ -9,12 +9,18 @@ import { admissionChain, type ChainMetrics } from './admission/chain.ts';
 import type { AdmissionChain, AdmissionPlugin } from './admission/admission.ts';
 import type { Sources } from './admission/sources.ts';
 import { type Authenticators, buildAuthenticators } from './authentication/authenticators.ts';
+import {
+  type AuthenticationConfig,
+  type JwtSettings,
+  loadAuthenticationConfig,
+} from './authentication/authentication-config.ts';
 import { type CaBundle, fileCaBundle, fixedCaBundle } from './authentication/ca-bundle.ts';
 import { verificationKey } from './authentication/service-account.ts';
 import { TokenIssuer } from './authentication/token-issuer.ts';
 import { type Authorizers, buildAuthorizers } from './authorization/authorizers.ts';
 import type { ControlPlaneFlags } from './options.ts';
 import type { Pki } from './pki/pki.ts';
+import { StartError } from './start-error.ts';
 
 export interface SecurityOptions {
   readonly flags: ControlPlaneFlags;
@@ -62,6 +68,7 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
     jwksUri: flags.serviceAccountJwksUri || `https://${options.address}/openid/v1/jwks`,
     clock,
   });
+  const structured = authenticationConfig(flags);
   const authenticators = await buildAuthenticators({
     clock,
     logger,
@@ -84,7 +91,7 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
       onLegacyToken: options.onLegacyToken,
     },
     apiAudiences: audiences,
-    ...(flags.oidcIssuerUrl === '' ? {} : { oidc: oidcOptions(flags) }),
+    oidc: structured.jwt,
     ...(flags.authenticationTokenWebhookConfigFile === ''
       ? {}
       : {
@@ -94,7 +101,8 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
             cacheTtlMs: flags.authenticationTokenWebhookCacheTtl,
           },
         }),
-    anonymous: flags.anonymousAuth,
+    anonymous: structured.anonymous?.enabled ?? flags.anonymousAuth,
+    ...(structured.anonymous?.paths === undefined ? {} : { anonymousPaths: structured.anonymous.paths }),
   });
   const authorizers = await buildAuthorizers({
     clock,
@@ -123,7 +131,18 @@ function keysOf(path: string): ReturnType<typeof verificationKey>[] {
   return blocks.map((block) => verificationKey(block));
 }
 
-function oidcOptions(flags: ControlPlaneFlags): NonNullable<Parameters<typeof buildAuthenticators>[0]['oidc']> {
+/** Of the file, or of the flags that it takes the place of. */
+function authenticationConfig(flags: ControlPlaneFlags): AuthenticationConfig {
+  const path = flags.authenticationConfig;
+  if (path === '') return { jwt: flags.oidcIssuerUrl === '' ? [] : [oidcOptions(flags)] };
+  if (flags.oidcIssuerUrl !== '')
+    throw new StartError(
+      '--authentication-config and --oidc-issuer-url exclude each other: put the issuer in the file',
+    );
+  return loadAuthenticationConfig(readFileSync(path, 'utf8'), path);
+}
+
+function oidcOptions(flags: ControlPlaneFlags): JwtSettings {
   return {
     issuerUrl: flags.oidcIssuerUrl,
     clientId: flags.oidcClientId,

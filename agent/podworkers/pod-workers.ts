@@ -79,7 +79,9 @@ export class PodWorkers {
   update(pod: Pod): void {
     const existing = this.#workers.get(pod.metadata.uid);
     const worker = existing ?? this.#add(pod);
+    const isHurried = graceOf(pod) < graceOf(worker.pod);
     worker.pod = pod;
+    if (isHurried && worker.state.kind === 'terminating') this.#hurry(worker);
     if (
       pod.metadata.deletionTimestamp !== undefined ||
       pod.status?.phase === 'Succeeded' ||
@@ -192,7 +194,14 @@ export class PodWorkers {
         kind: 'terminating',
         ending: { gracePeriodSeconds: grace, status: state.ending.status ?? ending.status },
       };
+      if (grace !== state.ending.gracePeriodSeconds) this.#hurry(worker);
     }
+  }
+
+  /** What is under way would take the longer grace: it is left alone, and done again with the shorter one. */
+  #hurry(worker: Worker): void {
+    worker.abort.abort(new Error('the grace period is shorter now'));
+    worker.abort = new AbortController();
   }
 
   #terminated(worker: Worker): Promise<void> {
@@ -233,7 +242,8 @@ export class PodWorkers {
         case 'syncing':
           return await this.#sync(worker);
         case 'terminating':
-          await syncer.terminate(pod, state.ending);
+          // Neither the agent's end nor a shorter grace waits for containers that take their time.
+          if (!(await unlessAborted(syncer.terminate(pod, state.ending), worker.abort.signal))) return 0;
           worker.state = { kind: 'terminated', ending: state.ending };
           for (const resolve of worker.whenTerminated.splice(0)) resolve();
           return 0;
@@ -281,4 +291,22 @@ function shorter(a: number | undefined, b: number | undefined): number | undefin
 /** What an ended pod's phase is when its own containers do not say. */
 export function isEnded(status: PodStatus | undefined): boolean {
   return status?.phase === 'Succeeded' || status?.phase === 'Failed';
+}
+
+/** The grace that a deletion leaves a pod. */
+function graceOf({ metadata }: Pod): number {
+  return metadata.deletionTimestamp === undefined ? Infinity : (metadata.deletionGracePeriodSeconds ?? Infinity);
+}
+
+/** False when the signal came first; what the work does then is nobody's concern. */
+async function unlessAborted(work: Promise<void>, signal: AbortSignal): Promise<boolean> {
+  const aborted = Promise.withResolvers<false>();
+  const onAbort = (): void => aborted.resolve(false);
+  signal.addEventListener('abort', onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  try {
+    return await Promise.race([work.then(() => true), aborted.promise]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
 }

@@ -79,13 +79,17 @@ export const AUTHENTICATORS: readonly SecurityPart[] = [
     source: 'service-account.ts',
   },
   { name: 'Bootstrap token', flags: ['--enable-bootstrap-token-auth'], source: 'bootstrap-token.ts' },
-  { name: 'OpenID Connect', flags: OIDC_FLAGS.map((flag) => `--oidc-${flag}`), source: 'oidc.ts' },
+  {
+    name: 'OpenID Connect',
+    flags: [...OIDC_FLAGS.map((flag) => `--oidc-${flag}`), '--authentication-config'],
+    source: 'oidc.ts',
+  },
   {
     name: 'Webhook',
     flags: ['config-file', 'cache-ttl', 'version'].map((flag) => `--authentication-token-webhook-${flag}`),
     source: 'webhook-token.ts',
   },
-  { name: 'Anonymous', flags: ['--anonymous-auth'], source: 'anonymous.ts' },
+  { name: 'Anonymous', flags: ['--anonymous-auth', '--authentication-config'], source: 'anonymous.ts' },
 ];
 
 export interface AuthenticatorsOptions {
@@ -105,9 +109,12 @@ export interface AuthenticatorsOptions {
   };
   /** `--api-audiences`; those of the issuer where it is not set. */
   readonly apiAudiences: readonly string[];
-  readonly oidc?: Omit<OidcOptions, 'client' | 'clock' | 'logger'>;
+  /** Issuers of identity tokens. */
+  readonly oidc: readonly Omit<OidcOptions, 'client' | 'clock' | 'logger'>[];
   readonly webhook?: { readonly configFile: string; readonly version: 'v1' | 'v1beta1'; readonly cacheTtlMs: number };
   readonly anonymous: boolean;
+  /** Absent: everywhere. */
+  readonly anonymousPaths?: readonly string[];
 }
 
 export interface Authenticators {
@@ -149,7 +156,7 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
     const source = sources.of(secrets);
     tokens.push(bootstrapTokenAuthenticator({ clock, secret: (name) => source.get('kube-system', name) }));
   }
-  if (options.oidc !== undefined) tokens.push(oidcAuthenticator({ ...options.oidc, client, clock, logger }));
+  for (const issuer of options.oidc) tokens.push(oidcAuthenticator({ ...issuer, client, clock, logger }));
   if (options.webhook !== undefined) {
     const { configFile, version, cacheTtlMs } = options.webhook;
     const endpoint = await webhookFromFile(configFile, clock);
@@ -167,13 +174,13 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
   );
   list.push(bearerAuthenticator(cached));
   const known = groupAdder(unionAuthenticator(list));
-  const authenticator = options.anonymous ? orAnonymous(known) : known;
+  const authenticator = options.anonymous ? orAnonymous(known, options.anonymousPaths) : known;
   return { authenticator, tokens: cached, close: () => client.close() };
 }
 
 /** Whoever shows nothing is anonymous; whoever shows something wrong is refused. */
-function orAnonymous(known: Authenticator): Authenticator {
-  const anonymous = anonymousAuthenticator();
+function orAnonymous(known: Authenticator, paths: readonly string[] | undefined): Authenticator {
+  const anonymous = anonymousAuthenticator(paths);
   return {
     authenticate(credentials) {
       const answer = known.authenticate(credentials);

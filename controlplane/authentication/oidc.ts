@@ -9,12 +9,18 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import { isRecord, parseJwt, verifyJwt, type Jwt } from './jwt.ts';
 import { withTimeout, type WebhookClient } from './webhook-client.ts';
-import type { Authenticated, TokenAuthenticator } from './authentication.ts';
+import type { Authenticated, TokenAuthenticator, UserInfo } from './authentication.ts';
 
 export interface OidcOptions {
   /** `https://…`, as the tokens' `iss` has it. */
   readonly issuerUrl: string;
   readonly clientId: string;
+  /** Others that tokens may be for; absent: the client alone. */
+  readonly audiences?: readonly string[];
+  /** Where the issuer's document is, if not below its URL. */
+  readonly discoveryUrl?: string;
+  /** In place of the claims that the options name; throws for claims that do not pass. */
+  readonly userOf?: (claims: Readonly<Record<string, unknown>>) => UserInfo;
   readonly usernameClaim: string;
   /** Unset: the issuer and `#`, unless the claim is `email`. `-`: none. */
   readonly usernamePrefix: string | undefined;
@@ -80,7 +86,7 @@ async function verifyToken(jwt: Jwt, keys: IssuerKeys, options: OidcOptions): Pr
   }
   checkClaims(jwt, options);
   if (!(await keys.verify(jwt, algorithm))) throw new OidcError('verify token: failed to verify signature');
-  return { user: userOf(jwt.claims, options) };
+  return { user: options.userOf === undefined ? userOf(jwt.claims, options) : mappedUser(jwt.claims, options.userOf) };
 }
 
 function checkClaims({ claims }: Jwt, options: OidcOptions): void {
@@ -89,7 +95,8 @@ function checkClaims({ claims }: Jwt, options: OidcOptions): void {
   if (typeof exp !== 'number' || nowSeconds > exp) throw new OidcError('verify token: token is expired');
   if (typeof nbf === 'number' && nowSeconds + 300 < nbf) throw new OidcError('verify token: token is not valid yet');
   const audiences: unknown[] = Array.isArray(aud) ? aud : [aud];
-  if (!audiences.includes(options.clientId)) throw new OidcError('verify token: the audience is another');
+  const wanted = options.audiences ?? [options.clientId];
+  if (!wanted.some((one) => audiences.includes(one))) throw new OidcError('verify token: the audience is another');
   for (const [name, wanted] of Object.entries(options.requiredClaims)) {
     if (!Object.hasOwn(claims, name)) throw new OidcError(`required claim ${name} not present in ID token`);
     if (claims[name] !== wanted) throw new OidcError(`required claim ${name} value does not match`);
@@ -121,6 +128,18 @@ function userOf(claims: Readonly<Record<string, unknown>>, options: OidcOptions)
     groups,
     ...(typeof jti === 'string' && jti !== '' ? { extra: { [CREDENTIAL_ID]: [`JTI=${jti}`] } } : {}),
   };
+}
+
+function mappedUser(claims: Jwt['claims'], map: NonNullable<OidcOptions['userOf']>): UserInfo {
+  let user: UserInfo;
+  try {
+    user = map(claims);
+  } catch (error) {
+    throw new OidcError(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+  const { jti } = claims;
+  if (typeof jti !== 'string' || jti === '') return user;
+  return { ...user, extra: { ...user.extra, [CREDENTIAL_ID]: [`JTI=${jti}`] } };
 }
 
 function usernamePrefix(options: OidcOptions): string {
@@ -177,8 +196,10 @@ class IssuerKeys {
   }
 
   async #fetch(): Promise<IssuerKey[]> {
-    const { issuerUrl } = this.#options;
-    const document = await this.#get(`${issuerUrl.replace(/\/$/, '')}/.well-known/openid-configuration`);
+    const { issuerUrl, discoveryUrl } = this.#options;
+    const document = await this.#get(
+      discoveryUrl ?? `${issuerUrl.replace(/\/$/, '')}/.well-known/openid-configuration`,
+    );
     if (document['issuer'] !== issuerUrl) throw new OidcError('the issuer of the discovery document is another');
     const uri = document['jwks_uri'];
     if (typeof uri !== 'string' || URL.parse(uri)?.protocol !== 'https:')

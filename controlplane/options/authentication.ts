@@ -4,6 +4,13 @@ import { flag } from '../../api/component/flags.ts';
 const AUTHENTICATION = 'Authentication';
 
 export const authenticationFlags = {
+  authenticationConfig: flag({
+    name: 'authentication-config',
+    type: 'string',
+    default: '',
+    group: AUTHENTICATION,
+    help: 'File of issuers of JWTs with their claim mappings, and of the paths for anonymous requests; in place of --oidc-*.',
+  }),
   anonymousAuth: flag({
     name: 'anonymous-auth',
     type: 'boolean',

@@ -27,8 +27,9 @@ class Syncer implements PodSyncer {
     return this.outcome;
   }
   terminate(of: Pod): Promise<void> {
-    this.calls.push(`terminate ${of.metadata.uid}`);
-    return Promise.resolve();
+    const grace = of.metadata.deletionGracePeriodSeconds;
+    this.calls.push(`terminate ${of.metadata.uid} ${grace ?? ''}`.trim());
+    return grace === 30 ? new Promise(() => undefined) : Promise.resolve();
   }
   cleanUp(of: Pod): Promise<void> {
     this.calls.push(`clean ${of.metadata.uid}`);
@@ -82,6 +83,16 @@ describe('pod workers', () => {
     await clock.advance(1);
     await killed;
     assert.deepEqual(syncer.calls, ['sync a', 'terminate a', 'clean a']);
+  });
+  it('terminate anew with a shorter grace, and close while containers take their time', async () => {
+    const { clock, syncer, workers } = setUp();
+    const deletionTimestamp = '2030-01-01T00:00:00Z';
+    for (const uid of ['a', 'b']) workers.update(pod(uid, { deletionTimestamp, deletionGracePeriodSeconds: 30 }));
+    await clock.advance(1);
+    workers.update(pod('a', { deletionTimestamp, deletionGracePeriodSeconds: 3 }));
+    await clock.advance(1);
+    assert.deepEqual(syncer.calls, ['terminate a 30', 'terminate b 30', 'terminate a 3', 'clean a']);
+    await workers.close();
   });
   it('terminate a deleted pod that they never saw before, without starting it', async () => {
     const { clock, syncer, workers } = setUp();

@@ -1,0 +1,78 @@
+/** Reads the `--authentication-config` file: issuers of JWTs with their claim mappings, and who may be anonymous where. */
+import { parseYaml } from '../../api/codec/yaml.ts';
+import { claimRules } from './claim-rules.ts';
+import { isRecord } from './jwt.ts';
+import type { OidcOptions } from './oidc.ts';
+
+export type JwtSettings = Omit<OidcOptions, 'client' | 'clock' | 'logger'>;
+
+export interface AuthenticationConfig {
+  readonly jwt: readonly JwtSettings[];
+  /** Absent: as the flag says. */
+  readonly anonymous?: { readonly enabled: boolean; readonly paths?: readonly string[] };
+}
+
+const VERSIONS = new Set(['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserver.config.k8s.io/${version}`));
+const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512'];
+
+/** Throws with the file's name and what is wrong in it. */
+export function loadAuthenticationConfig(text: string, path: string): AuthenticationConfig {
+  const refuse = (why: string): never => {
+    throw new Error(`${path}: ${why}`);
+  };
+  const { value } = parseYaml(text);
+  if (!isRecord(value) || value['kind'] !== 'AuthenticationConfiguration' || !VERSIONS.has(String(value['apiVersion'])))
+    return refuse('not an AuthenticationConfiguration of apiserver.config.k8s.io');
+  const { jwt = [], anonymous } = value;
+  if (!Array.isArray(jwt)) return refuse('jwt is no list');
+  const issuers = new Set<string>();
+  const settings = jwt.map((item: unknown, i): JwtSettings => {
+    const at = `jwt[${i}]`;
+    try {
+      const made = jwtSettings(item);
+      if (issuers.has(made.issuerUrl)) throw new Error(`issuer.url: Duplicate value: "${made.issuerUrl}"`);
+      issuers.add(made.issuerUrl);
+      return made;
+    } catch (error) {
+      return refuse(`${at}.${error instanceof Error ? error.message : String(error)}`);
+    }
+  });
+  if (anonymous === undefined || anonymous === null) return { jwt: settings };
+  if (!isRecord(anonymous) || typeof anonymous['enabled'] !== 'boolean')
+    return refuse('anonymous.enabled must be true or false');
+  const { enabled, conditions } = anonymous;
+  if (conditions === undefined || conditions === null) return { jwt: settings, anonymous: { enabled } };
+  if (!Array.isArray(conditions)) return refuse('anonymous.conditions is no list');
+  if (!enabled && conditions.length > 0) return refuse('anonymous.conditions: only allowed where enabled is true');
+  const paths = conditions.map((one: unknown, i): string => {
+    const condition = isRecord(one) ? one['path'] : undefined;
+    if (typeof condition !== 'string' || condition === '') return refuse(`anonymous.conditions[${i}].path is required`);
+    return condition;
+  });
+  return { jwt: settings, anonymous: paths.length === 0 ? { enabled } : { enabled, paths } };
+}
+
+function jwtSettings(item: unknown): JwtSettings {
+  const { issuer, ...rules } = isRecord(item) ? item : {};
+  if (!isRecord(issuer)) throw new Error('issuer is required');
+  const { url, discoveryURL, certificateAuthority, audiences, audienceMatchPolicy } = issuer;
+  if (typeof url !== 'string' || url === '') throw new Error('issuer.url: Required value: URL is required');
+  if (!Array.isArray(audiences) || audiences.length === 0)
+    throw new Error('issuer.audiences: Required value: at least one jwt[].issuer.audiences is required');
+  if (audiences.length > 1 && audienceMatchPolicy !== 'MatchAny')
+    throw new Error('issuer.audienceMatchPolicy must be MatchAny for multiple audiences');
+  return {
+    issuerUrl: url,
+    ...(typeof discoveryURL === 'string' && discoveryURL !== '' ? { discoveryUrl: discoveryURL } : {}),
+    ...(typeof certificateAuthority === 'string' && certificateAuthority !== '' ? { ca: certificateAuthority } : {}),
+    clientId: String(audiences[0]),
+    audiences: audiences.map(String),
+    signingAlgorithms: ALGORITHMS,
+    userOf: claimRules(rules),
+    usernameClaim: 'sub',
+    usernamePrefix: undefined,
+    groupsClaim: '',
+    groupsPrefix: '',
+    requiredClaims: {},
+  };
+}

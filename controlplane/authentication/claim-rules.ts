@@ -1,0 +1,138 @@
+/** From the claims of a verified token to a user: validation rules and mappings of an authentication configuration, in CEL. */
+import { compile, type Program } from '../../api/cel/cel.ts';
+import { type CelType, dyn, map, string } from '../../api/cel/types.ts';
+import type { UserInfo } from './authentication.ts';
+import { isRecord } from './jwt.ts';
+
+type Claims = Readonly<Record<string, unknown>>;
+type Mapping = (claims: Claims) => unknown;
+
+const CLAIMS = { claims: map(string, dyn) };
+const USER = { user: dyn };
+const MISSING = Symbol('missing');
+
+/** Throws with the path and the reason for rules that cannot work. The result throws for claims that do not pass. */
+export function claimRules(rules: Readonly<Record<string, unknown>>): (claims: Claims) => UserInfo {
+  const { claimValidationRules, claimMappings, userValidationRules } = rules;
+  const mappings = isRecord(claimMappings) ? claimMappings : {};
+  const checks = listOf(claimValidationRules).map((rule, i) => claimCheck(rule, `claimValidationRules[${i}]`));
+  const username = mapping(mappings['username'], 'claimMappings.username');
+  if (username === undefined)
+    throw new Error('claimMappings.username: Required value: claim or expression is required');
+  checkEmail(rules);
+  const groups = mapping(mappings['groups'], 'claimMappings.groups');
+  const uid = mapping(mappings['uid'], 'claimMappings.uid', false);
+  const extra = listOf(mappings['extra']).map((row, i) => extraMapping(row, `claimMappings.extra[${i}]`));
+  const userChecks = listOf(userValidationRules).map((rule, i) => {
+    const at = `userValidationRules[${i}]`;
+    return { program: compiled(rule['expression'], USER, `${at}.expression`), ...messageOf(rule) };
+  });
+  return (claims) => {
+    for (const check of checks) check(claims);
+    const name = username(claims);
+    if (typeof name !== 'string' || name === '') throw new Error('username claim not present or no text');
+    const id = uid?.(claims);
+    if (id !== undefined && id !== MISSING && typeof id !== 'string') throw new Error('uid claim is no text');
+    const texts = extra.map(({ key, of }) => [key, textsOf(of(claims), `extra ${key}`)] as const);
+    const extras = Object.fromEntries(texts.filter(([, values]) => values.length > 0));
+    const user: UserInfo = {
+      name,
+      groups: groups === undefined ? [] : textsOf(groups(claims), 'groups'),
+      ...(typeof id === 'string' && id !== '' ? { uid: id } : {}),
+      ...(Object.keys(extras).length === 0 ? {} : { extra: extras }),
+    };
+    const shown = { username: user.name, uid: user.uid ?? '', groups: user.groups, extra: user.extra ?? {} };
+    for (const { program, message } of userChecks) {
+      if (program.run(() => shown) !== true) throw new Error(`user validation failed: ${message ?? program.source}`);
+    }
+    return user;
+  };
+}
+
+const listOf = (value: unknown): Record<string, unknown>[] =>
+  Array.isArray(value) ? value.map((row: unknown) => (isRecord(row) ? row : {})) : [];
+
+const messageOf = ({ message }: Record<string, unknown>): { readonly message?: string } =>
+  typeof message === 'string' && message !== '' ? { message } : {};
+
+function compiled(source: unknown, variables: Readonly<Record<string, CelType>>, at: string): Program {
+  if (typeof source !== 'string' || source.trim() === '')
+    throw new Error(`${at}: Required value: expression is required`);
+  try {
+    return compile(source, { variables });
+  } catch (error) {
+    throw new Error(`${at}: compilation failed: ${error instanceof Error ? error.message : String(error)}`, {
+      cause: error,
+    });
+  }
+}
+
+function claimCheck(rule: Record<string, unknown>, at: string): (claims: Claims) => void {
+  const { claim, requiredValue, expression } = rule;
+  if (typeof claim === 'string' && claim !== '') {
+    if (expression !== undefined) throw new Error(`${at}: claim and expression can't both be set`);
+    return (claims) => {
+      if (!Object.hasOwn(claims, claim)) throw new Error(`required claim ${claim} not present in ID token`);
+      if (claims[claim] !== (requiredValue ?? '')) throw new Error(`required claim ${claim} value does not match`);
+    };
+  }
+  const program = compiled(expression, CLAIMS, `${at}.expression`);
+  const { message = `validation expression '${program.source}' failed` } = messageOf(rule);
+  return (claims) => {
+    if (program.run(() => claims) !== true) throw new Error(message);
+  };
+}
+
+/** A claim with a prefix, or an expression. */
+function mapping(row: unknown, at: string, hasPrefix = true): Mapping | undefined {
+  if (!isRecord(row)) return undefined;
+  const { claim, prefix, expression } = row;
+  if (typeof expression === 'string' && expression !== '') {
+    if (claim !== undefined || prefix !== undefined)
+      throw new Error(`${at}: expression and claim or prefix can't both be set`);
+    const program = compiled(expression, CLAIMS, `${at}.expression`);
+    return (claims) => program.run(() => claims);
+  }
+  if (typeof claim !== 'string' || claim === '') return undefined;
+  if (hasPrefix && typeof prefix !== 'string')
+    throw new Error(
+      `${at}.prefix: Required value: prefix is required when claim is set. It can be set to an empty string to disable prefixing`,
+    );
+  const before = typeof prefix === 'string' ? prefix : '';
+  const add = (one: unknown): unknown => (typeof one === 'string' ? `${before}${one}` : one);
+  return (claims) => {
+    const value = Object.hasOwn(claims, claim) ? claims[claim] : MISSING;
+    if (claim === 'email' && Object.hasOwn(claims, 'email_verified') && claims['email_verified'] !== true)
+      throw new Error('email not verified');
+    return Array.isArray(value) ? value.map(add) : add(value);
+  };
+}
+
+function extraMapping(row: Record<string, unknown>, at: string): { readonly key: string; readonly of: Mapping } {
+  const { key, valueExpression } = row;
+  if (typeof key !== 'string' || key === '') throw new Error(`${at}.key: Required value`);
+  if (key !== key.toLowerCase()) throw new Error(`${at}.key: Invalid value: "${key}": key must be lowercase`);
+  const program = compiled(valueExpression, CLAIMS, `${at}.valueExpression`);
+  return { key, of: (claims) => program.run(() => claims) };
+}
+
+/** A text or a list of them; what is absent or empty is none. */
+function textsOf(value: unknown, what: string): string[] {
+  if (value === MISSING || value === null || value === undefined || value === '') return [];
+  const list: unknown[] = Array.isArray(value) ? value : [value];
+  return list.map((one) => {
+    if (typeof one !== 'string') throw new Error(`${what} must be a text or a list of texts`);
+    return one;
+  });
+}
+
+/** An address that nobody has verified must not become a name: the rules have to look at the claim that says so. */
+function checkEmail(rules: Readonly<Record<string, unknown>>): void {
+  const mappings = isRecord(rules['claimMappings']) ? rules['claimMappings'] : {};
+  const username = isRecord(mappings['username']) ? mappings['username']['expression'] : undefined;
+  if (typeof username !== 'string' || !/\bclaims\.email\b(?!_)/.test(username)) return;
+  if (JSON.stringify(rules).includes('claims.email_verified')) return;
+  throw new Error(
+    'claimMappings.username.expression: claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression',
+  );
+}
