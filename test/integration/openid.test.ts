@@ -1,5 +1,8 @@
 /** OpenID Connect against a real issuer (oidc-provider) over TLS: who is let in, who is not, and what happens when the issuer is away. */
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { createServer, type Server } from 'node:https';
 import { request as httpsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -7,6 +10,8 @@ import { after, before, test } from 'node:test';
 import { exportJWK, generateKeyPair, SignJWT, type CryptoKey, type JWK } from 'jose';
 import Provider from 'oidc-provider';
 import { silentLogger } from '../../api/component/logger.ts';
+import { stringifyYaml } from '../../api/codec/yaml.ts';
+import { startControlPlane } from '../../controlplane/main.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { certificatePem, createCertificate, parseCertificate } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
@@ -213,4 +218,69 @@ test('an issuer that is away means refusals, and keys that are known stay good',
   const cold = authenticator({ issuerUrl: 'https://localhost:9' });
   await assert.rejects(async () => cold.authenticateToken(await forged({ iss: 'https://localhost:9' }), []));
   assert.ok(await known.authenticateToken(token, []));
+});
+
+test('a server takes issuers and anonymous paths from its configuration file', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'orchlet-openid-'));
+  const path = join(directory, 'authentication.yaml');
+  writeFileSync(
+    path,
+    stringifyYaml({
+      apiVersion: 'apiserver.config.k8s.io/v1',
+      kind: 'AuthenticationConfiguration',
+      jwt: [
+        {
+          issuer: {
+            url: issuer,
+            certificateAuthority: ca,
+            audiences: ['other', 'orchlet'],
+            audienceMatchPolicy: 'MatchAny',
+          },
+          claimValidationRules: [{ expression: 'claims.hd == "example.com"' }],
+          claimMappings: {
+            username: { expression: '"corp:" + claims.sub' },
+            groups: { expression: 'claims.groups.map(g, "corp:" + g)' },
+          },
+        },
+      ],
+      anonymous: { enabled: true, conditions: [{ path: '/livez' }] },
+    }),
+  );
+  const plane = await startControlPlane({
+    memory: true,
+    flags: { authenticationConfig: path, controllers: ['-*'], scheduler: false },
+  });
+  const call = async (target: string, token?: string, body?: object): Promise<{ status: number; text: string }> => {
+    const answer = await client.call(
+      {
+        url: new URL(target, plane.url),
+        ca: plane.ca,
+        ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      },
+      {
+        method: body === undefined ? 'GET' : 'POST',
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        signal: AbortSignal.timeout(60_000),
+      },
+    );
+    return { status: answer.status, text: answer.body.toString() };
+  };
+  try {
+    const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' };
+    const { status, text } = await call(
+      '/apis/authentication.k8s.io/v1/selfsubjectreviews',
+      await issuedToken(),
+      review,
+    );
+    assert.equal(status, 201, text);
+    const { userInfo } = (JSON.parse(text) as { status: { userInfo: { username: string; groups: string[] } } }).status;
+    assert.equal(userInfo.username, 'corp:ann');
+    assert.deepEqual(userInfo.groups, ['corp:devs', 'system:authenticated']);
+    assert.equal((await call('/version', await forged({ hd: 'elsewhere.example' }))).status, 401);
+    assert.equal((await call('/livez')).status, 200);
+    assert.equal((await call('/version')).status, 401);
+  } finally {
+    await plane.close();
+    rmSync(directory, { recursive: true, force: true });
+  }
 });
