@@ -4,9 +4,9 @@
  * no fault of the code, and a fault fails twice.
  */
 import { spawn, spawnSync } from 'node:child_process';
-import { globSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
+import { basename, join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import {
   ensureImages,
@@ -83,6 +83,16 @@ function both(left: Outcome, right: Outcome): Outcome {
   return { code: left.code === 0 ? right.code : left.code, failed: [...left.failed, ...right.failed] };
 }
 
+/** A test that stands in a shared suite is run again through the files that use the suite. */
+function testFilesOf(failed: readonly string[], all: readonly string[]): string[] {
+  const files = failed.flatMap((file) => {
+    if (file.endsWith('.test.ts')) return [file];
+    const name = basename(file);
+    return all.filter((candidate) => readFileSync(join(ROOT, candidate), 'utf8').includes(`/${name}'`));
+  });
+  return [...new Set(files)];
+}
+
 async function main(): Promise<number> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
@@ -129,7 +139,10 @@ async function main(): Promise<number> {
     // One at a time: clusters of one host share its network.
     if (integration.length > 0) outcome = both(outcome, await runTests(integration, env, 1));
     if (outcome.code !== 0 && outcome.failed.length > 0 && outcome.failed.length <= 5) {
-      const files = outcome.failed.map((file) => relative(ROOT, file));
+      const files = testFilesOf(
+        outcome.failed.map((file) => relative(ROOT, file)),
+        all,
+      );
       say(`once more, one at a time: ${files.join(', ')}`);
       const again = await runTests(files, env, 1);
       if (again.code === 0) say(`flaky, passed the second time: ${files.join(', ')}`);

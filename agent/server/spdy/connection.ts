@@ -95,7 +95,8 @@ export class SpdyConnection {
     // Errors of either codec end the connection in `#run`.
     this.#inflate.on('error', () => this.close());
     this.#deflate.on('error', () => this.close());
-    transport.once('close', () => this.close());
+    // A client that is gone is noticed though its streams are full. As a client what the server sent last is read first.
+    if (onStream !== undefined) transport.once('close', () => this.close());
     this.closed = this.#run(head);
   }
 
