@@ -59,8 +59,14 @@ async function tolerating(write: Promise<unknown>): Promise<void> {
 }
 
 async function byName<T extends KubeObject>(client: Client, resource: ResourceOf<T>): Promise<Map<string, KubeObject>> {
-  const { items } = await client.list(resource);
-  return new Map(items.map((object) => [object.metadata.name ?? '', object]));
+  try {
+    const { items } = await client.list(resource);
+    return new Map(items.map((object) => [object.metadata.name ?? '', object]));
+  } catch (error) {
+    // --runtime-config may leave the kind out.
+    if (isNotFound(error)) return new Map();
+    throw error;
+  }
 }
 
 // --- priority classes
