@@ -90,7 +90,9 @@ export function qualified(subject: Subject): string {
 }
 
 export function newNotFound(subject: Subject, name: string): StatusError {
-  return newStatusError(404, 'NotFound', `${qualified(subject)} "${name}" not found`, { details: details(subject, name) });
+  return newStatusError(404, 'NotFound', `${qualified(subject)} "${name}" not found`, {
+    details: details(subject, name),
+  });
 }
 
 export function newAlreadyExists(subject: Subject, name: string): StatusError {
@@ -131,9 +133,14 @@ export function newExpired(message: string): StatusError {
 }
 
 export function newMethodNotSupported(subject: Subject, action: string): StatusError {
-  return newStatusError(405, 'MethodNotAllowed', `${action} is not supported on resources of kind "${qualified(subject)}"`, {
-    details: details(subject, ''),
-  });
+  return newStatusError(
+    405,
+    'MethodNotAllowed',
+    `${action} is not supported on resources of kind "${qualified(subject)}"`,
+    {
+      details: details(subject, ''),
+    },
+  );
 }
 
 export function newInternalError(message: string, cause?: unknown): StatusError {
