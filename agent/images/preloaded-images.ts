@@ -5,7 +5,11 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 
 /** The references that stand in the folder's `*.tar`; an archive that cannot be read is told and skipped. */
-export async function loadPreloadedImages(directory: string, runtime: Pick<Runtime, 'loadImages'>, logger: Logger): Promise<ReadonlySet<string>> {
+export async function loadPreloadedImages(
+  directory: string,
+  runtime: Pick<Runtime, 'loadImages'>,
+  logger: Logger,
+): Promise<ReadonlySet<string>> {
   const loaded = new Set<string>();
   const names = await readdir(directory).catch(() => []);
   for (const name of names.filter((entry) => entry.endsWith('.tar')).toSorted()) {

@@ -131,7 +131,13 @@ function boundErrors(limit: Limit, name: string, at: string): FieldError[] {
     const low = approximate(parseQuantity(min));
     const most = low === 0 ? Infinity : approximate(parseQuantity(max)) / low;
     if (approximate(parseQuantity(ratio)) > most) {
-      errors.push(invalid(`${at}.maxLimitRequestRatio[${name}]`, ratio, `ratio ${ratio} is greater than max/min = ${most.toFixed(6)}`));
+      errors.push(
+        invalid(
+          `${at}.maxLimitRequestRatio[${name}]`,
+          ratio,
+          `ratio ${ratio} is greater than max/min = ${most.toFixed(6)}`,
+        ),
+      );
     }
   }
   if (

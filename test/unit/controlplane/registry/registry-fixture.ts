@@ -10,7 +10,14 @@ import { StatusError } from '../../../../api/meta/status-error.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
 import { withoutFieldManagement } from '../../../../controlplane/registry/field-management.ts';
 import { createRegistry, type Registry } from '../../../../controlplane/registry/registry.ts';
-import type { DeleteOptions, Deleted, ListOptions, Patch, RequestContext, Rest } from '../../../../controlplane/registry/rest.ts';
+import type {
+  DeleteOptions,
+  Deleted,
+  ListOptions,
+  Patch,
+  RequestContext,
+  Rest,
+} from '../../../../controlplane/registry/rest.ts';
 import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
 import { stampRevision } from '../../../../controlplane/storage/object-bytes.ts';
 
@@ -23,7 +30,11 @@ export interface Fixture {
   update(path: string, object: object, namespace?: string): Promise<KubeObject>;
   patch(path: string, name: string, patch: Patch, namespace?: string): Promise<KubeObject>;
   get(path: string, name: string, namespace?: string): Promise<KubeObject>;
-  list(path: string, options?: Partial<Omit<ListOptions, 'labelSelector' | 'fieldSelector'>> & { labels?: string; fields?: string }, namespace?: string): Promise<Awaited<ReturnType<NonNullable<Rest['list']>>>>;
+  list(
+    path: string,
+    options?: Partial<Omit<ListOptions, 'labelSelector' | 'fieldSelector'>> & { labels?: string; fields?: string },
+    namespace?: string,
+  ): Promise<Awaited<ReturnType<NonNullable<Rest['list']>>>>;
   delete(path: string, name: string, options?: Partial<DeleteOptions>, namespace?: string): Promise<Deleted>;
   close(): Promise<void>;
 }

@@ -10,12 +10,20 @@ describe('the registry', () => {
   });
   after(() => fixture.close());
 
-  const configMap = (name: string, extra: object = {}) => ({ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name, ...extra }, data: { k: 'v' } });
+  const configMap = (name: string, extra: object = {}) => ({
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name, ...extra },
+    data: { k: 'v' },
+  });
 
   it('serves every resource of the table that is stored', () => {
     for (const info of builtinResources()) {
       if (!info.verbs.includes('watch')) continue;
-      assert.ok(fixture.registry.catalog.find(info.group, info.version, info.resource, ''), `${info.group}/${info.resource}`);
+      assert.ok(
+        fixture.registry.catalog.find(info.group, info.version, info.resource, ''),
+        `${info.group}/${info.resource}`,
+      );
     }
   });
 
@@ -43,7 +51,11 @@ describe('the registry', () => {
     await fixture.create('v1/configmaps', configMap('many'));
     await Promise.all(
       Array.from({ length: 20 }, (_, index) =>
-        fixture.patch('v1/configmaps', 'many', { type: 'merge', body: { data: { [`k${index}`]: 'v' } }, duplicates: [] }),
+        fixture.patch('v1/configmaps', 'many', {
+          type: 'merge',
+          body: { data: { [`k${index}`]: 'v' } },
+          duplicates: [],
+        }),
       ),
     );
     const { data } = (await fixture.get('v1/configmaps', 'many')) as unknown as { data: object };
@@ -53,11 +65,17 @@ describe('the registry', () => {
   it('pages a list as one snapshot', async () => {
     for (const name of ['a', 'b', 'c', 'd']) await fixture.create('v1/secrets', { metadata: { name } }, 'paging');
     const first = await fixture.list('v1/secrets', { limit: 2 }, 'paging');
-    assert.deepEqual(first.entries.map((entry) => entry.object.metadata.name), ['a', 'b']);
+    assert.deepEqual(
+      first.entries.map((entry) => entry.object.metadata.name),
+      ['a', 'b'],
+    );
     assert.equal(first.remainingItemCount, 2);
     await fixture.delete('v1/secrets', 'c', {}, 'paging');
     const second = await fixture.list('v1/secrets', { continue: first.continue }, 'paging');
-    assert.deepEqual(second.entries.map((entry) => entry.object.metadata.name), ['c', 'd']);
+    assert.deepEqual(
+      second.entries.map((entry) => entry.object.metadata.name),
+      ['c', 'd'],
+    );
     assert.equal(second.resourceVersion, first.resourceVersion);
     assert.equal(second.continue, '');
   });
@@ -69,7 +87,11 @@ describe('the registry', () => {
     const { metadata } = await fixture.get('v1/configmaps', 'held');
     assert.deepEqual(metadata.finalizers, ['example.com/f', 'foregroundDeletion']);
     assert.equal(metadata.deletionGracePeriodSeconds, 0);
-    await fixture.patch('v1/configmaps', 'held', { type: 'merge', body: { metadata: { finalizers: null } }, duplicates: [] });
+    await fixture.patch('v1/configmaps', 'held', {
+      type: 'merge',
+      body: { metadata: { finalizers: null } },
+      duplicates: [],
+    });
     assert.equal((await refusal(fixture.get('v1/configmaps', 'held'))).code, 404);
   });
 
@@ -81,7 +103,10 @@ describe('the registry', () => {
   });
 
   it('serves beta versions of what is stored in a stable one', async () => {
-    const address = { metadata: { name: '10.0.0.1' }, spec: { parentRef: { resource: 'services', name: 's', namespace: 'n' } } };
+    const address = {
+      metadata: { name: '10.0.0.1' },
+      spec: { parentRef: { resource: 'services', name: 's', namespace: 'n' } },
+    };
     await fixture.create('networking.k8s.io/v1/ipaddresses', address);
     const beta = await fixture.get('networking.k8s.io/v1beta1/ipaddresses', '10.0.0.1');
     assert.equal(beta.apiVersion, 'networking.k8s.io/v1beta1');

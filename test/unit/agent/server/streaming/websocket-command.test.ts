@@ -32,7 +32,8 @@ describe('a command over WebSocket', () => {
     await command.finish({ state: 'exited', exitCode: 3 });
     await closed;
     assert.deepEqual(messages.slice(0, 3), ['\u0001', '\u0001out', '\u0002err']);
-    assert.match(messages[3] ?? '', /^\u0003\{.*"NonZeroExitCode".*"ExitCode","message":"3"/);
+    assert.equal(messages[3]?.charCodeAt(0), 3);
+    assert.match(messages[3]?.slice(1) ?? '', /^\{.*"NonZeroExitCode".*"ExitCode","message":"3"/);
   });
 
   it('closes stdin alone in the fifth version, and survives what comes after it', async (t) => {
