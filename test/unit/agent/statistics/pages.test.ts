@@ -228,8 +228,8 @@ describe('pages of figures', () => {
       ]);
       const [pod] = full.pods;
       assert.deepEqual(pod?.['podRef'], { name: 'web', namespace: 'shop', uid: 'u1' });
-      const storage = pod?.['ephemeral-storage'] as { usedBytes: number } | undefined;
-      assert.equal(storage?.usedBytes, 10);
+      const ephemeral = pod?.['ephemeral-storage'] as { usedBytes: number } | undefined;
+      assert.equal(ephemeral?.usedBytes, 10);
       const short = summaryOf(facts) as typeof full;
       assert.deepEqual(Object.keys(short.node), ['nodeName', 'systemContainers', 'startTime', 'cpu', 'memory']);
       assert.equal(short.pods[0]?.['ephemeral-storage'], undefined);
