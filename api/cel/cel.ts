@@ -22,6 +22,10 @@ import { adapt, type CelValue, CostExceeded, Pending } from './values.ts';
 /** What one expression may cost. */
 export const CALL_BUDGET = 1_000_000;
 
+/** Each shows the line that it is in: a long line with many faults would fill the memory. */
+const MAX_FAULTS = 100;
+const MAX_SOURCE_LENGTH = 100_000;
+
 export interface CelEnvironment {
   readonly variables: Readonly<Record<string, CelType>>;
   /** Types that can be built (`Object{…}`), by name. */
@@ -48,6 +52,11 @@ let functions: FunctionTable | undefined;
 
 /** Throws `CelCompileError`. */
 export function compile(source: string, environment: CelEnvironment): Program {
+  if (source.length > MAX_SOURCE_LENGTH) {
+    throw new CelCompileError(
+      `ERROR: <input>:-1:0: expression code point size exceeds limit: size: ${source.length}, limit ${MAX_SOURCE_LENGTH}`,
+    );
+  }
   functions ??= new FunctionTable([
     ...operators,
     ...timeFunctions,
@@ -71,7 +80,9 @@ export function compile(source: string, environment: CelEnvironment): Program {
     throw new CelCompileError(faultText(source, { at: error.at, message: error.message }), { cause: error });
   }
   if (compiler.faults.length > 0) {
-    throw new CelCompileError(compiler.faults.map((fault) => faultText(source, fault)).join('\n'));
+    const shown = compiler.faults.slice(0, MAX_FAULTS).map((fault) => faultText(source, fault));
+    const more = compiler.faults.length - shown.length;
+    throw new CelCompileError(`${shown.join('\n')}${more > 0 ? `\n${more} more errors were truncated` : ''}`);
   }
   const { type, run } = compiled;
   return {

@@ -210,7 +210,19 @@ export function codePoints(text: string): number {
 }
 
 const patterns = new Map<string, RE2JS>();
-const MAX_PATTERNS = 1000;
+/** Instructions of all kept patterns: a pattern of a few characters may have thousands. */
+const MAX_KEPT_INSTRUCTIONS = 100_000;
+let keptInstructions = 0;
+
+function keep(source: string, pattern: RE2JS): void {
+  patterns.set(source, pattern);
+  keptInstructions += pattern.programSize();
+  for (const [oldest, dropped] of patterns) {
+    if (keptInstructions <= MAX_KEPT_INSTRUCTIONS) return;
+    patterns.delete(oldest);
+    keptInstructions -= dropped.programSize();
+  }
+}
 
 /** In linear time, whatever the pattern. Throws for what is no pattern. */
 export function patternOf(source: string): RE2JS {
@@ -222,7 +234,7 @@ export function patternOf(source: string): RE2JS {
       const why = error instanceof Error ? error.message : String(error);
       throw new CelError(why, { cause: error });
     }
-    if (patterns.size < MAX_PATTERNS) patterns.set(source, pattern);
+    keep(source, pattern);
   }
   return pattern;
 }

@@ -63,7 +63,8 @@ export interface MutationSource {
 export function mutate(input: Buffer, { corpus, words }: MutationSource, random: Random): Buffer {
   let bytes = input;
   for (let rounds = 1 + random.below(6); rounds > 0; rounds -= 1) bytes = once(bytes, { corpus, words }, random);
-  return bytes.subarray(0, MAX_BYTES);
+  // A copy: a part of a larger buffer would hold all of it.
+  return Buffer.from(bytes.subarray(0, MAX_BYTES));
 }
 
 function once(bytes: Buffer, { corpus, words }: MutationSource, random: Random): Buffer {

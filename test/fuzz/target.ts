@@ -28,8 +28,9 @@ export function outcome(run: () => unknown, declared: readonly (abstract new (..
 
 /** An error's text without what came from the input. */
 export function errorClass(error: Error): string {
-  return `${error.constructor.name} ${error.message
-    .slice(0, 200)
+  // Through a buffer, so that no part holds a long message in memory.
+  return `${error.constructor.name} ${Buffer.from(error.message.slice(0, 200))
+    .toString()
     .replaceAll(/"(?:[^"\\]|\\.)*"|'[^']*'|[\d.]+/g, '#')
     .replaceAll(/[^ -~]/g, '?')
     .slice(0, 40)}`;

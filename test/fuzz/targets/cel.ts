@@ -151,7 +151,7 @@ export const cel: Target = {
   execute(input) {
     return outcome(() => {
       const program = compile(input.toString(), environment);
-      return toJson(program.run((name) => BINDINGS[name], { left: 1_000_000 }));
+      return [toJson(program.run((name) => BINDINGS[name], { left: 1_000_000 }))];
     }, [CelCompileError, CelError, CostExceeded, Pending]);
   },
 };

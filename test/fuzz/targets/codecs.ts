@@ -168,7 +168,8 @@ export const yaml: Target = {
       const { value, duplicates } = parseYaml(input);
       duplicateWarnings(duplicates);
       const text = stringifyYaml(value);
-      law(stringifyYaml(parseYaml(text).value) === text, `what is written reads otherwise: ${text.slice(0, 500)}`);
+      if (text.length < 100_000)
+        law(stringifyYaml(parseYaml(text).value) === text, `what is written reads otherwise: ${text.slice(0, 500)}`);
       return value;
     }, [YamlSyntaxError]);
   },

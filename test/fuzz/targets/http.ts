@@ -329,6 +329,12 @@ export async function http(): Promise<Target> {
           headers: ['host', 'a', ...headers, 'content-length', String(sent.length)],
         },
         (response) => {
+          // Watches and logs that are followed have no end.
+          if (/[?&](?:watch|follow)/.test(path) && response.statusCode === 200) {
+            resolve({ status: 200, type: 'stream', text: '' });
+            response.destroy();
+            return;
+          }
           const chunks: Buffer[] = [];
           let size = 0;
           response.on('data', (chunk: Buffer) => {

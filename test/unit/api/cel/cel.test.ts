@@ -176,3 +176,12 @@ test('replace puts a text between all characters, and as often as it is told', (
 test('a chain of thousands of operators does not compile', () => {
   assert.throws(() => compile(`1${'[0]'.repeat(20_000)}`, environment), CelCompileError);
 });
+
+test('of thousands of faults a hundred are shown; an expression of megabytes is refused', () => {
+  const faulty = `[${Array.from({ length: 5000 }, () => 'none').join(',')}]`;
+  assert.throws(
+    () => compile(faulty, environment),
+    (error: Error) => error.message.endsWith('4900 more errors were truncated') && error.message.length < 10_000_000,
+  );
+  assert.throws(() => compile(' '.repeat(200_000), environment), /code point size exceeds limit/);
+});
