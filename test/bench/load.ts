@@ -11,6 +11,8 @@ export interface LoadOptions {
   readonly requests: number;
   /** Connections, one request in flight on each. */
   readonly clients: number;
+  /** Requests in flight on each connection. */
+  readonly streams?: number;
   readonly accept?: string;
   readonly body?: object;
 }
@@ -20,8 +22,20 @@ export interface Load {
   readonly bytes: number;
 }
 
-export async function h2load(url: string, { requests, clients, accept, body }: LoadOptions): Promise<Load> {
-  const args = ['-n', String(requests), '-c', String(clients), '-m', '1', '-H', `authorization: Bearer ${TOKEN}`];
+export async function h2load(
+  url: string,
+  { requests, clients, streams = 1, accept, body }: LoadOptions,
+): Promise<Load> {
+  const args = [
+    '-n',
+    String(requests),
+    '-c',
+    String(clients),
+    '-m',
+    String(streams),
+    '-H',
+    `authorization: Bearer ${TOKEN}`,
+  ];
   if (accept !== undefined) args.push('-H', `accept: ${accept}`);
   const file = join(tmpdir(), `orchlet-bench-body-${process.pid}.json`);
   if (body !== undefined) {
