@@ -20,6 +20,8 @@ import {
 const STREAM_BUFFER_BYTES = 1 << 18;
 const LARGEST_DATA_BYTES = 1 << 16;
 const MAX_STREAMS = 1000;
+/** Of chunks that have come and are not taken yet. */
+const MOST_WAITING_BYTES = 1 << 20;
 /** Of one header block, inflated. */
 const MOST_HEADER_BYTES = 1 << 18;
 
@@ -107,7 +109,7 @@ export class SpdyConnection {
   async #run(head: Buffer): Promise<void> {
     try {
       if (head.length > 0) await this.#take(head);
-      for await (const chunk of this.#transport) await this.#take(chunk as Buffer);
+      await this.#takeAll();
     } catch {
       // The peer is gone or speaks nonsense: either way the streams end below.
     } finally {
@@ -116,6 +118,32 @@ export class SpdyConnection {
       if (this.#onStream === undefined) this.#streams.clear();
       this.close();
     }
+  }
+
+  /**
+   * Takes chunks as they come, in order, until the transport ends. They are taken out of it at once: what a transport still
+   * holds when its peer resets the connection is lost.
+   */
+  #takeAll(): Promise<void> {
+    const transport = this.#transport;
+    let waitingBytes = 0;
+    let work: Promise<void> = Promise.resolve();
+    return new Promise((resolve, reject) => {
+      const done = (): void => void work.then(resolve, reject);
+      transport.on('data', (chunk: Buffer) => {
+        waitingBytes += chunk.length;
+        if (waitingBytes > MOST_WAITING_BYTES) transport.pause();
+        work = work.then(async () => {
+          await this.#take(chunk);
+          waitingBytes -= chunk.length;
+          if (transport.isPaused() && waitingBytes <= MOST_WAITING_BYTES / 2) transport.resume();
+        });
+        work.catch(reject);
+      });
+      transport.once('end', done);
+      transport.once('close', done);
+      transport.once('error', done);
+    });
   }
 
   async #take(chunk: Buffer): Promise<void> {
