@@ -83,6 +83,9 @@ function both(left: Outcome, right: Outcome): Outcome {
   return { code: left.code === 0 ? right.code : left.code, failed: [...left.failed, ...right.failed] };
 }
 
+/** How often files that failed are run again. */
+const MOST_REPEATS = 2;
+
 /** A test that stands in a shared suite is run again through the files that use the suite. */
 function testFilesOf(failed: readonly string[], all: readonly string[]): string[] {
   const files = failed.flatMap((file) => {
@@ -138,15 +141,18 @@ async function main(): Promise<number> {
     if (units.length > 0) outcome = await runTests(units, env, Math.max(2, availableParallelism()));
     // One at a time: clusters of one host share its network.
     if (integration.length > 0) outcome = both(outcome, await runTests(integration, env, 1));
-    if (outcome.code !== 0 && outcome.failed.length > 0 && outcome.failed.length <= 5) {
+    for (
+      let round = 0;
+      round < MOST_REPEATS && outcome.code !== 0 && outcome.failed.length > 0 && outcome.failed.length <= 5;
+      round += 1
+    ) {
       const files = testFilesOf(
         outcome.failed.map((file) => relative(ROOT, file)),
         all,
       );
       say(`once more, one at a time: ${files.join(', ')}`);
-      const again = await runTests(files, env, 1);
-      if (again.code === 0) say(`flaky, passed the second time: ${files.join(', ')}`);
-      outcome = again;
+      outcome = await runTests(files, env, 1);
+      if (outcome.code === 0) say(`flaky, passed when repeated: ${files.join(', ')}`);
     }
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     if (outcome.code === 0 && checked) {
