@@ -31,7 +31,7 @@ import { webhookConditions } from './admission/policy/match-conditions.ts';
 import { catalogConversion } from './admission/webhook/catalog-conversion.ts';
 import { WebhookClient } from './authentication/webhook-client.ts';
 import { reconcileBootstrapPolicy } from './authorization/bootstrap-reconcile.ts';
-import type { EncryptedValues } from './encryption/encrypted-values.ts';
+import type { Encryption } from './encryption/build.ts';
 import { installReencrypt } from './encryption/reencrypt.ts';
 import { primaryAddress } from './host-address.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
@@ -98,7 +98,7 @@ export interface Parts {
   /** `undefined`: nothing is audited. */
   readonly audit: AuditSink | undefined;
   /** `undefined`: values are kept as they are. */
-  readonly encryption: EncryptedValues | undefined;
+  readonly encryption: Encryption | undefined;
   /** A client in this process for a user. `shared`: its lists and watches give the caches' own objects, never to be changed. */
   readonly clientFor: (user: string, groups: readonly string[], fieldManager?: string, shared?: boolean) => Client;
 }
@@ -328,7 +328,7 @@ export function createApiServer(parts: Parts, signal: AbortSignal): ApiServer {
   });
   installHealth(paths, { logger, ...healthChecks(parts) });
   installIssuer(paths, security.issuer);
-  installReencrypt(paths, parts.storage, parts.encryption);
+  installReencrypt(paths, parts.storage, parts.encryption?.values);
   installMetrics(paths, metrics);
   installIndex(paths, catalog);
   const serving = servingCertificate(flags) ?? ownCertificate(pki.material());
@@ -382,7 +382,7 @@ function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlag
 }
 
 /** By the names that probes of the reference ask for. */
-function healthChecks({ storage, sources }: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
+function healthChecks({ storage, sources, encryption }: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
   return {
     checks: [
       {
@@ -391,6 +391,7 @@ function healthChecks({ storage, sources }: Parts): Pick<HealthOptions, 'checks'
           await storage.get('/core/namespaces/kube-system');
         },
       },
+      ...(encryption?.checks ?? []),
     ],
     readiness: [{ name: 'informer-sync', check: () => sources.synced() }],
   };

@@ -123,15 +123,17 @@ async function assemble(
   opened.push(() => stop.abort(new Error('the control plane is closed')));
   const directory = await prepareDirectory(flags, opened);
   const isMemory = flags.storageBackend === 'memory';
-  const encryption = await buildEncryption(
-    flags.encryptionProviderConfig,
+  const metrics = new MetricsRegistry();
+  const encryption = await buildEncryption({
+    path: flags.encryptionProviderConfig,
+    reloads: flags.encryptionProviderConfigAutomaticReload,
     clock,
     logger,
-    flags.encryptionProviderConfigAutomaticReload,
-  );
+    metrics,
+  });
   if (encryption !== undefined) opened.push(() => encryption.close());
   const [storage, pki] = await Promise.all([
-    openStorage(options, directory, encryption, opened),
+    openStorage(options, directory, encryption?.values, opened),
     ensurePki({
       directory: pkiDirectory(directory),
       clock,
@@ -189,7 +191,6 @@ async function assemble(
     createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager, shared });
   const base = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
   const customResources = customResourcesOf(base, storage, admission.chain, stop.signal);
-  const metrics = new MetricsRegistry();
   const admissionConfiguration = await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock);
   if (admissionConfiguration.ignored.length > 0)
     logger.warn(

@@ -7,6 +7,8 @@ import type { EncryptionProvider } from './provider.ts';
 export interface EncryptedValues extends ValueTransformer {
   /** Whether values under the key are for a provider that encrypts. */
   isEncrypted(key: string): boolean;
+  /** One check for each provider whose key is elsewhere; each throws where that cannot be used. */
+  readonly keyServices: readonly (() => Promise<void>)[];
   close(): void;
 }
 
@@ -31,6 +33,7 @@ export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedVa
     return [...own, ...all].find(({ prefix }) => prefix !== '' && startsWith(kept, prefix));
   };
   return {
+    keyServices: all.flatMap(({ checkKeyService }) => checkKeyService ?? []),
     isEncrypted: (key) => (providersOf(key)[0]?.prefix ?? '') !== '',
     seal(key, value) {
       const [writer] = providersOf(key);

@@ -1,5 +1,4 @@
 /** Reads the `--encryption-provider-config` file: which resources are encrypted by which providers. */
-import { readFile } from 'node:fs/promises';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { parseDuration } from '../../api/component/duration.ts';
 import { isRecord } from '../authentication/jwt.ts';
@@ -24,11 +23,15 @@ export type KmsFactory = (options: KmsOptions) => Promise<EncryptionProvider>;
 const DEFAULT_TIMEOUT_MS = 3000;
 
 /** Throws with the file's name and what is wrong in it; keys are never part of the message. */
-export async function loadEncryptionConfig(path: string, connectKms: KmsFactory): Promise<ResourceProviders[]> {
+export async function parseEncryptionConfig(
+  text: string,
+  path: string,
+  connectKms: KmsFactory,
+): Promise<ResourceProviders[]> {
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);
   };
-  const { value } = parseYaml(await readFile(path, 'utf8'));
+  const { value } = parseYaml(text);
   if (!isRecord(value) || value['kind'] !== 'EncryptionConfiguration')
     return refuse('not an EncryptionConfiguration of apiserver.config.k8s.io/v1');
   const { resources } = value;

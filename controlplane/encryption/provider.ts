@@ -11,6 +11,8 @@ export interface EncryptionProvider {
   open(sealed: Buffer, context: string): Buffer;
   /** Fetches what `open` will need. */
   unlock?(sealed: Iterable<Buffer>): Promise<void>;
+  /** Throws where the service that holds its key cannot be used; absent: the key is in the configuration. */
+  checkKeyService?(): Promise<void>;
   close?(): void;
 }
 

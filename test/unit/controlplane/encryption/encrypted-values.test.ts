@@ -1,24 +1,25 @@
 /** Encryption at rest: providers, who reads what, and a key service over gRPC. */
 import assert from 'node:assert/strict';
-import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createCipheriv, createDecipheriv, createHash, randomBytes } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import fc from 'fast-check';
 import { silentLogger } from '../../../../api/component/logger.ts';
+import { MetricsRegistry } from '../../../../api/component/metrics.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { buildEncryption } from '../../../../controlplane/encryption/build.ts';
 import { encryptedValues } from '../../../../controlplane/encryption/encrypted-values.ts';
-import { loadEncryptionConfig } from '../../../../controlplane/encryption/encryption-config.ts';
+import { parseEncryptionConfig } from '../../../../controlplane/encryption/encryption-config.ts';
 import { connectKeyService, kmsProvider } from '../../../../controlplane/encryption/kms.ts';
 import { bytesField, bytesOf, readFields } from '../../../../controlplane/encryption/protobuf-fields.ts';
 import { identityProvider, keyProviders } from '../../../../controlplane/encryption/provider.ts';
-import { reloadingValues } from '../../../../controlplane/encryption/reloading-values.ts';
 import { reencrypt } from '../../../../controlplane/encryption/reencrypt.ts';
 import { openBox, sealBox } from '../../../../controlplane/encryption/secretbox.ts';
 import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'orchlet-encryption-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
@@ -111,10 +112,8 @@ const wrong: readonly (readonly [string, string, RegExp])[] = [
 ];
 for (const [name, text, message] of wrong) {
   test(`a configuration with ${name} is refused, and the message holds no key`, async () => {
-    const path = join(directory, 'wrong.yaml');
-    writeFileSync(path, text);
     await assert.rejects(
-      loadEncryptionConfig(path, () => assert.fail()),
+      parseEncryptionConfig(text, 'wrong.yaml', () => assert.fail()),
       (error: Error) => message.test(error.message) && !error.message.includes('c2hvcnQ'),
     );
   });
@@ -130,13 +129,19 @@ test('storage holds no text in clear, opens it after a restart, and says what is
   const first = secretOf();
   writeFileSync(path, config(`aesgcm: {keys: [{name: a, secret: ${first}}]}`));
   const open = async (): ReturnType<typeof openSqliteStorage> => {
-    const transformer = await buildEncryption(path, systemClock, silentLogger);
-    assert.ok(transformer);
+    const encryption = await buildEncryption({
+      path,
+      reloads: false,
+      clock: systemClock,
+      logger: silentLogger,
+      metrics: new MetricsRegistry(),
+    });
+    assert.ok(encryption);
     return openSqliteStorage({
       directory: join(directory, 'storage'),
       clock: systemClock,
       logger: silentLogger,
-      transformer,
+      transformer: encryption.values,
     });
   };
   const storage = await open();
@@ -241,21 +246,66 @@ test('a changed configuration is taken up without a restart, a broken one is not
   );
   assert.ok(first !== undefined && second !== undefined);
   write(first);
-  const values = await reloadingValues({
+  const metrics = new MetricsRegistry();
+  const encryption = await buildEncryption({
     path,
-    load: async () => encryptedValues(await loadEncryptionConfig(path, () => assert.fail('no key service'))),
-    clock: systemClock,
+    reloads: true,
+    clock: new FakeClock(),
     logger: silentLogger,
+    metrics,
   });
+  assert.ok(encryption?.followed);
+  const { values, followed } = encryption;
+  const counted = (status: string): string =>
+    new RegExp(`automatic_reloads_total\\{[^}]*status="${status}"\\} (\\d+)`).exec(metrics.text())?.[1] ?? '0';
+  const hash = (): string => `hash="sha256:${createHash('sha256').update(readFileSync(path)).digest('hex')}"} 1`;
   const old = values.seal(KEY, TEXT);
-  assert.equal(await values.check(), false);
+  assert.equal(await followed.check(), false);
+  assert.ok(metrics.text().includes(hash()));
   write(second, first);
-  assert.equal(await values.check(), true);
+  assert.equal(await followed.check(), true);
+  assert.ok(metrics.text().includes(hash()));
   const renewed = values.seal(KEY, TEXT);
   assert.ok(renewed.toString('latin1').startsWith('k8s:enc:aesgcm:v1:b:'));
   for (const kept of [old, renewed]) assert.deepEqual(values.open(KEY, kept), TEXT);
   writeFileSync(path, 'kind: Nothing');
-  assert.equal(await values.check(), false);
+  assert.equal(await followed.check(), false);
   assert.ok(values.seal(KEY, TEXT).toString('latin1').startsWith('k8s:enc:aesgcm:v1:b:'));
-  values.close();
+  assert.deepEqual([counted('success'), counted('failure')], ['1', '1']);
+  assert.equal(metrics.text().match(/last_config_info\{/g)?.length, 1);
+  encryption.close();
+});
+
+test('a key service that is ill or away fails the health check, and is asked again later', async () => {
+  let health = 'ok';
+  const clock = new FakeClock();
+  let asked = 0;
+  const wrapped = { ciphertext: Buffer.from('w'), keyId: '1', annotations: new Map<string, Buffer>() };
+  const provider = await kmsProvider({
+    name: 'vault',
+    clock,
+    logger: silentLogger,
+    service: {
+      status: () => (
+        asked++,
+        health === '' ? Promise.reject(new Error('away')) : Promise.resolve({ healthz: health, keyId: '1' })
+      ),
+      encrypt: () => Promise.resolve(wrapped),
+      decrypt: () => assert.fail(),
+      close: () => undefined,
+    },
+  });
+  const [check] = rowOf(provider).keyServices;
+  assert.ok(check);
+  await check();
+  health = 'ill';
+  await check();
+  assert.equal(asked, 1, 'one that has just answered is not asked again');
+  await clock.advance(30_000);
+  await assert.rejects(check(), /"ill"/);
+  health = '';
+  await assert.rejects(check(), /away/);
+  health = 'ok';
+  await check();
+  provider.close?.();
 });
