@@ -33,6 +33,7 @@ import {
   type Protection,
 } from './node-protection.ts';
 import { Pleg } from './pleg/pleg.ts';
+import { PluginManager } from './pluginmanager/plugin-manager.ts';
 import { createMirrorPods } from './podconfig/mirror-pods.ts';
 import { createPodConfig } from './podconfig/pod-config.ts';
 import { createPodAdmission } from './podworkers/pod-admission.ts';
@@ -408,7 +409,8 @@ async function assemble(
     checkMs: flags.containerLogMonitorInterval,
     workers: flags.containerLogMaxWorkers,
   });
-  const loops = [node.run(signal), core.run(signal), protection.run(signal), logs.run(signal)];
+  const plugins = new PluginManager({ rootDirectory, handlers: {}, clock, logger });
+  const loops = [node.run(signal), core.run(signal), protection.run(signal), logs.run(signal), plugins.run(signal)];
   const running = Promise.all(loops).catch((error: unknown) => {
     if (!signal.aborted) logger.error({ error }, 'A loop of the agent broke');
   });

@@ -3,6 +3,7 @@
  * `[]` is a repeated field, `map` is from string to string; enumerations are int32, their values stand in `CRI`. The types
  * of requests and answers are derived from the table, the wire codec (`codec.ts`) is built from it.
  */
+import type { IncomingOf, OutgoingOf } from '../../grpc/messages.ts';
 
 export const MESSAGES = {
   AttachRequest: { containerId: '1 string', stdin: '2 bool', tty: '3 bool', stdout: '4 bool', stderr: '5 bool' },
@@ -436,37 +437,8 @@ export type Messages = typeof MESSAGES;
 export type MessageName = keyof Messages;
 export type MethodName = keyof typeof METHODS;
 
-type Scalar<T> = T extends 'string'
-  ? string
-  : T extends 'bool'
-    ? boolean
-    : T extends 'bytes'
-      ? Buffer
-      : T extends 'map'
-        ? Readonly<Record<string, string>>
-        : T extends 'int32' | 'int64' | 'uint32' | 'uint64'
-          ? number
-          : never;
-
-type Sent<F> = F extends `${number} ${infer T}[]`
-  ? readonly SentOne<T>[]
-  : F extends `${number} ${infer T}`
-    ? SentOne<T>
-    : never;
-type SentOne<T> = T extends MessageName ? Outgoing<T> : Scalar<T>;
-/** A message to send: what is left out has the default of its type. */
-export type Outgoing<N extends MessageName> = { readonly [F in keyof Messages[N]]?: Sent<Messages[N][F]> };
-
-type Got<F> = F extends `${number} ${infer T}[]`
-  ? readonly GotOne<T>[]
-  : F extends `${number} ${infer T}`
-    ? T extends MessageName
-      ? Incoming<T> | null
-      : Scalar<T>
-    : never;
-type GotOne<T> = T extends MessageName ? Incoming<T> : Scalar<T>;
-/** A message that came: scalars, lists and maps are there, a message that was not sent is null. */
-export type Incoming<N extends MessageName> = { readonly [F in keyof Messages[N]]: Got<Messages[N][F]> };
+export type Outgoing<N extends MessageName> = OutgoingOf<Messages, N>;
+export type Incoming<N extends MessageName> = IncomingOf<Messages, N>;
 
 export type Request<M extends MethodName> = Outgoing<(typeof METHODS)[M][1]>;
 export type Answer<M extends MethodName> = Incoming<(typeof METHODS)[M][2]>;

@@ -1,15 +1,19 @@
-/** The wire codec of the tables in `schema.ts`, on protobufjs, which is loaded with the first CRI runtime and not before. */
+/**
+ * The wire codec of message tables (`messages.ts`), on protobufjs, which is loaded with the first connection and not before.
+ */
 import type { IType, Type } from 'protobufjs';
+import type { MessageTables } from './messages.ts';
 
 export interface MessageCodec {
   encode(value: object): Buffer;
   decode(bytes: Uint8Array): object;
 }
 
-type Tables = Readonly<Record<string, Readonly<Record<string, string>>>>;
-
 /** A codec for each message of a package's table. */
-export async function buildCodecs(packageName: string, tables: Tables): Promise<(message: string) => MessageCodec> {
+export async function buildCodecs(
+  packageName: string,
+  tables: MessageTables,
+): Promise<(message: string) => MessageCodec> {
   const { default: protobuf } = await import('protobufjs/light.js');
   const nested = Object.fromEntries(Object.entries(tables).map(([name, fields]) => [name, descriptor(fields)]));
   const root = protobuf.Root.fromJSON({ nested: { [packageName]: { nested } } });

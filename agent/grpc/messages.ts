@@ -1,0 +1,42 @@
+/**
+ * The types of protobuf messages that stand in tables: `Message: { field: '<number> <type>' }`, where `[]` is a repeated
+ * field, `map` is from string to string, and enumerations are int32. Every gRPC interface of the agent is such a table (CRI,
+ * plugin registration, CSI); types of requests and answers are derived from it, the wire codec (`codec.ts`) is built from it.
+ */
+
+export type MessageTables = Readonly<Record<string, Readonly<Record<string, string>>>>;
+
+/** Methods by the names of the calls: service with its package, request, answer. */
+export type MethodTable = Readonly<Record<string, readonly [service: string, request: string, answer: string]>>;
+
+type Scalar<T> = T extends 'string'
+  ? string
+  : T extends 'bool'
+    ? boolean
+    : T extends 'bytes'
+      ? Buffer
+      : T extends 'map'
+        ? Readonly<Record<string, string>>
+        : T extends 'int32' | 'int64' | 'uint32' | 'uint64'
+          ? number
+          : never;
+
+type Sent<M, F> = F extends `${number} ${infer T}[]`
+  ? readonly SentOne<M, T>[]
+  : F extends `${number} ${infer T}`
+    ? SentOne<M, T>
+    : never;
+type SentOne<M, T> = T extends keyof M ? OutgoingOf<M, T> : Scalar<T>;
+/** A message to send: what is left out has the default of its type. */
+export type OutgoingOf<M, N extends keyof M> = { readonly [F in keyof M[N]]?: Sent<M, M[N][F]> };
+
+type Got<M, F> = F extends `${number} ${infer T}[]`
+  ? readonly GotOne<M, T>[]
+  : F extends `${number} ${infer T}`
+    ? T extends keyof M
+      ? IncomingOf<M, T> | null
+      : Scalar<T>
+    : never;
+type GotOne<M, T> = T extends keyof M ? IncomingOf<M, T> : Scalar<T>;
+/** A message that came: scalars, lists and maps are there, a message that was not sent is null. */
+export type IncomingOf<M, N extends keyof M> = { readonly [F in keyof M[N]]: Got<M, M[N][F]> };

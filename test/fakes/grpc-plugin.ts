@@ -1,0 +1,65 @@
+/** A gRPC server of a plugin on a unix socket, made of the same tables as the agent's client; the bytes on the socket are real. */
+import { rm } from 'node:fs/promises';
+import { Server, ServerCredentials, type ServiceDefinition, type UntypedServiceImplementation } from '@grpc/grpc-js';
+import { buildCodecs } from '../../agent/grpc/codec.ts';
+import type { MessageTables, MethodTable } from '../../agent/grpc/messages.ts';
+
+/** An error with gRPC's number of it. */
+export class PluginError extends Error {
+  readonly code: number;
+  constructor(code: number, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export type PluginMethods = Readonly<Record<string, (request: never) => object | Promise<object>>>;
+
+export interface GrpcService {
+  readonly packageName: string;
+  readonly messages: MessageTables;
+  readonly methods: MethodTable;
+  /** Those that are missing answer Unimplemented. */
+  readonly implementation: PluginMethods;
+}
+
+export async function serveGrpc(socket: string, services: readonly GrpcService[]): Promise<() => Promise<void>> {
+  const server = new Server();
+  for (const { packageName, messages, methods, implementation } of services) {
+    const codec = await buildCodecs(packageName, messages);
+    const definition: Record<string, ServiceDefinition[string]> = {};
+    const handlers: UntypedServiceImplementation = {};
+    for (const [name, [service, request, answer]] of Object.entries(methods)) {
+      const run = implementation[name];
+      if (run === undefined) continue;
+      definition[name] = {
+        path: `/${service}/${name.charAt(0).toUpperCase()}${name.slice(1)}`,
+        requestStream: false,
+        responseStream: false,
+        requestSerialize: (value: object) => codec(request).encode(value),
+        requestDeserialize: (bytes) => codec(request).decode(bytes),
+        responseSerialize: (value: object) => codec(answer).encode(value),
+        responseDeserialize: (bytes) => codec(answer).decode(bytes),
+      };
+      handlers[name] = (call: { request: object }, done: (error: object | null, value?: object) => void) => {
+        Promise.resolve()
+          .then(() => run(call.request as never))
+          .then(
+            (value) => done(null, value),
+            (error: Error) => done({ code: error instanceof PluginError ? error.code : 2, details: error.message }),
+          );
+      };
+    }
+    server.addService(definition, handlers);
+  }
+  await rm(socket, { force: true });
+  await new Promise<void>((resolve, reject) =>
+    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) =>
+      error === null ? resolve() : reject(error),
+    ),
+  );
+  return async () => {
+    server.forceShutdown();
+    await rm(socket, { force: true });
+  };
+}
