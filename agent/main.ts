@@ -11,6 +11,7 @@ import { assembleServer } from './assembly/agent-server.ts';
 import { type ApiClients, connectApi } from './assembly/api-clients.ts';
 import { type AgentEvents, eventRecorder, serviceLister } from './assembly/api-readers.ts';
 import type { Base } from './assembly/base.ts';
+import { createCheckpoints, restoreNode } from './assembly/checkpoints.ts';
 import { createNode } from './assembly/node.ts';
 import { podSources } from './assembly/pod-sources.ts';
 import { createPodCgroups } from './cgroups/pod-cgroups.ts';
@@ -193,13 +194,18 @@ async function assemble(
   const settings = evictionSettings(flags);
   const node = createNode(base, AGENT_VERSION, runtime, api?.heartbeats, settings, events);
   const pods = new PodManager();
-  const objects = client === undefined ? noReferencedObjects : new WatchedObjects({ client, clock, logger });
+  const checkpoints = createCheckpoints(base, client, closers);
+  await restoreNode(node, checkpoints);
+  // What pods are given is remembered on its way.
+  const podClient = checkpoints?.client ?? client;
+  const objects =
+    podClient === undefined ? noReferencedObjects : new WatchedObjects({ client: podClient, clock, logger });
   if (objects instanceof WatchedObjects) closers.push(() => objects.close());
-  const tokens = new TokenManager({ client, clock });
+  const tokens = new TokenManager({ client: podClient, clock });
   const allocatable = (): Readonly<Record<string, string>> => node.allocatable();
   const volumes = createVolumeManager({
     rootDirectory,
-    client,
+    client: podClient,
     clock,
     logger,
     events,
@@ -264,6 +270,7 @@ async function assemble(
     registryBurst: flags.registryBurst,
     onUsed: (id) => parts.protection?.imageUsed(id),
   });
+  const services = await serviceLister(base, client, checkpoints?.pods, closers);
   const memoryCapacityBytes = hostCapacity().memoryBytes;
   const kubeRuntime = new KubeRuntime({
     runtime,
@@ -285,7 +292,7 @@ async function assemble(
         runtimeHandler: () => '',
       },
       objects,
-      services: serviceLister(base, client, closers),
+      services,
       volumes,
       hostIps: () => node.hostIps(),
       allocatable,
@@ -305,6 +312,7 @@ async function assemble(
     probes,
     statuses,
     objects,
+    services,
     cgroups,
     mirrors,
     node,
@@ -327,7 +335,7 @@ async function assemble(
     logger,
     onEvent: (event) => (event.type === 'removed' ? undefined : workers.wake(event.podUid)),
   });
-  const { sources, submitted } = podSources(base, client, (file, message) =>
+  const { sources, submitted } = podSources(base, client, checkpoints?.pods, (file, message) =>
     badManifest(base, events, node, file, message),
   );
   const pressure = (kind: 'memory' | 'disk' | 'pid'): boolean => parts.protection?.pressure(kind) ?? false;

@@ -3,6 +3,7 @@ import { CoreEventRecorder, referenceTo } from '../../api/machinery/event-record
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { Informers } from '../../api/machinery/informer.ts';
 import { nodes, pods as podsResource, services as servicesResource } from '../../api/machinery/resources.ts';
+import type { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
 import type { NodeObject, PodEventRecorder, ServiceLister } from '../core-types.ts';
 import type { Base } from './base.ts';
 
@@ -47,14 +48,18 @@ export function eventRecorder(
   };
 }
 
-export function serviceLister(
+export async function serviceLister(
   { clock, logger }: Base,
   client: HttpClient | undefined,
+  checkpoints: PodCheckpoints | undefined,
   closers: (() => unknown)[],
-): ServiceLister {
+): Promise<ServiceLister> {
   if (client === undefined) return { synced: () => true, list: () => [] };
   const informers = new Informers({ client, clock, logger });
   closers.push(() => informers.close());
   const informer = informers.for(servicesResource);
-  return { synced: () => informer.hasSynced, list: () => informer.list() };
+  const lister = { synced: () => informer.hasSynced, list: () => informer.list() };
+  const onChange = (listener: () => void): void =>
+    void informer.addHandler({ add: listener, update: listener, delete: listener });
+  return checkpoints === undefined ? lister : await checkpoints.services(lister, onChange);
 }

@@ -1,6 +1,7 @@
 /** Where this agent's pods come from, by its options: the API server, a file or folder, a URL, and what was submitted to it. */
 import { join, resolve } from 'node:path';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
+import type { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
 import { splitHeader } from '../options/json-forms.ts';
 import { createPodReader } from '../pod-reader.ts';
 import { createApiSource } from '../podconfig/api-source.ts';
@@ -13,6 +14,7 @@ import type { Base } from './base.ts';
 export function podSources(
   base: Base,
   client: HttpClient | undefined,
+  checkpoints: PodCheckpoints | undefined,
   onBadManifest: (file: string, message: string) => void,
 ): { readonly sources: readonly PodSource[]; readonly submitted: SubmittedPods } {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
@@ -35,6 +37,9 @@ export function podSources(
       headers[name] = headers[name] === undefined ? text : `${headers[name]}, ${text}`;
     sources.push(createUrlSource({ url: flags.manifestUrl, headers, checkMs: flags.httpCheckFrequency, ...shared }));
   }
-  if (client !== undefined) sources.push(createApiSource({ client, nodeName, clock, logger }));
+  if (client !== undefined) {
+    const remembered = checkpoints === undefined ? {} : { checkpoints };
+    sources.push(createApiSource({ client, nodeName, clock, logger, ...remembered }));
+  }
   return { sources, submitted };
 }

@@ -12,7 +12,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { NodeConditionSource, NodeInfo, NodeObject } from '../core-types.ts';
 import type { Runtime, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
-import { filesystemSpace, hostAddresses, hostCapacity, hostName, maxPids, systemInfo } from './host-facts.ts';
+import { filesystemSpace, hostAddresses, hostCapacity, maxPids, systemInfo } from './host-facts.ts';
 import { type NodeFacts, statusChanged, withStatus } from './node-object.ts';
 import type { Capacity } from './reserved.ts';
 
@@ -106,6 +106,11 @@ export class NodeManager implements NodeInfo {
   onPodCidrs(listener: (cidrs: readonly string[]) => void): void {
     this.#cidrListeners.push(listener);
     if (this.#cidrs.length > 0) listener(this.#cidrs);
+  }
+
+  /** As it was before the agent's start: its labels and ranges hold until the API server tells newer ones. */
+  restore(last: NodeObject): void {
+    if (!this.#registered) this.#take(last);
   }
 
   /** Something that the status tells has changed: look soon. */
@@ -203,7 +208,7 @@ export class NodeManager implements NodeInfo {
       metadata: {
         name: nodeName,
         labels: {
-          'kubernetes.io/hostname': hostName().toLowerCase(),
+          'kubernetes.io/hostname': nodeName,
           'kubernetes.io/os': system.operatingSystem,
           'kubernetes.io/arch': system.architecture,
           'beta.kubernetes.io/os': system.operatingSystem,
@@ -235,7 +240,7 @@ export class NodeManager implements NodeInfo {
       : undefined;
     return {
       name: this.name,
-      hostname: hostName().toLowerCase(),
+      hostname: this.name,
       addresses: this.hostIps(),
       system: systemInfo(),
       capacity,

@@ -53,6 +53,13 @@ export const sourceOptions = {
     config: { path: 'httpCheckFrequency' },
     help: 'How often the URL is asked.',
   }),
+  podCheckpoints: option({
+    name: 'pod-checkpoints',
+    type: 'boolean',
+    default: true,
+    group: SOURCES,
+    help: 'Keep the pods of the API server, with their config maps, secrets and tokens, in the root directory (readable by root alone), so that they start after a power cut before it answers.',
+  }),
   runonce: option({
     name: 'runonce',
     type: 'boolean',

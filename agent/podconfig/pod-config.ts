@@ -105,13 +105,13 @@ async function runSource(
     options.logger.error({ source: source.name, pod }, 'a source names two pods the same; the first is taken');
   while (!signal.aborted) {
     try {
-      await source.run(signal, (pods) => {
+      await source.run(signal, (pods, told = { provisional: false }) => {
         const unique = new Map<string, Pod>();
         for (const pod of source.name === 'api' ? pods : firstOfEachName(pods, complain))
           unique.set(pod.metadata.uid, pod);
         const updates = diff(source.name, known, [...unique.values()]);
         known = unique;
-        ready.add(source);
+        if (!told.provisional) ready.add(source);
         for (const update of updates) onUpdate(update);
       });
     } catch (error) {

@@ -4,5 +4,11 @@ import type { Pod, PodSourceName } from '../core-types.ts';
 export interface PodSource {
   readonly name: PodSourceName;
   /** Runs until the signal aborts. `onPods` takes the full set of this source. */
-  run(signal: AbortSignal, onPods: (pods: readonly Pod[]) => void): Promise<void>;
+  run(signal: AbortSignal, onPods: OnPods): Promise<void>;
 }
+
+/**
+ * `provisional`: the last known set, as the source cannot be asked yet. Its pods run, but that a pod is not in it says nothing:
+ * nothing is ended or cleaned up for it.
+ */
+export type OnPods = (pods: readonly Pod[], options?: { readonly provisional: boolean }) => void;

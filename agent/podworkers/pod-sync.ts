@@ -12,6 +12,7 @@ import type {
   PodStatus,
   ProbeManager,
   ReferencedObjects,
+  ServiceLister,
   StatusManager,
   VolumeManager,
 } from '../core-types.ts';
@@ -34,6 +35,7 @@ export interface PodSyncOptions {
   readonly probes: ProbeManager;
   readonly statuses: StatusManager;
   readonly objects: ReferencedObjects;
+  readonly services: Pick<ServiceLister, 'synced'>;
   readonly cgroups: PodCgroups;
   readonly mirrors: MirrorPods | undefined;
   readonly node: NodeInfo;
@@ -43,6 +45,8 @@ export interface PodSyncOptions {
   /** '' when pods can be given a network. */
   readonly networkProblem: () => string;
 }
+
+const SERVICES_RETRY_MS = 200;
 
 const DEADLINE = {
   reason: 'DeadlineExceeded',
@@ -75,6 +79,11 @@ export class PodSync implements PodSyncer {
     if (problem !== '' && pod.spec.hostNetwork !== true) {
       events.event(pod, 'Warning', 'NetworkNotReady', `network is not ready: ${problem}`);
       return { ended: false, errors: [new Error(`network is not ready: ${problem}`)], retryAtMs: clock.now() + 1_000 };
+    }
+    // Without its services it would not find the API server; static pods cannot be told to wait for one.
+    if (!isStaticPod(pod) && !this.#options.services.synced()) {
+      const error = new Error('services have not yet been read at least once, cannot construct envvars');
+      return { ended: false, errors: [error], retryAtMs: clock.now() + SERVICES_RETRY_MS };
     }
     // 4. What the pod refers to, its cgroup, its mirror.
     objects.registerPod(pod);
