@@ -163,6 +163,8 @@ export interface StatusManager {
   get(podUid: string): PodStatus | undefined;
   setContainerReadiness(podUid: string, containerId: string, ready: boolean): void;
   setContainerStartup(podUid: string, containerId: string, started: boolean): void;
+  /** Somebody else changed the status (the node controller, of a node that was cut off): said again where it differs. */
+  reconcile(pod: Pod): void;
   /** Every container is down for good: states become terminated (`ContainerStatusUnknown`, 137 where nothing is known), the phase final. */
   terminate(pod: Pod): void;
   /** Forgets pods that are not in the set. */

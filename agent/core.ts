@@ -129,6 +129,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         workers.update(pod);
         break;
       case 'reconcile':
+        this.#deps.statuses.reconcile(pod);
         // Only the status differs from ours; readiness gates are read from it.
         if ((pod.spec.readinessGates ?? []).length > 0) workers.update(pod);
         break;

@@ -50,11 +50,15 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   }
   const kubeconfig = await loadKubeconfig(flags.kubeconfig);
   const access = await serverAccess(kubeconfig, { clock });
-  const connect = (qps: number, burst: number): HttpClient =>
-    new HttpClient({ ...access, clock, qps, burst, userAgent: `orchlet-agent/${options.version}` });
-  const client = connect(flags.kubeApiQps, flags.kubeApiBurst);
-  const events = connect(flags.eventQps, flags.eventBurst);
-  const heartbeats = connect(0, 0);
+  const common = { ...access, clock, userAgent: `orchlet-agent/${options.version}` };
+  const client = new HttpClient({ ...common, qps: flags.kubeApiQps, burst: flags.kubeApiBurst });
+  const events = new HttpClient({ ...common, qps: flags.eventQps, burst: flags.eventBurst });
+  const heartbeats: HttpClient = new HttpClient({
+    ...common,
+    timeoutMs: Math.min(flags.nodeStatusUpdateFrequency, flags.nodeLeaseDurationSeconds * 1000),
+    // A network that came back after a while does not wake connections that it took with it.
+    onTimeout: () => all.forEach((each) => each.closeConnections()),
+  });
   const all = [client, events, heartbeats];
   if (flags.rotateCertificates && usesRotatedPair(kubeconfig, certificateDirectory)) void rotate(options, client, all);
   return { client, events, heartbeats, close: () => all.forEach((each) => each.close()) };

@@ -137,6 +137,13 @@ class PodStatusManager implements StatusManager {
     this.#keep(pod, normalize(status, kept?.status ?? pod.status, formatTime(this.#options.clock.now())), kept, true);
   }
 
+  reconcile(pod: Pod): void {
+    const kept = this.#kept.get(pod.metadata.uid);
+    // What has not been sent yet will be; what was just sent is seen here again and agrees.
+    if (kept === undefined || kept.sent !== kept.version) return;
+    if (this.#patchFor(pod, kept) !== undefined) this.#mark(pod.metadata.uid);
+  }
+
   removeOrphans(known: ReadonlySet<string>): void {
     for (const uid of this.#kept.keys()) {
       if (!known.has(uid)) {
@@ -199,9 +206,7 @@ class PodStatusManager implements StatusManager {
         kept.sent = version;
         return;
       }
-      const mayStillRun = this.#options.safety.podCouldHaveRunningContainers(kept.pod);
-      const merged = mergeStatus(remote.status, withReadiness(remote, kept.status), mayStillRun);
-      const patch = statusPatch(remote, normalize(merged, remote.status, formatTime(this.#options.clock.now())));
+      const patch = this.#patchFor(remote, kept);
       if (patch !== undefined)
         await client.patch(podsResource, namespace, name, 'strategic', patch, { subresource: 'status', signal });
       kept.sent = version;
@@ -215,6 +220,12 @@ class PodStatusManager implements StatusManager {
       const fields = { pod: `${namespace}/${name}`, err: isStatusError(error) ? error.message : error };
       this.#options.logger.warn(fields, 'the status of a pod could not be sent; trying again');
     }
+  }
+
+  #patchFor(remote: Pod, kept: Kept): ReturnType<typeof statusPatch> {
+    const mayStillRun = this.#options.safety.podCouldHaveRunningContainers(kept.pod);
+    const merged = mergeStatus(remote.status, withReadiness(remote, kept.status), mayStillRun);
+    return statusPatch(remote, normalize(merged, remote.status, formatTime(this.#options.clock.now())));
   }
 
   async #deleteWhenOver(client: Client, kept: Kept, remote: Pod, signal: AbortSignal): Promise<void> {

@@ -27,6 +27,9 @@ export interface HttpClientOptions extends TransportOptions {
   /** Requests a second and how many may be saved up; 0 for no limit. Watches count once, when they start. */
   readonly qps?: number;
   readonly burst?: number;
+  /** How long an answer may take, watches apart. Then the request fails and `onTimeout` is called: the connection may be dead. */
+  readonly timeoutMs?: number;
+  readonly onTimeout?: () => void;
 }
 
 export interface RawRequest {
@@ -56,6 +59,8 @@ export class HttpClient implements Client {
   readonly #credentials: ClientCredentials;
   readonly #limiter: RateLimiter;
   readonly #userAgent: string;
+  readonly #timeoutMs: number | undefined;
+  readonly #onTimeout: (() => void) | undefined;
 
   constructor(options: HttpClientOptions) {
     this.#transport = new HttpTransport(options);
@@ -63,6 +68,8 @@ export class HttpClient implements Client {
     this.#credentials = options.credentials ?? noCredentials;
     this.#limiter = new RateLimiter({ clock: options.clock, qps: options.qps ?? 0, burst: options.burst ?? 10 });
     this.#userAgent = options.userAgent ?? 'orchlet';
+    this.#timeoutMs = options.timeoutMs;
+    this.#onTimeout = options.onTimeout;
   }
 
   close(): void {
@@ -213,6 +220,22 @@ export class HttpClient implements Client {
   }
 
   async #json(request: RawRequest): Promise<unknown> {
+    if (this.#timeoutMs === undefined) return this.#answer(request);
+    const { signal } = request;
+    const deadline = new AbortController();
+    const timer = this.#clock.after(this.#timeoutMs, () => {
+      deadline.abort(new Error(`${this.#transport.server} did not answer within ${(this.#timeoutMs ?? 0) / 1000} s`));
+      this.#onTimeout?.();
+    });
+    try {
+      const both = signal === undefined ? deadline.signal : AbortSignal.any([signal, deadline.signal]);
+      return await this.#answer({ ...request, signal: both });
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  async #answer(request: RawRequest): Promise<unknown> {
     const { body } = await this.raw(request);
     return JSON.parse((await readAll(body)).toString('utf8')) as unknown;
   }

@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --only start,memory,get,create,list,watch,objects,auth,up]`: prints each figure with its unit. Every group
+ * `npm run bench [-- --only start,memory,get,create,list,watch,objects,auth,up,idle]`: prints each figure with its unit. Every group
  * gets a server of its own. Compare figures of one machine and one run only.
  */
 import { fork } from 'node:child_process';
@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { audit, authorization, tokens } from './auth.ts';
+import { idle } from './idle.ts';
 import { h2load, openHttp, type Http } from './load.ts';
 import { configMap, pod } from './objects.ts';
 import { startServer, type Server, type ServerOptions } from './server.ts';
@@ -18,10 +19,12 @@ const PROTOBUF = 'application/vnd.kubernetes.protobuf';
 const MIB = 1024 * 1024;
 const OBSERVED: ServerOptions = { observed: true };
 
-function print(what: string, figure: number, unit: string): void {
+export type Print = (what: string, figure: number, unit: string) => void;
+
+const print: Print = (what, figure, unit) => {
   const text = figure >= 100 ? Math.round(figure).toString() : figure.toFixed(figure >= 10 ? 1 : 2);
   process.stdout.write(`${what.padEnd(64)} ${text.padStart(10)} ${unit}\n`);
-}
+};
 
 async function withServer(
   run: (server: Server, http: Http) => Promise<void>,
@@ -205,9 +208,10 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
   objects,
   auth,
   up,
+  idle: () => idle(print),
 };
-/** `up` needs a container runtime and root; only when asked for. */
-const byDefault = Object.keys(groups).filter((name) => name !== 'up');
+/** These need a container runtime and root; only when asked for. */
+const byDefault = Object.keys(groups).filter((name) => name !== 'up' && name !== 'idle');
 
 const { values } = parseArgs({ options: { only: { type: 'string' } } });
 for (const name of values.only?.split(',') ?? byDefault) {

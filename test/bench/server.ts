@@ -29,6 +29,8 @@ export interface ServerOptions {
   /** Beside those that every server gets. */
   readonly flags?: readonly string[];
   readonly readyWithinMs?: number;
+  /** A program, with its arguments, that runs it: a tracer. It must keep the process's id. */
+  readonly wrapper?: readonly string[];
   /** Loads `observed.ts` into it, for `facts`; costs some memory. */
   readonly observed?: boolean;
 }
@@ -42,14 +44,17 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   const flags = ['--data-dir', join(directory, 'data'), '--secure-port', String(port), '--token-auth-file', tokens];
   const log = openSync(join(directory, 'log'), 'w');
   const started = performance.now();
-  const child = spawn(
+  const [program = '', ...args] = [
+    ...(options.wrapper ?? []),
     join(ROOT, 'bin/orchlet'),
-    [...(options.command ?? ['controlplane']), ...flags, ...(options.flags ?? [])],
-    {
-      stdio: ['ignore', log, log],
-      env: options.observed === true ? observedEnvironment(factsFile) : process.env,
-    },
-  );
+    ...(options.command ?? ['controlplane']),
+    ...flags,
+    ...(options.flags ?? []),
+  ];
+  const child = spawn(program, args, {
+    stdio: ['ignore', log, log],
+    env: options.observed === true ? observedEnvironment(factsFile) : process.env,
+  });
   const origin = `https://127.0.0.1:${port}`;
   const readyAfterMs = await untilReady(child, origin, {
     started,

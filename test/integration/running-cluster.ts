@@ -199,8 +199,16 @@ export class RunningCluster {
   }
 }
 
+/** A program's output; throws with what it said when it fails. */
+export function run(program: string, args: readonly string[]): string {
+  const done = spawnSync(program, args, { encoding: 'utf8' });
+  if (done.status !== 0)
+    throw new Error(`${program} ${args.join(' ')} ended with ${done.status}: ${done.stderr}${done.stdout}`);
+  return done.stdout;
+}
+
 /** What a killed agent left mounted would keep the directory. */
-function unmountBelow(directory: string): void {
+export function unmountBelow(directory: string): void {
   const points = readFileSync('/proc/self/mountinfo', 'utf8')
     .split('\n')
     .map((line) => line.split(' ')[4] ?? '');

@@ -58,6 +58,27 @@ describe('the status manager', () => {
     assert.equal(client.writes('patch').length, 1);
   });
 
+  it('says again what somebody else changed, and is silent where nothing differs', async (t) => {
+    const { clock, client, manager, stored, pod } = setUp(t);
+    const conditions = [condition('ContainersReady', 'True'), condition('Ready', 'True')];
+    const containerStatuses = [{ name: 'main', ready: true, image: '', imageID: '', restartCount: 0 }];
+    manager.set(pod, { phase: 'Running', conditions, containerStatuses });
+    await clock.settle();
+    const said = stored();
+    assert.ok(said);
+    manager.reconcile(said);
+    await clock.settle();
+    assert.equal(client.writes('patch').length, 1);
+    // As the node controller does when a node is silent.
+    await client.patch(pods, 'ns', 'p', 'strategic', { status: { conditions: [condition('Ready', 'False')] } });
+    const changed = stored();
+    assert.ok(changed);
+    manager.reconcile(changed);
+    await clock.settle();
+    const ready = stored()?.status?.conditions?.find(({ type }) => type === 'Ready');
+    assert.equal(ready?.status, 'True');
+  });
+
   it('never has two writes of one pod under way, and ends with the newest', async (t) => {
     const { clock, client, manager, stored, pod } = setUp(t);
     const gate = Promise.withResolvers<void>();

@@ -1,0 +1,116 @@
+/**
+ * What a single node costs while nothing happens: processor time, bytes written and fsyncs of `orchlet up`, and of the container
+ * runtime beside it. Counted from /proc and by strace, which stops the process at its fsyncs alone. Called by `bench.ts`.
+ */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ensureImages, findRuntime, installPackages } from '../../scripts/container-runtime.ts';
+import type { Print } from './bench.ts';
+import { startServer } from './server.ts';
+
+const SETTLE_MS = 60_000;
+const WINDOW_MS = 300_000;
+const HOUR_MS = 3_600_000;
+const TICKS_PER_SECOND = 100;
+const SYNCS = 'fsync,fdatasync,sync,syncfs,sync_file_range,msync';
+
+interface Usage {
+  readonly cpuSeconds: number;
+  readonly writtenBytes: number;
+}
+
+/** Of a process with all its threads; its children that live are counted by themselves. */
+function usageOf(pid: number): Usage {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  // utime and stime, and those of children that have ended.
+  const ticks = fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0);
+  const written = /^write_bytes: (\d+)$/m.exec(readFileSync(`/proc/${pid}/io`, 'utf8'))?.[1] ?? '0';
+  return { cpuSeconds: ticks / TICKS_PER_SECOND, writtenBytes: Number(written) };
+}
+
+function descendantsOf(root: number): number[] {
+  const parents = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((name) => {
+      try {
+        const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
+        return [[Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1])] as const];
+      } catch {
+        // It ended meanwhile.
+        return [];
+      }
+    });
+  const found = [root];
+  for (const pid of found) found.push(...parents.filter(([, parent]) => parent === pid).map(([child]) => child));
+  return found;
+}
+
+function total(pids: readonly number[]): Usage {
+  const all = pids.map(usageOf);
+  return {
+    cpuSeconds: all.reduce((sum, { cpuSeconds }) => sum + cpuSeconds, 0),
+    writtenBytes: all.reduce((sum, { writtenBytes }) => sum + writtenBytes, 0),
+  };
+}
+
+/** Lines of strace so far: one for each call that ended. */
+const syncsIn = (file: string): number => readFileSync(file, 'utf8').match(/\) += 0$/gm)?.length ?? 0;
+
+export async function idle(print: Print): Promise<void> {
+  if (spawnSync('strace', ['-V']).status !== 0) installPackages(['strace'], 'fsyncs are counted by strace');
+  const say = (text: string): void => void process.stderr.write(`${text}\n`);
+  const directory = mkdtempSync(join(tmpdir(), 'orch-idle-'));
+  const runtime = await findRuntime({ directory: join(directory, 'docker'), say, privately: true });
+  try {
+    ensureImages(join(directory, 'images'), say);
+    const trace = join(directory, 'syncs');
+    const server = await startServer({
+      command: ['up'],
+      flags: [
+        ...runtime.flags,
+        '--port',
+        '0',
+        '--healthz-port',
+        '0',
+        '--read-only-port',
+        '0',
+        '--cluster-cidr',
+        '10.198.0.0/16',
+      ],
+      readyWithinMs: 60_000,
+      wrapper: ['strace', '-D', '-f', '--seccomp-bpf', '-e', `trace=${SYNCS}`, '-o', trace],
+    });
+    try {
+      const daemon = Number(readFileSync(join(directory, 'docker', 'docker.pid'), 'utf8'));
+      await sleep(SETTLE_MS);
+      const look = (): { own: Usage; runtime: Usage; syncs: number; atMs: number } => ({
+        own: usageOf(server.pid),
+        runtime: total(descendantsOf(daemon)),
+        syncs: syncsIn(trace),
+        atMs: performance.now(),
+      });
+      const before = look();
+      await sleep(WINDOW_MS);
+      const after = look();
+      const tookMs = after.atMs - before.atMs;
+      const share = (of: 'own' | 'runtime'): number =>
+        ((after[of].cpuSeconds - before[of].cpuSeconds) * 100_000) / tookMs;
+      const mbPerHour = (of: 'own' | 'runtime'): number =>
+        ((after[of].writtenBytes - before[of].writtenBytes) * HOUR_MS) / tookMs / 1e6;
+      print('idle node: processor', share('own'), '% of one');
+      print('idle node: written to disk', mbPerHour('own'), 'MB/h');
+      print('idle node: fsyncs', ((after.syncs - before.syncs) * HOUR_MS) / tookMs, '1/h');
+      print('idle node: processor of the container runtime beside it', share('runtime'), '% of one');
+      print('idle node: written by the container runtime', mbPerHour('runtime'), 'MB/h');
+    } finally {
+      await server.stop();
+    }
+  } finally {
+    runtime.stop();
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
