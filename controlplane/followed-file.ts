@@ -29,7 +29,7 @@ export interface FollowedFile {
   close(): void;
 }
 
-const CHECK_EVERY_MS = 5000;
+const CHECK_EVERY_MS = 2000;
 
 const sha256 = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;
 

@@ -181,11 +181,9 @@ async function assemble(
     logger,
     onLegacyToken: legacyTokenMarker(assembled),
     address: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
+    metrics,
   });
-  opened.push(
-    () => security.authenticators.close(),
-    () => security.authorizers.close(),
-  );
+  opened.push(() => security.close());
   const { authorizer } = security.authorizers;
   const clientFor: Parts['clientFor'] = (name, groups, fieldManager = name, shared = false) =>
     createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager, shared });

@@ -1,7 +1,9 @@
 /** Puts authentication, authorization and admission together from the flags. Called by `main.ts` alone. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from '../api/component/logger.ts';
+import type { MetricsRegistry } from '../api/component/metrics.ts';
 import type { Clock } from '../api/machinery/clock.ts';
 import type { Secret } from '../api/machinery/kinds.ts';
 import { authorizationCondition } from './admission/policy/match-conditions.ts';
@@ -14,10 +16,13 @@ import {
   type JwtSettings,
   loadAuthenticationConfig,
 } from './authentication/authentication-config.ts';
+import { authenticationMetrics } from './authentication/authentication-metrics.ts';
 import { type CaBundle, fileCaBundle, fixedCaBundle } from './authentication/ca-bundle.ts';
 import { verificationKey } from './authentication/service-account.ts';
 import { TokenIssuer } from './authentication/token-issuer.ts';
+import { authorizationMetrics } from './authorization/authorization-metrics.ts';
 import { type Authorizers, buildAuthorizers } from './authorization/authorizers.ts';
+import { type FollowedFile, followFile } from './followed-file.ts';
 import type { ControlPlaneFlags } from './options.ts';
 import type { Pki } from './pki/pki.ts';
 import { StartError } from './start-error.ts';
@@ -32,6 +37,7 @@ export interface SecurityOptions {
   readonly onLegacyToken: (secret: Secret) => void;
   /** Where clients find the API server: `10.0.0.1:6443`. */
   readonly address: string;
+  readonly metrics: MetricsRegistry;
 }
 
 export interface Security {
@@ -41,6 +47,7 @@ export interface Security {
   readonly clientCa: CaBundle;
   readonly frontProxyCa: CaBundle;
   readonly audiences: readonly string[];
+  close(): void;
 }
 
 export async function buildSecurity(options: SecurityOptions): Promise<Security> {
@@ -68,7 +75,8 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
     jwksUri: flags.serviceAccountJwksUri || `https://${options.address}/openid/v1/jwks`,
     clock,
   });
-  const structured = authenticationConfig(flags);
+  const configText = flags.authenticationConfig === '' ? '' : readFileSync(flags.authenticationConfig, 'utf8');
+  const structured = authenticationConfig(flags, configText);
   const authenticators = await buildAuthenticators({
     clock,
     logger,
@@ -103,13 +111,17 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
         }),
     anonymous: structured.anonymous?.enabled ?? flags.anonymousAuth,
     ...(structured.anonymous?.paths === undefined ? {} : { anonymousPaths: structured.anonymous.paths }),
+    metrics: authenticationMetrics(options.metrics),
   });
+  const authorizationText = flags.authorizationConfig === '' ? '' : readFileSync(flags.authorizationConfig, 'utf8');
   const authorizers = await buildAuthorizers({
     clock,
     sources,
     modes: flags.authorizationMode,
     compileCondition: authorizationCondition,
-    ...(flags.authorizationConfig === '' ? {} : { configFile: flags.authorizationConfig }),
+    ...(flags.authorizationConfig === ''
+      ? {}
+      : { configFile: flags.authorizationConfig, configText: authorizationText }),
     ...(flags.authorizationPolicyFile === '' ? {} : { policyFile: flags.authorizationPolicyFile }),
     ...(flags.authorizationWebhookConfigFile === ''
       ? {}
@@ -121,8 +133,46 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
             unauthorizedTtlMs: flags.authorizationWebhookCacheUnauthorizedTtl,
           },
         }),
+    metrics: authorizationMetrics(options.metrics),
   });
-  return { authenticators, authorizers, issuer, clientCa, frontProxyCa, audiences };
+  const followed = followConfigs(options, { authenticators, authorizers, structured, configText, authorizationText });
+  const close = (): void => {
+    for (const file of followed) file.close();
+    authenticators.close();
+    authorizers.close();
+  };
+  return { authenticators, authorizers, issuer, clientCa, frontProxyCa, audiences, close };
+}
+
+interface InForce {
+  readonly authenticators: Authenticators;
+  readonly authorizers: Authorizers;
+  readonly structured: AuthenticationConfig;
+  readonly configText: string;
+  readonly authorizationText: string;
+}
+
+/** Issuers and authorizers change with their files; who may be anonymous is settled at the start. */
+function followConfigs(options: SecurityOptions, inForce: InForce): readonly FollowedFile[] {
+  const { flags } = options;
+  const { authenticators, authorizers, structured } = inForce;
+  const followed: FollowedFile[] = [];
+  if (flags.authenticationConfig !== '') {
+    const take = (text: string, signal: AbortSignal): Promise<void> => {
+      const next = authenticationConfig(flags, text);
+      if (!isDeepStrictEqual(next.anonymous, structured.anonymous))
+        throw new Error(`${flags.authenticationConfig}: anonymous: Forbidden: changed from initial configuration file`);
+      return authenticators.replaceIssuers(next.jwt, signal);
+    };
+    const path = flags.authenticationConfig;
+    followed.push(followFile({ ...options, path, what: 'authentication', text: inForce.configText, take }));
+  }
+  if (flags.authorizationConfig !== '') {
+    const take = (text: string): Promise<void> => authorizers.replace(text);
+    const path = flags.authorizationConfig;
+    followed.push(followFile({ ...options, path, what: 'authorization', text: inForce.authorizationText, take }));
+  }
+  return followed;
 }
 
 /** Every key of a PEM file. */
@@ -131,15 +181,15 @@ function keysOf(path: string): ReturnType<typeof verificationKey>[] {
   return blocks.map((block) => verificationKey(block));
 }
 
-/** Of the file, or of the flags that it takes the place of. */
-function authenticationConfig(flags: ControlPlaneFlags): AuthenticationConfig {
+/** Of the file's text, or of the flags that it takes the place of. */
+function authenticationConfig(flags: ControlPlaneFlags, text: string): AuthenticationConfig {
   const path = flags.authenticationConfig;
   if (path === '') return { jwt: flags.oidcIssuerUrl === '' ? [] : [oidcOptions(flags)] };
   if (flags.oidcIssuerUrl !== '')
     throw new StartError(
       '--authentication-config and --oidc-issuer-url exclude each other: put the issuer in the file',
     );
-  return loadAuthenticationConfig(readFileSync(path, 'utf8'), path);
+  return loadAuthenticationConfig(text, path, flags.serviceAccountIssuer);
 }
 
 function oidcOptions(flags: ControlPlaneFlags): JwtSettings {

@@ -12,11 +12,14 @@ export interface AuthenticationConfig {
   readonly anonymous?: { readonly enabled: boolean; readonly paths?: readonly string[] };
 }
 
+/** Of this server's own service accounts: nobody else may speak for them. */
+export type OwnIssuers = readonly string[];
+
 const VERSIONS = new Set(['v1', 'v1beta1', 'v1alpha1'].map((version) => `apiserver.config.k8s.io/${version}`));
 const ALGORITHMS = ['RS256', 'RS384', 'RS512', 'ES256', 'ES384', 'ES512', 'PS256', 'PS384', 'PS512'];
 
 /** Throws with the file's name and what is wrong in it. */
-export function loadAuthenticationConfig(text: string, path: string): AuthenticationConfig {
+export function loadAuthenticationConfig(text: string, path: string, own: OwnIssuers = []): AuthenticationConfig {
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);
   };
@@ -30,6 +33,10 @@ export function loadAuthenticationConfig(text: string, path: string): Authentica
     const at = `jwt[${i}]`;
     try {
       const made = jwtSettings(item);
+      if (own.includes(made.issuerUrl))
+        throw new Error(
+          `issuer.url: Invalid value: "${made.issuerUrl}": URL must not overlap with disallowed issuers: [${own.join(' ')}]`,
+        );
       if (issuers.has(made.issuerUrl)) throw new Error(`issuer.url: Duplicate value: "${made.issuerUrl}"`);
       issuers.add(made.issuerUrl);
       return made;
@@ -57,6 +64,12 @@ function jwtSettings(item: unknown): JwtSettings {
   if (!isRecord(issuer)) throw new Error('issuer is required');
   const { url, discoveryURL, certificateAuthority, audiences, audienceMatchPolicy } = issuer;
   if (typeof url !== 'string' || url === '') throw new Error('issuer.url: Required value: URL is required');
+  checkUrl(url, 'issuer.url');
+  if (typeof discoveryURL === 'string' && discoveryURL !== '') {
+    checkUrl(discoveryURL, 'issuer.discoveryURL');
+    if (discoveryURL.replace(/\/+$/, '') === url.replace(/\/+$/, ''))
+      throw new Error(`issuer.discoveryURL: Invalid value: "${discoveryURL}": discoveryURL must be different from URL`);
+  }
   if (!Array.isArray(audiences) || audiences.length === 0)
     throw new Error('issuer.audiences: Required value: at least one jwt[].issuer.audiences is required');
   if (audiences.length > 1 && audienceMatchPolicy !== 'MatchAny')
@@ -75,4 +88,15 @@ function jwtSettings(item: unknown): JwtSettings {
     groupsPrefix: '',
     requiredClaims: {},
   };
+}
+
+function checkUrl(text: string, at: string): void {
+  const refuse = (why: string): never => {
+    throw new Error(`${at}: Invalid value: "${text}": ${why}`);
+  };
+  const url = URL.parse(text) ?? refuse('no URL');
+  if (url.protocol !== 'https:') refuse('URL scheme must be https');
+  if (url.username !== '' || url.password !== '') refuse('URL must not contain a username or password');
+  if (url.search !== '') refuse('URL must not contain a query');
+  if (url.hash !== '') refuse('URL must not contain a fragment');
 }

@@ -8,13 +8,15 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Secret } from '../../api/machinery/kinds.ts';
 import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resources.ts';
 import type { Sources } from '../admission/sources.ts';
+import type { JwtSettings } from './authentication-config.ts';
+import type { AuthenticationMetrics } from './authentication-metrics.ts';
 import { anonymousAuthenticator } from './anonymous.ts';
 import { bearerAuthenticator } from './bearer.ts';
 import { bootstrapTokenAuthenticator } from './bootstrap-token.ts';
 import type { CaBundle } from './ca-bundle.ts';
 import { cachedTokens } from './cached-token.ts';
 import { clientCertificateAuthenticator, PeerVerifier } from './client-certificate.ts';
-import { oidcAuthenticator, type OidcOptions } from './oidc.ts';
+import { Issuers } from './issuers.ts';
 import { requestHeaderAuthenticator, type RequestHeaderOptions } from './request-header.ts';
 import {
   serviceAccountTokenAuthenticator,
@@ -110,33 +112,68 @@ export interface AuthenticatorsOptions {
   /** `--api-audiences`; those of the issuer where it is not set. */
   readonly apiAudiences: readonly string[];
   /** Issuers of identity tokens. */
-  readonly oidc: readonly Omit<OidcOptions, 'client' | 'clock' | 'logger'>[];
+  readonly oidc: readonly JwtSettings[];
   readonly webhook?: { readonly configFile: string; readonly version: 'v1' | 'v1beta1'; readonly cacheTtlMs: number };
   readonly anonymous: boolean;
   /** Absent: everywhere. */
   readonly anonymousPaths?: readonly string[];
+  readonly metrics?: AuthenticationMetrics;
 }
 
 export interface Authenticators {
   readonly authenticator: Authenticator;
   /** For TokenReview. */
   readonly tokens: TokenAuthenticator;
+  /** Other issuers from now on; rejects, with the old ones in force, where one of them cannot be asked. */
+  replaceIssuers(settings: readonly JwtSettings[], signal: AbortSignal): Promise<void>;
   close(): void;
 }
 
 const TOKEN_SUCCESS_TTL_MS = 10_000;
 
 export async function buildAuthenticators(options: AuthenticatorsOptions): Promise<Authenticators> {
-  const { clock, logger, sources } = options;
+  const { clock, logger, metrics } = options;
   const client = new WebhookClient('kube-apiserver');
   const list: Authenticator[] = [];
   if (options.requestHeader !== undefined) {
     const verifier = new PeerVerifier(options.requestHeader.ca, clock);
     list.push(requestHeaderAuthenticator({ ...options.requestHeader, verifier }));
   }
-  if (options.clientCa !== undefined)
-    list.push(clientCertificateAuthenticator(new PeerVerifier(options.clientCa, clock)));
+  if (options.clientCa !== undefined) {
+    const onBelieved = (untilMs: number): void => metrics?.certificate((untilMs - clock.now()) / 1000);
+    list.push(clientCertificateAuthenticator(new PeerVerifier(options.clientCa, clock), onBelieved));
+  }
+  const issuers = new Issuers(options.oidc, { client, clock, logger });
+  const tokens = unionTokens(await tokenAuthenticators(options, issuers, client));
+  const cache = cachedTokens(withImplicitAudiences(tokens, options.apiAudiences), {
+    clock,
+    successTtlMs: TOKEN_SUCCESS_TTL_MS,
+    failureTtlMs: 0,
+    implicitAudiences: options.apiAudiences,
+    ...(metrics === undefined ? {} : { metrics: metrics.tokenCache }),
+  });
+  const cached = tokenGroupAdder(cache);
+  list.push(bearerAuthenticator(cached));
+  const known = groupAdder(unionAuthenticator(list));
+  const anyone = options.anonymous ? orAnonymous(known, options.anonymousPaths) : known;
+  return {
+    authenticator: metrics?.measured(anyone, () => clock.monotonic()) ?? anyone,
+    tokens: cached,
+    async replaceIssuers(settings, signal) {
+      await issuers.replace(settings, signal);
+      cache.forget();
+    },
+    close: () => client.close(),
+  };
+}
 
+/** In the order in which they are asked. */
+async function tokenAuthenticators(
+  options: AuthenticatorsOptions,
+  issuers: Issuers,
+  client: WebhookClient,
+): Promise<TokenAuthenticator[]> {
+  const { clock, logger, sources, metrics, apiAudiences } = options;
   const tokens: TokenAuthenticator[] = [];
   if (options.tokenFile !== undefined) {
     const path = options.tokenFile;
@@ -146,9 +183,10 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
     tokens.push(
       serviceAccountTokenAuthenticator({
         ...options.serviceAccounts,
-        apiAudiences: options.apiAudiences,
+        apiAudiences,
         lookups: lookupsOf(sources),
         clock,
+        onToken: (kind) => metrics?.serviceAccountToken(kind),
       }),
     );
   }
@@ -156,26 +194,14 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
     const source = sources.of(secrets);
     tokens.push(bootstrapTokenAuthenticator({ clock, secret: (name) => source.get('kube-system', name) }));
   }
-  for (const issuer of options.oidc) tokens.push(oidcAuthenticator({ ...issuer, client, clock, logger }));
+  tokens.push(issuers);
   if (options.webhook !== undefined) {
     const { configFile, version, cacheTtlMs } = options.webhook;
     const endpoint = await webhookFromFile(configFile, clock);
-    const asked = webhookTokenAuthenticator({ endpoint, client, version, apiAudiences: options.apiAudiences, clock });
+    const asked = webhookTokenAuthenticator({ endpoint, client, version, apiAudiences, clock });
     tokens.push(cachedTokens(asked, { clock, successTtlMs: cacheTtlMs, failureTtlMs: cacheTtlMs }));
   }
-  const union = withImplicitAudiences(unionTokens(tokens), options.apiAudiences);
-  const cached = tokenGroupAdder(
-    cachedTokens(union, {
-      clock,
-      successTtlMs: TOKEN_SUCCESS_TTL_MS,
-      failureTtlMs: 0,
-      implicitAudiences: options.apiAudiences,
-    }),
-  );
-  list.push(bearerAuthenticator(cached));
-  const known = groupAdder(unionAuthenticator(list));
-  const authenticator = options.anonymous ? orAnonymous(known, options.anonymousPaths) : known;
-  return { authenticator, tokens: cached, close: () => client.close() };
+  return tokens;
 }
 
 /** Whoever shows nothing is anonymous; whoever shows something wrong is refused. */

@@ -7,6 +7,7 @@
 import { hash, randomBytes } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Authenticated, TokenAuthenticator } from './authentication.ts';
+import type { TokenCacheMetrics } from './authentication-metrics.ts';
 
 export interface CachedTokenOptions {
   readonly clock: Clock;
@@ -16,6 +17,7 @@ export interface CachedTokenOptions {
   readonly implicitAudiences?: readonly string[];
   readonly maxSuccesses?: number;
   readonly maxFailures?: number;
+  readonly metrics?: TokenCacheMetrics;
 }
 
 interface Remembered<T> {
@@ -63,31 +65,68 @@ export class ExpiringCache<T> {
   }
 }
 
-export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOptions): TokenAuthenticator {
+export interface CachedTokens extends TokenAuthenticator {
+  /** Everything is looked at anew, also what is being looked at. */
+  forget(): void;
+}
+
+export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOptions): CachedTokens {
+  const { clock, metrics } = options;
   const secret = randomBytes(32).toString('base64');
-  const successes = new ExpiringCache<Authenticated>(options.clock, options.maxSuccesses ?? 8192);
-  const failures = new ExpiringCache<undefined>(options.clock, options.maxFailures ?? 4096);
+  const successes = new ExpiringCache<Authenticated>(clock, options.maxSuccesses ?? 8192);
+  const failures = new ExpiringCache<undefined>(clock, options.maxFailures ?? 4096);
   /** The same token asked for at the same time is looked at once. */
   const underWay = new Map<string, Promise<Authenticated | undefined>>();
+  let generation = 0;
+
+  const fetch = async (token: string, audiences: readonly string[], key: string) => {
+    const startedIn = generation;
+    metrics?.active('in_flight', 1);
+    try {
+      const result = await inner.authenticateToken(token, audiences);
+      metrics?.fetched('ok');
+      if (generation !== startedIn) return result;
+      if (result === undefined) failures.set(key, undefined, options.failureTtlMs);
+      else successes.set(key, result, options.successTtlMs);
+      return result;
+    } catch (error) {
+      metrics?.fetched('error');
+      throw error;
+    } finally {
+      metrics?.active('in_flight', -1);
+    }
+  };
 
   return {
+    forget() {
+      generation++;
+      successes.clear();
+      failures.clear();
+      underWay.clear();
+    },
     authenticateToken(token, audiences) {
+      const startMs = metrics === undefined ? 0 : clock.monotonic();
       const meant = audiences.length > 0 ? audiences : (options.implicitAudiences ?? []);
       // The secret stands first and only the whole digest is ever compared, here: one call is a third of an HMAC's cost.
       const key = hash('sha256', `${secret}\0${token}\0${meant.join('\0')}`, 'base64');
       const success = successes.get(key);
-      if (success !== undefined) return success.value;
-      if (failures.get(key) !== undefined) return undefined;
+      if (success !== undefined || failures.get(key) !== undefined) {
+        metrics?.looked('hit', (clock.monotonic() - startMs) / 1000);
+        return success?.value;
+      }
+      const looked = (): void => metrics?.looked('miss', (clock.monotonic() - startMs) / 1000);
       const running = underWay.get(key);
-      if (running !== undefined) return running;
-      const answer = Promise.resolve()
-        .then(() => inner.authenticateToken(token, audiences))
-        .then((result) => {
-          if (result === undefined) failures.set(key, undefined, options.failureTtlMs);
-          else successes.set(key, result, options.successTtlMs);
-          return result;
-        })
-        .finally(() => underWay.delete(key));
+      if (running !== undefined) {
+        metrics?.active('blocked', 1);
+        return running.finally(() => {
+          metrics?.active('blocked', -1);
+          looked();
+        });
+      }
+      const answer = fetch(token, audiences, key).finally(() => {
+        if (underWay.get(key) === answer) underWay.delete(key);
+        looked();
+      });
       underWay.set(key, answer);
       return answer;
     },

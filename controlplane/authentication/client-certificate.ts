@@ -18,6 +18,8 @@ const CREDENTIAL_ID = 'authentication.kubernetes.io/credential-id';
 
 export interface VerifiedPeer {
   readonly leaf: Certificate;
+  /** When the first certificate of its chain ends. */
+  readonly untilMs: number;
 }
 
 /** Verifies peers against one bundle; shared by client certificates and the authenticating proxy. */
@@ -56,7 +58,7 @@ export class PeerVerifier {
       this.#remembered.set(key, known);
     }
     if (!known.result.valid) throw new AuthenticationError([known.result.reason]);
-    return { leaf: known.leaf };
+    return { leaf: known.leaf, untilMs: known.untilMs };
   }
 
   #look(raws: readonly Buffer[], roots: readonly Certificate[], nowMs: number) {
@@ -86,13 +88,18 @@ function intermediatesOf(leaf: X509Certificate): Buffer[] {
   return found;
 }
 
-export function clientCertificateAuthenticator(verifier: PeerVerifier): Authenticator {
+/** `onBelieved` hears when the certificate of a known caller ends. */
+export function clientCertificateAuthenticator(
+  verifier: PeerVerifier,
+  onBelieved?: (untilMs: number) => void,
+): Authenticator {
   return {
     authenticate(credentials): Authenticated | undefined {
       const peer = verifier.verify(credentials);
       if (peer === undefined) return undefined;
       const { commonName, organizations } = peer.leaf.subject;
       if (commonName === '') return undefined;
+      onBelieved?.(peer.untilMs);
       const fingerprint = createHash('sha256').update(peer.leaf.raw).digest('hex');
       return {
         user: {

@@ -67,10 +67,18 @@ export function checkOidcOptions(options: OidcOptions): void {
   }
 }
 
-export function oidcAuthenticator(options: OidcOptions): TokenAuthenticator {
+export interface OidcAuthenticator extends TokenAuthenticator {
+  readonly issuerUrl: string;
+  /** Whether the issuer has given its keys; asks for them where it has not. */
+  ready(): Promise<boolean>;
+}
+
+export function oidcAuthenticator(options: OidcOptions): OidcAuthenticator {
   checkOidcOptions(options);
   const keys = new IssuerKeys(options);
   return {
+    issuerUrl: options.issuerUrl,
+    ready: () => keys.ready(),
     authenticateToken(token) {
       const jwt = parseJwt(token);
       if (jwt === undefined || jwt.claims['iss'] !== options.issuerUrl) return undefined;
@@ -152,12 +160,18 @@ function usernamePrefix(options: OidcOptions): string {
 class IssuerKeys {
   readonly #options: OidcOptions;
   #keys: readonly IssuerKey[] = [];
+  #isLoaded = false;
   #nextRefreshMs = 0;
   #refresh: Promise<void> | undefined;
 
   constructor(options: OidcOptions) {
     this.#options = options;
     void this.#fetchOnce();
+  }
+
+  async ready(): Promise<boolean> {
+    if (!this.#isLoaded) await this.#fetchOnce();
+    return this.#isLoaded;
   }
 
   async verify(jwt: Jwt, algorithm: string): Promise<boolean> {
@@ -184,6 +198,7 @@ class IssuerKeys {
     this.#refresh = this.#fetch()
       .then((keys) => {
         this.#keys = keys;
+        this.#isLoaded = true;
       })
       .catch((error: unknown) =>
         logger.warn({ error, issuer: issuerUrl }, 'The keys of the OpenID issuer cannot be fetched'),

@@ -10,6 +10,7 @@ import { WebhookClient } from '../authentication/webhook-client.ts';
 import { webhookFromFile } from '../authentication/webhook-file.ts';
 import { abacAuthorizer } from './abac.ts';
 import { loadAuthorizationConfig, type AuthorizerEntry, type MatchConditionCompiler } from './authorization-config.ts';
+import type { AuthorizationMetrics } from './authorization-metrics.ts';
 import { NodeAuthorizer } from './node.ts';
 import { RbacAuthorizer } from './rbac.ts';
 import { alwaysAllow, alwaysDeny, MASTERS_GROUP, privilegedGroups, unionAuthorizer, unionRules } from './union.ts';
@@ -41,8 +42,9 @@ export interface AuthorizersOptions {
   readonly sources: Sources;
   /** `--authorization-mode`, in order. Not used with `configFile`. */
   readonly modes: readonly string[];
-  /** `--authorization-config`. */
+  /** `--authorization-config`, and what it says now. */
   readonly configFile?: string;
+  readonly configText?: string;
   readonly policyFile?: string;
   readonly webhook?: {
     readonly configFile: string;
@@ -52,6 +54,7 @@ export interface AuthorizersOptions {
   };
   /** CEL of match conditions; without it a configuration with conditions is refused. */
   readonly compileCondition?: MatchConditionCompiler;
+  readonly metrics?: AuthorizationMetrics;
 }
 
 export interface Authorizers {
@@ -59,72 +62,74 @@ export interface Authorizers {
   readonly rules: RuleResolver;
   /** Escalation checks ask it even where requests are authorized otherwise. */
   readonly rbac: RbacAuthorizer;
-  readonly node: NodeAuthorizer | undefined;
+  /** Another list from now on (the text of a `--authorization-config` file). Throws, with the old one in force, for what will not do. */
+  replace(text: string): Promise<void>;
   close(): void;
 }
 
+type Kind = Authorizer & RuleResolver;
+
 export async function buildAuthorizers(options: AuthorizersOptions): Promise<Authorizers> {
+  const { clock, sources, configFile = '', metrics } = options;
   const client = new WebhookClient('kube-apiserver');
-  const rbac = new RbacAuthorizer(options.sources);
-  const entries: readonly AuthorizerEntry[] =
-    options.configFile === undefined
-      ? options.modes.map((type) => ({ type, name: type.toLowerCase() }))
-      : loadAuthorizationConfig(
-          await readFile(options.configFile, 'utf8'),
-          options.configFile,
-          options.compileCondition,
-        );
-  const authorizers: Authorizer[] = [privilegedGroups([MASTERS_GROUP])];
-  const resolvers: RuleResolver[] = [];
-  let node: NodeAuthorizer | undefined;
-  for (const entry of entries) {
-    switch (entry.type) {
-      case 'Node':
-        node = new NodeAuthorizer(options.sources);
-        authorizers.push(node);
-        resolvers.push(node);
-        break;
-      case 'RBAC':
-        authorizers.push(rbac);
-        resolvers.push(rbac);
-        break;
-      case 'ABAC': {
-        if (options.policyFile === undefined)
-          throw new Error('authorization mode ABAC needs --authorization-policy-file');
-        const abac = abacAuthorizer(await readFile(options.policyFile, 'utf8'), options.policyFile);
-        authorizers.push(abac);
-        resolvers.push(abac);
-        break;
-      }
-      case 'Webhook': {
-        const settings = entry.webhook ?? options.webhook;
-        if (settings === undefined)
-          throw new Error('authorization mode Webhook needs --authorization-webhook-config-file');
-        const endpoint = await webhookFromFile(settings.configFile, options.clock);
-        const webhook = webhookAuthorizer({ ...settings, endpoint, client, clock: options.clock, name: entry.name });
-        authorizers.push(webhook);
-        resolvers.push(webhook);
-        break;
-      }
-      case 'AlwaysAllow':
-        authorizers.push(alwaysAllow);
-        resolvers.push(alwaysAllow);
-        break;
-      case 'AlwaysDeny':
-        authorizers.push(alwaysDeny);
-        resolvers.push(alwaysDeny);
-        break;
-      default:
-        throw new Error(
-          `"${entry.type}" is no authorization mode: use Node, ABAC, RBAC, Webhook, AlwaysAllow or AlwaysDeny`,
-        );
-    }
+  const rbac = new RbacAuthorizer(sources);
+  const kept = new Map<string, Kind>([
+    ['RBAC', rbac],
+    ['AlwaysAllow', alwaysAllow],
+    ['AlwaysDeny', alwaysDeny],
+  ]);
+  const load = (text: string): readonly AuthorizerEntry[] =>
+    loadAuthorizationConfig(text, configFile, options.compileCondition);
+  const first =
+    configFile === ''
+      ? options.modes.map((type): AuthorizerEntry => ({ type, name: type.toLowerCase() }))
+      : load(options.configText ?? '');
+  for (const { type } of first) {
+    if (type === 'Node') kept.set(type, new NodeAuthorizer(sources));
+    if (type === 'ABAC') kept.set(type, await abacFrom(options.policyFile));
   }
+  if (!first.some(({ type }) => type === 'RBAC')) kept.delete('RBAC');
+  const listOf = async (
+    entries: readonly AuthorizerEntry[],
+  ): Promise<{ authorizer: Authorizer; rules: RuleResolver }> => {
+    const authorizers: Authorizer[] = [privilegedGroups([MASTERS_GROUP])];
+    const resolvers: RuleResolver[] = [];
+    for (const entry of entries) {
+      const made = kept.get(entry.type) ?? (await makeWebhook(entry, options, client));
+      authorizers.push(metrics?.counted(made, entry) ?? made);
+      resolvers.push(made);
+    }
+    return { authorizer: unionAuthorizer(authorizers), rules: unionRules(resolvers) };
+  };
+  let current = await listOf(first);
+  const authorizer: Authorizer = { authorize: (attributes) => current.authorizer.authorize(attributes) };
   return {
-    authorizer: unionAuthorizer(authorizers),
-    rules: unionRules(resolvers),
+    authorizer: metrics?.measured(authorizer, () => clock.monotonic()) ?? authorizer,
+    rules: { rulesFor: (user, namespace) => current.rules.rulesFor(user, namespace) },
     rbac,
-    node,
+    async replace(text) {
+      current = await listOf(load(text));
+    },
     close: () => client.close(),
   };
+}
+
+async function abacFrom(path: string | undefined): Promise<Kind> {
+  if (path === undefined) throw new Error('authorization mode ABAC needs --authorization-policy-file');
+  return abacAuthorizer(await readFile(path, 'utf8'), path);
+}
+
+const AT_START: ReadonlySet<string> = new Set(['Node', 'RBAC', 'ABAC']);
+
+async function makeWebhook(entry: AuthorizerEntry, options: AuthorizersOptions, client: WebhookClient): Promise<Kind> {
+  if (AT_START.has(entry.type))
+    throw new Error(`authorizer type ${entry.type} is not allowed if it was not enabled at initial server startup`);
+  if (entry.type !== 'Webhook')
+    throw new Error(
+      `"${entry.type}" is no authorization mode: use Node, ABAC, RBAC, Webhook, AlwaysAllow or AlwaysDeny`,
+    );
+  const settings = entry.webhook ?? options.webhook;
+  if (settings === undefined) throw new Error('authorization mode Webhook needs --authorization-webhook-config-file');
+  const endpoint = await webhookFromFile(settings.configFile, options.clock);
+  return webhookAuthorizer({ ...settings, endpoint, client, clock: options.clock, name: entry.name });
 }

@@ -1,6 +1,6 @@
 /** OpenID Connect against a real issuer (oidc-provider) over TLS: who is let in, who is not, and what happens when the issuer is away. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer, type Server } from 'node:https';
@@ -220,35 +220,15 @@ test('an issuer that is away means refusals, and keys that are known stay good',
   assert.ok(await known.authenticateToken(token, []));
 });
 
-test('a server takes issuers and anonymous paths from its configuration file', async () => {
+test('a server takes issuers and anonymous paths from its configuration file, and follows the file', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'orchlet-openid-'));
   const path = join(directory, 'authentication.yaml');
-  writeFileSync(
-    path,
-    stringifyYaml({
-      apiVersion: 'apiserver.config.k8s.io/v1',
-      kind: 'AuthenticationConfiguration',
-      jwt: [
-        {
-          issuer: {
-            url: issuer,
-            certificateAuthority: ca,
-            audiences: ['other', 'orchlet'],
-            audienceMatchPolicy: 'MatchAny',
-          },
-          claimValidationRules: [{ expression: 'claims.hd == "example.com"' }],
-          claimMappings: {
-            username: { expression: '"corp:" + claims.sub' },
-            groups: { expression: 'claims.groups.map(g, "corp:" + g)' },
-          },
-        },
-      ],
-      anonymous: { enabled: true, conditions: [{ path: '/livez' }] },
-    }),
-  );
+  const tokenAuthFile = join(directory, 'tokens.csv');
+  writeFileSync(tokenAuthFile, 'admin-token,admin,1,"system:masters"\n');
+  writeConfiguration(path, { prefix: 'corp:' });
   const plane = await startControlPlane({
     memory: true,
-    flags: { authenticationConfig: path, controllers: ['-*'], scheduler: false },
+    flags: { authenticationConfig: path, tokenAuthFile, controllers: ['-*'], scheduler: false },
   });
   const call = async (target: string, token?: string, body?: object): Promise<{ status: number; text: string }> => {
     const answer = await client.call(
@@ -265,22 +245,76 @@ test('a server takes issuers and anonymous paths from its configuration file', a
     );
     return { status: answer.status, text: answer.body.toString() };
   };
-  try {
+  const whoIs = async (token: string): Promise<{ username: string; groups: string[] }> => {
     const review = { apiVersion: 'authentication.k8s.io/v1', kind: 'SelfSubjectReview' };
-    const { status, text } = await call(
-      '/apis/authentication.k8s.io/v1/selfsubjectreviews',
-      await issuedToken(),
-      review,
-    );
+    const { status, text } = await call('/apis/authentication.k8s.io/v1/selfsubjectreviews', token, review);
     assert.equal(status, 201, text);
-    const { userInfo } = (JSON.parse(text) as { status: { userInfo: { username: string; groups: string[] } } }).status;
-    assert.equal(userInfo.username, 'corp:ann');
-    assert.deepEqual(userInfo.groups, ['corp:devs', 'system:authenticated']);
+    return (JSON.parse(text) as { status: { userInfo: { username: string; groups: string[] } } }).status.userInfo;
+  };
+  /** Of the loop that looks at the file. */
+  const until = async (what: string, isSo: () => Promise<boolean>): Promise<void> => {
+    const deadline = Date.now() + 120_000;
+    while (!(await isSo())) {
+      assert.ok(Date.now() < deadline, what);
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  };
+  const reloads = async (status: string): Promise<number> => {
+    const { text } = await call('/metrics', 'admin-token');
+    const line = new RegExp(
+      `authentication_config_controller_automatic_reloads_total\\{.*status="${status}"\\} (\\d+)`,
+    );
+    return Number(line.exec(text)?.[1] ?? 0);
+  };
+  try {
+    const token = await issuedToken();
+    const { username, groups } = await whoIs(token);
+    assert.deepEqual([username, groups], ['corp:ann', ['corp:devs', 'system:authenticated']]);
     assert.equal((await call('/version', await forged({ hd: 'elsewhere.example' }))).status, 401);
     assert.equal((await call('/livez')).status, 200);
     assert.equal((await call('/version')).status, 401);
+
+    writeConfiguration(path, { prefix: 'new:' });
+    await until('the changed file is taken up', async () => (await whoIs(token)).username === 'new:ann');
+    assert.equal(await reloads('success'), 1);
+    writeFileSync(path, 'kind: Nothing\n');
+    await until('a file that will not do is counted', async () => (await reloads('failure')) === 1);
+    writeConfiguration(path, { prefix: 'newer:', anonymousPath: '/version' });
+    await until('a change of who is anonymous is refused', async () => (await reloads('failure')) === 2);
+    assert.equal((await whoIs(token)).username, 'new:ann');
+    assert.equal((await call('/version')).status, 401);
+    // Without an issuer its tokens are worth nothing, however lately they were looked at.
+    writeConfiguration(path, { prefix: 'new:', issuers: false });
+    await until('the issuer is gone', async () => (await call('/version', token)).status === 401);
   } finally {
     await plane.close();
     rmSync(directory, { recursive: true, force: true });
   }
 });
+
+function writeConfiguration(
+  path: string,
+  { prefix, anonymousPath = '/livez', issuers = true }: { prefix: string; anonymousPath?: string; issuers?: boolean },
+): void {
+  const own = {
+    issuer: {
+      url: issuer,
+      certificateAuthority: ca,
+      audiences: ['other', 'orchlet'],
+      audienceMatchPolicy: 'MatchAny',
+    },
+    claimValidationRules: [{ expression: 'claims.hd == "example.com"' }],
+    claimMappings: {
+      username: { expression: `"${prefix}" + claims.sub` },
+      groups: { expression: `claims.groups.map(g, "${prefix}" + g)` },
+    },
+  };
+  const text = stringifyYaml({
+    apiVersion: 'apiserver.config.k8s.io/v1',
+    kind: 'AuthenticationConfiguration',
+    jwt: issuers ? [own] : [],
+    anonymous: { enabled: true, conditions: [{ path: anonymousPath }] },
+  });
+  writeFileSync(`${path}.new`, text);
+  renameSync(`${path}.new`, path);
+}

@@ -1,0 +1,140 @@
+/** The list of authorizers: its order, what may come and go while the server runs, and what is counted. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { MetricsRegistry } from '../../../../api/component/metrics.ts';
+import { clusterRoleBindings, clusterRoles } from '../../../../api/machinery/resources.ts';
+import { fixedSources } from '../../../../controlplane/admission/sources.ts';
+import type { AuthorizationAttributes } from '../../../../controlplane/authorization/authorization.ts';
+import { authorizationMetrics } from '../../../../controlplane/authorization/authorization-metrics.ts';
+import { buildAuthorizers } from '../../../../controlplane/authorization/authorizers.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'orchlet-authorizers-'));
+const kubeconfig = join(directory, 'webhook.yaml');
+/** Denies what its user is called after, has no opinion of others. */
+const server = createServer((message, response) => {
+  let text = '';
+  message.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  message.on('end', () => {
+    const { apiVersion, kind, spec } = JSON.parse(text) as { apiVersion: string; kind: string; spec: { user: string } };
+    const denied = spec.user === 'mallory';
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ apiVersion, kind, status: { allowed: false, denied, reason: 'not she' } }));
+  });
+});
+
+before(async () => {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  writeFileSync(
+    kubeconfig,
+    `apiVersion: v1
+kind: Config
+clusters: [{name: hook, cluster: {server: "http://127.0.0.1:${port}/authorize"}}]
+users: [{name: us, user: {}}]
+contexts: [{name: c, context: {cluster: hook, user: us}}]
+current-context: c
+`,
+  );
+});
+
+after(() => {
+  server.closeAllConnections();
+  server.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+const config = (...authorizers: string[]): string =>
+  `apiVersion: apiserver.config.k8s.io/v1
+kind: AuthorizationConfiguration
+authorizers:
+${authorizers.map((one) => `- ${one}\n`).join('')}`;
+const RBAC = '{type: RBAC, name: rbac}';
+const NODE = '{type: Node, name: node}';
+const hook = (name: string): string =>
+  `{type: Webhook, name: ${name}, webhook: {subjectAccessReviewVersion: v1, timeout: 20s, failurePolicy: Deny, connectionInfo: {type: KubeConfigFile, kubeConfigFile: "${kubeconfig}"}}}`;
+
+const ask = (name: string): AuthorizationAttributes => ({
+  user: { name, groups: ['system:authenticated'] },
+  verb: 'get',
+  isResourceRequest: true,
+  group: '',
+  version: 'v1',
+  resource: 'pods',
+  subresource: '',
+  namespace: 'ns',
+  name: 'p',
+  path: '',
+});
+
+const sources = fixedSources([
+  {
+    resource: clusterRoles,
+    object: { metadata: { name: 'r' }, rules: [{ verbs: ['get'], apiGroups: [''], resources: ['pods'] }] },
+  },
+  {
+    resource: clusterRoleBindings,
+    object: {
+      metadata: { name: 'b' },
+      roleRef: { kind: 'ClusterRole', name: 'r' },
+      subjects: [{ kind: 'Group', name: 'system:authenticated' }],
+    },
+  },
+]);
+
+test('authorizers come and go with their file, in its order, and each decision is counted', async () => {
+  const metrics = new MetricsRegistry();
+  const built = await buildAuthorizers({
+    clock: new FakeClock(),
+    sources,
+    modes: [],
+    configFile: 'authorization.yaml',
+    configText: config(RBAC),
+    metrics: authorizationMetrics(metrics),
+  });
+  const decide = async (name: string) => (await built.authorizer.authorize(ask(name))).decision;
+  const counted = (line: string): boolean =>
+    metrics.text().includes(`apiserver_authorization_decisions_total{${line}}`);
+  try {
+    assert.equal(await decide('mallory'), 'allow');
+    await built.replace(config(RBAC, hook('late')));
+    assert.equal(await decide('mallory'), 'allow', 'the first that decides, decides');
+    await built.replace(config(hook('early'), RBAC));
+    assert.equal(await decide('mallory'), 'deny');
+    assert.equal(await decide('ann'), 'allow');
+    assert.ok(counted('type="Webhook",name="early",decision="denied"'));
+    assert.ok(counted('type="RBAC",name="rbac",decision="allowed"'));
+    assert.match(metrics.text(), /authorization_attempts_total\{result="denied"\} 1/);
+    // Whoever is privileged needs nobody's opinion.
+    const root = { ...ask('mallory'), user: { name: 'mallory', groups: ['system:masters'] } };
+    assert.equal((await built.authorizer.authorize(root)).decision, 'allow');
+  } finally {
+    built.close();
+  }
+});
+
+for (const [why, text, reason] of [
+  ['no list', 'kind: Nothing', /not an AuthorizationConfiguration/],
+  ['nobody in it', config().replace('authorizers:\n', 'authorizers: []\n'), /at least one/],
+  ['an authorizer that was not there at the start', config(RBAC, NODE), /Node is not allowed if it was not enabled/],
+  ['a webhook whose file is missing', config(hook('gone')).replace(kubeconfig, '/nowhere'), /nowhere/],
+  ['one name twice', config(hook('a'), hook('a')), /occurs twice/],
+] as const) {
+  test(`a changed file with ${why} leaves the list as it was`, async () => {
+    const built = await buildAuthorizers({
+      clock: new FakeClock(),
+      sources,
+      modes: [],
+      configFile: 'authorization.yaml',
+      configText: config(RBAC),
+    });
+    await assert.rejects(built.replace(text), reason);
+    assert.equal((await built.authorizer.authorize(ask('ann'))).decision, 'allow');
+    built.close();
+  });
+}
