@@ -1,0 +1,220 @@
+/**
+ * Nodes of a cluster on one host: each in a network namespace of its own, behind a bridge, with a Docker daemon of its own and
+ * an agent that joined by `orchlet join`. Made by the test and removed by it, also after a failure.
+ */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import {
+  closeSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { ControlPlaneProcess } from './controlplane-process.ts';
+import { imageArchive, run, unmountBelow } from './running-cluster.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const ORCHLET = join(ROOT, 'bin/orchlet');
+const DOCKER = join(ROOT, 'scripts/docker-private');
+
+const has = (command: string): boolean => spawnSync('sh', ['-c', `command -v ${command}`]).status === 0;
+
+function whyNoNodes(): string | false {
+  if (imageArchive === undefined) return 'ORCHLET_TEST_IMAGES is not set: scripts/test sets it';
+  const missing = ['ip', 'nsenter', 'dockerd', 'iptables'].filter((name) => !has(name));
+  if (missing.length > 0) return `this host lacks ${missing.join(', ')}`;
+  const probe = `orcn${process.pid}p`;
+  const made = spawnSync('ip', ['netns', 'add', probe], { encoding: 'utf8' });
+  if (made.status !== 0) return `this host makes no network namespaces: ${made.stderr.trim()}`;
+  spawnSync('ip', ['netns', 'delete', probe]);
+  return false;
+}
+
+/** Why there can be no nodes in namespaces here; `false` where they can be. */
+export const skipWithoutNamespaces: string | false = whyNoNodes();
+
+/** A subnet that no other run of this test has at the same time. */
+const NET = `10.197.${process.pid % 250}`;
+const BRIDGE = `orcn${process.pid}`;
+
+export class NamespacedNode {
+  readonly name: string;
+  readonly address: string;
+  readonly directory: string;
+  readonly #namespace: string;
+  readonly #port: string;
+  #agent: ChildProcess | undefined;
+
+  constructor(name: string, number: number, parent: string) {
+    this.name = name;
+    this.address = `${NET}.${10 + number}`;
+    // Short: sockets stand in it.
+    this.directory = join(parent, name);
+    this.#namespace = `${BRIDGE}${name}`;
+    this.#port = `${BRIDGE}${number}`.slice(0, 15);
+    mkdirSync(join(this.directory, 'images'), { recursive: true });
+  }
+
+  /** The namespace and its wire. */
+  connect(): void {
+    const inside = ['-n', this.#namespace];
+    run('ip', ['netns', 'add', this.#namespace]);
+    const peer = ['peer', 'name', 'eth0', 'netns', this.#namespace];
+    run('ip', ['link', 'add', this.#port, 'type', 'veth', ...peer]);
+    run('ip', ['link', 'set', this.#port, 'master', BRIDGE, 'up']);
+    run('ip', [...inside, 'address', 'add', `${this.address}/24`, 'dev', 'eth0']);
+    run('ip', [...inside, 'link', 'set', 'lo', 'up']);
+    run('ip', [...inside, 'link', 'set', 'eth0', 'up']);
+    run('ip', [...inside, 'route', 'add', 'default', 'via', `${NET}.1`]);
+  }
+
+  /** Pulls the plug; `false` puts it back. */
+  cut(isCut: boolean): void {
+    run('ip', ['link', 'set', this.#port, isCut ? 'down' : 'up']);
+  }
+
+  #within(program: string, args: readonly string[]): [string, string[]] {
+    return ['nsenter', [`--net=/run/netns/${this.#namespace}`, program, ...args]];
+  }
+
+  async startRuntime(): Promise<void> {
+    const [program, args] = this.#within(DOCKER, ['start', join(this.directory, 'd')]);
+    await finished(spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] }), `the runtime of ${this.name}`);
+  }
+
+  /** As a person does it, with the line that the control plane printed. */
+  async join(line: string): Promise<void> {
+    const [, ...words] = line.trim().split(/\s+/);
+    const more = ['--node-name', this.name, '--config-dir', this.directory, '--start=false'];
+    const [program, args] = this.#within(ORCHLET, [...words, ...more]);
+    await finished(spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] }), `orchlet join on ${this.name}`);
+    copyFileSync(imageArchive ?? '', join(this.directory, 'images', 'images.tar'));
+    const config = { apiVersion: 'kubelet.config.k8s.io/v1beta1', kind: 'KubeletConfiguration' };
+    // Renewed each second.
+    writeFileSync(join(this.directory, 'config.json'), JSON.stringify({ ...config, nodeLeaseDurationSeconds: 4 }));
+  }
+
+  startAgent(): void {
+    const { directory } = this;
+    const joined = /^ORCHLET_AGENT_FLAGS=(.*)$/m.exec(readFileSync(join(directory, 'agent.env'), 'utf8'))?.[1] ?? '';
+    const [program, args] = this.#within(ORCHLET, [
+      'agent',
+      ...joined.split(' '),
+      ...['--bootstrap-kubeconfig', join(directory, 'bootstrap.kubeconfig')],
+      ...['--kubeconfig', join(directory, 'agent.kubeconfig')],
+      ...['--config', join(directory, 'config.json')],
+      ...['--root-dir', join(directory, 'a'), '--images-dir', join(directory, 'images')],
+      ...['--pod-logs-dir', join(directory, 'logs'), '--node-ip', this.address],
+      // Docker's storage stands under the test's directory, on the host's own disk, which may be full for other reasons.
+      ...['--eviction-hard', 'nodefs.available<1%,imagefs.available<1%', '--cgroup-root', `/${this.#namespace}`],
+      ...['--container-runtime', 'docker', '--docker-endpoint', `unix://${this.socket}`],
+      ...['--fail-swap-on=false'],
+    ]);
+    const log = openSync(join(directory, 'agent.log'), 'a');
+    this.#agent = spawn(program, args, { stdio: ['ignore', log, log] });
+    closeSync(log);
+  }
+
+  get socket(): string {
+    return join(this.directory, 'd', 'docker.sock');
+  }
+
+  /** What Docker on this node answers. */
+  docker(args: readonly string[]): string {
+    return run('docker', ['-H', `unix://${this.socket}`, ...args]);
+  }
+
+  lastWords(): string {
+    try {
+      return readFileSync(join(this.directory, 'agent.log'), 'utf8').split('\n').slice(-15).join('\n');
+    } catch {
+      return 'no log';
+    }
+  }
+
+  async stopAgent(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+    const child = this.#agent;
+    this.#agent = undefined;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+    child.kill(signal);
+    await ended;
+  }
+
+  async remove(): Promise<void> {
+    await this.stopAgent('SIGKILL');
+    const [program, args] = this.#within(DOCKER, ['stop', join(this.directory, 'd')]);
+    await new Promise<void>((resolve) => spawn(program, args, { stdio: 'ignore' }).once('exit', () => resolve()));
+    spawnSync('ip', ['link', 'delete', this.#port]);
+    spawnSync('ip', ['netns', 'delete', this.#namespace]);
+    removeCgroups(this.#namespace);
+  }
+}
+
+/** Deepest first; what is still used stays. */
+function removeCgroups(name: string): void {
+  const script = `find /sys/fs/cgroup -maxdepth 8 -depth -type d -path '*/${name}*' -exec rmdir {} + 2>/dev/null`;
+  spawnSync('sh', ['-c', script]);
+}
+
+async function finished(child: ChildProcess, what: string): Promise<void> {
+  let said = '';
+  child.stderr?.on('data', (chunk: Buffer) => (said += chunk.toString()));
+  const code = await new Promise<number | null>((resolve) => child.once('exit', resolve));
+  if (code !== 0) throw new Error(`${what} failed: ${said}`);
+}
+
+export class NodesOfOneHost {
+  readonly plane: ControlPlaneProcess;
+  readonly nodes: readonly NamespacedNode[];
+  readonly #directory: string;
+
+  private constructor(plane: ControlPlaneProcess, nodes: readonly NamespacedNode[], directory: string) {
+    this.plane = plane;
+    this.nodes = nodes;
+    this.#directory = directory;
+  }
+
+  /** Control plane, namespaces and runtimes; nobody has joined yet. `clean` is given what removes all that was made. */
+  static async start(names: readonly string[], planeFlags: readonly string[]): Promise<NodesOfOneHost> {
+    const directory = mkdtempSync(join(tmpdir(), 'orcn-'));
+    const nodes = names.map((name, number) => new NamespacedNode(name, number, directory));
+    let plane: ControlPlaneProcess | undefined;
+    try {
+      run('ip', ['link', 'add', BRIDGE, 'type', 'bridge']);
+      run('ip', ['address', 'add', `${NET}.1/24`, 'dev', BRIDGE]);
+      run('ip', ['link', 'set', BRIDGE, 'up']);
+      for (const node of nodes) node.connect();
+      const started = ControlPlaneProcess.start([
+        ...['--bind-address', '0.0.0.0', '--advertise-address', `${NET}.1`, '--cluster-cidr', '10.196.0.0/16'],
+        ...planeFlags,
+      ]);
+      [plane] = await Promise.all([started, ...nodes.map((node) => node.startRuntime())]);
+      return new NodesOfOneHost(plane, nodes, directory);
+    } catch (error) {
+      await removeAll(plane, nodes, directory);
+      throw error;
+    }
+  }
+
+  remove(): Promise<void> {
+    return removeAll(this.plane, this.nodes, this.#directory);
+  }
+}
+
+async function removeAll(
+  plane: ControlPlaneProcess | undefined,
+  nodes: readonly NamespacedNode[],
+  directory: string,
+): Promise<void> {
+  await Promise.all(nodes.map((node) => node.remove()));
+  await plane?.remove();
+  spawnSync('ip', ['link', 'delete', BRIDGE]);
+  unmountBelow(directory);
+  rmSync(directory, { recursive: true, force: true });
+}
