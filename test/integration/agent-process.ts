@@ -1,0 +1,127 @@
+/** `orchlet agent` as a process of its own on a real container runtime, to be killed, and a look at what the runtime then has. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { startCriRuntime } from '../../agent/runtime/cri/cri-runtime.ts';
+import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts';
+import type { Runtime } from '../../agent/runtime/runtime.ts';
+import { silentLogger } from '../../api/component/logger.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { containerdSocket, dockerSocket, freePort, imageArchive, unmountBelow, until } from './running-cluster.ts';
+
+const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
+
+export type RuntimeName = 'docker' | 'containerd';
+
+export class AgentProcess {
+  readonly directory: string;
+  readonly rootDirectory: string;
+  readonly nodeName: string;
+  readonly healthPort: number;
+  readonly #on: RuntimeName;
+  readonly #flags: readonly string[];
+  #child: ChildProcess | undefined;
+  #log = '';
+
+  private constructor(on: RuntimeName, directory: string, healthPort: number, flags: readonly string[]) {
+    this.#on = on;
+    this.directory = directory;
+    this.rootDirectory = join(directory, 'root');
+    this.nodeName = `node-${on}-${process.pid}`;
+    this.healthPort = healthPort;
+    this.#flags = flags;
+  }
+
+  /** Does not start it yet. */
+  static async prepare(on: RuntimeName, flags: readonly string[]): Promise<AgentProcess> {
+    const directory = mkdtempSync(join(tmpdir(), 'orchlet-agent-'));
+    mkdirSync(join(directory, 'images'));
+    copyFileSync(imageArchive ?? '', join(directory, 'images', 'images.tar'));
+    return new AgentProcess(on, directory, await freePort(), flags);
+  }
+
+  launch(): void {
+    const runtime =
+      this.#on === 'docker'
+        ? ['--container-runtime', 'docker', '--docker-endpoint', `unix://${dockerSocket ?? ''}`]
+        : ['--container-runtime-endpoint', `unix://${containerdSocket ?? ''}`];
+    const child = spawn(
+      ORCHLET,
+      [
+        ...['agent', '--hostname-override', this.nodeName, '--root-dir', this.rootDirectory],
+        ...['--pod-logs-dir', join(this.directory, 'logs'), '--images-dir', join(this.directory, 'images')],
+        ...['--pod-infra-container-image', 'orchlet.local/pause:1', '--port', '0', '--read-only-port', '0'],
+        ...['--healthz-port', String(this.healthPort), '--fail-swap-on=false', ...runtime, ...this.#flags],
+      ],
+      { stdio: ['ignore', 'pipe', 'pipe'] },
+    );
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (chunk: Buffer) => {
+        this.#log = (this.#log + chunk.toString()).slice(-20_000);
+      });
+    }
+  }
+
+  /** What it said last. */
+  get log(): string {
+    return this.#log;
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.exitCode === null ? this.#child.pid : undefined;
+  }
+
+  async stop(signal: NodeJS.Signals): Promise<void> {
+    const child = this.#child;
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+    child.kill(signal);
+    await ended;
+  }
+
+  /** The runtime as this agent sees it. */
+  openRuntime(): Promise<Runtime> {
+    const shared = { clock: systemClock, logger: silentLogger };
+    return this.#on === 'docker'
+      ? startDockerRuntime({
+          endpoint: `unix://${dockerSocket ?? ''}`,
+          nodeName: this.nodeName,
+          rootDirectory: this.rootDirectory,
+          sandboxImage: '',
+          ...shared,
+        })
+      : startCriRuntime({ endpoint: `unix://${containerdSocket ?? ''}`, ...shared });
+  }
+
+  /** As when the host loses its power: no process of the agent or its pods is left, nor anything that was in memory. */
+  async cutPower(): Promise<void> {
+    await this.stop('SIGKILL');
+    await this.#removePods();
+    unmountBelow(this.directory);
+  }
+
+  async remove(): Promise<void> {
+    await this.stop('SIGTERM');
+    await this.#removePods();
+    unmountBelow(this.directory);
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+
+  async #removePods(): Promise<void> {
+    const runtime = await this.openRuntime();
+    try {
+      await until('the end of all pods', async () => {
+        const sandboxes = await runtime.listSandboxes();
+        for (const { id } of sandboxes) {
+          await runtime.stopSandbox(id);
+          await runtime.removeSandbox(id);
+        }
+        return sandboxes.length === 0 ? true : undefined;
+      });
+    } finally {
+      await runtime.close();
+    }
+  }
+}

@@ -1,0 +1,127 @@
+/** A node of a cluster through power cuts: it boots its last known pods before the API server answers, and loses none to kills. */
+import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { after, before, describe, test } from 'node:test';
+import type { ContainerStatus, Runtime } from '../../agent/runtime/runtime.ts';
+import { AgentProcess, type RuntimeName } from './agent-process.ts';
+import { ControlPlaneProcess } from './controlplane-process.ts';
+import { skipWithoutContainerd, skipWithoutDocker, until } from './running-cluster.ts';
+
+const IMAGE = 'orchlet.local/demo:1';
+
+const settings = (colour: string): object => ({
+  apiVersion: 'v1',
+  kind: 'ConfigMap',
+  metadata: { name: 'settings' },
+  data: { colour },
+});
+
+const secret = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'password' }, stringData: { word: 'sesame' } };
+
+const pod = (name: string): object => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name },
+  spec: {
+    terminationGracePeriodSeconds: 0,
+    containers: [
+      {
+        name: 'main',
+        image: IMAGE,
+        command: ['sh', '-c', 'test -s /var/run/secrets/kubernetes.io/serviceaccount/token && exec sleep 100000'],
+        env: [{ name: 'WORD', valueFrom: { secretKeyRef: { name: 'password', key: 'word' } } }],
+        volumeMounts: [{ name: 'settings', mountPath: '/settings' }],
+      },
+    ],
+    volumes: [{ name: 'settings', configMap: { name: 'settings' } }],
+  },
+});
+
+function powerCuts(on: RuntimeName, cidr: string): void {
+  let plane: ControlPlaneProcess;
+  let agent: AgentProcess;
+  let runtime: Runtime;
+
+  const run = (args: readonly string[], input?: object): string => {
+    const done = plane.kubectl(args, input === undefined ? {} : { input: JSON.stringify(input) });
+    assert.equal(done.code, 0, `kubectl ${args.join(' ')}: ${done.stderr}${done.stdout}`);
+    return done.stdout;
+  };
+  const field = (name: string, path: string): string => run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
+  const running = async (name: string): Promise<readonly ContainerStatus[]> =>
+    (await runtime.listContainers()).filter(
+      ({ state, labels }) => state === 'running' && labels['io.kubernetes.pod.name'] === name,
+    );
+  const shell = async (id: ContainerStatus['id'], command: string): Promise<string> =>
+    (await runtime.execSync(id, ['sh', '-c', command], { timeoutMs: 30_000 })).stdout.toString();
+
+  before(async () => {
+    plane = await ControlPlaneProcess.start(['--cluster-cidr', cidr]);
+    agent = await AgentProcess.prepare(on, ['--kubeconfig', plane.kubeconfig]);
+    runtime = await agent.openRuntime();
+    agent.launch();
+    await until('the service account', () =>
+      plane.kubectl(['get', 'serviceaccount', 'default']).code === 0 ? true : undefined,
+    );
+    for (const object of [settings('red'), secret, pod('kept'), pod('deleted')]) run(['apply', '-f', '-'], object);
+    await until('the pods', () => {
+      assert.notEqual(agent.pid, undefined, agent.log);
+      const ready = run(['get', 'pods', '-o', 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}']);
+      return ready === 'True True' ? true : undefined;
+    });
+  });
+  after(async () => {
+    await runtime?.close();
+    await agent?.remove();
+    await plane?.remove();
+  });
+
+  test('boots its last known pods while the API server is away, and is put right when it is back', async () => {
+    const uid = field('kept', '.metadata.uid');
+    await until('the checkpoints', async () => {
+      const names = await readdir(`${agent.rootDirectory}/last-known/pods`);
+      return names.length === 2 ? true : undefined;
+    });
+    await plane.stop('SIGKILL');
+    await agent.cutPower();
+    agent.launch();
+    const [kept] = await until('the pods without an API server', async () => {
+      assert.notEqual(agent.pid, undefined, agent.log);
+      const both = [...(await running('kept')), ...(await running('deleted'))];
+      return both.length === 2 ? both : undefined;
+    });
+    assert.ok(kept);
+    assert.equal(kept.labels['io.kubernetes.pod.uid'], uid);
+    // With all that it was given.
+    assert.equal(await shell(kept.id, 'echo $WORD $(cat /settings/colour)'), 'sesame red\n');
+    assert.match(await shell(kept.id, 'env'), /^KUBERNETES_SERVICE_HOST=/m);
+
+    // Deleted while the node is away from the API server: ended when it hears of it.
+    await agent.stop('SIGKILL');
+    await plane.launch();
+    run(['delete', 'pod', 'deleted', '--force', '--grace-period=0']);
+    run(['apply', '-f', '-'], settings('blue'));
+    agent.launch();
+    await until('the end of the deleted pod', async () => ((await running('deleted')).length === 0 ? true : undefined));
+    await until('the status', () =>
+      field('kept', '.status.containerStatuses[0].containerID').endsWith(kept.id) &&
+      field('kept', '.status.conditions[?(@.type=="Ready")].status') === 'True'
+        ? true
+        : undefined,
+    );
+    assert.equal(field('kept', '.metadata.uid'), uid);
+    assert.deepEqual(
+      (await running('kept')).map(({ id }) => id),
+      [kept.id],
+    );
+    assert.equal(field('kept', '.status.containerStatuses[0].restartCount'), '1');
+    await until('the new content', async () =>
+      (await shell(kept.id, 'cat /settings/colour')) === 'blue' ? true : undefined,
+    );
+  });
+}
+
+describe('a node on Docker', { skip: skipWithoutDocker, timeout: 280_000 }, () => powerCuts('docker', '10.105.0.0/16'));
+describe('a node on containerd', { skip: skipWithoutContainerd, timeout: 280_000 }, () =>
+  powerCuts('containerd', '10.106.0.0/16'),
+);
