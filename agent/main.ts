@@ -9,8 +9,9 @@ import { type Clock, systemClock } from '../api/machinery/clock.ts';
 import { approximate, parseQuantity } from '../api/meta/quantity.ts';
 import { assembleServer } from './assembly/agent-server.ts';
 import { type ApiClients, connectApi } from './assembly/api-clients.ts';
-import { type AgentEvents, eventRecorder, serviceLister } from './assembly/api-readers.ts';
-import type { Base } from './assembly/base.ts';
+import { type AgentEvents, eventRecorder } from './assembly/api-readers.ts';
+import type { Base, Closer, Closing } from './assembly/base.ts';
+import { clusterServices } from './assembly/cluster-services.ts';
 import { createCheckpoints, restoreNode } from './assembly/checkpoints.ts';
 import { createNode } from './assembly/node.ts';
 import { podSources } from './assembly/pod-sources.ts';
@@ -84,7 +85,7 @@ export interface Agent {
   /** Resolves, with the reason, when the agent has nothing more to do: run once, or somebody else wants its lock. */
   readonly done: Promise<string>;
   /** Ends the agent; containers run on. */
-  close(): Promise<void>;
+  close(how?: Closing): Promise<void>;
 }
 
 /** Resolves when the agent's ports listen and its loops run. Throws with one line for a person; nothing is left running then. */
@@ -99,10 +100,10 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   const abort = new AbortController();
   options.signal?.addEventListener('abort', () => abort.abort(options.signal?.reason), { once: true });
   const base: Base = { flags, effective, clock, logger, nodeName, rootDirectory, signal: abort.signal };
-  const closers: (() => unknown)[] = [];
-  const close = async (): Promise<void> => {
+  const closers: Closer[] = [];
+  const close = async (how: Closing = { hostCleared: false }): Promise<void> => {
     abort.abort(new Error('the agent is stopping'));
-    for (const closer of closers.toReversed()) await closer();
+    for (const closer of closers.toReversed()) await closer(how);
   };
   const done = Promise.withResolvers<string>();
   try {
@@ -160,7 +161,7 @@ function connectRuntime({ flags, clock, logger, nodeName, rootDirectory }: Base)
 async function takeProcess(
   { flags, clock, logger, signal }: Base,
   onContention: () => void,
-  closers: (() => unknown)[],
+  closers: Closer[],
 ): Promise<void> {
   if (flags.lockFile !== '') {
     const release = await acquireLockFile({
@@ -186,7 +187,7 @@ interface Outside {
 async function assemble(
   base: Base,
   { runtime, api, preloaded, registries }: Outside,
-  closers: (() => unknown)[],
+  closers: Closer[],
 ): Promise<{ readonly core: AgentCore; readonly server: AgentServer; readonly running: Promise<unknown> }> {
   const { flags, clock, logger, rootDirectory, signal } = base;
   const client = api?.client;
@@ -270,7 +271,8 @@ async function assemble(
     registryBurst: flags.registryBurst,
     onUsed: (id) => parts.protection?.imageUsed(id),
   });
-  const services = await serviceLister(base, client, checkpoints?.pods, closers);
+  const services = await clusterServices(base, client, checkpoints?.pods, node);
+  closers.push((how) => services.close(how));
   const memoryCapacityBytes = hostCapacity().memoryBytes;
   const kubeRuntime = new KubeRuntime({
     runtime,
@@ -285,14 +287,20 @@ async function assemble(
       settings: {
         rootDirectory,
         podLogsDirectory: resolve(flags.podLogsDir),
-        dns: { clusterDns: flags.clusterDns, clusterDomain: flags.clusterDomain, resolvConf: flags.resolvConf },
+        dns: {
+          get clusterDns() {
+            return services.nameServers();
+          },
+          clusterDomain: flags.clusterDomain,
+          resolvConf: flags.resolvConf,
+        },
         security: { seccompDirectory: join(rootDirectory, 'seccomp'), seccompDefault: flags.seccompDefault },
         resources: () => ({ memoryCapacityBytes, ...cpuQuota }),
         cgroupParent: (pod) => cgroups.parent(pod),
         runtimeHandler: () => '',
       },
       objects,
-      services,
+      services: services.lister,
       volumes,
       hostIps: () => node.hostIps(),
       allocatable,
@@ -312,7 +320,7 @@ async function assemble(
     probes,
     statuses,
     objects,
-    services,
+    services: services.lister,
     cgroups,
     mirrors,
     node,

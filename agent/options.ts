@@ -14,6 +14,7 @@ import { processOptions } from './options/process.ts';
 import { resourceOptions } from './options/resources.ts';
 import { runtimeOptions } from './options/runtime.ts';
 import { serverOptions } from './options/server.ts';
+import { serviceOptions } from './options/services.ts';
 import { sourceOptions } from './options/sources.ts';
 
 /** Every option: flags, and fields of the configuration file without a flag (their `name` is empty). */
@@ -21,6 +22,7 @@ export const agentOptions = {
   ...identityOptions,
   ...sourceOptions,
   ...runtimeOptions,
+  ...serviceOptions,
   ...serverOptions,
   ...nodeOptions,
   ...podOptions,

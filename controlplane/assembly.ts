@@ -35,6 +35,7 @@ import type { Encryption } from './encryption/build.ts';
 import { installReencrypt } from './encryption/reencrypt.ts';
 import { primaryAddress } from './host-address.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
+import { ensureNodeServices } from './node-services.ts';
 import { ensureNodeBootstrap } from './node-bootstrap.ts';
 import { createAgentSummaries } from './metrics-api/agent-summaries.ts';
 import { METRICS_API, metricsRests } from './metrics-api/metrics-api.ts';
@@ -198,6 +199,11 @@ export async function bootstrap(parts: Parts): Promise<void> {
     serviceClusterCidrs: parts.flags.serviceClusterIpRange,
     nowMs: parts.clock.now(),
   });
+  if (parts.flags.nodeServices)
+    await ensureNodeServices(client, {
+      serviceClusterCidrs: parts.flags.serviceClusterIpRange,
+      logger: parts.logger,
+    });
 }
 
 /** Says in the status of policies which of their expressions cannot be right for the kinds that they are for. */

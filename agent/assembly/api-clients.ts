@@ -6,8 +6,8 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
-import { currentPath } from '../certificates/certificate-store.ts';
-import { bootstrapClient, CLIENT_PAIR, nodeClientWish } from '../certificates/client-bootstrap.ts';
+import { currentPath, readPair } from '../certificates/certificate-store.ts';
+import { bootstrapClient, CLIENT_PAIR, nodeClientWish, requestByBootstrap } from '../certificates/client-bootstrap.ts';
 import { requestCertificate } from '../certificates/request-certificate.ts';
 import { keepCertificate } from '../certificates/rotation.ts';
 import type { AgentFlags } from '../options.ts';
@@ -72,7 +72,7 @@ function usesRotatedPair({ users }: LoadedKubeconfig, certificateDirectory: stri
 }
 
 function rotate(
-  { clock, logger, nodeName, certificateDirectory, random, signal }: ApiClientOptions,
+  { flags, clock, logger, nodeName, certificateDirectory, random, signal }: ApiClientOptions,
   client: HttpClient,
   all: readonly HttpClient[],
 ): Promise<void> {
@@ -83,15 +83,17 @@ function rotate(
       clock,
       logger,
       random,
-      request: (aborted) =>
-        requestCertificate(client, nodeClientWish(nodeName), {
-          clock,
-          logger,
-          signal: aborted,
-          timeoutMs: REQUEST_TIMEOUT_MS,
-        }),
+      request: async (aborted) => {
+        const waiting = { clock, logger, signal: aborted };
+        const own = await readPair(certificateDirectory, CLIENT_PAIR);
+        const { bootstrapKubeconfig } = flags;
+        // A host that slept past the end of its certificate is nobody to the server.
+        if (bootstrapKubeconfig !== '' && (own === undefined || own.leaf.notAfterMs <= clock.now()))
+          return (await requestByBootstrap({ ...waiting, bootstrapKubeconfig, nodeName })).pair;
+        return requestCertificate(client, nodeClientWish(nodeName), { ...waiting, timeoutMs: REQUEST_TIMEOUT_MS });
+      },
       // Connections, watches included, are made anew: they were authenticated with the old certificate.
-      onRotated: () => all.forEach((each) => each.closeConnections()),
+      onRotated: () => all.forEach((each) => each.renewConnections()),
     },
     signal,
   );

@@ -1,11 +1,9 @@
-/** What the agent tells and reads beside pods and its node: events, and the services of pods' environments. */
+/** What the agent tells beside pods and its node: events. */
 import { CoreEventRecorder, referenceTo } from '../../api/machinery/event-recorder.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
-import { Informers } from '../../api/machinery/informer.ts';
-import { nodes, pods as podsResource, services as servicesResource } from '../../api/machinery/resources.ts';
-import type { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
-import type { NodeObject, PodEventRecorder, ServiceLister } from '../core-types.ts';
-import type { Base } from './base.ts';
+import { nodes, pods as podsResource } from '../../api/machinery/resources.ts';
+import type { NodeObject, PodEventRecorder } from '../core-types.ts';
+import type { Base, Closer } from './base.ts';
 
 export interface AgentEvents extends PodEventRecorder {
   /** A warning, unless it is said to be normal. */
@@ -15,7 +13,7 @@ export interface AgentEvents extends PodEventRecorder {
 export function eventRecorder(
   { clock, logger, nodeName }: Base,
   client: HttpClient | undefined,
-  closers: (() => unknown)[],
+  closers: Closer[],
 ): AgentEvents {
   if (client === undefined) {
     return {
@@ -46,20 +44,4 @@ export function eventRecorder(
       );
     },
   };
-}
-
-export async function serviceLister(
-  { clock, logger }: Base,
-  client: HttpClient | undefined,
-  checkpoints: PodCheckpoints | undefined,
-  closers: (() => unknown)[],
-): Promise<ServiceLister> {
-  if (client === undefined) return { synced: () => true, list: () => [] };
-  const informers = new Informers({ client, clock, logger });
-  closers.push(() => informers.close());
-  const informer = informers.for(servicesResource);
-  const lister = { synced: () => informer.hasSynced, list: () => informer.list() };
-  const onChange = (listener: () => void): void =>
-    void informer.addHandler({ add: listener, update: listener, delete: listener });
-  return checkpoints === undefined ? lister : await checkpoints.services(lister, onChange);
 }

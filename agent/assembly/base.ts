@@ -13,3 +13,11 @@ export interface Base {
   readonly rootDirectory: string;
   readonly signal: AbortSignal;
 }
+
+/** How the agent ends. */
+export interface Closing {
+  /** No pods are left on the host: what stands there for them alone goes too. */
+  readonly hostCleared: boolean;
+}
+
+export type Closer = (how: Closing) => unknown;

@@ -5,7 +5,7 @@ import { CheckpointStore } from '../checkpoints/checkpoint-store.ts';
 import { LastKnownClient } from '../checkpoints/last-known-client.ts';
 import { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
 import type { NodeManager } from '../nodestatus/node-manager.ts';
-import type { Base } from './base.ts';
+import type { Base, Closer } from './base.ts';
 
 export interface Checkpoints {
   readonly pods: PodCheckpoints;
@@ -16,7 +16,7 @@ export interface Checkpoints {
 export function createCheckpoints(
   { flags, clock, logger, rootDirectory }: Base,
   client: Client | undefined,
-  closers: (() => unknown)[],
+  closers: Closer[],
 ): Checkpoints | undefined {
   if (client === undefined || !flags.podCheckpoints) return undefined;
   const store = new CheckpointStore({ directory: join(rootDirectory, 'last-known'), clock, logger });

@@ -86,8 +86,7 @@ export const runtimeOptions = {
     default: 14,
     group: RUNTIME,
     config: { path: 'iptablesMasqueradeBit', keepsZero: true },
-    noEffect: 'the agent writes no firewall rules',
-    help: 'Mark of packets for SNAT, 0 to 31.',
+    help: 'Mark of packets for SNAT, 0 to 31, with --service-proxy.',
     check: (bit) => (bit >= 0 && bit <= 31 ? undefined : 'must be between 0 and 31, inclusive'),
   }),
   iptablesDropBit: option({

@@ -25,6 +25,7 @@ import { onShutdown, type Shutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
 
 const own = {
+  serviceProxy: { ...agentFlags.serviceProxy, default: 'iptables' },
   keepPods: flag({
     name: 'keep-pods',
     type: 'boolean',
@@ -144,7 +145,7 @@ export const up: Command = {
       if (!values.keepPods && agent !== undefined) {
         await stopPods(plane.client, agent, logger);
         // Opened again when nobody is left to run what comes then.
-        await agent.close();
+        await agent.close({ hostCleared: true });
         await openNode(plane.client, agent.nodeName);
         agent = undefined;
       }
@@ -187,6 +188,7 @@ function planeFlags(
     controllers: wanted,
     eventTtl: ttl,
     verbosity: v,
+    nodeServices: values.serviceProxy !== 'none',
   };
 }
 
@@ -224,6 +226,7 @@ async function agentFlagsFor(
   await forgetOtherServer(kubeconfig, server);
   const {
     keepPods: _keepPods,
+    serviceProxy,
     dataDir: _dataDir,
     bindAddress: _bind,
     securePort: _port,
@@ -249,6 +252,9 @@ async function agentFlagsFor(
     authorizationMode: 'Webhook',
     // One host of one's own: a desktop may swap, and the control plane is in the same process.
     failSwapOn: false,
+    serviceProxy,
+    serveClusterDns: serviceProxy !== 'none',
+    clusterDomain: 'cluster.local',
     kubeApiQps: 50,
     kubeApiBurst: 100,
     eventQps: 50,

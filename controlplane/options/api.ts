@@ -13,6 +13,13 @@ export const apiFlags = {
     group: API,
     help: 'Addresses of services: one range, or one of each family.',
   }),
+  nodeServices: flag({
+    name: 'node-services',
+    type: 'boolean',
+    default: false,
+    group: API,
+    help: 'Make what agents with --service-proxy need: the service kube-dns, and the right of nodes to read endpoints.',
+  }),
   serviceNodePortRange: flag({
     name: 'service-node-port-range',
     type: 'string',

@@ -1,0 +1,140 @@
+/**
+ * What the agent knows and does of services: pods' environments, and where its options say so the service proxy and the
+ * name server of the cluster. One set of informers feeds them all.
+ */
+import type { Client } from '../../api/machinery/client.ts';
+import { type Informer, Informers } from '../../api/machinery/informer.ts';
+import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
+import { endpointSlices, namespaces, services } from '../../api/machinery/resources.ts';
+import type { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
+import { ClusterDns } from '../clusterdns/cluster-dns.ts';
+import type { NodeObject, ServiceLister } from '../core-types.ts';
+import { hostDns } from '../kuberuntime/dns.ts';
+import { hostPacketFilter } from '../serviceproxy/iptables.ts';
+import { prepareHost, ServiceProxy } from '../serviceproxy/service-proxy.ts';
+import type { Base } from './base.ts';
+
+export interface ClusterServices {
+  readonly lister: ServiceLister;
+  /** Name servers of pods with the policy ClusterFirst. */
+  readonly nameServers: () => readonly string[];
+  /** With `hostCleared` no pods are left here that need the rules of services. */
+  close(how: { readonly hostCleared: boolean }): Promise<void>;
+}
+
+export interface NodeFacts {
+  node(): NodeObject;
+  hostIps(): readonly string[];
+  podCidrs(): readonly string[];
+}
+
+const DNS_NAMESPACE = 'kube-system';
+const DNS_SERVICE = 'kube-dns';
+const ZONE = 'topology.kubernetes.io/zone';
+
+export async function clusterServices(
+  base: Base,
+  client: Client | undefined,
+  checkpoints: PodCheckpoints | undefined,
+  facts: NodeFacts,
+): Promise<ClusterServices> {
+  const { flags, clock, logger } = base;
+  if (client === undefined) {
+    return {
+      lister: { synced: () => true, list: () => [] },
+      nameServers: () => flags.clusterDns,
+      close: async () => undefined,
+    };
+  }
+  const informers = new Informers({ client, clock, logger });
+  const known = informers.for(services);
+  const lister = { synced: () => known.hasSynced, list: () => known.list() };
+  const onChange = (listener: () => void): void =>
+    void known.addHandler({ add: listener, update: listener, delete: listener });
+  const nameServers = (): readonly string[] => {
+    if (flags.clusterDns.length > 0 || !flags.serveClusterDns) return flags.clusterDns;
+    const addresses = known.get(DNS_NAMESPACE, DNS_SERVICE)?.spec?.clusterIPs ?? [];
+    return addresses.filter((address) => address !== 'None');
+  };
+  const network = flags.serviceProxy === 'none' ? undefined : await serviceNetwork(base, informers, nameServers, facts);
+  return {
+    lister: checkpoints === undefined ? lister : await checkpoints.services(lister, onChange),
+    nameServers,
+    async close(how) {
+      await network?.close(how);
+      await informers.close();
+    },
+  };
+}
+
+/** The proxy, and the name server behind it. */
+async function serviceNetwork(
+  base: Base,
+  informers: Informers,
+  nameServers: () => readonly string[],
+  facts: NodeFacts,
+): Promise<Pick<ClusterServices, 'close'>> {
+  const { flags, clock, logger, nodeName, signal } = base;
+  const known = informers.for(services);
+  const slices = informers.for(endpointSlices);
+  let dns: ClusterDns | undefined;
+  const proxy = new ServiceProxy({
+    services: known,
+    slices,
+    filter: hostPacketFilter,
+    clock,
+    logger: logger.child({ part: 'service-proxy' }),
+    masqueradeBit: flags.iptablesMasqueradeBit,
+    place: () => ({ nodeName, zone: facts.node().metadata.labels?.[ZONE] ?? '' }),
+    podCidrs: () => facts.podCidrs(),
+    nameServer: () => {
+      const [ip] = facts.hostIps();
+      return dns === undefined || ip === undefined
+        ? undefined
+        : { addresses: nameServers(), to: { ip, port: dns.port } };
+    },
+    prepareHost: prepareHost(logger),
+  });
+  if (flags.serveClusterDns) {
+    dns = clusterDns(base, informers, known, slices, nameServers);
+    await dns.listen(0);
+  }
+  void proxy.start(signal).catch((error: unknown) => {
+    if (!signal.aborted)
+      logger.error({ err: error instanceof Error ? error.message : error }, 'the service proxy could not start');
+  });
+  return {
+    async close({ hostCleared }) {
+      await proxy.close({ remove: hostCleared });
+      await dns?.close();
+    },
+  };
+}
+
+function clusterDns(
+  { flags, logger }: Base,
+  informers: Informers,
+  known: Informer<Service>,
+  slices: Informer<EndpointSlice>,
+  nameServers: () => readonly string[],
+): ClusterDns {
+  const knownNamespaces = informers.for(namespaces);
+  known.addIndex('address', ({ spec }) => spec?.clusterIPs ?? []);
+  slices.addIndex('address', ({ endpoints }) => endpoints?.flatMap(({ addresses }) => addresses) ?? []);
+  return new ClusterDns({
+    names: {
+      service: (namespace, name) => known.get(namespace, name),
+      slicesOf: (namespace, name) => slices.byIndex('service', `${namespace}/${name}`),
+      hasNamespace: (namespace) => knownNamespaces.get('', namespace) !== undefined,
+      serviceAt: (address) => known.byIndex('address', address)[0],
+      slicesAt: (address) => slices.byIndex('address', address),
+    },
+    domain: flags.clusterDomain === '' ? 'cluster.local' : flags.clusterDomain.toLowerCase(),
+    synced: () => known.hasSynced && slices.hasSynced && knownNamespaces.hasSynced,
+    async upstreams() {
+      const { servers } = await hostDns({ clusterDns: [], clusterDomain: '', resolvConf: flags.resolvConf });
+      return servers.filter((server) => !nameServers().includes(server));
+    },
+    logger: logger.child({ part: 'dns' }),
+  });
+}

@@ -1,0 +1,217 @@
+/**
+ * The names of the cluster and what they mean, by version 1.1.0 of the Kubernetes DNS specification: services, their ports, the
+ * endpoints of headless services, pods by their address, and the way back from addresses. Pure; `ClusterDns` asks it for each
+ * question with what the informers hold.
+ */
+import { isIPv6 } from 'node:net';
+import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
+import type { SlicesOf } from '../serviceproxy/service-ports.ts';
+
+export interface ClusterNames {
+  readonly service: (namespace: string, name: string) => Service | undefined;
+  readonly slicesOf: SlicesOf;
+  readonly hasNamespace: (namespace: string) => boolean;
+  /** The service of a cluster address. */
+  readonly serviceAt: (address: string) => Service | undefined;
+  /** Slices with an endpoint of that address. */
+  readonly slicesAt: (address: string) => readonly EndpointSlice[];
+}
+
+export type RecordType = 'A' | 'AAAA' | 'SRV' | 'PTR' | 'TXT' | 'CNAME';
+
+export type DnsRecord =
+  | { readonly type: 'A' | 'AAAA' | 'PTR' | 'CNAME'; readonly name: string; readonly data: string }
+  | { readonly type: 'TXT'; readonly name: string; readonly data: string }
+  | {
+      readonly type: 'SRV';
+      readonly name: string;
+      readonly data: { readonly target: string; readonly port: number; readonly priority: 0; readonly weight: number };
+    };
+
+export interface Found {
+  readonly answers: readonly DnsRecord[];
+  /** Addresses of the names in `answers`. */
+  readonly additionals: readonly DnsRecord[];
+}
+
+const NOTHING: Found = { answers: [], additionals: [] };
+
+/** `undefined` where no such name exists; no answers where it exists without records of the type. */
+export function clusterRecords(name: string, type: string, domain: string, names: ClusterNames): Found | undefined {
+  const labels = name.slice(0, -domain.length - 1).split('.');
+  if (name === domain) return NOTHING;
+  if (name === `dns-version.${domain}`)
+    return { answers: type === 'TXT' ? [{ type: 'TXT', name, data: '1.1.0' }] : [], additionals: [] };
+  const [kind, namespace, last, ...more] = labels.toReversed();
+  if (kind !== 'svc' && kind !== 'pod') return undefined;
+  if (namespace === undefined) return NOTHING;
+  if (last === undefined) return names.hasNamespace(namespace) ? NOTHING : undefined;
+  if (kind === 'pod') return more.length > 0 ? undefined : podRecords(name, type, last, namespace, names);
+  const service = names.service(namespace, last);
+  if (service === undefined) return undefined;
+  return serviceRecords(name, type, more.toReversed(), { service, namespace, domain, names });
+}
+
+/** `10-0-0-7.shop.pod.cluster.local`. Not held against the pods there are, as the reference's server does by default. */
+function podRecords(
+  name: string,
+  type: string,
+  label: string,
+  namespace: string,
+  names: ClusterNames,
+): Found | undefined {
+  const address = addressOf(label);
+  if (address === undefined || !names.hasNamespace(namespace)) return undefined;
+  return addressRecords(name, type, [address]);
+}
+
+/** The label of an address: dots and colons are dashes. */
+const dashed = (address: string): string => address.replaceAll(/[.:]/g, '-');
+
+function addressOf(label: string): string | undefined {
+  const v4 = label.replaceAll('-', '.');
+  if (/^\d{1,3}(\.\d{1,3}){3}$/.test(v4) && v4.split('.').every((part) => Number(part) < 256)) return v4;
+  const v6 = label.replaceAll('-', ':');
+  return isIPv6(v6) ? v6 : undefined;
+}
+
+interface Where {
+  readonly service: Service;
+  readonly namespace: string;
+  readonly domain: string;
+  readonly names: ClusterNames;
+}
+
+/** `before` is what stands before the service's name. */
+function serviceRecords(name: string, type: string, before: readonly string[], where: Where): Found | undefined {
+  const { service } = where;
+  const { spec } = service;
+  if (spec?.type === 'ExternalName') {
+    if (before.length > 0) return undefined;
+    return { answers: [{ type: 'CNAME', name, data: spec.externalName ?? '' }], additionals: [] };
+  }
+  const addresses = (spec?.clusterIPs ?? []).filter((address) => address !== 'None' && address !== '');
+  const isHeadless = addresses.length === 0;
+  if (before.length === 0) {
+    if (!isHeadless) return type === 'SRV' ? portRecords(name, '', '', where) : addressRecords(name, type, addresses);
+    const hosts = endpointHosts(where);
+    if (type === 'SRV') return portRecords(name, '', '', where);
+    return hosts.length === 0
+      ? NOTHING
+      : addressRecords(
+          name,
+          type,
+          hosts.flatMap((host) => host.addresses),
+        );
+  }
+  if (before.length === 1 && isHeadless) {
+    const hosts = endpointHosts(where).filter(({ label }) => label === before[0]);
+    return hosts.length === 0
+      ? undefined
+      : addressRecords(
+          name,
+          type,
+          hosts.flatMap((host) => host.addresses),
+        );
+  }
+  const [port = '', protocol = ''] = before;
+  if (before.length !== 2 || !port.startsWith('_') || !protocol.startsWith('_')) return undefined;
+  const found = portRecords(name, port.slice(1), protocol.slice(1), where);
+  if (found.answers.length === 0) return undefined;
+  return type === 'SRV' ? found : NOTHING;
+}
+
+interface Host {
+  readonly label: string;
+  readonly addresses: readonly string[];
+  readonly ports: readonly { readonly name: string; readonly protocol: string; readonly port: number }[];
+}
+
+function endpointHosts({ service, namespace, names }: Where): Host[] {
+  const slices = names
+    .slicesOf(namespace, service.metadata.name ?? '')
+    .filter(({ addressType }) => addressType !== 'FQDN');
+  return slices.flatMap(({ endpoints, ports }) =>
+    (endpoints ?? [])
+      .filter(({ conditions }) => conditions?.ready !== false)
+      .map(({ addresses, hostname }) => ({
+        label: hostname === undefined || hostname === '' ? dashed(addresses[0] ?? '') : hostname,
+        addresses,
+        ports: (ports ?? []).map(({ name = '', protocol = 'TCP', port = 0 }) => ({ name, protocol, port })),
+      })),
+  );
+}
+
+/** Ports of that name and protocol; '' is any. A headless service has one record for each endpoint. */
+function portRecords(name: string, port: string, protocol: string, where: Where): Found {
+  const { service, namespace, domain } = where;
+  const serviceName = `${service.metadata.name}.${namespace}.svc.${domain}`;
+  const wanted = (each: { readonly name?: string; readonly protocol?: string }): boolean =>
+    (port === '' || each.name === port) && (protocol === '' || (each.protocol ?? 'TCP').toLowerCase() === protocol);
+  const addresses = (service.spec?.clusterIPs ?? []).filter((address) => address !== 'None' && address !== '');
+  const targets =
+    addresses.length > 0
+      ? (service.spec?.ports ?? []).filter(wanted).map((each) => ({ target: serviceName, port: each.port, addresses }))
+      : endpointHosts(where).flatMap(({ label, addresses: own, ports }) =>
+          ports.filter(wanted).map((each) => ({ target: `${label}.${serviceName}`, port: each.port, addresses: own })),
+        );
+  const weight = Math.max(1, Math.floor(100 / Math.max(1, targets.length)));
+  const additionals = new Map(targets.map(({ target, addresses: own }) => [target, own]));
+  return {
+    answers: targets.map((each) => ({
+      type: 'SRV',
+      name,
+      data: { target: each.target, port: each.port, priority: 0, weight },
+    })),
+    additionals: [...additionals].flatMap(([target, own]) => [
+      ...addressRecords(target, 'A', own).answers,
+      ...addressRecords(target, 'AAAA', own).answers,
+    ]),
+  };
+}
+
+function addressRecords(name: string, type: string, addresses: readonly string[]): Found {
+  if (type !== 'A' && type !== 'AAAA') return NOTHING;
+  const ofType = addresses.filter((address) => isIPv6(address) === (type === 'AAAA'));
+  return { answers: [...new Set(ofType)].map((data) => ({ type, name, data })), additionals: [] };
+}
+
+/** The name of an address of the cluster, from a name under `in-addr.arpa` or `ip6.arpa`. */
+export function reverseRecords(name: string, type: string, domain: string, names: ClusterNames): Found | undefined {
+  const address = reversedAddress(name);
+  if (address === undefined) return undefined;
+  const found = [...targetsAt(address, domain, names)];
+  if (found.length === 0) return undefined;
+  return { answers: type === 'PTR' ? found.map((data) => ({ type: 'PTR', name, data })) : [], additionals: [] };
+}
+
+function* targetsAt(address: string, domain: string, names: ClusterNames): Generator<string> {
+  const service = names.serviceAt(address);
+  if (service !== undefined) {
+    yield `${service.metadata.name}.${service.metadata.namespace}.svc.${domain}`;
+    return;
+  }
+  for (const slice of names.slicesAt(address)) {
+    const { namespace = '', labels } = slice.metadata;
+    const name = labels?.['kubernetes.io/service-name'] ?? '';
+    if (names.service(namespace, name)?.spec?.clusterIP !== 'None') continue;
+    const endpoint = slice.endpoints?.find(({ addresses }) => addresses.includes(address));
+    const label = endpoint?.hostname === undefined || endpoint.hostname === '' ? dashed(address) : endpoint.hostname;
+    yield `${label}.${name}.${namespace}.svc.${domain}`;
+  }
+}
+
+function reversedAddress(name: string): string | undefined {
+  const v4 = /^(\d{1,3}(?:\.\d{1,3}){3})\.in-addr\.arpa$/.exec(name)?.[1];
+  if (v4 !== undefined) return v4.split('.').toReversed().join('.');
+  const v6 = /^([0-9a-f](?:\.[0-9a-f]){31})\.ip6\.arpa$/.exec(name)?.[1];
+  if (v6 === undefined) return undefined;
+  const digits = v6.split('.').toReversed().join('');
+  const full = digits.match(/.{4}/g)?.join(':') ?? '';
+  return canonicalV6(full);
+}
+
+/** As the API writes addresses. */
+function canonicalV6(address: string): string {
+  return new URL(`http://[${address}]`).hostname.slice(1, -1);
+}

@@ -1,0 +1,71 @@
+/** Sends a question on to another name server, as it came, and brings the answer as it comes. */
+import { createSocket } from 'node:dgram';
+import { connect, isIPv6 } from 'node:net';
+
+export interface Upstream {
+  readonly address: string;
+  readonly port: number;
+}
+
+/** `9.9.9.9`, `9.9.9.9:5353`, `2620:fe::fe`, `[2620:fe::fe]:5353`. */
+export function parseUpstream(text: string): Upstream {
+  const bracketed = /^\[([^\]]+)\](?::(\d+))?$/.exec(text) ?? /^([^:]+)(?::(\d+))?$/.exec(text);
+  if (bracketed === null) return { address: text, port: 53 };
+  return { address: bracketed[1] ?? '', port: Number(bracketed[2] ?? 53) };
+}
+
+/** Rejects when no answer with the question's id came in time. Each question has a socket, so a port, of its own. */
+export function askOverUdp({ address, port }: Upstream, question: Buffer, timeoutMs: number): Promise<Buffer> {
+  const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
+  return new Promise<Buffer>((resolve, reject) => {
+    const fail = (why: string): void => reject(new Error(`name server ${address}: ${why}`));
+    // Bounds a wait on the network, which no other clock knows of.
+    const timeout = AbortSignal.timeout(timeoutMs);
+    timeout.addEventListener('abort', () => fail('no answer in time'), { once: true });
+    socket.on('error', (error) => fail(error.message));
+    socket.on('message', (answer) => {
+      if (answer.length >= 12 && answer.readUInt16BE(0) === question.readUInt16BE(0)) resolve(answer);
+    });
+    socket.connect(port, address, () => socket.send(question));
+  }).finally(() => socket.close());
+}
+
+export function askOverTcp({ address, port }: Upstream, question: Buffer, timeoutMs: number): Promise<Buffer> {
+  const socket = connect({ host: address, port, timeout: timeoutMs });
+  return new Promise<Buffer>((resolve, reject) => {
+    const fail = (why: string): void => reject(new Error(`name server ${address}: ${why}`));
+    socket.on('timeout', () => fail('no answer in time'));
+    socket.on('error', (error) => fail(error.message));
+    socket.on('close', () => fail('closed the connection'));
+    const read = new FramedMessages(resolve);
+    socket.on('data', (data: Buffer) => read.push(data));
+    socket.on('connect', () => socket.write(framed(question)));
+  }).finally(() => socket.destroy());
+}
+
+/** A message over TCP has its length before it, in two bytes. */
+export function framed(message: Uint8Array): Buffer {
+  const length = Buffer.alloc(2);
+  length.writeUInt16BE(message.length);
+  return Buffer.concat([length, message]);
+}
+
+/** Cuts a stream into messages. Holds at most one message of 64 KiB that is not whole yet. */
+export class FramedMessages {
+  readonly #onMessage: (message: Buffer) => void;
+  #rest: Buffer = Buffer.alloc(0);
+
+  constructor(onMessage: (message: Buffer) => void) {
+    this.#onMessage = onMessage;
+  }
+
+  push(data: Buffer): void {
+    let rest = this.#rest.length === 0 ? data : Buffer.concat([this.#rest, data]);
+    while (rest.length >= 2 && rest.length >= 2 + rest.readUInt16BE(0)) {
+      const end = 2 + rest.readUInt16BE(0);
+      this.#onMessage(rest.subarray(2, end));
+      rest = rest.subarray(end);
+    }
+    this.#rest = rest;
+  }
+}

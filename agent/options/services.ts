@@ -1,0 +1,22 @@
+/** Options: what the agent does for services and names of the cluster, beside or in place of add-ons. */
+import { option } from './option.ts';
+
+const SERVICES = 'Services';
+
+export const serviceOptions = {
+  serviceProxy: option({
+    name: 'service-proxy',
+    type: 'string',
+    default: 'none',
+    choices: ['none', 'iptables'],
+    group: SERVICES,
+    help: "How this node gives services their addresses: 'none' leaves it to kube-proxy or a network plugin.",
+  }),
+  serveClusterDns: option({
+    name: 'serve-cluster-dns',
+    type: 'boolean',
+    default: false,
+    group: SERVICES,
+    help: 'Answer names of the cluster on this node. Needs a service proxy; --cluster-dns, or the service kube-dns, has the address.',
+  }),
+} as const;

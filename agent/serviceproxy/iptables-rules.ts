@@ -1,0 +1,228 @@
+/**
+ * The rules of netfilter for a set of service ports, as `iptables-restore --noflush` reads them: one transaction for each table,
+ * which replaces the chains of the last one. Pure. Everything stands in chains that begin with `ORC-`; the built-in chains
+ * only get the jumps of `JUMPS`, which `iptables.ts` sees to.
+ *
+ * A packet is marked where its source must be rewritten: it comes from outside the cluster, from this host, or from the
+ * endpoint that it goes to.
+ */
+import { createHash } from 'node:crypto';
+import type { Endpoint, Family, ServicePort } from './service-ports.ts';
+
+export interface RuleSettings {
+  readonly family: Family;
+  /** `--iptables-masquerade-bit`. */
+  readonly masqueradeBit: number;
+  /** Of this node: what comes from there is inside the cluster. */
+  readonly podCidrs: readonly string[];
+  /** Traffic to port 53 of these addresses goes to `to`: the agent's own name server, which takes no other. */
+  readonly nameServer?: { readonly addresses: readonly string[]; readonly to: Endpoint } | undefined;
+}
+
+export interface Jump {
+  readonly table: 'nat' | 'filter';
+  readonly from: string;
+  readonly to: string;
+  /** Further matches. */
+  readonly match: readonly string[];
+}
+
+const NEW = ['-m', 'conntrack', '--ctstate', 'NEW'];
+
+export const JUMPS: readonly Jump[] = [
+  { table: 'nat', from: 'PREROUTING', to: 'ORC-SERVICES', match: [] },
+  { table: 'nat', from: 'OUTPUT', to: 'ORC-SERVICES', match: [] },
+  { table: 'nat', from: 'POSTROUTING', to: 'ORC-POSTROUTING', match: [] },
+  { table: 'filter', from: 'INPUT', to: 'ORC-REFUSE', match: NEW },
+  { table: 'filter', from: 'OUTPUT', to: 'ORC-REFUSE', match: NEW },
+  { table: 'filter', from: 'FORWARD', to: 'ORC-REFUSE', match: NEW },
+  { table: 'filter', from: 'FORWARD', to: 'ORC-FORWARD', match: [] },
+];
+
+export const CHAIN_PREFIX = 'ORC-';
+
+export interface Rules {
+  readonly text: string;
+  /** Chains of the nat table that belong to services: those that a later state lacks are deleted. */
+  readonly chains: ReadonlySet<string>;
+}
+
+/** `stale` are chains of an earlier state, whoever made it. */
+export function serviceRules(
+  ports: readonly ServicePort[],
+  settings: RuleSettings,
+  stale: ReadonlySet<string> = new Set(),
+): Rules {
+  const mark = `0x${(1 << settings.masqueradeBit).toString(16)}`;
+  const nat = new NatRules(settings.podCidrs);
+  if (settings.nameServer !== undefined) nat.nameServer(settings.nameServer);
+  for (const port of ports) nat.service(port);
+  const gone = [...stale].filter((chain) => !nat.chains.has(chain) && !FIXED.includes(chain));
+  const lines = [
+    '*nat',
+    ...[...FIXED, ...nat.chains, ...gone].map((chain) => `:${chain} - [0:0]`),
+    `-A ORC-MASQUERADE -j MARK --or-mark ${mark}`,
+    `-A ORC-POSTROUTING -m mark ! --mark ${mark}/${mark} -j RETURN`,
+    // Taken off again: a packet that passes here twice, through a tunnel, is rewritten once.
+    `-A ORC-POSTROUTING -j MARK --xor-mark ${mark}`,
+    '-A ORC-POSTROUTING -j MASQUERADE --random-fully',
+    ...nat.services,
+    '-A ORC-SERVICES -m addrtype --dst-type LOCAL -j ORC-NODEPORTS',
+    ...nat.nodePorts,
+    ...nat.rules,
+    ...gone.map((chain) => `-X ${chain}`),
+    'COMMIT',
+    '*filter',
+    ':ORC-REFUSE - [0:0]',
+    ':ORC-FORWARD - [0:0]',
+    ...(settings.nameServer === undefined ? [] : onlyBy(settings.nameServer.to)),
+    ...ports.flatMap((port) => refusals(port, settings.family)),
+    `-A ORC-FORWARD -m mark --mark ${mark}/${mark} -j ACCEPT`,
+    '-A ORC-FORWARD -m conntrack --ctstate DNAT -j ACCEPT',
+    'COMMIT',
+  ];
+  return { text: `${lines.join('\n')}\n`, chains: nat.chains };
+}
+
+const FIXED: readonly string[] = ['ORC-SERVICES', 'ORC-NODEPORTS', 'ORC-POSTROUTING', 'ORC-MASQUERADE'];
+
+class NatRules {
+  readonly services: string[] = [];
+  readonly nodePorts: string[] = [];
+  readonly rules: string[] = [];
+  readonly chains = new Set<string>();
+  readonly #podCidrs: readonly string[];
+
+  constructor(podCidrs: readonly string[]) {
+    this.#podCidrs = podCidrs;
+  }
+
+  nameServer({ addresses, to }: { readonly addresses: readonly string[]; readonly to: Endpoint }): void {
+    for (const address of addresses)
+      for (const protocol of ['udp', 'tcp'])
+        this.services.push(
+          `-A ORC-SERVICES -d ${address} -p ${protocol} -m ${protocol} --dport 53 -j DNAT --to-destination ${hostPort(to)}`,
+        );
+  }
+
+  service(port: ServicePort): void {
+    const protocol = port.protocol.toLowerCase();
+    const to = (address: string): string => `-d ${address} -p ${protocol} -m ${protocol} --dport ${port.port}`;
+    const note = `-m comment --comment "${port.id}"`;
+    if (port.internal.length > 0) {
+      const chain = this.#balance('SVC', port, port.internal);
+      this.services.push(
+        `-A ORC-SERVICES ${to(port.clusterIp)} ${note} -m addrtype --src-type LOCAL -j ORC-MASQUERADE`,
+        `-A ORC-SERVICES ${to(port.clusterIp)} ${note} -j ${chain}`,
+      );
+    }
+    if (port.external.length === 0 && !port.externalLocal) return;
+    const outside = this.#outside(port);
+    for (const address of port.externalIps) this.services.push(`-A ORC-SERVICES ${to(address)} ${note} -j ${outside}`);
+    for (const address of port.loadBalancerIps) {
+      const sources = port.sourceRanges.length === 0 ? [''] : port.sourceRanges.map((range) => `-s ${range} `);
+      for (const source of sources) this.services.push(`-A ORC-SERVICES ${source}${to(address)} ${note} -j ${outside}`);
+    }
+    if (port.nodePort !== 0)
+      this.nodePorts.push(
+        `-A ORC-NODEPORTS -p ${protocol} -m ${protocol} --dport ${port.nodePort} ${note} -j ${outside}`,
+      );
+  }
+
+  /** What comes by a node port or an outer address. */
+  #outside(port: ServicePort): string {
+    const chain = chainName('EXT', port.id, port.protocol);
+    this.chains.add(chain);
+    if (!port.externalLocal) {
+      const same = port.internal.map(hostPort).join() === port.external.map(hostPort).join();
+      const all = this.#balance(same ? 'SVC' : 'SVX', port, port.external);
+      this.rules.push(`-A ${chain} -j ORC-MASQUERADE`, `-A ${chain} -j ${all}`);
+      return chain;
+    }
+    // This host itself and its pods are inside: for them the policy does not count.
+    if (port.internal.length > 0) {
+      const inside = this.#balance('SVC', port, port.internal);
+      for (const cidr of this.#podCidrs) this.rules.push(`-A ${chain} -s ${cidr} -j ${inside}`);
+      this.rules.push(
+        `-A ${chain} -m addrtype --src-type LOCAL -j ORC-MASQUERADE`,
+        `-A ${chain} -m addrtype --src-type LOCAL -j ${inside}`,
+      );
+    }
+    if (port.external.length > 0) this.rules.push(`-A ${chain} -j ${this.#balance('SVX', port, port.external)}`);
+    return chain;
+  }
+
+  /** Each endpoint with the same chance; first the one that the client had before, where it shall stay. */
+  #balance(kind: 'SVC' | 'SVX', port: ServicePort, endpoints: readonly Endpoint[]): string {
+    const chain = chainName(kind, port.id, port.protocol);
+    if (this.chains.has(chain)) return chain;
+    this.chains.add(chain);
+    const targets = endpoints.map((endpoint) => this.#endpoint(port, endpoint));
+    if (port.affinitySeconds > 0) {
+      for (const target of targets)
+        this.rules.push(
+          `-A ${chain} -m recent --name ${target} --rcheck --seconds ${port.affinitySeconds} --reap -j ${target}`,
+        );
+    }
+    targets.forEach((target, index) => {
+      const left = targets.length - index;
+      const chance = left === 1 ? '' : `-m statistic --mode random --probability ${(1 / left).toFixed(10)} `;
+      this.rules.push(`-A ${chain} ${chance}-j ${target}`);
+    });
+    return chain;
+  }
+
+  #endpoint(port: ServicePort, endpoint: Endpoint): string {
+    const address = hostPort(endpoint);
+    const chain = chainName('SEP', port.id, port.protocol, address);
+    if (this.chains.has(chain)) return chain;
+    this.chains.add(chain);
+    const protocol = port.protocol.toLowerCase();
+    const remember = port.affinitySeconds > 0 ? `-m recent --name ${chain} --set ` : '';
+    this.rules.push(
+      `-A ${chain} -s ${endpoint.ip} -j ORC-MASQUERADE`,
+      `-A ${chain} ${remember}-p ${protocol} -m ${protocol} -j DNAT --to-destination ${address}`,
+    );
+    return chain;
+  }
+}
+
+/** The name server is for those who ask the cluster's address: it must not be an open one for the whole network. */
+function onlyBy({ port }: Endpoint): string[] {
+  return ['udp', 'tcp'].flatMap((protocol) => {
+    const to = `-A ORC-REFUSE -p ${protocol} -m ${protocol} --dport ${port}`;
+    return [`${to} -m conntrack --ctstate DNAT -j ACCEPT`, `${to} -m addrtype ! --src-type LOCAL -j DROP`];
+  });
+}
+
+/** Nobody takes it: the client is told so at once. Where only this node has nobody, it is dropped for the balancer to try others. */
+function refusals(port: ServicePort, family: Family): string[] {
+  const protocol = port.protocol.toLowerCase();
+  const note = `-m comment --comment "${port.id}"`;
+  const reject = `REJECT --reject-with ${family === 'IPv4' ? 'icmp-port-unreachable' : 'icmp6-port-unreachable'}`;
+  const verdict = port.hasEndpoints ? 'DROP' : reject;
+  const to = (address: string, number: number): string =>
+    `-A ORC-REFUSE -d ${address} -p ${protocol} -m ${protocol} --dport ${number} ${note}`;
+  const lines: string[] = [];
+  if (port.internal.length === 0) lines.push(`${to(port.clusterIp, port.port)} -j ${verdict}`);
+  if (port.external.length === 0) {
+    for (const address of [...port.externalIps, ...port.loadBalancerIps])
+      lines.push(`${to(address, port.port)} -j ${verdict}`);
+    if (port.nodePort !== 0)
+      lines.push(
+        `-A ORC-REFUSE -m addrtype --dst-type LOCAL -p ${protocol} -m ${protocol} --dport ${port.nodePort} ${note} -j ${verdict}`,
+      );
+  } else if (port.sourceRanges.length > 0) {
+    // Those who may come in have been sent on before they come here.
+    for (const address of port.loadBalancerIps) lines.push(`${to(address, port.port)} -j DROP`);
+  }
+  return lines;
+}
+
+const hostPort = ({ ip, port }: Endpoint): string => (ip.includes(':') ? `[${ip}]:${port}` : `${ip}:${port}`);
+
+/** At most 28 characters fit in a chain's name. */
+function chainName(kind: string, ...parts: readonly string[]): string {
+  const hash = createHash('sha256').update(parts.join('\0')).digest('hex').slice(0, 16).toUpperCase();
+  return `${CHAIN_PREFIX}${kind}-${hash}`;
+}

@@ -1,0 +1,105 @@
+/** The host's netfilter by its own tools: the rules go in as one transaction, the jumps to them are seen to. */
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { promisify } from 'node:util';
+import { CHAIN_PREFIX, JUMPS, type Jump } from './iptables-rules.ts';
+import type { Family } from './service-ports.ts';
+
+const execute = promisify(execFile);
+/** Others hold the lock of the tables for moments only. */
+const WAIT_SECONDS = '10';
+
+const tool = (family: Family, suffix = ''): string => `${family === 'IPv4' ? 'iptables' : 'ip6tables'}${suffix}`;
+
+export interface PacketFilter {
+  /** Replaces what the text names, whole tables at once or not at all. */
+  apply(family: Family, rules: string): Promise<void>;
+  /** The jumps from the built-in chains stand at their beginning. */
+  ensureJumps(family: Family): Promise<void>;
+  /** False when somebody has taken the jumps away. */
+  intact(family: Family): Promise<boolean>;
+  /** Our chains of the nat table, also those of an agent that was killed. */
+  chains(family: Family): Promise<Set<string>>;
+  /** Jumps and chains are gone afterwards. */
+  remove(family: Family): Promise<void>;
+  /** '' when the family can be used, else why not. */
+  problem(family: Family): Promise<string>;
+}
+
+export const hostPacketFilter: PacketFilter = {
+  async apply(family, rules) {
+    const child = spawn(tool(family, '-restore'), ['--noflush', `--wait=${WAIT_SECONDS}`], {
+      stdio: ['pipe', 'ignore', 'pipe'],
+    });
+    const [stderr, [code]] = await Promise.all([
+      text(child.stderr),
+      once(child, 'close') as Promise<[number | null]>,
+      // A child that ends early closes its end; its exit code says what there is to say.
+      new Promise<void>((resolve) => child.stdin.once('error', () => resolve()).end(rules, resolve)),
+    ]);
+    if (code !== 0) throw new Error(`${tool(family, '-restore')}: ${stderr.trim().split('\n').join('; ')}`);
+  },
+
+  async ensureJumps(family) {
+    for (const jump of JUMPS) {
+      if (!(await succeeds(family, jump, '-C'))) await run(family, jump, '-I');
+    }
+  },
+
+  async intact(family) {
+    const { stdout } = await execute(tool(family), ['-w', WAIT_SECONDS, '-t', 'nat', '-S', 'PREROUTING']);
+    return stdout.includes('-j ORC-SERVICES');
+  },
+
+  async chains(family) {
+    const { stdout } = await execute(tool(family, '-save'), ['-t', 'nat'], { maxBuffer: 256 * 1024 * 1024 });
+    return new Set([...stdout.matchAll(/^:(ORC-\S+) /gm)].map(([, chain = '']) => chain));
+  },
+
+  async remove(family) {
+    for (const jump of JUMPS) while (await succeeds(family, jump, '-C')) await run(family, jump, '-D');
+    for (const table of ['nat', 'filter']) {
+      const { stdout } = await execute(tool(family, '-save'), ['-t', table], { maxBuffer: 256 * 1024 * 1024 });
+      const chains = [...stdout.matchAll(/^:(\S+) /gm)]
+        .map(([, chain = '']) => chain)
+        .filter((chain) => chain.startsWith(CHAIN_PREFIX));
+      if (chains.length === 0) continue;
+      const lines = [
+        `*${table}`,
+        ...chains.map((chain) => `:${chain} - [0:0]`),
+        ...chains.map((chain) => `-X ${chain}`),
+      ];
+      await this.apply(family, [...lines, 'COMMIT', ''].join('\n'));
+    }
+  },
+
+  async problem(family) {
+    try {
+      await execute(tool(family), ['-w', WAIT_SECONDS, '-t', 'nat', '-S', 'PREROUTING']);
+      return '';
+    } catch (error) {
+      const { code, stderr = '' } = error as { code?: unknown; stderr?: string };
+      return code === 'ENOENT' ? `${tool(family)} is not installed` : stderr.trim() || String(error);
+    }
+  },
+};
+
+function rule({ table, from, to, match }: Jump, verb: string): string[] {
+  return ['-w', WAIT_SECONDS, '-t', table, verb, from, ...match, '-j', to];
+}
+
+async function run(family: Family, jump: Jump, verb: string): Promise<void> {
+  await execute(tool(family), rule(jump, verb));
+}
+
+/** `-C` also fails where the chain that it jumps to does not exist yet. */
+async function succeeds(family: Family, jump: Jump, verb: string): Promise<boolean> {
+  try {
+    await run(family, jump, verb);
+    return true;
+  } catch (error) {
+    if (typeof (error as { code?: unknown }).code === 'number') return false;
+    throw error;
+  }
+}

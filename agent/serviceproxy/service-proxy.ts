@@ -1,0 +1,262 @@
+/**
+ * Keeps the host's packet filter in step with the cluster's services and endpoints: what the reference's service proxy does on
+ * each node. One proxy works in a network namespace; a second one waits until the first has gone. Rules outlive the agent, as
+ * pods do, until `close({ remove: true })`.
+ */
+import { execFile } from 'node:child_process';
+import { readFile, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
+import { promisify } from 'node:util';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import type { Informer } from '../../api/machinery/informer.ts';
+import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
+import { HealthCheckPorts } from './health-check-ports.ts';
+import { serviceRules } from './iptables-rules.ts';
+import type { PacketFilter } from './iptables.ts';
+import {
+  type Endpoint,
+  type Family,
+  healthCheckPorts,
+  type Place,
+  SERVICE_NAME_LABEL,
+  type ServicePort,
+  servicePorts,
+} from './service-ports.ts';
+
+export interface ServiceProxyOptions {
+  readonly services: Informer<Service>;
+  readonly slices: Informer<EndpointSlice>;
+  readonly filter: PacketFilter;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly masqueradeBit: number;
+  readonly place: () => Place;
+  readonly podCidrs: () => readonly string[];
+  /** The agent's own name server and the addresses that pods ask. */
+  readonly nameServer?: () => { readonly addresses: readonly string[]; readonly to: Endpoint } | undefined;
+  /** Turns on what the kernel needs for this. */
+  readonly prepareHost?: () => Promise<void>;
+  /** Of the abstract socket that says who is the proxy here. */
+  readonly lockName?: string;
+}
+
+/** Between two transactions: each one takes the tables as a whole. */
+const LEAST_INTERVAL_MS = 1000;
+/** A burst of changes is one. */
+const GATHER_MS = 20;
+const RETRY_MS = 5000;
+/** Somebody else may have flushed the tables. */
+const INSPECT_MS = 60_000;
+const FAMILIES: readonly Family[] = ['IPv4', 'IPv6'];
+
+const execute = promisify(execFile);
+
+export class ServiceProxy {
+  readonly #options: ServiceProxyOptions;
+  readonly #health: HealthCheckPorts;
+  readonly #applied = new Map<Family, { readonly text: string; readonly chains: ReadonlySet<string> }>();
+  #udp = new Map<string, ServicePort>();
+  #lock: Server | undefined;
+  #timer: Timer | undefined;
+  #inspection: Timer | undefined;
+  #lastApply = -Infinity;
+  #work: Promise<void> = Promise.resolve();
+  #closed = false;
+
+  constructor(options: ServiceProxyOptions) {
+    this.#options = options;
+    this.#health = new HealthCheckPorts(options.logger);
+    options.slices.addIndex('service', ({ metadata }) => {
+      const service = metadata.labels?.[SERVICE_NAME_LABEL];
+      return service === undefined ? [] : [`${metadata.namespace}/${service}`];
+    });
+  }
+
+  /** Resolves when this proxy's first rules stand, or when it is clear that it must wait for another proxy. */
+  async start(signal: AbortSignal): Promise<void> {
+    const { services, slices, filter, logger } = this.#options;
+    const problem = await filter.problem('IPv4');
+    if (problem !== '') {
+      logger.warn(
+        { problem },
+        'services have no addresses on this node: install iptables, or name --service-proxy=none',
+      );
+      return;
+    }
+    if (!(await this.#takeLock())) return;
+    await Promise.all([services.synced(signal), slices.synced(signal)]);
+    const handler = { add: () => this.changed(), update: () => this.changed(), delete: () => this.changed() };
+    services.addHandler(handler);
+    slices.addHandler(handler);
+    await this.#apply();
+    this.#inspectLater();
+  }
+
+  /** Rules are made anew soon. */
+  changed(): void {
+    if (this.#closed || this.#timer !== undefined || this.#lock === undefined) return;
+    const { clock } = this.#options;
+    const wait = Math.max(GATHER_MS, this.#lastApply + LEAST_INTERVAL_MS - clock.monotonic());
+    this.#timer = clock.after(wait, () => {
+      this.#timer = undefined;
+      this.#work = this.#work.then(() => this.#apply());
+    });
+  }
+
+  async close({ remove }: { readonly remove: boolean }): Promise<void> {
+    this.#closed = true;
+    this.#timer?.cancel();
+    this.#inspection?.cancel();
+    await this.#work;
+    await this.#health.close();
+    if (remove && this.#lock !== undefined) {
+      for (const family of this.#applied.keys())
+        await this.#options.filter.remove(family).catch((error: unknown) => this.#complain(error));
+    }
+    this.#lock?.close();
+  }
+
+  /** An abstract socket belongs to the network namespace, as the rules do, and goes with its process. */
+  async #takeLock(): Promise<boolean> {
+    const { logger, clock, lockName = 'orchlet-service-proxy' } = this.#options;
+    const server = createServer((socket) => socket.destroy());
+    try {
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', reject).listen(`\0${lockName}`, () => resolve());
+      });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+      logger.warn(
+        {},
+        'another agent of this host keeps the rules of services; those of this cluster have no addresses here until it ends',
+      );
+      this.#inspection = clock.after(INSPECT_MS, () => {
+        if (!this.#closed)
+          this.#work = this.start(AbortSignal.timeout(INSPECT_MS)).catch((failed: unknown) => this.#complain(failed));
+      });
+      return false;
+    }
+    server.unref();
+    this.#lock = server;
+    return true;
+  }
+
+  async #apply(): Promise<void> {
+    if (this.#closed) return;
+    const { services, slices, place, clock, prepareHost } = this.#options;
+    this.#lastApply = clock.monotonic();
+    const all = services.list();
+    const slicesOf = (namespace: string, name: string): EndpointSlice[] =>
+      slices.byIndex('service', `${namespace}/${name}`);
+    try {
+      if (this.#applied.size === 0) await prepareHost?.();
+      const udp = new Map<string, ServicePort>();
+      for (const family of FAMILIES) {
+        const ports = servicePorts(all, slicesOf, family, place());
+        await this.#applyFamily(family, ports);
+        for (const port of ports) if (port.protocol === 'UDP') udp.set(`${family} ${port.id}`, port);
+      }
+      await forgetConnections(this.#udp, udp);
+      this.#udp = udp;
+      await this.#health.keep(healthCheckPorts(all, slicesOf, place()));
+    } catch (error) {
+      this.#complain(error);
+      this.#applied.clear();
+      clock.after(RETRY_MS, () => this.changed());
+    }
+  }
+
+  async #applyFamily(family: Family, ports: readonly ServicePort[]): Promise<void> {
+    const { filter, masqueradeBit, podCidrs, nameServer } = this.#options;
+    const before = this.#applied.get(family);
+    // Hosts without IPv6 have no business with it until a service has such an address.
+    if (before === undefined && family === 'IPv6' && ports.length === 0) return;
+    const isV6 = (address: string): boolean => address.includes(':');
+    const server = nameServer?.();
+    const rules = serviceRules(
+      ports,
+      {
+        family,
+        masqueradeBit,
+        podCidrs: podCidrs().filter((cidr) => isV6(cidr) === (family === 'IPv6')),
+        nameServer:
+          server === undefined || isV6(server.to.ip) !== (family === 'IPv6')
+            ? undefined
+            : {
+                addresses: server.addresses.filter((address) => isV6(address) === (family === 'IPv6')),
+                to: server.to,
+              },
+      },
+      before?.chains ?? (await filter.chains(family)),
+    );
+    if (before?.text === rules.text) return;
+    await filter.apply(family, rules.text);
+    if (before === undefined) await filter.ensureJumps(family);
+    this.#applied.set(family, rules);
+  }
+
+  #inspectLater(): void {
+    const { clock, filter } = this.#options;
+    this.#inspection = clock.after(INSPECT_MS, () => {
+      this.#work = this.#work.then(async () => {
+        for (const family of this.#applied.keys()) {
+          if (await filter.intact(family)) continue;
+          this.#applied.delete(family);
+          this.changed();
+        }
+        if (!this.#closed) this.#inspectLater();
+      }, this.#complain);
+    });
+  }
+
+  readonly #complain = (error: unknown): void => {
+    this.#options.logger.warn(
+      { err: error instanceof Error ? error.message : error },
+      'the rules of services could not be brought up to date; trying again',
+    );
+  };
+}
+
+/** Without this the kernel keeps sending a client's datagrams to an endpoint that has gone. Needs the `conntrack` tool. */
+async function forgetConnections(
+  before: ReadonlyMap<string, ServicePort>,
+  after: ReadonlyMap<string, ServicePort>,
+): Promise<void> {
+  for (const [key, was] of before) {
+    const is = after.get(key);
+    const left = new Set([...(is?.internal ?? []), ...(is?.external ?? [])].map(({ ip }) => ip));
+    const gone = new Set([...was.internal, ...was.external].map(({ ip }) => ip).filter((ip) => !left.has(ip)));
+    for (const ip of gone) {
+      try {
+        await execute('conntrack', ['-D', '-p', 'udp', '--dst-nat', ip]);
+      } catch (error) {
+        const { code } = error as { code?: unknown };
+        // Not installed; or 1: there was none.
+        if (code === 'ENOENT') return;
+        if (code !== 1) throw error;
+      }
+    }
+  }
+}
+
+/** Forwarding, and frames between pods of one bridge seen by the packet filter: answers come back by the service's address. */
+export function prepareHost(logger: Logger): () => Promise<void> {
+  return async () => {
+    for (const [name, path] of Object.entries(KERNEL_PARAMETERS)) {
+      try {
+        if ((await readFile(path, 'utf8')).trim() !== '1') await writeFile(path, '1');
+      } catch (error) {
+        logger.warn(
+          { parameter: name, err: error instanceof Error ? error.message : error },
+          'pods may not reach services: the kernel parameter could not be set to 1 (modprobe br_netfilter?)',
+        );
+      }
+    }
+  };
+}
+
+const KERNEL_PARAMETERS = {
+  'net.ipv4.ip_forward': '/proc/sys/net/ipv4/ip_forward',
+  'net.bridge.bridge-nf-call-iptables': '/proc/sys/net/bridge/bridge-nf-call-iptables',
+} as const;

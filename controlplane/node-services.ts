@@ -1,0 +1,72 @@
+/**
+ * What agents need that give services their addresses and names themselves: the right to read endpoints, and the service
+ * `kube-dns`, which holds an address for the name server that runs on each node. Called once at start; what an administrator
+ * changed stays.
+ */
+import type { Logger } from '../api/component/logger.ts';
+import type { Client } from '../api/machinery/client.ts';
+import { clusterRoleBindings, services } from '../api/machinery/resources.ts';
+import { isAlreadyExists, isInvalid } from '../api/meta/status-error.ts';
+
+const NAMESPACE = 'kube-system';
+
+export async function ensureNodeServices(
+  client: Client,
+  { serviceClusterCidrs, logger }: { readonly serviceClusterCidrs: readonly string[]; readonly logger: Logger },
+): Promise<void> {
+  await unlessThere(
+    client.create(clusterRoleBindings, '', {
+      apiVersion: 'rbac.authorization.k8s.io/v1',
+      kind: 'ClusterRoleBinding',
+      metadata: { name: 'orchlet:node-proxier' },
+      roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'system:node-proxier' },
+      subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
+    }),
+  );
+  const address = tenthAddress(serviceClusterCidrs[0] ?? '');
+  try {
+    await createDns(client, address);
+  } catch (error) {
+    if (!isInvalid(error)) throw error;
+    // Taken by another service, of an older cluster.
+    logger.warn({ address }, 'kube-dns has another address than is usual: that one is taken');
+    await createDns(client, undefined);
+  }
+}
+
+async function createDns(client: Client, clusterIP: string | undefined): Promise<void> {
+  await unlessThere(
+    client.create(services, NAMESPACE, {
+      apiVersion: 'v1',
+      kind: 'Service',
+      metadata: {
+        name: 'kube-dns',
+        namespace: NAMESPACE,
+        labels: { 'k8s-app': 'kube-dns', 'kubernetes.io/cluster-service': 'true', 'kubernetes.io/name': 'CoreDNS' },
+      },
+      spec: {
+        ...(clusterIP === undefined ? {} : { clusterIP }),
+        ports: [
+          { name: 'dns', port: 53, protocol: 'UDP', targetPort: 53 },
+          { name: 'dns-tcp', port: 53, protocol: 'TCP', targetPort: 53 },
+        ],
+      },
+    }),
+  );
+}
+
+async function unlessThere(write: Promise<unknown>): Promise<void> {
+  try {
+    await write;
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
+}
+
+/** Where people look for it. Undefined in a range that is too small, or of the other family. */
+function tenthAddress(cidr: string): string | undefined {
+  const [network = '', bits = ''] = cidr.split('/');
+  const parts = network.split('.').map(Number);
+  if (parts.length !== 4 || Number(bits) > 28) return undefined;
+  return [...parts.slice(0, 3), (parts[3] ?? 0) + 10].join('.');
+}
