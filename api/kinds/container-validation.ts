@@ -3,7 +3,7 @@ import { duplicate, forbidden, FieldError, invalid, required, unsupportedValue }
 import { dnsLabelErrors, portNameErrors } from '../meta/names.ts';
 import type { ContainerContext } from './container-context.ts';
 import { environmentErrors, environmentSourceErrors } from './environment-validation.ts';
-import { mountPathsOf, volumeDeviceErrors, volumeMountErrors } from './mount-validation.ts';
+import { devicePathsOf, mountPathsOf, volumeDeviceErrors, volumeMountErrors } from './mount-validation.ts';
 import type { Container, ContainerPort, EphemeralContainer } from './pod-types.ts';
 import { lifecycleErrors, livenessErrors, readinessErrors } from './probe-validation.ts';
 import { resourceRequirementErrors } from './resource-validation.ts';
@@ -29,7 +29,7 @@ function commonErrors(
     errors.push(unsupportedValue(`${path}.terminationMessagePolicy`, messages, MESSAGE_POLICIES));
   } else if (isBlank(messages)) errors.push(required(`${path}.terminationMessagePolicy`));
   const mounts = mountPathsOf(container);
-  const devices = new Set((container.volumeDevices ?? []).map(({ name = '' }) => name));
+  const devices = devicePathsOf(container);
   errors.push(
     ...portErrors(container.ports ?? [], `${path}.ports`),
     ...environmentErrors(container.env ?? [], `${path}.env`, context),
@@ -41,7 +41,7 @@ function commonErrors(
   else if (!PULL_POLICIES.includes(pull)) errors.push(unsupportedValue(`${path}.imagePullPolicy`, pull, PULL_POLICIES));
   errors.push(
     ...resourceRequirementErrors(container.resources, `${path}.resources`, { claims: context.claims }),
-    ...resizePolicyErrors(container, path),
+    ...resizePolicyErrors(container, path, context.spec.restartPolicy),
     ...containerSecurityErrors(container.securityContext, `${path}.securityContext`, context.spec.hostUsers !== false),
   );
   return errors;
@@ -50,7 +50,11 @@ function commonErrors(
 const RESIZE_RESOURCES = ['cpu', 'memory'];
 const RESIZE_POLICIES = ['NotRequired', 'RestartContainer'];
 
-function resizePolicyErrors(container: Container | EphemeralContainer, path: string): FieldError[] {
+function resizePolicyErrors(
+  container: Container | EphemeralContainer,
+  path: string,
+  podPolicy: string | undefined,
+): FieldError[] {
   const errors: FieldError[] = [];
   const seen = new Set<string>();
   for (const [index, { resourceName = '', restartPolicy = '' }] of (container.resizePolicy ?? []).entries()) {
@@ -63,6 +67,8 @@ function resizePolicyErrors(container: Container | EphemeralContainer, path: str
     if (restartPolicy === '') errors.push(required(field));
     else if (!RESIZE_POLICIES.includes(restartPolicy))
       errors.push(unsupportedValue(field, restartPolicy, RESIZE_POLICIES));
+    if (podPolicy === 'Never' && restartPolicy !== 'NotRequired')
+      errors.push(invalid(field, restartPolicy, "must be 'NotRequired' when `restartPolicy` is 'Never'"));
   }
   return errors;
 }
@@ -142,7 +148,7 @@ export function containerListErrors(
     errors.push(...commonErrors(container, at, context));
     const { name = '' } = container;
     if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
-    else if (name !== '') names.add(name);
+    else names.add(name);
     errors.push(
       ...lifecycleErrors(container.lifecycle, graceSeconds, `${at}.lifecycle`, os),
       ...livenessErrors(container.livenessProbe, graceSeconds, `${at}.livenessProbe`),
@@ -188,7 +194,8 @@ export function initContainerErrors(
     const { name = '' } = container;
     if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
     else if (name !== '') names.add(name);
-    errors.push(...hostPortConflicts([container], path).map((error) => renumber(error, path, index)));
+    // One at a time, and the reference numbers each as if it were the only one.
+    errors.push(...hostPortConflicts([container], path));
     if (container.restartPolicy === 'Always') {
       errors.push(
         ...lifecycleErrors(container.lifecycle, graceSeconds, `${at}.lifecycle`, os),
@@ -211,7 +218,17 @@ function renumber(error: FieldError, path: string, index: number): FieldError {
 }
 
 /** What an ephemeral container has no use for, in the order in which it is refused. */
-const NOT_EPHEMERAL = ['ports', 'resources', 'livenessProbe', 'readinessProbe', 'startupProbe', 'lifecycle'] as const;
+const NOT_EPHEMERAL = [
+  'ports',
+  'resources',
+  'resizePolicy',
+  'restartPolicy',
+  'restartPolicyRules',
+  'livenessProbe',
+  'readinessProbe',
+  'startupProbe',
+  'lifecycle',
+] as const;
 
 export function ephemeralContainerErrors(context: ContainerContext, path: string): FieldError[] {
   const errors: FieldError[] = [];
@@ -223,9 +240,9 @@ export function ephemeralContainerErrors(context: ContainerContext, path: string
     const at = `${path}[${index}]`;
     errors.push(...commonErrors(container, at, context));
     const { name = '', targetContainerName = '' } = container;
-    if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
-    else if (name !== '') names.add(name);
     errors.push(...imageSpaceErrors([container], path).map((error) => renumber(error, path, index)));
+    if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
+    else names.add(name);
     if (targetContainerName !== '' && !targets.has(targetContainerName)) {
       errors.push(new FieldError('FieldValueNotFound', `${at}.targetContainerName`, targetContainerName, ''));
     }

@@ -129,7 +129,7 @@ export function fieldRefErrors(
         `error converting fieldPath: unsupported pod version: ${reference.apiVersion}`,
       ),
     ];
-  const subscripted = /^(.+)\['(.*)'\]$/.exec(reference.fieldPath);
+  const subscripted = /^(.+?)\['(.*)'\]$/.exec(reference.fieldPath);
   if (subscripted !== null) {
     const [, base = '', key = ''] = subscripted;
     if (base === 'metadata.annotations') return each(path, key.toLowerCase(), qualifiedNameErrors(key.toLowerCase()));
@@ -137,11 +137,13 @@ export function fieldRefErrors(
     const text = `error converting fieldPath: field label does not support subscript: ${reference.fieldPath}`;
     return [invalid(field, reference.fieldPath, text)];
   }
-  if (!isPodField(reference.fieldPath)) {
+  if (!KNOWN_POD_FIELDS.has(reference.fieldPath)) {
     const text = `error converting fieldPath: field label not supported: ${reference.fieldPath}`;
     return [invalid(field, reference.fieldPath, text)];
   }
-  return supported.includes(reference.fieldPath) ? [] : [unsupportedValue(field, reference.fieldPath, supported)];
+  // What old clients call the node.
+  const meant = reference.fieldPath === 'spec.host' ? 'spec.nodeName' : reference.fieldPath;
+  return supported.includes(meant) ? [] : [unsupportedValue(field, meant, supported)];
 }
 
 const KNOWN_POD_FIELDS: ReadonlySet<string> = new Set([
@@ -150,34 +152,11 @@ const KNOWN_POD_FIELDS: ReadonlySet<string> = new Set([
   'metadata.labels',
   'spec.restartPolicy',
   'spec.schedulerName',
-  'spec.hostNetwork',
   'status.phase',
-  'status.nominatedNodeName',
   'spec.host',
 ]);
-const isPodField = (field: string): boolean => KNOWN_POD_FIELDS.has(field);
 
-const ONE_BYTE = [
-  '1',
-  '1k',
-  '1M',
-  '1G',
-  '1T',
-  '1P',
-  '1E',
-  '1Ki',
-  '1Mi',
-  '1Gi',
-  '1Ti',
-  '1Pi',
-  '1Ei',
-  '1e3',
-  '1e6',
-  '1e9',
-  '1e12',
-  '1e15',
-  '1e18',
-];
+const ONE_BYTE = ['1', '1k', '1M', '1G', '1T', '1P', '1E', '1Ki', '1Mi', '1Gi', '1Ti', '1Pi', '1Ei'];
 const DIVISORS: Readonly<Record<string, readonly string[]>> = {
   cpu: ['1m', '1'],
   memory: ONE_BYTE,

@@ -13,7 +13,7 @@ export function localPathErrors(target: string, field: string): FieldError[] {
 
 export function volumeMountErrors(
   mounts: readonly VolumeMount[],
-  devices: ReadonlySet<string>,
+  devices: { readonly names: ReadonlySet<string>; readonly paths: ReadonlySet<string> },
   context: ContainerContext,
   container: Container | EphemeralContainer,
   path: string,
@@ -28,7 +28,14 @@ export function volumeMountErrors(
     if (mountPath === '') errors.push(required(`${at}.mountPath`));
     if (points.has(mountPath)) errors.push(invalid(`${at}.mountPath`, mountPath, 'must be unique'));
     points.add(mountPath);
-    if (devices.has(name)) errors.push(invalid(`${at}.name`, name, 'must not already exist in volumeDevices'));
+    if (devices.names.has(name)) errors.push(invalid(`${at}.name`, name, 'must not already exist in volumeDevices'));
+    if (devices.paths.has(mountPath))
+      errors.push(invalid(`${at}.mountPath`, mountPath, 'must not already exist as a path in volumeDevices'));
+    if (context.volumes.get(name) === 'image') {
+      for (const field of ['subPath', 'subPathExpr'] as const)
+        if (!isBlank(mount[field]))
+          errors.push(invalid(`${at}.${field}`, mount[field], 'not allowed in image volume sources'));
+    }
     if (!isBlank(mount.subPath)) errors.push(...localPathErrors(mount.subPath, `${path}.subPath`));
     if (!isBlank(mount.subPathExpr)) {
       if (!isBlank(mount.subPath))
@@ -105,10 +112,21 @@ export function volumeDeviceErrors(
   return errors;
 }
 
-export function mountPathsOf(container: Container | EphemeralContainer): { names: Set<string>; paths: Set<string> } {
-  const mounts = container.volumeMounts ?? [];
-  return {
-    names: new Set(mounts.map(({ name = '' }) => name)),
-    paths: new Set(mounts.map(({ mountPath = '' }) => mountPath)),
-  };
+interface MountNames {
+  readonly names: ReadonlySet<string>;
+  readonly paths: ReadonlySet<string>;
+}
+
+/** Of two with one name the later one counts. */
+function named(items: readonly (readonly [name: string, path: string])[]): MountNames {
+  const byName = new Map(items);
+  return { names: new Set(byName.keys()), paths: new Set(byName.values()) };
+}
+
+export function devicePathsOf({ volumeDevices = [] }: Container | EphemeralContainer): MountNames {
+  return named(volumeDevices.map(({ name = '', devicePath = '' }) => [name, devicePath] as const));
+}
+
+export function mountPathsOf({ volumeMounts = [] }: Container | EphemeralContainer): MountNames {
+  return named(volumeMounts.map(({ name = '', mountPath = '' }) => [name, mountPath] as const));
 }

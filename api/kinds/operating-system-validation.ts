@@ -1,5 +1,6 @@
 /** What a pod may say once it names its operating system, and the containers that run as processes of a Windows host. */
 import { forbidden, invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
+import { containersOf } from './pod-annotation-validation.ts';
 import type { PodSpec } from './pod-types.ts';
 import { isBlank } from './validation-rules.ts';
 
@@ -32,10 +33,7 @@ export function operatingSystemErrors(spec: PodSpec, path: string): FieldError[]
   if (isBlank(name)) return [required(`${path}.os.name`)];
   if (!SYSTEMS.includes(name)) return [unsupportedValue(`${path}.os`, name, SYSTEMS)];
   const errors: FieldError[] = [];
-  const containers = [
-    ...(spec.containers ?? []).map((one, index) => [one, `${path}.containers[${index}]`] as const),
-    ...(spec.initContainers ?? []).map((one, index) => [one, `${path}.initContainers[${index}]`] as const),
-  ];
+  const containers = containersOf(spec, path);
   if (name === 'linux') {
     const text = 'windows options cannot be set for a linux pod';
     if (spec.securityContext?.windowsOptions !== undefined)
@@ -53,8 +51,8 @@ export function operatingSystemErrors(spec: PodSpec, path: string): FieldError[]
     ['hostUsers', spec.hostUsers !== undefined],
     ['hostPID', spec.hostPID === true],
     ['hostIPC', spec.hostIPC === true],
-    ...LINUX_POD.map((field) => [`securityContext.${field}`, context[field] !== undefined] as const),
-    ['shareProcessNamespace', spec.shareProcessNamespace === true],
+    ...LINUX_POD.map((field) => [`securityContext.${field}`, isGiven(context[field])] as const),
+    ['shareProcessNamespace', spec.shareProcessNamespace !== undefined],
     ...LINUX_POD_LAST.map((field) => [`securityContext.${field}`, context[field] !== undefined] as const),
   ];
   for (const [field, there] of given) if (there) errors.push(forbidden(`${path}.${field}`, text));
@@ -66,22 +64,23 @@ export function operatingSystemErrors(spec: PodSpec, path: string): FieldError[]
   return errors;
 }
 
+/** An empty list asks for nothing. */
+const isGiven = (value: unknown): boolean => value !== undefined && !(Array.isArray(value) && value.length === 0);
+
 /** Containers of Windows that run as processes of the host: all of them or none, and on the host's network. */
 export function hostProcessErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const ofPod = spec.securityContext?.windowsOptions?.hostProcess;
   let total = 0;
   let hosted = 0;
-  for (const list of ['initContainers', 'containers'] as const) {
-    for (const [index, container] of (spec[list] ?? []).entries()) {
-      total++;
-      const own = container.securityContext?.windowsOptions?.hostProcess;
-      if (ofPod !== undefined && own !== undefined && ofPod !== own) {
-        const field = `${path}.${list}[${index}].securityContext.windowsOptions.hostProcess`;
-        errors.push(invalid(field, own, `pod hostProcess value must be identical if both are specified, was ${ofPod}`));
-      }
-      if (own ?? ofPod ?? false) hosted++;
+  for (const [container, at] of containersOf(spec, path)) {
+    total++;
+    const own = container.securityContext?.windowsOptions?.hostProcess;
+    if (ofPod !== undefined && own !== undefined && ofPod !== own) {
+      const field = `${at}.securityContext.windowsOptions.hostProcess`;
+      errors.push(invalid(field, own, `pod hostProcess value must be identical if both are specified, was ${ofPod}`));
     }
+    if (own ?? ofPod ?? false) hosted++;
   }
   if (hosted === 0) return errors;
   if (hosted !== total) {

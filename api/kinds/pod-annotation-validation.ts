@@ -1,5 +1,5 @@
 /** Annotations of pods and templates that mean something: mirrors of static pods, deletion cost, confinement of old clients. */
-import { invalid, type FieldError } from '../meta/field-error.ts';
+import { forbidden, invalid, type FieldError } from '../meta/field-error.ts';
 import { localPathErrors } from './mount-validation.ts';
 import type { PodSpec } from './pod-types.ts';
 
@@ -26,7 +26,8 @@ export function podAnnotationErrors(
     errors.push(invalid(`${path}[${DELETION_COST}]`, cost, 'must be a 32bit integer'));
   for (const [key, value] of Object.entries(annotations)) {
     const field = `${path}[${key}]`;
-    if (key === SECCOMP_POD || key.startsWith(SECCOMP_CONTAINER)) errors.push(...seccompErrors(value, field));
+    if (key === SECCOMP_POD || key.startsWith(SECCOMP_CONTAINER))
+      errors.push(...seccompErrors(value, `${path}.${key}`));
     if (key.startsWith(APP_ARMOR_ANNOTATION))
       errors.push(...appArmorErrors(value, field, key.slice(APP_ARMOR_ANNOTATION.length), spec));
   }
@@ -50,4 +51,102 @@ function appArmorErrors(profile: string, field: string, container: string, spec:
   const known = ['', 'runtime/default', 'unconfined'].includes(profile) || profile.startsWith('localhost/');
   if (!known) errors.push(invalid(field, profile, `invalid AppArmor profile name: ${JSON.stringify(profile)}`));
   return errors;
+}
+
+type Profile = { readonly type?: string | undefined; readonly localhostProfile?: string | undefined };
+
+/** Annotations of old clients and the fields that took their place say the same. */
+export function confinementErrors(
+  annotations: Readonly<Record<string, string>> | undefined,
+  spec: PodSpec,
+  path: string,
+): FieldError[] {
+  if (annotations === undefined) return [];
+  const errors = matchErrors(annotations[SECCOMP_POD], spec.securityContext?.seccompProfile, {
+    at: `${path}.securityContext.seccompProfile`,
+    system: 'seccomp',
+  });
+  const containers = containersOf(spec, path);
+  for (const [container, at] of containers) {
+    errors.push(
+      ...matchErrors(
+        annotations[`${SECCOMP_CONTAINER}${container.name ?? ''}`],
+        container.securityContext?.seccompProfile,
+        {
+          at: `${at}.securityContext.seccompProfile`,
+          system: 'seccomp',
+        },
+      ),
+    );
+  }
+  if (spec.os?.name === 'windows') return errors;
+  for (const [container, at] of containers) {
+    const profile = container.securityContext?.appArmorProfile ?? spec.securityContext?.appArmorProfile;
+    errors.push(
+      ...matchErrors(annotations[`${APP_ARMOR_ANNOTATION}${container.name ?? ''}`], profile, {
+        at: `${at}.securityContext.appArmorProfile`,
+        system: 'apparmor',
+      }),
+    );
+  }
+  return errors;
+}
+
+const DEFAULTS: Readonly<Record<string, readonly string[]>> = {
+  seccomp: ['runtime/default', 'docker/default'],
+  apparmor: ['runtime/default'],
+};
+
+function matchErrors(
+  annotation: string | undefined,
+  profile: Profile | undefined,
+  { at, system }: { readonly at: string; readonly system: 'seccomp' | 'apparmor' },
+): FieldError[] {
+  if (annotation === undefined || profile === undefined) return [];
+  const type = [forbidden(`${at}.type`, `${system} type in annotation and field must match`)];
+  switch (profile.type) {
+    case 'Unconfined':
+      return annotation === 'unconfined' ? [] : type;
+    case 'RuntimeDefault':
+      return (DEFAULTS[system] ?? []).includes(annotation) ? [] : type;
+    case 'Localhost':
+      if (!annotation.startsWith('localhost/')) return type;
+      return annotation.slice('localhost/'.length) === profile.localhostProfile
+        ? []
+        : [forbidden(`${at}.localhostProfile`, `${system} profile in annotation and field must match`)];
+    default:
+      return [];
+  }
+}
+
+type AnyContainer = NonNullable<PodSpec['containers']>[number] | NonNullable<PodSpec['ephemeralContainers']>[number];
+
+/** All containers in the order in which the reference visits them, with their paths. */
+export function containersOf(spec: PodSpec, path: string): (readonly [AnyContainer, string])[] {
+  return (['initContainers', 'containers', 'ephemeralContainers'] as const).flatMap((list) =>
+    (spec[list] ?? []).map((one, index) => [one, `${path}.${list}[${index}]`] as const),
+  );
+}
+
+/** Of a pod that exists: what its agent and its nodes have read already does not change. */
+export function podAnnotationUpdateErrors(
+  annotations: Readonly<Record<string, string>> = {},
+  old: Readonly<Record<string, string>> = {},
+  spec: PodSpec = {},
+): FieldError[] {
+  const path = 'metadata.annotations';
+  const errors: FieldError[] = [];
+  for (const [key, value] of Object.entries(old)) {
+    if (annotations[key] === value) continue;
+    if (key.startsWith(APP_ARMOR_ANNOTATION))
+      errors.push(forbidden(`${path}[${key}]`, 'may not remove or update AppArmor annotations'));
+    if (key === MIRROR) errors.push(forbidden(`${path}[${key}]`, 'may not remove or update mirror pod annotation'));
+  }
+  for (const key of Object.keys(annotations)) {
+    if (old[key] !== undefined) continue;
+    if (key.startsWith(APP_ARMOR_ANNOTATION))
+      errors.push(forbidden(`${path}[${key}]`, 'may not add AppArmor annotations'));
+    if (key === MIRROR) errors.push(forbidden(`${path}[${key}]`, 'may not add mirror pod annotation'));
+  }
+  return [...errors, ...podAnnotationErrors(annotations, spec, path)];
 }

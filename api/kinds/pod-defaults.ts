@@ -32,6 +32,7 @@ export function applyPodTemplateDefaults(template: PodTemplate | undefined): voi
   const spec = (template.spec ??= {});
   applyPodSpecDefaults(spec);
   if (spec.hostNetwork === true) defaultHostPorts(spec);
+  if (Object.keys(spec.overhead ?? {}).length === 0) delete spec.overhead;
 }
 
 function applyPodSpecDefaults(spec: PodSpec): void {

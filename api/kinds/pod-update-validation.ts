@@ -1,7 +1,10 @@
 /** What may change of a pod once it exists: by the pod itself, its status, its ephemeral containers, and by resize. */
-import { FieldError, forbidden, invalid, required } from '../meta/field-error.ts';
+import { duplicate, forbidden, invalid, required, type FieldError } from '../meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../meta/json-equality.ts';
 import { dnsSubdomainErrors, qualifiedNameErrors, rangeError } from '../meta/names.ts';
+import { imageSpaceErrors } from './container-validation.ts';
+import { podAnnotationErrors, podAnnotationUpdateErrors } from './pod-annotation-validation.ts';
+import { podReportErrors } from './pod-status-validation.ts';
 import { podOnlyErrors, podSpecErrors } from './pod-validation.ts';
 import { qosClassOf } from './pod-qos.ts';
 import type { Container, EphemeralContainer, Pod, PodSpec, Quantities, Toleration } from './pod-types.ts';
@@ -16,7 +19,10 @@ const MAX_DEADLINE = 2147483647;
 export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   const spec = pod.spec ?? {};
   const before = old.spec ?? {};
-  const errors = [...podSpecErrors(spec, 'spec'), ...podOnlyErrors(spec)];
+  const errors = [
+    ...podErrors(pod),
+    ...podAnnotationUpdateErrors(pod.metadata.annotations, old.metadata.annotations, spec),
+  ];
   for (const list of ['containers', 'initContainers'] as const) {
     const found = containerUpdateErrors(spec[list] ?? [], before[list] ?? [], `spec.${list}`);
     errors.push(...found.errors);
@@ -34,6 +40,16 @@ export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   return errors;
 }
 
+/** What holds for a pod at any time. */
+function podErrors(pod: Pod): FieldError[] {
+  const spec = pod.spec ?? {};
+  return [
+    ...podAnnotationErrors(pod.metadata.annotations, spec, 'metadata.annotations'),
+    ...podSpecErrors(spec, 'spec', pod.metadata.name),
+    ...podOnlyErrors(spec),
+  ];
+}
+
 function containerUpdateErrors(
   containers: readonly Container[],
   old: readonly Container[],
@@ -44,7 +60,7 @@ function containerUpdateErrors(
   const errors = containers.flatMap((one, index) =>
     (one.image ?? '') === '' ? [required(`${path}[${index}].image`)] : [],
   );
-  return { errors, stop: false };
+  return { errors: [...errors, ...imageSpaceErrors(containers, path)], stop: false };
 }
 
 function deadlineErrors(spec: PodSpec, old: PodSpec): { errors: FieldError[]; stop: boolean } {
@@ -64,10 +80,7 @@ function deadlineErrors(spec: PodSpec, old: PodSpec): { errors: FieldError[]; st
 
 function tolerationUpdateErrors(tolerations: readonly Toleration[], old: readonly Toleration[]): FieldError[] {
   const same = (a: Toleration, b: Toleration): boolean =>
-    a.key === b.key &&
-    (a.operator ?? 'Equal') === (b.operator ?? 'Equal') &&
-    a.value === b.value &&
-    a.effect === b.effect;
+    (['key', 'operator', 'value', 'effect'] as const).every((field) => (a[field] ?? '') === (b[field] ?? ''));
   if (old.every((one) => tolerations.some((other) => same(one, other)))) return [];
   return [forbidden('spec.tolerations', 'existing toleration can not be modified except its tolerationSeconds')];
 }
@@ -152,15 +165,19 @@ function nodeAffinityErrors(affinity: NodeAffinity | undefined, old: NodeAffinit
   }
   return oldTerms.flatMap((term, index) => {
     const now = terms[index] ?? {};
-    const holds = (list: 'matchExpressions' | 'matchFields'): boolean =>
-      (term[list] ?? []).every((one) => (now[list] ?? []).some((other) => semanticEqual(one, other)));
-    if (holds('matchExpressions') && holds('matchFields')) return [];
+    const lists = ['matchExpressions', 'matchFields'] as const;
+    const wasEmpty = lists.every((list) => (term[list] ?? []).length === 0);
+    // An empty term matches nothing: what joins it would widen the choice.
+    const kept = wasEmpty
+      ? lists.every((list) => (now[list] ?? []).length === 0)
+      : lists.every((list) => (term[list] ?? []).every((one, at) => semanticEqual(one, now[list]?.[at])));
+    if (kept) return [];
     return [invalid(`${path}[${index}]`, now, 'only additions are allowed (no mutations or deletions)')];
   });
 }
 
 export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
-  const errors: FieldError[] = [];
+  const errors = podAnnotationUpdateErrors(pod.metadata.annotations, old.metadata.annotations, pod.spec);
   const status = pod.status ?? {};
   for (const [index, { type = '' }] of (status.conditions ?? []).entries()) {
     errors.push(...each(`status.conditions[${index}].Type`, type, qualifiedNameErrors(type)));
@@ -178,7 +195,7 @@ export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   }
   for (const list of ['initContainerStatuses', 'containerStatuses', 'ephemeralContainerStatuses'] as const)
     errors.push(...terminationErrors(pod, old, list));
-  errors.push(...claimStatusErrors(pod));
+  errors.push(...claimStatusErrors(pod), ...podReportErrors(pod, old));
   return errors;
 }
 
@@ -211,22 +228,29 @@ function terminationErrors(
 
 function claimStatusErrors(pod: Pod): FieldError[] {
   const known = new Set((pod.spec?.resourceClaims ?? []).map(({ name = '' }) => name));
-  return (pod.status?.resourceClaimStatuses ?? []).flatMap(({ name = '' }, index) =>
-    known.has(name)
-      ? []
-      : [
-          invalid(
-            `status.resourceClaimStatuses[${index}].name`,
-            name,
-            'must match the name of an entry in `spec.resourceClaims`',
-          ),
-        ],
-  );
+  const seen = new Set<string>();
+  return (pod.status?.resourceClaimStatuses ?? []).flatMap(({ name = '', resourceClaimName: made }, index) => {
+    const field = `status.resourceClaimStatuses[${index}].name`;
+    const errors: FieldError[] = [];
+    if (!known.has(name)) errors.push(invalid(field, name, 'must match the name of an entry in `spec.resourceClaims`'));
+    if (seen.has(name)) errors.push(duplicate(field, name));
+    seen.add(name);
+    if (made !== undefined) errors.push(...each(field, made, dnsSubdomainErrors(made)));
+    return errors;
+  });
 }
+
+/** The path of errors that are of the pod as a whole. */
+const WHOLE = '[]';
+const isMirror = (pod: Pod): boolean => pod.metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined;
 
 export function ephemeralContainerUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   const spec = pod.spec ?? {};
-  const errors = [...podSpecErrors(spec, 'spec'), ...podOnlyErrors(spec)];
+  if (isMirror(old)) return [forbidden(WHOLE, 'static pods do not support ephemeral containers')];
+  const errors = [
+    ...podErrors(pod),
+    ...podAnnotationUpdateErrors(pod.metadata.annotations, old.metadata.annotations, spec),
+  ];
   const names = new Map((spec.ephemeralContainers ?? []).map((one) => [one.name, one] as const));
   for (const container of old.spec?.ephemeralContainers ?? []) {
     const now = names.get(container.name);
@@ -250,10 +274,16 @@ const RESIZABLE: ReadonlySet<string> = new Set(['cpu', 'memory']);
 export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
   const spec = pod.spec ?? {};
   const before = old.spec ?? {};
-  const errors = [...podSpecErrors(spec, 'spec'), ...podOnlyErrors(spec)];
+  if (isMirror(old)) return [forbidden(WHOLE, 'static pods cannot be resized')];
+  if (before.os?.name === 'windows') return [forbidden(WHOLE, 'windows pods cannot be resized')];
+  const errors = podErrors(pod);
   const qos = old.status?.qosClass ?? qosClassOf(before);
   if (qosClassOf(spec) !== qos)
     errors.push(invalid('spec', qos, 'Pod QOS Class may not change as a result of resizing'));
+  // An agent that can resize tells what its running containers have.
+  const running = (old.status?.containerStatuses ?? []).find(({ state }) => state?.running !== undefined);
+  if (running !== undefined && running.resources === undefined)
+    errors.push(forbidden('spec', 'Pod running on node without support for resize'));
   for (const list of ['containers', 'initContainers'] as const) {
     for (const [index, container] of (spec[list] ?? []).entries()) {
       for (const kind of ['limits', 'requests'] as const) {

@@ -10,7 +10,7 @@ import {
   nameIsSubdomain,
   qualifiedNameErrors,
 } from '../meta/names.ts';
-import { parseIp } from '../meta/ip-addresses.ts';
+import { ipErrors } from '../meta/ip-addresses.ts';
 import { parseQuantity } from '../meta/quantity.ts';
 import { validateLabels } from '../meta/selector.ts';
 import { validateAnnotations, validateMetadata } from '../meta/validation.ts';
@@ -22,13 +22,13 @@ import {
 } from './container-validation.ts';
 import type { ContainerContext } from './container-context.ts';
 import { hostProcessErrors, operatingSystemErrors } from './operating-system-validation.ts';
-import { podAnnotationErrors } from './pod-annotation-validation.ts';
+import { confinementErrors, podAnnotationErrors } from './pod-annotation-validation.ts';
 import type { Pod, PodSpec, PodTemplate, Quantities } from './pod-types.ts';
-import { resourceNameErrors, resourceRequirementErrors, resourceValueErrors } from './resource-validation.ts';
+import { resourceRequirementErrors } from './resource-validation.ts';
 import { affinityErrors, spreadErrors, tolerationErrors } from './scheduling-validation.ts';
 import { podSecurityErrors } from './security-context-validation.ts';
 import { each, inRange, isBlank } from './validation-rules.ts';
-import { volumeErrors, volumeKindsOf } from './volume-validation.ts';
+import { checkVolumes } from './volume-validation.ts';
 
 /** A pod that is to be created. `withMetadata` is for callers that have not checked the metadata yet (static pods). */
 export function validatePod(
@@ -41,7 +41,7 @@ export function validatePod(
     : [];
   errors.push(
     ...podAnnotationErrors(pod.metadata.annotations, spec, 'metadata.annotations'),
-    ...podSpecErrors(spec, 'spec'),
+    ...podSpecErrors(spec, 'spec', pod.metadata.name),
     ...podOnlyErrors(spec),
   );
   if ((spec.ephemeralContainers ?? []).length > 0)
@@ -49,6 +49,7 @@ export function validatePod(
   if (!isBlank(spec.nodeName) && (spec.schedulingGates ?? []).length > 0) {
     errors.push(forbidden('spec.nodeName', 'cannot be set until all schedulingGates have been cleared'));
   }
+  errors.push(...confinementErrors(pod.metadata.annotations, spec, 'spec'));
   return errors;
 }
 
@@ -80,6 +81,7 @@ export function podTemplateErrors(template: PodTemplate | undefined, path: strin
     ...validateAnnotations(meta?.annotations, `${path}.annotations`),
     ...podAnnotationErrors(meta?.annotations, spec, `${path}.annotations`),
     ...podSpecErrors(spec, `${path}.spec`),
+    ...confinementErrors(meta?.annotations, spec, `${path}.spec`),
   ];
   if ((spec.ephemeralContainers ?? []).length > 0) {
     errors.push(forbidden(`${path}.spec.ephemeralContainers`, 'ephemeral containers not allowed in pod template'));
@@ -90,19 +92,21 @@ export function podTemplateErrors(template: PodTemplate | undefined, path: strin
 const RESTART = ['Always', 'OnFailure', 'Never'];
 const DNS_POLICIES = ['ClusterFirstWithHostNet', 'ClusterFirst', 'Default', 'None'];
 
-export function podSpecErrors(spec: PodSpec, path: string): FieldError[] {
+/** `podName`: of a pod; templates have none. */
+export function podSpecErrors(spec: PodSpec, path: string, podName = ''): FieldError[] {
   const graceSeconds = spec.terminationGracePeriodSeconds;
   const claims = new Set((spec.resourceClaims ?? []).map(({ name = '' }) => name).filter((name) => name !== ''));
-  const context: ContainerContext = { spec, volumes: volumeKindsOf(spec.volumes ?? []), claims };
+  const volumes = checkVolumes(spec, `${path}.volumes`, { podName });
+  const context: ContainerContext = { spec, volumes: volumes.kinds, claims };
   return [
-    ...volumeErrors(spec, `${path}.volumes`),
+    ...volumes.errors,
     ...resourceClaimErrors(spec, `${path}.resourceClaims`),
     ...containerListErrors(context, `${path}.containers`, graceSeconds),
     ...initContainerErrors(context, `${path}.initContainers`, graceSeconds),
     ...ephemeralContainerErrors(context, `${path}.ephemeralContainers`),
     ...resourceRequirementErrors(spec.resources, `${path}.resources`, { claims, podLevel: true }),
     ...podLevelErrors(spec, `${path}.resources`),
-    ...hostNetworkErrors(spec, path),
+    ...hostNetworkErrors(spec, path, podName !== ''),
     ...choice(`${path}.restartPolicy`, spec.restartPolicy, RESTART),
     ...choice(`${path}.dnsPolicy`, spec.dnsPolicy, DNS_POLICIES),
     ...validateLabels(spec.nodeSelector as Record<string, string> | undefined, `${path}.nodeSelector`),
@@ -200,16 +204,15 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
 const formatNano = (nano: bigint): string =>
   nano % 1_000_000_000n === 0n ? String(nano / 1_000_000_000n) : `${nano / 1_000_000n}m`;
 
-function hostNetworkErrors(spec: PodSpec, path: string): FieldError[] {
+/** On the host's network a port is the host's; a template may leave it out. */
+function hostNetworkErrors(spec: PodSpec, path: string, isPod: boolean): FieldError[] {
   if (spec.hostNetwork !== true) return [];
   const errors: FieldError[] = [];
-  for (const list of ['containers', 'initContainers'] as const) {
-    for (const [index, container] of (spec[list] ?? []).entries()) {
-      for (const [at, port] of (container.ports ?? []).entries()) {
-        if (port.hostPort === port.containerPort) continue;
-        const field = `${path}.${list}[${index}].ports[${at}].hostPort`;
-        errors.push(invalid(field, port.hostPort ?? 0, 'must match `containerPort` when `hostNetwork` is true'));
-      }
+  for (const [index, container] of (spec.containers ?? []).entries()) {
+    for (const [at, { hostPort = 0, containerPort = 0 }] of (container.ports ?? []).entries()) {
+      if (hostPort === containerPort || (hostPort === 0 && !isPod)) continue;
+      const field = `${path}.containers[${index}].ports[${at}].hostPort`;
+      errors.push(invalid(field, hostPort, 'must match `containerPort` when `hostNetwork` is true'));
     }
   }
   return errors;
@@ -233,14 +236,7 @@ function dnsConfigErrors(spec: PodSpec, path: string): FieldError[] {
   if (nameservers.length > MAX_NAMESERVERS)
     errors.push(invalid(`${path}.nameservers`, nameservers, `must not have more than ${MAX_NAMESERVERS} nameservers`));
   for (const [index, server] of nameservers.entries()) {
-    if (parseIp(server) === undefined)
-      errors.push(
-        invalid(
-          `${path}.nameservers[${index}]`,
-          server,
-          'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)',
-        ),
-      );
+    errors.push(...ipErrors(`${path}.nameservers[${index}]`, server));
   }
   if (searches.length > MAX_SEARCHES)
     errors.push(invalid(`${path}.searches`, searches, `must not have more than ${MAX_SEARCHES} search paths`));
@@ -256,7 +252,7 @@ function dnsConfigErrors(spec: PodSpec, path: string): FieldError[] {
   for (const [index, search] of searches.entries()) {
     if (search === '.') continue;
     const bare = search.endsWith('.') ? search.slice(0, -1) : search;
-    errors.push(...each(`${path}.searches[${index}]`, search, dnsSubdomainWithUnderscoreErrors(bare)));
+    errors.push(...each(`${path}.searches[${index}]`, bare, dnsSubdomainWithUnderscoreErrors(bare)));
   }
   for (const [index, { name = '' }] of options.entries())
     if (name === '') errors.push(required(`${path}.options[${index}]`, 'must not be empty'));
@@ -331,8 +327,7 @@ function hostnameOverrideErrors(spec: PodSpec, path: string): FieldError[] {
 function hostAliasErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, { ip = '', hostnames = [] }] of (spec.hostAliases ?? []).entries()) {
-    if (parseIp(ip) === undefined)
-      errors.push(invalid(`${path}[${index}].ip`, ip, 'must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)'));
+    errors.push(...ipErrors(`${path}[${index}].ip`, ip));
     for (const [at, name] of hostnames.entries())
       errors.push(...each(`${path}[${index}].hostnames[${at}]`, name, dnsSubdomainErrors(name)));
   }
@@ -349,12 +344,7 @@ function classErrors(spec: PodSpec, path: string): FieldError[] {
   if (runtimeClassName !== undefined)
     errors.push(...each(`${path}.runtimeClassName`, runtimeClassName, dnsSubdomainErrors(runtimeClassName)));
   if (preemptionPolicy !== undefined) errors.push(...choice(`${path}.preemptionPolicy`, preemptionPolicy, PREEMPTION));
-  for (const [name, value] of Object.entries((overhead ?? {}) as Quantities)) {
-    if (value === undefined) continue;
-    errors.push(
-      ...resourceNameErrors(`${path}.overhead`, name),
-      ...resourceValueErrors(`${path}.overhead[${name}]`, name, value),
-    );
-  }
+  if (overhead !== undefined)
+    errors.push(...resourceRequirementErrors({ limits: overhead }, `${path}.overhead`, { claims: new Set() }));
   return errors;
 }

@@ -2,7 +2,8 @@
 import { formatQuantity, parseQuantity } from '../meta/quantity.ts';
 import type { ObjectMeta } from '../meta/object.ts';
 import { dnsLabelErrors } from '../meta/names.ts';
-import { APP_ARMOR_ANNOTATION } from './pod-annotation-validation.ts';
+import { ipWarnings } from './address-warnings.ts';
+import { APP_ARMOR_ANNOTATION, containersOf } from './pod-annotation-validation.ts';
 import type { Container, PodSpec, Quantities, Volume } from './pod-types.ts';
 
 export const DEPRECATED_LABELS: Readonly<Record<string, string>> = {
@@ -25,18 +26,27 @@ const DEPRECATED_VOLUMES: readonly (readonly [keyof Volume, string])[] = [
   ['rbd', 'deprecated in v1.28, non-functional in v1.31+'],
 ];
 
+const MATCHES_NONE = 'a null labelSelector results in matching no pod';
+
 /** Of a pod (`path` empty) or of a template (`spec.template`). */
 export function podWarnings(meta: ObjectMeta | undefined, spec: PodSpec, path = ''): string[] {
   const prefix = path === '' ? '' : `${path}.`;
   const at = `${prefix}spec`;
+  const annotations = `${prefix}metadata.annotations`;
   return [
     ...placementWarnings(spec, at),
-    ...hostAliasWarnings(spec, at),
+    ...goneAnnotationWarnings(meta, annotations),
     ...volumeWarnings(spec, at),
+    ...tokenPathWarnings(spec, at),
+    ...hostAliasWarnings(spec, at),
     ...pullSecretWarnings(spec, at),
-    ...containerWarnings(spec, at),
+    ...fractionWarnings(spec.overhead as Quantities | undefined, `${at}.overhead`),
+    ...podSeccompWarnings(meta, spec, annotations),
+    ...containerWarnings(meta, spec, { at, annotations, isTemplate: path !== '' }),
+    ...allPortWarnings(spec, at),
     ...graceWarnings(spec, at),
-    ...annotationWarnings(meta, spec, `${prefix}metadata.annotations`),
+    ...affinityWarnings(spec, `${at}.affinity`),
+    ...addressWarnings(spec, at),
   ];
 }
 
@@ -76,8 +86,43 @@ function placementWarnings(spec: PodSpec, at: string): string[] {
     const own = `${at}.topologySpreadConstraints[${index}]`;
     const text = DEPRECATED_LABELS[constraint.topologyKey ?? ''];
     if (text !== undefined) texts.push(`${own}.topologyKey: ${constraint.topologyKey} is ${text}`);
-    if (constraint.labelSelector === undefined)
-      texts.push(`${own}.labelSelector: a null labelSelector results in matching no pod`);
+    if (constraint.labelSelector === undefined) texts.push(`${own}.labelSelector: ${MATCHES_NONE}`);
+  }
+  return texts;
+}
+
+const GONE_ANNOTATIONS: readonly (readonly [string, string])[] = [
+  ['scheduler.alpha.kubernetes.io/critical-pod', 'non-functional in v1.16+; use the "priorityClassName" field instead'],
+  ['security.alpha.kubernetes.io/sysctls', 'non-functional in v1.11+; use the "sysctls" field instead'],
+  ['security.alpha.kubernetes.io/unsafe-sysctls', 'non-functional in v1.11+; use the "sysctls" field instead'],
+];
+
+function goneAnnotationWarnings(meta: ObjectMeta | undefined, at: string): string[] {
+  return GONE_ANNOTATIONS.flatMap(([key, text]) =>
+    meta?.annotations?.[key] === undefined ? [] : [`${at}[${key}]: ${text}`],
+  );
+}
+
+/** Paths that a projected token has taken, in any volume of the pod. */
+function tokenPathWarnings(spec: PodSpec, at: string): string[] {
+  const volumes = spec.volumes ?? [];
+  const taken = new Set(
+    volumes.flatMap(({ projected }) =>
+      (projected?.sources ?? []).flatMap(({ serviceAccountToken: token }) => (token ? [token.path ?? ''] : [])),
+    ),
+  );
+  if (taken.size === 0) return [];
+  const texts: string[] = [];
+  const check = (field: string, path = ''): void => {
+    if (taken.has(path)) texts.push(`${field}: has duplicated path with ServiceAccountToken ${JSON.stringify(path)}`);
+  };
+  for (const [index, { projected }] of volumes.entries()) {
+    const own = `${at}.volumes[${index}].projected.sources`;
+    for (const { configMap, secret, downwardAPI } of projected?.sources ?? []) {
+      for (const [item, { path }] of (configMap?.items ?? []).entries()) check(`${own}.configMap[${item}]`, path);
+      for (const [item, { path }] of (secret?.items ?? []).entries()) check(`${own}.secrets[${item}]`, path);
+      for (const [item, { path }] of (downwardAPI?.items ?? []).entries()) check(`${own}.downwardAPI[${item}]`, path);
+    }
   }
   return texts;
 }
@@ -123,36 +168,60 @@ function pullSecretWarnings(spec: PodSpec, at: string): string[] {
   return [...repeated, ...empty];
 }
 
-function containerWarnings(spec: PodSpec, at: string): string[] {
-  const texts: string[] = [];
-  const ports: SeenPorts = { names: new Map(), numbers: new Map() };
-  for (const list of ['initContainers', 'containers'] as const) {
-    for (const [index, container] of (spec[list] ?? []).entries()) {
-      const own = `${at}.${list}[${index}]`;
-      for (const kind of ['limits', 'requests'] as const) {
-        for (const [name, value] of Object.entries((container.resources?.[kind] ?? {}) as Quantities)) {
-          if (value !== undefined && (name === 'memory' || name === 'ephemeral-storage'))
-            texts.push(...fractionWarning(value, `${own}.resources.${kind}[${name}]`));
-        }
-      }
-      texts.push(...environmentWarnings(container, own), ...portWarnings(container, own, ports));
-    }
-  }
-  return texts;
+const FRACTIONLESS = ['memory', 'ephemeral-storage'];
+
+function fractionWarnings(list: Quantities | undefined, at: string): string[] {
+  return FRACTIONLESS.flatMap((name) => {
+    const value = list?.[name];
+    return value === undefined ? [] : fractionWarning(value, `${at}[${name}]`);
+  });
 }
 
-function environmentWarnings(container: Container, at: string): string[] {
-  const seen = new Map<string, string | undefined>();
+interface Place {
+  readonly at: string;
+  readonly annotations: string;
+  readonly isTemplate: boolean;
+}
+
+function containerWarnings(meta: ObjectMeta | undefined, spec: PodSpec, place: Place): string[] {
+  return containersOf(spec, place.at).flatMap(([container, own]) => {
+    const { limits, requests } = (container.resources ?? {}) as { limits?: Quantities; requests?: Quantities };
+    return [
+      ...containerAnnotationWarnings(meta, spec, container, place),
+      ...FRACTIONLESS.flatMap((name) =>
+        (
+          [
+            ['limits', limits],
+            ['requests', requests],
+          ] as const
+        ).flatMap(([kind, list]) => {
+          const value = list?.[name];
+          return value === undefined ? [] : fractionWarning(value, `${own}.resources.${kind}[${name}]`);
+        }),
+      ),
+      ...environmentWarnings(container, own),
+    ];
+  });
+}
+
+function allPortWarnings(spec: PodSpec, at: string): string[] {
+  const seen: SeenPorts = { names: new Map(), numbers: new Map() };
+  return containersOf(spec, at).flatMap(([container, own]) => portWarnings(container, own, seen));
+}
+
+type AnyContainer = ReturnType<typeof containersOf>[number][0];
+
+function environmentWarnings(container: AnyContainer, at: string): string[] {
+  const seen = new Set<string>();
   const texts: string[] = [];
-  for (const [index, { name = '', value }] of (container.env ?? []).entries()) {
-    if (seen.has(name)) {
-      const refers = value !== undefined && value.includes(`$(${name})`);
-      if (!refers)
-        texts.push(
-          `${at}.env[${index}]: hides previous definition of ${JSON.stringify(name)}, which may be dropped when using apply`,
-        );
+  for (const [index, { name = '', value = '', valueFrom }] of (container.env ?? []).entries()) {
+    const own = `$(${name})`;
+    const extends_ = valueFrom === undefined && value !== own && value.includes(own);
+    if (seen.has(name) && !extends_) {
+      const text = `hides previous definition of ${JSON.stringify(name)}, which may be dropped when using apply`;
+      texts.push(`${at}.env[${index}]: ${text}`);
     }
-    seen.set(name, value);
+    seen.add(name);
   }
   return texts;
 }
@@ -165,7 +234,7 @@ interface SeenPorts {
   readonly numbers: Map<string, { readonly field: string; readonly port: Port }[]>;
 }
 
-function portWarnings(container: Container, at: string, seen: SeenPorts): string[] {
+function portWarnings(container: AnyContainer, at: string, seen: SeenPorts): string[] {
   const texts: string[] = [];
   for (const [index, port] of (container.ports ?? []).entries()) {
     const field = `${at}.ports[${index}]`;
@@ -216,21 +285,60 @@ function graceWarnings(spec: PodSpec, at: string): string[] {
 
 const SECCOMP_POD = 'seccomp.security.alpha.kubernetes.io/pod';
 const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
+const SECCOMP_TEXT = 'non-functional in v1.27+; use the "seccompProfile" field instead';
 
 /** Annotations that fields have replaced; silent where the field is there too. */
-function annotationWarnings(meta: ObjectMeta | undefined, spec: PodSpec, at: string): string[] {
+function podSeccompWarnings(meta: ObjectMeta | undefined, spec: PodSpec, at: string): string[] {
+  const given = meta?.annotations?.[SECCOMP_POD] !== undefined && spec.securityContext?.seccompProfile === undefined;
+  return given ? [`${at}[${SECCOMP_POD}]: ${SECCOMP_TEXT}`] : [];
+}
+
+function containerAnnotationWarnings(
+  meta: ObjectMeta | undefined,
+  spec: PodSpec,
+  { name = '', securityContext }: AnyContainer,
+  { annotations: at, isTemplate }: Place,
+): string[] {
   const annotations = meta?.annotations ?? {};
   const texts: string[] = [];
-  const seccompText = 'non-functional in v1.27+; use the "seccompProfile" field instead';
-  if (annotations[SECCOMP_POD] !== undefined && spec.securityContext?.seccompProfile === undefined)
-    texts.push(`${at}[${SECCOMP_POD}]: ${seccompText}`);
-  for (const { name = '', securityContext } of [...(spec.initContainers ?? []), ...(spec.containers ?? [])]) {
-    const seccomp = `${SECCOMP_CONTAINER}${name}`;
-    if (annotations[seccomp] !== undefined && securityContext?.seccompProfile === undefined)
-      texts.push(`${at}[${seccomp}]: ${seccompText}`);
-    const appArmor = `${APP_ARMOR_ANNOTATION}${name}`;
-    if (annotations[appArmor] !== undefined && securityContext?.appArmorProfile === undefined)
-      texts.push(`${at}[${appArmor}]: deprecated since v1.30; use the "appArmorProfile" field instead`);
-  }
+  const seccomp = `${SECCOMP_CONTAINER}${name}`;
+  if (annotations[seccomp] !== undefined && securityContext?.seccompProfile === undefined)
+    texts.push(`${at}[${seccomp}]: ${SECCOMP_TEXT}`);
+  // A pod's are told where the annotation becomes the field.
+  const appArmor = `${APP_ARMOR_ANNOTATION}${name}`;
+  const profile = securityContext?.appArmorProfile ?? spec.securityContext?.appArmorProfile;
+  if (isTemplate && annotations[appArmor] !== undefined && profile === undefined)
+    texts.push(`${at}[${appArmor}]: deprecated since v1.30; use the "appArmorProfile" field instead`);
   return texts;
+}
+
+function affinityWarnings(spec: PodSpec, at: string): string[] {
+  return (['podAffinity', 'podAntiAffinity'] as const).flatMap((name) => {
+    const group = spec.affinity?.[name];
+    const paths = [
+      ...(group?.requiredDuringSchedulingIgnoredDuringExecution ?? []).map(
+        ({ labelSelector }, index) =>
+          [`requiredDuringSchedulingIgnoredDuringExecution[${index}]`, labelSelector] as const,
+      ),
+      ...(group?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
+        ({ podAffinityTerm }, index) =>
+          [
+            `preferredDuringSchedulingIgnoredDuringExecution[${index}].podAffinityTerm`,
+            podAffinityTerm?.labelSelector,
+          ] as const,
+      ),
+    ];
+    return paths.flatMap(([where, selector]) =>
+      selector === undefined ? [`${at}.${name}.${where}.labelSelector: ${MATCHES_NONE}`] : [],
+    );
+  });
+}
+
+function addressWarnings(spec: PodSpec, at: string): string[] {
+  return [
+    ...(spec.dnsConfig?.nameservers ?? []).flatMap((server, index) =>
+      ipWarnings(`${at}.dnsConfig.nameservers[${index}]`, server),
+    ),
+    ...(spec.hostAliases ?? []).flatMap(({ ip = '' }, index) => ipWarnings(`${at}.hostAliases[${index}].ip`, ip)),
+  ];
 }

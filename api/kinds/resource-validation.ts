@@ -107,7 +107,7 @@ export function resourceRequirementErrors(
   const limits = (requirements.limits ?? {}) as Quantities;
   const requests = (requirements.requests ?? {}) as Quantities;
   const errors: Error[] = [];
-  if (options.podLevel === true && (requirements.claims ?? []).length > 0)
+  if (options.podLevel === true && requirements.claims !== undefined)
     errors.push(forbidden(`${path}.claims`, 'claims may not be set for Resources at pod-level'));
   const check = (list: Quantities, kind: 'limits' | 'requests'): { huge: boolean; basic: boolean } => {
     const seen = { huge: false, basic: false };

@@ -16,7 +16,7 @@ interface NodeTerm {
   matchFields?: NodeRequirement[] | undefined;
 }
 
-function expressionErrors(requirement: NodeRequirement, at: string): FieldError[] {
+function expressionErrors(requirement: NodeRequirement, at: string, strict: boolean): FieldError[] {
   const errors: FieldError[] = [];
   const { key = '', operator = '', values = [] } = requirement;
   switch (operator) {
@@ -39,6 +39,10 @@ function expressionErrors(requirement: NodeRequirement, at: string): FieldError[
       errors.push(invalid(`${at}.operator`, operator, 'not a valid selector operator'));
   }
   errors.push(...validateLabelName(key, `${at}.key`));
+  if (strict) {
+    for (const [index, value] of values.entries())
+      errors.push(...each(`${at}.values[${index}]`, value, labelValueErrors(value)));
+  }
   return errors;
 }
 
@@ -58,17 +62,25 @@ function fieldErrors(requirement: NodeRequirement, at: string): FieldError[] {
   return errors;
 }
 
-function nodeTermErrors(term: NodeTerm, at: string): FieldError[] {
+/** `strict`: values are such as a label can have; what is only preferred may name others. */
+function nodeTermErrors(term: NodeTerm, at: string, strict: boolean): FieldError[] {
   return [
-    ...(term.matchExpressions ?? []).flatMap((one, index) => expressionErrors(one, `${at}.matchExpressions[${index}]`)),
+    ...(term.matchExpressions ?? []).flatMap((one, index) =>
+      expressionErrors(one, `${at}.matchExpressions[${index}]`, strict),
+    ),
     ...(term.matchFields ?? []).flatMap((one, index) => fieldErrors(one, `${at}.matchFields[${index}]`)),
   ];
 }
 
-export function nodeSelectorErrors(selector: { nodeSelectorTerms?: NodeTerm[] | undefined }, at: string): FieldError[] {
+/** `strict` as an update of what was stored with values that no label has does not fail for them. */
+export function nodeSelectorErrors(
+  selector: { nodeSelectorTerms?: NodeTerm[] | undefined },
+  at: string,
+  { strict = true }: { readonly strict?: boolean } = {},
+): FieldError[] {
   const terms = selector.nodeSelectorTerms ?? [];
   if (terms.length === 0) return [required(`${at}.nodeSelectorTerms`, 'must have at least one node selector term')];
-  return terms.flatMap((term, index) => nodeTermErrors(term, `${at}.nodeSelectorTerms[${index}]`));
+  return terms.flatMap((term, index) => nodeTermErrors(term, `${at}.nodeSelectorTerms[${index}]`, strict));
 }
 
 export function affinityErrors(affinity: Affinity | undefined, at: string): FieldError[] {
@@ -84,7 +96,7 @@ export function affinityErrors(affinity: Affinity | undefined, at: string): Fiel
       const own = `${path}.preferredDuringSchedulingIgnoredDuringExecution[${index}]`;
       if ((term.weight ?? 0) <= 0 || (term.weight ?? 0) > 100)
         errors.push(invalid(`${own}.weight`, term.weight ?? 0, 'must be in the range 1-100'));
-      errors.push(...nodeTermErrors(term.preference ?? {}, `${own}.preference`));
+      errors.push(...nodeTermErrors(term.preference ?? {}, `${own}.preference`, false));
     }
   }
   for (const [name, group] of [
@@ -121,8 +133,8 @@ function podTermErrors(term: PodTerm, at: string): FieldError[] {
       allowInvalidValues: false,
     } as never),
   );
-  errors.push(...labelKeyErrors(term, at));
   for (const name of term.namespaces ?? []) errors.push(...each(`${at}.namespace`, name, dnsLabelErrors(name)));
+  errors.push(...labelKeyErrors(term, at));
   if (isBlank(term.topologyKey)) errors.push(required(`${at}.topologyKey`, 'can not be empty'));
   errors.push(...validateLabelName(term.topologyKey ?? '', `${at}.topologyKey`));
   return errors;
@@ -135,16 +147,32 @@ function labelKeyErrors(term: PodTerm, at: string): FieldError[] {
     ['matchLabelKeys', matchLabelKeys],
     ['mismatchLabelKeys', mismatchLabelKeys],
   ] as const) {
-    if (keys.length > 0 && term.labelSelector === undefined)
+    if (keys.length > 0 && term.labelSelector === undefined) {
       errors.push(forbidden(`${at}.${name}`, 'must not be specified when labelSelector is not set'));
+      continue;
+    }
     for (const [index, key] of keys.entries()) errors.push(...validateLabelName(key, `${at}.${name}[${index}]`));
   }
+  errors.push(...selectedTwiceErrors(term, at));
   const other = new Set(mismatchLabelKeys);
   for (const [index, key] of matchLabelKeys.entries()) {
     if (other.has(key))
       errors.push(
         invalid(`${at}.matchLabelKeys[${index}]`, key, 'exists in both matchLabelKeys and mismatchLabelKeys'),
       );
+  }
+  return errors;
+}
+
+/** A key of `matchLabelKeys` has joined the selector already: there a second time, the client gave it too. */
+function selectedTwiceErrors({ matchLabelKeys = [], labelSelector }: PodTerm, at: string): FieldError[] {
+  const errors: FieldError[] = [];
+  const seen = new Set(Object.keys(labelSelector?.matchLabels ?? {}));
+  for (const { key = '' } of labelSelector?.matchExpressions ?? []) {
+    const index = matchLabelKeys.lastIndexOf(key);
+    if (index >= 0 && seen.has(key))
+      errors.push(invalid(`${at}[${index}]`, key, 'exists in both matchLabelKeys and labelSelector'));
+    seen.add(key);
   }
   return errors;
 }
@@ -217,7 +245,7 @@ export function spreadErrors(spec: PodSpec, path: string): FieldError[] {
       errors.push(duplicate(`${at}.{topologyKey, whenUnsatisfiable}`, `{${topologyKey}, ${whenUnsatisfiable}}`));
     if (minDomains !== undefined) {
       if (minDomains <= 0) errors.push(invalid(`${at}.minDomains`, minDomains, 'must be greater than zero'));
-      else if (whenUnsatisfiable !== 'DoNotSchedule') {
+      if (whenUnsatisfiable !== 'DoNotSchedule') {
         errors.push(
           invalid(
             `${at}.minDomains`,

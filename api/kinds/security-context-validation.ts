@@ -1,9 +1,12 @@
 /** Users, groups, capabilities and confinement of pods and containers. */
 import { forbidden, invalid, notFound, required, unsupportedValue, FieldError } from '../meta/field-error.ts';
+import { dnsSubdomainErrors } from '../meta/names.ts';
 import type { PodSecurityContext, PodSpec, SecurityContext } from './pod-types.ts';
-import { isBlank } from './validation-rules.ts';
+import { localPathErrors } from './mount-validation.ts';
+import { each, isBlank } from './validation-rules.ts';
 
 const MAX_ID = 2147483647;
+const PROFILE_TYPES = ['Localhost', 'RuntimeDefault', 'Unconfined'];
 
 export function idErrors(field: string, value: number | undefined): FieldError[] {
   return value !== undefined && (value < 0 || value > MAX_ID)
@@ -14,23 +17,16 @@ export function idErrors(field: string, value: number | undefined): FieldError[]
 function seccompErrors(profile: SecurityContext['seccompProfile'], path: string): FieldError[] {
   if (profile === undefined) return [];
   const { type = '', localhostProfile } = profile;
-  if (type === 'Localhost') {
-    if (localhostProfile === undefined)
-      return [required(`${path}.localhostProfile`, 'must be set when seccomp type is Localhost')];
-    return localProfileErrors(localhostProfile, `${path}.localhostProfile`);
-  }
-  if (localhostProfile !== undefined) {
-    return [invalid(`${path}.localhostProfile`, localhostProfile, 'can only be set when seccomp type is Localhost')];
-  }
-  if (type === '') return [required(`${path}.type`, 'type is required when seccompProfile is set')];
-  if (type === 'RuntimeDefault' || type === 'Unconfined') return [];
-  return [unsupportedValue(`${path}.type`, type, ['Localhost', 'RuntimeDefault', 'Unconfined'])];
-}
-
-function localProfileErrors(profile: string, field: string): FieldError[] {
-  if (profile.startsWith('/')) return [invalid(field, profile, 'must be a relative path')];
-  if (profile.split('/').includes('..')) return [invalid(field, profile, "must not contain '..'")];
-  return [];
+  const errors: FieldError[] = [];
+  if (type === '') errors.push(required(`${path}.type`, 'type is required when seccompProfile is set'));
+  else if (!PROFILE_TYPES.includes(type)) errors.push(unsupportedValue(`${path}.type`, type, PROFILE_TYPES));
+  const field = `${path}.localhostProfile`;
+  if (type !== 'Localhost') {
+    if (localhostProfile !== undefined)
+      errors.push(invalid(field, profile, 'can only be set when seccomp type is Localhost'));
+  } else if (localhostProfile === undefined) errors.push(required(field, 'must be set when seccomp type is Localhost'));
+  else errors.push(...localPathErrors(localhostProfile, field));
+  return errors;
 }
 
 function appArmorErrors(profile: SecurityContext['appArmorProfile'], path: string): FieldError[] {
@@ -44,7 +40,7 @@ function appArmorErrors(profile: SecurityContext['appArmorProfile'], path: strin
     else if (localhostProfile.trim() !== localhostProfile)
       errors.push(invalid(field, localhostProfile, 'must not be padded with whitespace'));
     else if (localhostProfile === '') errors.push(required(field, 'must be set when AppArmor type is Localhost'));
-    else if (localhostProfile.length > 4095)
+    if (localhostProfile !== undefined && localhostProfile.length > 4095)
       errors.push(new FieldError('FieldValueTooLong', field, '', 'may not be more than 4095 bytes'));
   } else if (type === 'RuntimeDefault' || type === 'Unconfined') {
     if (localhostProfile !== undefined)
@@ -68,7 +64,7 @@ export function containerSecurityErrors(
   const { procMount } = context;
   if (procMount !== undefined) {
     if (!PROC_MOUNTS.includes(procMount)) errors.push(unsupportedValue(`${path}.procMount`, procMount, PROC_MOUNTS));
-    else if (hostUsers && procMount === 'Unmasked') {
+    if (hostUsers && procMount === 'Unmasked') {
       errors.push(invalid(`${path}.procMount`, procMount, '`hostUsers` must be false to use `Unmasked`'));
     }
   }
@@ -147,8 +143,8 @@ function sysctlErrors(sysctls: readonly { name?: string | undefined }[], path: s
     if (isBlank(name)) errors.push(required(field));
     else if (!(name.length <= SYSCTL_MAX && SYSCTL.test(name))) {
       errors.push(invalid(field, name, `must have at most ${SYSCTL_MAX} characters and match regex ${SYSCTL_TEXT}`));
-    } else if (seen.has(dotted)) errors.push(new FieldError('FieldValueDuplicate', field, name, ''));
-    seen.add(dotted);
+    } else if (seen.has(name)) errors.push(new FieldError('FieldValueDuplicate', field, name, ''));
+    seen.add(name);
     if (spec.hostNetwork === true && dotted.startsWith('net.')) {
       errors.push(invalid(field, name, "may not be specified when 'hostNetwork' is true"));
     }
@@ -159,24 +155,49 @@ function sysctlErrors(sysctls: readonly { name?: string | undefined }[], path: s
   return errors;
 }
 
+const MAX_CREDENTIAL_KIB = 64;
+
 function windowsOptionErrors(options: SecurityContext['windowsOptions'], path: string): FieldError[] {
   if (options === undefined) return [];
+  const { gmsaCredentialSpecName: name, gmsaCredentialSpec: credential, runAsUserName: user } = options;
   const errors: FieldError[] = [];
-  const name = options.gmsaCredentialSpecName;
-  if (name !== undefined && !/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/.test(name)) {
-    errors.push(
-      invalid(
-        `${path}.gmsaCredentialSpecName`,
-        name,
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
-      ),
-    );
-  }
-  if (options.gmsaCredentialSpec === '')
-    errors.push(invalid(`${path}.gmsaCredentialSpec`, '', 'gmsaCredentialSpec cannot be an empty string'));
-  if (options.runAsUserName === '')
-    errors.push(invalid(`${path}.runAsUserName`, '', 'runAsUserName cannot be an empty string'));
+  if (name !== undefined) errors.push(...each(`${path}.gmsaCredentialSpecName`, name, dnsSubdomainErrors(name)));
+  const field = `${path}.gmsaCredentialSpec`;
+  if (credential === '') errors.push(invalid(field, '', 'gmsaCredentialSpec cannot be an empty string'));
+  else if (credential !== undefined && Buffer.byteLength(credential) > MAX_CREDENTIAL_KIB * 1024)
+    errors.push(invalid(field, credential, `gmsaCredentialSpec size must be under ${MAX_CREDENTIAL_KIB} KiB`));
+  if (user !== undefined)
+    errors.push(...windowsUserTexts(user).map((text) => invalid(`${path}.runAsUserName`, user, text)));
   return errors;
+}
+
+const NETBIOS = /^[^\\/:*?"<>|.][^\\/:*?"<>|]{0,14}$/;
+const DOMAIN_LABEL = '[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?';
+const DOMAIN = new RegExp(`^${DOMAIN_LABEL}(?:\\.${DOMAIN_LABEL})*$`);
+const MAX_DOMAIN = 256;
+const MAX_USER = 104;
+
+/** A user of Windows: `DOMAIN\\user` or the user alone. */
+function windowsUserTexts(name: string): string[] {
+  if (name === '') return ['runAsUserName cannot be an empty string'];
+  // oxlint-disable-next-line no-control-regex
+  if (/[\u0000-\u001f\u007f]/.test(name)) return ['runAsUserName cannot contain control characters'];
+  const parts = name.split('\\');
+  if (parts.length > 2) return ['runAsUserName cannot contain more than one backslash'];
+  const domain = parts.length === 2 ? (parts[0] ?? '') : undefined;
+  const user = parts.at(-1) ?? '';
+  const texts: string[] = [];
+  if (domain !== undefined && domain.length >= MAX_DOMAIN)
+    texts.push(`runAsUserName's Domain length must be under ${MAX_DOMAIN} characters`);
+  if (domain !== undefined && !NETBIOS.test(domain) && !DOMAIN.test(domain))
+    texts.push("runAsUserName's Domain doesn't match the NetBios nor the DNS format");
+  if (user === '') texts.push("runAsUserName's User cannot be empty");
+  else if (user.length > MAX_USER)
+    texts.push(`runAsUserName's User length must not be longer than ${MAX_USER} characters`);
+  if (/^[. ]+$/.test(user)) texts.push("runAsUserName's User cannot contain only periods or spaces");
+  if (/["/\\:;|=,+*?<>@[\]]/.test(user))
+    texts.push('runAsUserName\'s User cannot contain the following characters: "/\\:;|=,+*?<>@[]');
+  return texts;
 }
 
 export { forbidden, notFound };

@@ -1,5 +1,13 @@
 /** Validation of a pod's volumes: one source each, and what each source needs. */
-import { duplicate, FieldError, forbidden, invalid, required, unsupportedValue } from '../meta/field-error.ts';
+import {
+  duplicate,
+  forbidden,
+  invalid,
+  required,
+  tooLong,
+  unsupportedValue,
+  type FieldError,
+} from '../meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
 import { validateLabels } from '../meta/selector.ts';
 import { validateAnnotations } from '../meta/validation.ts';
@@ -9,39 +17,61 @@ import type { VolumeKinds } from './container-context.ts';
 import { fieldRefErrors, resourceFieldErrors } from './environment-validation.ts';
 import { localPathErrors } from './mount-validation.ts';
 import type { PodSpec, Volume } from './pod-types.ts';
-import { each, inRange, isBlank } from './validation-rules.ts';
+import { each, isBlank } from './validation-rules.ts';
+import {
+  azureDiskErrors,
+  cinderErrors,
+  fibreChannelErrors,
+  flexErrors,
+  flockerErrors,
+  iscsiErrors,
+  need,
+  partitionErrors,
+  portalLengthErrors,
+  quobyteErrors,
+  storageOsErrors,
+} from './volume-source-validation.ts';
 
-export function volumeKindsOf(volumes: readonly Volume[]): VolumeKinds {
-  const kinds = new Map<string, string>();
-  for (const volume of volumes) {
-    if (isBlank(volume.name) || dnsLabelErrors(volume.name).length > 0 || kinds.has(volume.name)) continue;
-    kinds.set(volume.name, Object.keys(volume).find((key) => key !== 'name') ?? '');
-  }
-  return kinds;
+/** What a pod's volumes are made of: those without an error by name, which is what containers can mount. */
+export interface CheckedVolumes {
+  readonly kinds: VolumeKinds;
+  readonly errors: FieldError[];
 }
 
-export function volumeErrors(spec: PodSpec, path: string): FieldError[] {
+/** `podName`: of a pod, not of a template; claims of ephemeral volumes are called by it. */
+export function checkVolumes(
+  spec: PodSpec,
+  path: string,
+  { podName = '' }: { readonly podName?: string },
+): CheckedVolumes {
   const errors: FieldError[] = [];
-  const names = new Set<string>();
-  for (const [index, volume] of (spec.volumes ?? []).entries()) {
+  const kinds = new Map<string, string>();
+  const volumes = spec.volumes ?? [];
+  const made = new Set(
+    podName === '' ? [] : volumes.flatMap(({ name = '', ephemeral }) => (ephemeral ? [`${podName}-${name}`] : [])),
+  );
+  for (const [index, volume] of volumes.entries()) {
     const at = `${path}[${index}]`;
-    errors.push(...sourceErrors(volume, at));
+    const own = sourceErrors(volume, at, podName);
     const { name = '' } = volume;
-    if (name === '') errors.push(required(`${at}.name`));
-    else {
-      errors.push(...each(`${at}.name`, name, dnsLabelErrors(name)));
-      if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
+    if (name === '') own.push(required(`${at}.name`));
+    else own.push(...each(`${at}.name`, name, dnsLabelErrors(name)));
+    if (kinds.has(name)) own.push(duplicate(`${at}.name`, name));
+    if (own.length === 0) kinds.set(name, Object.keys(volume).find((key) => key !== 'name') ?? '');
+    errors.push(...own);
+    const claimName = volume.persistentVolumeClaim?.claimName;
+    if (claimName !== undefined && made.has(claimName)) {
+      const text = 'must not reference a PVC that gets created for an ephemeral volume';
+      errors.push(invalid(`${at}.persistentVolumeClaim.claimName`, claimName, text));
     }
-    names.add(name);
   }
-  return errors;
+  return { kinds, errors };
 }
 
-type Check = (volume: Volume, at: string) => FieldError[];
+/** `podName`: empty in a template. */
+type Check = (volume: Volume, at: string, podName: string) => FieldError[];
 
-const need = (at: string, fields: Readonly<Record<string, string | undefined>>): FieldError[] =>
-  Object.entries(fields).flatMap(([field, value]) => (isBlank(value) ? [required(`${at}.${field}`)] : []));
-
+/** In the order in which sources are looked at. */
 const SOURCES: Readonly<Record<string, Check>> = {
   emptyDir: ({ emptyDir }, at) => {
     const limit = emptyDir?.sizeLimit;
@@ -55,12 +85,12 @@ const SOURCES: Readonly<Record<string, Check>> = {
     ...localPathErrors(gitRepo?.directory ?? '', `${at}.gitRepo.directory`),
   ],
   gcePersistentDisk: ({ gcePersistentDisk: disk }, at) => [
-    ...need(`${at}.gcePersistentDisk`, { pdName: disk?.pdName }),
-    ...inRange(`${at}.gcePersistentDisk.partition`, disk?.partition, 0, 255),
+    ...need(`${at}.persistentDisk`, { pdName: disk?.pdName }),
+    ...partitionErrors(`${at}.persistentDisk`, disk?.partition),
   ],
   awsElasticBlockStore: ({ awsElasticBlockStore: disk }, at) => [
     ...need(`${at}.awsElasticBlockStore`, { volumeID: disk?.volumeID }),
-    ...inRange(`${at}.awsElasticBlockStore.partition`, disk?.partition, 0, 255),
+    ...partitionErrors(`${at}.awsElasticBlockStore`, disk?.partition),
   ],
   secret: ({ secret }, at) => [
     ...need(`${at}.secret`, { secretName: secret?.secretName }),
@@ -73,36 +103,31 @@ const SOURCES: Readonly<Record<string, Check>> = {
       ? []
       : [invalid(`${at}.nfs.path`, nfs?.path ?? '', 'must be an absolute path')]),
   ],
-  iscsi: ({ iscsi }, at) => iscsiErrors(iscsi ?? {}, `${at}.iscsi`),
+  iscsi: ({ iscsi = {}, name = '' }, at) => [
+    ...iscsiErrors(iscsi, `${at}.iscsi`),
+    ...portalLengthErrors(`${at}.name`, name, iscsi, name),
+  ],
   glusterfs: ({ glusterfs }, at) => need(`${at}.glusterfs`, { endpoints: glusterfs?.endpoints, path: glusterfs?.path }),
+  flocker: ({ flocker = {} }, at) => flockerErrors(flocker, `${at}.flocker`),
   persistentVolumeClaim: ({ persistentVolumeClaim: claim }, at) =>
     need(`${at}.persistentVolumeClaim`, { claimName: claim?.claimName }),
   rbd: ({ rbd }, at) => [
     ...((rbd?.monitors ?? []).length === 0 ? [required(`${at}.rbd.monitors`)] : []),
     ...need(`${at}.rbd`, { image: rbd?.image }),
   ],
+  cinder: ({ cinder = {} }, at) => cinderErrors(cinder, `${at}.cinder`, { withNamespace: false }),
   cephfs: ({ cephfs }, at) => ((cephfs?.monitors ?? []).length === 0 ? [required(`${at}.cephfs.monitors`)] : []),
-  flexVolume: ({ flexVolume }, at) => need(`${at}.flexVolume`, { driver: flexVolume?.driver }),
-  cinder: ({ cinder }, at) => need(`${at}.cinder`, { volumeID: cinder?.volumeID }),
-  fc: ({ fc }, at) => {
-    const errors: FieldError[] = [];
-    if ((fc?.targetWWNs ?? []).length === 0 && (fc?.wwids ?? []).length === 0) {
-      errors.push(required(`${at}.fc.targetWWNs`, 'must specify either targetWWNs or wwids, but not both'));
-    }
-    return errors;
-  },
+  quobyte: ({ quobyte = {} }, at) => quobyteErrors(quobyte, `${at}.quobyte`),
   downwardAPI: ({ downwardAPI }, at) => [
     ...modeErrors(downwardAPI?.defaultMode, `${at}.downwardAPI.defaultMode`),
     ...(downwardAPI?.items ?? []).flatMap((item) => downwardItemErrors(item, `${at}.downwardAPI`)),
   ],
+  fc: ({ fc = {} }, at) => fibreChannelErrors(fc, `${at}.fc`),
+  flexVolume: ({ flexVolume = {} }, at) => flexErrors(flexVolume, `${at}.flexVolume`),
   configMap: ({ configMap }, at) => [
     ...need(`${at}.configMap`, { name: configMap?.name }),
     ...modeErrors(configMap?.defaultMode, `${at}.configMap.defaultMode`),
     ...keyToPathErrors(configMap?.items, `${at}.configMap.items`),
-  ],
-  projected: ({ projected }, at) => [
-    ...modeErrors(projected?.defaultMode, `${at}.projected.defaultMode`),
-    ...projectionErrors(projected?.sources ?? [], `${at}.projected`),
   ],
   azureFile: ({ azureFile }, at) =>
     need(`${at}.azureFile`, { secretName: azureFile?.secretName, shareName: azureFile?.shareName }),
@@ -110,33 +135,46 @@ const SOURCES: Readonly<Record<string, Check>> = {
   photonPersistentDisk: ({ photonPersistentDisk }, at) =>
     need(`${at}.photonPersistentDisk`, { pdID: photonPersistentDisk?.pdID }),
   portworxVolume: ({ portworxVolume }, at) => need(`${at}.portworxVolume`, { volumeID: portworxVolume?.volumeID }),
-  azureDisk: ({ azureDisk }, at) => azureDiskErrors(azureDisk ?? {}, `${at}.azureDisk`),
-  storageos: ({ storageos }, at) => need(`${at}.storageos`, { volumeName: storageos?.volumeName }),
-  quobyte: ({ quobyte }, at) => need(`${at}.quobyte`, { registry: quobyte?.registry, volume: quobyte?.volume }),
-  flocker: ({ flocker }, at) =>
-    isBlank(flocker?.datasetName) && isBlank(flocker?.datasetUUID)
-      ? [required(`${at}.flocker`, 'one of datasetName and datasetUUID is required')]
-      : [],
+  azureDisk: ({ azureDisk = {} }, at) => azureDiskErrors(azureDisk, `${at}.azureDisk`),
+  storageos: ({ storageos = {} }, at) => storageOsErrors(storageos, `${at}.storageos`, { withNamespace: false }),
+  projected: ({ projected }, at) => [
+    ...modeErrors(projected?.defaultMode, `${at}.projected.defaultMode`),
+    ...projectionErrors(projected?.sources ?? [], `${at}.projected`),
+  ],
   scaleIO: ({ scaleIO }, at) =>
     need(`${at}.scaleIO`, { gateway: scaleIO?.gateway, system: scaleIO?.system, volumeName: scaleIO?.volumeName }),
   csi: ({ csi }, at) => csiErrors(csi ?? {}, `${at}.csi`),
-  ephemeral: ({ ephemeral }, at) => ephemeralErrors(ephemeral ?? {}, `${at}.ephemeral`),
-  image: ({ image }, at) => [
-    ...need(`${at}.image`, { reference: image?.reference }),
+  ephemeral: ({ ephemeral, name = '' }, at, podName) => [
+    ...ephemeralErrors(ephemeral ?? {}, `${at}.ephemeral`),
+    ...claimNameErrors(podName, name, `${at}.name`),
+  ],
+  image: ({ image }, at, podName) => [
+    // A template may leave the image to whoever makes pods of it.
+    ...(podName === '' ? [] : need(`${at}.image`, { reference: image?.reference })),
     ...(isBlank(image?.pullPolicy) || ['Always', 'IfNotPresent', 'Never'].includes(image?.pullPolicy ?? '')
       ? []
       : [unsupportedValue(`${at}.image.pullPolicy`, image?.pullPolicy, ['Always', 'IfNotPresent', 'Never'])]),
   ],
 };
 
+/** The name of the claim that is made for an ephemeral volume. */
+function claimNameErrors(podName: string, volume: string, field: string): FieldError[] {
+  if (podName === '' || volume === '') return [];
+  const claim = `${podName}-${volume}`;
+  return dnsSubdomainErrors(claim).map((text) => invalid(field, volume, `PVC name ${JSON.stringify(claim)}: ${text}`));
+}
+
+/** What the reference calls a further source, where that is not the field's name. */
+const FURTHER: Readonly<Record<string, string>> = { cephfs: 'cephFS', downwardAPI: 'downwarAPI' };
+
 /** Only the first source is looked into; each further one is refused. */
-function sourceErrors(volume: Volume, at: string): FieldError[] {
+function sourceErrors(volume: Volume, at: string, podName: string): FieldError[] {
   const errors: FieldError[] = [];
   let count = 0;
   for (const [name, check] of Object.entries(SOURCES)) {
     if (volume[name as keyof Volume] === undefined) continue;
-    if (count > 0) errors.push(forbidden(`${at}.${name}`, 'may not specify more than 1 volume type'));
-    else errors.push(...check(volume, at));
+    if (count > 0) errors.push(forbidden(`${at}.${FURTHER[name] ?? name}`, 'may not specify more than 1 volume type'));
+    else errors.push(...check(volume, at, podName));
     count++;
   }
   if (count === 0) errors.push(required(at, 'must specify a volume type'));
@@ -280,44 +318,21 @@ function tokenErrors(
   return errors;
 }
 
-const AZURE_CACHING = ['None', 'ReadOnly', 'ReadWrite'];
-const AZURE_KINDS = ['Dedicated', 'Managed', 'Shared'];
-const AZURE_MANAGED = '/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}';
-const AZURE_BLOB = 'https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd';
-
-function azureDiskErrors(disk: NonNullable<Volume['azureDisk']>, at: string): FieldError[] {
-  const { diskName, diskURI = '', cachingMode, kind } = disk;
-  const errors = need(at, { diskName, diskURI });
-  if (cachingMode !== undefined && !AZURE_CACHING.includes(cachingMode))
-    errors.push(unsupportedValue(`${at}.cachingMode`, cachingMode, AZURE_CACHING));
-  if (kind === undefined) return errors;
-  if (!AZURE_KINDS.includes(kind)) errors.push(unsupportedValue(`${at}.kind`, kind, AZURE_KINDS));
-  const [start, shown] = kind === 'Managed' ? ['/subscriptions/', AZURE_MANAGED] : ['https://', AZURE_BLOB];
-  if (!diskURI.startsWith(start)) errors.push(unsupportedValue(`${at}.diskURI`, diskURI, [shown]));
-  return errors;
+/** A name of a CSI driver: a domain of at most 63 characters, upper case allowed. */
+export function driverNameErrors(field: string, name = ''): FieldError[] {
+  if (name === '') return [required(field)];
+  return [
+    ...(name.length > 63 ? [tooLong(field, 63)] : []),
+    ...each(field, name, dnsSubdomainErrors(name.toLowerCase())),
+  ];
 }
 
-function iscsiErrors(source: NonNullable<Volume['iscsi']>, at: string): FieldError[] {
-  const errors = need(at, { targetPortal: source.targetPortal, iqn: source.iqn });
-  const { iqn = '', lun = 0 } = source;
-  if (iqn !== '' && !/^(iqn\.\d{4}-\d{2}\.|eui\.[0-9A-Fa-f]{16}$|naa\.[0-9A-Fa-f]{32}$)/.test(iqn))
-    errors.push(invalid(`${at}.iqn`, iqn, 'must be valid format'));
-  errors.push(...inRange(`${at}.lun`, lun, 0, 255));
-  if ((source.chapAuthDiscovery === true || source.chapAuthSession === true) && source.secretRef === undefined)
-    errors.push(required(`${at}.secretRef`));
-  return errors;
-}
-
-function csiErrors(source: NonNullable<Volume['csi']>, at: string): FieldError[] {
-  const errors: FieldError[] = [];
-  const { driver = '', nodePublishSecretRef: secret } = source;
-  if (driver === '') errors.push(required(`${at}.driver`));
-  else {
-    if (driver.length > 63)
-      errors.push(new FieldError('FieldValueTooLong', `${at}.driver`, '', 'may not be more than 63 bytes'));
-    errors.push(...each(`${at}.driver`, driver, dnsSubdomainErrors(driver.toLowerCase())));
-  }
-  if (secret !== undefined && isBlank(secret.name)) errors.push(required(`${at}.nodePublishSecretRef.name`));
+function csiErrors({ driver, nodePublishSecretRef: secret }: NonNullable<Volume['csi']>, at: string): FieldError[] {
+  const errors = driverNameErrors(`${at}.driver`, driver);
+  if (secret === undefined) return errors;
+  const { name = '' } = secret;
+  if (name === '') errors.push(required(`${at}.nodePublishSecretRef.name`));
+  else errors.push(...each(`${at}.name`, name, dnsSubdomainErrors(name)));
   return errors;
 }
 
@@ -326,11 +341,11 @@ function ephemeralErrors(source: NonNullable<Volume['ephemeral']>, at: string): 
   const path = `${at}.volumeClaimTemplate`;
   if (template === undefined) return [required(path)];
   const errors: FieldError[] = [
-    ...validateLabels(template.metadata?.labels as Record<string, string> | undefined, `${path}.metadata.labels`),
     ...validateAnnotations(
       template.metadata?.annotations as Record<string, string> | undefined,
       `${path}.metadata.annotations`,
     ),
+    ...validateLabels(template.metadata?.labels as Record<string, string> | undefined, `${path}.metadata.labels`),
   ];
   for (const [field, value] of Object.entries(template.metadata ?? {})) {
     if (field !== 'labels' && field !== 'annotations' && value !== undefined && value !== null) {

@@ -98,6 +98,9 @@ const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
 const MAX_UNKNOWN = 100;
 
+/** Maps that say something by being there, even with nothing in them: a pod's overhead that no runtime class asked for. */
+const KEPT_EMPTY: ReadonlySet<string> = new Set(['overhead']);
+
 /** Fields that are printed even if nobody names them; found once a type. */
 const printed = new WeakMap<StructType, readonly Field[]>();
 
@@ -137,7 +140,7 @@ class Walk {
       const decoded = this.#node(field.type, member);
       this.#fields.pop();
       // An empty list that is given is owned by who gave it; it becomes null when the object is stored (`completeStruct`).
-      if (field.presence !== 'omit' || !isZero(field.type, decoded)) out[key] = decoded;
+      if (field.presence !== 'omit' || KEPT_EMPTY.has(key) || !isZero(field.type, decoded)) out[key] = decoded;
     }
     this.#path.length = depth;
     this.#struct = around;
@@ -255,7 +258,7 @@ class Walk {
 /** Whether a decoded value that is not null stays. */
 function keeps(field: Field, value: JsonValue): boolean {
   if (value === null) return false;
-  if (field.presence === 'omit') return !isZero(field.type, value);
+  if (field.presence === 'omit') return KEPT_EMPTY.has(field.name) || !isZero(field.type, value);
   // What is stored has no empty lists and maps: they come back as null, which is printed where it must be.
   if (
     field.presence === 'print' &&

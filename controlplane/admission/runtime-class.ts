@@ -34,7 +34,7 @@ export function runtimeClassPlugin(sources: Sources): AdmissionPlugin {
         if (sameResources(pod.spec.overhead ?? undefined, fixed)) return;
         throw refusal(attributes, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead");
       }
-      if (Object.keys(pod.spec.overhead ?? {}).length > 0) {
+      if (pod.spec.overhead !== undefined && pod.spec.overhead !== null) {
         throw refusal(attributes, 'pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead');
       }
     },

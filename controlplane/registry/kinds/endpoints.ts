@@ -21,7 +21,7 @@ import {
 import { validateLabels } from '../../../api/meta/selector.ts';
 import { endpointsColumns, endpointSliceColumns } from '../columns/endpoints.ts';
 import { kindRow, type Strategy } from '../strategy.ts';
-import { ipWarnings } from './address-warnings.ts';
+import { ipWarnings } from '../../../api/kinds/address-warnings.ts';
 import {
   immutable,
   invalid,

@@ -7,7 +7,7 @@ import { validateLabelSelector } from '../../../api/meta/selector.ts';
 import { networkPolicyColumns } from '../columns/networking.ts';
 import { specChanged } from '../generic-strategy.ts';
 import type { Strategy } from '../strategy.ts';
-import { cidrWarnings } from './address-warnings.ts';
+import { cidrWarnings } from '../../../api/kinds/address-warnings.ts';
 import { invalidFor } from './field-rules.ts';
 import type { NetworkPolicy } from './networking-types.ts';
 

@@ -10,7 +10,7 @@ import {
 import { ingressClassColumns, ingressColumns, ipAddressColumns, serviceCidrColumns } from '../columns/networking.ts';
 import { restore, specAndStatus, specChanged, statusWithoutMetadata } from '../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
-import { ipWarnings } from './address-warnings.ts';
+import { ipWarnings } from '../../../api/kinds/address-warnings.ts';
 import { forbidden, immutable, IMMUTABLE, invalidFor, maxBytes } from './field-rules.ts';
 import { ingressErrors, ingressStatusErrors, referenceErrors } from './ingress-validation.ts';
 import { networkPolicyStrategy } from './network-policies.ts';

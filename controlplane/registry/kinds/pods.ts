@@ -1,7 +1,7 @@
 /** Pods: what resets, when they are gone, and their subresources. Defaults and validation are shared with the agent (`api/kinds`). */
 import { applyPodDefaults } from '../../../api/kinds/pod-defaults.ts';
 import { dropDisabledPodFields } from '../../../api/kinds/disabled-fields.ts';
-import { APP_ARMOR_ANNOTATION } from '../../../api/kinds/pod-annotation-validation.ts';
+import { APP_ARMOR_ANNOTATION, containersOf } from '../../../api/kinds/pod-annotation-validation.ts';
 import { qosClassOf } from '../../../api/kinds/pod-qos.ts';
 import type { Pod, PodSpec } from '../../../api/kinds/pod-types.ts';
 import {
@@ -77,23 +77,26 @@ function addRequirements(
 
 /** The annotation of old clients sets the field. */
 function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
-  for (const container of [...(pod.spec?.containers ?? []), ...(pod.spec?.initContainers ?? [])]) {
+  if (pod.spec?.os?.name === 'windows') return;
+  const ofPod = pod.spec?.securityContext?.appArmorProfile;
+  for (const [container] of containersOf(pod.spec ?? {}, 'spec')) {
     const key = `${APP_ARMOR_ANNOTATION}${container.name ?? ''}`;
     const text = pod.metadata.annotations?.[key];
-    if (text === undefined || container.securityContext?.appArmorProfile !== undefined) continue;
-    warn(`metadata.annotations[${key}]: deprecated since v1.30; use the "appArmorProfile" field instead`);
+    if (text === undefined) continue;
     const profile = profileOf(text);
-    if (profile === undefined) continue;
-    container.securityContext = { ...container.securityContext, appArmorProfile: profile };
+    const own = container.securityContext?.appArmorProfile;
+    const copied = profile !== undefined && own === undefined && !semanticEqual(profile, ofPod);
+    if (copied) container.securityContext = { ...container.securityContext, appArmorProfile: profile };
+    if (copied || profile === undefined)
+      warn(`metadata.annotations[${key}]: deprecated since v1.30; use the "appArmorProfile" field instead`);
   }
 }
 
 function profileOf(text: string): { type: string; localhostProfile?: string } | undefined {
   if (text === 'runtime/default') return { type: 'RuntimeDefault' };
   if (text === 'unconfined') return { type: 'Unconfined' };
-  return text.startsWith('localhost/')
-    ? { type: 'Localhost', localhostProfile: text.slice('localhost/'.length) }
-    : undefined;
+  const local = text.startsWith('localhost/') ? text.slice('localhost/'.length) : '';
+  return local !== '' && local.trim() === local ? { type: 'Localhost', localhostProfile: local } : undefined;
 }
 
 function gatedCondition(pod: Pod, nowMs: number): void {
@@ -116,8 +119,6 @@ function alignAddresses(pod: Pod): void {
   const { podIP = '', podIPs = [] } = status;
   if (podIP !== '' && podIPs[0]?.ip !== podIP) status.podIPs = [{ ip: podIP }];
   else if (podIP === '' && podIPs[0]?.ip !== undefined) status.podIP = podIPs[0].ip;
-  const { hostIP = '', hostIPs = [] } = status;
-  if (hostIP !== '' && hostIPs.length > 0 && hostIPs[0]?.ip !== hostIP) status.hostIPs = [{ ip: hostIP }];
 }
 
 const statusStrategy: UpdateStrategy<Pod> = {
@@ -205,6 +206,7 @@ const pods: Strategy<Pod> = {
   ],
   prepareForUpdate(pod, old) {
     restore(pod, old, 'status');
+    if (Object.keys(pod.spec?.overhead ?? {}).length === 0) delete pod.spec?.overhead;
     prepareSpec(pod.spec ?? {});
     dropDisabledPodFields(pod.spec, old.spec);
   },

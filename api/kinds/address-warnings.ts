@@ -1,14 +1,6 @@
 /** Warnings of addresses and ranges that are accepted but not written in the one usual way. */
-import { quote } from '../../../api/meta/field-error.ts';
-import {
-  canonicalIp,
-  cidrErrors,
-  formatCidr,
-  formatIp,
-  ipErrors,
-  parseCidr,
-  parseIp,
-} from '../../../api/meta/ip-addresses.ts';
+import { quote } from '../meta/field-error.ts';
+import { canonicalIp, cidrErrors, formatCidr, formatIp, ipErrors, parseCidr, parseIp } from '../meta/ip-addresses.ts';
 
 export function ipWarnings(field: string, text: string): string[] {
   const canonical = canonicalIp(text);

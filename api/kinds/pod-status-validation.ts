@@ -1,0 +1,113 @@
+/** What an agent reports of a pod: addresses, users of its processes, and the health of devices. */
+import { duplicate, forbidden, internal, invalid, unsupportedValue, type FieldError } from '../meta/field-error.ts';
+import { ipErrors, parseIp } from '../meta/ip-addresses.ts';
+import type { Pod, PodStatus } from './pod-types.ts';
+import { idErrors } from './security-context-validation.ts';
+
+/** Addresses that were stored before are kept as they are written. */
+export function podReportErrors(pod: Pod, old: Pod): FieldError[] {
+  const { status = {} } = pod;
+  const { hostIP = '', hostIPs = [] } = status;
+  const errors = addressErrors('podIPs', status.podIPs ?? [], old.status?.podIPs ?? []);
+  if (hostIPs.length > 0 && (hostIPs[0]?.ip ?? '') !== hostIP)
+    errors.push(invalid('status.hostIPs[0].ip', hostIPs[0]?.ip ?? '', 'must be equal to `hostIP`'));
+  errors.push(...addressErrors('hostIPs', hostIPs, old.status?.hostIPs ?? []));
+  for (const list of ['containerStatuses', 'initContainerStatuses', 'ephemeralContainerStatuses'] as const)
+    errors.push(...userErrors(status[list] ?? [], `status.${list}`, pod.spec?.os?.name ?? 'linux'));
+  errors.push(...deviceErrors(pod, 'containerStatuses'), ...deviceErrors(pod, 'initContainerStatuses'));
+  for (const [index, { allocatedResourcesStatus: told }] of (status.ephemeralContainerStatuses ?? []).entries()) {
+    if ((told ?? []).length === 0) continue;
+    const field = `status.ephemeralContainerStatuses[${index}].allocatedResourcesStatus`;
+    errors.push(forbidden(field, 'must not be specified in container status'));
+  }
+  return errors;
+}
+
+type Addresses = readonly { readonly ip?: string | undefined }[];
+
+/** One of each family at most. */
+function addressErrors(list: 'podIPs' | 'hostIPs', addresses: Addresses, old: Addresses): FieldError[] {
+  const field = `status.${list}`;
+  const known = new Set(old.map(({ ip }) => ip));
+  const errors = addresses.flatMap(({ ip = '' }, index) => (known.has(ip) ? [] : ipErrors(`${field}[${index}]`, ip)));
+  if (addresses.length < 2) return errors;
+  const families = addresses.map(({ ip = '' }) => parseIp(ip)?.family);
+  const unreadable = families.includes(undefined);
+  if (unreadable) {
+    const text = `failed to check for dual stack with error:invalid IP: ${addresses[families.indexOf(undefined)]?.ip ?? ''}`;
+    errors.push(internal(field, text));
+  }
+  const seen = new Set<string>();
+  const repeated = addresses.flatMap((address, index) => {
+    const { ip = '' } = address;
+    const found = seen.has(ip) ? [duplicate(`${field}[${index}]`, { IP: ip })] : [];
+    seen.add(ip);
+    return found;
+  });
+  const mixed =
+    addresses.length > 2 || unreadable || new Set(families).size < 2
+      ? [
+          invalid(
+            field,
+            addresses.map(({ ip = '' }) => ({ IP: ip })),
+            'may specify no more than one IP for each IP family',
+          ),
+        ]
+      : [];
+  return [...errors, ...(list === 'podIPs' ? [...mixed, ...repeated] : [...repeated, ...mixed])];
+}
+
+type Statuses = NonNullable<PodStatus['containerStatuses']>;
+
+function userErrors(statuses: Statuses, at: string, os: string): FieldError[] {
+  return statuses.flatMap(({ user }, index) => {
+    const linux = user?.linux;
+    if (linux === undefined) return [];
+    const field = `${at}[${index}].linux`;
+    if (os === 'windows') return [forbidden(field, 'cannot be set for a windows pod')];
+    return [
+      ...idErrors(`${field}.uid`, linux.uid),
+      ...idErrors(`${field}.gid`, linux.gid),
+      ...(linux.supplementalGroups ?? []).flatMap((group, number) =>
+        idErrors(`${field}.supplementalGroups[${number}]`, group),
+      ),
+    ];
+  });
+}
+
+const HEALTH = ['Healthy', 'Unhealthy', 'Unknown'];
+
+function deviceErrors(pod: Pod, list: 'containerStatuses' | 'initContainerStatuses'): FieldError[] {
+  const containers = (list === 'containerStatuses' ? pod.spec?.containers : pod.spec?.initContainers) ?? [];
+  const errors: FieldError[] = [];
+  for (const [index, status] of (pod.status?.[list] ?? []).entries()) {
+    const container = containers.find(({ name }) => name === status.name);
+    for (const [number, { name = '', resources = [] }] of (status.allocatedResourcesStatus ?? []).entries()) {
+      const at = `status.${list}[${index}].allocatedResourcesStatus[${number}]`;
+      if (container !== undefined) errors.push(...allocatedErrors(`${at}.name`, name, container));
+      const seen = new Set<string>();
+      for (const [which, { health = '', resourceID = '' }] of resources.entries()) {
+        const own = `${at}.resources[${which}]`;
+        if (!HEALTH.includes(health)) errors.push(unsupportedValue(`${own}.health`, health, HEALTH));
+        if (seen.has(resourceID)) errors.push(duplicate(`${own}.resourceID`, resourceID));
+        seen.add(resourceID);
+      }
+    }
+  }
+  return errors;
+}
+
+type Container = NonNullable<NonNullable<Pod['spec']>['containers']>[number];
+
+function allocatedErrors(field: string, name: string, { resources }: Container): FieldError[] {
+  if (name.startsWith('claim:')) {
+    const known = (resources?.claims ?? []).some(
+      (claim) => name === `claim:${claim.name ?? ''}${(claim.request ?? '') === '' ? '' : `/${claim.request}`}`,
+    );
+    const text =
+      "must match one of the container's resource claims in a format 'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
+    return known ? [] : [invalid(field, name, text)];
+  }
+  const known = (resources?.requests as Record<string, unknown> | undefined)?.[name] !== undefined;
+  return known ? [] : [invalid(field, name, "must match one of the container's resource requests")];
+}
