@@ -9,6 +9,8 @@ import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest, newRequestEntityTooLarge, newStatusError, type StatusError } from '../meta/status-error.ts';
 
 export const MAX_OPERATIONS = 10_000;
+/** What all `copy` operations of a patch may add to a document, as JSON: copies of copies double. */
+export const MAX_COPIED_BYTES = 3 * 1024 * 1024;
 
 interface Operation {
   readonly op: string;
@@ -22,7 +24,7 @@ type Container = JsonValue[] | JsonObject;
 /** Throws: 400 for what is no patch, 413 for too many operations, 422 for an operation that does not apply. */
 export function applyJsonPatch(document: JsonValue, patch: unknown): JsonValue {
   const operations = readOperations(patch);
-  const root = { document: cloneJson(document) };
+  const root: Root = { document: cloneJson(document), copiedBytes: 0 };
   for (const operation of operations) applyOperation(root, operation);
   return root.document;
 }
@@ -73,7 +75,12 @@ function inapplicable(why: string): StatusError {
   });
 }
 
-function applyOperation(root: { document: JsonValue }, { op, path, from, value }: Operation): void {
+interface Root {
+  document: JsonValue;
+  copiedBytes: number;
+}
+
+function applyOperation(root: Root, { op, path, from, value }: Operation): void {
   if (path === undefined) throw inapplicable('missing path');
   switch (op) {
     case 'add':
@@ -94,6 +101,10 @@ function applyOperation(root: { document: JsonValue }, { op, path, from, value }
     }
     case 'copy': {
       const copied = read(target(root, from)) ?? null;
+      root.copiedBytes += jsonSize(copied, MAX_COPIED_BYTES - root.copiedBytes);
+      if (root.copiedBytes > MAX_COPIED_BYTES) {
+        throw inapplicable(`copies add ${root.copiedBytes} bytes, the limit is ${MAX_COPIED_BYTES}`);
+      }
       add(target(root, path), cloneJson(copied));
       return;
     }
@@ -107,7 +118,7 @@ function applyOperation(root: { document: JsonValue }, { op, path, from, value }
   }
 }
 
-function replace(root: { document: JsonValue }, path: string, value: JsonValue): void {
+function replace(root: Root, path: string, value: JsonValue): void {
   if (path === '') {
     if (typeof value !== 'object' || value === null) throw inapplicable('a document is an object or a list');
     root.document = value;
@@ -118,13 +129,32 @@ function replace(root: { document: JsonValue }, path: string, value: JsonValue):
   else defineMember(container, key, value);
 }
 
+/** About the length of a value as JSON text; counting ends soon after `limit`. */
+function jsonSize(value: JsonValue | undefined, limit: number): number {
+  if (typeof value === 'string') return value.length + 2;
+  if (typeof value !== 'object' || value === null) return String(value).length;
+  let size = 2;
+  if (Array.isArray(value)) {
+    for (const item of value) {
+      if (size > limit) break;
+      size += 1 + jsonSize(item, limit - size);
+    }
+    return size;
+  }
+  for (const [key, member] of Object.entries(value)) {
+    if (size > limit) break;
+    size += key.length + 4 + jsonSize(member, limit - size);
+  }
+  return size;
+}
+
 interface Target {
   readonly container: Container;
   readonly key: string;
 }
 
 /** The container that a pointer's last part lies in. */
-function target(root: { document: JsonValue }, pointer: string | undefined): Target {
+function target(root: Root, pointer: string | undefined): Target {
   const parts = pointer?.split('/') ?? [];
   if (parts.length < 2) throw inapplicable(`missing path: ${pointer}`);
   let container = asContainer(root.document, pointer);

@@ -3,10 +3,11 @@
  *
  * One pass that finds what `JSON.parse` hides: keys that stand twice (with their path), integers that a double cannot hold
  * (`bigint`), and where text is wrong, in the words clients know. `__proto__` is an ordinary key. Bytes that are no UTF-8
- * become U+FFFD. Nesting is bounded, so that no later recursion can exhaust the stack.
+ * become U+FFFD. Nesting is bounded, so that no later recursion can exhaust the stack, and so is the number of values.
  */
 import type { JsonValue } from '../meta/object.ts';
 import { quote } from '../meta/field-error.ts';
+import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
 
 export interface ParsedJson {
   readonly value: JsonValue;
@@ -79,6 +80,7 @@ class Parser {
   readonly #text: string;
   #at = 0;
   #depth = 0;
+  #values = 0;
   /** Keys and indexes down to what is read now. */
   readonly #path: (string | number)[] = [];
 
@@ -102,6 +104,8 @@ class Parser {
   }
 
   #value(): JsonValue {
+    this.#values += 1;
+    if (this.#values > MAX_VALUES) throw new JsonSyntaxError(TOO_MANY_VALUES);
     const char = this.#skip();
     switch (char) {
       case '{':

@@ -4,6 +4,7 @@
  */
 import { newBadRequest } from '../meta/status-error.ts';
 import type { StatusError } from '../meta/status-error.ts';
+import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
 
 export const VARINT = 0;
 export const FIXED64 = 1;
@@ -12,6 +13,8 @@ export const FIXED32 = 5;
 
 const INITIAL_BYTES = 64 * 1024;
 const TWO_32 = 2 ** 32;
+/** A member of a map is three: its message, its key and its value. */
+const MAX_READS = 3 * MAX_VALUES;
 
 /** One message at a time: `reset`, write the last field first, `take`. */
 export class ProtobufWriter {
@@ -144,6 +147,7 @@ export class ProtobufReader {
   #at: number;
   #end: number;
   #depth = 0;
+  #reads = 0;
 
   constructor(bytes: Uint8Array) {
     this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -173,10 +177,12 @@ export class ProtobufReader {
 
   /** int32 and bool fields come as 64 bits and are cut. */
   int32(): number {
+    this.#count();
     return Number(BigInt.asIntN(32, this.#uint64()));
   }
 
   int64(): number | bigint {
+    this.#count();
     const value = BigInt.asIntN(64, this.#uint64());
     const number = Number(value);
     return Number.isSafeInteger(number) ? number : value;
@@ -193,10 +199,12 @@ export class ProtobufReader {
   }
 
   bool(): boolean {
+    this.#count();
     return this.varint() !== 0;
   }
 
   double(): number {
+    this.#count();
     this.#need(8);
     this.#at += 8;
     return this.#bytes.readDoubleLE(this.#at - 8);
@@ -215,6 +223,7 @@ export class ProtobufReader {
 
   /** Opens the message that follows: reads end where it does. Give what it returns to `leave`. */
   enter(): number {
+    this.#count();
     const size = this.varint();
     this.#need(size);
     this.#depth += 1;
@@ -252,7 +261,13 @@ export class ProtobufReader {
     }
   }
 
+  #count(): void {
+    this.#reads += 1;
+    if (this.#reads > MAX_READS) throw malformed(TOO_MANY_VALUES);
+  }
+
   #length(): number {
+    this.#count();
     const size = this.varint();
     this.#need(size);
     const start = this.#at;

@@ -2,18 +2,18 @@
  * YAML to JSON values and back in the dialect that Kubernetes clients write: YAML 1.1 (`yes` and `on` are booleans, `014`
  * is twelve, `1_000` a thousand), dates stay strings, keys become strings, `<<` merges.
  *
- * Keys that stand twice are reported with their line, the last value wins. Nesting and the size that aliases unfold to are
- * bounded; what aliases share is copied, so that values are trees. Output is block style with sorted keys.
+ * Keys that stand twice are reported with their line, the last value wins. Nesting, the number of values and what aliases
+ * unfold to are bounded; what aliases share is copied, so that values are trees. Output is block style with sorted keys.
  */
 import {
   EVENT_ID,
   NOT_RESOLVED,
   Schema,
   YAMLException,
+  constructFromEvents,
   defineMappingTag,
   defineScalarTag,
   getScalarValue,
-  loadAll,
   mergeTag,
   parseEvents,
   seqTag,
@@ -22,6 +22,7 @@ import {
 } from 'js-yaml';
 import type { JsonValue } from '../meta/object.ts';
 import { setMember } from './json.ts';
+import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
 
 export interface ParsedYaml {
   readonly value: JsonValue;
@@ -35,7 +36,6 @@ export class YamlSyntaxError extends Error {
 }
 
 const MAX_DEPTH = 1000;
-const MAX_UNFOLDED_NODES = 1_000_000;
 const MAX_DUPLICATES = 100;
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
@@ -142,27 +142,38 @@ const schema = new Schema([
 
 /** Every document of the text. Throws `YamlSyntaxError`. */
 export function parseYamlDocuments(text: string | Uint8Array): JsonValue[] {
-  return load(sourceOf(text));
+  return load(sourceOf(text)).documents;
 }
 
 /** The first document; null where there is none. Throws `YamlSyntaxError`. */
 export function parseYaml(text: string | Uint8Array): ParsedYaml {
   const source = sourceOf(text);
-  return { value: load(source)[0] ?? null, duplicates: findDuplicates(source) };
+  const { documents, events } = load(source);
+  return { value: documents[0] ?? null, duplicates: findDuplicates(source, events) };
 }
 
 function sourceOf(text: string | Uint8Array): string {
   return typeof text === 'string' ? text : Buffer.from(text.buffer, text.byteOffset, text.byteLength).toString();
 }
 
-function load(source: string): JsonValue[] {
+function load(source: string): { readonly documents: JsonValue[]; readonly events: readonly Event[] } {
   try {
-    const documents = loadAll(source, { schema, json: true, maxDepth: MAX_DEPTH }) as JsonValue[];
-    return source.includes('*') ? documents.map(unfold) : documents;
+    const events = parseEvents(source, { maxDepth: MAX_DEPTH });
+    refuseTooMany(events);
+    const documents = constructFromEvents(events, { source, schema, json: true }) as JsonValue[];
+    return { documents: source.includes('*') ? documents.map(unfold) : documents, events };
   } catch (error) {
     if (error instanceof YAMLException) throw new YamlSyntaxError(messageOf(error), { cause: error });
     throw error;
   }
+}
+
+/** Before anything is made of them. A key is an event of its own and counts too. */
+function refuseTooMany(events: readonly Event[]): void {
+  if (events.length <= MAX_VALUES) return;
+  let values = 0;
+  for (const { type } of events) if (type !== EVENT_ID.POP) values += 1;
+  if (values > 2 * MAX_VALUES) throw new YamlSyntaxError(`yaml: ${TOO_MANY_VALUES}`);
 }
 
 /** The words of the reference's parser where they are known. */
@@ -186,7 +197,7 @@ function unfold(document: JsonValue): JsonValue {
   let nodes = 0;
   const copy = (value: JsonValue, depth: number): JsonValue => {
     nodes += 1;
-    if (nodes > MAX_UNFOLDED_NODES || depth > MAX_DEPTH)
+    if (nodes > MAX_VALUES || depth > MAX_DEPTH)
       throw new YamlSyntaxError('yaml: document contains excessive aliasing');
     if (Array.isArray(value)) return value.map((item) => copy(item, depth + 1));
     if (typeof value !== 'object' || value === null) return value;
@@ -205,14 +216,14 @@ interface OpenCollection {
   expectsKey: boolean;
 }
 
-function findDuplicates(source: string): string[] {
+function findDuplicates(source: string, events: readonly Event[]): string[] {
   const found: string[] = [];
   const open: OpenCollection[] = [];
   const closeNode = (): void => {
     const around = open.at(-1);
     if (around?.keys !== undefined) around.expectsKey = !around.expectsKey;
   };
-  for (const event of parseEvents(source, { maxDepth: MAX_DEPTH })) {
+  for (const event of events) {
     switch (event.type) {
       case EVENT_ID.MAPPING:
         open.push({ keys: new Set(), expectsKey: true });

@@ -12,6 +12,8 @@ const LOADERS: Readonly<Record<string, () => Promise<Target>>> = {
   selectors: async () => (await import('./targets/texts.ts')).selectors,
   quantities: async () => (await import('./targets/texts.ts')).quantities,
   names: async () => (await import('./targets/texts.ts')).names,
+  paths: async () => (await import('./targets/requests.ts')).paths,
+  tokens: async () => (await import('./targets/requests.ts')).tokens,
   cel: async () => (await import('./targets/cel.ts')).cel,
   x509: async () => (await import('./targets/x509.ts')).x509(),
   spdy: async () => (await import('./targets/spdy.ts')).spdy,

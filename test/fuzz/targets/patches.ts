@@ -75,9 +75,13 @@ function operations(random: Random): Buffer {
 /** Copies of itself into itself. */
 function doubling(random: Random): Buffer {
   const length = 5 + random.below(60);
-  return Buffer.from(
-    JSON.stringify(Array.from({ length }, (_, index) => ({ op: 'copy', from: '', path: `/k${index}` }))),
-  );
+  const from = random.pick(['', '/spec/containers', '/metadata']);
+  const copies = Array.from({ length }, (_, index) => ({
+    op: 'copy',
+    from,
+    path: from === '/spec/containers' ? `${from}/-` : `${from}/k${index}`,
+  }));
+  return Buffer.from(JSON.stringify(copies));
 }
 
 export const jsonPatch: Target = target((document, patch) => applyJsonPatch(document, patch), {

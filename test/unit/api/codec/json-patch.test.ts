@@ -53,6 +53,17 @@ test('what is no patch is 400, too long a patch is 413', () => {
   assert.throws(() => applyJsonPatch({}, long), { code: 413 });
 });
 
+test('copies of copies end with 422 before they fill the memory', () => {
+  const doubling = Array.from({ length: 60 }, () => ({ op: 'copy', from: '/a', path: '/a/-' }));
+  const wide = { a: Array.from({ length: 1000 }, () => ({ key: 'value' })) };
+  for (const document of [{ a: ['x'] }, wide, { a: [{ b: 'x'.repeat(1000) }] }]) {
+    assert.throws(() => applyJsonPatch(document, doubling), { code: 422 });
+  }
+  const few = Array.from({ length: 100 }, (_, at) => ({ op: 'copy', from: '/a', path: `/b${at}` }));
+  const { a, b99 } = applyJsonPatch({ a: 'x'.repeat(30_000) }, few) as { a: string; b99: string };
+  assert.equal(b99, a);
+});
+
 test('__proto__ is a name like any other', () => {
   const patched = applyJsonPatch({}, [{ op: 'add', path: '/__proto__', value: { polluted: true } }]);
   assert.deepEqual(Object.keys(patched as object), ['__proto__']);

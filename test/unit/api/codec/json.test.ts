@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { duplicateErrors, duplicateWarnings } from '../../../../api/codec/duplicates.ts';
 import { JsonSyntaxError, encodeJson, parseJson, stringifyJson } from '../../../../api/codec/json.ts';
+import { MAX_VALUES } from '../../../../api/codec/limits.ts';
 
 test('reads what JSON.parse reads', () => {
   fc.assert(
@@ -77,4 +78,10 @@ test('duplicates are worded as paths, or as lines of YAML', () => {
 test('an integer beyond every float is refused, as one with an exponent is', () => {
   for (const digits of ['9'.repeat(400), `-${'1'.repeat(310)}`, '1e400'])
     assert.throws(() => parseJson(`[${digits}]`), /^JsonSyntaxError: json: cannot unmarshal number/);
+});
+
+test('more values than an object can sensibly have are refused, whatever their size', () => {
+  const items = (count: number, item: string): string => `[${Array.from({ length: count }, () => item).join(',')}]`;
+  assert.equal((parseJson(items(MAX_VALUES - 1, '{}')).value as unknown[]).length, MAX_VALUES - 1);
+  for (const item of ['{}', '1', '""']) assert.throws(() => parseJson(items(MAX_VALUES, item)), /exceeded the limit/);
 });

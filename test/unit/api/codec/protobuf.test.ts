@@ -118,3 +118,14 @@ test('a length beyond the end is refused before anything is allocated', () => {
   const message = Buffer.from([0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f]);
   assert.throws(() => codec.decode(codec.envelop('v1', 'Pod', message)), /unexpected EOF/);
 });
+
+test('a message of a million empty items is refused', () => {
+  const containers = Buffer.alloc(2_000_000, Buffer.from([0x12, 0x00]));
+  const head = Buffer.from([
+    0x12,
+    ...[0, 7, 14].map((shift) => ((containers.length >> shift) & 127) | 128),
+    containers.length >> 21,
+  ]);
+  const bytes = codec.envelop('v1', 'Pod', Buffer.concat([head, containers]));
+  assert.throws(() => codec.decode(bytes), /exceeded the limit of \d+ values/);
+});

@@ -90,3 +90,15 @@ test('reading what was written gives the value back', () => {
     }),
   );
 });
+
+test('more values than an object can sensibly have are refused before anything is made of them', () => {
+  assert.throws(() => parseYaml('a: b\n'.repeat(400_000)), /exceeded the limit of \d+ values/);
+  assert.throws(() => parseYaml(`[${'a,'.repeat(400_000)}]`), /exceeded the limit of \d+ values/);
+  const wide = Array.from({ length: 50_000 }, (_, at) => `k${at}: v`).join('\n');
+  assert.equal(Object.keys(parseYaml(wide).value as object).length, 50_000);
+});
+
+test('what one anchor holds counts at each of its aliases', () => {
+  const many = `a: &a [${'x,'.repeat(1000)}]\nb: [${'*a,'.repeat(1000)}]`;
+  assert.throws(() => parseYaml(many), /excessive aliasing/);
+});
