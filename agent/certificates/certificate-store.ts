@@ -3,7 +3,7 @@
  * `<name>-current.pem` that is swapped when a new pair is there. A crash leaves the old pair or the new one.
  */
 import { createPrivateKey } from 'node:crypto';
-import { mkdir, readFile, rename, rm, symlink, open } from 'node:fs/promises';
+import { mkdir, readFile, readlink, rename, rm, symlink, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Certificate, parseCertificates } from '../../api/pki/certificate.ts';
 
@@ -11,6 +11,8 @@ export interface StoredPair {
   readonly certificatePem: string;
   readonly keyPem: string;
   readonly leaf: Certificate;
+  /** When it came, by its file's name; `undefined` where somebody else wrote it. */
+  readonly storedAtMs: number | undefined;
 }
 
 export function currentPath(directory: string, name: string): string {
@@ -32,11 +34,20 @@ export async function readPair(directory: string, name: string): Promise<StoredP
   try {
     createPrivateKey(keyPem);
     const [leaf] = parseCertificates(certificatePem);
-    return leaf === undefined ? undefined : { certificatePem, keyPem, leaf };
+    if (leaf === undefined) return undefined;
+    return { certificatePem, keyPem, leaf, storedAtMs: await storedAt(directory, name) };
   } catch {
     // A damaged pair is as good as none: a new one is asked for.
     return undefined;
   }
+}
+
+async function storedAt(directory: string, name: string): Promise<number | undefined> {
+  const file = await readlink(currentPath(directory, name)).catch(() => '');
+  const [, day, hour, minute, second] = /-(\d{4}-\d\d-\d\d)-(\d\d)-(\d\d)-(\d\d)\.pem$/.exec(file) ?? [];
+  if (day === undefined) return undefined;
+  const atMs = Date.parse(`${day}T${hour}:${minute}:${second}Z`);
+  return Number.isNaN(atMs) ? undefined : atMs;
 }
 
 export async function writePair(
@@ -46,7 +57,7 @@ export async function writePair(
   now: Date,
 ): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o750 });
-  const stamp = now.toISOString().slice(0, 19).replace(/:/g, '-');
+  const stamp = now.toISOString().slice(0, 19).replace(/[T:]/g, '-');
   const file = `${name}-${stamp}.pem`;
   await rm(join(directory, file), { force: true });
   const handle = await open(join(directory, file), 'wx', 0o600);

@@ -37,25 +37,13 @@ const REQUEST_TIMEOUT_MS = 15 * 60_000;
 
 /** Does nothing where the kubeconfig's own certificate is good. Retries until the signal aborts. */
 export async function bootstrapClient(options: BootstrapOptions): Promise<void> {
-  const { kubeconfig, certificateDirectory, clock, logger, nodeName, signal } = options;
+  const { kubeconfig, certificateDirectory, clock, logger, signal } = options;
   if (await hasValidCredentials(options)) return;
   let retryMs = FIRST_RETRY_MS;
   for (;;) {
     try {
-      const loaded = await loadKubeconfig(options.bootstrapKubeconfig);
-      const access = await serverAccess(loaded, { clock });
-      const client = new HttpClient({ ...access, clock });
-      try {
-        const pair = await requestCertificate(client, nodeClientWish(nodeName), {
-          clock,
-          logger,
-          signal,
-          timeoutMs: REQUEST_TIMEOUT_MS,
-        });
-        await writePair(certificateDirectory, CLIENT_PAIR, pair, new Date(clock.now()));
-      } finally {
-        await client.close();
-      }
+      const { pair, access } = await requestByBootstrap(options);
+      await writePair(certificateDirectory, CLIENT_PAIR, pair, new Date(clock.now()));
       const file = currentPath(certificateDirectory, CLIENT_PAIR);
       await writeKubeconfig(
         kubeconfig,
@@ -78,6 +66,27 @@ export async function bootstrapClient(options: BootstrapOptions): Promise<void> 
       await clock.sleep(retryMs, signal);
       retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS);
     }
+  }
+}
+
+/** Asks with the bootstrap credentials, read anew: also for an agent that slept past the end of its own certificate. */
+export async function requestByBootstrap(
+  options: Pick<BootstrapOptions, 'bootstrapKubeconfig' | 'nodeName' | 'clock' | 'logger' | 'signal'>,
+): Promise<{
+  readonly pair: { readonly certificatePem: string; readonly keyPem: string };
+  readonly access: Awaited<ReturnType<typeof serverAccess>>;
+}> {
+  const { clock, logger, signal, nodeName } = options;
+  const access = await serverAccess(await loadKubeconfig(options.bootstrapKubeconfig), { clock });
+  const client = new HttpClient({ ...access, clock });
+  try {
+    const wish = nodeClientWish(nodeName);
+    return {
+      access,
+      pair: await requestCertificate(client, wish, { clock, logger, signal, timeoutMs: REQUEST_TIMEOUT_MS }),
+    };
+  } finally {
+    client.close();
   }
 }
 

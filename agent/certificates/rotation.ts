@@ -21,10 +21,18 @@ export interface RotationOptions {
   readonly onRotated: (pair: StoredPair) => void;
 }
 
-/** When to renew, in wall-clock milliseconds. Pure. */
-export function renewalTime(certificate: Pick<Certificate, 'notBeforeMs' | 'notAfterMs'>, random: number): number {
-  const life = certificate.notAfterMs - certificate.notBeforeMs;
-  return certificate.notBeforeMs + life * (0.7 + 0.2 * random);
+/**
+ * When to renew, in wall-clock milliseconds. Pure. Signers let certificates begin some minutes before they make them, which is
+ * most of the life of a short one: what counts is what was left when it came.
+ */
+export function renewalTime(
+  { notBeforeMs, notAfterMs }: Pick<Certificate, 'notBeforeMs' | 'notAfterMs'>,
+  random: number,
+  storedAtMs: number | undefined = undefined,
+): number {
+  const isWithin = storedAtMs !== undefined && storedAtMs > notBeforeMs && storedAtMs < notAfterMs;
+  const from = isWithin ? storedAtMs : notBeforeMs;
+  return from + (notAfterMs - from) * (0.7 + 0.2 * random);
 }
 
 const FIRST_RETRY_MS = 2000;
@@ -39,7 +47,7 @@ export async function keepCertificate(options: RotationOptions, signal: AbortSig
     const pair = await readPair(directory, name);
     const now = clock.now();
     const isGood = pair !== undefined && options.fits?.(pair) !== false;
-    const due = isGood ? renewalTime(pair.leaf, random) : now;
+    const due = isGood ? renewalTime(pair.leaf, random, pair.storedAtMs) : now;
     if (now < due) {
       // Looked at now and then, so that a clock that jumps is noticed.
       await clock.sleep(Math.min(due - now, 60_000), signal).catch(() => undefined);
@@ -58,7 +66,7 @@ export async function keepCertificate(options: RotationOptions, signal: AbortSig
         'renewed a certificate',
       );
       const fits = stored !== undefined && options.fits?.(stored) !== false;
-      if (fits && renewalTime(stored.leaf, random) > clock.now()) {
+      if (fits && renewalTime(stored.leaf, random, stored.storedAtMs) > clock.now()) {
         retryMs = FIRST_RETRY_MS;
         continue;
       }

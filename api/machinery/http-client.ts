@@ -40,6 +40,8 @@ export interface RawRequest {
   readonly contentType?: string;
   readonly accept?: string;
   readonly signal?: AbortSignal;
+  /** Its answer goes on for long: it ends, to be resumed, when connections are renewed. */
+  readonly isWatch?: boolean;
 }
 
 const PATCH_CONTENT_TYPES: Readonly<Record<PatchType, string>> = {
@@ -79,6 +81,11 @@ export class HttpClient implements Client {
   /** Makes connections anew, e.g. when the server seems to be gone. */
   closeConnections(): void {
     this.#transport.closeConnections();
+  }
+
+  /** What comes next goes over new connections: requests under way may finish, watches end and are resumed. */
+  renewConnections(): void {
+    this.#transport.renewConnections();
   }
 
   async get(
@@ -164,7 +171,7 @@ export class HttpClient implements Client {
     const path = pathOf(resource, options.namespace ?? '', '', undefined, query);
     let body: Readable | undefined;
     try {
-      body = (await this.raw({ method: 'GET', path, ...signalOf(options) })).body;
+      body = (await this.raw({ method: 'GET', path, isWatch: true, ...signalOf(options) })).body;
       for await (const line of linesOf(body)) {
         const event = JSON.parse(line) as { type: string; object: unknown };
         if (event.type === 'ERROR') throw new StatusError(event.object as Status);
@@ -199,6 +206,7 @@ export class HttpClient implements Client {
           headers,
           body,
           signal: request.signal,
+          isWatch: request.isWatch === true,
         });
       } catch (error) {
         // a session that died while idle is found out only now; a server that is down stays down

@@ -3,7 +3,7 @@
  * (plain `http://` too). A session that is lost, or that was opened with credentials since replaced, is opened anew by
  * the next request. Knows nothing of the API; `http-client.ts` does.
  */
-import { request as httpRequest, Agent as HttpAgent, type IncomingHttpHeaders } from 'node:http';
+import { type ClientRequest, request as httpRequest, Agent as HttpAgent, type IncomingHttpHeaders } from 'node:http';
 import { request as httpsRequest, Agent as HttpsAgent } from 'node:https';
 import http2, { type ClientHttp2Session, type ClientHttp2Stream } from 'node:http2';
 import { isIP } from 'node:net';
@@ -30,6 +30,8 @@ export interface TransportRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Buffer | string | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** Ends when connections are renewed; everything else may finish then. */
+  readonly isWatch?: boolean;
 }
 
 export interface TransportResponse {
@@ -71,11 +73,18 @@ export class HttpTransport {
     return this.#url.origin;
   }
 
-  /** Another certificate closes the connections that were made with the last one, open watches included. */
+  /** Another certificate ends the use of the connections that were made with the last one. */
   useCertificate(next: ClientCertificate): void {
     if (next.certificate === this.#certificate.certificate && next.key === this.#certificate.key) return;
     this.#certificate = next;
-    this.closeConnections();
+    this.renewConnections();
+  }
+
+  /** What comes next goes over new connections; open watches end, other requests may finish. */
+  renewConnections(): void {
+    this.#connection = undefined;
+    this.#live?.retire();
+    this.#live = undefined;
   }
 
   closeConnections(): void {
@@ -146,6 +155,8 @@ export class HttpTransport {
 interface Connection {
   readonly usable: boolean;
   send(request: TransportRequest): Promise<TransportResponse>;
+  /** Ends watches, and itself when the last request has been answered. */
+  retire(): void;
   close(): void;
 }
 
@@ -173,6 +184,7 @@ class Http2Connection implements Connection {
   readonly #authority: string;
   readonly #clock: Clock;
   readonly #streams = new Set<ClientHttp2Stream>();
+  readonly #watches = new Set<ClientHttp2Stream>();
   #pinger: Timer | undefined;
   usable = true;
 
@@ -212,7 +224,7 @@ class Http2Connection implements Connection {
         reject(new NotSentError(error));
         return;
       }
-      this.#track(stream);
+      this.#track(stream, request.isWatch === true);
       let answered = false;
       stream.once('response', (headers) => {
         answered = true;
@@ -240,6 +252,12 @@ class Http2Connection implements Connection {
     });
   }
 
+  retire(): void {
+    this.usable = false;
+    this.#session.close();
+    for (const stream of this.#watches) stream.close(http2.constants.NGHTTP2_CANCEL);
+  }
+
   close(): void {
     this.usable = false;
     this.#pinger?.cancel();
@@ -248,11 +266,13 @@ class Http2Connection implements Connection {
     this.#session.destroy();
   }
 
-  #track(stream: ClientHttp2Stream): void {
+  #track(stream: ClientHttp2Stream, isWatch: boolean): void {
     if (this.#streams.size === 0) this.#session.ref();
     this.#streams.add(stream);
+    if (isWatch) this.#watches.add(stream);
     this.#watchOver();
     stream.once('close', () => {
+      this.#watches.delete(stream);
       this.#streams.delete(stream);
       if (this.#streams.size > 0) return;
       this.#session.unref();
@@ -282,6 +302,9 @@ class PooledConnection implements Connection {
   readonly #url: URL;
   readonly #tls: ConnectionOptions | undefined;
   readonly #agent: HttpAgent;
+  readonly #open = new Set<ClientRequest>();
+  readonly #watches = new Set<ClientRequest>();
+  #retired = false;
   usable = true;
 
   constructor(url: URL, tlsOptions: ConnectionOptions | undefined) {
@@ -290,7 +313,7 @@ class PooledConnection implements Connection {
     this.#agent = tlsOptions === undefined ? new HttpAgent({ keepAlive: true }) : new HttpsAgent({ keepAlive: true });
   }
 
-  send({ method, path, headers, body, signal }: TransportRequest): Promise<TransportResponse> {
+  send({ method, path, headers, body, signal, isWatch = false }: TransportRequest): Promise<TransportResponse> {
     return new Promise((resolve, reject) => {
       const host = this.#url.hostname.replace(/^\[|\]$/g, '');
       const options = {
@@ -307,6 +330,7 @@ class PooledConnection implements Connection {
         ...(signal === undefined ? {} : { signal }),
       };
       const request = this.#tls === undefined ? httpRequest(options) : httpsRequest({ ...this.#tls, ...options });
+      this.#track(request, isWatch);
       request.once('response', (response) =>
         resolve({ status: response.statusCode ?? 0, headers: response.headers, body: response }),
       );
@@ -321,6 +345,23 @@ class PooledConnection implements Connection {
       });
       request.end(body);
     });
+  }
+
+  #track(request: ClientRequest, isWatch: boolean): void {
+    this.#open.add(request);
+    if (isWatch) this.#watches.add(request);
+    request.once('close', () => {
+      this.#open.delete(request);
+      this.#watches.delete(request);
+      if (this.#retired && this.#open.size === 0) this.#agent.destroy();
+    });
+  }
+
+  retire(): void {
+    this.usable = false;
+    this.#retired = true;
+    for (const request of this.#watches) request.destroy();
+    if (this.#open.size === 0) this.#agent.destroy();
   }
 
   close(): void {

@@ -85,6 +85,13 @@ describe('a certificate', () => {
     );
   });
 
+  it('that was made to begin some minutes ago is due by what was left of it when it came', () => {
+    const certificate = { notBeforeMs: 0, notAfterMs: 310_000 };
+    assert.equal(renewalTime(certificate, 0, 300_000), 307_000);
+    // A time that cannot be: another clock.
+    assert.equal(renewalTime(certificate, 0, 400_000), 217_000);
+  });
+
   it('is asked for where there is none, and renewed when it is due', async (t) => {
     const { directory, clock, state, until } = await setUp(t, 10 * HOUR_MS);
     await until(1, 0);
@@ -128,7 +135,7 @@ describe('the store of certificates', () => {
     await writePair(directory, 'x', one, new Date(Date.UTC(2026, 0, 1)));
     const two = await issue(Date.UTC(2026, 0, 2), HOUR_MS);
     await writePair(directory, 'x', two, new Date(Date.UTC(2026, 0, 2)));
-    assert.equal(await readlink(currentPath(directory, 'x')), 'x-2026-01-02T00-00-00.pem');
+    assert.equal(await readlink(currentPath(directory, 'x')), 'x-2026-01-02-00-00-00.pem');
     assert.equal((await readPair(directory, 'x'))?.keyPem.trim(), two.keyPem.trim());
     assert.match(await readFile(currentPath(directory, 'x'), 'utf8'), /CERTIFICATE[\s\S]*PRIVATE KEY/);
     assert.equal(
