@@ -6,7 +6,8 @@ import { endpoints, endpointSlices, services } from '../api/machinery/resources.
 import { jsonEqual } from '../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../api/meta/object.ts';
 import type { Resource } from '../api/machinery/client.ts';
-import { isAlreadyExists, isNotFound } from '../api/meta/status-error.ts';
+import { isAlreadyExists, isInvalid, isNotFound } from '../api/meta/status-error.ts';
+import { serviceAddress } from './service-addresses.ts';
 
 export interface KubernetesServiceOptions {
   readonly client: Client;
@@ -15,8 +16,12 @@ export interface KubernetesServiceOptions {
   /** Of this server, as pods reach it. */
   readonly address: string;
   readonly port: number;
+  /** `--service-cluster-ip-range`. */
+  readonly serviceClusterCidrs: readonly string[];
 }
 
+/** The first of the range: certificates and pods' environments count on it. */
+export const KUBERNETES_ADDRESS = 1;
 const NAMESPACE = 'default';
 const NAME = 'kubernetes';
 /** Somebody may delete or change them: looked at again now and then. */
@@ -50,16 +55,7 @@ export function keepKubernetesService(options: KubernetesServiceOptions): { clos
 
 async function reconcile(options: KubernetesServiceOptions): Promise<void> {
   const { client, address, port } = options;
-  await ensure(client, services, {
-    apiVersion: 'v1',
-    kind: 'Service',
-    metadata: { name: NAME, namespace: NAMESPACE, labels: { component: 'apiserver', provider: 'kubernetes' } },
-    spec: {
-      ports: [{ name: 'https', protocol: 'TCP', port: 443, targetPort: port }],
-      type: 'ClusterIP',
-      sessionAffinity: 'None',
-    },
-  });
+  await ensureService(options);
   const ports = [{ name: 'https', port, protocol: 'TCP' }];
   await ensure(
     client,
@@ -85,6 +81,31 @@ async function reconcile(options: KubernetesServiceOptions): Promise<void> {
     },
     'endpoints',
   );
+}
+
+async function ensureService({ client, port, serviceClusterCidrs, logger }: KubernetesServiceOptions): Promise<void> {
+  const clusterIP = serviceAddress(serviceClusterCidrs, KUBERNETES_ADDRESS);
+  const service = (spec: Readonly<Record<string, JsonValue>>): KubeObject => ({
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: NAME, namespace: NAMESPACE, labels: { component: 'apiserver', provider: 'kubernetes' } },
+    spec: {
+      ports: [{ name: 'https', protocol: 'TCP', port: 443, targetPort: port }],
+      type: 'ClusterIP',
+      sessionAffinity: 'None',
+      ...spec,
+    },
+  });
+  try {
+    await ensure(client, services, service(clusterIP === undefined ? {} : { clusterIP }));
+  } catch (error) {
+    if (!isInvalid(error)) throw error;
+    logger.warn(
+      { clusterIP },
+      'another service has the first address of the range: certificates do not name the one taken',
+    );
+    await ensure(client, services, service({}));
+  }
 }
 
 /** Creates what is missing; where `field` is given, puts it (and the ports) right. */

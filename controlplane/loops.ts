@@ -35,7 +35,14 @@ export async function startLoops(parts: Parts, port: number): Promise<readonly (
     `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
     pki.material().ca.certificatePem,
   );
-  const service = keepKubernetesService({ client: system, clock, logger, address, port });
+  const service = keepKubernetesService({
+    client: system,
+    clock,
+    logger,
+    address,
+    port,
+    serviceClusterCidrs: flags.serviceClusterIpRange,
+  });
   ends.push(() => service.close());
   const controllers = startControllers({
     clientFor: component,

@@ -28,7 +28,9 @@ import {
 import { buildAudit } from './audit/build.ts';
 import { buildEncryption } from './encryption/build.ts';
 import type { EncryptedValues } from './encryption/encrypted-values.ts';
+import { KUBERNETES_ADDRESS } from './kubernetes-service.ts';
 import { startLoops } from './loops.ts';
+import { serviceAddress } from './service-addresses.ts';
 import { hostAddresses, hostNames, primaryAddress } from './host-address.ts';
 import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options.ts';
 import { ensureAdminKubeconfig } from './pki/admin-kubeconfig.ts';
@@ -140,7 +142,7 @@ async function assemble(
       logger,
       hosts: [...hostNames(), ...(flags.externalHostname === '' ? [] : [flags.externalHostname])],
       addresses: () => [...hostAddresses(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
-      serviceIp: firstServiceAddress(flags),
+      serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
     }),
   ]);
   if (!isMemory) pki.watch(stop.signal);
@@ -232,16 +234,6 @@ async function assemble(
     checkCertificates: () => pki.check(),
     close,
   };
-}
-
-/** The first address of the service range: the one of the `kubernetes` service. */
-function firstServiceAddress(flags: ControlPlaneFlags): string {
-  const [range = '10.96.0.0/16'] = flags.serviceClusterIpRange;
-  const network = range.split('/')[0] ?? '';
-  if (network.includes(':')) return network.endsWith('::') ? `${network}1` : network;
-  const octets = network.split('.').map(Number);
-  octets[3] = (octets[3] ?? 0) + 1;
-  return octets.join('.');
 }
 
 /** The data directory, made if it is missing; a temporary one that goes with the process where nothing is kept. */

@@ -7,8 +7,11 @@ import type { Logger } from '../api/component/logger.ts';
 import type { Client } from '../api/machinery/client.ts';
 import { clusterRoleBindings, services } from '../api/machinery/resources.ts';
 import { isAlreadyExists, isInvalid } from '../api/meta/status-error.ts';
+import { serviceAddress } from './service-addresses.ts';
 
 const NAMESPACE = 'kube-system';
+/** The tenth of the range, where people look for it. */
+const DNS_ADDRESS = 10;
 
 export async function ensureNodeServices(
   client: Client,
@@ -23,7 +26,7 @@ export async function ensureNodeServices(
       subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
     }),
   );
-  const address = tenthAddress(serviceClusterCidrs[0] ?? '');
+  const address = serviceAddress(serviceClusterCidrs, DNS_ADDRESS);
   try {
     await createDns(client, address);
   } catch (error) {
@@ -61,12 +64,4 @@ async function unlessThere(write: Promise<unknown>): Promise<void> {
   } catch (error) {
     if (!isAlreadyExists(error)) throw error;
   }
-}
-
-/** Where people look for it. Undefined in a range that is too small, or of the other family. */
-function tenthAddress(cidr: string): string | undefined {
-  const [network = '', bits = ''] = cidr.split('/');
-  const parts = network.split('.').map(Number);
-  if (parts.length !== 4 || Number(bits) > 28) return undefined;
-  return [...parts.slice(0, 3), (parts[3] ?? 0) + 10].join('.');
 }

@@ -5,7 +5,7 @@
 import type { Client } from '../../api/machinery/client.ts';
 import { type Informer, Informers } from '../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
-import { endpointSlices, namespaces, services } from '../../api/machinery/resources.ts';
+import { endpointSlices, services } from '../../api/machinery/resources.ts';
 import type { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
 import { ClusterDns } from '../clusterdns/cluster-dns.ts';
 import type { NodeObject, ServiceLister } from '../core-types.ts';
@@ -96,7 +96,7 @@ async function serviceNetwork(
     prepareHost: prepareHost(logger),
   });
   if (flags.serveClusterDns) {
-    dns = clusterDns(base, informers, known, slices, nameServers);
+    dns = clusterDns(base, known, slices, nameServers);
     await dns.listen(0);
   }
   void proxy.start(signal).catch((error: unknown) => {
@@ -113,24 +113,22 @@ async function serviceNetwork(
 
 function clusterDns(
   { flags, logger }: Base,
-  informers: Informers,
   known: Informer<Service>,
   slices: Informer<EndpointSlice>,
   nameServers: () => readonly string[],
 ): ClusterDns {
-  const knownNamespaces = informers.for(namespaces);
   known.addIndex('address', ({ spec }) => spec?.clusterIPs ?? []);
   slices.addIndex('address', ({ endpoints }) => endpoints?.flatMap(({ addresses }) => addresses) ?? []);
   return new ClusterDns({
     names: {
       service: (namespace, name) => known.get(namespace, name),
       slicesOf: (namespace, name) => slices.byIndex('service', `${namespace}/${name}`),
-      hasNamespace: (namespace) => knownNamespaces.get('', namespace) !== undefined,
+      hasServices: (namespace) => known.list(namespace).length > 0,
       serviceAt: (address) => known.byIndex('address', address)[0],
       slicesAt: (address) => slices.byIndex('address', address),
     },
     domain: flags.clusterDomain === '' ? 'cluster.local' : flags.clusterDomain.toLowerCase(),
-    synced: () => known.hasSynced && slices.hasSynced && knownNamespaces.hasSynced,
+    synced: () => known.hasSynced && slices.hasSynced,
     async upstreams() {
       const { servers } = await hostDns({ clusterDns: [], clusterDomain: '', resolvConf: flags.resolvConf });
       return servers.filter((server) => !nameServers().includes(server));

@@ -10,7 +10,7 @@ import type { SlicesOf } from '../serviceproxy/service-ports.ts';
 export interface ClusterNames {
   readonly service: (namespace: string, name: string) => Service | undefined;
   readonly slicesOf: SlicesOf;
-  readonly hasNamespace: (namespace: string) => boolean;
+  readonly hasServices: (namespace: string) => boolean;
   /** The service of a cluster address. */
   readonly serviceAt: (address: string) => Service | undefined;
   /** Slices with an endpoint of that address. */
@@ -45,24 +45,17 @@ export function clusterRecords(name: string, type: string, domain: string, names
   const [kind, namespace, last, ...more] = labels.toReversed();
   if (kind !== 'svc' && kind !== 'pod') return undefined;
   if (namespace === undefined) return NOTHING;
-  if (last === undefined) return names.hasNamespace(namespace) ? NOTHING : undefined;
-  if (kind === 'pod') return more.length > 0 ? undefined : podRecords(name, type, last, namespace, names);
+  if (last === undefined) return names.hasServices(namespace) ? NOTHING : undefined;
+  if (kind === 'pod') return more.length > 0 ? undefined : podRecords(name, type, last);
   const service = names.service(namespace, last);
   if (service === undefined) return undefined;
   return serviceRecords(name, type, more.toReversed(), { service, namespace, domain, names });
 }
 
 /** `10-0-0-7.shop.pod.cluster.local`. Not held against the pods there are, as the reference's server does by default. */
-function podRecords(
-  name: string,
-  type: string,
-  label: string,
-  namespace: string,
-  names: ClusterNames,
-): Found | undefined {
+function podRecords(name: string, type: string, label: string): Found | undefined {
   const address = addressOf(label);
-  if (address === undefined || !names.hasNamespace(namespace)) return undefined;
-  return addressRecords(name, type, [address]);
+  return address === undefined ? undefined : addressRecords(name, type, [address]);
 }
 
 /** The label of an address: dots and colons are dashes. */

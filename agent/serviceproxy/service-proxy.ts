@@ -89,7 +89,8 @@ export class ServiceProxy {
     const handler = { add: () => this.changed(), update: () => this.changed(), delete: () => this.changed() };
     services.addHandler(handler);
     slices.addHandler(handler);
-    await this.#apply();
+    this.#work = this.#work.then(() => this.#apply());
+    await this.#work;
     this.#inspectLater();
   }
 
@@ -111,8 +112,7 @@ export class ServiceProxy {
     await this.#work;
     await this.#health.close();
     if (remove && this.#lock !== undefined) {
-      for (const family of this.#applied.keys())
-        await this.#options.filter.remove(family).catch((error: unknown) => this.#complain(error));
+      for (const family of this.#applied.keys()) await this.#options.filter.remove(family).catch(this.#complain);
     }
     this.#lock?.close();
   }
@@ -132,8 +132,7 @@ export class ServiceProxy {
         'another agent of this host keeps the rules of services; those of this cluster have no addresses here until it ends',
       );
       this.#inspection = clock.after(INSPECT_MS, () => {
-        if (!this.#closed)
-          this.#work = this.start(AbortSignal.timeout(INSPECT_MS)).catch((failed: unknown) => this.#complain(failed));
+        if (!this.#closed) void this.start(AbortSignal.timeout(INSPECT_MS)).catch(this.#complain);
       });
       return false;
     }

@@ -33,7 +33,7 @@ export interface PkiOptions {
   /** Asked at every check: addresses of a host come and go. */
   readonly addresses: () => readonly string[];
   /** First address of the service range: the `kubernetes` service. */
-  readonly serviceIp: string;
+  readonly serviceIp: string | undefined;
   /** `cluster.local`. */
   readonly clusterDomain?: string;
   /** Absent: no kubeconfig is written. */
@@ -143,7 +143,14 @@ function servingCertificate(options: PkiOptions): Wanted {
     lifetimeMs: YEAR_MS,
     names: {
       dns: [...new Set([...service, 'localhost', ...options.hosts])],
-      ip: [...new Set(['127.0.0.1', '::1', options.serviceIp, ...options.addresses().map(withoutZone)])],
+      ip: [
+        ...new Set([
+          '127.0.0.1',
+          '::1',
+          ...(options.serviceIp === undefined ? [] : [options.serviceIp]),
+          ...options.addresses().map(withoutZone),
+        ]),
+      ],
     },
   };
 }
