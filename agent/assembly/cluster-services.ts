@@ -24,7 +24,6 @@ export interface ClusterServices {
 
 export interface NodeFacts {
   node(): NodeObject;
-  hostIps(): readonly string[];
   podCidrs(): readonly string[];
 }
 
@@ -87,12 +86,10 @@ async function serviceNetwork(
     masqueradeBit: flags.iptablesMasqueradeBit,
     place: () => ({ nodeName, zone: facts.node().metadata.labels?.[ZONE] ?? '' }),
     podCidrs: () => facts.podCidrs(),
-    nameServer: () => {
-      const [ip] = facts.hostIps();
-      return dns === undefined || ip === undefined
+    nameServer: () =>
+      dns === undefined
         ? undefined
-        : { addresses: nameServers(), to: { ip, port: dns.port } };
-    },
+        : { addresses: nameServers().filter((address) => !address.includes(':')), port: dns.port },
     prepareHost: prepareHost(logger),
   });
   if (flags.serveClusterDns) {

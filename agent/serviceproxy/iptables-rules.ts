@@ -15,8 +15,13 @@ export interface RuleSettings {
   readonly masqueradeBit: number;
   /** Of this node: what comes from there is inside the cluster. */
   readonly podCidrs: readonly string[];
-  /** Traffic to port 53 of these addresses goes to `to`: the agent's own name server, which takes no other. */
-  readonly nameServer?: { readonly addresses: readonly string[]; readonly to: Endpoint } | undefined;
+  /** Traffic to port 53 of these addresses goes to `port` of this host: the agent's own name server, which takes no other. */
+  readonly nameServer?: NameServer | undefined;
+}
+
+export interface NameServer {
+  readonly addresses: readonly string[];
+  readonly port: number;
 }
 
 export interface Jump {
@@ -75,7 +80,7 @@ export function serviceRules(
     '*filter',
     ':ORC-REFUSE - [0:0]',
     ':ORC-FORWARD - [0:0]',
-    ...(settings.nameServer === undefined ? [] : onlyBy(settings.nameServer.to)),
+    ...(settings.nameServer === undefined ? [] : onlyBy(settings.nameServer)),
     ...ports.flatMap((port) => refusals(port, settings.family)),
     `-A ORC-FORWARD -m mark --mark ${mark}/${mark} -j ACCEPT`,
     '-A ORC-FORWARD -m conntrack --ctstate DNAT -j ACCEPT',
@@ -97,11 +102,12 @@ class NatRules {
     this.#podCidrs = podCidrs;
   }
 
-  nameServer({ addresses, to }: { readonly addresses: readonly string[]; readonly to: Endpoint }): void {
+  /** To the address of the interface that a question came by: an answer from there is known as one. */
+  nameServer({ addresses, port }: NameServer): void {
     for (const address of addresses)
       for (const protocol of ['udp', 'tcp'])
         this.services.push(
-          `-A ORC-SERVICES -d ${address} -p ${protocol} -m ${protocol} --dport 53 -j DNAT --to-destination ${hostPort(to)}`,
+          `-A ORC-SERVICES -d ${address} -p ${protocol} -m ${protocol} --dport 53 -j REDIRECT --to-ports ${port}`,
         );
   }
 
@@ -188,7 +194,7 @@ class NatRules {
 }
 
 /** The name server is for those who ask the cluster's address: it must not be an open one for the whole network. */
-function onlyBy({ port }: Endpoint): string[] {
+function onlyBy({ port }: NameServer): string[] {
   return ['udp', 'tcp'].flatMap((protocol) => {
     const to = `-A ORC-REFUSE -p ${protocol} -m ${protocol} --dport ${port}`;
     return [`${to} -m conntrack --ctstate DNAT -j ACCEPT`, `${to} -m addrtype ! --src-type LOCAL -j DROP`];

@@ -12,10 +12,9 @@ import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { Informer } from '../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
 import { HealthCheckPorts } from './health-check-ports.ts';
-import { serviceRules } from './iptables-rules.ts';
+import { type NameServer, serviceRules } from './iptables-rules.ts';
 import type { PacketFilter } from './iptables.ts';
 import {
-  type Endpoint,
   type Family,
   healthCheckPorts,
   type Place,
@@ -34,7 +33,7 @@ export interface ServiceProxyOptions {
   readonly place: () => Place;
   readonly podCidrs: () => readonly string[];
   /** The agent's own name server and the addresses that pods ask. */
-  readonly nameServer?: () => { readonly addresses: readonly string[]; readonly to: Endpoint } | undefined;
+  readonly nameServer?: () => NameServer | undefined;
   /** Turns on what the kernel needs for this. */
   readonly prepareHost?: () => Promise<void>;
   /** Of the abstract socket that says who is the proxy here. */
@@ -172,6 +171,7 @@ export class ServiceProxy {
     // Hosts without IPv6 have no business with it until a service has such an address.
     if (before === undefined && family === 'IPv6' && ports.length === 0) return;
     const isV6 = (address: string): boolean => address.includes(':');
+    // It listens by IPv4, as every pod's host does.
     const server = nameServer?.();
     const rules = serviceRules(
       ports,
@@ -179,13 +179,7 @@ export class ServiceProxy {
         family,
         masqueradeBit,
         podCidrs: podCidrs().filter((cidr) => isV6(cidr) === (family === 'IPv6')),
-        nameServer:
-          server === undefined || isV6(server.to.ip) !== (family === 'IPv6')
-            ? undefined
-            : {
-                addresses: server.addresses.filter((address) => isV6(address) === (family === 'IPv6')),
-                to: server.to,
-              },
+        nameServer: server === undefined || family === 'IPv6' ? undefined : server,
       },
       before?.chains ?? (await filter.chains(family)),
     );
