@@ -9,11 +9,12 @@ import { authorizerFunctions } from './authorizer.ts';
 import { collectionFunctions } from './collections.ts';
 import { type Compiled, Frame } from './compiled.ts';
 import { Compiler, type Fault } from './compiler.ts';
+import { estimateCost, type SizeAt } from './cost-estimate.ts';
 import { FunctionTable } from './functions.ts';
 import { kubernetesFunctions } from './kubernetes.ts';
 import { CelSyntaxError } from './lexer.ts';
 import { operators } from './operators.ts';
-import { parse } from './parser.ts';
+import { type Expr, parse } from './parser.ts';
 import { stringFunctions } from './strings.ts';
 import { timeFunctions } from './time.ts';
 import { type CelType, fits, isOpen, showType } from './types.ts';
@@ -30,6 +31,8 @@ export interface CelEnvironment {
   readonly variables: Readonly<Record<string, CelType>>;
   /** Types that can be built (`Object{…}`), by name. */
   readonly message?: (name: string) => CelType | undefined;
+  /** How large variables may be; a program that was compiled with it knows what it costs at most. */
+  readonly sizeAt?: SizeAt;
 }
 
 /** Shared by expressions that have one budget together. */
@@ -42,6 +45,8 @@ export interface Program {
   readonly type: CelType;
   /** Variables that the expression reads. */
   readonly references: ReadonlySet<string>;
+  /** Estimated, where the environment says how large variables may be. */
+  readonly maxCost: number | undefined;
   /** `bindings` gives a variable's value: JSON or a CEL value. Throws `CelError`, `CostExceeded` and `Pending`. */
   run(bindings: (name: string) => unknown, budget?: Budget): CelValue;
 }
@@ -67,8 +72,10 @@ export function compile(source: string, environment: CelEnvironment): Program {
   ]);
   const compiler = new Compiler({ variables: environment.variables, functions, message: environment.message });
   let compiled: Compiled;
+  let expr: Expr;
   try {
-    compiled = compiler.compile(parse(source));
+    expr = parse(source);
+    compiled = compiler.compile(expr);
   } catch (error) {
     // A chain of operators is as deep as it is long.
     if (error instanceof RangeError) {
@@ -85,10 +92,12 @@ export function compile(source: string, environment: CelEnvironment): Program {
     throw new CelCompileError(`${shown.join('\n')}${more > 0 ? `\n${more} more errors were truncated` : ''}`);
   }
   const { type, run } = compiled;
+  const { sizeAt } = environment;
   return {
     source,
     type,
     references: compiler.references,
+    maxCost: sizeAt === undefined ? undefined : estimateCost({ expr, types: compiler.types }, sizeAt).max,
     run(bindings, budget) {
       const limit = Math.min(CALL_BUDGET, budget?.left ?? CALL_BUDGET);
       const frame = new Frame((name) => adapt(bindings(name)), limit);

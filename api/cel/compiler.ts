@@ -55,6 +55,8 @@ export class Compiler implements ExpressionCompiler {
   readonly faults: Fault[] = [];
   /** Variables that are read. */
   readonly references = new Set<string>();
+  /** Of every part of the expression that is a value. */
+  readonly types = new Map<Expr, CelType>();
   readonly #declarations: Declarations;
   readonly #scope: { readonly name: string; readonly type: CelType; readonly slot: number }[] = [];
   #slots = 0;
@@ -89,6 +91,12 @@ export class Compiler implements ExpressionCompiler {
   }
 
   compile(expr: Expr): Compiled {
+    const compiled = this.#compile(expr);
+    this.types.set(expr, compiled.type);
+    return compiled;
+  }
+
+  #compile(expr: Expr): Compiled {
     switch (expr.kind) {
       case 'literal': {
         const { value } = expr;

@@ -6,49 +6,83 @@ import { adapt, CelError, type CelMap, type CelValue, entriesOf, member, Optiona
 
 type Call = Extract<Expr, { kind: 'call' }>;
 
+/** A loop that a macro stands for, over the items or keys of a value. */
+export interface Comprehension {
+  readonly kind: 'all' | 'exists' | 'existsOne' | 'list' | 'map' | 'mapEntry';
+  readonly target: Expr;
+  /** One, or an index or key and a value. */
+  readonly variables: readonly string[];
+  /** Which turns add something; of loops that gather. */
+  readonly filter: Expr | undefined;
+  readonly body: Expr;
+  readonly at: number;
+}
+
+const QUANTIFIERS: Readonly<Record<string, 'all' | 'exists' | 'existsOne'>> = {
+  all: 'all',
+  exists: 'exists',
+  exists_one: 'existsOne',
+  existsOne: 'existsOne',
+};
+const TRANSFORMS: Readonly<Record<string, 'list' | 'map' | 'mapEntry'>> = {
+  transformList: 'list',
+  transformMap: 'map',
+  transformMapEntry: 'mapEntry',
+};
+
+/** `undefined` for what is no loop. */
+export function comprehensionOf({ name, target, args, at }: Call): Comprehension | undefined {
+  const [first, second] = args.map((arg) => (arg.kind === 'ident' ? arg.name : undefined));
+  if (target === undefined || first === undefined) return undefined;
+  const quantifier = Object.hasOwn(QUANTIFIERS, name) ? QUANTIFIERS[name] : undefined;
+  if (quantifier !== undefined) {
+    const variables = args.length === 3 && second !== undefined ? [first, second] : [first];
+    const body = args[variables.length];
+    if (body === undefined || args.length > 3) return undefined;
+    return { kind: quantifier, target, variables, filter: undefined, body, at };
+  }
+  const [, condition, mapped] = args;
+  if (name === 'map') {
+    if (condition === undefined) return undefined;
+    const parts = mapped === undefined ? { filter: undefined, body: condition } : { filter: condition, body: mapped };
+    return { kind: 'list', target, variables: [first], ...parts, at };
+  }
+  if (name === 'filter') {
+    const [body] = args;
+    if (body === undefined || condition === undefined) return undefined;
+    return { kind: 'list', target, variables: [first], filter: condition, body, at };
+  }
+  const transform = Object.hasOwn(TRANSFORMS, name) ? TRANSFORMS[name] : undefined;
+  const body = args.at(-1);
+  if (transform === undefined || second === undefined || args.length < 3 || body === undefined) return undefined;
+  return {
+    kind: transform,
+    target,
+    variables: [first, second],
+    filter: args.length === 4 ? args[2] : undefined,
+    body,
+    at,
+  };
+}
+
 /** `undefined` for an ordinary call. */
 export function compileMacro(compiler: ExpressionCompiler, call: Call): Compiled | undefined {
   const { name, target, args, at } = call;
   if (target === undefined) return name === 'has' ? hasMember(compiler, args[0], at) : undefined;
   if (name === 'bind' && target.kind === 'ident' && target.name === 'cel') return bind(compiler, args);
   if (name === 'optMap' || name === 'optFlatMap') return optMap(compiler, call, name === 'optFlatMap');
-  const names = args.map((arg) => (arg.kind === 'ident' ? arg.name : undefined));
-  const [first, second] = names;
-  if (first === undefined) return undefined;
-  switch (name) {
+  const loop = comprehensionOf(call);
+  if (loop === undefined) return undefined;
+  switch (loop.kind) {
     case 'all':
     case 'exists':
-    case 'exists_one':
-    case 'existsOne': {
-      const two = args.length === 3 && second !== undefined;
-      const body = args[two ? 2 : 1];
-      if (body === undefined || args.length > 3) return undefined;
-      return quantifier(compiler, { name, target, variables: two ? [first, second] : [first], body, at });
-    }
-    case 'map': {
-      const [, condition, body] = args;
-      if (condition === undefined) return undefined;
-      return body === undefined
-        ? projection(compiler, { target, variables: [first], filter: undefined, body: condition, at })
-        : projection(compiler, { target, variables: [first], filter: condition, body, at });
-    }
-    case 'filter': {
-      const [variable, condition] = args;
-      if (variable === undefined || condition === undefined) return undefined;
-      return projection(compiler, { target, variables: [first], filter: condition, body: variable, at });
-    }
-    case 'transformList':
-    case 'transformMap':
-    case 'transformMapEntry': {
-      if (second === undefined || args.length < 3) return undefined;
-      const body = args[args.length - 1];
-      const filter = args.length === 4 ? args[2] : undefined;
-      if (body === undefined) return undefined;
-      const parts = { target, variables: [first, second], filter, body, at };
-      return name === 'transformList' ? projection(compiler, parts) : mapProjection(compiler, parts, name);
-    }
-    default:
-      return undefined;
+    case 'existsOne':
+      return quantifier(compiler, loop);
+    case 'list':
+      return projection(compiler, loop);
+    case 'map':
+    case 'mapEntry':
+      return mapProjection(compiler, loop);
   }
 }
 
@@ -156,17 +190,9 @@ function place(frame: Frame, slots: readonly number[], values: readonly CelValue
   return { frame, values };
 }
 
-interface Parts {
-  readonly target: Expr;
-  readonly variables: readonly string[];
-  readonly filter: Expr | undefined;
-  readonly body: Expr;
-  readonly at: number;
-}
-
 function looped<Result>(
   compiler: ExpressionCompiler,
-  { target, variables, at }: Pick<Parts, 'target' | 'variables' | 'at'>,
+  { target, variables, at }: Comprehension,
   make: (loop: Loop, types: readonly CelType[]) => Result,
 ): Result {
   const range = compiler.compile(target);
@@ -181,11 +207,11 @@ function condition(compiler: ExpressionCompiler, expr: Expr): Compiled {
   return compiler.fault(expr.at, `expected type 'bool' but found '${showType(compiled.type)}'`);
 }
 
-function quantifier(compiler: ExpressionCompiler, parts: Omit<Parts, 'filter'> & { readonly name: string }): Compiled {
+function quantifier(compiler: ExpressionCompiler, parts: Comprehension): Compiled {
   return looped(compiler, parts, (loop) => {
     const body = condition(compiler, parts.body);
-    if (parts.name === 'exists_one' || parts.name === 'existsOne') return { type: bool, run: onlyOne(loop, body) };
-    const deciding = parts.name === 'exists';
+    if (parts.kind === 'existsOne') return { type: bool, run: onlyOne(loop, body) };
+    const deciding = parts.kind === 'exists';
     return {
       type: bool,
       run(frame) {
@@ -211,7 +237,7 @@ function onlyOne(loop: Loop, body: Compiled): Run {
   };
 }
 
-function projection(compiler: ExpressionCompiler, parts: Parts): Compiled {
+function projection(compiler: ExpressionCompiler, parts: Comprehension): Compiled {
   return looped(compiler, parts, (loop) => {
     const filter = parts.filter === undefined ? undefined : condition(compiler, parts.filter);
     const body = compiler.compile(parts.body);
@@ -228,11 +254,11 @@ function projection(compiler: ExpressionCompiler, parts: Parts): Compiled {
   });
 }
 
-function mapProjection(compiler: ExpressionCompiler, parts: Parts, name: string): Compiled {
+function mapProjection(compiler: ExpressionCompiler, parts: Comprehension): Compiled {
   return looped(compiler, parts, (loop, types) => {
     const filter = parts.filter === undefined ? undefined : condition(compiler, parts.filter);
     const body = compiler.compile(parts.body);
-    const isEntry = name === 'transformMapEntry';
+    const isEntry = parts.kind === 'mapEntry';
     return {
       type: isEntry ? body.type : map(types[0] ?? dyn, body.type),
       run(frame) {

@@ -8,6 +8,7 @@ import {
   invalid,
   notSupported,
   required,
+  tooMany,
   type FieldError,
 } from '../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
@@ -25,9 +26,10 @@ import {
   type PrinterColumn,
   type Subresources,
 } from './definition.ts';
-import { memberSchema, type JsonSchema } from './json-schema.ts';
-import { compileRules } from './rule-compilation.ts';
-import { validateSchema } from './structural-schema.ts';
+import { webhookClientErrors } from '../kinds/webhook-client.ts';
+import { readFieldPath } from './field-path.ts';
+import type { JsonSchema } from './json-schema.ts';
+import { type SchemaPlace, validateSchema } from './schema-validation.ts';
 
 type Spec = Definition['spec'];
 
@@ -37,30 +39,29 @@ export function validateDefinition(definition: Definition): FieldError[] {
   if (metadata.name !== `${spec.names.plural}.${spec.group}`) {
     errors.push(invalid('metadata.name', metadata.name, 'must be spec.names.plural+"."+spec.group'));
   }
-  errors.push(...validateSpec(spec, true), ...validateStatus(definition), ...validateApproval(definition));
-  return errors;
+  errors.push(...validateSpec(spec, undefined), ...validateStatus(definition));
+  return [...errors, ...validateApproval(definition, undefined), ...validatePreserving(spec, undefined)];
 }
 
 export function validateDefinitionUpdate(definition: Definition, old: Definition): FieldError[] {
   const { spec } = definition;
-  const errors = validateSpec(spec, !jsonEqual(spec.versions, old.spec.versions));
+  const errors = validateSpec(spec, old.spec);
   if (isTrue(old, 'Established')) {
     errors.push(
-      ...validateImmutable(spec.group, old.spec.group, 'spec.group'),
       ...validateImmutable(spec.scope, old.spec.scope, 'spec.scope'),
-      ...validateImmutable(spec.names.plural, old.spec.names.plural, 'spec.names.plural'),
       ...validateImmutable(spec.names.kind, old.spec.names.kind, 'spec.names.kind'),
     );
   }
-  errors.push(...validateStatus(definition));
-  if (definition.metadata.annotations?.[APPROVED_ANNOTATION] !== old.metadata.annotations?.[APPROVED_ANNOTATION]) {
-    errors.push(...validateApproval(definition));
-  }
-  return errors;
+  errors.push(
+    ...validateImmutable(spec.group, old.spec.group, 'spec.group'),
+    ...validateImmutable(spec.names.plural, old.spec.names.plural, 'spec.names.plural'),
+  );
+  errors.push(...validateStatus(definition), ...validateApproval(definition, old));
+  return [...errors, ...validatePreserving(spec, old.spec)];
 }
 
-/** `checkSchemas` is false where they have been taken before. */
-function validateSpec(spec: Spec, checkSchemas: boolean): FieldError[] {
+/** `old` is what was taken before: what it has already is not refused for rules that came later. */
+function validateSpec(spec: Spec, old: Spec | undefined): FieldError[] {
   const errors: FieldError[] = [];
   if (spec.group === '') errors.push(required('spec.group'));
   else {
@@ -71,19 +72,36 @@ function validateSpec(spec: Spec, checkSchemas: boolean): FieldError[] {
     }
   }
   errors.push(...oneOf('spec.scope', spec.scope, ['Cluster', 'Namespaced']));
-  if (spec.preserveUnknownFields === true) {
-    const text =
-      'cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead';
-    errors.push(invalid('spec.preserveUnknownFields', true, text));
-  }
-  errors.push(...validateVersions(spec, checkSchemas));
+  const shared = hoisted(spec);
+  errors.push(...validateVersions(spec, shared.versions, old));
   for (const name of ['plural', 'singular', 'kind', 'listKind'] as const) {
     if ((spec.names[name] ?? '') === '') errors.push(required(`spec.names.${name}`));
   }
   errors.push(...validateNames(spec.names, 'spec.names'));
-  errors.push(...validateVersionParts(hoisted(spec).shared, spec.versions[0], 'spec', checkSchemas, true));
+  const [first] = spec.versions;
+  const place = { path: 'spec', schemaPath: 'spec.validation.openAPIV3Schema' };
+  const hasStatus = spec.versions.some((version) => version.subresources?.status !== undefined);
+  const isKnown = first !== undefined && isUnchanged(first, old);
+  errors.push(...validateVersionParts(shared.shared, first, { ...place, hasStatus, isKnown }));
+  if (spec.preserveUnknownFields === true && (spec.conversion?.strategy ?? 'None') !== 'None') {
+    const why = 'must be None if spec.preserveUnknownFields is true';
+    errors.push(invalid('spec.conversion.strategy', spec.conversion?.strategy, why));
+  }
   errors.push(...validateConversion(spec.conversion));
   return errors;
+}
+
+/** The schema of the version was taken before as it is. */
+function isUnchanged(version: DefinitionVersion, old: Spec | undefined): boolean {
+  const before = old?.versions.find(({ name }) => name === version.name);
+  return before !== undefined && jsonEqual(before.schema, version.schema);
+}
+
+function validatePreserving(spec: Spec, old: Spec | undefined): FieldError[] {
+  if (spec.preserveUnknownFields !== true || old?.preserveUnknownFields === true) return [];
+  const text =
+    'cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead';
+  return [invalid('spec.preserveUnknownFields', true, text)];
 }
 
 function oneOf(field: string, value: string, values: readonly string[]): FieldError[] {
@@ -117,19 +135,21 @@ function hoisted(spec: Spec): { readonly shared: Parts; readonly versions: reado
   };
 }
 
-function validateVersions(spec: Spec, checkSchemas: boolean): FieldError[] {
+function validateVersions(spec: Spec, inner: readonly Parts[], old: Spec | undefined): FieldError[] {
   const errors: FieldError[] = [];
   const { versions } = spec;
-  const inner = hoisted(spec).versions;
   versions.forEach((version, index) => {
     if (version.schema?.openAPIV3Schema === undefined)
       errors.push(required(`spec.versions[${index}].schema.openAPIV3Schema`));
   });
   versions.forEach((version, index) => {
     const path = `spec.versions[${index}]`;
-    for (const text of rfc1035LabelErrors(version.name)) errors.push(invalid(`${path}.name`, version.name, text));
+    const texts = rfc1035LabelErrors(version.name);
+    if (texts.length > 0) errors.push(invalid(`${path}.name`, version.name, texts.join(',')));
     errors.push(...validateDeprecation(version, path));
-    errors.push(...validateVersionParts(inner[index] ?? {}, version, path, checkSchemas, false));
+    const hasStatus = version.subresources?.status !== undefined;
+    const place = { path, schemaPath: `${path}.schema.openAPIV3Schema`, hasStatus, isKnown: isUnchanged(version, old) };
+    errors.push(...validateVersionParts(inner[index] ?? {}, version, place));
   });
   const shown = versions.map((version, index) => goForm(version, inner[index] ?? {}));
   if (new Set(versions.map(({ name }) => name)).size < versions.length) {
@@ -139,9 +159,8 @@ function validateVersions(spec: Spec, checkSchemas: boolean): FieldError[] {
     errors.push(invalid('spec.versions', shown, 'must have exactly one version marked as storage version'));
   }
   const [first] = versions;
-  if (first !== undefined) {
-    for (const text of rfc1035LabelErrors(first.name)) errors.push(invalid('spec.version', first.name, text));
-  }
+  const texts = first === undefined ? [] : rfc1035LabelErrors(first.name);
+  if (texts.length > 0) errors.push(invalid('spec.version', first?.name, texts.join(',')));
   return errors;
 }
 
@@ -165,42 +184,38 @@ const MAX_WARNING = 256;
 function validateDeprecation(version: DefinitionVersion, path: string): FieldError[] {
   const text = version.deprecationWarning;
   if (text === undefined) return [];
-  const field = `${path}.deprecationWarning`;
-  const refuse = (why: string): FieldError[] => [invalid(field, text, why)];
-  if (version.deprecated !== true) return refuse('can only be set for deprecated versions');
-  if (text.length > MAX_WARNING) return refuse(`must be <= ${MAX_WARNING} characters long`);
-  if (text === '') return refuse('must not be empty if set');
-  return /[^\P{C}]/u.test(text)
-    ? refuse('must only contain printable UTF-8 characters; non-printable character found')
-    : [];
+  const texts: string[] = [];
+  if (version.deprecated !== true) texts.push('can only be set for deprecated versions');
+  else {
+    if (Buffer.byteLength(text) > MAX_WARNING) texts.push(`must be <= ${MAX_WARNING} characters long`);
+    if (text === '') texts.push('must not be an empty string');
+    const wrong = /[^\P{C}]|[^\S ]/u.exec(text);
+    if (wrong !== null) {
+      const index = Buffer.byteLength(text.slice(0, wrong.index));
+      texts.push(`must only contain printable UTF-8 characters; non-printable character found at index ${index}`);
+    }
+  }
+  return texts.map((why) => invalid(`${path}.deprecationWarning`, text, why));
 }
 
-const SCHEMA_PLACES = { top: 'validation.openAPIV3Schema', version: 'schema.openAPIV3Schema' } as const;
+interface PartsPlace extends SchemaPlace {
+  readonly path: string;
+}
 
-function validateVersionParts(
-  parts: Parts,
-  version: DefinitionVersion | undefined,
-  path: string,
-  checkSchemas: boolean,
-  top: boolean,
-): FieldError[] {
-  const errors: FieldError[] = [];
-  const schema = version?.schema?.openAPIV3Schema;
-  if (parts.schema !== undefined && checkSchemas) {
-    const at = `${path}.${top ? SCHEMA_PLACES.top : SCHEMA_PLACES.version}`;
-    const found = validateSchema(parts.schema, at);
-    errors.push(...found);
-    if (found.length === 0) errors.push(...compileRules(parts.schema, at).errors);
-  }
+function validateVersionParts(parts: Parts, version: DefinitionVersion | undefined, place: PartsPlace): FieldError[] {
+  const { path } = place;
+  const errors = parts.schema === undefined ? [] : validateSchema(parts.schema, place);
   if (parts.subresources?.scale !== undefined) errors.push(...validateScale(parts.subresources, path));
   parts.columns?.forEach((column, index) =>
     errors.push(...validateColumn(column, `${path}.additionalPrinterColumns[${index}]`)),
   );
-  if (parts.selectable !== undefined) errors.push(...validateSelectable(parts.selectable, schema, path));
+  const schema = version?.schema?.openAPIV3Schema;
+  if (parts.selectable !== undefined && schema !== undefined) {
+    errors.push(...validateSelectable(parts.selectable, schema, path));
+  }
   return errors;
 }
 
-const SIMPLE_PATH = /^(\.([A-Za-z_][A-Za-z0-9_-]*|\['[^']+'\]))+$/;
 const NOT_SIMPLE = 'must be a simple json path starting with .';
 
 function validateScale({ scale }: Subresources, path: string): FieldError[] {
@@ -209,7 +224,7 @@ function validateScale({ scale }: Subresources, path: string): FieldError[] {
   const under = (name: string, value: string, roots: readonly string[], text: string): FieldError[] => {
     const field = `${at}.${name}`;
     if (value === '') return [required(field)];
-    if (!SIMPLE_PATH.test(value)) return [invalid(field, value, NOT_SIMPLE)];
+    if (!value.startsWith('.')) return [invalid(field, value, NOT_SIMPLE)];
     return roots.some((root) => value.startsWith(root)) ? [] : [invalid(field, value, text)];
   };
   const { specReplicasPath, statusReplicasPath, labelSelectorPath } = scale;
@@ -228,10 +243,9 @@ const COLUMN_FORMATS = ['byte', 'date', 'date-time', 'double', 'float', 'int32',
 function validateColumn(column: PrinterColumn, path: string): FieldError[] {
   const errors: FieldError[] = [];
   if (column.name === '') errors.push(required(`${path}.name`));
-  if (column.type === '') errors.push(required(`${path}.type`));
-  else if (!COLUMN_TYPES.includes(column.type)) {
-    errors.push(invalid(`${path}.type`, column.type, `must be one of ${COLUMN_TYPES.join(',')}`));
-  }
+  const types = `must be one of ${COLUMN_TYPES.join(',')}`;
+  if (column.type === '') errors.push(required(`${path}.type`, types));
+  else if (!COLUMN_TYPES.includes(column.type)) errors.push(invalid(`${path}.type`, column.type, types));
   const { format = '' } = column;
   if (format !== '' && !COLUMN_FORMATS.includes(format)) {
     errors.push(invalid(`${path}.format`, format, `must be one of ${COLUMN_FORMATS.join(',')}`));
@@ -245,40 +259,32 @@ const MAX_SELECTABLE = 8;
 
 function validateSelectable(
   fields: readonly { readonly jsonPath: string }[],
-  schema: JsonSchema | undefined,
+  schema: JsonSchema,
   path: string,
 ): FieldError[] {
   const errors: FieldError[] = [];
   const seen = new Set<string>();
   fields.forEach(({ jsonPath }, index) => {
     const field = `${path}.selectableFields[${index}].jsonPath`;
-    if (jsonPath === '') errors.push(required(field));
-    else if (!SIMPLE_PATH.test(jsonPath)) errors.push(invalid(field, jsonPath, 'is an invalid path'));
-    else {
-      const names = jsonPath.slice(1).split('.');
-      if (names[0] === 'metadata') errors.push(invalid(field, jsonPath, 'must not point to fields in metadata'));
-      const found = names.reduce<JsonSchema | undefined>(
-        (inner, name) => (inner === undefined ? undefined : memberSchema(inner, name)),
-        schema,
-      );
-      if (found === undefined) {
-        errors.push(invalid(field, jsonPath, `is an invalid path: does not refer to a valid field`));
-      } else if (!['string', 'integer', 'boolean'].includes(found.type ?? '')) {
-        errors.push(
-          invalid(
-            field,
-            jsonPath,
-            `must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.`,
-          ),
-        );
-      }
+    if (jsonPath === '') {
+      errors.push(required(field));
+      return;
     }
-    if (seen.has(jsonPath)) errors.push(duplicate(field, jsonPath));
-    seen.add(jsonPath);
+    const read = readFieldPath(jsonPath, schema, { brackets: false });
+    if ('error' in read) {
+      errors.push(invalid(field, jsonPath, `is an invalid path: ${read.error}`));
+      return;
+    }
+    if (read.names[0] === 'metadata') errors.push(invalid(field, jsonPath, 'must not point to fields in metadata'));
+    if (!['string', 'integer', 'boolean'].includes(read.schema.type ?? '')) {
+      const text =
+        'must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.';
+      errors.push(invalid(field, jsonPath, text));
+    }
+    if (seen.has(read.shown)) errors.push(duplicate(field, jsonPath));
+    seen.add(read.shown);
   });
-  if (fields.length > MAX_SELECTABLE) {
-    errors.push(invalid(`${path}.selectableFields`, fields.length, `must have at most ${MAX_SELECTABLE} items`));
-  }
+  if (seen.size > MAX_SELECTABLE) errors.push(tooMany(`${path}.selectableFields`, seen.size, MAX_SELECTABLE));
   return errors;
 }
 
@@ -323,44 +329,20 @@ function validateConversion(conversion: DefinitionConversion | undefined): Field
   const client = `${path}.webhookClientConfig`;
   const config = webhook?.clientConfig;
   if (config === undefined) errors.push(required(client, 'required when strategy is set to Webhook'));
-  else if ((config.url === undefined) === (config.service === undefined)) {
-    errors.push(required(client, 'exactly one of url or service is required'));
-  } else if (config.url !== undefined) errors.push(...validateUrl(config.url, `${client}.url`));
-  else if (config.service !== undefined) {
-    const { namespace, name, port = 443 } = config.service;
-    if (name === '') errors.push(required(`${client}.service.name`, 'service name is required'));
-    if (namespace === '') errors.push(required(`${client}.service.namespace`, 'service namespace is required'));
-    if (port < 1 || port > 65_535) {
-      const text = 'port is not valid: must be between 1 and 65535, inclusive';
-      errors.push(invalid(`${client}.service.port`, port, text));
-    }
+  else {
+    const { url, service } = config;
+    errors.push(...webhookClientErrors(client, { url, service: service && { port: 443, ...service } }));
   }
-  if (versions.length === 0) errors.push(required(`${path}.conversionReviewVersions`));
-  else if (!versions.some((version) => version === 'v1' || version === 'v1beta1')) {
-    const text = 'must include at least one of v1, v1beta1';
-    errors.push(invalid(`${path}.conversionReviewVersions`, versions, text));
-  }
+  const field = `${path}.conversionReviewVersions`;
+  if (versions.length === 0) return [...errors, required(field)];
   versions.forEach((version, index) => {
-    for (const text of rfc1035LabelErrors(version))
-      errors.push(invalid(`${path}.conversionReviewVersions[${index}]`, version, text));
-    if (versions.indexOf(version) < index)
-      errors.push(invalid(`${path}.conversionReviewVersions[${index}]`, version, 'duplicate version'));
+    const at = `${field}[${index}]`;
+    if (versions.indexOf(version) < index) errors.push(invalid(at, version, 'duplicate version'));
+    else for (const text of rfc1035LabelErrors(version)) errors.push(invalid(at, version, text));
   });
-  return errors;
-}
-
-function validateUrl(text: string, field: string): FieldError[] {
-  const form = '; desired format: https://host[/path]';
-  if (!URL.canParse(text)) return [required(field, `url must be a valid URL${form}`)];
-  const url = new URL(text);
-  const errors: FieldError[] = [];
-  if (url.protocol !== 'https:') {
-    errors.push(invalid(field, url.protocol.slice(0, -1), `'https' is the only allowed URL scheme${form}`));
+  if (!versions.some((version) => version === 'v1' || version === 'v1beta1')) {
+    errors.push(invalid(field, versions, 'must include at least one of v1, v1beta1'));
   }
-  if (url.username !== '') errors.push(invalid(field, url.username, 'user information is not permitted in the URL'));
-  if (url.hash !== '') errors.push(invalid(field, url.hash.slice(1), 'fragments are not permitted in the URL'));
-  if (url.search !== '')
-    errors.push(invalid(field, url.search.slice(1), 'query parameters are not permitted in the URL'));
   return errors;
 }
 
@@ -387,8 +369,10 @@ function validateStoredVersions(stored: readonly string[], versions: readonly De
   return errors;
 }
 
-function validateApproval(definition: Definition): FieldError[] {
+/** A state that was there before is let stand. */
+function validateApproval(definition: Definition, old: Definition | undefined): FieldError[] {
   if (!isProtectedGroup(definition.spec.group)) return [];
+  if (old !== undefined && approvalOf(old) === approvalOf(definition)) return [];
   const field = `metadata.annotations[${APPROVED_ANNOTATION}]`;
   const see = 'see https://github.com/kubernetes/enhancements/pull/1111';
   const state = approvalOf(definition);

@@ -81,7 +81,7 @@ function isUnchanged(path: string, object: JsonObject, old: JsonObject, schema: 
 }
 
 /** Metadata of objects inside the object. */
-function embeddedErrors(value: JsonValue, schema: JsonSchema, path: string, isRoot: boolean): FieldError[] {
+export function embeddedErrors(value: JsonValue, schema: JsonSchema, path: string, isRoot: boolean): FieldError[] {
   const errors: FieldError[] = [];
   const items = itemsOf(schema);
   if (Array.isArray(value) && items !== undefined) {
@@ -92,7 +92,8 @@ function embeddedErrors(value: JsonValue, schema: JsonSchema, path: string, isRo
     const rules = { namespaced: true, nameRule: nameIsSubdomain, builtIn: false };
     const metadata = { name: 'fake', ...value['metadata'] } as ObjectMeta;
     for (const error of validateMetadata({ namespace: 'fake', ...metadata }, rules)) {
-      errors.push(new FieldError(error.type, `${path}.${error.field}`, error.value, error.detail));
+      const field = path === '' ? error.field : `${path}.${error.field}`;
+      errors.push(new FieldError(error.type, field, error.value, error.detail));
     }
   }
   for (const [name, member] of Object.entries(value)) {

@@ -40,7 +40,8 @@ function pruneObject(
   return kept;
 }
 
-function pruneValue(value: JsonValue, schema: JsonSchema, path: string, unknown: string[]): JsonValue {
+/** Of a value anywhere; names what was dropped in `unknown`. */
+export function pruneValue(value: JsonValue, schema: JsonSchema, path: string, unknown: string[]): JsonValue {
   if (isObject(value)) {
     return pruneObject(value, schema, path, schema['x-kubernetes-embedded-resource'] === true, unknown);
   }

@@ -2,16 +2,21 @@
  * Rules in CEL (`x-kubernetes-validations`) of a schema, made ready to be evaluated: compiled once a definition, kept in
  * the shape of the schema so that a write only visits values that have rules.
  */
-import { CelCompileError, compile, type Program } from '../../../api/cel/cel.ts';
-import { type CelType, isOpen, optional } from '../../../api/cel/types.ts';
-import { invalid, notSupported, required, type FieldError } from '../../../api/meta/field-error.ts';
-import { itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
-import { celTypeOf } from './rule-types.ts';
+import { CelCompileError, type CelEnvironment, compile, type Program } from '../../../api/cel/cel.ts';
+import { UNBOUNDED } from '../../../api/cel/cost-range.ts';
+import { optional } from '../../../api/cel/types.ts';
+import { invalid, type FieldError } from '../../../api/meta/field-error.ts';
+import { readFieldPath } from './field-path.ts';
+import { itemsOf, type JsonSchema } from './json-schema.ts';
+import { type Count, countInside, RuleCosts } from './rule-costs.ts';
+import { maxCount, type RuleType, ruleTypeOf, sizesOf } from './rule-types.ts';
+import { extensionErrors, type Place, wordErrors } from './schema-checks.ts';
 
 export interface Rule {
   readonly source: string;
   readonly message: string;
   readonly reason: string;
+  /** Of the field that is wrong, from the value on; `''` for the value itself. */
   readonly fieldPath: string;
   readonly optionalOldSelf: boolean;
   /** Reads the old value. */
@@ -35,7 +40,7 @@ export interface CompiledRules {
   readonly root: RuleNode | undefined;
 }
 
-interface RuleText {
+export interface RuleText {
   readonly rule?: string;
   readonly message?: string;
   readonly messageExpression?: string;
@@ -44,54 +49,105 @@ interface RuleText {
   readonly optionalOldSelf?: boolean;
 }
 
-const REASONS = ['FieldValueForbidden', 'FieldValueInvalid', 'FieldValueDuplicate', 'FieldValueRequired'];
+export interface RuleOptions {
+  /** The whole object is given: kind, version and names are there too. The default. */
+  readonly isResource?: boolean;
+  /** Judge the schema, and what its rules may cost; else rules that were taken before are made ready. */
+  readonly judge?: {
+    /** Rules that were in the definition before may cost what they like. */
+    readonly isKnown: boolean;
+    /** The structure is wrong: what rules would see is not known. */
+    readonly skipRules: boolean;
+  };
+}
 
-export function compileRules(
-  schema: JsonSchema,
-  path: string,
-): { readonly errors: readonly FieldError[]; readonly rules: CompiledRules } {
-  const texts: FieldError[] = [];
-  const faults: FieldError[] = [];
-  const root = nodeOf(schema, path, { errors: texts, faults, isResource: true });
-  // Expressions are judged when everything else about them is right.
-  const errors = texts.length > 0 ? texts : faults;
+export interface JudgedRules {
+  readonly errors: readonly FieldError[];
+  readonly rules: CompiledRules;
+}
+
+/** `path` is that of the schema. */
+export function compileRules(schema: JsonSchema, path: string, options: RuleOptions = {}): JudgedRules {
+  const { isResource = true, judge } = options;
+  const walk: Walk = { judge, costs: new RuleCosts(), errors: [], faults: [] };
+  const root = nodeOf(schema, { path, isRoot: true, isResource, count: 1 }, walk);
+  const errors = [...walk.errors, ...walk.faults, ...(judge === undefined ? [] : walk.costs.errors(path))];
   return { errors, rules: { isEmpty: root === undefined, root } };
 }
 
-interface Visit {
+interface Walk {
+  readonly judge: RuleOptions['judge'];
+  readonly costs: RuleCosts;
   readonly errors: FieldError[];
-  /** Of what does not compile. */
+  /** Of what does not compile or costs too much; they come after the others. */
   readonly faults: FieldError[];
-  readonly isResource: boolean;
 }
 
-function nodeOf(schema: JsonSchema, path: string, { errors, faults, isResource }: Visit): RuleNode | undefined {
-  const texts = (schema['x-kubernetes-validations'] ?? []) as readonly RuleText[];
-  const rules: Rule[] = [];
-  if (texts.length > 0) {
-    const type = celTypeOf(schema, isResource);
-    texts.forEach((text, index) => {
-      const rule = ruleOf(text, type, schema, { path: `${path}.x-kubernetes-validations[${index}]`, errors, faults });
-      if (rule !== undefined) rules.push(rule);
-    });
-  }
-  const inside = (inner: JsonSchema | undefined, at: string): RuleNode | undefined =>
-    inner === undefined
-      ? undefined
-      : nodeOf(inner, at, { errors, faults, isResource: inner['x-kubernetes-embedded-resource'] === true });
+interface At extends Place {
+  readonly isRoot?: boolean;
+  readonly isResource: boolean;
+  readonly count: Count;
+  /** The list whose items cannot be told apart after a change. */
+  readonly uncorrelated?: string | undefined;
+  /** Inside `allOf` and the like there are no rules. */
+  readonly nested?: boolean;
+}
+
+const OF_OBJECTS: ReadonlySet<string> = new Set(['metadata', 'kind', 'apiVersion']);
+
+function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
+  const before = walk.errors.length;
+  if (walk.judge !== undefined) walk.errors.push(...wordErrors(schema, at));
+  const { path } = at;
+  const count = countInside(at.count, schema);
+  const enter = (inner: JsonSchema, step: string, more: Partial<At> = {}): RuleNode | undefined => {
+    const isResource = inner['x-kubernetes-embedded-resource'] === true;
+    return nodeOf(inner, { ...at, isRoot: false, path: `${path}.${step}`, isResource, count, ...more }, walk);
+  };
+  const { additionalProperties } = schema;
+  const inMetadata = at.insideMetadata === true;
+  const members =
+    typeof additionalProperties === 'object'
+      ? enter(
+          additionalProperties,
+          'additionalProperties',
+          inMetadata ? { noDefault: 'inside additionalProperties applying to object metadata' } : {},
+        )
+      : undefined;
   const properties = new Map<string, RuleNode>();
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
-    const node = inside(inner, `${path}.properties[${name}]`);
+    const ofObject = (at.isRoot === true || at.isResource) && OF_OBJECTS.has(name);
+    const noDefault = ofObject && at.isRoot === true ? { noDefault: `in top-level ${name}` } : {};
+    const more = ofObject ? { insideMetadata: true, ...noDefault } : {};
+    const node = enter(inner, `properties[${name}]`, more);
     if (node !== undefined) properties.set(name, node);
   }
-  const items = inside(itemsOf(schema), `${path}.items`);
-  const { additionalProperties } = schema;
-  const members = inside(
-    typeof additionalProperties === 'object' ? additionalProperties : undefined,
-    `${path}.additionalProperties`,
-  );
+  if (walk.judge !== undefined) {
+    if (schema.not !== undefined) enter(schema.not, 'not', { nested: true });
+    for (const junction of ['allOf', 'oneOf', 'anyOf'] as const) {
+      schema[junction]?.forEach((one, index) => enter(one, `${junction}[${index}]`, { nested: true }));
+    }
+  }
+  const inner = itemsOf(schema);
+  const apart = schema['x-kubernetes-list-type'] === 'map';
+  const items =
+    inner === undefined ? undefined : enter(inner, 'items', apart ? {} : { uncorrelated: at.uncorrelated ?? path });
+  if (walk.judge !== undefined) walk.errors.push(...extensionErrors(schema, path));
+  // What is wrong here or deeper goes first: rules would be told off for it.
+  const skips = at.nested === true || walk.judge?.skipRules === true || walk.errors.length > before;
+  const rules = skips ? [] : rulesOf(schema, at, walk);
   if (rules.length === 0 && properties.size === 0 && items === undefined && members === undefined) return undefined;
   return { schema, rules, properties, items, members };
+}
+
+function rulesOf(schema: JsonSchema, at: At, walk: Walk): Rule[] {
+  const texts = (schema['x-kubernetes-validations'] ?? []) as readonly RuleText[];
+  const type = texts.length === 0 ? undefined : ruleTypeOf(schema, at.isResource);
+  if (type === undefined) return [];
+  return texts.flatMap((text, index) => {
+    const rule = ruleOf(text, type, schema, { ...at, path: `${at.path}.x-kubernetes-validations[${index}]` }, walk);
+    return rule === undefined ? [] : [rule];
+  });
 }
 
 /** As the reference shows a rule inside a message. */
@@ -106,63 +162,52 @@ function goForm(text: RuleText): object {
   };
 }
 
-function ruleOf(
-  text: RuleText,
-  type: CelType,
-  schema: JsonSchema,
-  { path, errors, faults }: Pick<Visit, 'errors' | 'faults'> & { readonly path: string },
-): Rule | undefined {
-  const before = errors.length;
+function ruleOf(text: RuleText, type: RuleType, schema: JsonSchema, at: At, walk: Walk): Rule | undefined {
+  const { path } = at;
   const { rule: source = '', message = '', messageExpression = '', reason = '', fieldPath = '' } = text;
-  if (source.trim() === '') {
-    errors.push(required(`${path}.rule`, 'rule is not specified'));
-    return undefined;
-  }
-  if (message !== '' && message.trim() === '') {
-    errors.push(invalid(`${path}.message`, message, 'message must be non-empty if specified'));
-  } else if (message.includes('\n')) {
-    errors.push(invalid(`${path}.message`, message, 'message must not contain line breaks'));
-  } else if (source.includes('\n') && message === '') {
-    errors.push(required(`${path}.message`, 'message must be specified if rule contains line breaks'));
-  }
-  if (messageExpression !== '' && messageExpression.trim() === '') {
-    errors.push(required(`${path}.messageExpression`, 'must be non-empty if specified'));
-  }
-  if (reason !== '' && !REASONS.includes(reason)) errors.push(notSupported(`${path}.reason`, reason, REASONS));
-  if (fieldPath !== '' && !fieldExists(schema, fieldPath)) {
-    const why = `fieldPath must be a valid path: does not refer to a valid field`;
-    errors.push(invalid(`${path}.fieldPath`, fieldPath, why));
-  }
+  if (source.trim() === '') return undefined;
   const optionalOldSelf = text.optionalOldSelf ?? false;
-  const variables = { self: type, oldSelf: text.optionalOldSelf === true ? optional(type) : type };
-  const program = compiled(source, variables, 'bool', (why) => faults.push(invalid(`${path}.rule`, goForm(text), why)));
+  const environment: CelEnvironment = {
+    variables: { self: type.type, oldSelf: optionalOldSelf ? optional(type.type) : type.type },
+    ...(walk.judge === undefined ? {} : { sizeAt: sizesOf(type) }),
+  };
+  const refuse = (field: string, why: string): unknown =>
+    walk.faults.push(invalid(`${path}.${field}`, goForm(text), why));
+  const program = compiled(source, environment, (why) => refuse('rule', why));
+  if (program === undefined) return undefined;
+  const isKnown = walk.judge?.isKnown === true;
+  const times = at.count ?? maxCount(type);
+  const ruleCost = Math.min(UNBOUNDED, (program.maxCost ?? 0) * times);
+  walk.faults.push(...walk.costs.observe(`${path}.rule`, 'estimated rule cost', ruleCost, isKnown));
   const messageProgram =
-    messageExpression.trim() === ''
+    messageExpression === ''
       ? undefined
-      : compiled(messageExpression, variables, 'string', (why) =>
-          faults.push(invalid(`${path}.messageExpression`, goForm(text), why)),
-        );
-  if (program === undefined || errors.length > before) return undefined;
-  const isTransition = program.references.has('oldSelf');
-  if (optionalOldSelf && !isTransition) {
-    const why = `may not be set if oldSelf is not used in rule`;
-    errors.push(invalid(`${path}.optionalOldSelf`, true, why));
+      : compiledMessage(messageExpression, environment, (why) => refuse('messageExpression', why));
+  if (messageProgram !== undefined) {
+    const field = `${path}.messageExpression`;
+    const cost = messageProgram.maxCost ?? 0;
+    walk.faults.push(...walk.costs.observe(field, 'estimated messageExpression cost', cost, isKnown));
   }
-  return { source, message, reason, fieldPath, optionalOldSelf, isTransition, program, messageProgram };
+  const isTransition = program.references.has('oldSelf');
+  if (walk.judge !== undefined) {
+    if (isTransition && at.uncorrelated !== undefined) {
+      const why = `oldSelf cannot be used on the uncorrelatable portion of the schema within ${at.uncorrelated}`;
+      walk.faults.push(invalid(`${path}.rule`, source, why));
+    } else if (!isTransition && text.optionalOldSelf !== undefined) {
+      const why = 'may not be set if oldSelf is not used in rule';
+      walk.faults.push(invalid(`${path}.optionalOldSelf`, text.optionalOldSelf, why));
+    }
+  }
+  const named = fieldPath === '' ? undefined : readFieldPath(fieldPath, schema, { brackets: true });
+  const field = named === undefined || 'error' in named ? '' : named.shown;
+  return { source, message, reason, fieldPath: field, optionalOldSelf, isTransition, program, messageProgram };
 }
 
-function compiled(
-  source: string,
-  variables: Readonly<Record<string, CelType>>,
-  wanted: 'bool' | 'string',
-  refuse: (why: string) => void,
-): Program | undefined {
+function compiled(source: string, environment: CelEnvironment, refuse: (why: string) => void): Program | undefined {
   try {
-    const program = compile(source, { variables });
-    if (program.type.kind === wanted || (wanted === 'bool' && isOpen(program.type))) return program;
-    refuse(
-      wanted === 'bool' ? `cel expression must evaluate to a bool` : `messageExpression must evaluate to a string`,
-    );
+    const program = compile(source, environment);
+    if (program.type.kind === 'bool') return program;
+    refuse('cel expression must evaluate to a bool');
   } catch (error) {
     if (!(error instanceof CelCompileError)) throw error;
     refuse(`compilation failed: ${error.message}`);
@@ -170,23 +215,18 @@ function compiled(
   return undefined;
 }
 
-/** Steps of a rule's `fieldPath`: `.a['b.c'].d`. */
-export function fieldPathNames(path: string): string[] | undefined {
-  const names: string[] = [];
-  let rest = path;
-  while (rest !== '') {
-    const step = /^\.([A-Za-z_][A-Za-z0-9_-]*)|^\['((?:[^'\\]|\\.)*)'\]/.exec(rest);
-    if (step === null) return undefined;
-    names.push(step[1] ?? step[2]?.replace(/\\(.)/g, '$1') ?? '');
-    rest = rest.slice(step[0].length);
+function compiledMessage(
+  source: string,
+  environment: CelEnvironment,
+  refuse: (why: string) => void,
+): Program | undefined {
+  try {
+    const program = compile(source, environment);
+    if (program.type.kind === 'string') return program;
+    refuse('messageExpression must evaluate to a string');
+  } catch (error) {
+    if (!(error instanceof CelCompileError)) throw error;
+    refuse(`messageExpression compilation failed: ${error.message}`);
   }
-  return names;
-}
-
-function fieldExists(schema: JsonSchema, path: string): boolean {
-  const end = (fieldPathNames(path) ?? ['']).reduce<JsonSchema | undefined>(
-    (inner, name) => (inner === undefined ? undefined : memberSchema(inner, name)),
-    schema,
-  );
-  return end !== undefined;
+  return undefined;
 }

@@ -1,103 +1,133 @@
 /**
- * Evaluates a schema's rules on an object. Values that have not changed are not judged again; rules that read the old
- * value run only where there is one. All rules of a write share one budget.
+ * Evaluates a schema's rules on an object. A rule that fails on what has not changed is let through; rules that read the
+ * old value run only where there is one. All rules of a write share one budget.
  */
 import type { Budget } from '../../../api/cel/cel.ts';
 import { adapt, CelError, CostExceeded, Optional } from '../../../api/cel/values.ts';
-import { FieldError, invalid } from '../../../api/meta/field-error.ts';
+import { FieldError, invalid, OMITTED_VALUE } from '../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
-import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
+import type { JsonValue } from '../../../api/meta/object.ts';
 import { isObject } from './json-schema.ts';
-import { type CompiledRules, fieldPathNames, type Rule, type RuleNode } from './rule-compilation.ts';
+import type { CompiledRules, Rule, RuleNode } from './rule-compilation.ts';
 import { celView } from './rule-values.ts';
 
 /** What the rules of one write may cost together. */
 const OBJECT_BUDGET = 10_000_000;
 const MAX_MESSAGE = 5 * 1024;
 
-class OutOfBudget extends Error {}
+/** No rule is run after this. */
+class Stop extends Error {}
 
 interface Visit {
   readonly errors: FieldError[];
   readonly budget: Budget;
 }
 
-export function validateRules(rules: CompiledRules, object: JsonObject, old: JsonObject | undefined): FieldError[] {
+/** A value that is judged, where it stands, and what it was. */
+interface Judged {
+  readonly value: JsonValue;
+  readonly old: JsonValue | undefined;
+  readonly path: string;
+  /** The innermost value around that can be told in the old object too has not changed. */
+  readonly unchanged: boolean;
+}
+
+/** `path` is where the value stands. */
+export function validateRules(
+  rules: CompiledRules,
+  value: JsonValue,
+  old: JsonValue | undefined,
+  path = '',
+): FieldError[] {
   const errors: FieldError[] = [];
   if (rules.root === undefined) return errors;
   try {
-    visit(rules.root, object, old, '', { errors, budget: { left: OBJECT_BUDGET } });
+    const unchanged = old !== undefined && jsonEqual(value, old);
+    visit(rules.root, { value, old, path, unchanged }, { errors, budget: { left: OBJECT_BUDGET } });
   } catch (error) {
-    if (!(error instanceof OutOfBudget)) throw error;
-    const why = 'validation failed due to running out of cost budget, no further validation rules will be run';
-    errors.push(invalid('', '', why));
+    if (!(error instanceof Stop)) throw error;
   }
   return errors;
 }
 
-function visit(node: RuleNode, value: JsonValue, old: JsonValue | undefined, path: string, state: Visit): void {
+function visit(node: RuleNode, judged: Judged, state: Visit): void {
+  const { value, old, path } = judged;
   if (value === null) return;
-  const unchanged = old !== undefined && jsonEqual(value, old);
   for (const rule of node.rules) {
     if (rule.isTransition && old === undefined && !rule.optionalOldSelf) continue;
-    // What was there before and failed before is let through.
-    const error = check(rule, node, value, old, path, state);
-    if (error !== undefined && !(unchanged && !rule.isTransition)) state.errors.push(error);
+    const error = check(rule, node, judged, state);
+    if (error !== undefined && (rule.isTransition || !judged.unchanged)) state.errors.push(error);
   }
   if (Array.isArray(value)) {
     const { items } = node;
     if (items === undefined) return;
-    value.forEach((item, index) => visit(items, item, oldItem(node, item, old), `${path}[${index}]`, state));
+    value.forEach((item, index) => {
+      const was = oldItem(node, item, old);
+      const unchanged =
+        hasKeys(node) && old !== undefined ? was !== undefined && jsonEqual(item, was) : judged.unchanged;
+      visit(items, { value: item, old: was, path: `${path}[${index}]`, unchanged }, state);
+    });
   } else if (isObject(value)) {
     const before = isObject(old) ? old : undefined;
     for (const [name, inner] of Object.entries(value)) {
-      const child = node.properties.get(name) ?? node.members;
+      const property = node.properties.get(name);
+      const child = property ?? node.members;
       if (child === undefined || inner === undefined) continue;
       const was = before !== undefined && Object.hasOwn(before, name) ? before[name] : undefined;
-      visit(child, inner, was, path === '' ? name : `${path}.${name}`, state);
+      const unchanged = old === undefined ? judged.unchanged : was !== undefined && jsonEqual(inner, was);
+      visit(child, { value: inner, old: was, path: step(path, name, property === undefined), unchanged }, state);
     }
   }
 }
 
+function step(path: string, name: string, isKey: boolean): string {
+  if (isKey) return `${path}[${name}]`;
+  return path === '' ? name : `${path}.${name}`;
+}
+
+const hasKeys = ({ schema }: RuleNode): boolean => schema['x-kubernetes-list-map-keys'] !== undefined;
+
 /** Items are the same only by the keys of their list. */
-function oldItem(node: RuleNode, item: JsonValue, old: JsonValue | undefined): JsonValue | undefined {
-  const keys = node.schema['x-kubernetes-list-map-keys'];
+function oldItem({ schema }: RuleNode, item: JsonValue, old: JsonValue | undefined): JsonValue | undefined {
+  const keys = schema['x-kubernetes-list-map-keys'];
   if (keys === undefined || !Array.isArray(old) || !isObject(item)) return undefined;
   return old.find((one) => isObject(one) && keys.every((key) => jsonEqual(one[key], item[key])));
 }
 
-function check(
-  rule: Rule,
-  node: RuleNode,
-  value: JsonValue,
-  old: JsonValue | undefined,
-  path: string,
-  { budget }: Visit,
-): FieldError | undefined {
+function check(rule: Rule, node: RuleNode, judged: Judged, { errors, budget }: Visit): FieldError | undefined {
+  const { value, old, path } = judged;
   const self = celView(value, node.schema);
   const oldView = old === undefined ? undefined : celView(old, node.schema);
   const oldSelf = rule.optionalOldSelf ? new Optional(oldView === undefined ? undefined : adapt(oldView)) : oldView;
   const bindings = (name: string): unknown => (name === 'self' ? self : oldSelf);
   const at = path === '' ? '<nil>' : path;
+  const { type = '' } = node.schema;
+  const shown = rule.message === '' ? rule.source.trim() : rule.message.trim();
+  const stop = (why: string): never => {
+    errors.push(invalid(at, type, why));
+    throw new Stop();
+  };
+  const outOfBudget = 'out of cost budget, no further validation rules will be run';
+  if (budget.left <= 0) stop(`validation failed due to running ${outOfBudget}`);
   try {
     if (rule.program.run(bindings, budget) === true) return undefined;
   } catch (error) {
     if (error instanceof CostExceeded) {
-      if (budget.left <= 0) throw new OutOfBudget();
-      const why = `'${rule.source}': call cost exceeds limit for rule: ${rule.source}`;
-      return invalid(at, shown(value), `rule evaluation error: ${why}`);
-    }
-    if (!(error instanceof CelError)) throw error;
-    if (error.message === 'no such overload') {
-      return invalid(
-        at,
-        shown(value),
-        `'${rule.source}': call arguments did not match a supported operator, function or macro signature for rule: ${rule.source}`,
+      if (budget.left <= 0) stop(`validation failed due to running ${outOfBudget}`);
+      stop(
+        `'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: ${shown}`,
       );
     }
-    return invalid(at, shown(value), `rule evaluation error: ${error.message}`);
+    if (!(error instanceof CelError)) throw error;
+    const why = error.message.startsWith('no such overload')
+      ? `'${error.message}': call arguments did not match a supported operator, function or macro signature for rule: ${shown}`
+      : `${error.message} evaluating rule: ${shown}`;
+    // What could not be evaluated is not let through, changed or not.
+    errors.push(invalid(at, type, why));
+    return undefined;
   }
-  return failure(rule, value, at, path, messageOf(rule, bindings, budget));
+  const message = messageOf(rule, bindings, budget);
+  return failure(rule, type, judged, message);
 }
 
 function messageOf(rule: Rule, bindings: (name: string) => unknown, budget: Budget): string {
@@ -107,36 +137,22 @@ function messageOf(rule: Rule, bindings: (name: string) => unknown, budget: Budg
     const made = rule.messageProgram.run(bindings, budget);
     if (typeof made !== 'string') return plain;
     const text = made.trim();
-    return text === '' || text.includes('\n') || text.length > MAX_MESSAGE ? plain : text;
+    return text === '' || text.includes('\n') || Buffer.byteLength(text) > MAX_MESSAGE ? plain : text;
   } catch (error) {
     if (error instanceof CelError || error instanceof CostExceeded) return plain;
     throw error;
   }
 }
 
-/** Objects and lists are not shown. */
-function shown(value: JsonValue): unknown {
-  return typeof value === 'object' ? (Array.isArray(value) ? 'array' : 'object') : value;
-}
-
-class RuleError extends FieldError {
-  /** A failed rule of an object or a list names no value. */
-  override body(): string {
-    return `Invalid value: ${this.detail}`;
-  }
-}
-
-function failure(rule: Rule, value: JsonValue, at: string, path: string, message: string): FieldError {
-  const names = rule.fieldPath === '' ? [] : (fieldPathNames(rule.fieldPath) ?? []);
-  const field = names.reduce((outer, name) => (outer === '' ? name : childPath(outer, name)), path) || at;
-  const { reason } = rule;
-  if (reason === 'FieldValueForbidden' || reason === 'FieldValueRequired')
+/** At the field that the rule names. Objects and lists are not shown. */
+function failure({ fieldPath, reason }: Rule, type: string, { value, path }: Judged, message: string): FieldError {
+  const inside = path === '' ? fieldPath : `${path}.${fieldPath}`;
+  const field = fieldPath === '' ? path || '<nil>' : inside;
+  if (reason === 'FieldValueForbidden' || reason === 'FieldValueRequired') {
     return new FieldError(reason, field, '', message);
-  const type = reason === 'FieldValueDuplicate' ? reason : 'FieldValueInvalid';
-  const isPlain = typeof value !== 'object' && names.length === 0;
-  if (type === 'FieldValueInvalid' && !isPlain) return new RuleError(type, field, '', message);
-  return new FieldError(type, field, isPlain ? value : '', message);
+  }
+  const shown = type === 'object' || type === 'array' ? OMITTED_VALUE : value;
+  return reason === 'FieldValueDuplicate'
+    ? new FieldError(reason, field, shown, '')
+    : new FieldError('FieldValueInvalid', field, shown, message);
 }
-
-const childPath = (outer: string, name: string): string =>
-  /^[A-Za-z_][A-Za-z0-9_-]*$/.test(name) ? `${outer}.${name}` : `${outer}[${name}]`;

@@ -1,73 +1,148 @@
 /**
- * Whether the schema of a definition can be served: structural (every value has one type, told outside of `allOf` and its
- * like), without what is not supported, and with defaults that fit it.
+ * Whether a schema is structural: every value has one type, told outside of `allOf` and its like, which may only narrow
+ * what is told there. Errors come sorted by their text.
  */
 import { RE2JS, RE2JSException } from 're2js';
-import { FieldError, forbidden, invalid, notSupported, required } from '../../../api/meta/field-error.ts';
-import { cloneJson } from '../../../api/meta/json-equality.ts';
+import { type FieldError, forbidden, invalid, required } from '../../../api/meta/field-error.ts';
 import { itemsOf, type JsonSchema } from './json-schema.ts';
-import { validateValue } from './value-validation.ts';
 
-const TYPES = ['array', 'boolean', 'integer', 'number', 'object', 'string'];
-const LIST_TYPES = ['atomic', 'set', 'map'];
-const MAP_TYPES = ['atomic', 'granular'];
-const UNSUPPORTED = ['$ref', 'id', 'definitions', 'dependencies', 'patternProperties', 'additionalItems'] as const;
+/** Words of a schema that no server reads; what else is wrong with the schema is not told besides. */
+const UNREADABLE = ['id', '$schema', '$ref', 'patternProperties', 'dependencies', 'additionalItems', 'definitions'];
 
-/** `path` is that of the schema: `spec.versions[0].schema.openAPIV3Schema`. */
-export function validateSchema(schema: JsonSchema, path: string): FieldError[] {
-  const errors: FieldError[] = [];
-  if (schema.type === undefined || schema.type === '')
-    errors.push(required(`${path}.type`, 'must not be empty at the root'));
-  else if (schema.type !== 'object') errors.push(invalid(`${path}.type`, schema.type, 'must be object at the root'));
-  validateMetadataSchema(schema.properties?.['metadata'], path, errors);
-  validateNode(schema, path, errors);
-  return errors;
+/** The schema, or one inside, says what cannot be read as a structural schema. */
+export function isReadable(schema: JsonSchema): boolean {
+  if (Array.isArray(schema.items) || schema['x-kubernetes-preserve-unknown-fields'] === false) return false;
+  if (UNREADABLE.some((name) => isSet((schema as Readonly<Record<string, unknown>>)[name]))) return false;
+  return [...innerSchemas(schema)].every(isReadable);
 }
 
-/** Only names may be restricted: the rest of metadata is the same for all objects. */
-function validateMetadataSchema(metadata: JsonSchema | undefined, path: string, errors: FieldError[]): void {
-  if (metadata === undefined) return;
-  const names = Object.keys(metadata.properties ?? {});
-  const known = new Set(['type', 'description', 'properties', 'required', 'x-kubernetes-validations']);
-  const others = Object.keys(metadata).some((name) => !known.has(name));
-  if (!others && names.every((name) => name === 'name' || name === 'generateName')) return;
+function isSet(value: unknown): boolean {
+  if (value === undefined || value === null || value === '') return false;
+  return typeof value !== 'object' || Object.keys(value).length > 0;
+}
+
+export function* innerSchemas(schema: JsonSchema): Generator<JsonSchema> {
+  yield* Object.values(schema.properties ?? {});
+  if (typeof schema.additionalProperties === 'object') yield schema.additionalProperties;
+  const items = itemsOf(schema);
+  if (items !== undefined) yield items;
+  yield* [...(schema.allOf ?? []), ...(schema.anyOf ?? []), ...(schema.oneOf ?? [])];
+  if (schema.not !== undefined) yield schema.not;
+}
+
+/** `path` is that of the schema: `spec.versions[0].schema.openAPIV3Schema`. */
+export function structuralErrors(schema: JsonSchema, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  validateNode(schema, 'root', path, errors);
+  completeJunctions(schema, schema, path, path, errors);
+  const shown = errors.map((error) => ({ error, text: String(error) }));
+  return shown.sort((a, b) => (a.text < b.text ? -1 : a.text > b.text ? 1 : 0)).map(({ error }) => error);
+}
+
+type Level = 'root' | 'item' | 'field';
+
+const UNTYPED: Readonly<Record<Level, string>> = {
+  root: 'must not be empty at the root',
+  item: 'must not be empty for specified array items',
+  field: 'must not be empty for specified object fields',
+};
+
+function validateNode(schema: JsonSchema, level: Level, path: string, errors: FieldError[]): void {
+  const { type = '', additionalProperties } = schema;
+  const items = itemsOf(schema);
+  if (type === 'array' && items === undefined) errors.push(required(`${path}.items`, 'must be specified'));
+  if (items !== undefined) validateNode(items, 'item', `${path}.items`, errors);
+  for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+    validateNode(inner, 'field', `${path}.properties[${name}]`, errors);
+  }
+  if (additionalProperties !== undefined && level === 'root') {
+    errors.push(forbidden(`${path}.additionalProperties`, 'must not be used at the root'));
+  }
+  if (typeof additionalProperties === 'object') {
+    validateNode(additionalProperties, 'field', `${path}.additionalProperties`, errors);
+  }
+  validateExtensions(schema, level, path, errors);
+  validateJunctions(schema, intOrString(schema.anyOf), intOrString(schema.allOf?.[0]?.anyOf), path, errors);
+  validateObjectMembers(schema, level, path, errors);
+  if (level === 'root' && type !== '' && type !== 'object') {
+    errors.push(invalid(`${path}.type`, type, 'must be object at the root'));
+  }
+}
+
+function validateExtensions(schema: JsonSchema, level: Level, path: string, errors: FieldError[]): void {
+  const either = schema['x-kubernetes-int-or-string'] === true;
+  const open = schema['x-kubernetes-preserve-unknown-fields'] === true;
+  const embedded = schema['x-kubernetes-embedded-resource'] === true;
+  const refuse = (name: string): unknown =>
+    errors.push(invalid(`${path}.${name}`, true, 'must be false if x-kubernetes-int-or-string is true'));
+  if (either && open) refuse('x-kubernetes-preserve-unknown-fields');
+  if (either && embedded) refuse('x-kubernetes-embedded-resource');
+  const { type = '' } = schema;
+  if (embedded && type !== 'object') {
+    const why = 'must be object if x-kubernetes-embedded-resource is true';
+    errors.push(type === '' ? required(`${path}.type`, why) : invalid(`${path}.type`, type, why));
+  } else if (type === '' && !either && !open) errors.push(required(`${path}.type`, UNTYPED[level]));
+  if (embedded && schema.additionalProperties !== undefined) {
+    const why = 'must not be used if x-kubernetes-embedded-resource is set';
+    errors.push(forbidden(`${path}.additionalProperties`, why));
+  }
+  if (embedded && !open && Object.keys(schema.properties ?? {}).length === 0) {
+    const why =
+      'must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields';
+    errors.push(required(`${path}.properties`, why));
+  }
+}
+
+/** Of metadata only names may be restricted: the rest of it is the same for all objects. */
+function validateObjectMembers(schema: JsonSchema, level: Level, path: string, errors: FieldError[]): void {
+  const isObject = level === 'root' || schema['x-kubernetes-embedded-resource'] === true;
+  const { properties = {} } = schema;
+  const member = (name: string): JsonSchema | undefined =>
+    Object.hasOwn(properties, name) ? properties[name] : undefined;
+  for (const [name, type] of [
+    ['kind', 'string'],
+    ['apiVersion', 'string'],
+    ['metadata', 'object'],
+  ] as const) {
+    const inner = member(name);
+    if (isObject && inner !== undefined && inner.type !== type) {
+      errors.push(invalid(`${path}.properties[${name}].type`, inner.type ?? '', `must be ${type}`));
+    }
+  }
+  const metadata = member('metadata');
+  if (level !== 'root' || metadata === undefined || restrictsNamesOnly(metadata)) return;
   const text = 'must not specify anything other than name and generateName, but metadata is implicitly specified';
   errors.push(forbidden(`${path}.properties[metadata]`, text));
 }
 
-function validateNode(schema: JsonSchema, path: string, errors: FieldError[]): void {
-  validateSupported(schema, path, errors);
-  validateExtensions(schema, path, errors);
-  validateDefault(schema, path, errors);
-  validateInner(schema, path, errors);
-  for (const junction of ['allOf', 'anyOf', 'oneOf'] as const) {
-    schema[junction]?.forEach((one, index) => validateJunction(one, schema, `${path}.${junction}[${index}]`, errors));
-  }
-  if (schema.not !== undefined) validateJunction(schema.not, schema, `${path}.not`, errors);
+const OF_METADATA: ReadonlySet<string> = new Set(['type', 'default', 'properties']);
+
+function restrictsNamesOnly(metadata: JsonSchema): boolean {
+  const names = Object.keys(metadata.properties ?? {});
+  const others = Object.entries(metadata).some(
+    ([name, value]) => !OF_METADATA.has(name) && value !== undefined && value !== '' && value !== false,
+  );
+  return !others && names.every((name) => name === 'name' || name === 'generateName');
 }
 
-function validateSupported(schema: JsonSchema, path: string, errors: FieldError[]): void {
-  for (const name of UNSUPPORTED) {
-    if (Object.hasOwn(schema, name)) errors.push(forbidden(`${path}.${name}`, `${name} is not supported`));
-  }
-  const { type, pattern } = schema;
-  if (type === 'null') {
-    errors.push(forbidden(`${path}.type`, 'type cannot be set to null, use nullable as an alternative'));
-  } else if (type && !TYPES.includes(type)) errors.push(notSupported(`${path}.type`, type, TYPES));
-  if (schema.uniqueItems === true) {
-    const text = 'uniqueItems cannot be set to true since the runtime complexity becomes quadratic';
-    errors.push(forbidden(`${path}.uniqueItems`, text));
-  }
-  if (schema.additionalProperties === false) {
-    errors.push(forbidden(`${path}.additionalProperties`, 'additionalProperties cannot be set to false'));
-  } else if (schema.additionalProperties !== undefined && Object.keys(schema.properties ?? {}).length > 0) {
-    const text = 'additionalProperties and properties are mutual exclusive';
-    errors.push(forbidden(`${path}.additionalProperties`, text));
-  }
-  if (Array.isArray(schema.items)) {
-    errors.push(forbidden(`${path}.items`, 'items must be a schema object and not an array'));
-  } else if (type === 'array' && schema.items === undefined)
-    errors.push(required(`${path}.items`, 'must be specified'));
+/** What may stand for `x-kubernetes-int-or-string` in a schema that other tools read too. */
+function intOrString(anyOf: readonly JsonSchema[] | undefined): boolean {
+  if (anyOf?.length !== 2) return false;
+  return anyOf.every((one, index) => one.type === ['integer', 'string'][index] && Object.keys(one).length === 1);
+}
+
+function validateJunctions(
+  schema: JsonSchema,
+  skipAnyOf: boolean,
+  skipFirstOfAll: boolean,
+  path: string,
+  errors: FieldError[],
+): void {
+  const { anyOf = [], allOf = [], oneOf = [], not, pattern } = schema;
+  if (!skipAnyOf) anyOf.forEach((one, index) => validateNested(one, false, `${path}.anyOf[${index}]`, errors));
+  allOf.forEach((one, index) => validateNested(one, skipFirstOfAll && index === 0, `${path}.allOf[${index}]`, errors));
+  oneOf.forEach((one, index) => validateNested(one, false, `${path}.oneOf[${index}]`, errors));
+  if (not !== undefined) validateNested(not, false, `${path}.not`, errors);
   if (pattern) validatePattern(pattern, path, errors);
 }
 
@@ -81,102 +156,80 @@ function validatePattern(pattern: string, path: string, errors: FieldError[]): v
   }
 }
 
-function validateExtensions(schema: JsonSchema, path: string, errors: FieldError[]): void {
-  const listType = schema['x-kubernetes-list-type'];
-  const keys = schema['x-kubernetes-list-map-keys'] ?? [];
-  const mapType = schema['x-kubernetes-map-type'];
-  if (schema['x-kubernetes-preserve-unknown-fields'] === false) {
-    errors.push(invalid(`${path}.x-kubernetes-preserve-unknown-fields`, false, 'must be true or undefined'));
-  }
-  if (listType !== undefined) {
-    if (!LIST_TYPES.includes(listType))
-      errors.push(notSupported(`${path}.x-kubernetes-list-type`, listType, LIST_TYPES));
-    if (schema.type !== 'array') {
-      const text = 'must be array if x-kubernetes-list-type is specified';
-      errors.push(schema.type ? invalid(`${path}.type`, schema.type, text) : required(`${path}.type`, text));
-    }
-  }
-  if (mapType !== undefined && !MAP_TYPES.includes(mapType)) {
-    errors.push(notSupported(`${path}.x-kubernetes-map-type`, mapType, MAP_TYPES));
-  }
-  if (listType === 'map') validateListKeys(schema, keys, path, errors);
-  else if (keys.length > 0) {
-    const text = 'must be map if x-kubernetes-list-map-keys is non-empty';
-    const field = `${path}.x-kubernetes-list-type`;
-    errors.push(listType === undefined ? required(field, text) : invalid(field, listType, text));
-  }
+/** What describes a value stands outside; the word says how it would have to be. */
+const OUTSIDE_ONLY: Readonly<Record<string, string>> = {
+  type: 'empty',
+  additionalProperties: 'undefined',
+  default: 'undefined',
+  title: 'empty',
+  description: 'empty',
+  nullable: 'false',
+  'x-kubernetes-preserve-unknown-fields': 'false',
+  'x-kubernetes-embedded-resource': 'false',
+  'x-kubernetes-int-or-string': 'false',
+  'x-kubernetes-list-map-keys': 'empty',
+  'x-kubernetes-list-type': 'undefined',
+  'x-kubernetes-map-type': 'undefined',
+  'x-kubernetes-validations': 'empty',
+};
+
+function isThere(value: unknown, wanted: string): boolean {
+  if (value === undefined || value === null) return false;
+  if (wanted === 'undefined') return true;
+  return value !== '' && value !== false && !(Array.isArray(value) && value.length === 0);
 }
 
-function validateListKeys(schema: JsonSchema, keys: readonly string[], path: string, errors: FieldError[]): void {
-  if (keys.length === 0) {
-    const text = 'must not be empty if x-kubernetes-list-type is map';
-    errors.push(required(`${path}.x-kubernetes-list-map-keys`, text));
-  }
+function validateNested(schema: JsonSchema, skipAnyOf: boolean, path: string, errors: FieldError[]): void {
+  validateJunctions(schema, skipAnyOf, false, path, errors);
   const items = itemsOf(schema);
-  if (items === undefined) return;
-  if (items.type !== 'object') {
-    errors.push(
-      invalid(`${path}.items.type`, items.type ?? '', "must be object if parent array's x-kubernetes-list-type is map"),
-    );
+  if (items !== undefined) validateNested(items, false, `${path}.items`, errors);
+  for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+    validateNested(inner, false, `${path}.properties[${name}]`, errors);
   }
-  for (const key of keys) {
-    const inner = items.properties?.[key];
-    if (inner === undefined) {
-      const text = 'entries must all be names of item properties';
-      errors.push(invalid(`${path}.x-kubernetes-list-map-keys`, keys, text));
-    } else if (inner.default === undefined && items.required?.includes(key) !== true) {
-      const text =
-        'this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property';
-      errors.push(required(`${path}.items.properties[${key}].default`, text));
+  for (const [name, wanted] of Object.entries(OUTSIDE_ONLY)) {
+    if (isThere((schema as Readonly<Record<string, unknown>>)[name], wanted)) {
+      errors.push(forbidden(`${path}.${name}`, `must be ${wanted} to be structural`));
     }
+  }
+  if (schema.properties !== undefined && Object.hasOwn(schema.properties, 'metadata')) {
+    errors.push(forbidden(`${path}.properties[metadata]`, 'must not be specified in a nested context'));
   }
 }
 
-/** A default must be what would be stored of it. */
-function validateDefault(schema: JsonSchema, path: string, errors: FieldError[]): void {
-  if (schema.default === undefined) return;
-  for (const error of validateValue(cloneJson(schema.default), schema, '')) {
-    const field = error.field === '' ? `${path}.default` : `${path}.default.${error.field}`;
-    errors.push(new FieldError(error.type, field, error.value, error.detail));
+/** What junctions name must be told outside of them too. Only those at the root are held to it. */
+function completeJunctions(
+  schema: JsonSchema,
+  outer: JsonSchema | undefined,
+  outerPath: string,
+  path: string,
+  errors: FieldError[],
+): void {
+  const enter = (inner: JsonSchema, at: string): void => completeNested(inner, outer, outerPath, at, errors);
+  if (schema.not !== undefined) enter(schema.not, `${path}.not`);
+  for (const junction of ['allOf', 'anyOf', 'oneOf'] as const) {
+    schema[junction]?.forEach((one, index) => enter(one, `${path}.${junction}[${index}]`));
   }
 }
 
-function validateInner(schema: JsonSchema, path: string, errors: FieldError[]): void {
-  const enter = (inner: JsonSchema, at: string, what: string): void => {
-    const typed = Boolean(inner.type) || inner['x-kubernetes-int-or-string'] === true;
-    if (!typed && inner['x-kubernetes-preserve-unknown-fields'] !== true && !Object.hasOwn(inner, '$ref')) {
-      errors.push(required(`${at}.type`, `must not be empty for specified ${what}`));
-    }
-    validateNode(inner, at, errors);
-  };
-  for (const [name, inner] of Object.entries(schema.properties ?? {}).sort(([a], [b]) => (a < b ? -1 : 1))) {
-    enter(inner, `${path}.properties[${name}]`, 'object fields');
+function completeNested(
+  schema: JsonSchema,
+  outer: JsonSchema | undefined,
+  outerPath: string,
+  path: string,
+  errors: FieldError[],
+): void {
+  if (outer === undefined) {
+    errors.push(required(outerPath, `because it is defined in ${path}`));
+    return;
   }
-  if (typeof schema.additionalProperties === 'object') {
-    enter(schema.additionalProperties, `${path}.additionalProperties`, 'object fields');
-  }
+  completeJunctions(schema, outer, outerPath, path, errors);
   const items = itemsOf(schema);
-  if (items !== undefined) enter(items, `${path}.items`, 'array items');
-}
-
-const OUTSIDE_ONLY = ['type', 'additionalProperties', 'default', 'nullable', 'title', 'description'] as const;
-
-/** What stands in `allOf` and the like may only narrow values, never describe them. */
-function validateJunction(schema: JsonSchema, outer: JsonSchema | undefined, path: string, errors: FieldError[]): void {
-  const intOrString = outer?.['x-kubernetes-int-or-string'] === true;
-  for (const name of OUTSIDE_ONLY) {
-    if (!Object.hasOwn(schema, name) || (name === 'type' && intOrString)) continue;
-    errors.push(forbidden(`${path}.${name}`, 'must be empty to be structural'));
+  if (items !== undefined) {
+    completeNested(items, itemsOf(outer), `${outerPath}.items`, `${path}.items`, errors);
   }
   for (const [name, inner] of Object.entries(schema.properties ?? {})) {
-    const described = outer?.properties?.[name];
-    validateJunction(inner, described, `${path}.properties[${name}]`, errors);
-    if (outer !== undefined && described === undefined) {
-      const root = path.slice(0, path.search(/\.(?:allOf|anyOf|oneOf|not)\b/));
-      errors.push(required(`${root}.properties[${name}]`, `because it is defined in ${path}.properties[${name}]`));
-    }
+    const step = `.properties[${name}]`;
+    const described = Object.hasOwn(outer.properties ?? {}, name) ? outer.properties?.[name] : undefined;
+    completeNested(inner, described, `${outerPath}${step}`, `${path}${step}`, errors);
   }
-  const items = itemsOf(schema);
-  if (items !== undefined)
-    validateJunction(items, outer === undefined ? undefined : itemsOf(outer), `${path}.items`, errors);
 }

@@ -4,7 +4,7 @@ import type { JsonObject } from '../../../../../api/meta/object.ts';
 import { applyDefaults, dropNulls } from '../../../../../controlplane/registry/custom-resources/defaulting.ts';
 import type { JsonSchema } from '../../../../../controlplane/registry/custom-resources/json-schema.ts';
 import { prune } from '../../../../../controlplane/registry/custom-resources/pruning.ts';
-import { validateSchema } from '../../../../../controlplane/registry/custom-resources/structural-schema.ts';
+import { validateSchema } from '../../../../../controlplane/registry/custom-resources/schema-validation.ts';
 import { validateObject } from '../../../../../controlplane/registry/custom-resources/value-validation.ts';
 
 const text: JsonSchema = { type: 'string' };
@@ -136,6 +136,7 @@ test('defaults fill what is absent, and null where null may not be', () => {
 
 test('schemas that cannot be served are refused', () => {
   const at = 'spec.validation.openAPIV3Schema';
+  const place = { schemaPath: at, hasStatus: false, isKnown: false };
   const a = `${at}.properties[spec].properties[a]`;
   const cases: [JsonSchema, string][] = [
     [
@@ -160,9 +161,77 @@ test('schemas that cannot be served are refused', () => {
       `${a}.x-kubernetes-list-map-keys: Required value: must not be empty if x-kubernetes-list-type is map`,
     ],
     [object({ a: { $ref: '#/definitions/x' } }), `${a}.$ref: Forbidden: $ref is not supported`],
+    [
+      object({ a: object({ b: text }, { default: { b: 'x', c: 1 } }) }),
+      `${a}.default: Invalid value: {"b":"x","c":1}: must not have unknown fields`,
+    ],
+    [
+      object({ a: { ...text, default: 'no', 'x-kubernetes-validations': [{ rule: "self == 'yes'" }] } }),
+      `${a}.default: Invalid value: "no": failed rule: self == 'yes'`,
+    ],
+    [
+      object({ a: { ...text, 'x-kubernetes-map-type': 'atomic' } }),
+      `${a}.type: Invalid value: "string": must be object if x-kubernetes-map-type is specified`,
+    ],
+    [
+      object({ a: { type: 'array', 'x-kubernetes-list-type': 'set', items: object({ b: text }) } }),
+      `${a}.items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with x-kubernetes-list-type=set`,
+    ],
+    [
+      object({ a: { type: 'array', 'x-kubernetes-list-type': 'set', items: { ...text, nullable: true } } }),
+      `${a}.items.nullable: Forbidden: cannot be nullable when x-kubernetes-list-type is set`,
+    ],
+    [
+      object({ a: { type: 'object', 'x-kubernetes-embedded-resource': true } }),
+      `${a}.properties: Required value: must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields`,
+    ],
+    [
+      object({ a: { 'x-kubernetes-int-or-string': true, 'x-kubernetes-preserve-unknown-fields': true } }),
+      `${a}.x-kubernetes-preserve-unknown-fields: Invalid value: true: must be false if x-kubernetes-int-or-string is true`,
+    ],
+    [
+      object({ a: { ...text, oneOf: [{ type: 'string' }] } }),
+      `${a}.oneOf[0].type: Forbidden: must be empty to be structural`,
+    ],
+    [
+      object({ a: { ...text, allOf: [{ nullable: true }] } }),
+      `${a}.allOf[0].nullable: Forbidden: must be false to be structural`,
+    ],
+    [
+      object({
+        a: {
+          type: 'array',
+          items: { ...text, 'x-kubernetes-validations': [{ rule: 'self == oldSelf' }], maxLength: 9 },
+        },
+      }),
+      `${a}.items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within ${a}`,
+    ],
+    [
+      object({ a: { ...text, 'x-kubernetes-validations': [{ rule: 'true', optionalOldSelf: true }] } }),
+      `${a}.x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule`,
+    ],
+    [
+      object({ a: { ...text, 'x-kubernetes-validations': [{ rule: 'true', fieldPath: '.b' }] } }),
+      `${a}.x-kubernetes-validations[0].fieldPath: Invalid value: ".b": fieldPath must be a valid path`,
+    ],
   ];
-  for (const [spec, wanted] of cases) assert.deepEqual(validateSchema(ofSpec(spec), at).map(String), [wanted]);
-  const [pattern] = validateSchema(ofSpec(object({ a: { type: 'string', pattern: '[' } })), at);
+  for (const [spec, wanted] of cases) assert.deepEqual(validateSchema(ofSpec(spec), place).map(String), [wanted]);
+  const [pattern] = validateSchema(ofSpec(object({ a: { type: 'string', pattern: '[' } })), place);
   assert.match(String(pattern), /must be a valid regular expression, but isn't: error parsing regexp/);
-  assert.deepEqual(validateSchema(ofSpec(object({ a: text })), at), []);
+  assert.deepEqual(validateSchema(ofSpec(object({ a: text })), place), []);
+  // What junctions below the root name need not be told outside; what stands for an int or a string may have types.
+  const loose = object(
+    { a: { 'x-kubernetes-int-or-string': true, anyOf: [{ type: 'integer' }, { type: 'string' }] } },
+    { oneOf: [{ properties: { b: { minLength: 1 } } }] },
+  );
+  assert.deepEqual(validateSchema(ofSpec(loose), place), []);
+  const complete = validateSchema({ ...ofSpec(object({})), allOf: [{ properties: { b: { minLength: 1 } } }] }, place);
+  assert.deepEqual(complete.map(String), [
+    `${at}.properties[b]: Required value: because it is defined in ${at}.allOf[0].properties[b]`,
+  ]);
+  const [atRoot] = validateSchema({ ...ofSpec(object({})), minProperties: 1 }, { ...place, hasStatus: true });
+  assert.match(
+    String(atRoot),
+    /only \[Description Type .* XValidations\] fields are allowed at the root of the schema/,
+  );
 });

@@ -1,0 +1,283 @@
+/**
+ * What a call may cost at most, and how large its result may be, from the sizes of what it is given: one table by the
+ * function's name, with the weights that other API servers use. Which rules a definition may have depends on these
+ * figures, so none of them may be changed for the better. `cost-estimate.ts` walks the expression and asks here.
+ */
+import {
+  ANYTHING,
+  exactly,
+  NOTHING,
+  ONE,
+  product,
+  type Range,
+  scaled,
+  sum,
+  UNBOUNDED,
+  union,
+  upTo,
+} from './cost-range.ts';
+import type { CelType } from './types.ts';
+import type { CelValue } from './values.ts';
+
+/** A value that is given to a call. */
+export interface CostNode {
+  readonly type: CelType;
+  readonly size: Range | undefined;
+  /** The value where it stands in the expression itself. */
+  readonly literal: CelValue | undefined;
+  /** Size of an item of a list, of a key of a map. */
+  readonly itemSize: Range | undefined;
+}
+
+export interface CallEstimate {
+  readonly cost: Range;
+  /** Of texts, bytes, lists and maps. */
+  readonly size?: Range;
+}
+
+/** `undefined` where the call has nothing of its own: it costs 1. */
+type CallCost = (target: CostNode | undefined, args: readonly CostNode[]) => CallEstimate | undefined;
+
+/** Reading a text, for each character; matching a pattern, for each of its characters. */
+export const TEXT = 0.1;
+const PATTERN = 0.25;
+const LIST = 10;
+const CHECK = 350_000;
+const MAX_FORMAT = 64;
+const MAX_FORMAT_PATTERN = 128;
+/** Bytes of an address. */
+const ADDRESS: Range = { min: 4, max: 16 };
+
+export const sizeOf = (node: CostNode | undefined): Range => node?.size ?? ANYTHING;
+const isText = ({ kind }: CelType): boolean => kind === 'string' || kind === 'bytes';
+const cheap: CallCost = () => ({ cost: ONE });
+
+/** Reads the first argument as a text, whatever it is called on. */
+const reads =
+  (factor: number): CallCost =>
+  (target, [text]) =>
+    target === undefined ? undefined : { cost: scaled(sizeOf(text), factor) };
+
+const rewrites: CallCost = (target) =>
+  target === undefined ? undefined : { cost: scaled(sizeOf(target), TEXT), size: sizeOf(target) };
+
+const visitsItems: CallCost = (target) => {
+  if (target === undefined) return undefined;
+  const size = sizeOf(target);
+  const { type } = target;
+  if (type.kind !== 'list' && type.kind !== 'map') return { cost: scaled(size, TEXT) };
+  const inner = type.kind === 'list' ? type.item : type.key;
+  const each = isText(inner) ? sum(ONE, scaled(target.itemSize ?? ANYTHING, TEXT)) : ONE;
+  return { cost: product(size, each) };
+};
+
+const matches: CallCost = (target, [pattern]) => {
+  if (target === undefined || pattern === undefined) return undefined;
+  const text = scaled(sum(sizeOf(target), ONE), TEXT);
+  return { cost: product(text, scaled(sizeOf(pattern), PATTERN)) };
+};
+
+const finds: CallCost = (target, args) => {
+  const matched = matches(target, args);
+  return matched === undefined ? undefined : { ...matched, size: upTo(sizeOf(target).max) };
+};
+
+const replaces: CallCost = (target, [from, to]) => {
+  if (target === undefined || from === undefined || to === undefined) return undefined;
+  const [text, old, next] = [sizeOf(target), sizeOf(from), sizeOf(to)];
+  const made = (length: number, least: number, grows: boolean): { count: number; kept: number } => {
+    if (least === 0) return { count: length < UNBOUNDED ? length + 1 : length, kept: length };
+    return grows ? { count: Math.ceil(length / least), kept: 0 } : { count: 0, kept: length };
+  };
+  const longest = made(text.max, old.min, next.max > old.min);
+  const shortest = made(text.min, old.max, old.max > next.min);
+  const size = sum(product({ min: shortest.count, max: longest.count }, next), {
+    min: shortest.kept,
+    max: longest.kept,
+  });
+  return { cost: scaled(text, 2 * TEXT), size };
+};
+
+const splits: CallCost = (target, [, limit]) => {
+  if (target === undefined) return undefined;
+  const text = sizeOf(target);
+  const most = typeof limit?.literal === 'bigint' ? Number(BigInt.asUintN(64, limit.literal)) : text.max;
+  return { cost: scaled(text, 2 * TEXT), size: upTo(most) };
+};
+
+const joins: CallCost = (target, [separator]) => {
+  if (target === undefined) return undefined;
+  const count = sizeOf(target);
+  let size = product(count, target.itemSize ?? ANYTHING);
+  if (separator !== undefined) {
+    const between = { min: Math.max(0, count.min - 1), max: Math.max(0, count.max - 1) };
+    size = sum(size, product(sizeOf(separator), between));
+  }
+  return { cost: scaled(size, TEXT), size };
+};
+
+/** Makes a list of the size. */
+function listed(factor: number, size: Range): CallEstimate {
+  return { cost: sum(scaled(size, factor), ONE, exactly(LIST)), size };
+}
+
+const overList =
+  (factor: number): CallCost =>
+  (target) =>
+    target === undefined ? undefined : listed(factor, sizeOf(target));
+
+const comparesAll =
+  (factor: number): CallCost =>
+  (target) => {
+    if (target === undefined) return undefined;
+    const texts = target.type.kind === 'list' && isText(target.type.item) && factor > 2;
+    const size = sizeOf(target);
+    return listed(texts ? 2 + TEXT : 2, product(size, size));
+  };
+
+const numberOf = (node: CostNode | undefined, otherwise: number): number => {
+  if (typeof node?.literal !== 'bigint') return otherwise;
+  return node.literal < 0n ? 0 : Number(node.literal);
+};
+
+const slices: CallCost = (target, [from, to]) => {
+  if (target === undefined || from === undefined || to === undefined) return undefined;
+  const [start, end] = [numberOf(from, 0), numberOf(to, UNBOUNDED)];
+  const { min, max } = sizeOf(target);
+  if (end < UNBOUNDED && end > start) return listed(1, exactly(end - start));
+  return listed(1, { min: Math.min(min, Math.max(0, end - start)), max });
+};
+
+const comparesSets =
+  (factor: number): CallCost =>
+  (_target, [a, b]) =>
+    a === undefined || b === undefined ? undefined : { cost: sum(scaled(product(sizeOf(a), sizeOf(b)), factor), ONE) };
+
+const containsAddress =
+  (masked: boolean): CallCost =>
+  (target, [other]) => {
+    if (target === undefined || other === undefined) return undefined;
+    const compared = scaled(sum(ADDRESS, ADDRESS), TEXT);
+    const mask = masked ? sum(scaled(ADDRESS, TEXT), ONE) : NOTHING;
+    const parsed = other.type.kind === 'string' ? scaled(sizeOf(other), TEXT) : NOTHING;
+    return { cost: sum(compared, mask, parsed) };
+  };
+
+const concatenates: CallCost = (_target, [a, b]) => {
+  if (a === undefined || b === undefined) return undefined;
+  const size = sum(sizeOf(a), sizeOf(b));
+  if (a.type.kind === 'list' || b.type.kind === 'list') return { cost: ONE, size };
+  if (isText(a.type) || isText(b.type)) return { cost: scaled(size, TEXT), size };
+  // What is not known before it runs may be a text.
+  return a.type.kind === 'dyn' && b.type.kind === 'dyn' ? { cost: union(ONE, scaled(size, TEXT)), size } : undefined;
+};
+
+/** As long as the shorter of both. */
+const compares: CallCost = (_target, [a, b]) => {
+  const max = Math.min(sizeOf(a).max, sizeOf(b).max);
+  return { cost: scaled({ min: max > 0 ? 1 : 0, max }, TEXT) };
+};
+
+const ordersTexts: CallCost = (target, args) => {
+  const known = args.find(({ type }) => type.kind !== 'dyn');
+  if (known !== undefined && !isText(known.type)) return undefined;
+  const texts = compares(target, args)?.cost ?? ONE;
+  return { cost: known === undefined ? union(ONE, texts) : texts };
+};
+
+const equals: CallCost = (target, args) => {
+  const [a, b] = args;
+  if (a?.type.kind !== 'opaque' || b?.type.kind !== 'opaque' || a.type.name !== b.type.name)
+    return compares(target, args);
+  const { name } = a.type;
+  if (name === 'kubernetes.NamedFormat') return { cost: scaled({ min: 1, max: MAX_FORMAT }, TEXT) };
+  if (name !== 'kubernetes.URL') return { cost: ONE };
+  return { cost: scaled({ min: 1, max: b.size?.max ?? 1 }, TEXT) };
+};
+
+const isIn: CallCost = (_target, [, within]) => {
+  if (within === undefined || within.type.kind === 'map') return undefined;
+  const cost = sizeOf(within);
+  return { cost: within.type.kind === 'list' ? cost : union(ONE, cost) };
+};
+
+/** Conversions read what they are given; of another type they cost 1. */
+const converts =
+  (from: 'string' | 'bytes', size: (of: Range) => Range): CallCost =>
+  (target, [value]) =>
+    target !== undefined || value?.type.kind !== from
+      ? undefined
+      : { cost: scaled(sizeOf(value), TEXT), size: size(sizeOf(value)) };
+
+function named(names: string, cost: CallCost): [string, CallCost][] {
+  return names.split(' ').map((name) => [name, cost]);
+}
+
+const CALLS: ReadonlyMap<string, CallCost> = new Map([
+  ...named('check', () => ({ cost: exactly(CHECK) })),
+  ...named('serviceAccount path group resource subresource namespace name allowed reason error errored', cheap),
+  ...named('fieldSelector labelSelector', (_target, args) =>
+    args.length === 1 ? { cost: sum(scaled(sizeOf(args[0]), TEXT), ONE) } : undefined,
+  ),
+  ...named('isSorted sum max min indexOf lastIndexOf', visitsItems),
+  ...named('url jsonpatch.escapeKey', (_target, [text]) =>
+    text === undefined ? undefined : { cost: scaled(sizeOf(text), TEXT), size: sizeOf(text) },
+  ),
+  ...named('lowerAscii upperAscii substring trim', rewrites),
+  ...named('replace', replaces),
+  ...named('split', splits),
+  ...named('join', joins),
+  ...named('find findAll', finds),
+  ...named('matches', (target, args) => (args.length === 1 ? matches(target, args) : undefined)),
+  ...named('contains', (target, [part]) =>
+    target === undefined || part === undefined
+      ? undefined
+      : { cost: product(scaled(sizeOf(target), TEXT), scaled(sizeOf(part), TEXT)) },
+  ),
+  ...named('startsWith endsWith', (_target, [part]) => ({ cost: scaled(sizeOf(part), TEXT) })),
+  ...named('format', (target) => (target === undefined ? undefined : { cost: scaled(sizeOf(target), TEXT) })),
+  ...named('cidr isIP isCIDR quantity isQuantity semver isSemver', reads(TEXT)),
+  ...named('ip', (target, [text]) =>
+    target === undefined ? undefined : { cost: text === undefined ? ONE : scaled(sizeOf(text), TEXT) },
+  ),
+  ...named('ip.isCanonical', reads(2 * TEXT)),
+  ...named('masked prefixLength family isUnspecified isLoopback', cheap),
+  ...named('isLinkLocalMulticast isLinkLocalUnicast isGlobalUnicast', cheap),
+  ...named('containsIP', containsAddress(false)),
+  ...named('containsCIDR', containsAddress(true)),
+  ...named('validate', (target, [text]) =>
+    target === undefined ? undefined : { cost: scaled(scaled(sizeOf(text), TEXT), MAX_FORMAT_PATTERN * PATTERN) },
+  ),
+  ...named('format.named sign asInteger isInteger asApproximateFloat isGreaterThan isLessThan compareTo', cheap),
+  ...named('add sub major minor patch getScheme getHostname getHost getPort getEscapedPath getQuery', cheap),
+  ...named('sets.contains sets.intersects', comparesSets(1)),
+  ...named('sets.equivalent', comparesSets(2)),
+  ...named('reverse', (target, args) => (target?.type.kind === 'list' ? overList(1)(target, args) : undefined)),
+  ...named('flatten', (target, args) => overList(args.length === 0 ? 1 : numberOf(args[0], UNBOUNDED))(target, args)),
+  ...named('distinct', comparesAll(2)),
+  ...named('sort', comparesAll(2 + TEXT)),
+  ...named('slice', slices),
+  ...named('lists.range', (_target, [count]) => listed(1, upTo(numberOf(count, UNBOUNDED)))),
+  ...named('strings.quote', (_target, [text]) => {
+    const { min, max } = sizeOf(text);
+    return { cost: scaled(sizeOf(text), TEXT), size: sum(exactly(2), { min, max: max * 2 }) };
+  }),
+  ...named(
+    'bytes',
+    converts('string', ({ min, max }) => sum(NOTHING, { min, max: max * 4 })),
+  ),
+  ...named(
+    'string',
+    converts('bytes', ({ min, max }) => ({ min: Math.floor(min / 4), max })),
+  ),
+  ...named('_+_', concatenates),
+  ...named('_==_', equals),
+  ...named('_!=_', compares),
+  ...named('_<_ _<=_ _>_ _>=_', ordersTexts),
+  ...named('@in', isIn),
+]);
+
+/** Of the call alone, without what it takes to come to its arguments. */
+export function callCost(name: string, target: CostNode | undefined, args: readonly CostNode[]): CallEstimate {
+  return CALLS.get(name)?.(target, args) ?? { cost: ONE };
+}
