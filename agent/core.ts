@@ -65,6 +65,7 @@ export interface CoreDeps {
 export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafety {
   readonly #deps: CoreDeps;
   #lastGcMs = 0;
+  #lastCollectedMs = 0;
 
   constructor(deps: CoreDeps) {
     this.#deps = deps;
@@ -188,6 +189,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     while (!signal.aborted) {
       try {
         if (podConfig.allSourcesReady()) await this.#housekeeping();
+        else await this.#collectOften();
       } catch (error) {
         logger.debug({ error }, 'Housekeeping did not come to its end');
       }
@@ -220,9 +222,17 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     await cgroups.cleanOrphans(known);
   }
 
+  /** While a source is silent only what pods that are known leave behind may go. */
+  async #collectOften(): Promise<void> {
+    const { clock } = this.#deps;
+    if (clock.monotonic() - this.#lastCollectedMs < CONTAINER_GC_MS) return;
+    this.#lastCollectedMs = clock.monotonic();
+    await this.collectContainers();
+  }
+
   /** Dead containers beyond what is kept, everything of pods that are gone; `terminatedPods`: of ended ones that are still wanted as well. */
   async collectContainers({ terminatedPods = false }: { readonly terminatedPods?: boolean } = {}): Promise<void> {
-    const { pods, runtime, podLogsDirectory, logger, workers, clock, deadContainers } = this.#deps;
+    const { pods, podConfig, runtime, podLogsDirectory, logger, workers, clock, deadContainers } = this.#deps;
     await collectContainers({
       runtime,
       logger,
@@ -230,6 +240,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
       nowMs: clock.now(),
       ...deadContainers,
       podExists: (uid) =>
+        !podConfig.allSourcesReady() ||
         (pods.byUid(uid) !== undefined && !(terminatedPods && workers.isFinished(uid))) ||
         (workers.state(uid) !== undefined && !workers.isFinished(uid)),
     });
@@ -246,7 +257,8 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         name: pod.metadata.name,
         namespace: pod.metadata.namespace,
       });
-      if (status.sandboxes.length > 0) void workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
+      // Its specification, and with it its own grace period, is gone.
+      if (status.sandboxes.length > 0) void workers.kill(pod, { gracePeriodSeconds: 1, status: undefined });
     }
   }
 

@@ -8,7 +8,15 @@ import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts
 import type { Runtime } from '../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { containerdSocket, dockerSocket, freePort, imageArchive, unmountBelow, until } from './running-cluster.ts';
+import {
+  containerdSocket,
+  dockerSocket,
+  Ended,
+  freePort,
+  imageArchive,
+  unmountBelow,
+  until,
+} from './running-cluster.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 
@@ -64,13 +72,9 @@ export class AgentProcess {
     }
   }
 
-  /** What it said last. */
-  get log(): string {
-    return this.#log;
-  }
-
-  get pid(): number | undefined {
-    return this.#child?.exitCode === null ? this.#child.pid : undefined;
+  /** Throws, with what it said last, when it ended by itself. */
+  assertAlive(): void {
+    if (this.#child?.exitCode !== null) throw new Ended(`the agent ended:\n${this.#log}`);
   }
 
   async stop(signal: NodeJS.Signals): Promise<void> {

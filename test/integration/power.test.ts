@@ -1,7 +1,10 @@
 /** A node of a cluster through power cuts: it boots its last known pods before the API server answers, and loses none to kills. */
 import assert from 'node:assert/strict';
+import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { systemClock } from '../../api/machinery/clock.ts';
 import type { ContainerStatus, Runtime } from '../../agent/runtime/runtime.ts';
 import { AgentProcess, type RuntimeName } from './agent-process.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
@@ -37,6 +40,35 @@ const pod = (name: string): object => ({
   },
 });
 
+/** Each start of its process leaves a byte in a file of the pod's uid. */
+const counting = (name: string, directory: string): object => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name, labels: { counts: 'yes' } },
+  spec: {
+    terminationGracePeriodSeconds: 0,
+    containers: [
+      {
+        name: 'main',
+        image: IMAGE,
+        command: ['sh', '-c', 'printf x >> /counts/$POD_UID; exec sleep 100000'],
+        env: [{ name: 'POD_UID', valueFrom: { fieldRef: { fieldPath: 'metadata.uid' } } }],
+        volumeMounts: [{ name: 'counts', mountPath: '/counts' }],
+      },
+    ],
+    volumes: [{ name: 'counts', hostPath: { path: directory } }],
+  },
+});
+
+/** Numbers from 0 to 1 that are the same in each run (Park and Miller). */
+function randomNumbers(seed: number): () => number {
+  let state = seed % 2_147_483_647;
+  return () => {
+    state = (state * 48_271) % 2_147_483_647;
+    return state / 2_147_483_647;
+  };
+}
+
 function powerCuts(on: RuntimeName, cidr: string): void {
   let plane: ControlPlaneProcess;
   let agent: AgentProcess;
@@ -65,7 +97,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     );
     for (const object of [settings('red'), secret, pod('kept'), pod('deleted')]) run(['apply', '-f', '-'], object);
     await until('the pods', () => {
-      assert.notEqual(agent.pid, undefined, agent.log);
+      agent.assertAlive();
       const ready = run(['get', 'pods', '-o', 'jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}']);
       return ready === 'True True' ? true : undefined;
     });
@@ -86,7 +118,7 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     await agent.cutPower();
     agent.launch();
     const [kept] = await until('the pods without an API server', async () => {
-      assert.notEqual(agent.pid, undefined, agent.log);
+      agent.assertAlive();
       const both = [...(await running('kept')), ...(await running('deleted'))];
       return both.length === 2 ? both : undefined;
     });
@@ -118,6 +150,50 @@ function powerCuts(on: RuntimeName, cidr: string): void {
     await until('the new content', async () =>
       (await shell(kept.id, 'cat /settings/colour')) === 'blue' ? true : undefined,
     );
+  });
+
+  test('starts nothing twice and loses nothing, whenever the agent is killed', async () => {
+    const counts = join(agent.directory, 'counts');
+    mkdirSync(counts);
+    const random = randomNumbers(20_261_121);
+    const rounds = 6;
+    for (let round = 0; round < rounds; round++) {
+      for (const part of ['a', 'b']) run(['apply', '-f', '-'], counting(`${part}-${round}`, counts));
+      // One of the round before goes, while its neighbour stays.
+      if (round > 0) run(['delete', 'pod', `b-${round - 1}`, '--wait=false']);
+      await systemClock.sleep(random() * 2_000);
+      await agent.stop('SIGKILL');
+      agent.launch();
+    }
+    const kept = [...Array.from({ length: rounds }, (_value, round) => `a-${round}`), `b-${rounds - 1}`].toSorted();
+    await until('the pods that are wanted, and no others', async () => {
+      agent.assertAlive();
+      const names = run(['get', 'pods', '-l', 'counts', '-o', 'jsonpath={.items[*].metadata.name}']).split(' ');
+      const ready = run(['get', 'pods', '-l', 'counts', '-o', 'jsonpath={.items[*].status.phase}']).split(' ');
+      const sandboxes = (await runtime.listSandboxes()).filter(({ state }) => state === 'ready');
+      const expected = [...kept, 'kept'].toSorted();
+      return names.toSorted().join() === kept.join() &&
+        ready.every((phase) => phase === 'Running') &&
+        sandboxes
+          .map((sandbox) => sandbox.pod.name)
+          .toSorted()
+          .join() === expected.join()
+        ? true
+        : undefined;
+    });
+    const started = Object.fromEntries(
+      readdirSync(counts).map((name) => [name, readFileSync(join(counts, name), 'utf8').length]),
+    );
+    assert.deepEqual(
+      started,
+      Object.fromEntries(Object.keys(started).map((name) => [name, 1])),
+      'a container ran more than once',
+    );
+    for (const name of kept) {
+      assert.ok(started[field(name, '.metadata.uid')], `${name} never ran`);
+      assert.equal(field(name, '.status.containerStatuses[0].restartCount'), '0');
+      assert.equal((await running(name)).length, 1);
+    }
   });
 }
 
