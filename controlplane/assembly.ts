@@ -5,7 +5,7 @@ import { stringifyYaml } from '../api/codec/yaml.ts';
 import type { Client } from '../api/machinery/client.ts';
 import { readFileSync } from 'node:fs';
 import { type Clock, formatTime } from '../api/machinery/clock.ts';
-import type { Secret, Service } from '../api/machinery/kinds.ts';
+import type { Secret } from '../api/machinery/kinds.ts';
 import {
   apiServices,
   customResourceDefinitions,
@@ -21,7 +21,7 @@ import type { AdmissionChain, AdmissionPlugin } from './admission/admission.ts';
 import type { AdmissionConfiguration } from './admission/admission-config.ts';
 import { webhookMetrics } from './admission/admission-metrics.ts';
 import { buildPlugins } from './admission/plugins.ts';
-import type { Source, Sources } from './admission/sources.ts';
+import type { Sources } from './admission/sources.ts';
 import { celTypeOf } from './registry/custom-resources/rule-types.ts';
 import { startTypeChecking, typeOfStruct } from './admission/policy/type-checking.ts';
 import { Aggregator } from './aggregation/aggregator.ts';
@@ -165,11 +165,15 @@ export function admissionPlugins({
     policies: { schema, resources: () => registry.catalog.resources() },
     webhooks: {
       client: new WebhookClient('kube-apiserver-admission'),
+      random: Math.random,
       matchConditions: webhookConditions(() => authorizer),
       conversion: catalogConversion(
         registry.catalog,
         schema,
         (object, kind) => customResources.convert(object, kind) ?? registry.convert(object, kind),
+        (object) => {
+          if (!customResources.applyDefaults(object)) registry.applyDefaults(object);
+        },
       ),
       metrics: webhookMetrics(metrics),
     },
@@ -256,18 +260,18 @@ export function customResourcesOf(
     decoder: createDecoder(schema),
     fieldManagement: fieldManagement(clock),
     metadata,
-    callConversion: conversionCalls(sources.of(services)),
+    callConversion: conversionCalls(sources),
   });
 }
 
 const CONVERSION_TIMEOUT_SECONDS = 30;
 
 /** Calls of conversion webhooks, found as those of admission are. */
-function conversionCalls(found: Source<Service>): CallConversion {
+function conversionCalls(sources: Sources): CallConversion {
+  const found = { services: sources.of(services), endpointSlices: sources.of(endpointSlices), random: Math.random };
   const client = new WebhookClient('kube-apiserver-conversion');
   return async (config, body) => {
-    const webhook = { name: 'conversion', clientConfig: config, sideEffects: 'None', admissionReviewVersions: [] };
-    const endpoint = await endpointOf(webhook, CONVERSION_TIMEOUT_SECONDS, { services: found });
+    const endpoint = await endpointOf(config, CONVERSION_TIMEOUT_SECONDS, found);
     const signal = AbortSignal.timeout(CONVERSION_TIMEOUT_SECONDS * 1000);
     const answer = await client.call(endpoint, { method: 'POST', body, signal });
     if (answer.status !== 200) throw new Error(`the server answered ${answer.status}`);

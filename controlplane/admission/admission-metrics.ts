@@ -26,6 +26,11 @@ export function webhookMetrics(registry: MetricsRegistry): WebhookMetrics {
     labels: ['name', 'type', 'operation', 'rejected'],
     buckets: WEBHOOK_BUCKETS,
   });
+  const requests = registry.counter({
+    name: 'apiserver_admission_webhook_request_total',
+    help: 'Calls of admission webhooks by the code of what came of them.',
+    labels: ['name', 'type', 'operation', 'code', 'rejected'],
+  });
   const rejections = registry.counter({
     name: 'apiserver_admission_webhook_rejection_count',
     help: 'Requests that an admission webhook, or a failed call of it, has refused.',
@@ -39,8 +44,10 @@ export function webhookMetrics(registry: MetricsRegistry): WebhookMetrics {
   return {
     rejected: ({ name, type, operation, error_type, rejection_code }) =>
       rejections.with(name, type, operation, error_type, rejection_code).inc(),
-    observe: ({ name, type, operation, rejected }, seconds) =>
-      durations.with(name, type, operation, rejected).observe(seconds),
+    observe({ name, type, operation, rejected, code }, seconds) {
+      durations.with(name, type, operation, rejected).observe(seconds);
+      requests.with(name, type, operation, code, rejected).inc();
+    },
     failedOpen: ({ name, type }) => open.with(name, type).inc(),
   };
 }

@@ -30,8 +30,8 @@ export interface AdmissionAttributes {
   setObject(object: KubeObject): void;
   /** A `Warning: 299` header of the answer. */
   warn(text: string): void;
-  /** An audit annotation; `key` is qualified. */
-  annotate(key: string, value: string): void;
+  /** An audit annotation; `key` is qualified. `Request`: it tells of the object and is kept where bodies are. */
+  annotate(key: string, value: string, level?: 'Request'): void;
 }
 
 export interface AdmissionPlugin {

@@ -33,7 +33,8 @@ import { defaultStorageClass, persistentVolumeClaimResize, storageObjectInUsePro
 import type { WebhookCredentials } from './webhook/endpoint.ts';
 import { mutatingAdmissionPolicy } from './policy/mutating-policy.ts';
 import { validatingAdmissionPolicy } from './policy/validating-policy.ts';
-import { mutatingWebhooks, validatingWebhooks, type WebhooksOptions } from './webhook/webhooks.ts';
+import { mutatingWebhooks } from './webhook/mutating-webhooks.ts';
+import { validatingWebhooks, type WebhooksOptions } from './webhook/webhooks.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import type { AdmissionConfiguration } from './admission-config.ts';
 import type { Sources } from './sources.ts';

@@ -151,7 +151,7 @@ class RequestRecord implements RequestAudit {
       userAgent: request.userAgent,
       receivedMs: request.nowMs,
       stageMs: stage === 'RequestReceived' ? request.nowMs : this.#clock.now(),
-      annotations: request.annotations,
+      annotations: level === 'Metadata' ? request.annotations : withBodies(request),
       given: this.#given,
       code: stage === 'RequestReceived' ? 0 : request.status,
       status: this.#status,
@@ -173,6 +173,10 @@ class RequestRecord implements RequestAudit {
     const value: unknown = isText ? JSON.parse(source.toString()) : typeof source === 'function' ? source() : source;
     return this.#decision.omitManagedFields ? withoutManagedFields(value) : value;
   }
+}
+
+function withBodies({ annotations, bodyAnnotations }: ApiRequest): ReadonlyMap<string, string> | undefined {
+  return bodyAnnotations === undefined ? annotations : new Map([...(annotations ?? []), ...bodyAnnotations]);
 }
 
 /** Numbers beyond what JSON's readers hold exactly are written as they are. */

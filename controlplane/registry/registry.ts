@@ -58,6 +58,8 @@ export interface Registry {
   strategyOf(info: ResourceInfo): Strategy | undefined;
   /** The object in another version of its kind; it stays as it is. */
   convert(object: KubeObject, kind: GroupVersionKind): KubeObject;
+  /** Sets what an object of a built-in kind has not said, in the version that it names. */
+  applyDefaults(object: KubeObject): void;
   close(): void;
 }
 
@@ -114,6 +116,7 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
     stores: access,
     strategyOf: (info) => stores.get(keyOf(info.group, info.resource))?.strategy,
     convert: converter(stores, rows),
+    applyDefaults: defaulter(options.schema, stores, rows),
     close() {
       for (const cache of caches) cache.close();
     },
@@ -242,6 +245,30 @@ function converter(stores: ReadonlyMap<string, Store>, rows: ReadonlyMap<string,
     const stored = byKind.get(`${object.apiVersion ?? ''} ${object.kind ?? ''}`)?.toStored(copy) ?? copy;
     const served = byKind.get(`${apiVersion} ${kind.kind}`)?.fromStored(stored) ?? stored;
     return { ...served, apiVersion, kind: kind.kind };
+  };
+}
+
+function defaulter(
+  schema: Schema,
+  stores: ReadonlyMap<string, Store>,
+  rows: ReadonlyMap<string, KindRow>,
+): Registry['applyDefaults'] {
+  const byKind = new Map(
+    builtinResources().flatMap((info) => {
+      const { group, resource } = storedUnder(info);
+      const store = stores.get(keyOf(group, resource));
+      if (store === undefined) return [];
+      const conversion = conversionOf(store, info, rows.get(keyOf(group, resource)));
+      const own =
+        conversion === undefined ? store.strategy.applyDefaults?.bind(store.strategy) : conversion.applyDefaults;
+      return [[`${apiVersionOf(info)} ${info.kind}`, { struct: structOf(schema, info), own }] as const];
+    }),
+  );
+  return (object) => {
+    const found = byKind.get(`${object.apiVersion ?? ''} ${object.kind ?? ''}`);
+    if (found === undefined) return;
+    builtInReader.applyDefaults(object, found.struct);
+    found.own?.(object);
   };
 }
 

@@ -27,7 +27,8 @@ export interface RequestContext {
   readonly userAgent: string;
   /** Adds a `Warning: 299` header once per text. */
   warn(text: string): void;
-  annotate(key: string, value: string): void;
+  /** For the audit log; `Request`: where bodies are recorded alone. */
+  annotate(key: string, value: string, level?: 'Request'): void;
   /** Authorizes another action of the same user (binding of create-on-update, escalation checks, …). */
   may(
     verb: string,

@@ -136,7 +136,7 @@ export function admissionAttributes(context: RequestContext, input: AdmissionInp
       attributes.object = object;
     },
     warn: (text) => context.warn(text),
-    annotate: (key, value) => context.annotate(key, value),
+    annotate: (key, value, level) => context.annotate(key, value, level),
   };
   return attributes;
 }

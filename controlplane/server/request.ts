@@ -60,6 +60,8 @@ export class ApiRequest implements RequestContext {
   responseBytes = 0;
   /** Audit annotations. */
   annotations: Map<string, string> | undefined;
+  /** Those that tell of objects: for events with bodies alone. */
+  bodyAnnotations: Map<string, string> | undefined;
   /** Where the request is audited. */
   audited: RequestAudit | undefined;
   #status = 0;
@@ -135,9 +137,9 @@ export class ApiRequest implements RequestContext {
     if (!this.#warnings.includes(text)) this.#warnings.push(text);
   }
 
-  annotate(key: string, value: string): void {
-    this.annotations ??= new Map();
-    if (!this.annotations.has(key)) this.annotations.set(key, value);
+  annotate(key: string, value: string, level?: 'Request'): void {
+    const annotations = level === undefined ? (this.annotations ??= new Map()) : (this.bodyAnnotations ??= new Map());
+    if (!annotations.has(key)) annotations.set(key, value);
   }
 
   async may(

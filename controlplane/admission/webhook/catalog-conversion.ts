@@ -6,7 +6,13 @@ import { decodeStruct } from '../../../api/schema/decode.ts';
 import type { Schema } from '../../../api/schema/schema.ts';
 import type { WebhookConversion } from './webhooks.ts';
 
-/** `convert` may be given by the registry; without it an object only changes its name of the version. */
+/** Events of both groups are the same objects. */
+const keptAs = (group: string): string => (group === 'events.k8s.io' ? '' : group);
+
+/**
+ * `convert` and `applyDefaults` may be given by the registry; without them an object only changes its name of the version,
+ * and what a patch adds stays as it was written.
+ */
 export function catalogConversion(
   catalog: ResourceCatalog,
   schema: Schema,
@@ -15,6 +21,7 @@ export function catalogConversion(
     apiVersion: apiVersionOf(kind),
     kind: kind.kind,
   }),
+  applyDefaults: (object: KubeObject) => void = () => undefined,
 ): WebhookConversion {
   const infoOf = ({ group, version, resource }: GroupVersionResource) =>
     catalog.find(group, version, resource, '')?.info;
@@ -25,7 +32,9 @@ export function catalogConversion(
         .resources()
         .filter(
           (info) =>
-            info.resource === resource.resource && info.version !== resource.version && info.group === resource.group,
+            info.resource === resource.resource &&
+            apiVersionOf(info) !== apiVersionOf(resource) &&
+            keptAs(info.group) === keptAs(resource.group),
         )
         .map(({ group, version, resource: name }) => ({ group, version, resource: name }));
     },
@@ -38,12 +47,10 @@ export function catalogConversion(
     convert,
     conform(object, kind) {
       const struct = schema.kind(kind.group, kind.version, kind.kind);
-      if (struct === undefined) return object;
-      return {
-        ...(decodeStruct(struct, object).value as unknown as KubeObject),
-        apiVersion: apiVersionOf(kind),
-        kind: kind.kind,
-      };
+      const fitted = struct === undefined ? object : (decodeStruct(struct, object).value as unknown as KubeObject);
+      const made = { ...fitted, apiVersion: apiVersionOf(kind), kind: kind.kind };
+      applyDefaults(made);
+      return made;
     },
   };
 }

@@ -2,29 +2,28 @@
  * Calls one webhook and judges what comes of it: failure policy, timeout, warnings, audit annotations, metrics. Used by
  * the mutating and the validating plugin, which differ only in order and in what they do with a patch.
  */
-import { newForbidden, newInternalError, isStatusError } from '../../../api/meta/status-error.ts';
+import { newBadRequest, newForbidden, newInternalError, type StatusError } from '../../../api/meta/status-error.ts';
 import { WebhookCallError, withTimeout, type WebhookClient } from '../../authentication/webhook-client.ts';
 import type { AdmissionAttributes } from '../admission.ts';
-import { endpointOf, type EndpointOptions } from './endpoint.ts';
+import { endpointOf, shownUrl, type EndpointOptions } from './endpoint.ts';
 import type { RegisteredWebhook, Webhook } from './matching.ts';
 import { deniedError, readAnswer, REVIEW_VERSIONS, reviewOf, type ReviewResult, type ReviewView } from './review.ts';
 
+type CallType = 'admit' | 'validating';
+
+interface CallLabels {
+  readonly name: string;
+  readonly operation: string;
+  readonly type: CallType;
+}
+
 export interface WebhookMetrics {
   /** `apiserver_admission_webhook_rejection_count`. */
-  rejected(labels: {
-    name: string;
-    operation: string;
-    type: 'admit' | 'validating';
-    error_type: string;
-    rejection_code: string;
-  }): void;
-  /** `apiserver_admission_webhook_admission_duration_seconds`. */
-  observe(
-    labels: { name: string; operation: string; type: 'admit' | 'validating'; rejected: string },
-    seconds: number,
-  ): void;
+  rejected(labels: CallLabels & { readonly error_type: string; readonly rejection_code: string }): void;
+  /** `apiserver_admission_webhook_admission_duration_seconds` and `apiserver_admission_webhook_request_total`. */
+  observe(labels: CallLabels & { readonly rejected: string; readonly code: string }, seconds: number): void;
   /** `apiserver_admission_webhook_fail_open_count`. */
-  failedOpen(labels: { name: string; type: 'admit' | 'validating' }): void;
+  failedOpen(labels: { readonly name: string; readonly type: CallType }): void;
 }
 
 /** Part of CEL: throws where an expression fails. */
@@ -41,13 +40,32 @@ export interface DispatchOptions extends EndpointOptions {
   readonly monotonic: () => number;
 }
 
+export interface Call {
+  readonly registered: RegisteredWebhook;
+  readonly attributes: AdmissionAttributes;
+  readonly view: ReviewView;
+  readonly signal: AbortSignal;
+  /** `round_0_index_2`: which call of the request it is, for audit annotations. */
+  readonly place: string;
+}
+
 const DEFAULT_TIMEOUT_SECONDS = 10;
+const LARGEST_CODE = 600;
+
+/** The webhook gave no answer that counts: its failure policy decides. `code` is what metrics show. */
+class CallFailure extends Error {
+  readonly code: number;
+  constructor(message: string, code: number, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
 
 export class Dispatcher {
   readonly #options: DispatchOptions;
-  readonly #type: 'admit' | 'validating';
+  readonly #type: CallType;
 
-  constructor(type: 'admit' | 'validating', options: DispatchOptions) {
+  constructor(type: CallType, options: DispatchOptions) {
     this.#type = type;
     this.#options = options;
   }
@@ -67,75 +85,92 @@ export class Dispatcher {
     throw newForbidden({ group, resource }, attributes.name, result.error);
   }
 
-  /** `undefined`: the call failed and is ignored. Throws what the client gets. */
-  async call(
-    { webhook }: RegisteredWebhook,
-    attributes: AdmissionAttributes,
-    view: ReviewView,
-    signal: AbortSignal,
-  ): Promise<ReviewResult | undefined> {
+  /**
+   * Calls it, and hands what it says to `use` where it lets the request pass. False: the call failed, which is ignored.
+   * Throws what the client gets.
+   */
+  async call(call: Call, use: (result: ReviewResult) => Promise<void> | void = () => undefined): Promise<boolean> {
     const { monotonic, metrics } = this.#options;
+    const { registered, attributes, signal } = call;
+    const { webhook } = registered;
     const startMs = monotonic();
     const labels = { name: webhook.name, operation: attributes.operation, type: this.#type };
-    let rejected = true;
+    const ended = (code: number, rejected: boolean): void =>
+      metrics?.observe({ ...labels, code: labelOf(code), rejected: String(rejected) }, (monotonic() - startMs) / 1000);
+    const refused = (errorType: string, code: number, error: StatusError): never => {
+      metrics?.rejected({ ...labels, error_type: errorType, rejection_code: labelOf(code) });
+      ended(code, true);
+      throw error;
+    };
+    let result: ReviewResult;
     try {
-      const result = await this.#ask(webhook, attributes, view, signal);
-      for (const warning of result.warnings) if (warning !== '') attributes.warn(warning);
-      for (const [key, value] of Object.entries(result.auditAnnotations))
-        attributes.annotate(`${webhook.name}/${key}`, value);
-      if (!result.allowed) {
-        const error = deniedError(webhook.name, result.status);
-        metrics?.rejected({ ...labels, error_type: 'no_error', rejection_code: String(Math.min(error.code, 600)) });
-        throw error;
-      }
-      rejected = false;
-      return result;
+      result = await this.#ask(call);
     } catch (error) {
-      if (isStatusError(error)) throw error;
-      if (signal.aborted) throw error;
-      const message = `failed calling webhook ${JSON.stringify(webhook.name)}: ${error instanceof Error ? error.message : String(error)}`;
-      if (webhook.failurePolicy === 'Ignore') {
-        rejected = false;
-        metrics?.failedOpen({ name: webhook.name, type: this.#type });
-        attributes.annotate('failed-open.validating.webhook.admission.k8s.io/webhook', webhook.name);
-        return undefined;
-      }
-      metrics?.rejected({ ...labels, error_type: 'calling_webhook_error', rejection_code: '0' });
-      throw newInternalError(message, error);
-    } finally {
-      metrics?.observe({ ...labels, rejected: String(rejected) }, (monotonic() - startMs) / 1000);
+      if (signal.aborted || !(error instanceof CallFailure)) throw error;
+      const message = `failed calling webhook ${JSON.stringify(webhook.name)}: ${error.message}`;
+      if (webhook.failurePolicy !== 'Ignore')
+        return refused('calling_webhook_error', error.code, newInternalError(message, error));
+      ended(error.code, false);
+      metrics?.failedOpen({ name: webhook.name, type: this.#type });
+      const kind = this.#type === 'admit' ? 'mutation' : 'validating';
+      attributes.annotate(`failed-open.${kind}.webhook.admission.k8s.io/${call.place}`, webhook.name);
+      return false;
     }
+    for (const warning of result.warnings) if (warning !== '') attributes.warn(warning);
+    for (const [key, value] of Object.entries(result.auditAnnotations))
+      attributes.annotate(`${webhook.name}/${key}`, value);
+    if (!result.allowed) {
+      const error = deniedError(webhook.name, result.status);
+      return refused('no_error', error.code, error);
+    }
+    try {
+      await use(result);
+    } catch (error) {
+      return refused('apiserver_internal_error', 0, error as StatusError);
+    }
+    ended(200, false);
+    return true;
   }
 
-  async #ask(
-    webhook: Webhook,
-    attributes: AdmissionAttributes,
-    view: ReviewView,
-    signal: AbortSignal,
-  ): Promise<ReviewResult> {
-    if (attributes.dryRun && webhook.sideEffects !== 'None' && webhook.sideEffects !== 'NoneOnDryRun') {
-      throw new Error('webhook does not support dry run');
-    }
-    const version = (webhook.admissionReviewVersions ?? []).find((one) =>
-      (REVIEW_VERSIONS as readonly string[]).includes(one),
-    );
-    if (version !== 'v1' && version !== 'v1beta1')
-      throw new Error('webhook does not accept known AdmissionReview versions');
+  async #ask({ registered: { webhook }, attributes, view, signal }: Call): Promise<ReviewResult> {
+    if (attributes.dryRun && webhook.sideEffects !== 'None' && webhook.sideEffects !== 'NoneOnDryRun')
+      throw newBadRequest(`admission webhook ${JSON.stringify(webhook.name)} does not support dry run`);
+    const version = versionFor(webhook);
+    if (version === undefined)
+      throw new CallFailure(
+        'could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)',
+        400,
+      );
     const seconds = webhook.timeoutSeconds ?? DEFAULT_TIMEOUT_SECONDS;
-    const endpoint = await endpointOf(webhook, seconds, this.#options);
     const review = reviewOf(attributes, view, version);
     const deadline = withTimeout(seconds * 1000, signal);
     let answer;
     try {
+      const endpoint = await endpointOf(webhook.clientConfig, seconds, this.#options);
       answer = await this.#options.client.call(endpoint, { method: 'POST', body: review.body, signal: deadline });
     } catch (error) {
       const why = deadline.aborted && !signal.aborted ? 'context deadline exceeded' : describe(error);
-      throw new Error(`failed to call webhook: Post ${JSON.stringify(endpoint.url.href)}: ${why}`, { cause: error });
+      const url = JSON.stringify(shownUrl(webhook.clientConfig, seconds));
+      throw new CallFailure(`failed to call webhook: Post ${url}: ${why}`, 503, { cause: error });
     }
-    if (answer.status < 200 || answer.status >= 300)
-      throw new Error(`failed to call webhook: ${statusText(answer.status, answer.body.toString('utf8'))}`);
-    return readAnswer(answer.body.toString('utf8'), review, this.#type === 'admit');
+    if (answer.status < 200 || answer.status >= 300) {
+      const why = statusText(answer.status, answer.body.toString('utf8'));
+      throw new CallFailure(`failed to call webhook: ${why}`, answer.status);
+    }
+    try {
+      return readAnswer(answer.body.toString('utf8'), review, this.#type === 'admit');
+    } catch (error) {
+      throw new CallFailure(error instanceof Error ? error.message : String(error), 503, { cause: error });
+    }
   }
+}
+
+const labelOf = (code: number): string => String(Math.min(code, LARGEST_CODE));
+
+function versionFor({ admissionReviewVersions = [] }: Webhook): (typeof REVIEW_VERSIONS)[number] | undefined {
+  const known: readonly string[] = REVIEW_VERSIONS;
+  const found = admissionReviewVersions.find((one) => known.includes(one));
+  return REVIEW_VERSIONS.find((one) => one === found);
 }
 
 function describe(error: unknown): string {

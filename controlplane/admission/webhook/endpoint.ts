@@ -1,5 +1,6 @@
 /** Where a webhook is and how the server proves itself there: URL, or a service of the cluster; credentials by host name. */
-import type { Service } from '../../../api/machinery/kinds.ts';
+import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
+import { BackendError, backendOf } from '../../aggregation/api-service-target.ts';
 import { isLocalAddress, type WebhookEndpoint } from '../../authentication/webhook-client.ts';
 import type { Source } from '../sources.ts';
 import type { Webhook } from './matching.ts';
@@ -11,20 +12,36 @@ export type WebhookCredentials = (
 
 export interface EndpointOptions {
   readonly services: Source<Service>;
+  readonly endpointSlices: Source<EndpointSlice>;
   readonly credentials?: WebhookCredentials;
+  /** Picks one of several addresses. */
+  readonly random: () => number;
 }
+
+type ClientConfig = Webhook['clientConfig'];
 
 export class EndpointError extends Error {
   override readonly name = 'EndpointError';
 }
 
+/** The URL as errors show it: with the port of a service, and of a URL that names the usual one. */
+export function shownUrl({ url, service }: ClientConfig, timeoutSeconds: number): string {
+  const query = `timeout=${timeoutSeconds}s`;
+  if (url !== undefined && url !== null && url !== '') {
+    const { protocol, hostname, port, pathname } = new URL(url);
+    const named = port === '' && /^https:\/\/[^/]*:443(\/|$)/.test(url) ? '443' : port;
+    return `${protocol}//${hostname}${named === '' ? '' : `:${named}`}${pathname}?${query}`;
+  }
+  const { name = '', namespace = '', port = 443, path = '/' } = service ?? {};
+  return `https://${name}.${namespace}.svc:${port}${path}?${query}`;
+}
+
 /** Throws `EndpointError` where the service cannot be found. */
 export async function endpointOf(
-  webhook: Webhook,
+  config: ClientConfig,
   timeoutSeconds: number,
   options: EndpointOptions,
 ): Promise<WebhookEndpoint> {
-  const config = webhook.clientConfig;
   const ca =
     config.caBundle === undefined || config.caBundle === ''
       ? {}
@@ -42,31 +59,30 @@ export async function endpointOf(
   const url = new URL(`https://${serverName}${port === 443 ? '' : `:${port}`}`);
   url.pathname = service.path ?? '/';
   url.searchParams.set('timeout', `${timeoutSeconds}s`);
-  const found =
-    options.services.get(service.namespace, service.name) ??
-    (await options.services.live(service.namespace, service.name));
-  if (found === undefined) throw new EndpointError(`service ${JSON.stringify(service.name)} not found`);
-  const connectTo = { host: addressOf(found, port), port, isForeign: true };
+  const connectTo = { ...addressOf(service, port, options), isForeign: true };
   const credentials = await options.credentials?.(port === 443 ? serverName : `${serverName}:${port}`);
   return { url, serverName, connectTo, ...ca, ...credentials };
 }
 
-function checkedAddress(host: string): string {
-  if (isLocalAddress(host)) throw new EndpointError(`${host} is an address of the control plane's own host`);
-  return host;
-}
-
-/** Only an address that the cluster gave the service: never one that its author chose freely. */
-function addressOf(service: Service, port: number): string {
-  const { spec } = service;
-  const name = service.metadata.name ?? '';
-  // Names are looked at when they are resolved.
-  if (spec?.type === 'ExternalName') return checkedAddress(spec.externalName ?? '');
-  const address = spec?.clusterIP ?? '';
-  if (address === '' || address === 'None')
-    throw new EndpointError(`service ${JSON.stringify(name)} has no cluster address`);
-  if (!(spec?.ports ?? []).some((one) => one.port === port)) {
-    throw new EndpointError(`no service port ${port} found for service ${JSON.stringify(name)}`);
+/**
+ * An address of the service's endpoints: it is reached whether or not a proxy for services runs on this host. Whoever makes
+ * the service chooses the address, so it must not be one of this host; names are looked at when they are resolved.
+ */
+function addressOf(
+  service: NonNullable<ClientConfig['service']>,
+  port: number,
+  options: EndpointOptions,
+): { readonly host: string; readonly port: number } {
+  const name = JSON.stringify(service.name);
+  try {
+    const { host, port: target } = backendOf({ ...service, port }, options, options.random);
+    if (isLocalAddress(host)) throw new EndpointError(`${host} is an address of the control plane's own host`);
+    return { host, port: target };
+  } catch (error) {
+    if (!(error instanceof BackendError)) throw error;
+    if (error.reason === 'ServiceNotFound') throw new EndpointError(`service ${name} not found`, { cause: error });
+    if (error.reason === 'ServicePortError')
+      throw new EndpointError(`no service port ${port} found for service ${name}`, { cause: error });
+    throw new EndpointError(`no endpoints available for service ${name}`, { cause: error });
   }
-  return address;
 }

@@ -66,10 +66,13 @@ function withoutMetadata(options: KubeObject | undefined): object | null {
   return rest;
 }
 
+export type JsonPatch = readonly unknown[];
+
 export interface ReviewResult {
   readonly allowed: boolean;
   readonly status: Readonly<Record<string, unknown>> | undefined;
-  readonly patch: Buffer | undefined;
+  /** A JSON patch with at least one operation. */
+  readonly patch: JsonPatch | undefined;
   readonly warnings: readonly string[];
   readonly auditAnnotations: Readonly<Record<string, string>>;
 }
@@ -108,7 +111,7 @@ export function readAnswer(text: string, review: Review, isMutating: boolean): R
   if (review.version === 'v1' && uid !== review.uid) {
     throw invalidResponse(`expected response.uid=${JSON.stringify(review.uid)}, got ${JSON.stringify(uid)}`);
   }
-  const patch = patchOf(response, review.version, isMutating);
+  const patch = operationsOf(patchOf(response, review.version, isMutating));
   return {
     allowed: response['allowed'] === true,
     status: isRecord(response['status']) ? response['status'] : undefined,
@@ -161,6 +164,22 @@ function patchOf(response: Record<string, unknown>, version: ReviewVersion, isMu
   // An empty list of a type that nobody knows changes nothing.
   if (bytes.toString().trim() === '[]') return undefined;
   throw invalidResponse(`webhook returned invalid response.patchType of ${JSON.stringify(type)}`);
+}
+
+function operationsOf(bytes: Buffer | undefined): JsonPatch | undefined {
+  if (bytes === undefined) return undefined;
+  const undecodable = (why: string, cause?: unknown): ReviewError =>
+    new ReviewError(`received undecodable patch in webhook response: ${why}`, { cause });
+  let patch: unknown;
+  try {
+    patch = JSON.parse(bytes.toString('utf8'));
+  } catch (error) {
+    throw undecodable('unexpected end of JSON input', error);
+  }
+  if (patch === null) return undefined;
+  if (!Array.isArray(patch))
+    throw undecodable(`json: cannot unmarshal ${typeof patch} into Go value of type jsonpatch.Patch`);
+  return patch.length === 0 ? undefined : patch;
 }
 
 /** What the client gets when a webhook says no. */

@@ -10,7 +10,7 @@ import type { Client } from '../../../api/machinery/client.ts';
 import { type Clock, sleepOn } from '../../../api/machinery/clock.ts';
 import { customResourceDefinitions } from '../../../api/machinery/resources.ts';
 import { cloneJson, jsonEqual } from '../../../api/meta/json-equality.ts';
-import { apiVersionOf, type GroupVersionKind, type KubeObject } from '../../../api/meta/object.ts';
+import { apiVersionOf, type GroupVersionKind, type JsonObject, type KubeObject } from '../../../api/meta/object.ts';
 import { isConflict, isNotFound } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import type { AdmissionChain } from '../../admission/admission.ts';
@@ -20,6 +20,7 @@ import type { MutableCatalog } from '../resource-catalog.ts';
 import type { Conversion, Strategy } from '../strategy.ts';
 import { namedStatus, takenBy } from './accepted-names.ts';
 import { fieldReaders, type FieldReaders } from './custom-strategy.ts';
+import { applyDefaults } from './defaulting.ts';
 import { CLEANUP_FINALIZER, type Definition, type DefinitionNames, isTrue, setCondition } from './definition.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { servedVersions, type ServedSet, type ServingParts } from './served-versions.ts';
@@ -102,6 +103,17 @@ export class CustomResources {
       return converted(object, setOf(object.apiVersion), setOf(apiVersionOf(kind)));
     }
     return undefined;
+  }
+
+  /** Sets what the schema of the object's version says of what it has not said; false for what is no custom resource. */
+  applyDefaults(object: KubeObject): boolean {
+    for (const { sets } of this.#served.values()) {
+      const set = sets.find(({ info }) => apiVersionOf(info) === object.apiVersion && info.kind === object.kind);
+      if (set === undefined) continue;
+      applyDefaults(object as unknown as JsonObject, set.schema);
+      return true;
+    }
+    return false;
   }
 
   #close(): void {

@@ -4,6 +4,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 import type { Service } from '../../../../api/machinery/kinds.ts';
+import { endpointSlices, services } from '../../../../api/machinery/resources.ts';
+import { fixedSources } from '../../../../controlplane/admission/sources.ts';
 import { endpointOf } from '../../../../controlplane/admission/webhook/endpoint.ts';
 import {
   isLocalAddress,
@@ -89,16 +91,37 @@ for (const [address, expected] of [
     assert.equal(isLocalAddress(address), expected));
 }
 
-const serviceTo = (externalName: string) =>
-  endpointOf(
-    { name: 'w', clientConfig: { service: { namespace: 'n', name: 's' } } } as Parameters<typeof endpointOf>[0],
-    5,
-    {
-      services: {
-        get: () => ({ metadata: { name: 's' }, spec: { type: 'ExternalName', externalName } }) as Service,
-      } as unknown as Parameters<typeof endpointOf>[2]['services'],
-    },
-  );
+const endpointTo = (spec: Service['spec'] | undefined, addresses: readonly string[] = []) => {
+  const metadata = { name: 's', namespace: 'n', labels: { 'kubernetes.io/service-name': 's' } };
+  const slice = { metadata, ports: [{ port: 8443 }], endpoints: [{ addresses }], addressType: 'IPv4' };
+  const sources = fixedSources([
+    ...(spec === undefined ? [] : [{ resource: services, object: { metadata, spec } }]),
+    ...(addresses.length === 0 ? [] : [{ resource: endpointSlices, object: slice }]),
+  ]);
+  const found = { services: sources.of(services), endpointSlices: sources.of(endpointSlices), random: () => 0 };
+  return endpointOf({ service: { namespace: 'n', name: 's' } }, 5, found);
+};
+const serviceTo = (externalName: string) => endpointTo({ type: 'ExternalName', externalName });
+
+test('a service is called at an address of its endpoints, by its own name', async () => {
+  const found = await endpointTo({ ports: [{ port: 443 }] }, ['10.1.2.3']);
+  assert.deepEqual(found.connectTo, { host: '10.1.2.3', port: 8443, isForeign: true });
+  assert.equal(found.serverName, 's.n.svc');
+});
+
+for (const address of ['127.0.0.1', '169.254.169.254', '::1', '0.0.0.0']) {
+  test(`an endpoint ${address} of a service is not called`, () =>
+    assert.rejects(endpointTo({ ports: [{ port: 443 }] }, [address]), /own host/));
+}
+
+for (const [why, asked, reason] of [
+  ['that is not there', () => endpointTo(undefined), /^service "s" not found$/],
+  ['without the port', () => endpointTo({ ports: [{ port: 80 }] }), /^no service port 443 found for service "s"$/],
+  ['without endpoints', () => endpointTo({ ports: [{ port: 443 }] }), /^no endpoints available for service "s"$/],
+] as const) {
+  test(`a service ${why} is told`, () =>
+    assert.rejects(asked(), (error: Error) => reason.test(error.message)));
+}
 
 test('a service that leads to the metadata address, or to a name of this host, is not called', async () => {
   await assert.rejects(serviceTo('169.254.169.254'), /own host/);

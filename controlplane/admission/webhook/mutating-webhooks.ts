@@ -1,0 +1,139 @@
+/**
+ * MutatingAdmissionWebhook: webhooks one after another, each shown what those before it made of the object, and one more round
+ * for those that want to see what came later. Patches are JSON patches of the version that the webhook registered for.
+ */
+import { applyJsonPatch } from '../../../api/codec/json-patch.ts';
+import { mutatingWebhookConfigurations } from '../../../api/machinery/resources.ts';
+import { jsonEqual } from '../../../api/meta/json-equality.ts';
+import type { JsonValue, KubeObject } from '../../../api/meta/object.ts';
+import { newInternalError } from '../../../api/meta/status-error.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
+import { kindOfObject } from '../policy/request-view.ts';
+import type { Source } from '../sources.ts';
+import type { RegisteredWebhook } from './matching.ts';
+import type { JsonPatch, ReviewView } from './review.ts';
+import { WebhookPlugin, type Configuration, type WebhooksOptions } from './webhooks.ts';
+
+/** One request on its way through the webhooks. */
+interface Passage {
+  readonly attributes: AdmissionAttributes;
+  readonly signal: AbortSignal;
+  readonly round: 0 | 1;
+  readonly candidates: readonly RegisteredWebhook[];
+}
+
+class MutatingPlugin extends WebhookPlugin implements AdmissionPlugin {
+  readonly name = 'MutatingAdmissionWebhook';
+
+  async admit(attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> {
+    const candidates = this.candidates(attributes);
+    if (candidates.length === 0) return;
+    /** Called before, and wants to see what others change later. */
+    const waiting = new Set<RegisteredWebhook>();
+    const again = new Set<RegisteredWebhook>();
+    const callAgain = (): void => {
+      for (const registered of waiting) again.add(registered);
+      waiting.clear();
+    };
+    let isChanged = false;
+    await this.#pass({ attributes, signal, round: 0, candidates }, (registered, changed) => {
+      if (changed) {
+        isChanged = true;
+        callAgain();
+      }
+      if (registered.webhook.reinvocationPolicy === 'IfNeeded') waiting.add(registered);
+    });
+    if (!isChanged) return;
+    const before = structuredClone(attributes.object);
+    await this.options.reinvoke?.(attributes, signal);
+    if (!jsonEqual(before, attributes.object)) callAgain();
+    if (again.size === 0) return;
+    await this.#pass({ attributes, signal, round: 1, candidates }, () => undefined, again);
+  }
+
+  /** `called` hears of each one that was called, and whether it changed the object. */
+  async #pass(
+    passage: Passage,
+    called: (registered: RegisteredWebhook, changed: boolean) => void,
+    only?: ReadonlySet<RegisteredWebhook>,
+  ): Promise<void> {
+    const { attributes } = passage;
+    const matchOf = await this.matcher(attributes);
+    const views = this.views(attributes);
+    for (const [index, registered] of passage.candidates.entries()) {
+      // What it selects by may just have been changed by another.
+      const match = only?.has(registered) === false ? undefined : matchOf(registered);
+      if (match === undefined) continue;
+      const view = await views.of(match.as);
+      if (!this.dispatcher.conditionsMatch(registered, attributes, view)) continue;
+      const changed = await this.#call(registered, view, passage, `round_${passage.round}_index_${index}`);
+      if (changed) views.forget();
+      called(registered, changed);
+    }
+  }
+
+  /** Whether the webhook changed the object. */
+  async #call(
+    registered: RegisteredWebhook,
+    view: ReviewView,
+    { attributes, signal }: Passage,
+    place: string,
+  ): Promise<boolean> {
+    const { webhook, configuration } = registered;
+    let mutated = false;
+    try {
+      await this.dispatcher.call({ registered, attributes, view, signal, place }, async ({ patch }) => {
+        if (patch === undefined) return;
+        mutated = await this.#apply(webhook.name, view, patch, attributes);
+        const detail = { configuration, webhook: webhook.name, patch, patchType: 'JSONPatch' };
+        attributes.annotate(`patch.webhook.admission.k8s.io/${place}`, JSON.stringify(detail), 'Request');
+      });
+    } finally {
+      const summary = { configuration, webhook: webhook.name, mutated };
+      attributes.annotate(`mutation.webhook.admission.k8s.io/${place}`, JSON.stringify(summary));
+    }
+    return mutated;
+  }
+
+  async #apply(name: string, view: ReviewView, patch: JsonPatch, attributes: AdmissionAttributes): Promise<boolean> {
+    const { conversion } = this.options;
+    const { object: own } = attributes;
+    if (view.object === undefined || own === undefined)
+      throw newInternalError(
+        `admission webhook ${JSON.stringify(name)} attempted to modify the object, which is not supported for this operation`,
+      );
+    let patched: KubeObject;
+    try {
+      patched = applyJsonPatch(view.object as unknown as JsonValue, [...patch]) as unknown as KubeObject;
+      patched = conversion.conform?.(patched, view.kind) ?? patched;
+    } catch (error) {
+      throw newInternalError(patchMessage(error, patch), error);
+    }
+    if (jsonEqual(patched, view.object)) return false;
+    const isOwn = view.object === own;
+    attributes.setObject(isOwn ? patched : await conversion.convert(patched, kindOfObject(own, attributes.kind)));
+    return true;
+  }
+}
+
+/** Which operation failed and why: the client that made the patch is the webhook's author. */
+function patchMessage(error: unknown, patch: JsonPatch): string {
+  const inner = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  const text = inner instanceof Error ? inner.message : String(inner);
+  if (text.startsWith('testing value ')) return `${text}: test failed`;
+  const key = /^Unable to remove nonexistent key: (.*)$/.exec(text)?.[1];
+  if (key === undefined) return text;
+  const paths = patch.flatMap((one) =>
+    typeof one === 'object' && one !== null && 'path' in one && typeof one.path === 'string' ? [one.path] : [],
+  );
+  const path = paths.find((one) => one.endsWith(`/${key}`)) ?? key;
+  return `error in remove for path: '${path}': ${text}: missing value`;
+}
+
+export function mutatingWebhooks(options: WebhooksOptions): AdmissionPlugin {
+  return new MutatingPlugin(
+    'admit',
+    options.sources.of(mutatingWebhookConfigurations) as Source<Configuration>,
+    options,
+  );
+}
