@@ -125,6 +125,12 @@ export interface VolumeManager {
 
 export class VolumeError extends Error {
   override readonly name = 'VolumeError';
+  /** When another attempt makes sense. */
+  readonly retryAfterMs: number;
+  constructor(message: string, { retryAfterMs = 1_000, ...options }: ErrorOptions & { retryAfterMs?: number } = {}) {
+    super(message, options);
+    this.retryAfterMs = retryAfterMs;
+  }
 }
 
 /* ---- Probes ---- */

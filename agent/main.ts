@@ -15,6 +15,8 @@ import { clusterServices } from './assembly/cluster-services.ts';
 import { createCheckpoints, restoreNode } from './assembly/checkpoints.ts';
 import { createNode } from './assembly/node.ts';
 import { podSources } from './assembly/pod-sources.ts';
+import { createVolumes } from './assembly/volumes.ts';
+import type { CsiVolumes } from './csi/csi-volumes.ts';
 import { createPodCgroups } from './cgroups/pod-cgroups.ts';
 import { configz } from './config/configz.ts';
 import { type EffectiveOptions, effectiveOptions } from './config/effective-options.ts';
@@ -22,7 +24,6 @@ import { AgentCore } from './core.ts';
 import type { NodeInfo } from './core-types.ts';
 import { ImageManager } from './images/image-manager.ts';
 import { loadPreloadedImages } from './images/preloaded-images.ts';
-import { fieldValue, resourceValue } from './kuberuntime/downward-api.ts';
 import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
 import { LogRotation } from './logs/log-rotation.ts';
 import { hostCapacity, hostName } from './nodestatus/host-facts.ts';
@@ -54,14 +55,9 @@ import { measuredSyncer, relistMetrics } from './statistics/measured-syncer.ts';
 import { createHttpObserver } from './statistics/http-metrics.ts';
 import { instrumentRuntime } from './statistics/instrumented-runtime.ts';
 import { createStatusManager } from './status/status-manager.ts';
-import { hostMounter } from './volumes/mounter.ts';
-import { noReferencedObjects, WatchedObjects } from './volumes/referenced-objects.ts';
-import { TokenManager } from './volumes/token-manager.ts';
-import { createVolumeManager } from './volumes/volume-manager.ts';
 
 /** The release of Kubernetes whose agent this one stands in for. */
 export const AGENT_VERSION = 'v1.36.2';
-const MOUNT_TIMEOUT_MS = 123_000;
 
 export interface AgentOptions {
   /** Flags by their names in `agentFlags`; the others have their defaults. */
@@ -193,37 +189,24 @@ async function assemble(
   const client = api?.client;
   const events = eventRecorder(base, api?.events, closers);
   const settings = evictionSettings(flags);
-  const node = createNode(base, AGENT_VERSION, runtime, api?.heartbeats, settings, events);
+  const parts: { core?: AgentCore; protection?: Protection; csi?: CsiVolumes } = {};
+  const node = createNode(base, AGENT_VERSION, runtime, api?.heartbeats, settings, events, {
+    volumesInUse: () => parts.csi?.volumesInUse() ?? [],
+  });
   const pods = new PodManager();
   const checkpoints = createCheckpoints(base, client, closers);
   await restoreNode(node, checkpoints);
   // What pods are given is remembered on its way.
   const podClient = checkpoints?.client ?? client;
-  const objects =
-    podClient === undefined ? noReferencedObjects : new WatchedObjects({ client: podClient, clock, logger });
-  if (objects instanceof WatchedObjects) closers.push(() => objects.close());
-  const tokens = new TokenManager({ client: podClient, clock });
+  const {
+    manager: volumes,
+    objects,
+    csi,
+    csiDrivers,
+    onObjectsChange,
+  } = await createVolumes(base, { client, podClient, node, events }, closers);
+  parts.csi = csi;
   const allocatable = (): Readonly<Record<string, string>> => node.allocatable();
-  const volumes = createVolumeManager({
-    rootDirectory,
-    client: podClient,
-    clock,
-    logger,
-    events,
-    mounter: hostMounter,
-    sources: {
-      objects,
-      token: (pod, spec) => tokens.token(pod, spec),
-      fieldValue: (pod, path) => fieldValue(pod, path, { hostIps: node.hostIps() }),
-      resourceValue: (_pod, container, resource, divisor) => resourceValue(container, resource, divisor, allocatable()),
-    },
-    refreshMs: flags.syncFrequency,
-    mountTimeoutMs: MOUNT_TIMEOUT_MS,
-    forgetPod: (uid) => tokens.forgetPod(uid),
-  });
-  closers.push(() => volumes.close());
-  if (objects instanceof WatchedObjects) objects.onChange((uids) => volumes.refreshPods(uids));
-  const parts: { core?: AgentCore; protection?: Protection } = {};
   const statuses = createStatusManager({
     client,
     clock,
@@ -336,6 +319,10 @@ async function assemble(
     resyncMs: flags.syncFrequency,
     random: Math.random,
   });
+  // A pod that waits for a config map or secret need not wait any longer.
+  onObjectsChange((uids) => {
+    for (const uid of uids) workers.wake(uid);
+  });
   const pleg = new Pleg({
     onRelist: relistMetrics(registries.own, clock),
     runtime,
@@ -425,7 +412,7 @@ async function assemble(
     checkMs: flags.containerLogMonitorInterval,
     workers: flags.containerLogMaxWorkers,
   });
-  const plugins = new PluginManager({ rootDirectory, handlers: {}, clock, logger });
+  const plugins = new PluginManager({ rootDirectory, handlers: { CSIPlugin: csiDrivers }, clock, logger });
   const loops = [node.run(signal), core.run(signal), protection.run(signal), logs.run(signal), plugins.run(signal)];
   const running = Promise.all(loops).catch((error: unknown) => {
     if (!signal.aborted) logger.error({ error }, 'A loop of the agent broke');

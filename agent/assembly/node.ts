@@ -2,7 +2,7 @@
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import type { EvictionSettings } from '../eviction/eviction-manager.ts';
 import { nodeReservations } from '../node-protection.ts';
-import { NodeManager } from '../nodestatus/node-manager.ts';
+import { NodeManager, type NodeManagerOptions } from '../nodestatus/node-manager.ts';
 import type { AgentFlags } from '../options.ts';
 import { parseTaint } from '../options/json-forms.ts';
 import type { Runtime } from '../runtime/runtime.ts';
@@ -16,6 +16,7 @@ export function createNode(
   client: HttpClient | undefined,
   settings: EvictionSettings,
   events: AgentEvents,
+  others: Pick<NodeManagerOptions, 'volumesInUse'>,
 ): NodeManager {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const manager: NodeManager = new NodeManager({
@@ -43,6 +44,7 @@ export function createNode(
     reserved: nodeReservations(flags, settings.thresholds),
     tellStorage: flags.localStorageCapacityIsolation,
     extraCapacity: () => ({}),
+    ...others,
     statusIntervalMs: flags.nodeStatusUpdateFrequency,
     reportIntervalMs: flags.nodeStatusReportFrequency,
     leaseDurationSeconds: flags.nodeLeaseDurationSeconds,

@@ -42,6 +42,8 @@ export interface NodeManagerOptions {
   /** `--local-storage-capacity-isolation`: how much ephemeral storage there is is told. */
   readonly tellStorage: boolean;
   readonly extraCapacity: () => Readonly<Record<string, string>>;
+  /** Attached volumes that pods of the node use: nobody may detach them. */
+  readonly volumesInUse: () => readonly string[];
   /** How often the status is looked at, and how often it is sent though nothing changed. */
   readonly statusIntervalMs: number;
   readonly reportIntervalMs: number;
@@ -263,6 +265,7 @@ export class NodeManager implements NodeInfo {
       networkErrors: source?.networkErrors() ?? [],
       pressure: (kind) => source?.pressure(kind) ?? false,
       extraCapacity: options.extraCapacity(),
+      volumesInUse: options.volumesInUse(),
       now: formatTime(options.clock.now()),
     };
   }

@@ -32,6 +32,7 @@ export interface NodeFacts {
   readonly networkErrors: readonly string[];
   readonly pressure: NodeConditionSource['pressure'];
   readonly extraCapacity: Readonly<Record<string, string>>;
+  readonly volumesInUse: readonly string[];
   readonly now: string;
 }
 
@@ -45,6 +46,7 @@ export const setters: readonly Setter[] = [
   setDaemonEndpoints,
   setImages,
   setHandlers,
+  setVolumesInUse,
   (status, facts) =>
     setPressure(
       status,
@@ -157,6 +159,12 @@ function setHandlers(status: NodeStatus, facts: NodeFacts): void {
     features: { recursiveReadOnlyMounts: handler.recursiveReadOnlyMounts, userNamespaces: handler.userNamespaces },
   }));
   status.features = { supplementalGroupsPolicy: true };
+}
+
+/** Absent where there never were any: what has no attached volumes says nothing of them. */
+function setVolumesInUse(status: NodeStatus, facts: NodeFacts): void {
+  if (facts.volumesInUse.length === 0 && status.volumesInUse === undefined) return;
+  status.volumesInUse = [...facts.volumesInUse];
 }
 
 function setPressure(

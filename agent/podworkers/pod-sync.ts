@@ -4,17 +4,18 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type {
-  MirrorPods,
-  NodeInfo,
-  Pod,
-  PodEventRecorder,
-  PodStatus,
-  ProbeManager,
-  ReferencedObjects,
-  ServiceLister,
-  StatusManager,
-  VolumeManager,
+import {
+  type MirrorPods,
+  type NodeInfo,
+  type Pod,
+  type PodEventRecorder,
+  type PodStatus,
+  type ProbeManager,
+  type ReferencedObjects,
+  type ServiceLister,
+  type StatusManager,
+  VolumeError,
+  type VolumeManager,
 } from '../core-types.ts';
 import type { PodCgroups } from '../cgroups/pod-cgroups.ts';
 import { apiPodStatus } from '../kuberuntime/api-status.ts';
@@ -94,7 +95,8 @@ export class PodSync implements PodSyncer {
       await volumes.mount(pod, signal);
     } catch (error) {
       if (signal.aborted) return { ended: false, errors: [], retryAtMs: undefined };
-      return { ended: false, errors: [error as Error], retryAtMs: clock.now() + 1_000 };
+      const retryMs = error instanceof VolumeError ? error.retryAfterMs : 1_000;
+      return { ended: false, errors: [error as Error], retryAtMs: clock.now() + retryMs };
     }
     // 6. Probes, then containers.
     probes.addPod(pod);

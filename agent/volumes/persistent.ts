@@ -1,42 +1,101 @@
 /**
- * Persistent volume claims on this node: from the claim to its volume, and where that stands on the host. hostPath and local
- * volumes are used in place, NFS is mounted; CSI volumes go through their driver (`csi/`).
+ * Persistent volume claims on this node: from the claim to its volume, and back what the node did for it (a file system that
+ * was grown).
  */
 import type { Client } from '../../api/machinery/client.ts';
+import type { PersistentVolumeClaim } from '../../api/machinery/kinds.ts';
 import { persistentVolumeClaims, persistentVolumes } from '../../api/machinery/resources.ts';
-import type { Wire, Pod } from '../core-types.ts';
-import type { V1PersistentVolume, V1PersistentVolumeClaim } from '@kubernetes/client-node';
+import { compareQuantities, parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
+import type { V1PersistentVolume } from '@kubernetes/client-node';
+import type { Container, Pod, Wire } from '../core-types.ts';
+import { VolumeNotProcessedError } from './volume-failure.ts';
 
 export type PersistentVolume = Omit<Wire<V1PersistentVolume>, 'metadata'> & {
   metadata: { name: string; annotations?: Record<string, string> };
 };
-type Claim = Omit<Wire<V1PersistentVolumeClaim>, 'metadata'> & { metadata: { name: string; uid: string } };
 
 export interface BoundVolume {
   readonly volume: PersistentVolume;
+  readonly claim: PersistentVolumeClaim;
   readonly readOnly: boolean;
+}
+
+export interface ClaimReference {
+  readonly name: string;
+  readonly readOnly: boolean;
+  /** Made for this pod (a generic ephemeral volume): another's of that name is not used. */
+  readonly isPods: boolean;
 }
 
 /** The volume of a claim that a pod names. Throws with the reference's words while it is not bound. */
 export async function resolveClaim(
   client: Client | undefined,
   pod: Pod,
-  claimName: string,
-  readOnly: boolean,
+  reference: ClaimReference,
 ): Promise<BoundVolume> {
   if (client === undefined) throw new Error('there is no API server to ask for persistent volume claims');
   const namespace = pod.metadata.namespace;
-  const claim = (await client.get(persistentVolumeClaims, namespace, claimName)) as unknown as Claim;
+  const of = `PVC ${namespace}/${reference.name}`;
+  let claim: PersistentVolumeClaim;
+  try {
+    claim = (await client.get(persistentVolumeClaims, namespace, reference.name)) as PersistentVolumeClaim;
+  } catch (error) {
+    throw new VolumeNotProcessedError(
+      `error processing ${of}: failed to fetch PVC from API server: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    );
+  }
+  const owner = claim.metadata.ownerReferences?.find((entry) => entry.controller === true);
+  if (reference.isPods && owner?.uid !== pod.metadata.uid)
+    throw new VolumeNotProcessedError(
+      `${of} was not created for pod ${namespace}/${pod.metadata.name} (pod is not owner)`,
+    );
   const volumeName = claim.spec?.volumeName ?? '';
   if (volumeName === '' || claim.status?.phase !== 'Bound') {
-    throw new Error(
-      `PVC ${namespace}/${claimName} has non-bound phase ("${claim.status?.phase ?? ''}") or empty pvc.Spec.VolumeName ("${volumeName}")`,
+    throw new VolumeNotProcessedError(
+      `error processing ${of}: PVC is not bound: it has non-bound phase ("${claim.status?.phase ?? ''}") or empty pvc.Spec.VolumeName ("${volumeName}")`,
     );
   }
   const volume = (await client.get(persistentVolumes, '', volumeName)) as unknown as PersistentVolume;
-  const reference = volume.spec?.claimRef;
-  if (reference?.uid !== claim.metadata.uid) {
-    throw new Error(`PV ${volumeName} is not bound to PVC ${namespace}/${claimName}: its claimRef has another UID`);
+  if (volume.spec?.claimRef?.uid !== claim.metadata.uid) {
+    throw new VolumeNotProcessedError(`PV ${volumeName} is not bound to ${of}: its claimRef has another UID`);
   }
-  return { volume, readOnly: readOnly || volume.spec?.accessModes?.every((mode) => mode === 'ReadOnlyMany') === true };
+  const readOnly = reference.readOnly || volume.spec?.accessModes?.every((mode) => mode === 'ReadOnlyMany') === true;
+  return { volume, claim, readOnly };
+}
+
+/** A block volume is a device to its containers, any other a directory. */
+export function checkVolumeMode(pod: Pod, volumeName: string, volumeMode: string | undefined): void {
+  const containers: readonly Container[] = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+  const asDirectory = containers.some((entry) => entry.volumeMounts?.some(({ name }) => name === volumeName));
+  const asDevice = containers.some((entry) => entry.volumeDevices?.some(({ name }) => name === volumeName));
+  if (volumeMode === 'Block' && asDirectory)
+    throw new VolumeNotProcessedError(`volume ${volumeName} has volumeMode Block, but is specified in volumeMounts`);
+  if (volumeMode !== 'Block' && asDevice)
+    throw new VolumeNotProcessedError(
+      `volume ${volumeName} has volumeMode Filesystem, but is specified in volumeDevices`,
+    );
+}
+
+/** The volume's size where the claim does not say it yet: the file system is still the smaller one. */
+export function sizeToGrow({ volume, claim }: BoundVolume): number | undefined {
+  const size = volume.spec?.capacity?.['storage'];
+  const told = claim.status?.capacity?.['storage'];
+  if (size === undefined || told === undefined) return undefined;
+  if (compareQuantities(parseQuantity(size), parseQuantity(told)) <= 0) return undefined;
+  return Number(wholeUnits(parseQuantity(size)));
+}
+
+/** The file system has the volume's size now: that ends the expansion. */
+export async function tellGrown(client: Client, { volume, claim }: BoundVolume): Promise<void> {
+  const ended = (claim.status?.conditions ?? []).filter(
+    ({ type }) => type === 'FileSystemResizePending' || type === 'Resizing',
+  );
+  const status = {
+    capacity: { storage: volume.spec?.capacity?.['storage'] },
+    ...(ended.length === 0 ? {} : { conditions: ended.map(({ type }) => ({ type, $patch: 'delete' })) }),
+    ...(claim.status?.allocatedResourceStatuses === undefined ? {} : { allocatedResourceStatuses: { storage: null } }),
+  };
+  const { namespace = '', name = '' } = claim.metadata;
+  await client.patch(persistentVolumeClaims, namespace, name, 'strategic', { status }, { subresource: 'status' });
 }

@@ -1,6 +1,6 @@
 /**
  * Config maps and secrets that pods of this node name: each is watched alone while a pod needs it (a node may read no
- * others), and read from memory then.
+ * others), and read from memory then. One that is immutable is read once and not watched any further.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client, Resource } from '../../api/machinery/client.ts';
@@ -18,6 +18,8 @@ interface Watched {
   readonly stop: AbortController;
   /** Set while the watch is up: what is there now. */
   current: { readonly object: KubeObject | undefined } | undefined;
+  /** What somebody was told before the watch was up. */
+  answered: { readonly object: KubeObject | undefined } | undefined;
 }
 
 const RETRY_MS = 1000;
@@ -57,6 +59,7 @@ export class WatchedObjects implements ReferencedObjects {
           pods: new Set(),
           stop: new AbortController(),
           current: undefined,
+          answered: undefined,
         };
         this.#watched.set(key, watched);
         void this.#follow(watched);
@@ -87,9 +90,14 @@ export class WatchedObjects implements ReferencedObjects {
   async #read(resource: Resource, namespace: string, name: string): Promise<KubeObject | undefined> {
     const watched = this.#watched.get(keyOf(resource, namespace, name));
     if (watched?.current !== undefined) return watched.current.object;
+    const object = await this.#get(resource, namespace, name);
+    if (watched !== undefined) watched.answered = { object };
+    return object;
+  }
+
+  async #get(resource: Resource, namespace: string, name: string): Promise<KubeObject | undefined> {
     try {
-      const object = await this.#client.get(resource, namespace, name);
-      return object;
+      return await this.#client.get(resource, namespace, name);
     } catch (error) {
       if (isNotFound(error)) return undefined;
       throw error;
@@ -104,6 +112,7 @@ export class WatchedObjects implements ReferencedObjects {
       try {
         const list = await this.#client.list(resource, { namespace, fieldSelector, signal: stop.signal });
         this.#put(watched, list.items[0]);
+        if (isImmutable(list.items[0])) return;
         delayMs = RETRY_MS;
         const resourceVersion = list.metadata.resourceVersion ?? '';
         const fromMs = this.#clock.monotonic();
@@ -115,6 +124,7 @@ export class WatchedObjects implements ReferencedObjects {
         })) {
           if (event.type === 'BOOKMARK') continue;
           this.#put(watched, event.type === 'DELETED' ? undefined : event.object);
+          if (event.type !== 'DELETED' && isImmutable(event.object)) return;
         }
         // A server that ends watches at once is not asked in a tight circle.
         if (this.#clock.monotonic() - fromMs < RETRY_MS) await this.#clock.sleep(RETRY_MS, stop.signal);
@@ -131,10 +141,9 @@ export class WatchedObjects implements ReferencedObjects {
   }
 
   #put(watched: Watched, object: KubeObject | undefined): void {
-    const before = watched.current?.object?.metadata.resourceVersion;
-    const isFirst = watched.current === undefined;
+    const known = watched.current ?? watched.answered;
     watched.current = { object };
-    if (isFirst || before === object?.metadata.resourceVersion) return;
+    if (known === undefined || known.object?.metadata.resourceVersion === object?.metadata.resourceVersion) return;
     for (const listener of this.#listeners) listener(watched.pods);
   }
 
@@ -142,6 +151,11 @@ export class WatchedObjects implements ReferencedObjects {
     for (const watched of this.#watched.values()) watched.stop.abort();
     this.#watched.clear();
   }
+}
+
+/** It never changes: nobody need be asked again while a pod uses it. */
+function isImmutable(object: KubeObject | undefined): boolean {
+  return object?.['immutable'] === true;
 }
 
 /** Without an API server there are no such objects. */

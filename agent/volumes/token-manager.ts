@@ -3,7 +3,7 @@
  * is sooner), and used on while the API server is away as long as they are valid.
  */
 import type { Client } from '../../api/machinery/client.ts';
-import { type Clock } from '../../api/machinery/clock.ts';
+import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import { serviceAccounts } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Pod } from '../core-types.ts';
@@ -29,6 +29,16 @@ export class TokenManager {
   }
 
   async token(pod: Pod, spec: TokenRequestSpec): Promise<string> {
+    return (await this.#valid(pod, spec)).token;
+  }
+
+  /** As a TokenRequest's status says it, for those who look after the expiry themselves. */
+  async status(pod: Pod, spec: TokenRequestSpec): Promise<{ token: string; expirationTimestamp: string }> {
+    const { token, expiresAtMs } = await this.#valid(pod, spec);
+    return { token, expirationTimestamp: formatTime(expiresAtMs) };
+  }
+
+  async #valid(pod: Pod, spec: TokenRequestSpec): Promise<KeptToken> {
     const account = pod.spec.serviceAccountName ?? 'default';
     const key = JSON.stringify([
       pod.metadata.namespace,
@@ -39,14 +49,14 @@ export class TokenManager {
     ]);
     const kept = this.#tokens.get(key);
     const now = this.#clock.now();
-    if (kept !== undefined && now < renewAt(kept)) return kept.token;
+    if (kept !== undefined && now < renewAt(kept)) return kept;
     if (this.#client === undefined) throw new Error('there is no API server to ask for a service-account token');
     try {
       const fresh = await this.#request(this.#client, pod, account, spec);
       this.#tokens.set(key, fresh);
-      return fresh.token;
+      return fresh;
     } catch (error) {
-      if (kept !== undefined && now < kept.expiresAtMs) return kept.token;
+      if (kept !== undefined && now < kept.expiresAtMs) return kept;
       throw new Error(`failed to fetch token: ${error instanceof Error ? error.message : String(error)}`, {
         cause: error,
       });

@@ -52,6 +52,30 @@ describe('objects that pods refer to', () => {
     assert.deepEqual(changes, [['one']]);
   });
 
+  it('are told of when they came between the first question and the watch', async (t) => {
+    const { clock, client, objects, changes } = setUp(t);
+    objects.registerPod(podWith('one', 'late'));
+    // The watch is not up yet: this asks the API.
+    assert.equal(await objects.configMap('ns', 'late'), undefined);
+    client.seed(configMaps, map('late', '1'));
+    await clock.settle();
+    assert.deepEqual(changes, [['one']]);
+    assert.equal(valueOf(await objects.configMap('ns', 'late')), '1');
+  });
+
+  it('are not watched once they are seen to be immutable', async (t) => {
+    const { clock, client, objects, changes } = setUp(t);
+    client.seed(configMaps, { ...map('fixed', '1'), immutable: true } as KubeObject);
+    objects.registerPod(podWith('one', 'fixed'));
+    await clock.settle();
+    assert.equal(client.calls.filter((call) => call.verb === 'watch').length, 0);
+    assert.equal(valueOf(await objects.configMap('ns', 'fixed')), '1');
+    assert.equal(client.calls.filter((call) => call.verb === 'get').length, 0);
+    await clock.advance(120_000);
+    assert.equal(client.calls.filter((call) => call.verb === 'list').length, 1);
+    assert.deepEqual(changes, []);
+  });
+
   it('are asked for without a watch where no pod is registered', async (t) => {
     const { client, objects } = setUp(t);
     assert.equal(valueOf(await objects.configMap('ns', 'a')), '1');

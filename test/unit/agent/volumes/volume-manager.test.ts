@@ -181,7 +181,7 @@ describe('the volume manager', () => {
     const pod = podOf('p', [{ name: 'd', emptyDir: { medium: 'Memory', sizeLimit: '64Mi' } }]);
     await manager.mount(pod, never);
     await manager.mount(pod, never);
-    assert.deepEqual(mounter.requests, ['tmpfs size=67108864']);
+    assert.deepEqual(mounter.requests, ['tmpfs size=67108864,noswap']);
   });
 
   it('takes down mounts and data with the pod', async (t) => {
@@ -231,7 +231,7 @@ describe('the volume manager', () => {
       status: { phase: 'Pending' },
     } as unknown as KubeObject);
     const pod = podOf('p', [{ name: 'd', persistentVolumeClaim: { claimName: 'c' } }]);
-    await assert.rejects(manager.mount(pod, never), /PVC ns\/c has non-bound phase \("Pending"\)/);
+    await assert.rejects(manager.mount(pod, never), /failed to process volumes=\[d\]: error processing PVC ns\/c: PVC is not bound: .*"Pending"/);
     client.seed(persistentVolumeClaims, {
       metadata: { name: 'c', namespace: 'ns', uid: 'claim' },
       spec: { volumeName: 'v' },

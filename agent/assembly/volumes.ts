@@ -1,0 +1,107 @@
+/** Volumes and what fills them: the volume manager, CSI drivers, tokens, the objects that pods refer to. */
+import type { Client } from '../../api/machinery/client.ts';
+import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
+import type { NodeInfo, PodEventRecorder, ReferencedObjects, VolumeManager } from '../core-types.ts';
+import { CsiNode } from '../csi/csi-node.ts';
+import { CsiVolumes } from '../csi/csi-volumes.ts';
+import { CsiDrivers } from '../csi/drivers.ts';
+import { fieldValue, resourceValue } from '../kuberuntime/downward-api.ts';
+import { hostMounter } from '../volumes/mounter.ts';
+import { noReferencedObjects, WatchedObjects } from '../volumes/referenced-objects.ts';
+import { TokenManager } from '../volumes/token-manager.ts';
+import { createVolumeManager } from '../volumes/volume-manager.ts';
+import type { Base, Closer } from './base.ts';
+
+const MOUNT_TIMEOUT_MS = 123_000;
+
+export interface AgentVolumes {
+  readonly manager: VolumeManager;
+  readonly objects: ReferencedObjects;
+  readonly csi: CsiVolumes;
+  /** The handler of CSI plugins. */
+  readonly csiDrivers: CsiDrivers;
+  /** Pods whose config maps or secrets changed. */
+  onObjectsChange(listener: (podUids: ReadonlySet<string>) => void): void;
+}
+
+export interface VolumeParts {
+  /** Of the node's own matters. */
+  readonly client: Client | undefined;
+  /** What pods are given is read with it. */
+  readonly podClient: Client | undefined;
+  readonly node: NodeInfo & { changed(): void };
+  readonly events: PodEventRecorder;
+}
+
+export async function createVolumes(base: Base, parts: VolumeParts, closers: Closer[]): Promise<AgentVolumes> {
+  const { flags, clock, logger, rootDirectory, nodeName } = base;
+  const { client, podClient, node, events } = parts;
+  const objects =
+    podClient === undefined ? noReferencedObjects : new WatchedObjects({ client: podClient, clock, logger });
+  const tokens = new TokenManager({ client: podClient, clock });
+  const csiDrivers = new CsiDrivers({
+    node: client === undefined ? undefined : new CsiNode({ client, nodeName }),
+    logger,
+  });
+  const csi = new CsiVolumes({
+    rootDirectory,
+    nodeName,
+    client: podClient,
+    clock,
+    logger,
+    drivers: csiDrivers,
+    sources: {
+      secret: (namespace, name) => secretValues(objects, namespace, name),
+      token: (pod, spec) => tokens.status(pod, spec),
+    },
+    reportedInUse: () => node.node().status?.volumesInUse ?? [],
+    onInUseChange: () => node.changed(),
+  });
+  await csi.recover();
+  const manager = createVolumeManager({
+    rootDirectory,
+    client: podClient,
+    clock,
+    logger,
+    events,
+    mounter: hostMounter,
+    sources: {
+      objects,
+      token: (pod, spec) => tokens.token(pod, spec),
+      fieldValue: (pod, path) => fieldValue(pod, path, { hostIps: node.hostIps() }),
+      resourceValue: (_pod, container, resource, divisor) =>
+        resourceValue(container, resource, divisor, node.allocatable()),
+    },
+    refreshMs: flags.syncFrequency,
+    mountTimeoutMs: MOUNT_TIMEOUT_MS,
+    csi,
+    allocatableMemoryBytes: () => Number(wholeUnits(parseQuantity(node.allocatable()['memory'] ?? '0'))),
+    forgetPod: (uid) => tokens.forgetPod(uid),
+  });
+  if (objects instanceof WatchedObjects) {
+    objects.onChange((uids) => manager.refreshPods(uids));
+    closers.push(() => objects.close());
+  }
+  closers.push(() => csiDrivers.close());
+  closers.push(() => manager.close());
+  return {
+    manager,
+    objects,
+    csi,
+    csiDrivers,
+    onObjectsChange: (listener) => (objects instanceof WatchedObjects ? objects.onChange(listener) : undefined),
+  };
+}
+
+async function secretValues(
+  objects: ReferencedObjects,
+  namespace: string,
+  name: string,
+): Promise<Record<string, string>> {
+  const secret = await objects.secret(namespace, name);
+  if (secret === undefined) throw new Error(`secret "${name}" not found in namespace "${namespace}"`);
+  const data = (secret['data'] ?? {}) as Record<string, string>;
+  return Object.fromEntries(
+    Object.entries(data).map(([key, value]) => [key, Buffer.from(value, 'base64').toString('utf8')]),
+  );
+}

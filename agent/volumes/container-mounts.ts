@@ -1,0 +1,112 @@
+/** A container's mounts and devices from the volumes of its pod that are ready: sub-paths bound safely, read-only as asked. */
+import { join } from 'node:path';
+import type { Logger } from '../../api/component/logger.ts';
+import { type Container, type Pod, type PreparedMounts, VolumeError } from '../core-types.ts';
+import { expand } from '../kuberuntime/environment.ts';
+import type { Mount } from '../runtime/runtime.ts';
+import type { Mounter } from './mounter.ts';
+import type { PodMounts } from './pod-mounts.ts';
+import type { ReadyVolume } from './volume-set-up.ts';
+import { bindSubPath } from './subpath.ts';
+
+export interface ContainerMountsOptions {
+  readonly pod: Pod;
+  readonly container: Container;
+  /** Of the container, for `subPathExpr`. */
+  readonly env: ReadonlyMap<string, string>;
+  readonly ready: ReadonlyMap<string, ReadyVolume>;
+  readonly podDirectory: string;
+  readonly mounter: Mounter;
+  readonly mounts: PodMounts;
+  readonly logger: Logger;
+}
+
+type VolumeMount = NonNullable<Container['volumeMounts']>[number];
+
+export async function containerMounts(options: ContainerMountsOptions): Promise<PreparedMounts> {
+  const { container, ready } = options;
+  const mounts: Mount[] = [];
+  for (const [index, wanted] of (container.volumeMounts ?? []).entries()) {
+    const volume = ready.get(wanted.name);
+    if (volume === undefined)
+      throw new VolumeError(`cannot find volume "${wanted.name}" to mount into container "${container.name}"`);
+    mounts.push(await mountOf(options, wanted, index, volume));
+  }
+  const devices = (container.volumeDevices ?? []).map((device) => {
+    const volume = ready.get(device.name);
+    if (volume?.isBlock !== true)
+      throw new VolumeError(`cannot find block volume "${device.name}" for container "${container.name}"`);
+    return { containerPath: device.devicePath, hostPath: volume.path, permissions: volume.readOnly ? 'r' : 'mrw' };
+  });
+  return { mounts, devices };
+}
+
+async function mountOf(
+  options: ContainerMountsOptions,
+  wanted: VolumeMount,
+  index: number,
+  volume: ReadyVolume,
+): Promise<Mount> {
+  const readonly = wanted.readOnly === true || volume.readOnly;
+  const base = {
+    containerPath: wanted.mountPath.startsWith('/') ? wanted.mountPath : `/${wanted.mountPath}`,
+    readonly,
+    recursiveReadOnly:
+      readonly && (wanted.recursiveReadOnly === 'Enabled' || wanted.recursiveReadOnly === 'IfPossible'),
+    propagation: propagationOf(wanted.mountPropagation),
+    seLinuxRelabel: false,
+  } as const;
+  const subPath =
+    wanted.subPathExpr === undefined ? (wanted.subPath ?? '') : expandSubPath(wanted.subPathExpr, options.env);
+  if (volume.image !== undefined) {
+    const part = subPath === '' ? {} : { imageSubPath: subPath };
+    return { ...base, hostPath: '', image: volume.image.reference, ...part };
+  }
+  if (subPath === '') return { ...base, hostPath: volume.path };
+  checkSubPath(subPath);
+  return { ...base, hostPath: await bound(options, wanted, index, volume.path, subPath) };
+}
+
+async function bound(
+  { pod, container, podDirectory, mounter, mounts, logger }: ContainerMountsOptions,
+  wanted: VolumeMount,
+  index: number,
+  volumePath: string,
+  subPath: string,
+): Promise<string> {
+  const target = join(podDirectory, 'volume-subpaths', wanted.name, container.name, String(index));
+  try {
+    const hostPath = await bindSubPath(volumePath, subPath, target, mounter);
+    mounts.note(target);
+    return hostPath;
+  } catch (error) {
+    // What exactly went wrong could tell of the host's files: it goes to the log only.
+    logger.error({ pod: pod.metadata.name, err: error }, 'a subPath could not be prepared');
+    throw new VolumeError(
+      `failed to prepare subPath for volumeMount "${wanted.name}" of container "${container.name}"`,
+      { cause: error },
+    );
+  }
+}
+
+function propagationOf(mode: string | undefined): 'private' | 'host-to-container' | 'bidirectional' {
+  if (mode === 'Bidirectional') return 'bidirectional';
+  return mode === 'HostToContainer' ? 'host-to-container' : 'private';
+}
+
+function expandSubPath(expression: string, env: ReadonlyMap<string, string>): string {
+  const missing = new Set<string>();
+  const expanded = expand(expression, (name) => {
+    const value = env.get(name) ?? '';
+    if (value === '') missing.add(name);
+    return value;
+  });
+  if (missing.size > 0) throw new VolumeError(`missing value for ${[...missing].toSorted().join(', ')}`);
+  return expanded;
+}
+
+function checkSubPath(subPath: string): void {
+  if (subPath.startsWith('/')) throw new VolumeError(`error SubPath \`${subPath}\` must not be an absolute path`);
+  if (subPath.split('/').includes('..'))
+    throw new VolumeError(`unable to provision SubPath \`${subPath}\`: must not contain '..'`);
+}

@@ -1,0 +1,96 @@
+/** emptyDir: a directory of the pod's own on the disk, in memory, or on huge pages. */
+import { access, chmod, mkdir, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
+import type { Pod } from '../core-types.ts';
+import { limitsOf, podResources } from '../kuberuntime/resources.ts';
+import type { Volume } from './payload.ts';
+import type { PodMounts } from './pod-mounts.ts';
+
+export interface EmptyDirOptions {
+  readonly pod: Pod;
+  readonly volume: Volume;
+  readonly path: string;
+  /** The pod's directory. */
+  readonly podDirectory: string;
+  readonly mounts: PodMounts;
+  /** What pods may use of the node's memory; 0 where it is not known. */
+  readonly allocatableMemoryBytes: number;
+  /** Gives a new directory to the pod's group. */
+  readonly giveToGroup: (path: string) => Promise<void>;
+}
+
+/** Once made it belongs to the containers: an agent that was restarted changes nothing of it. */
+export async function setUpEmptyDir(options: EmptyDirOptions): Promise<void> {
+  const { pod, volume, path, podDirectory, mounts } = options;
+  const ready = join(podDirectory, 'plugins', 'kubernetes.io~empty-dir', volume.name, 'ready');
+  let isNew = !(await exists(ready));
+  await mkdir(path, { recursive: true, mode: 0o777 });
+  const medium = volume.emptyDir?.medium ?? '';
+  if (medium === 'Memory') {
+    const sizeBytes = memoryVolumeBytes(pod, volume.emptyDir?.sizeLimit, options.allocatableMemoryBytes);
+    const size = sizeBytes > 0 ? [`size=${sizeBytes}`] : [];
+    // Kernels before 6.4 do not know how to keep a tmpfs from the swap.
+    isNew = (await mounts.ensure(path, { source: 'tmpfs', type: 'tmpfs' }, [...size, 'noswap'], size)) || isNew;
+  } else if (medium.startsWith('HugePages')) {
+    const pageSize = hugePageSize(pod, medium);
+    isNew =
+      (await mounts.ensure(path, { source: 'nodev', type: 'hugetlbfs' }, [`pagesize=${pageSize.replace('i', '')}`])) ||
+      isNew;
+  }
+  if (!isNew) return;
+  await chmod(path, 0o777);
+  await options.giveToGroup(path);
+  await mkdir(dirname(ready), { recursive: true, mode: 0o750 });
+  await writeFile(ready, '');
+}
+
+/**
+ * What a volume in memory may hold: its own limit, where that is below the limit of the whole pod, and that where it is below
+ * what pods may use of the node. Pure; 0 is no limit.
+ */
+export function memoryVolumeBytes(pod: Pod, sizeLimit: string | undefined, allocatableMemoryBytes: number): number {
+  const wanted = [sizeLimit === undefined ? 0 : bytesOf(sizeLimit), podMemoryLimit(pod), allocatableMemoryBytes];
+  const limits = wanted.filter((bytes) => bytes > 0);
+  return limits.length === 0 ? 0 : Math.min(...limits);
+}
+
+/** The pod's own limit, else that of its containers together where each has one. */
+function podMemoryLimit(pod: Pod): number {
+  const own = pod.spec.resources?.limits?.['memory'];
+  if (own !== undefined) return bytesOf(own);
+  const containers = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
+  if (containers.some((container) => limitsOf(container)['memory'] === undefined)) return 0;
+  return bytesOf(podResources(pod, limitsOf)['memory'] ?? '0');
+}
+
+/** Of the medium (`HugePages-2Mi`), or the one size that the containers ask for. */
+export function hugePageSize(pod: Pod, medium: string): string {
+  const asked = new Set<string>();
+  for (const container of [...(pod.spec.initContainers ?? []), ...pod.spec.containers]) {
+    for (const [name, amount] of Object.entries(container.resources?.requests ?? container.resources?.limits ?? {}))
+      if (name.startsWith('hugepages-') && bytesOf(amount) > 0) asked.add(name.slice('hugepages-'.length));
+  }
+  const wanted = medium === 'HugePages' ? '' : medium.slice('HugePages-'.length);
+  if (wanted !== '') {
+    if (!asked.has(wanted))
+      throw new Error(`medium "${medium}" requires a container that requests hugepages-${wanted}`);
+    return wanted;
+  }
+  const [only = ''] = asked;
+  if (asked.size === 0) throw new Error('medium "HugePages" requires a container that requests huge pages');
+  if (asked.size > 1)
+    throw new Error('medium "HugePages" is not enough where containers request pages of several sizes');
+  return only;
+}
+
+function bytesOf(quantity: string | number): number {
+  return Number(wholeUnits(parseQuantity(String(quantity))));
+}
+
+function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,246 @@
+/**
+ * Makes one volume of a pod ready, by its kind: a row of the table each. Idempotent; what was made before is found again.
+ * The volume manager says when, one operation at a time a pod.
+ */
+import { chmod, mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Client } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { CsiMount, CsiMountRequest } from '../csi/csi-source.ts';
+import type { Pod } from '../core-types.ts';
+import { writePayload } from './atomic-writer.ts';
+import { setUpEmptyDir } from './empty-dir.ts';
+import { checkHostPath } from './host-path.ts';
+import { setVolumeOwnership } from './ownership.ts';
+import { type PayloadSources, type Volume, volumePayload } from './payload.ts';
+import {
+  type BoundVolume,
+  checkVolumeMode,
+  type ClaimReference,
+  resolveClaim,
+  sizeToGrow,
+  tellGrown,
+} from './persistent.ts';
+import type { PodMounts } from './pod-mounts.ts';
+
+export interface ReadyVolume {
+  readonly name: string;
+  /** On the host; '' for image volumes. */
+  readonly path: string;
+  readonly readOnly: boolean;
+  /** Its data goes with the pod and counts as the pod's. */
+  readonly ephemeral: boolean;
+  readonly image?: { readonly reference: string };
+  readonly isBlock?: boolean;
+  /** That of the volume's annotation, for the pod's processes. */
+  readonly groupId?: number;
+  /** The content is brought up to date while the pod lives. */
+  readonly refreshes?: boolean;
+}
+
+/** The part of `csi/` that sets volumes up. */
+export interface CsiMounts {
+  mount(request: CsiMountRequest): Promise<CsiMount>;
+}
+
+export interface VolumeSetUpOptions {
+  /** `--root-dir`. */
+  readonly rootDirectory: string;
+  readonly client: Client | undefined;
+  readonly clock: Clock;
+  readonly sources: PayloadSources;
+  readonly mounts: PodMounts;
+  readonly csi: CsiMounts | undefined;
+  readonly allocatableMemoryBytes: () => number;
+  /** A file system that was grown is told as an event. */
+  readonly onGrown: (pod: Pod, volumeName: string) => void;
+}
+
+interface Request {
+  readonly pod: Pod;
+  readonly volume: Volume;
+  readonly signal: AbortSignal;
+}
+
+type NfsSource = { readonly server: string; readonly path: string; readonly readOnly?: boolean };
+
+export class VolumeSetUp {
+  readonly #options: VolumeSetUpOptions;
+
+  constructor(options: VolumeSetUpOptions) {
+    this.#options = options;
+  }
+
+  podDirectory(podUid: string): string {
+    return join(this.#options.rootDirectory, 'pods', podUid);
+  }
+
+  setUp(pod: Pod, volume: Volume, signal: AbortSignal): Promise<ReadyVolume> {
+    const request = { pod, volume, signal };
+    if (volume.emptyDir !== undefined) return this.#emptyDir(request);
+    if (volume.hostPath !== undefined) return this.#hostPath(request, volume.hostPath);
+    if (isPayloadVolume(volume)) return this.#payload(request);
+    if (volume.nfs !== undefined) return this.#nfs(request, volume.nfs);
+    if (volume.persistentVolumeClaim !== undefined) {
+      const { claimName, readOnly } = volume.persistentVolumeClaim;
+      return this.#persistent(request, { name: claimName, readOnly: readOnly === true, isPods: false });
+    }
+    if (volume.ephemeral !== undefined)
+      return this.#persistent(request, {
+        name: `${pod.metadata.name}-${volume.name}`,
+        readOnly: false,
+        isPods: true,
+      });
+    if (volume.csi !== undefined) return this.#inlineCsi(request, volume.csi);
+    if (volume.image !== undefined)
+      return Promise.resolve({
+        name: volume.name,
+        path: '',
+        readOnly: true,
+        ephemeral: false,
+        image: { reference: volume.image.reference ?? '' },
+      });
+    return Promise.reject(new Error('no volume plugin matched'));
+  }
+
+  #at(pod: Pod, plugin: string, name: string): string {
+    return join(this.podDirectory(pod.metadata.uid), 'volumes', plugin, name);
+  }
+
+  async #emptyDir({ pod, volume }: Request): Promise<ReadyVolume> {
+    const path = this.#at(pod, 'kubernetes.io~empty-dir', volume.name);
+    await setUpEmptyDir({
+      pod,
+      volume,
+      path,
+      podDirectory: this.podDirectory(pod.metadata.uid),
+      mounts: this.#options.mounts,
+      allocatableMemoryBytes: this.#options.allocatableMemoryBytes(),
+      giveToGroup: (directory) => giveToGroup(pod, directory),
+    });
+    return { name: volume.name, path, readOnly: false, ephemeral: (volume.emptyDir?.medium ?? '') === '' };
+  }
+
+  async #hostPath({ volume }: Request, source: { path: string; type?: string }): Promise<ReadyVolume> {
+    await checkHostPath(source.path, source.type ?? '');
+    return { name: volume.name, path: source.path, readOnly: false, ephemeral: false };
+  }
+
+  async #payload({ pod, volume }: Request): Promise<ReadyVolume> {
+    const payload = await volumePayload(pod, volume, this.#options.sources);
+    if (payload === undefined) throw new Error(`volume ${volume.name} has no content of its own`);
+    const plugin = payloadPlugin(volume);
+    const path = this.#at(pod, plugin, volume.name);
+    await mkdir(path, { recursive: true, mode: 0o777 });
+    // Secrets never reach a disk; kernels before 6.4 do not know how to keep them from the swap.
+    if (plugin !== 'kubernetes.io~configmap' && plugin !== 'kubernetes.io~downward-api')
+      await this.#options.mounts.ensure(path, { source: 'tmpfs', type: 'tmpfs' }, ['noswap'], []);
+    await chmod(path, 0o777);
+    await writePayload(path, payload, pod.spec.securityContext?.fsGroup, new Date(this.#options.clock.now()));
+    return { name: volume.name, path, readOnly: false, ephemeral: true, refreshes: true };
+  }
+
+  async #nfs({ pod, volume }: Request, source: NfsSource): Promise<ReadyVolume> {
+    const path = this.#at(pod, 'kubernetes.io~nfs', volume.name);
+    await this.#mountNfs(path, source, []);
+    return { name: volume.name, path, readOnly: source.readOnly === true, ephemeral: false };
+  }
+
+  async #mountNfs(path: string, nfs: NfsSource, options: readonly string[]): Promise<void> {
+    await mkdir(path, { recursive: true, mode: 0o750 });
+    const host = nfs.server.includes(':') ? `[${nfs.server}]` : nfs.server;
+    await this.#options.mounts.ensure(path, { source: `${host}:${nfs.path}`, type: 'nfs' }, [
+      ...(nfs.readOnly === true ? ['ro'] : []),
+      ...options,
+    ]);
+  }
+
+  async #inlineCsi(request: Request, source: NonNullable<Volume['csi']>): Promise<ReadyVolume> {
+    const { pod, volume, signal } = request;
+    const readOnly = source.readOnly === true;
+    const mounted = await this.#csi().mount({
+      pod,
+      volumeName: volume.name,
+      source: { kind: 'inline', volume: source },
+      readOnly,
+      signal,
+    });
+    if (mounted.setsGroup) await giveToGroup(pod, mounted.path);
+    return { name: volume.name, path: mounted.path, readOnly, ephemeral: false, refreshes: mounted.refreshes };
+  }
+
+  async #persistent(request: Request, reference: ClaimReference): Promise<ReadyVolume> {
+    const { pod, volume } = request;
+    const bound = await resolveClaim(this.#options.client, pod, reference);
+    const spec = bound.volume.spec ?? {};
+    checkVolumeMode(pod, volume.name, spec.volumeMode);
+    const gid = bound.volume.metadata.annotations?.['pv.beta.kubernetes.io/gid'] ?? '';
+    const base = {
+      name: volume.name,
+      readOnly: bound.readOnly,
+      ephemeral: false,
+      ...(/^[1-9]\d*$/.test(gid) ? { groupId: Number(gid) } : {}),
+    };
+    if (spec.hostPath !== undefined) {
+      await checkHostPath(spec.hostPath.path, spec.hostPath.type ?? '');
+      return { ...base, path: spec.hostPath.path };
+    }
+    if (spec.local !== undefined) {
+      const isBlock = spec.volumeMode === 'Block';
+      await checkHostPath(spec.local.path, isBlock ? 'BlockDevice' : 'Directory');
+      if (isBlock) return { ...base, path: spec.local.path, isBlock };
+      if (!bound.readOnly) await giveToGroup(pod, spec.local.path);
+      return { ...base, path: spec.local.path };
+    }
+    if (spec.nfs !== undefined) {
+      const path = this.#at(pod, 'kubernetes.io~nfs', bound.volume.metadata.name);
+      await this.#mountNfs(path, spec.nfs, spec.mountOptions ?? []);
+      return { ...base, path };
+    }
+    if (spec.csi !== undefined) return { ...base, ...(await this.#persistentCsi(request, bound)) };
+    throw new Error('no volume plugin matched');
+  }
+
+  async #persistentCsi(
+    { pod, volume, signal }: Request,
+    bound: BoundVolume,
+  ): Promise<Pick<ReadyVolume, 'path' | 'readOnly' | 'isBlock' | 'refreshes'>> {
+    const readOnly = bound.readOnly || bound.volume.spec?.csi?.readOnly === true;
+    const growBytes = readOnly ? undefined : sizeToGrow(bound);
+    const source = { kind: 'persistent', volume: bound.volume, growBytes } as const;
+    const mounted = await this.#csi().mount({ pod, volumeName: volume.name, source, readOnly, signal });
+    if (mounted.setsGroup) await giveToGroup(pod, mounted.path);
+    if (mounted.grown && this.#options.client !== undefined) {
+      await tellGrown(this.#options.client, bound);
+      this.#options.onGrown(pod, bound.volume.metadata.name);
+    }
+    return { path: mounted.path, readOnly, isBlock: mounted.isBlock, refreshes: mounted.refreshes };
+  }
+
+  #csi(): CsiMounts {
+    if (this.#options.csi === undefined) throw new Error('CSI volumes are not available on this node');
+    return this.#options.csi;
+  }
+}
+
+export function isPayloadVolume(volume: Volume): boolean {
+  return (
+    volume.configMap !== undefined ||
+    volume.secret !== undefined ||
+    volume.downwardAPI !== undefined ||
+    volume.projected !== undefined
+  );
+}
+
+function payloadPlugin(volume: Volume): string {
+  if (volume.configMap !== undefined) return 'kubernetes.io~configmap';
+  if (volume.secret !== undefined) return 'kubernetes.io~secret';
+  return volume.downwardAPI === undefined ? 'kubernetes.io~projected' : 'kubernetes.io~downward-api';
+}
+
+async function giveToGroup(pod: Pod, path: string): Promise<void> {
+  const gid = pod.spec.securityContext?.fsGroup;
+  if (gid === undefined) return;
+  const policy = pod.spec.securityContext?.fsGroupChangePolicy === 'OnRootMismatch' ? 'OnRootMismatch' : 'Always';
+  await setVolumeOwnership(path, { gid, readonly: false, policy });
+}
