@@ -14,6 +14,7 @@ import type { Base, Closer, Closing } from './assembly/base.ts';
 import { clusterServices } from './assembly/cluster-services.ts';
 import { createCheckpoints, restoreNode } from './assembly/checkpoints.ts';
 import { createNode } from './assembly/node.ts';
+import { createNodeShutdown, withShutdown } from './assembly/node-shutdown.ts';
 import { podSources } from './assembly/pod-sources.ts';
 import { createVolumes } from './assembly/volumes.ts';
 import type { CsiVolumes } from './csi/csi-volumes.ts';
@@ -26,6 +27,7 @@ import { ImageManager } from './images/image-manager.ts';
 import { loadPreloadedImages } from './images/preloaded-images.ts';
 import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
 import { LogRotation } from './logs/log-rotation.ts';
+import type { NodeShutdown } from './nodeshutdown/node-shutdown.ts';
 import { hostCapacity, hostName } from './nodestatus/host-facts.ts';
 import type { AgentFlags } from './options.ts';
 import {
@@ -80,6 +82,8 @@ export interface Agent {
   readonly core: AgentCore;
   /** Resolves, with the reason, when the agent has nothing more to do: run once, or somebody else wants its lock. */
   readonly done: Promise<string>;
+  /** Ends the pods as at a shutdown of the host, by priority; the node takes no others. */
+  stopPods(): Promise<void>;
   /** Ends the agent; containers run on. */
   close(how?: Closing): Promise<void>;
 }
@@ -126,11 +130,11 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
       random: Math.random,
     });
     if (api !== undefined) closers.push(() => api.close());
-    const { core, server, running } = await assemble(base, { runtime, api, preloaded, registries }, closers);
+    const { core, server, shutdown, running } = await assemble(base, { runtime, api, preloaded, registries }, closers);
     closers.push(() => running);
     closers.push(() => server.close());
     if (flags.runonce) void waitForPods(core, clock, abort.signal).then((ended) => done.resolve(ended));
-    return { nodeName, port: server.port, core, done: done.promise, close };
+    return { nodeName, port: server.port, core, done: done.promise, stopPods: () => shutdown.stopPods(), close };
   } catch (error) {
     await close();
     throw error;
@@ -147,6 +151,7 @@ function connectRuntime({ flags, clock, logger, nodeName, rootDirectory }: Base)
     nodeName,
     rootDirectory,
     sandboxImage: flags.podInfraContainerImage,
+    hairpin: flags.hairpinMode !== 'none',
     awaitsPodCidr: flags.kubeconfig !== '' && flags.podCidr === '',
     clock,
     logger,
@@ -184,7 +189,12 @@ async function assemble(
   base: Base,
   { runtime, api, preloaded, registries }: Outside,
   closers: Closer[],
-): Promise<{ readonly core: AgentCore; readonly server: AgentServer; readonly running: Promise<unknown> }> {
+): Promise<{
+  readonly core: AgentCore;
+  readonly server: AgentServer;
+  readonly shutdown: NodeShutdown;
+  readonly running: Promise<unknown>;
+}> {
   const { flags, clock, logger, rootDirectory, signal } = base;
   const client = api?.client;
   const events = eventRecorder(base, api?.events, closers);
@@ -333,6 +343,13 @@ async function assemble(
   const { sources, submitted } = podSources(base, client, checkpoints?.pods, (file, message) =>
     badManifest(base, events, node, file, message),
   );
+  const shutdown = createNodeShutdown(base, {
+    registry: registries.own,
+    workers,
+    activePods: () => parts.core?.activePods() ?? [],
+    aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message, 'Normal'),
+    nodeChanged: () => node.changed(),
+  });
   const pressure = (kind: 'memory' | 'disk' | 'pid'): boolean => parts.protection?.pressure(kind) ?? false;
   const core = new AgentCore({
     clock,
@@ -354,6 +371,7 @@ async function assemble(
       node: () => node.node(),
       allowedUnsafeSysctls: flags.allowedUnsafeSysctls,
       pressure,
+      shutdown: () => shutdown.refusal(),
     }),
     podLogsDirectory: resolve(flags.podLogsDir),
     deadContainers: {
@@ -386,7 +404,7 @@ async function assemble(
     nodeChanged: () => node.changed(),
   });
   parts.protection = protection;
-  node.connect(core);
+  node.connect(withShutdown(core, shutdown));
   node.onPodCidrs((cidrs) => void runtime.setPodCidr(cidrs).then(() => runtimeState.check()));
   const server = await assembleServer({
     ...base,
@@ -413,11 +431,18 @@ async function assemble(
     workers: flags.containerLogMaxWorkers,
   });
   const plugins = new PluginManager({ rootDirectory, handlers: { CSIPlugin: csiDrivers }, clock, logger });
-  const loops = [node.run(signal), core.run(signal), protection.run(signal), logs.run(signal), plugins.run(signal)];
+  const loops = [
+    node.run(signal),
+    core.run(signal),
+    protection.run(signal),
+    logs.run(signal),
+    plugins.run(signal),
+    shutdown.run(signal),
+  ];
   const running = Promise.all(loops).catch((error: unknown) => {
     if (!signal.aborted) logger.error({ error }, 'A loop of the agent broke');
   });
-  return { core, server, running };
+  return { core, server, shutdown, running };
 }
 
 /** A manifest that will not do is an event about the node: there is no pod to speak of. */

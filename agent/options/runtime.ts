@@ -68,8 +68,7 @@ export const runtimeOptions = {
     choices: ['promiscuous-bridge', 'hairpin-veth', 'none'],
     group: RUNTIME,
     config: { path: 'hairpinMode' },
-    noEffect: 'the network is made by CNI plugins or by Docker, which settle this themselves',
-    help: 'How a pod reaches itself through a service.',
+    help: "How a pod in Docker's network reaches itself through a service: by its veth, or with none not at all. CNI plugins settle it themselves.",
   }),
   makeIptablesUtilChains: option({
     name: 'make-iptables-util-chains',

@@ -21,6 +21,8 @@ export interface RuntimeChoice {
   readonly nodeName: string;
   readonly rootDirectory: string;
   readonly sandboxImage: string;
+  /** Pods in a network of Docker's reach themselves through services. */
+  readonly hairpin?: boolean;
   /** The pods' addresses come from an API server. */
   readonly awaitsPodCidr?: boolean;
   readonly clock: Clock;

@@ -61,6 +61,7 @@ export interface DockerRuntimeOptions {
   /** The agent's root directory: with the node's name it tells whose containers are whose. */
   readonly rootDirectory: string;
   readonly sandboxImage: string;
+  readonly hairpin?: boolean;
   /** The pods' addresses come from an API server. */
   readonly awaitsPodCidr?: boolean;
   readonly clock: Clock;
@@ -179,6 +180,7 @@ class DockerRuntime implements Runtime {
     try {
       if (config.dns !== undefined) await this.#writeResolvConf(id, config.dns);
       await this.#client.call('start sandbox', () => this.#client.docker.getContainer(id).start());
+      if (!onNode && this.#options.hairpin === true) await this.#network.openHairpins();
     } catch (error) {
       if (isCode(error, 'not-found')) this.#network.forget();
       await this.removeSandbox(id).catch((cause: unknown) =>

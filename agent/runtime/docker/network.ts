@@ -5,6 +5,7 @@
  * A network that carries pods is never remade: a changed pod CIDR takes effect when the last pod has gone.
  */
 import { readFileSync } from 'node:fs';
+import { readdir, writeFile } from 'node:fs/promises';
 import { networkInterfaces } from 'node:os';
 import { BlockList } from 'node:net';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -61,6 +62,24 @@ export class PodNetwork {
       this.#ready = undefined;
       this.#problem = error instanceof Error ? error.message : String(error);
       throw error;
+    }
+  }
+
+  /**
+   * Frames may leave a port of the bridge by which they came: so a pod reaches itself through a service. To be called when a
+   * pod has joined.
+   */
+  async openHairpins(): Promise<void> {
+    const ports = `/sys/class/net/${this.#bridge}/brif`;
+    try {
+      for (const port of await readdir(ports)) await writeFile(`${ports}/${port}/hairpin_mode`, '1');
+    } catch (error) {
+      // A pod that ended meanwhile took its port with it.
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+      this.#options.logger.warn(
+        { bridge: this.#bridge, err: error instanceof Error ? error.message : error },
+        'Pods may not reach themselves through services',
+      );
     }
   }
 
