@@ -6,10 +6,11 @@
 import type { Logger } from '../api/component/logger.ts';
 import type { Client } from '../api/machinery/client.ts';
 import { clusterRoleBindings, services } from '../api/machinery/resources.ts';
-import { isAlreadyExists, isInvalid } from '../api/meta/status-error.ts';
+import { isAlreadyExists, isInvalid, isNotFound } from '../api/meta/status-error.ts';
 import { serviceAddress } from './service-addresses.ts';
 
 const NAMESPACE = 'kube-system';
+const NAME = 'kube-dns';
 /** The tenth of the range, where people look for it. */
 const DNS_ADDRESS = 10;
 
@@ -26,6 +27,7 @@ export async function ensureNodeServices(
       subjects: [{ kind: 'Group', apiGroup: 'rbac.authorization.k8s.io', name: 'system:nodes' }],
     }),
   );
+  if (await hasDns(client)) return;
   const address = serviceAddress(serviceClusterCidrs, DNS_ADDRESS);
   try {
     await createDns(client, address);
@@ -37,13 +39,24 @@ export async function ensureNodeServices(
   }
 }
 
+/** Looked at before: a second one would be refused for its address, not for its name. */
+async function hasDns(client: Client): Promise<boolean> {
+  try {
+    await client.get(services, NAMESPACE, NAME);
+    return true;
+  } catch (error) {
+    if (isNotFound(error)) return false;
+    throw error;
+  }
+}
+
 async function createDns(client: Client, clusterIP: string | undefined): Promise<void> {
   await unlessThere(
     client.create(services, NAMESPACE, {
       apiVersion: 'v1',
       kind: 'Service',
       metadata: {
-        name: 'kube-dns',
+        name: NAME,
         namespace: NAMESPACE,
         labels: { 'k8s-app': 'kube-dns', 'kubernetes.io/cluster-service': 'true', 'kubernetes.io/name': 'CoreDNS' },
       },
