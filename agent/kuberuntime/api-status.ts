@@ -281,8 +281,8 @@ function conditions(input: StatusInput, status: PodStatus): PodCondition[] {
   });
   const foreign = (previous?.conditions ?? []).filter((condition) => !OWN_CONDITIONS.includes(condition.type ?? ''));
   const { ended } = input;
-  if (ended?.reason !== 'Evicted' || foreign.some((condition) => condition.type === 'DisruptionTarget'))
-    return [...own, ...foreign];
+  const isDisruption = ended !== undefined && DISRUPTIONS.has(ended.reason);
+  if (!isDisruption || foreign.some((condition) => condition.type === 'DisruptionTarget')) return [...own, ...foreign];
   // Job controllers and the like tell a disruption from a failure of the pod's own by this.
   const disruption = {
     type: 'DisruptionTarget',
@@ -295,6 +295,9 @@ function conditions(input: StatusInput, status: PodStatus): PodCondition[] {
   } as unknown as PodCondition;
   return [...own, ...foreign, disruption];
 }
+
+/** The agent ended the pod for the node's sake: it ran short, or its host goes down. */
+const DISRUPTIONS: ReadonlySet<string> = new Set(['Evicted', 'Terminated']);
 
 interface Verdict {
   readonly status: 'True' | 'False';

@@ -18,7 +18,7 @@ type List = Readonly<Record<string, string | undefined>>;
 const MIN_SHARES = 2;
 const MAX_SHARES = 262_144;
 const MIN_QUOTA_US = 1_000;
-const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;
+export const SYSTEM_CRITICAL_PRIORITY = 2_000_000_000;
 
 export function limitsOf(container: Container): List {
   return (container.resources?.limits ?? {}) as List;

@@ -175,7 +175,6 @@ export const evictionOptions = {
     default: {},
     group: 'Node',
     config: { path: 'shutdownGracePeriodByPodPriority', json: gracePeriods },
-    noEffect: 'a shutdown of the host is not held up',
     help: 'Seconds that pods have at a shutdown, by their priority.',
   }),
 } as const;

@@ -161,6 +161,8 @@ export const featureGates: ReadonlyMap<string, FeatureGate> = gateTable();
 /** The gates that the agent reads, and what each does. */
 export const activeGates = {
   KubeletCrashLoopBackOffMax: 'crashLoopBackOff.maxContainerRestartPeriod shortens the longest wait between restarts',
+  GracefulNodeShutdown: 'a shutdown of the host waits for pods where shutdownGracePeriod says so',
+  GracefulNodeShutdownBasedOnPodPriority: 'shutdownGracePeriodByPodPriority counts',
   ReduceDefaultCrashLoopBackOffDecay: 'restarts of a crashing container wait 1 s at first and 60 s at most',
   RotateKubeletServerCertificate: '--rotate-server-certificates asks the cluster for the serving certificate',
 } as const;

@@ -135,7 +135,6 @@ export const nodeOptions = {
     group: NODE,
     check: notNegative,
     config: { path: 'shutdownGracePeriod' },
-    noEffect: 'a shutdown of the host is not held up: pods end as the runtime ends them',
     help: 'How long a shutdown of the host waits for pods.',
   }),
   shutdownGracePeriodCriticalPods: field({
@@ -144,7 +143,6 @@ export const nodeOptions = {
     group: NODE,
     check: notNegative,
     config: { path: 'shutdownGracePeriodCriticalPods' },
-    noEffect: 'a shutdown of the host is not held up',
     help: 'The part of shutdownGracePeriod that critical pods have.',
   }),
 } as const;

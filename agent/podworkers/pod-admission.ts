@@ -28,6 +28,8 @@ export interface AdmissionOptions {
   readonly node: () => NodeObject;
   readonly allowedUnsafeSysctls: readonly string[];
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
+  /** The node is going down. */
+  readonly shutdown?: () => Refusal | undefined;
 }
 
 const SAFE_SYSCTLS = new Set([
@@ -53,7 +55,8 @@ export function createPodAdmission(options: AdmissionOptions): PodAdmission {
         evictionPressure(pod, options) ??
         selector(pod, options.node()) ??
         ports(pod, others) ??
-        resources(pod, others, options.node())
+        resources(pod, others, options.node()) ??
+        options.shutdown?.()
       );
     },
   };

@@ -1,0 +1,68 @@
+/** Graceful node shutdown by the agent's options, and its part in the node's condition. */
+import { join } from 'node:path';
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { NodeConditionSource, Pod } from '../core-types.ts';
+import { systemLogind } from '../nodeshutdown/logind.ts';
+import { NodeShutdown } from '../nodeshutdown/node-shutdown.ts';
+import { shutdownPeriods } from '../nodeshutdown/shutdown-order.ts';
+import type { PodWorkers } from '../podworkers/pod-workers.ts';
+import type { Base } from './base.ts';
+
+/** In the root directory; `orchlet stop --pods` waits for its end time. */
+export const SHUTDOWN_STATE_FILE = 'graceful_node_shutdown_state';
+
+export interface ShutdownParts {
+  readonly registry: MetricsRegistry;
+  readonly workers: PodWorkers;
+  readonly activePods: () => readonly Pod[];
+  readonly aboutNode: (reason: string, message: string) => void;
+  readonly nodeChanged: () => void;
+}
+
+export function createNodeShutdown(base: Base, parts: ShutdownParts): NodeShutdown {
+  const { clock, effective, flags, logger, rootDirectory } = base;
+  const { gates } = effective;
+  const gauge = (name: string, help: string) => parts.registry.gauge({ name, help, labels: [] }).with();
+  const started = gauge(
+    'kubelet_graceful_shutdown_start_time_seconds',
+    'Last graceful shutdown start time since unix epoch in seconds',
+  );
+  const ended = gauge(
+    'kubelet_graceful_shutdown_end_time_seconds',
+    'Last graceful shutdown start time since unix epoch in seconds',
+  );
+  return new NodeShutdown({
+    periods: gates.enabled('GracefulNodeShutdown')
+      ? shutdownPeriods({
+          shutdownGracePeriod: flags.shutdownGracePeriod,
+          shutdownGracePeriodCriticalPods: flags.shutdownGracePeriodCriticalPods,
+          shutdownGracePeriodByPodPriority: gates.enabled('GracefulNodeShutdownBasedOnPodPriority')
+            ? flags.shutdownGracePeriodByPodPriority
+            : {},
+        })
+      : [],
+    logind: systemLogind(),
+    clock,
+    logger,
+    activePods: parts.activePods,
+    kill: (pod, ending) => parts.workers.kill(pod, ending),
+    aboutNode: parts.aboutNode,
+    nodeChanged: parts.nodeChanged,
+    stateFile: join(rootDirectory, SHUTDOWN_STATE_FILE),
+    onTimes({ startSeconds, endSeconds }) {
+      started.set(startSeconds);
+      ended.set(endSeconds);
+    },
+  });
+}
+
+/** A node that goes down is not Ready. */
+export function withShutdown(source: NodeConditionSource, shutdown: NodeShutdown): NodeConditionSource {
+  return {
+    runtimeErrors: () => source.runtimeErrors(),
+    networkErrors: () => [...source.networkErrors(), ...(shutdown.isShuttingDown() ? ['node is shutting down'] : [])],
+    pressure: (kind) => source.pressure(kind),
+    images: () => source.images(),
+    activePods: () => source.activePods(),
+  };
+}

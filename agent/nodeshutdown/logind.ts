@@ -1,0 +1,134 @@
+/**
+ * The host's login manager, which asks before it lets the host go down. Held and heard through systemd's own tools:
+ *
+ * - the lock is a file descriptor that D-Bus passes, which no JavaScript client can receive: `systemd-inhibit` holds it for as
+ *   long as its command runs, and the command ends with this process's end of its pipe, so that an agent that is killed
+ *   never holds a host up;
+ * - `busctl` reads the signal. Both are of the package that brings the login manager: where they are missing there is nothing
+ *   to ask.
+ */
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+
+export interface InhibitorLock {
+  /** Resolves when the lock is gone. */
+  release(): Promise<void>;
+}
+
+export interface Logind {
+  /** How long it lets a lock delay a shutdown, at most. */
+  inhibitDelayMs(): Promise<number>;
+  /** Has it allow so much. */
+  raiseInhibitDelay(ms: number): Promise<void>;
+  /** Resolves when the lock is held. */
+  inhibit(): Promise<InhibitorLock>;
+  /**
+   * Calls with true when the host is about to go down, with false when it does not after all. Resolves when it is listening;
+   * `ended` rejects when it no longer can.
+   */
+  listen(onShutdown: (goingDown: boolean) => void, signal: AbortSignal): Promise<{ readonly ended: Promise<never> }>;
+}
+
+const SERVICE = 'org.freedesktop.login1';
+const PATH = '/org/freedesktop/login1';
+const MANAGER = 'org.freedesktop.login1.Manager';
+const LINUX_CONFIGURATION = '/etc/systemd/logind.conf.d';
+
+export interface LogindOptions {
+  /** Where drop-ins of its configuration stand. */
+  readonly configurationDirectory?: string;
+  /** Of the tools: a test's bus. */
+  readonly environment?: NodeJS.ProcessEnv;
+}
+
+export function systemLogind(options: LogindOptions = {}): Logind {
+  const { configurationDirectory = LINUX_CONFIGURATION, environment: env = process.env } = options;
+
+  function busctl(args: readonly string[]): Promise<string> {
+    return new Promise((resolve, reject) => {
+      execFile('busctl', ['--system', ...args], { env, timeout: 10_000 }, (error, stdout, stderr) => {
+        if (error === null) resolve(stdout.trim());
+        else reject(new Error(`the login manager does not answer: ${stderr.trim() || error.message}`));
+      });
+    });
+  }
+
+  return {
+    async inhibitDelayMs() {
+      const answer = await busctl(['get-property', SERVICE, PATH, MANAGER, 'InhibitDelayMaxUSec']);
+      return Number(answer.replace(/^t /, '')) / 1000;
+    },
+
+    async raiseInhibitDelay(ms) {
+      await mkdir(configurationDirectory, { recursive: true, mode: 0o755 });
+      // The name that the reference uses: of two agents that follow each other on a host, one file stays.
+      const text = `# The node agent waits so long for pods\n[Login]\nInhibitDelayMaxSec=${Math.ceil(ms / 1000)}\n`;
+      await writeFile(join(configurationDirectory, '99-kubelet.conf'), text, { mode: 0o644 });
+      const unit = ['org.freedesktop.systemd1', '/org/freedesktop/systemd1', 'org.freedesktop.systemd1.Manager'];
+      await busctl(['call', ...unit, 'KillUnit', 'ssi', 'systemd-logind.service', 'all', '1']);
+    },
+
+    async inhibit() {
+      const what = ['--what=shutdown', '--mode=delay', '--who=kubelet', '--why=The node agent ends the pods first'];
+      // The command says that it runs, which is after the lock was taken; it reads until this process lets go of it.
+      const child = spawn('systemd-inhibit', [...what, 'sh', '-c', 'echo held; exec cat >/dev/null'], {
+        env,
+        stdio: ['pipe', 'pipe', 'pipe'],
+      });
+      const ended = endOf(child);
+      await Promise.race([
+        new Promise<void>((resolve) => child.stdout.once('data', () => resolve())),
+        ended.then((why) => Promise.reject(new Error(`the inhibitor lock was not given: ${why}`))),
+      ]);
+      return {
+        async release() {
+          child.stdin.end();
+          await ended;
+        },
+      };
+    },
+
+    async listen(onShutdown, signal) {
+      const match = `type='signal',sender='${SERVICE}',path='${PATH}',interface='${MANAGER}',member='PrepareForShutdown'`;
+      const child = spawn('busctl', ['--system', 'monitor', '--json=short', `--match=${match}`], {
+        env,
+        signal,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      });
+      createInterface({ input: child.stdout }).on('line', (line) => {
+        const goingDown = shutdownOf(line);
+        if (goingDown !== undefined) onShutdown(goingDown);
+      });
+      const ended = endOf(child).then((why) => Promise.reject(new Error(`the login manager is heard no more: ${why}`)));
+      // Told to the caller; nobody else waits.
+      ended.catch(() => undefined);
+      // It says so when it has become a monitor: what comes from then on is heard.
+      await Promise.race([new Promise<void>((resolve) => child.stderr.once('data', () => resolve())), ended]);
+      return { ended };
+    },
+  };
+}
+
+/** The payload of a signal as `busctl` writes it; `undefined` for any other line. */
+function shutdownOf(line: string): boolean | undefined {
+  let message: { readonly member?: string; readonly payload?: { readonly data?: readonly unknown[] } };
+  try {
+    message = JSON.parse(line) as typeof message;
+  } catch {
+    // Its greeting.
+    return undefined;
+  }
+  const [value] = message.payload?.data ?? [];
+  return message.member === 'PrepareForShutdown' && typeof value === 'boolean' ? value : undefined;
+}
+
+function endOf(child: ChildProcess): Promise<string> {
+  let said = '';
+  child.stderr?.on('data', (chunk: Buffer) => (said = (said + chunk.toString()).slice(-500)));
+  return new Promise((resolve) => {
+    child.once('error', (error) => resolve(error.message));
+    child.once('exit', (code, signal) => resolve(said.trim() || `it ended with ${signal ?? code ?? 'nothing'}`));
+  });
+}
