@@ -7,6 +7,7 @@ import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { newBadRequest, newForbidden } from '../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
+import { nextTurn } from './large-object.ts';
 import { dropRepeatedOwners, matchName, matchNamespace, wipeSystemFields } from './object-identity.ts';
 import type { Decoder, ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
@@ -290,7 +291,9 @@ async function create(
   matchNamespace(object, version.info, namespace);
   wipeSystemFields(object);
   dropRepeatedOwners(object, context, false);
+  if (context.isLarge === true) await nextTurn();
   const managed = version.fieldManagement.update(undefined, object, managedWrite(path, context));
+  if (context.isLarge === true) await nextTurn();
   const target = {
     endpoint,
     namespace,
@@ -333,6 +336,7 @@ async function update(
     async compute(current) {
       const object = first ?? decode();
       first = undefined;
+      if (context.isLarge === true) await nextTurn();
       const live = current === undefined ? undefined : await edge.live(current);
       return await edge.toStored(version.fieldManagement.update(live, object, managedWrite(path, context)));
     },
@@ -371,6 +375,7 @@ async function applyPatch(
       matchName(object, target.name);
       matchNamespace(object, version.info, target.namespace);
       dropRepeatedOwners(object, context, false);
+      if (context.isLarge === true) await nextTurn();
       if (!apply) object = fieldManagement.update(live, object, managedWrite(path, context));
       return await edge.toStored(object);
     },

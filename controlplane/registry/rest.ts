@@ -25,6 +25,8 @@ export interface RequestContext {
   /** `fieldManager` parameter, else what stands before the first `/` of the User-Agent. */
   readonly fieldManager: string;
   readonly userAgent: string;
+  /** The body is so long that its handling is cut into turns of the event loop (`large-object.ts`). */
+  readonly isLarge?: boolean;
   /** Adds a `Warning: 299` header once per text. */
   warn(text: string): void;
   /** For the audit log; `Request`: where bodies are recorded alone. */

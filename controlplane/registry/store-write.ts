@@ -13,7 +13,7 @@ import { newConflict, newInvalid } from '../../api/meta/status-error.ts';
 import { validateMetadata, validateMetadataUpdate } from '../../api/meta/validation.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import { isStorageError, type StoredValue } from '../storage/storage.ts';
-import { encodeObject } from '../storage/object-bytes.ts';
+import { encodeBounded, LARGE_BYTES, nextTurn } from './large-object.ts';
 import type { Entry, RequestContext, Written, WriteOptions } from './rest.ts';
 import { dropRepeatedOwners, fillSystemFields, matchNamespace, revisionOf } from './object-identity.ts';
 import {
@@ -107,10 +107,12 @@ async function createAdmitted(
   const reservation = await strategy.reserve?.(object, undefined, forStrategy);
   try {
     prepareCreate(store, object, forStrategy);
+    if (context.isLarge === true) await nextTurn();
     const errors = [...metadataErrors(store, object), ...(strategy.validateCreate?.(object, forStrategy) ?? [])];
     if (errors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', errors);
     for (const text of strategy.warningsOnCreate?.(object, forStrategy) ?? []) context.warn(text);
     strategy.canonicalise?.(object);
+    if (context.isLarge === true) await nextTurn();
     await validateAdmission(store, context, target, object, undefined);
     if ((metadata.resourceVersion ?? '') !== '') {
       throw unexplained('resourceVersion should not be set on objects to be created');
@@ -150,7 +152,7 @@ async function putNew(store: Store, target: WriteTarget, object: KubeObject): Pr
   }
   const lifeMs = store.strategy.timeToLiveMs?.(object);
   const options = lifeMs === undefined ? {} : { expiresAtMs: store.clock.now() + lifeMs };
-  const stored = await store.storage.create(key, encodeObject(object), options);
+  const stored = await store.storage.create(key, encodeBounded(object), options);
   const entry = store.cache.entryOf(stored);
   store.strategy.afterWrite?.(entry.object, undefined);
   return entry;
@@ -237,17 +239,21 @@ async function changeOnce(
   change: Change,
   current: Entry & { readonly revision: number },
 ): Promise<Entry> {
+  const isLarge = context.isLarge === true || current.bytes.length > LARGE_BYTES;
   const old = current.object;
   if (change.uid !== undefined && change.uid !== old.metadata.uid) {
     throw uidConflict(store, target, change.uid, old.metadata.uid ?? '');
   }
+  if (isLarge) await nextTurn();
   const object = await admitChange(store, context, target, await change.compute(old), old);
   checkVersion(store, target, object, current.revision);
   const forStrategy = strategyContext(store, context, target.namespace, target.options.dryRun, target.endpoint.info);
   const reserves = target.endpoint.subresource === '' ? store.strategy.reserve : undefined;
   const reservation = await reserves?.call(store.strategy, object, old, forStrategy);
   try {
+    if (isLarge) await nextTurn();
     prepareChange(store, context, target, object, old, forStrategy);
+    if (isLarge) await nextTurn();
     await validateAdmission(store, context, target, object, old);
     const entry = await putChanged(store, context, target, object, current);
     settle(reservation, target);
@@ -361,7 +367,7 @@ async function putChanged(
   const lifeMs = store.strategy.timeToLiveMs?.(object);
   const stored = await store.storage.update(
     store.cache.keyOf(target.namespace, target.name),
-    encodeObject(object),
+    encodeBounded(object),
     current.revision,
     lifeMs === undefined ? {} : { expiresAtMs: store.clock.now() + lifeMs },
   );

@@ -2,12 +2,13 @@
 import { JsonSyntaxError } from '../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../api/codec/yaml.ts';
 import { newBadRequest, isStatusError } from '../../api/meta/status-error.ts';
+import { LARGE_BYTES, nextTurn } from '../registry/large-object.ts';
 import type { Body, Rest } from '../registry/rest.ts';
 import type { Encodings } from './encoding.ts';
 import { inputFormat, type Format } from './media-type.ts';
 import type { ApiRequest } from './request.ts';
 
-export const MAX_BODY_BYTES = 3 * 1024 * 1024;
+const MAX_BODY_BYTES = 3 * 1024 * 1024;
 
 /** How text becomes a value; `duplicates` are the fields that it had twice. They throw `JsonSyntaxError` and `YamlSyntaxError`. */
 export interface TextDecoders {
@@ -24,10 +25,11 @@ export interface BodyOptions {
 /** Throws 413, 415, and 400 with the words of the reference for a body that is no object. */
 export async function readBody(request: ApiRequest, rest: Rest, options: BodyOptions): Promise<Body> {
   const format = inputFormat(request.header('content-type'), options);
-  const bytes = await request.exchange.readBody(MAX_BODY_BYTES);
+  const bytes = await receiveBody(request);
   const kind = rest.subresource?.kind ?? rest.info.kind;
   try {
     const body = decode(bytes, format, options);
+    if (request.isLarge) await nextTurn();
     const type = jsonType(body.value);
     request.audited?.bodyIs(body.value);
     if (type === 'object' || type === 'null') return body;
@@ -39,6 +41,13 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
       `the object provided is unrecognized (must be of type ${kind}): ${decodeProblem(error)} (${summary(bytes)})`,
     );
   }
+}
+
+/** The bytes of a body, and whether handling them takes turns. Throws 413. */
+export async function receiveBody(request: ApiRequest): Promise<Buffer> {
+  const bytes = await request.exchange.readBody(MAX_BODY_BYTES);
+  request.isLarge = bytes.length > LARGE_BYTES;
+  return bytes;
 }
 
 function decode(bytes: Buffer, format: Format, options: BodyOptions): Body {
@@ -78,7 +87,7 @@ export async function readDeleteOptions(
   request: ApiRequest,
   options: BodyOptions,
 ): Promise<Record<string, unknown> | undefined> {
-  const bytes = await request.exchange.readBody(MAX_BODY_BYTES);
+  const bytes = await receiveBody(request);
   if (bytes.length === 0) return undefined;
   const format = inputFormat(request.header('content-type'), options);
   const body = deleteOptionsOf(bytes, format, options);

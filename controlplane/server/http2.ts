@@ -129,8 +129,9 @@ export class Http2Exchange implements Exchange {
     return !this.closed;
   }
 
-  /** What the client still sends is read and dropped: the stream would stay open otherwise. */
+  /** What has come is dropped; what has not come is not waited for: the stream would stay open for as long as the client likes. */
   #refuseRest(): void {
     this.#stream.resume();
+    this.#stream.close(constants.NGHTTP2_NO_ERROR);
   }
 }

@@ -36,6 +36,8 @@ export interface ListenerOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onExchange: (exchange: Exchange) => void;
+  /** Within which a request's headers must have come. */
+  readonly headersTimeoutMs?: number | undefined;
 }
 
 const HANDSHAKE_TIMEOUT_MS = 10_000;
@@ -146,14 +148,15 @@ export class Listener {
     this.#options.logger.debug({ err: error }, 'An HTTP/2 stream failed');
 
   #createHttp1(): HttpServer {
+    const headersTimeoutMs = this.#options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS;
     const server = createHttpServer(
       {
         maxHeaderSize: MAX_HEADER_BYTES,
-        headersTimeout: HEADERS_TIMEOUT_MS,
+        headersTimeout: headersTimeoutMs,
         // Bodies are timed by the handler chain; watches have none to wait for.
         requestTimeout: 0,
         keepAliveTimeout: IDLE_TIMEOUT_MS,
-        connectionsCheckingInterval: CONNECTION_CHECK_MS,
+        connectionsCheckingInterval: Math.min(CONNECTION_CHECK_MS, headersTimeoutMs),
         // Only what the connect verbs and watches take is an upgrade; `h2c` and others are plain requests.
         shouldUpgradeCallback: (request: IncomingMessage) => isUpgrade(request),
       },

@@ -58,6 +58,7 @@ export class ApiRequest implements RequestContext {
   /** The resource that answers, once it is known. */
   rest: Rest | undefined;
   responseBytes = 0;
+  isLarge = false;
   /** Audit annotations. */
   annotations: Map<string, string> | undefined;
   /** Those that tell of objects: for events with bodies alone. */
@@ -67,7 +68,7 @@ export class ApiRequest implements RequestContext {
   #status = 0;
   readonly #authorizer: Authorizer;
   #query: URLSearchParams | undefined;
-  #warnings: string[] | undefined;
+  #warnings: Set<string> | undefined;
   #abort: AbortController | undefined;
   #fieldManager: string | undefined;
 
@@ -133,8 +134,8 @@ export class ApiRequest implements RequestContext {
 
   warn(text: string): void {
     if (text === '') return;
-    this.#warnings ??= [];
-    if (!this.#warnings.includes(text)) this.#warnings.push(text);
+    this.#warnings ??= new Set();
+    this.#warnings.add(text);
   }
 
   annotate(key: string, value: string, level?: 'Request'): void {
@@ -168,7 +169,7 @@ export class ApiRequest implements RequestContext {
       'audit-id': this.auditId,
       'cache-control': 'no-cache, private',
     };
-    if (this.#warnings !== undefined) headers['warning'] = warningHeaders(this.#warnings);
+    if (this.#warnings !== undefined) headers['warning'] = warningHeaders([...this.#warnings]);
     return headers;
   }
 

@@ -38,6 +38,8 @@ export interface ServerOptions {
   readonly audit?: AuditSink;
   /** `--request-timeout`. */
   readonly requestTimeoutMs?: number;
+  /** Within which a request's headers must have come. */
+  readonly headersTimeoutMs?: number;
   /** `--max-requests-inflight`, `--max-mutating-requests-inflight`. */
   readonly maxReading?: number;
   readonly maxMutating?: number;
@@ -71,6 +73,7 @@ export function createServer(options: ServerOptions): ApiServer {
     tls: options.tls,
     clock: options.clock,
     logger: options.logger,
+    headersTimeoutMs: options.headersTimeoutMs,
     onExchange: (exchange: Exchange) => {
       // The outermost filter answers every error, so that neither this call nor its promise ever fails.
       void handler(new ApiRequest(exchange, options.authorizer, options.clock));

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { audit, authorization, tokens } from './auth.ts';
 import { idle } from './idle.ts';
+import { hostile } from './hostile.ts';
 import { h2load, openHttp, type Http } from './load.ts';
 import { configMap, pod } from './objects.ts';
 import { startServer, type Server, type ServerOptions } from './server.ts';
@@ -207,6 +208,7 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
   watch,
   objects,
   auth,
+  hostile: () => withServer((server) => hostile(server), OBSERVED),
   up,
   idle: () => idle(print),
 };

@@ -3,7 +3,7 @@
  * names, the event-loop delay since the last time and the memory in use after a garbage collection.
  */
 import { renameSync, writeFileSync } from 'node:fs';
-import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { isMainThread } from 'node:worker_threads';
@@ -11,6 +11,8 @@ import { isMainThread } from 'node:worker_threads';
 export interface Facts {
   readonly loopDelayP99Ms: number;
   readonly loopDelayMaxMs: number;
+  /** Time in which the event loop did not wait, of the main thread, since the last time. */
+  readonly busyMs: number;
   readonly rssBytes: number;
   readonly usedBytes: number;
 }
@@ -21,19 +23,23 @@ if (isMainThread && file !== undefined) {
   delay.enable();
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
+  let since = performance.eventLoopUtilization();
   process.on('SIGUSR2', () => {
     // The histogram counts the timer's own millisecond.
     const [p99, max] = [delay.percentile(99), delay.max].map((nanoseconds) => Math.max(0, nanoseconds / 1e6 - 1));
+    const { active: busyMs } = performance.eventLoopUtilization(since);
     collect();
     const { rss, heapUsed, external } = process.memoryUsage();
     const facts: Facts = {
       loopDelayP99Ms: p99 ?? 0,
       loopDelayMaxMs: max ?? 0,
+      busyMs,
       rssBytes: rss,
       usedBytes: heapUsed + external,
     };
     writeFileSync(`${file}.new`, JSON.stringify(facts));
     renameSync(`${file}.new`, file);
     delay.reset();
+    since = performance.eventLoopUtilization();
   });
 }

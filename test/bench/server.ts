@@ -100,7 +100,8 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
 
 function observedEnvironment(factsFile: string): NodeJS.ProcessEnv {
   const script = join(import.meta.dirname, 'observed.ts');
-  return { ...process.env, ORCHLET_BENCH_FACTS: factsFile, NODE_OPTIONS: `--import=${script}` };
+  const options = `--import=${script} ${process.env['ORCHLET_BENCH_NODE_OPTIONS'] ?? ''}`;
+  return { ...process.env, ORCHLET_BENCH_FACTS: factsFile, NODE_OPTIONS: options };
 }
 
 async function untilReady(

@@ -94,7 +94,11 @@ export class FakeResource implements Rest {
     return entry;
   }
 
-  list(_context: unknown, namespace: string, options: ListOptions): ListResult {
+  list(_context: unknown, namespace: string, options: ListOptions): ListResult | Promise<ListResult> {
+    return this.#listed(namespace, options);
+  }
+
+  #listed(namespace: string, options: ListOptions): ListResult {
     const entries = [...this.#entries.entries()]
       .filter(([key]) => namespace === '' || key.startsWith(`${namespace}/`))
       .map(([, entry]) => entry)
@@ -180,7 +184,7 @@ export class FakeResource implements Rest {
   }
 
   async deleteCollection(context: unknown, namespace: string, options: ListOptions): Promise<ListResult> {
-    const result = this.list(context, namespace, options);
+    const result = this.#listed(namespace, options);
     for (const entry of result.entries) await this.delete(context, namespace, entry.object.metadata.name ?? '');
     return result;
   }

@@ -38,7 +38,7 @@ export function validateObject(object: JsonObject, schema: JsonSchema): FieldErr
 function typeName(value: JsonValue): string {
   if (value === null) return 'null';
   if (Array.isArray(value)) return 'array';
-  if (typeof value === 'number') return Number.isInteger(value) ? 'integer' : 'number';
+  if (typeof value === 'number') return Number.isSafeInteger(value) ? 'integer' : 'number';
   return typeof value === 'bigint' ? 'integer' : typeof value;
 }
 

@@ -7,6 +7,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import {
   isStatusError,
   newInternalError,
+  newRequestEntityTooLarge,
   newStatusError,
   newTimeout,
   type Status,
@@ -67,10 +68,19 @@ function fail(request: ApiRequest, error: unknown, options: GuardOptions): void 
 
 function toStatus(request: ApiRequest, error: unknown, options: GuardOptions): Status {
   if (isStatusError(error)) return error.status;
+  if (exhaustsStack(error)) {
+    options.logger.warn({ err: error, path: request.rawPath }, 'A request was too large to be handled');
+    return newRequestEntityTooLarge('the request has too many or too deeply nested parts').status;
+  }
   if (request.exchange.closed) return newStatusError(499, '', 'the client has gone').status;
   options.logger.error(
     { err: error, method: request.exchange.method, path: request.rawPath },
     'A request failed unexpectedly',
   );
   return newInternalError(error instanceof Error ? error.message : 'unknown').status;
+}
+
+/** Depth is bounded where text is read; what is left are more errors in one object than a call takes arguments. */
+function exhaustsStack(error: unknown): boolean {
+  return error instanceof RangeError && error.message === 'Maximum call stack size exceeded';
 }

@@ -2,8 +2,9 @@
 import { newBadRequest, newUnsupportedMediaType } from '../../../api/meta/status-error.ts';
 import { JsonSyntaxError } from '../../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../../api/codec/yaml.ts';
+import { nextTurn } from '../../registry/large-object.ts';
 import type { Body, Patch } from '../../registry/rest.ts';
-import { jsonType, MAX_BODY_BYTES, type TextDecoders } from '../body.ts';
+import { jsonType, receiveBody, type TextDecoders } from '../body.ts';
 import { routeError } from '../media-type.ts';
 import { parseWriteOptions } from '../options.ts';
 import { sendEntry } from '../response.ts';
@@ -21,9 +22,10 @@ export const patch: VerbHandler = async (request, rest, context) => {
   const type = TYPES.get((request.header('content-type') ?? '').split(';')[0]?.trim() ?? '');
   const builtIn = hasProtobuf(rest, context.encodings);
   if (type === undefined || (type === 'strategic' && !builtIn)) throw unsupported(builtIn);
-  const bytes = await request.exchange.readBody(MAX_BODY_BYTES);
+  const bytes = await receiveBody(request);
   const options = parseWriteOptions(request.query, 'PatchOptions', type === 'apply');
   const decoded = decodePatch(type, bytes.toString('utf8'), options.force ?? false, context.decoders);
+  if (request.isLarge) await nextTurn();
   request.audited?.bodyIs(decoded.body);
   const written = await rest.patch?.(request, pathNamespace(request, rest), pathName(request), decoded, options);
   if (written === undefined) return;

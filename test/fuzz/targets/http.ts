@@ -374,8 +374,11 @@ export async function http(): Promise<Target> {
     async execute(input) {
       const { status, type, text } = await send(input);
       const { method, path } = readRequest(input);
-      // Strategic merge patches that make no sense are answered with 500 without a reason, as the reference does.
-      const asReference = method === 'PATCH' && /"status":"Failure"/.test(text) && !/"reason"/.test(text);
+      // Strategic merge patches and resource versions that make no sense are 500 without a reason, as the reference says.
+      const asReference =
+        (method === 'PATCH' || text.includes('strconv.ParseUint: parsing')) &&
+        text.includes('"status":"Failure"') &&
+        !text.includes('"reason"');
       law(status !== 500 || asReference, `500: ${method} ${path} ${text.slice(0, 600)}`);
       return `${method} ${status} ${type} ${path.split(/[/?]/).slice(1, 4).join('/').slice(0, 20)} ${/"reason":"(\w+)"/.exec(text)?.[1] ?? ''}`;
     },

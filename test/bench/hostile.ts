@@ -1,0 +1,33 @@
+/** For how long each hostile request kept the event loop; what is beyond a bound is marked. */
+import { Agent } from 'node:https';
+import { hostileRequests, PREPARED } from '../hostile/requests.ts';
+import { send, type Connection } from '../hostile/send.ts';
+import type { Server } from './server.ts';
+import { TOKEN } from './server.ts';
+
+const LONG_MS = 300;
+
+export async function hostile(server: Server, only?: RegExp): Promise<void> {
+  const agent = new Agent({ keepAlive: true, rejectUnauthorized: false });
+  const connection: Connection = { origin: server.origin, agent, token: TOKEN };
+  try {
+    for (const { path, body } of PREPARED) {
+      await send(connection, { method: 'POST', path, type: 'application/json', body: () => JSON.stringify(body) });
+    }
+    let longest = { ms: 0, name: '' };
+    for (const wanted of hostileRequests) {
+      if (only !== undefined && !only.test(wanted.name)) continue;
+      await server.facts();
+      const answer = await send(connection, wanted).catch((error: Error) => ({ status: 0, text: error.message }));
+      const { loopDelayMaxMs, busyMs, rssBytes } = await server.facts();
+      const expected = [wanted.status].flat().includes(answer.status);
+      if (loopDelayMaxMs > longest.ms) longest = { ms: loopDelayMaxMs, name: wanted.name };
+      process.stdout.write(
+        `${wanted.name.padEnd(60)} ${String(answer.status).padStart(3)}${expected ? '' : ' (not as expected)'} ${Math.round(loopDelayMaxMs).toString().padStart(6)} ms${loopDelayMaxMs > LONG_MS ? ' LONG' : ''} busy ${Math.round(busyMs)} ms, ${Math.round(rssBytes / 1048576)} MiB${expected ? '' : ` ${answer.text.slice(0, 300)}`}\n`,
+      );
+    }
+    process.stdout.write(`longest: ${Math.round(longest.ms)} ms, ${longest.name}\n`);
+  } finally {
+    agent.destroy();
+  }
+}
