@@ -85,7 +85,7 @@ export class CsiNode {
     const has = Object.entries(labels).every(([key, value]) => node.metadata.labels?.[key] === value);
     if (has && text === before) return;
     const metadata = { labels, annotations: { [ANNOTATION_NODE_IDS]: text } };
-    await this.#client.patch(nodes, '', this.#nodeName, 'strategic', { metadata }, { subresource: 'status' });
+    await this.#client.patch(nodes, '', this.#nodeName, 'strategic', { metadata });
   }
 
   async #updateDrivers(name: string, entry: DriverEntry | undefined): Promise<void> {

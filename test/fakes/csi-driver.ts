@@ -55,7 +55,7 @@ export async function startCsiDriver(options: FakeCsiDriverOptions): Promise<Fak
   const dataOf = (volumeId: string): string => join(directory, 'volumes', volumeId);
 
   const publish = async ({ volumeId, targetPath, readonly, volumeCapability }: Publish): Promise<object> => {
-    if (volumeCapability?.block != null) {
+    if (volumeCapability !== null && volumeCapability.block !== null) {
       await writeFile(targetPath, `device of ${volumeId}`);
       return {};
     }

@@ -91,8 +91,10 @@ async function setUp(t: TestContext, driverOptions: Partial<FakeCsiDriverOptions
   const volumes = await make();
   const requests = (method: string) =>
     driver.calls.filter((call) => call.method === method).map(({ request }) => request);
+  /** A message of the last publish: `volumeCapability`, `volumeContext`. */
+  const published = <T>(field: string): T => requests('nodePublishVolume').at(-1)?.[field] as T;
   const order = () => driver.calls.map(({ method }) => method).filter((method) => !/Info|Capabilities/.test(method));
-  return { root, driver, clock, client, volumes, make, requests, order, reported };
+  return { root, driver, clock, client, volumes, make, requests, published, order, reported };
 }
 
 describe('volumes of CSI drivers', () => {
@@ -156,16 +158,14 @@ describe('volumes of CSI drivers', () => {
   ];
   for (const [mode, capability, number] of modes) {
     it(`are ${mode} as CSI numbers it${capability === undefined ? '' : ' for a driver that tells single writers'}`, async (t) => {
-      const { volumes, requests } = await setUp(t, { capabilities: capability === undefined ? [] : [capability] });
+      const { volumes, published } = await setUp(t, { capabilities: capability === undefined ? [] : [capability] });
       await volumes.mount(persistent(podOf('a'), volumeOf('v', {}, { accessModes: [mode] })));
-      assert.deepEqual((requests('nodePublishVolume')[0]?.['volumeCapability'] as { accessMode: object }).accessMode, {
-        mode: number,
-      });
+      assert.deepEqual(published<{ accessMode: object }>('volumeCapability').accessMode, { mode: number });
     });
   }
 
   it('tell a driver that asks for it of the pod, and give it tokens of its service account', async (t) => {
-    const { volumes, requests } = await setUp(
+    const { volumes, published } = await setUp(
       t,
       {},
       {
@@ -175,9 +175,8 @@ describe('volumes of CSI drivers', () => {
       },
     );
     await volumes.mount(persistent(podOf('a'), volumeOf('v')));
-    const { 'csi.storage.k8s.io/serviceAccount.tokens': tokens, ...context } = requests('nodePublishVolume')[0]?.[
-      'volumeContext'
-    ] as Record<string, string>;
+    const { 'csi.storage.k8s.io/serviceAccount.tokens': tokens, ...context } =
+      published<Record<string, string>>('volumeContext');
     assert.deepEqual(context, {
       'csi.storage.k8s.io/pod.name': 'pod-a',
       'csi.storage.k8s.io/pod.namespace': 'ns',
@@ -225,7 +224,7 @@ describe('volumes of CSI drivers', () => {
   });
 
   it('may stand in the pod, with a handle of the pod and a secret of its namespace', async (t) => {
-    const { volumes, order, requests, root } = await setUp(
+    const { volumes, order, requests, published, root } = await setUp(
       t,
       { capabilities: ['stageUnstage'] },
       { attachRequired: true, podInfoOnMount: true, volumeLifecycleModes: ['Persistent', 'Ephemeral'] },
@@ -236,7 +235,7 @@ describe('volumes of CSI drivers', () => {
     const [publish] = requests('nodePublishVolume');
     assert.match(String(publish?.['volumeId']), /^csi-[0-9a-f]{64}$/);
     assert.deepEqual(publish?.['secrets'], { from: 'ns/s' });
-    assert.equal((publish?.['volumeContext'] as Record<string, string>)['csi.storage.k8s.io/ephemeral'], 'true');
+    assert.equal(published<Record<string, string>>('volumeContext')['csi.storage.k8s.io/ephemeral'], 'true');
     await volumes.unmountPod('a');
     assert.deepEqual(order(), ['nodePublishVolume', 'nodeUnpublishVolume']);
   });
