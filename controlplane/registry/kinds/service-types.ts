@@ -11,6 +11,10 @@ export const needsClusterIp = (spec: ServiceSpec): boolean =>
   ['ClusterIP', 'NodePort', 'LoadBalancer'].includes(spec.type ?? '');
 export const isHeadless = (spec: ServiceSpec): boolean => spec.clusterIPs?.[0] === 'None';
 
+/** Ports of nodes belong to the type, whether or not they are given unasked. */
+export const hasNodePorts = (spec: ServiceSpec): boolean => spec.type === 'NodePort' || spec.type === 'LoadBalancer';
+
+/** A node port is given to each port that names none. */
 export function needsNodePort(spec: ServiceSpec): boolean {
   return spec.type === 'NodePort' || (spec.type === 'LoadBalancer' && spec.allocateLoadBalancerNodePorts !== false);
 }
