@@ -28,6 +28,7 @@ import { allContainers, formatPod } from './kuberuntime/pod-containers.ts';
 import { findContainer, readRuntimeStatus, type RuntimePodStatus } from './kuberuntime/runtime-status.ts';
 import { readLog } from './logs/log-reader.ts';
 import type { Pleg } from './pleg/pleg.ts';
+import type { PodAllocations } from './podworkers/pod-allocation.ts';
 import { isMirrorPod, isStaticPod, type PodManager } from './podworkers/pod-manager.ts';
 import type { PodSync } from './podworkers/pod-sync.ts';
 import { isEnded, type PodWorkers } from './podworkers/pod-workers.ts';
@@ -37,6 +38,7 @@ import type { RuntimeState } from './runtime/runtime-state.ts';
 
 const HOUSEKEEPING_MS = 2_000;
 const CONTAINER_GC_MS = 60_000;
+const RESIZE_RETRY_MS = 30_000;
 const PODS = { group: '', resource: 'pods' };
 
 export interface CoreDeps {
@@ -56,6 +58,7 @@ export interface CoreDeps {
   readonly cgroups: PodCgroups;
   readonly mirrors: MirrorPods | undefined;
   readonly admission: PodAdmission;
+  readonly allocations: PodAllocations;
   readonly podLogsDirectory: string;
   /** Which dead containers are kept; the newest of each otherwise. */
   readonly deadContainers?: Pick<CollectOptions, 'keptPerContainer' | 'keptInTotal' | 'minAgeMs'>;
@@ -66,6 +69,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   readonly #deps: CoreDeps;
   #lastGcMs = 0;
   #lastCollectedMs = 0;
+  #lastResizeMs = 0;
 
   constructor(deps: CoreDeps) {
     this.#deps = deps;
@@ -141,7 +145,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   }
 
   #admit(pod: Pod): void {
-    const { admission, pods, sync, workers } = this.#deps;
+    const { admission, allocations, pods, sync, workers } = this.#deps;
     const known = isEnded(pod.status) || pod.metadata.deletionTimestamp !== undefined;
     if (!known && pod.status?.startTime === undefined) {
       const others = pods
@@ -149,7 +153,10 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         .filter(
           (other) => other.metadata.uid !== pod.metadata.uid && !this.podIsFinished(other) && !isEnded(other.status),
         );
-      const refusal = admission.admit(pod, others);
+      const refusal = admission.admit(
+        pod,
+        others.map((other) => allocations.allocated(other)),
+      );
       if (refusal !== undefined) {
         void sync
           .reject(pod, refusal.reason, refusal.message)
@@ -198,7 +205,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   }
 
   async #housekeeping(): Promise<void> {
-    const { cgroups, clock, kubeRuntime, pods, probes, statuses, volumes, workers } = this.#deps;
+    const { allocations, cgroups, clock, kubeRuntime, pods, probes, statuses, volumes, workers } = this.#deps;
     const wanted = new Set(pods.list().map((pod) => pod.metadata.uid));
     for (const mirror of pods.mirrors()) if (pods.podOfMirror(mirror) === undefined) await this.#dropMirror(mirror);
     // Wanted again after its worker ended with the pod being removed: a static file that came back.
@@ -212,6 +219,12 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     const forgotten = workers.forget(wanted);
     const known = new Set([...wanted, ...workers.known().keys()]);
     probes.cleanup(known);
+    allocations.forget(known);
+    // Room may have come for resizes that wait.
+    if (forgotten > 0 || clock.monotonic() - this.#lastResizeMs >= RESIZE_RETRY_MS) {
+      this.#lastResizeMs = clock.monotonic();
+      for (const uid of allocations.deferred()) workers.wake(uid);
+    }
     statuses.removeOrphans(new Set([...known, ...pods.mirrors().map((mirror) => mirror.metadata.uid)]));
     if (forgotten === 0 && clock.monotonic() - this.#lastGcMs < CONTAINER_GC_MS && this.#lastGcMs !== 0) return;
     this.#lastGcMs = clock.monotonic();

@@ -42,6 +42,7 @@ import { PluginManager } from './pluginmanager/plugin-manager.ts';
 import { createMirrorPods } from './podconfig/mirror-pods.ts';
 import { createPodConfig } from './podconfig/pod-config.ts';
 import { createPodAdmission } from './podworkers/pod-admission.ts';
+import { PodAllocations } from './podworkers/pod-allocation.ts';
 import { PodManager } from './podworkers/pod-manager.ts';
 import { PodSync } from './podworkers/pod-sync.ts';
 import { PodWorkers } from './podworkers/pod-workers.ts';
@@ -304,7 +305,15 @@ async function assemble(
     client === undefined
       ? undefined
       : createMirrorPods({ client, logger, node: () => (node.registered ? node.node() : undefined) });
+  const allocations = new PodAllocations({
+    node: () => node.node(),
+    events,
+    others: (pod) => (parts.core?.activePods() ?? []).filter((other) => other.metadata.uid !== pod.metadata.uid),
+    cpuManagerPolicy: flags.cpuManagerPolicy,
+    memoryManagerPolicy: flags.memoryManagerPolicy,
+  });
   const sync = new PodSync({
+    allocations,
     runtime,
     runtimeName,
     kubeRuntime,
@@ -352,6 +361,7 @@ async function assemble(
   });
   const pressure = (kind: 'memory' | 'disk' | 'pid'): boolean => parts.protection?.pressure(kind) ?? false;
   const core = new AgentCore({
+    allocations,
     clock,
     logger,
     runtime,

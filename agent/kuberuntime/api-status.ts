@@ -10,6 +10,7 @@ import { sandboxChanged } from './pod-actions.ts';
 import { allContainers, type ContainerKind, isSidecar, restartsAfter, shouldStart } from './pod-containers.ts';
 import { podPhase } from './pod-phase.ts';
 import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';
+import type { ResizeConditions } from './resize.ts';
 import type { RuntimePodStatus } from './runtime-status.ts';
 
 export interface StatusInput {
@@ -25,6 +26,9 @@ export interface StatusInput {
   readonly terminal: boolean;
   /** Why it was ended by the agent (eviction, deadline). */
   readonly ended?: { readonly reason: string; readonly message: string };
+  readonly resize: ResizeConditions;
+  /** Containers that do not have yet what the pod was allocated. */
+  readonly resizing: readonly string[];
   /** Sets `ready` and `started`. */
   readonly readiness: (status: PodStatus) => void;
   /** The termination message of an ended container. */
@@ -105,7 +109,10 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
     image: newest.image === '' ? (container.image ?? '') : newest.image,
     imageID: newest.imageRef === '' ? newest.imageId : newest.imageRef,
     containerID: `${input.runtimeName}://${newest.id}`,
-    resources: resourcesOf(container),
+    // What it really has: of before, until the runtime has done it.
+    resources: input.resizing.includes(container.name)
+      ? (old?.resources ?? resourcesOf(container))
+      : resourcesOf(container),
     ...(Object.keys(requestsOf(container)).length === 0 ? {} : { allocatedResources: requestsOf(container) }),
     ...mounts,
     ...(newest.user === undefined
@@ -253,18 +260,35 @@ function volumeMounts(container: Container): Partial<ContainerStatusJson> {
   return mounts.length === 0 ? {} : ({ volumeMounts: mounts } as Partial<ContainerStatusJson>);
 }
 
-const OWN_CONDITIONS = ['PodReadyToStartContainers', 'Initialized', 'Ready', 'ContainersReady', 'PodScheduled'];
+const OWN_CONDITIONS = [
+  'PodReadyToStartContainers',
+  'Initialized',
+  'Ready',
+  'ContainersReady',
+  'PodScheduled',
+  'PodResizePending',
+  'PodResizeInProgress',
+];
+
+interface MadeCondition {
+  readonly type: string;
+  readonly status: string;
+  readonly observedGeneration?: number;
+  readonly reason?: string;
+  readonly message?: string;
+}
 
 function conditions(input: StatusInput, status: PodStatus): PodCondition[] {
   const { pod, previous, runtime } = input;
   const started = !sandboxChanged(pod, runtime).changed;
   const ready = containersReady(pod, status);
-  const made = [
+  const made: readonly MadeCondition[] = [
     { type: 'PodReadyToStartContainers', status: started ? 'True' : 'False' },
     { type: 'Initialized', ...initialized(pod, status) },
     { type: 'Ready', ...podReady(pod, ready) },
     { type: 'ContainersReady', ...ready },
     { type: 'PodScheduled', status: 'True' },
+    ...resizeConditions(input),
   ];
   const now = formatTime(input.nowMs);
   const own = made.map((condition) => {
@@ -294,6 +318,33 @@ function conditions(input: StatusInput, status: PodStatus): PodCondition[] {
     lastTransitionTime: now,
   } as unknown as PodCondition;
   return [...own, ...foreign, disruption];
+}
+
+function resizeConditions({ resize: { pending, inProgress }, terminal }: StatusInput): readonly MadeCondition[] {
+  if (terminal) return [];
+  return [
+    ...(inProgress === undefined
+      ? []
+      : [
+          {
+            type: 'PodResizeInProgress',
+            status: 'True',
+            observedGeneration: inProgress.generation,
+            ...(inProgress.error === undefined ? {} : { reason: 'Error', message: inProgress.error }),
+          },
+        ]),
+    ...(pending === undefined
+      ? []
+      : [
+          {
+            type: 'PodResizePending',
+            status: 'True',
+            observedGeneration: pending.generation,
+            reason: pending.reason,
+            message: pending.message,
+          },
+        ]),
+  ];
 }
 
 /** The agent ended the pod for the node's sake: it ran short, or its host goes down. */

@@ -16,7 +16,15 @@ import { ContainerConfigError } from './environment.ts';
 import { killContainer, type KillDeps, killPodContainers } from './kill-containers.ts';
 import { runHook } from './lifecycle-hooks.ts';
 import { computePodActions, type ContainerToKill, type ProbeLookup } from './pod-actions.ts';
-import { containerHash, type ContainerKind, fieldPathOf, formatPod, podFullName } from './pod-containers.ts';
+import {
+  allContainers,
+  containerHash,
+  type ContainerKind,
+  fieldPathOf,
+  formatPod,
+  podFullName,
+} from './pod-containers.ts';
+import { memoryProblem, resizeOf } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 import { linuxResources } from './resources.ts';
 
@@ -44,6 +52,8 @@ export interface SyncResult {
   readonly errors: readonly Error[];
   /** The earliest moment at which something that waits may be tried again. */
   readonly retryAtMs: number | undefined;
+  /** Why a running container could not be given what its pod was allocated. */
+  readonly resizeError?: string | undefined;
 }
 
 class StartError extends Error {
@@ -96,7 +106,9 @@ export class KubeRuntime {
   async syncPod(pod: Pod, status: RuntimePodStatus, signal: AbortSignal): Promise<SyncResult> {
     const errors: Error[] = [];
     // 1. What is to be done.
-    const actions = computePodActions(pod, status, this.#options.probes);
+    const actions = computePodActions(pod, status, this.#options.probes, (container, last) =>
+      resizeOf(pod, container, last, this.#options.config.settings.resources()),
+    );
     // 2. Everything is in the way: kill it all, sandbox included.
     if (actions.killPod) {
       if (actions.createSandbox && actions.sandboxId !== undefined) {
@@ -152,9 +164,10 @@ export class KubeRuntime {
     // 5. Ephemeral containers, 6. init containers in order, 7. resources of what runs, 8. the others.
     for (const container of actions.ephemeralToStart) await start(container, 'ephemeral');
     for (const container of actions.initToStart) if (!(await start(container, 'init'))) break;
-    if (!actions.killPod) await this.#resize(pod, status, errors);
+    const killed = new Set(actions.containersToKill.map(({ id }) => id));
+    const resizeError = actions.killPod ? undefined : await this.#resize(pod, status, killed, errors);
     for (const container of actions.containersToStart) await start(container, 'regular');
-    return { errors, retryAtMs };
+    return { errors, retryAtMs, resizeError };
   }
 
   /** Ends all containers in their order, then the sandboxes. */
@@ -344,27 +357,44 @@ export class KubeRuntime {
     }
   }
 
-  /** In-place resize: what a running container has against what its specification says. */
-  async #resize(pod: Pod, status: RuntimePodStatus, errors: Error[]): Promise<void> {
-    for (const container of [...pod.spec.containers, ...(pod.spec.initContainers ?? [])]) {
+  /** Running containers that do not have what the pod was allocated. */
+  resizing(pod: Pod, status: RuntimePodStatus): readonly string[] {
+    const facts = this.#options.config.settings.resources();
+    return allContainers(pod)
+      .filter(({ container }) => {
+        const running = findContainer(status, container.name);
+        return running !== undefined && resizeOf(pod, container, running, facts) !== 'none';
+      })
+      .map(({ container }) => container.name);
+  }
+
+  /** In-place resize of what runs on; what is restarted has been started with its new resources. */
+  async #resize(
+    pod: Pod,
+    status: RuntimePodStatus,
+    killed: ReadonlySet<string>,
+    errors: Error[],
+  ): Promise<string | undefined> {
+    const { runtime, config } = this.#options;
+    const facts = config.settings.resources();
+    let problem: string | undefined;
+    for (const { container } of allContainers(pod)) {
       const running = findContainer(status, container.name);
-      if (running?.state !== 'running' || running.resources === undefined) continue;
-      const wanted = linuxResources(pod, container, this.#options.config.settings.resources());
-      const has = running.resources;
-      const differs =
-        (has.memoryLimitBytes !== undefined && has.memoryLimitBytes !== wanted.memoryLimitBytes) ||
-        (has.cpuQuotaUs !== undefined && Math.max(has.cpuQuotaUs, 0) !== wanted.cpuQuotaUs) ||
-        (has.cpuShares !== undefined && has.cpuShares !== wanted.cpuShares);
-      if (!differs) continue;
+      if (running === undefined || killed.has(running.id)) continue;
+      if (resizeOf(pod, container, running, facts) !== 'in-place') continue;
+      const wanted = linuxResources(pod, container, facts);
       try {
-        await this.#options.runtime.updateResources(running.id, wanted);
+        const stats = await runtime.containerStats({ podUid: pod.metadata.uid });
+        const used = stats.find(({ id }) => id === running.id)?.memoryWorkingSetBytes;
+        const refused = memoryProblem(wanted, running, used);
+        if (refused !== undefined) throw new Error(refused);
+        await runtime.updateResources(running.id, wanted);
       } catch (error) {
-        this.#options.events.event(pod, 'Warning', 'ResizeError', `Error: ${(error as Error).message}`, {
-          fieldPath: fieldPathOf('regular', container.name),
-        });
+        problem = (error as Error).message;
         errors.push(error as Error);
       }
     }
+    return problem;
   }
 }
 

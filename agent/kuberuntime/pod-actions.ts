@@ -5,11 +5,12 @@
 import type { Container, Pod, ProbeKind, ProbeResult } from '../core-types.ts';
 import type { ContainerId, ContainerStatus, SandboxId } from '../runtime/runtime.ts';
 import { containerHash, isSidecar, restartsAfter, restartsOnFailure, shouldStart } from './pod-containers.ts';
+import type { Resize } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 
 export const HASH_ANNOTATION = 'io.kubernetes.container.hash';
 
-export type KillReason = 'startup-probe' | 'liveness-probe' | 'definition-changed' | 'unknown-state';
+export type KillReason = 'startup-probe' | 'liveness-probe' | 'definition-changed' | 'resize' | 'unknown-state';
 
 export interface ContainerToKill {
   readonly id: ContainerId;
@@ -33,6 +34,14 @@ export interface PodActions {
 }
 
 export type ProbeLookup = (kind: ProbeKind, containerId: string) => ProbeResult | undefined;
+/** What a running container needs so that it has what its pod was allocated. */
+export type ResizeLookup = (container: Container, status: ContainerStatus) => Resize;
+
+/** What is known beside the specification and the runtime's containers. */
+interface Lookups {
+  readonly probes: ProbeLookup;
+  readonly resize: ResizeLookup;
+}
 
 /** Whether the sandbox has to be made (again), and as which attempt. */
 export function sandboxChanged(
@@ -57,7 +66,13 @@ interface Draft {
   readonly kill: ContainerToKill[];
 }
 
-export function computePodActions(pod: Pod, status: RuntimePodStatus, probes: ProbeLookup): PodActions {
+export function computePodActions(
+  pod: Pod,
+  status: RuntimePodStatus,
+  probes: ProbeLookup,
+  resize: ResizeLookup = () => 'none',
+): PodActions {
+  const lookups = { probes, resize };
   const { changed, attempt, sandboxId } = sandboxChanged(pod, status);
   if (changed) return actionsForNewSandbox(pod, status, attempt, sandboxId);
   const draft: Draft = { killPod: false, init: [], regular: [], kill: [] };
@@ -65,7 +80,7 @@ export function computePodActions(pod: Pod, status: RuntimePodStatus, probes: Pr
     .map((container) => container as Container)
     .filter((container) => findContainer(status, container.name) === undefined);
   const base = { createSandbox: false, attempt, sandboxId };
-  const initialized = initActions(pod, status, probes, draft);
+  const initialized = initActions(pod, status, lookups, draft);
   if (draft.killPod || !initialized) {
     return {
       ...base,
@@ -77,7 +92,7 @@ export function computePodActions(pod: Pod, status: RuntimePodStatus, probes: Pr
     };
   }
   const kept = pod.spec.containers.filter(
-    (container) => regularAction(pod, container, status, probes, draft) === 'keep',
+    (container) => regularAction(pod, container, status, lookups, draft) === 'keep',
   ).length;
   if (kept === 0 && draft.regular.length === 0) {
     return {
@@ -119,7 +134,7 @@ function actionsForNewSandbox(
 }
 
 /** True when the pod is past its init containers. Sidecars go on being looked after. */
-function initActions(pod: Pod, status: RuntimePodStatus, probes: ProbeLookup, draft: Draft): boolean {
+function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft: Draft): boolean {
   const init = pod.spec.initContainers ?? [];
   if (init.length === 0) return true;
   const sandbox = status.sandboxes[0]?.id;
@@ -142,7 +157,7 @@ function initActions(pod: Pod, status: RuntimePodStatus, probes: ProbeLookup, dr
       continue;
     }
     if (past) {
-      if (isSidecar(container)) sidecarAction(container, index, last, probes, start, draft);
+      if (isSidecar(container)) sidecarAction(container, index, last, lookups, start, draft);
       continue;
     }
     latestSeen = true;
@@ -152,7 +167,7 @@ function initActions(pod: Pod, status: RuntimePodStatus, probes: ProbeLookup, dr
         break;
       case 'running':
         if (!isSidecar(container)) break;
-        if (sidecarAction(container, index, last, probes, start, draft) === 'started') {
+        if (sidecarAction(container, index, last, lookups, start, draft) === 'started') {
           if (index === init.length - 1) initialized = true;
           else start.add(index + 1);
         }
@@ -188,7 +203,7 @@ function sidecarAction(
   container: Container,
   index: number,
   last: ContainerStatus,
-  probes: ProbeLookup,
+  { probes, resize }: Lookups,
   start: Set<number>,
   draft: Draft,
 ): 'started' | 'waiting' {
@@ -213,6 +228,8 @@ function sidecarAction(
     restart('definition-changed', `Init container ${container.name} definition changed, will be restarted`);
   } else if (probes('liveness', last.id) === 'failure') {
     restart('liveness-probe', `Init container ${container.name} failed liveness probe, will be restarted`);
+  } else if (resize(container, last) === 'restart') {
+    restart('resize', `Init container ${container.name} resize requires restart`);
   }
   return 'started';
 }
@@ -221,7 +238,7 @@ function regularAction(
   pod: Pod,
   container: Container,
   status: RuntimePodStatus,
-  probes: ProbeLookup,
+  { probes, resize }: Lookups,
   draft: Draft,
 ): 'keep' | 'change' {
   const last = findContainer(status, container.name);
@@ -255,7 +272,13 @@ function regularAction(
       : probes('startup', last.id) === 'failure'
         ? 'startup'
         : undefined;
-  if (failed === undefined) return 'keep';
+  if (failed === undefined) {
+    if (resize(container, last) !== 'restart') return 'keep';
+    const why = `Container ${container.name} resize requires restart`;
+    draft.kill.push({ id: last.id, container, reason: 'resize', message: why });
+    draft.regular.push(container);
+    return 'change';
+  }
   const restarts = restartsAfter(pod, container, 137);
   const message = `Container ${container.name} failed ${failed} probe${restarts ? ', will be restarted' : ''}`;
   draft.kill.push({ id: last.id, container, reason: `${failed}-probe`, message });

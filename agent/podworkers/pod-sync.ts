@@ -24,6 +24,7 @@ import { formatPod } from '../kuberuntime/pod-containers.ts';
 import { emptyRuntimeStatus, readRuntimeStatus, type RuntimePodStatus } from '../kuberuntime/runtime-status.ts';
 import { terminationMessage } from '../kuberuntime/termination-message.ts';
 import type { Runtime } from '../runtime/runtime.ts';
+import type { PodAllocations } from './pod-allocation.ts';
 import { isStaticPod, type PodManager } from './pod-manager.ts';
 import { type Ending, isEnded, type PodSyncer, type SyncOutcome } from './pod-workers.ts';
 
@@ -40,9 +41,16 @@ export interface PodSyncOptions {
   readonly cgroups: PodCgroups;
   readonly mirrors: MirrorPods | undefined;
   readonly node: NodeInfo;
+  readonly allocations: PodAllocations;
   readonly events: PodEventRecorder;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** The account of processors, memory and devices. */
+  readonly resources?: {
+    release(podUid: string): void;
+    /** What the status says of them, in place. */
+    fillStatus(pod: Pod, status: PodStatus): void;
+  };
   /** '' when pods can be given a network. */
   readonly networkProblem: () => string;
 }
@@ -63,10 +71,13 @@ export class PodSync implements PodSyncer {
     this.#options = options;
   }
 
-  async sync(pod: Pod, signal: AbortSignal): Promise<SyncOutcome> {
-    const { statuses, clock, events, kubeRuntime, cgroups, probes, volumes, objects } = this.#options;
-    // 1. What the runtime has, and what the API is told.
-    const runtime = await readRuntimeStatus(this.#options.runtime, identity(pod));
+  async sync(desired: Pod, signal: AbortSignal): Promise<SyncOutcome> {
+    const { statuses, clock, events, kubeRuntime, cgroups, probes, volumes, objects, allocations } = this.#options;
+    // 1. What the runtime has, what the node gives the pod, and what the API is told.
+    const runtime = await readRuntimeStatus(this.#options.runtime, identity(desired));
+    const pod = allocations.decide(desired);
+    const left = kubeRuntime.resizing(pod, runtime).length;
+    if (left === 0) allocations.actuated(desired, { left });
     const deadlineMs = this.#deadlineMs(pod);
     const overdue = deadlineMs !== undefined && clock.now() >= deadlineMs;
     const status = await this.#apiStatus(pod, runtime, { terminal: false, ...(overdue ? { ended: DEADLINE } : {}) });
@@ -101,7 +112,14 @@ export class PodSync implements PodSyncer {
     // 6. Probes, then containers.
     probes.addPod(pod);
     const result = await kubeRuntime.syncPod(pod, runtime, signal);
-    return { ended: false, errors: result.errors, retryAtMs: earliest(result.retryAtMs, deadlineMs) };
+    if (result.resizeError !== undefined) allocations.actuated(desired, { left, error: result.resizeError });
+    // What was resized is looked at again, and told.
+    const resizedAtMs = left > 0 && result.resizeError === undefined ? clock.now() : undefined;
+    return {
+      ended: false,
+      errors: result.errors,
+      retryAtMs: earliest(earliest(result.retryAtMs, resizedAtMs), deadlineMs),
+    };
   }
 
   async terminate(pod: Pod, ending: Ending): Promise<void> {
@@ -133,6 +151,7 @@ export class PodSync implements PodSyncer {
     await volumes.unmount(pod, signal);
     objects.unregisterPod(pod);
     await cgroups.remove(pod);
+    this.#options.resources?.release(pod.metadata.uid);
     kubeRuntime.forgetPod(pod.metadata.uid);
     for (const container of runtime.containers) this.#messages.delete(container.id);
     statuses.terminate(pod);
@@ -159,18 +178,24 @@ export class PodSync implements PodSyncer {
       if (container.state === 'exited' && !this.#messages.has(container.id))
         this.#messages.set(container.id, await terminationMessage(container));
     }
-    return apiPodStatus({
-      pod,
+    const { allocations, kubeRuntime } = this.#options;
+    const allocated = allocations.allocated(pod);
+    const status = apiPodStatus({
+      pod: allocated,
       runtime,
+      resize: allocations.conditions(pod.metadata.uid),
+      resizing: kubeRuntime.resizing(allocated, runtime),
       runtimeName: this.#options.runtimeName,
       previous: this.#options.statuses.get(pod.metadata.uid) ?? pod.status,
-      waiting: (name) => this.#options.kubeRuntime.waitingReason(pod.metadata.uid, name),
+      waiting: (name) => kubeRuntime.waitingReason(pod.metadata.uid, name),
       hostIps: this.#options.node.hostIps(),
       nowMs: this.#options.clock.now(),
       readiness: (status) => this.#options.probes.updatePodStatus(pod, status),
-      terminationMessage: (status) => this.#messages.get(status.id) ?? '',
+      terminationMessage: (container) => this.#messages.get(container.id) ?? '',
       ...options,
     });
+    this.#options.resources?.fillStatus(pod, status);
+    return status;
   }
 
   #deadlineMs(pod: Pod): number | undefined {

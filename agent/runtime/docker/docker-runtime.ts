@@ -307,7 +307,11 @@ class DockerRuntime implements Runtime {
 
   async updateResources(id: ContainerId, resources: LinuxResources): Promise<void> {
     const { OomScoreAdj: _fixed, ...changes } = resourceOptions(resources, this.#facts);
-    await this.#client.call('update container', () => this.#client.docker.getContainer(id).update(changes));
+    // Zero would leave the quota as it is.
+    const quota = resources.cpuQuotaUs === 0 ? { CpuQuota: -1 } : {};
+    await this.#client.call('update container', () =>
+      this.#client.docker.getContainer(id).update({ ...changes, ...quota }),
+    );
     this.#states.forget(id);
   }
 

@@ -277,4 +277,24 @@ describe('the actions of a pod', () => {
     ],
   ];
   for (const [name, of, is, expected, probes] of table) it(name, () => assert.deepEqual(act(of, is, probes), expected));
+
+  it('restarts a container whose policy wants it for a resize, and leaves others running', () => {
+    const decide = (resize: 'in-place' | 'restart'): object => {
+      const actions = computePodActions(
+        pod({ initContainers: [side] }),
+        status([container('side', 'running'), ...running]),
+        () => undefined,
+        (of) => (of.name === 'b' ? 'none' : resize),
+      );
+      return {
+        stop: actions.containersToKill.map((entry) => entry.message),
+        start: [...actions.initToStart, ...actions.containersToStart].map((entry) => entry.name),
+      };
+    };
+    assert.deepEqual(decide('in-place'), { stop: [], start: [] });
+    assert.deepEqual(decide('restart'), {
+      stop: ['Init container side resize requires restart', 'Container a resize requires restart'],
+      start: ['side', 'a'],
+    });
+  });
 });
