@@ -65,6 +65,7 @@ import { installOpenApi } from './server/openapi/openapi.ts';
 import { PathHandlers } from './server/path-handlers.ts';
 import { createRequestMetrics, installMetrics } from './server/request-metrics.ts';
 import { type ApiServer, createServer } from './server/server.ts';
+import type { StartHooks } from './start-hooks.ts';
 import type { Storage } from './storage/storage.ts';
 import { textDecoders } from './server/text-decoders.ts';
 import { installVersion } from './server/version.ts';
@@ -100,6 +101,9 @@ export interface Parts {
   readonly audit: AuditSink | undefined;
   /** `undefined`: values are kept as they are. */
   readonly encryption: Encryption | undefined;
+  readonly startHooks: StartHooks;
+  /** Whether the server is being closed. */
+  readonly isClosing: () => boolean;
   /** A client in this process for a user. `shared`: its lists and watches give the caches' own objects, never to be changed. */
   readonly clientFor: (user: string, groups: readonly string[], fieldManager?: string, shared?: boolean) => Client;
 }
@@ -279,7 +283,7 @@ function conversionCalls(sources: Sources): CallConversion {
   };
 }
 
-function aggregatorOf({ sources, clientFor, clock, logger, pki }: Parts, signal: AbortSignal): Aggregator {
+export function aggregatorOf({ sources, clientFor, clock, logger, pki }: Parts, signal: AbortSignal): Aggregator {
   return new Aggregator({
     definitions: sources.of(apiServices),
     services: sources.of(services),
@@ -309,7 +313,7 @@ function withAggregated(catalog: ResourceCatalog, aggregator: Aggregator): Resou
   };
 }
 
-export function createApiServer(parts: Parts, signal: AbortSignal): ApiServer {
+export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer {
   const { flags, clock, logger, registry, security, pki, schema, customResources, metrics } = parts;
   const protobuf = createProtobufCodec(schema);
   const encodings = createEncodings({
@@ -321,7 +325,6 @@ export function createApiServer(parts: Parts, signal: AbortSignal): ApiServer {
   const paths = new PathHandlers();
   const { catalog } = registry;
   installVersion(paths, API_VERSION);
-  const aggregator = aggregatorOf(parts, signal);
   installDiscovery(paths, {
     catalog: withAggregated(catalog, aggregator),
     protobuf,
@@ -392,9 +395,17 @@ function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlag
 }
 
 /** By the names that probes of the reference ask for. */
-function healthChecks({ storage, sources, encryption }: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
+function healthChecks({
+  storage,
+  sources,
+  encryption,
+  startHooks,
+  isClosing,
+}: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
   return {
     checks: [
+      // The log is written where requests are answered: whoever gets this answer knows that it can be.
+      { name: 'log', check: () => undefined },
       {
         name: 'etcd',
         check: async () => {
@@ -402,8 +413,17 @@ function healthChecks({ storage, sources, encryption }: Parts): Pick<HealthOptio
         },
       },
       ...(encryption?.checks ?? []),
+      ...startHooks.checks,
     ],
-    readiness: [{ name: 'informer-sync', check: () => sources.synced() }],
+    readiness: [
+      { name: 'informer-sync', check: () => sources.synced() },
+      {
+        name: 'shutdown',
+        check: () => {
+          if (isClosing()) throw new Error('process is shutting down');
+        },
+      },
+    ],
   };
 }
 

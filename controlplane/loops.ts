@@ -1,16 +1,21 @@
 /** Starts what runs beside the API server in this process: controllers, scheduler, the `kubernetes` service. */
 import type { Client } from '../api/machinery/client.ts';
 import { Informers } from '../api/machinery/informer.ts';
+import { typedClient } from '../api/machinery/typed-client.ts';
+import type { Aggregator } from './aggregation/aggregator.ts';
 import type { Parts } from './assembly.ts';
+import { keepAuthenticationInfo } from './authentication/authentication-info.ts';
 import { SigningRefused } from './controllers/certificates/certificate-signer.ts';
 import { startControllers } from './controllers/run.ts';
 import { keepKubernetesService } from './kubernetes-service.ts';
 import { parseCsr } from '../api/pki/certificate-request.ts';
 import { SIGNER_NAMES, signRequest } from './pki/signers.ts';
+import { controllerOptions } from './options/controllers.ts';
 import { primaryAddress } from './host-address.ts';
 import { ensureClusterInfo } from './node-bootstrap.ts';
 import { startScheduler } from './scheduler/scheduler.ts';
 
+const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
 const MASTERS = ['system:masters', 'system:authenticated'];
 
 /** Groups of a component's user. */
@@ -21,7 +26,11 @@ function groupsOf(user: string): string[] {
 }
 
 /** Gives what ends the loops, in the order in which they were started. */
-export async function startLoops(parts: Parts, port: number): Promise<readonly (() => Promise<void>)[]> {
+export async function startLoops(
+  parts: Parts,
+  aggregator: Aggregator,
+  port: number,
+): Promise<readonly (() => Promise<void>)[]> {
   const { flags, clock, logger, registry, pki, clientFor } = parts;
   const reader = clientFor('system:kube-controller-manager', MASTERS, 'kube-controller-manager', true);
   const informers = new Informers({ client: reader, clock, logger, watchList: false });
@@ -35,6 +44,22 @@ export async function startLoops(parts: Parts, port: number): Promise<readonly (
     `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
     pki.material().ca.certificatePem,
   );
+  const { security } = parts;
+  const published = await keepAuthenticationInfo({
+    info: {
+      clientCa: security.clientCa,
+      frontProxyCa: security.frontProxyCa,
+      allowedNames: flags.requestheaderAllowedNames,
+      usernameHeaders: flags.requestheaderUsernameHeaders,
+      uidHeaders: flags.requestheaderUidHeaders,
+      groupHeaders: flags.requestheaderGroupHeaders,
+      extraHeadersPrefix: flags.requestheaderExtraHeadersPrefix,
+    },
+    client: typedClient(system),
+    clock,
+    logger,
+  });
+  ends.push(() => published.close());
   const service = keepKubernetesService({
     client: system,
     clock,
@@ -51,7 +76,7 @@ export async function startLoops(parts: Parts, port: number): Promise<readonly (
     logger,
     catalog: registry.catalog,
     rootCaPem: pki.material().ca.certificatePem,
-    tokenSigner: parts.security.issuer,
+    tokenSigner: security.issuer,
     certificateSigner: {
       signerNames: SIGNER_NAMES,
       sign(request) {
@@ -66,16 +91,8 @@ export async function startLoops(parts: Parts, port: number): Promise<readonly (
         return signed.certificate;
       },
     },
-    options: {
-      controllers: flags.controllers,
-      clusterCidrs: flags.clusterCidr,
-      nodeCidrMaskSizeIpv4: flags.nodeCidrMaskSizeIpv4,
-      nodeCidrMaskSizeIpv6: flags.nodeCidrMaskSizeIpv6,
-      clusterSigningDurationMs: flags.clusterSigningDuration,
-      nodeMonitorPeriodMs: flags.nodeMonitorPeriod,
-      nodeMonitorGracePeriodMs: flags.nodeMonitorGracePeriod,
-      terminatedPodGcThreshold: flags.terminatedPodGcThreshold,
-    },
+    getMetrics: (path) => aggregator.get(path, { name: AUTOSCALER, groups: groupsOf(AUTOSCALER) }),
+    options: controllerOptions(flags),
   });
   ends.push(() => controllers.close());
   if (flags.scheduler) {

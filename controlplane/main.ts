@@ -16,6 +16,7 @@ import { chainMetrics } from './admission/admission-metrics.ts';
 import { sourcesFromCatalog } from './admission/sources.ts';
 import {
   admissionPlugins,
+  aggregatorOf,
   bootstrap,
   checkPolicies,
   createApiServer,
@@ -39,6 +40,7 @@ import { createRegistry } from './registry/registry.ts';
 import { servedResources } from './registry/runtime-config.ts';
 import { buildSecurity, lateAdmission, pkiDirectory } from './security.ts';
 import { createDirectClient } from './server/direct-client.ts';
+import { StartHooks } from './start-hooks.ts';
 import { StartError } from './start-error.ts';
 import { startCompactor } from './storage/compactor.ts';
 import { openMemoryStorage } from './storage/memory.ts';
@@ -80,11 +82,13 @@ export async function startControlPlane(options: ControlPlaneOptions = {}): Prom
   const defaults = parseFlags(controlPlaneFlags, []).values;
   const flags: ControlPlaneFlags = { ...defaults, ...(options.memory === true ? MEMORY_FLAGS : {}), ...options.flags };
   const opened: (() => Promise<void> | void)[] = [];
+  const state = { isClosing: false };
   const close = async (): Promise<void> => {
+    state.isClosing = true;
     for (const end of opened.splice(0).toReversed()) await end();
   };
   try {
-    return await assemble({ ...options, flags, clock, logger }, opened, close);
+    return await assemble({ ...options, flags, clock, logger }, { opened, close, isClosing: () => state.isClosing });
   } catch (error) {
     await close();
     throw startError(error, flags);
@@ -115,11 +119,13 @@ interface Assembly extends ControlPlaneOptions {
   readonly logger: Logger;
 }
 
-async function assemble(
-  options: Assembly,
-  opened: (() => Promise<void> | void)[],
-  close: () => Promise<void>,
-): Promise<ControlPlane> {
+interface Lifetime {
+  readonly opened: (() => Promise<void> | void)[];
+  readonly close: () => Promise<void>;
+  readonly isClosing: () => boolean;
+}
+
+async function assemble(options: Assembly, { opened, close, isClosing }: Lifetime): Promise<ControlPlane> {
   const { flags, clock, logger } = options;
   const stop = new AbortController();
   opened.push(() => stop.abort(new Error('the control plane is closed')));
@@ -199,6 +205,7 @@ async function assemble(
     );
   const audit = await buildAudit({ flags, clock, logger, metrics });
   if (audit !== undefined) opened.push(() => audit.close());
+  const startHooks = new StartHooks();
   const parts: Parts = {
     ...base,
     customResources,
@@ -207,14 +214,21 @@ async function assemble(
     admissionConfiguration,
     audit,
     encryption,
+    startHooks,
+    isClosing,
   };
   made.parts = parts;
   admission.set(admissionPlugins(parts), chainMetrics(metrics), () => clock.monotonic());
   await sources.synced();
+  startHooks.done('admission');
   await customResources.start();
+  startHooks.done('definitions');
   checkPolicies(parts, stop.signal);
   await bootstrap(parts);
-  const server = createApiServer(parts, stop.signal);
+  startHooks.done('bootstrap');
+  const aggregator = aggregatorOf(parts, stop.signal);
+  const server = createApiServer(parts, aggregator);
+  startHooks.done('aggregation');
   const address = await server.listen(flags.securePort, flags.bindAddress);
   opened.push(() => server.close(CLOSE_GRACE_MS));
   const host = flags.bindAddress === '0.0.0.0' || flags.bindAddress === '::' ? '127.0.0.1' : flags.bindAddress;
@@ -222,7 +236,8 @@ async function assemble(
   const kubeconfigPath = join(directory, 'admin.kubeconfig');
   await ensureAdminKubeconfig(kubeconfigPath, url, pki.material().ca, clock.now());
   const kubeconfig = await readFile(kubeconfigPath, 'utf8');
-  opened.push(...(await startLoops(parts, address.port)));
+  opened.push(...(await startLoops(parts, aggregator, address.port)));
+  startHooks.done('loops');
   logger.info({ url, ...(isMemory ? {} : { kubeconfig: kubeconfigPath }) }, 'the control plane is ready');
   const client = clientFor('kubernetes-admin', ['system:masters', 'system:authenticated']);
   return {

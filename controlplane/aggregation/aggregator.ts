@@ -11,7 +11,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { apiServices } from '../../api/machinery/resources.ts';
-import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
+import { isConflict, isNotFound, isStatusError, newStatusError } from '../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { Source } from '../admission/sources.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
@@ -107,6 +107,26 @@ export class Aggregator {
     const ca = caBundle === '' ? {} : { ca: Buffer.from(caBundle, 'base64').toString('utf8') };
     const tls = { ...this.#options.frontProxy(), ...ca, servername: backend.serverName };
     return { ...backend, tls: { ...tls, rejectUnauthorized: !insecureSkipTLSVerify } };
+  }
+
+  /**
+   * What another server answers to a GET, asked for as this user. Rejects with a `StatusError`: 404 where no server serves the
+   * path's group and version, 503 where it cannot be reached, and the code of any answer that is not 200.
+   */
+  async get(path: string, user: UserInfo): Promise<unknown> {
+    const [root, group = '', version = ''] = path.split('/').filter((part) => part !== '');
+    const service = root === 'apis' ? this.find(group, version) : undefined;
+    if (service === undefined)
+      throw newStatusError(404, 'NotFound', 'the server could not find the requested resource');
+    try {
+      return await this.#options.fetchJson(this.target(service), path, userHeaders(user));
+    } catch (error) {
+      if (isStatusError(error)) throw error;
+      const why = error instanceof Error ? error.message : String(error);
+      throw newStatusError(503, 'ServiceUnavailable', `${service.metadata.name ?? ''} is unavailable: ${why}`, {
+        cause: error,
+      });
+    }
   }
 
   #changed(current: KubeObject | undefined, previous: KubeObject | undefined): void {

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import { type AggregatedTarget, type Aggregator, userHeaders } from '../../aggregation/aggregator.ts';
 import { BackendError } from '../../aggregation/api-service-target.ts';
+import { newStatusError } from '../../../api/meta/status-error.ts';
 import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
 import { forwardedHeaders, isHopByHop } from './forwarded-headers.ts';
@@ -69,7 +70,7 @@ function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseH
   return headers;
 }
 
-/** For checks and discovery: an answer of 200 as JSON. */
+/** For checks, discovery and controllers: an answer of 200 as JSON; any other is a `StatusError` with its code. */
 export async function fetchAggregated(
   target: AggregatedTarget,
   path: string,
@@ -89,7 +90,9 @@ export async function fetchAggregated(
   });
   const chunks: Buffer[] = [];
   for await (const chunk of message) chunks.push(chunk as Buffer);
-  if (message.statusCode !== 200)
-    throw new Error(`bad status from https://${target.host}:${target.port}${path}: ${message.statusCode}`);
+  if (message.statusCode !== 200) {
+    const why = `bad status from https://${target.host}:${target.port}${path}: ${message.statusCode}`;
+    throw newStatusError(message.statusCode ?? 502, '', why);
+  }
   return JSON.parse(Buffer.concat(chunks).toString('utf8')) as unknown;
 }

@@ -2,10 +2,14 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import type { EndpointSlice, Service } from '../../../../api/machinery/kinds.ts';
-import { endpointSlices, services } from '../../../../api/machinery/resources.ts';
+import { apiServices, endpointSlices, services } from '../../../../api/machinery/resources.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { newStatusError } from '../../../../api/meta/status-error.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { fixedSources } from '../../../../controlplane/admission/sources.ts';
-import { rowsOf, userHeaders } from '../../../../controlplane/aggregation/aggregator.ts';
+import { Aggregator, rowsOf, userHeaders } from '../../../../controlplane/aggregation/aggregator.ts';
+import { FakeClient } from '../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { BackendError, backendOf } from '../../../../controlplane/aggregation/api-service-target.ts';
 
 function sourcesOf(service: object | undefined, slice: object | undefined) {
@@ -72,3 +76,50 @@ test('a backend is told the user, the groups and what else is known', () => {
     ['x-remote-extra-x.io%2fy', '1'],
   ]);
 });
+
+test('controllers read what a backend serves as themselves, and hear why where they cannot', async () => {
+  const definition = {
+    metadata: { name: 'v1beta2.custom.metrics.k8s.io' },
+    spec: { group: 'custom.metrics.k8s.io', version: 'v1beta2', service: reference },
+  };
+  const sources = fixedSources([
+    { resource: apiServices, object: definition },
+    { resource: services, object: service as KubeObject },
+    { resource: endpointSlices, object: slice(true) as KubeObject },
+  ]);
+  const clock = new FakeClock();
+  const asked: string[] = [];
+  let answer: () => Promise<unknown> = () => Promise.resolve({ items: [] });
+  const stop = new AbortController();
+  const aggregator = new Aggregator({
+    definitions: sources.of(apiServices),
+    services: sources.of<Service>(services),
+    endpointSlices: sources.of<EndpointSlice>(endpointSlices),
+    client: new FakeClient(clock),
+    clock,
+    logger: silentLogger,
+    signal: stop.signal,
+    random: first,
+    frontProxy: () => ({ cert: '', key: '' }),
+    fetchJson: (target, path, headers) => {
+      if (path === METRICS) asked.push(`${target.host} ${headers.map(([name, value]) => `${name}=${value}`).join()}`);
+      return answer();
+    },
+  });
+  const user = { name: 'hpa', groups: ['g'] };
+  assert.deepEqual(await aggregator.get(METRICS, user), { items: [] });
+  assert.deepEqual(asked, ['10.0.0.7 x-remote-user=hpa,x-remote-group=g']);
+  const codeOf = (path: string) =>
+    aggregator.get(path, user).then(
+      () => 200,
+      (error: { code?: number }) => error.code,
+    );
+  assert.equal(await codeOf('/apis/external.metrics.k8s.io/v1beta1/x'), 404);
+  answer = () => Promise.reject(newStatusError(403, 'Forbidden', 'no'));
+  assert.equal(await codeOf(METRICS), 403);
+  answer = () => Promise.reject(new Error('away'));
+  assert.equal(await codeOf(METRICS), 503);
+  stop.abort();
+});
+
+const METRICS = '/apis/custom.metrics.k8s.io/v1beta2/namespaces/n/pods/*/requests';

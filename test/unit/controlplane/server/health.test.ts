@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
+import { StartHooks } from '../../../../controlplane/start-hooks.ts';
 import { installHealth } from '../../../../controlplane/server/health.ts';
 import { PathHandlers } from '../../../../controlplane/server/path-handlers.ts';
 import { FakeCatalog } from '../../../fakes/fake-catalog.ts';
@@ -45,4 +46,25 @@ test('checks say ok, or which of them failed', async () => {
   } finally {
     await fake.close();
   }
+});
+
+test('a step of the start fails its checks until it is through', async () => {
+  const hooks = new StartHooks();
+  const failing = (): string[] =>
+    hooks.checks.flatMap(({ name, check }) => {
+      try {
+        void check();
+        return [];
+      } catch (error) {
+        assert.match(String(error), /not finished/);
+        return [name];
+      }
+    });
+  assert.equal(failing().length, hooks.checks.length);
+  assert.equal(new Set(failing()).size, hooks.checks.length);
+  hooks.done('bootstrap');
+  assert.ok(!failing().includes('poststarthook/rbac/bootstrap-roles'));
+  assert.ok(failing().includes('poststarthook/bootstrap-controller'));
+  for (const step of ['admission', 'definitions', 'aggregation', 'loops'] as const) hooks.done(step);
+  assert.deepEqual(failing(), []);
 });

@@ -1,0 +1,51 @@
+/** What servers behind this one read to know its callers. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { configMaps } from '../../../../api/machinery/resources.ts';
+import { typedClient } from '../../../../api/machinery/typed-client.ts';
+import { isNotFound } from '../../../../api/meta/status-error.ts';
+import { keepAuthenticationInfo } from '../../../../controlplane/authentication/authentication-info.ts';
+import { FakeClient } from '../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+test('the authorities and headers are published, made anew when they are deleted, and follow the files', async () => {
+  let authority = 'first';
+  const clock = new FakeClock();
+  const client = typedClient(new FakeClient(clock));
+  const bundle = (pem: () => string) => ({ certificates: () => [], pem });
+  const published = await keepAuthenticationInfo({
+    info: {
+      clientCa: bundle(() => authority),
+      frontProxyCa: bundle(() => 'proxies'),
+      allowedNames: ['front-proxy-client'],
+      usernameHeaders: ['X-Remote-User'],
+      uidHeaders: ['X-Remote-Uid'],
+      groupHeaders: ['X-Remote-Group'],
+      extraHeadersPrefix: ['X-Remote-Extra-'],
+    },
+    client,
+    clock,
+    logger: silentLogger,
+  });
+  const read = () => client.get(configMaps, 'kube-system', 'extension-apiserver-authentication');
+  assert.deepEqual((await read()).data, {
+    'client-ca-file': 'first',
+    'requestheader-allowed-names': '["front-proxy-client"]',
+    'requestheader-client-ca-file': 'proxies',
+    'requestheader-extra-headers-prefix': '["X-Remote-Extra-"]',
+    'requestheader-group-headers': '["X-Remote-Group"]',
+    'requestheader-uid-headers': '["X-Remote-Uid"]',
+    'requestheader-username-headers': '["X-Remote-User"]',
+  });
+  authority = 'second';
+  await client.update(configMaps, { ...(await read()), data: { ...(await read()).data, own: 'stays' } });
+  await clock.advance(20_000);
+  assert.equal((await read()).data?.['client-ca-file'], 'second');
+  assert.equal((await read()).data?.['own'], 'stays');
+  await client.delete(configMaps, 'kube-system', 'extension-apiserver-authentication');
+  await assert.rejects(read(), isNotFound);
+  await clock.advance(20_000);
+  assert.equal((await read()).data?.['client-ca-file'], 'second');
+  await published.close();
+});
