@@ -32,7 +32,7 @@ import type { PodAllocations } from './podworkers/pod-allocation.ts';
 import { isMirrorPod, isStaticPod, type PodManager } from './podworkers/pod-manager.ts';
 import type { PodSync } from './podworkers/pod-sync.ts';
 import { isEnded, type PodWorkers } from './podworkers/pod-workers.ts';
-import type { PodAdmission } from './podworkers/pod-admission.ts';
+import type { PodAdmission, Refusal } from './podworkers/pod-admission.ts';
 import type { ContainerId, ImageInfo, Runtime, SandboxId, StreamIo } from './runtime/runtime.ts';
 import type { RuntimeState } from './runtime/runtime-state.ts';
 
@@ -40,6 +40,14 @@ const HOUSEKEEPING_MS = 2_000;
 const CONTAINER_GC_MS = 60_000;
 const RESIZE_RETRY_MS = 30_000;
 const PODS = { group: '', resource: 'pods' };
+
+/** Asked when a pod has passed admission, before anything of it is made. */
+export interface ResourceAdmission {
+  /** `undefined`: the pod asks for nothing of the kind. */
+  admit(pod: Pod): Promise<Refusal | undefined> | undefined;
+  /** The pod has ended. */
+  release(podUid: string): void;
+}
 
 export interface CoreDeps {
   readonly clock: Clock;
@@ -59,6 +67,8 @@ export interface CoreDeps {
   readonly mirrors: MirrorPods | undefined;
   readonly admission: PodAdmission;
   readonly allocations: PodAllocations;
+  /** Gives what is given by account: processors, memory of NUMA nodes, devices. */
+  readonly resources?: ResourceAdmission;
   readonly podLogsDirectory: string;
   /** Which dead containers are kept; the newest of each otherwise. */
   readonly deadContainers?: Pick<CollectOptions, 'keptPerContainer' | 'keptInTotal' | 'minAgeMs'>;
@@ -70,6 +80,8 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   #lastGcMs = 0;
   #lastCollectedMs = 0;
   #lastResizeMs = 0;
+  /** Pods whose resources are being given, each in its newest form; `undefined` of one that was removed meanwhile. */
+  readonly #admitting = new Map<string, Pod | undefined>();
 
   constructor(deps: CoreDeps) {
     this.#deps = deps;
@@ -131,7 +143,8 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         break;
       case 'update':
       case 'delete':
-        workers.update(pod);
+        if (this.#admitting.has(pod.metadata.uid)) this.#admitting.set(pod.metadata.uid, pod);
+        else workers.update(pod);
         break;
       case 'reconcile':
         this.#deps.statuses.reconcile(pod);
@@ -139,34 +152,54 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         if ((pod.spec.readinessGates ?? []).length > 0) workers.update(pod);
         break;
       case 'remove':
+        if (this.#admitting.has(pod.metadata.uid)) this.#admitting.set(pod.metadata.uid, undefined);
         void this.#end(pod);
         break;
     }
   }
 
   #admit(pod: Pod): void {
-    const { admission, allocations, pods, sync, workers } = this.#deps;
-    const known = isEnded(pod.status) || pod.metadata.deletionTimestamp !== undefined;
-    if (!known && pod.status?.startTime === undefined) {
-      const others = pods
-        .list()
-        .filter(
-          (other) => other.metadata.uid !== pod.metadata.uid && !this.podIsFinished(other) && !isEnded(other.status),
-        );
+    const { admission, allocations, resources, workers } = this.#deps;
+    const isEnding = isEnded(pod.status) || pod.metadata.deletionTimestamp !== undefined;
+    const isNew = !isEnding && pod.status?.startTime === undefined;
+    if (isNew) {
+      const others = this.activePods().filter((other) => other.metadata.uid !== pod.metadata.uid);
       const refusal = admission.admit(
         pod,
         others.map((other) => allocations.allocated(other)),
       );
       if (refusal !== undefined) {
-        void sync
-          .reject(pod, refusal.reason, refusal.message)
-          .catch((error: unknown) =>
-            this.#deps.logger.warn({ error, pod: formatPod(pod) }, 'A refused pod could not be told so'),
-          );
+        this.#reject(pod, refusal);
         return;
       }
     }
-    workers.update(pod);
+    // One that ran before has its resources already: it is only made sure.
+    const given = isEnding ? undefined : resources?.admit(pod);
+    if (given === undefined) workers.update(pod);
+    else void this.#startWhenGiven(pod, given, { isNew });
+  }
+
+  async #startWhenGiven(
+    pod: Pod,
+    given: Promise<Refusal | undefined>,
+    { isNew }: { readonly isNew: boolean },
+  ): Promise<void> {
+    const { uid } = pod.metadata;
+    this.#admitting.set(uid, pod);
+    const refusal = await given;
+    const newest = this.#admitting.get(uid);
+    this.#admitting.delete(uid);
+    if (newest === undefined) this.#deps.resources?.release(uid);
+    else if (refusal !== undefined && isNew) this.#reject(newest, refusal);
+    else this.#deps.workers.update(newest);
+  }
+
+  #reject(pod: Pod, { reason, message }: Refusal): void {
+    this.#deps.sync
+      .reject(pod, reason, message)
+      .catch((error: unknown) =>
+        this.#deps.logger.warn({ error, pod: formatPod(pod) }, 'A refused pod could not be told so'),
+      );
   }
 
   async #end(pod: Pod): Promise<void> {
@@ -307,7 +340,9 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   }
 
   activePods(): readonly Pod[] {
-    return this.#deps.pods.list().filter((pod) => !this.podIsFinished(pod) && !isEnded(pod.status));
+    return this.#deps.pods
+      .list()
+      .filter((pod) => this.#admitting.has(pod.metadata.uid) || (!this.podIsFinished(pod) && !isEnded(pod.status)));
   }
 
   /* ---- For the server ---- */

@@ -16,6 +16,7 @@ import { createCheckpoints, restoreNode } from './assembly/checkpoints.ts';
 import { createNode } from './assembly/node.ts';
 import { createNodeShutdown, withShutdown } from './assembly/node-shutdown.ts';
 import { podSources } from './assembly/pod-sources.ts';
+import { type AssembledResourceManagers, createResourceManagers } from './assembly/resource-managers.ts';
 import { createVolumes } from './assembly/volumes.ts';
 import type { CsiVolumes } from './csi/csi-volumes.ts';
 import { createPodCgroups } from './cgroups/pod-cgroups.ts';
@@ -26,6 +27,7 @@ import type { NodeInfo } from './core-types.ts';
 import { ImageManager } from './images/image-manager.ts';
 import { loadPreloadedImages } from './images/preloaded-images.ts';
 import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
+import { linuxResources, type ResourceFacts } from './kuberuntime/resources.ts';
 import { LogRotation } from './logs/log-rotation.ts';
 import type { NodeShutdown } from './nodeshutdown/node-shutdown.ts';
 import { hostCapacity, hostName } from './nodestatus/host-facts.ts';
@@ -200,9 +202,16 @@ async function assemble(
   const client = api?.client;
   const events = eventRecorder(base, api?.events, closers);
   const settings = evictionSettings(flags);
-  const parts: { core?: AgentCore; protection?: Protection; csi?: CsiVolumes } = {};
+  const parts: {
+    core?: AgentCore;
+    protection?: Protection;
+    csi?: CsiVolumes;
+    resources?: AssembledResourceManagers;
+    workers?: PodWorkers;
+  } = {};
   const node = createNode(base, AGENT_VERSION, runtime, api?.heartbeats, settings, events, {
     volumesInUse: () => parts.csi?.volumesInUse() ?? [],
+    deviceCapacity: () => parts.resources?.managers.capacity() ?? { capacity: {}, allocatable: {} },
   });
   const pods = new PodManager();
   const checkpoints = createCheckpoints(base, client, closers);
@@ -245,7 +254,30 @@ async function assemble(
   const cpuQuota = { cpuQuota: flags.cpuCfsQuota, cpuPeriodUs: flags.cpuCfsQuotaPeriod * 1000 };
   const { name: runtimeName } = await runtime.info();
   const cgroupDriver = (await runtime.cgroupDriver()) ?? (flags.cgroupDriver === 'systemd' ? 'systemd' : 'cgroupfs');
+  const memoryCapacityBytes = hostCapacity().memoryBytes;
+  const resources = await createResourceManagers(
+    base,
+    {
+      runtime,
+      metrics: registries.own,
+      settings,
+      activePods: () => (parts.core?.sourcesReady() === true ? parts.core.activePods() : undefined),
+      podByName: (namespace, name) => parts.core?.podByName(namespace, name),
+      resourcesOf: (pod, container) => linuxResources(pod, container, containerResources()),
+      onNodeChange: () => node.changed(),
+      onPodsChange: (uids) => uids.forEach((uid) => parts.workers?.wake(uid)),
+    },
+    closers,
+  );
+  const { managers } = resources;
+  parts.resources = resources;
+  const containerResources = (): ResourceFacts => ({
+    memoryCapacityBytes,
+    ...cpuQuota,
+    placement: (pod, container) => managers.placement(pod, container),
+  });
   const cgroups = await createPodCgroups({
+    hasExclusiveCpus: (pod) => managers.hasExclusiveCpus(pod),
     driver: cgroupDriver,
     root: flags.cgroupRoot,
     perQos: flags.cgroupsPerQos,
@@ -267,7 +299,6 @@ async function assemble(
   });
   const services = await clusterServices(base, client, checkpoints?.pods, node);
   closers.push((how) => services.close(how));
-  const memoryCapacityBytes = hostCapacity().memoryBytes;
   const kubeRuntime = new KubeRuntime({
     runtime,
     clock,
@@ -289,7 +320,7 @@ async function assemble(
           resolvConf: flags.resolvConf,
         },
         security: { seccompDirectory: join(rootDirectory, 'seccomp'), seccompDefault: flags.seccompDefault },
-        resources: () => ({ memoryCapacityBytes, ...cpuQuota }),
+        resources: containerResources,
         cgroupParent: (pod) => cgroups.parent(pod),
         runtimeHandler: () => '',
       },
@@ -298,6 +329,7 @@ async function assemble(
       volumes,
       hostIps: () => node.hostIps(),
       allocatable,
+      devices: (pod, container) => managers.deviceOptions(pod, container),
     },
   });
   const runtimeState = new RuntimeState({ runtime, clock, logger, onChange: () => node.changed() });
@@ -330,6 +362,7 @@ async function assemble(
     clock,
     logger,
     networkProblem: () => runtimeState.networkProblem(),
+    resources: managers,
   });
   const workers = new PodWorkers({
     clock,
@@ -342,6 +375,7 @@ async function assemble(
   onObjectsChange((uids) => {
     for (const uid of uids) workers.wake(uid);
   });
+  parts.workers = workers;
   const pleg = new Pleg({
     onRelist: relistMetrics(registries.own, clock),
     runtime,
@@ -383,6 +417,7 @@ async function assemble(
       pressure,
       shutdown: () => shutdown.refusal(),
     }),
+    resources: managers,
     podLogsDirectory: resolve(flags.podLogsDir),
     deadContainers: {
       keptPerContainer: flags.maximumDeadContainersPerContainer,
@@ -440,13 +475,19 @@ async function assemble(
     checkMs: flags.containerLogMonitorInterval,
     workers: flags.containerLogMaxWorkers,
   });
-  const plugins = new PluginManager({ rootDirectory, handlers: { CSIPlugin: csiDrivers }, clock, logger });
+  const plugins = new PluginManager({
+    rootDirectory,
+    handlers: { CSIPlugin: csiDrivers, DevicePlugin: resources.devices.handler() },
+    clock,
+    logger,
+  });
   const loops = [
     node.run(signal),
     core.run(signal),
     protection.run(signal),
     logs.run(signal),
     plugins.run(signal),
+    managers.run(signal),
     shutdown.run(signal),
   ];
   const running = Promise.all(loops).catch((error: unknown) => {

@@ -16,7 +16,7 @@ export function createNode(
   client: HttpClient | undefined,
   settings: EvictionSettings,
   events: AgentEvents,
-  others: Pick<NodeManagerOptions, 'volumesInUse'>,
+  others: Pick<NodeManagerOptions, 'volumesInUse' | 'deviceCapacity'>,
 ): NodeManager {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const manager: NodeManager = new NodeManager({
@@ -43,7 +43,6 @@ export function createNode(
     maxImages: flags.nodeStatusMaxImages,
     reserved: nodeReservations(flags, settings.thresholds),
     tellStorage: flags.localStorageCapacityIsolation,
-    extraCapacity: () => ({}),
     ...others,
     statusIntervalMs: flags.nodeStatusUpdateFrequency,
     reportIntervalMs: flags.nodeStatusReportFrequency,

@@ -37,6 +37,8 @@ export interface CgroupOptions {
   readonly podPidsLimit: number;
   readonly cpuQuota: boolean;
   readonly cpuPeriodUs: number;
+  /** A container of the pod has processors of its own: the pod has no quota. */
+  readonly hasExclusiveCpus?: (pod: Pod) => boolean;
   readonly logger: Logger;
 }
 
@@ -157,7 +159,9 @@ class HostCgroups implements PodCgroups {
       pod.spec.containers.every((container) => limitsOf(container)[name] !== undefined);
     const shares = cpuShares(milliOf(requests['cpu']));
     const quota =
-      this.#options.cpuQuota && everyLimited('cpu') ? cpuQuotaUs(milliOf(limits['cpu']), this.#options.cpuPeriodUs) : 0;
+      this.#options.cpuQuota && everyLimited('cpu') && this.#options.hasExclusiveCpus?.(pod) !== true
+        ? cpuQuotaUs(milliOf(limits['cpu']), this.#options.cpuPeriodUs)
+        : 0;
     const memory = everyLimited('memory') ? bytesOf(limits['memory']) : 0;
     const pids = this.#options.podPidsLimit;
     if (this.#v2) {

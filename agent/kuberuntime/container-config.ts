@@ -6,6 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Container, Pod, PreparedMounts, ReferencedObjects, ServiceLister, VolumeManager } from '../core-types.ts';
+import type { DeviceRunOptions } from '../resourcemanagers/devicemanager/pod-devices.ts';
 import type { ContainerConfig, ContainerId, ImageInfo, Mount, PortMapping, SandboxConfig } from '../runtime/runtime.ts';
 import { type DnsSettings, hostDns, podDns, podHostname } from './dns.ts';
 import { fieldValue, resourceValue } from './downward-api.ts';
@@ -46,6 +47,8 @@ export interface ConfigDeps {
   readonly volumes: Pick<VolumeManager, 'containerMounts' | 'extraSupplementalGroups'>;
   readonly hostIps: () => readonly string[];
   readonly allocatable: () => Readonly<Record<string, string>>;
+  /** What device plugins want done for a container that has devices. */
+  readonly devices?: (pod: Pod, container: Container) => Promise<DeviceRunOptions>;
 }
 
 export function podLogDirectory(settings: Pick<ConfigSettings, 'podLogsDirectory'>, pod: Pod): string {
@@ -128,7 +131,8 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
   });
   const lookup = (name: string): string | undefined => env.get(name);
   const prepared = await preparedMounts(request, env, deps);
-  const mounts = [...prepared.mounts];
+  const plugged = await pluggedDevices(request, deps);
+  const mounts = [...prepared.mounts, ...(plugged?.mounts ?? []).map(pluginMount)];
   const claims = (path: string): boolean => mounts.some((mount) => mount.containerPath === path);
   if (!claims('/etc/hosts')) mounts.push(plainMount('/etc/hosts', await hostsFile(request, deps)));
   const terminationPath = container.terminationMessagePath ?? '/dev/termination-log';
@@ -142,12 +146,13 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
     command: (container.command ?? []).map((word) => expand(word, lookup)),
     args: (container.args ?? []).map((word) => expand(word, lookup)),
     workingDir: container.workingDir ?? '',
-    env: [...env].map(([name, value]) => ({ name, value })),
+    // What the container says itself stands last and wins.
+    env: [...new Map([...(plugged?.env ?? []), ...env])].map(([name, value]) => ({ name, value })),
     mounts,
-    devices: prepared.devices,
-    cdiDevices: [],
+    devices: [...prepared.devices, ...(plugged?.devices ?? [])],
+    cdiDevices: plugged?.cdiDevices ?? [],
     labels: { ...podLabels(pod), 'io.kubernetes.container.name': container.name },
-    annotations: containerAnnotations(request),
+    annotations: { ...plugged?.annotations, ...containerAnnotations(request) },
     logPath: `${container.name}/${attempt}.log`,
     stdin: container.stdin ?? false,
     stdinOnce: container.stdinOnce ?? false,
@@ -191,6 +196,22 @@ async function preparedMounts(
     ),
   );
   return { mounts, devices: prepared.devices };
+}
+
+async function pluggedDevices(
+  { pod, container, kind }: ContainerRequest,
+  { devices }: ConfigDeps,
+): Promise<DeviceRunOptions | undefined> {
+  if (kind === 'ephemeral') return undefined;
+  try {
+    return await devices?.(pod, container);
+  } catch (error) {
+    throw new ContainerConfigError(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+
+function pluginMount({ containerPath, hostPath, readonly }: DeviceRunOptions['mounts'][number]): Mount {
+  return { ...plainMount(containerPath, hostPath), readonly, seLinuxRelabel: false };
 }
 
 function plainMount(containerPath: string, hostPath: string): Mount {

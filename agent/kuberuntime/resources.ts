@@ -85,6 +85,11 @@ export interface ResourceFacts {
   /** `--cpu-cfs-quota`. */
   readonly cpuQuota: boolean;
   readonly cpuPeriodUs: number;
+  /** Which processors and memory nodes a container was given. */
+  readonly placement?: (
+    pod: Pod,
+    container: Container,
+  ) => { readonly cpus: string; readonly mems: string; readonly isExclusive: boolean };
 }
 
 export function milliOf(text: string | undefined): number {
@@ -95,19 +100,23 @@ export function bytesOf(text: string | undefined): number {
   return text === undefined ? 0 : Number(wholeUnits(parseQuantity(text)));
 }
 
+const ANYWHERE = { cpus: '', mems: '', isExclusive: false };
+
 export function linuxResources(pod: Pod, container: Container, facts: ResourceFacts): LinuxResources {
   const limits = limitsOf(container);
   const requests = requestsOf(container);
   const memoryLimitBytes = bytesOf(limits['memory']);
+  const { cpus, mems, isExclusive } = facts.placement?.(pod, container) ?? ANYWHERE;
   return {
     cpuShares: cpuShares(milliOf(requests['cpu'])),
     cpuPeriodUs: facts.cpuPeriodUs,
-    cpuQuotaUs: facts.cpuQuota ? cpuQuotaUs(milliOf(limits['cpu']), facts.cpuPeriodUs) : 0,
+    // Who has processors alone is not held up by a quota of them.
+    cpuQuotaUs: facts.cpuQuota && !isExclusive ? cpuQuotaUs(milliOf(limits['cpu']), facts.cpuPeriodUs) : 0,
     memoryLimitBytes,
     memorySwapLimitBytes: memoryLimitBytes,
     oomScoreAdj: oomScoreAdj(pod, container, facts.memoryCapacityBytes),
-    cpusetCpus: '',
-    cpusetMems: '',
+    cpusetCpus: cpus,
+    cpusetMems: mems,
     hugepageLimits: Object.entries(limits)
       .filter(([name]) => name.startsWith('hugepages-'))
       .map(([name, value]) => ({

@@ -14,6 +14,7 @@ import type { NodeConditionSource, NodeInfo, NodeObject } from '../core-types.ts
 import type { Runtime, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
 import { filesystemSpace, hostAddresses, hostCapacity, maxPids, systemInfo } from './host-facts.ts';
 import { type NodeFacts, statusChanged, withStatus } from './node-object.ts';
+import type { DeviceCapacity } from '../resourcemanagers/devicemanager/device-manager.ts';
 import type { Capacity } from './reserved.ts';
 
 export interface NodeManagerOptions {
@@ -41,7 +42,8 @@ export interface NodeManagerOptions {
   readonly reserved: (capacity: Capacity) => Readonly<Record<string, number>>;
   /** `--local-storage-capacity-isolation`: how much ephemeral storage there is is told. */
   readonly tellStorage: boolean;
-  readonly extraCapacity: () => Readonly<Record<string, string>>;
+  /** What device plugins have. */
+  readonly deviceCapacity: () => DeviceCapacity;
   /** Attached volumes that pods of the node use: nobody may detach them. */
   readonly volumesInUse: () => readonly string[];
   /** How often the status is looked at, and how often it is sent though nothing changed. */
@@ -264,7 +266,7 @@ export class NodeManager implements NodeInfo {
       runtimeErrors: source?.runtimeErrors() ?? [],
       networkErrors: source?.networkErrors() ?? [],
       pressure: (kind) => source?.pressure(kind) ?? false,
-      extraCapacity: options.extraCapacity(),
+      deviceCapacity: options.deviceCapacity(),
       volumesInUse: options.volumesInUse(),
       now: formatTime(options.clock.now()),
     };

@@ -4,6 +4,7 @@
  */
 import type { NodeConditionSource, NodeObject } from '../core-types.ts';
 import type { FilesystemSpace, HostCapacity, SystemInfo } from './host-facts.ts';
+import type { DeviceCapacity } from '../resourcemanagers/devicemanager/device-manager.ts';
 import type { ImageInfo, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
 
 type NodeStatus = NonNullable<NodeObject['status']>;
@@ -31,7 +32,7 @@ export interface NodeFacts {
   readonly runtimeErrors: readonly string[];
   readonly networkErrors: readonly string[];
   readonly pressure: NodeConditionSource['pressure'];
-  readonly extraCapacity: Readonly<Record<string, string>>;
+  readonly deviceCapacity: DeviceCapacity;
   readonly volumesInUse: readonly string[];
   readonly now: string;
 }
@@ -102,10 +103,8 @@ function setCapacity(status: NodeStatus, facts: NodeFacts): void {
       Math.max(0, Math.floor(rootSpace.capacityBytes - (reserved['ephemeral-storage'] ?? 0))),
     );
   }
-  for (const [name, amount] of Object.entries(facts.extraCapacity)) {
-    amounts[name] = amount;
-    allocatable[name] = amount;
-  }
+  Object.assign(amounts, facts.deviceCapacity.capacity);
+  Object.assign(allocatable, facts.deviceCapacity.allocatable);
   // Extended resources that others wrote stay.
   status.capacity = { ...foreign(status.capacity), ...amounts };
   status.allocatable = { ...foreign(status.allocatable), ...allocatable };

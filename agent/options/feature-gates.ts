@@ -160,6 +160,16 @@ export const featureGates: ReadonlyMap<string, FeatureGate> = gateTable();
 
 /** The gates that the agent reads, and what each does. */
 export const activeGates = {
+  CPUManager: '--cpu-manager-policy static gives containers processors of their own',
+  CPUManagerPolicyAlphaOptions: 'alpha options in --cpu-manager-policy-options are taken',
+  CPUManagerPolicyBetaOptions: 'beta options in --cpu-manager-policy-options are taken',
+  DevicePlugins: 'device plugins may register',
+  KubeletPodResources: 'pod-resources/kubelet.sock tells which pod has which resources',
+  MemoryManager: '--memory-manager-policy Static promises containers memory of NUMA nodes',
+  ResourceHealthStatus: 'statuses of pods tell the health of their devices',
+  TopologyManager: '--topology-manager-policy aligns resources',
+  TopologyManagerPolicyAlphaOptions: 'alpha options in --topology-manager-policy-options are taken',
+  TopologyManagerPolicyBetaOptions: 'beta options in --topology-manager-policy-options are taken',
   KubeletCrashLoopBackOffMax: 'crashLoopBackOff.maxContainerRestartPeriod shortens the longest wait between restarts',
   GracefulNodeShutdown: 'a shutdown of the host waits for pods where shutdownGracePeriod says so',
   GracefulNodeShutdownBasedOnPodPriority: 'shutdownGracePeriodByPodPriority counts',

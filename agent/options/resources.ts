@@ -4,9 +4,6 @@ import { memoryReservations } from './json-forms.ts';
 import { field, option } from './option.ts';
 
 const CGROUPS = 'Cgroups and resources';
-const NO_CPUS = 'containers share all processors, as with the policy none';
-const NO_MEMORY = 'memory is taken from any node, as with the policy None';
-const NO_TOPOLOGY = 'resources are not aligned, as with the policy none';
 
 export const resourceOptions = {
   cgroupDriver: option({
@@ -165,7 +162,6 @@ export const resourceOptions = {
     choices: ['none', 'static'],
     group: CGROUPS,
     config: { path: 'cpuManagerPolicy' },
-    noEffect: NO_CPUS,
     help: 'Whether containers may have processors of their own.',
   }),
   cpuManagerPolicyOptions: option({
@@ -174,7 +170,6 @@ export const resourceOptions = {
     default: {},
     group: CGROUPS,
     config: { path: 'cpuManagerPolicyOptions' },
-    noEffect: NO_CPUS,
     help: 'Fine points of the CPU manager.',
   }),
   cpuManagerReconcilePeriod: option({
@@ -183,7 +178,6 @@ export const resourceOptions = {
     default: 10_000,
     group: CGROUPS,
     config: { path: 'cpuManagerReconcilePeriod' },
-    noEffect: NO_CPUS,
     help: 'How often processors of containers are set right.',
   }),
   memoryManagerPolicy: option({
@@ -193,7 +187,6 @@ export const resourceOptions = {
     choices: ['None', 'Static'],
     group: CGROUPS,
     config: { path: 'memoryManagerPolicy' },
-    noEffect: NO_MEMORY,
     help: 'Whether containers may have memory of one NUMA node.',
   }),
   reservedMemory: option({
@@ -202,7 +195,6 @@ export const resourceOptions = {
     default: '',
     group: CGROUPS,
     config: { path: 'reservedMemory', json: memoryReservations },
-    noEffect: NO_MEMORY,
     check: (text) =>
       text === '' || text.split(';').every((node) => /^\d+:[^=,;]+=[^=,;]+(,[^=,;]+=[^=,;]+)*$/.test(node))
         ? undefined
@@ -216,7 +208,6 @@ export const resourceOptions = {
     choices: ['none', 'best-effort', 'restricted', 'single-numa-node'],
     group: CGROUPS,
     config: { path: 'topologyManagerPolicy' },
-    noEffect: NO_TOPOLOGY,
     help: 'How resources of one NUMA node are kept together.',
   }),
   topologyManagerPolicyOptions: option({
@@ -225,7 +216,6 @@ export const resourceOptions = {
     default: {},
     group: CGROUPS,
     config: { path: 'topologyManagerPolicyOptions' },
-    noEffect: NO_TOPOLOGY,
     help: 'Fine points of the topology manager.',
   }),
   topologyManagerScope: option({
@@ -235,7 +225,6 @@ export const resourceOptions = {
     choices: ['container', 'pod'],
     group: CGROUPS,
     config: { path: 'topologyManagerScope' },
-    noEffect: NO_TOPOLOGY,
     help: 'What the topology manager looks at.',
   }),
 } as const;

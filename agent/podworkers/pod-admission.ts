@@ -152,7 +152,8 @@ function resources(pod: Pod, others: readonly Pod[], node: NodeObject): Refusal 
     const wanted = parseQuantity(text);
     if (compareQuantities(wanted, parseQuantity('0')) === 0) continue;
     if (capacity === undefined) {
-      if (name === 'ephemeral-storage') continue;
+      // Of extended resources that the node does not know nothing is on the node: schedulers keep their own account.
+      if (name === 'ephemeral-storage' || isExtended(name)) continue;
       return {
         reason: `OutOf${name}`,
         message: `Node didn't have enough resource: ${name}, requested: ${text}, used: 0, capacity: 0`,
@@ -172,4 +173,8 @@ function resources(pod: Pod, others: readonly Pod[], node: NodeObject): Refusal 
     }
   }
   return undefined;
+}
+
+function isExtended(name: string): boolean {
+  return name.includes('/') && !name.startsWith('kubernetes.io/') && !name.startsWith('requests.');
 }

@@ -240,22 +240,22 @@ test('a file or folder that is not there is told by its name', async () => {
 test('what the file sets without effect is told once, unless it is the default', async () => {
   const config = await file(
     'noeffect.yaml',
-    `${HEADER}${ALONE}cpuManagerPolicy: static\ntopologyManagerPolicy: none\n`,
+    `${HEADER}${ALONE}memoryThrottlingFactor: 0.5\nmemoryReservationPolicy: None\n`,
   );
   const { warnings } = await load('--config', config);
   assert.deepEqual(warnings, [
-    `${config}: the field cpuManagerPolicy has no effect: containers share all processors, as with the policy none`,
+    `${config}: the field memoryThrottlingFactor has no effect: the gate MemoryQoS is alpha and not here`,
   ]);
 });
 
 test('a flag without effect and a deprecated one are told when they are given', () => {
   const { warnings } = parseFlags(agentFlags, [
     '--docker-endpoint=unix:///x',
-    '--topology-manager-scope=pod',
+    '--system-cgroups=/system',
     '--register-schedulable=false',
   ]);
   assert.deepEqual(warnings, [
-    'Flag --topology-manager-scope has no effect: resources are not aligned, as with the policy none',
+    'Flag --system-cgroups has no effect: processes of the system are not moved',
     'Flag --register-schedulable has been deprecated, will be removed in a future version',
   ]);
 });

@@ -1,0 +1,112 @@
+/**
+ * A gRPC server on a unix socket, made of the same message tables as the client: what the agent offers to programs of its
+ * host (registration of device plugins, the resources of pods). gRPC is loaded on first use.
+ */
+import { chmod, mkdir, rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { ServerWritableStream, ServiceDefinition, UntypedServiceImplementation } from '@grpc/grpc-js';
+import { buildCodecs } from './codec.ts';
+import type { MessageTables, MethodTable } from './messages.ts';
+
+/** What a caller is told: gRPC's number of the status, and a text. Any other error is "Unknown". */
+export class GrpcRefusal extends Error {
+  override readonly name = 'GrpcRefusal';
+  readonly code: number;
+  constructor(code: number, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export const GRPC_INVALID_ARGUMENT = 3;
+export const GRPC_NOT_FOUND = 5;
+export const GRPC_RESOURCE_EXHAUSTED = 8;
+const GRPC_UNKNOWN = 2;
+
+type Handler = (request: never) => object | Promise<object>;
+/** Sends as long as the signal allows; the stream ends when it resolves. */
+type StreamHandler = (request: never, send: (message: object) => void, signal: AbortSignal) => Promise<void>;
+
+export interface ServedService {
+  readonly packageName: string;
+  readonly messages: MessageTables;
+  readonly methods: MethodTable;
+  readonly handlers: Readonly<Record<string, Handler>>;
+  readonly streams?: Readonly<Record<string, StreamHandler>>;
+}
+
+export interface ServedSocket {
+  readonly socket: string;
+  readonly services: readonly ServedService[];
+}
+
+/** Takes the place of a socket that an earlier process left. Resolves when it listens, to what ends it. */
+export async function serveGrpc({ socket, services }: ServedSocket): Promise<() => Promise<void>> {
+  const { Server, ServerCredentials } = await import('@grpc/grpc-js');
+  const server = new Server();
+  for (const service of services) server.addService(...(await definitionOf(service)));
+  await mkdir(dirname(socket), { recursive: true, mode: 0o750 });
+  await rm(socket, { force: true });
+  await new Promise<void>((resolve, reject) =>
+    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) =>
+      error === null ? resolve() : reject(error),
+    ),
+  );
+  await chmod(socket, 0o660);
+  return async () => {
+    server.forceShutdown();
+    await rm(socket, { force: true });
+  };
+}
+
+async function definitionOf(service: ServedService): Promise<[ServiceDefinition, UntypedServiceImplementation]> {
+  const codec = await buildCodecs(service.packageName, service.messages);
+  const definition: Record<string, ServiceDefinition[string]> = {};
+  const implementation: UntypedServiceImplementation = {};
+  for (const [name, [path, request, answer]] of Object.entries(service.methods)) {
+    const unary = service.handlers[name];
+    const stream = service.streams?.[name];
+    if (unary === undefined && stream === undefined) continue;
+    definition[name] = {
+      path: `/${path}/${name.charAt(0).toUpperCase()}${name.slice(1)}`,
+      requestStream: false,
+      responseStream: stream !== undefined,
+      requestSerialize: (value: object) => codec(request).encode(value),
+      requestDeserialize: (bytes) => codec(request).decode(bytes),
+      responseSerialize: (value: object) => codec(answer).encode(value),
+      responseDeserialize: (bytes) => codec(answer).decode(bytes),
+    };
+    if (unary !== undefined) implementation[name] = answerOnce(unary);
+    else if (stream !== undefined) implementation[name] = answerMany(stream);
+  }
+  return [definition, implementation];
+}
+
+function answerOnce(handler: Handler) {
+  return (call: { readonly request: object }, done: (error: object | null, value?: object) => void): void => {
+    Promise.resolve()
+      .then(() => handler(call.request as never))
+      .then(
+        (value) => done(null, value),
+        (error: unknown) => done(statusOf(error)),
+      );
+  };
+}
+
+function answerMany(handler: StreamHandler) {
+  return (call: ServerWritableStream<object, object>): void => {
+    const abort = new AbortController();
+    call.on('cancelled', () => abort.abort());
+    handler(call.request as never, (message) => void call.write(message), abort.signal).then(
+      () => call.end(),
+      (error: unknown) => call.destroy(Object.assign(new Error(), statusOf(error))),
+    );
+  };
+}
+
+function statusOf(error: unknown): { readonly code: number; readonly details: string } {
+  return {
+    code: error instanceof GrpcRefusal ? error.code : GRPC_UNKNOWN,
+    details: error instanceof Error ? error.message : String(error),
+  };
+}

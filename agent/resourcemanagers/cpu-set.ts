@@ -1,0 +1,42 @@
+/** Sets of processors in the kernel's list form: `0-3,7`. Pure. */
+
+export type CpuSet = ReadonlySet<number>;
+
+export const NO_CPUS: CpuSet = new Set();
+
+/** Throws on what is no list of processors. */
+export function parseCpuSet(text: string): CpuSet {
+  const cpus = new Set<number>();
+  for (const range of text.trim().split(',')) {
+    if (range === '') continue;
+    const match = /^(\d+)(?:-(\d+))?$/.exec(range.trim());
+    if (match === null) throw new Error(`${JSON.stringify(text)} is not a list of processors such as 0-3,7`);
+    const first = Number(match[1]);
+    const last = match[2] === undefined ? first : Number(match[2]);
+    if (last < first) throw new Error(`${JSON.stringify(text)} has a range that ends before it begins`);
+    for (let cpu = first; cpu <= last; cpu++) cpus.add(cpu);
+  }
+  return cpus;
+}
+
+export function sortedCpus(cpus: CpuSet): number[] {
+  return [...cpus].sort((left, right) => left - right);
+}
+
+/** `''` for none. */
+export function formatCpuSet(cpus: CpuSet): string {
+  const ranges: string[] = [];
+  const sorted = sortedCpus(cpus);
+  for (let at = 0; at < sorted.length;) {
+    const first = sorted[at] ?? 0;
+    let last = first;
+    while (sorted[at + 1] === last + 1) last = sorted[++at] ?? 0;
+    ranges.push(first === last ? String(first) : `${first}-${last}`);
+    at++;
+  }
+  return ranges.join(',');
+}
+
+export function sameCpus(left: CpuSet, right: CpuSet): boolean {
+  return left.size === right.size && left.isSubsetOf(right);
+}

@@ -1,0 +1,241 @@
+/**
+ * Chooses processors for a container out of those that are free: whole NUMA nodes, sockets, caches and cores first, then
+ * single threads of what is broken already, so that the most stays whole for others; or spread evenly over NUMA nodes. Pure:
+ * called by the static policy, which keeps account.
+ */
+import type { CpuSet } from '../cpu-set.ts';
+import type { CpuInfo, CpuTopology } from '../topology/host-topology.ts';
+import { combinations } from '../topology/numa-mask.ts';
+
+export interface TakeOptions {
+  /** `distribute-cpus-across-cores`: threads of as many cores as there are before a core is filled. */
+  readonly spread: boolean;
+  /** `prefer-align-cpus-by-uncorecache`. */
+  readonly alignByUncoreCache: boolean;
+}
+
+/** There are not as many processors as were asked for; pods are told the message. */
+export class CpuAllocationError extends Error {
+  override readonly name = 'CpuAllocationError';
+}
+
+type Group = Exclude<keyof CpuInfo, 'cpu'>;
+type Level = 'numaNode' | 'socket';
+
+class Accumulator {
+  readonly result = new Set<number>();
+  needed: number;
+  free: CpuSet;
+  readonly #topology: CpuTopology;
+  /** NUMA nodes contain sockets, or the other way round. */
+  readonly #levels: readonly [outer: Level, inner: Level];
+
+  constructor(topology: CpuTopology, available: CpuSet, count: number) {
+    this.#topology = topology;
+    this.free = available.intersection(topology.all);
+    this.needed = count;
+    this.#levels =
+      topology.sockets.length >= topology.numaNodes.length ? ['numaNode', 'socket'] : ['socket', 'numaNode'];
+  }
+
+  get satisfied(): boolean {
+    return this.needed < 1;
+  }
+
+  take(cpus: CpuSet): void {
+    for (const cpu of cpus) this.result.add(cpu);
+    this.free = this.free.difference(cpus);
+    this.needed -= cpus.size;
+  }
+
+  /** Groups with free processors: those with the fewest first, then by id. */
+  #sorted(key: Group, within: CpuSet = this.free): number[] {
+    const sizes = new Map(
+      this.#topology.groups(key, within).map((id) => [id, this.#topology.cpusIn(key, [id], this.free).size]),
+    );
+    return [...sizes].sort(([a, left], [b, right]) => left - right || a - b).map(([id]) => id);
+  }
+
+  /** In the order of the levels above: the groups of the fullest outer group first. */
+  ordered(key: Group): number[] {
+    const [outer, inner] = this.#levels;
+    if (key === outer) return this.#sorted(outer);
+    const parents = key === inner ? outer : key === 'uncoreCache' ? 'numaNode' : inner;
+    return this.ordered(parents).flatMap((id) => this.#sorted(key, this.#topology.cpusIn(parents, [id], this.free)));
+  }
+
+  /** Whole groups, as long as that many processors are needed. */
+  takeFull(key: Group): void {
+    const whole = this.ordered(key).filter((id) => this.#isFree(key, id));
+    for (const id of whole) {
+      const cpus = this.#topology.cpusIn(key, [id]);
+      if (this.needed >= cpus.size) this.take(cpus);
+    }
+  }
+
+  #isFree(key: Group, id: number): boolean {
+    return this.#topology.cpusIn(key, [id]).isSubsetOf(this.free);
+  }
+
+  takeLevels(): void {
+    for (const level of this.#levels) {
+      this.takeFull(level);
+      if (this.satisfied) return;
+    }
+  }
+
+  /** Whole caches, then one whose free cores are just as many as are still needed. */
+  takeUncoreCaches(): void {
+    const { cpusPerUncoreCache, cpusPerCore } = this.#topology;
+    for (const cache of this.ordered('uncoreCache')) {
+      if (this.needed >= cpusPerUncoreCache) this.takeFull('uncoreCache');
+      if (this.satisfied) return;
+      const inCache = this.#topology.cpusIn('uncoreCache', [cache], this.free);
+      const cores = this.#topology
+        .groups('core', inCache)
+        .filter((core) => this.#isFree('core', core))
+        .slice(0, Math.ceil(this.needed / cpusPerCore));
+      const cpus = this.#topology.cpusIn('core', cores, this.free);
+      if (cpus.size === this.needed) this.take(cpus);
+      if (this.satisfied) return;
+    }
+  }
+
+  takeRemaining({ spread }: { readonly spread: boolean }): void {
+    const groups = spread ? ('socket' as const) : ('core' as const);
+    const order = this.ordered(groups).flatMap((id) =>
+      [...this.#topology.cpusIn(groups, [id], this.free)].sort((left, right) => left - right),
+    );
+    for (const cpu of order) {
+      if (this.satisfied) return;
+      this.take(new Set([cpu]));
+    }
+  }
+}
+
+/** Fills NUMA nodes one after the other. Throws `CpuAllocationError`. */
+export function takePacked(topology: CpuTopology, available: CpuSet, count: number, options: TakeOptions): CpuSet {
+  const acc = new Accumulator(topology, available, count);
+  if (acc.satisfied) return acc.result;
+  if (acc.needed > acc.free.size) throw notEnough(count, available);
+  acc.takeLevels();
+  if (!acc.satisfied && options.alignByUncoreCache) acc.takeUncoreCaches();
+  if (!acc.satisfied && !options.spread) acc.takeFull('core');
+  if (!acc.satisfied) acc.takeRemaining(options);
+  if (!acc.satisfied) throw new CpuAllocationError('failed to allocate cpus');
+  return acc.result;
+}
+
+const notEnough = (count: number, available: CpuSet): CpuAllocationError =>
+  new CpuAllocationError(
+    `not enough cpus available to satisfy request: requested=${count}, available=${available.size}`,
+  );
+
+interface Distribution {
+  readonly nodes: readonly number[];
+  /** Nodes that give one group more than the others. */
+  readonly remainder: readonly number[];
+  readonly balance: number;
+}
+
+/**
+ * The same number from each of the fewest NUMA nodes that can give it, in groups of `groupSize` (a core's threads); what does
+ * not divide goes where it leaves the nodes most alike. Where no nodes can, as `takePacked`. Throws `CpuAllocationError`.
+ */
+export function takeDistributed(
+  topology: CpuTopology,
+  available: CpuSet,
+  count: number,
+  groupSize: number,
+  options: TakeOptions,
+): CpuSet {
+  const packed = { ...options, alignByUncoreCache: false };
+  if (count % groupSize !== 0) return takePacked(topology, available, count, packed);
+  const acc = new Accumulator(topology, available, count);
+  if (acc.satisfied) return acc.result;
+  if (acc.needed > acc.free.size) throw notEnough(count, available);
+  const nodes = acc.ordered('numaNode');
+  const freeOn = (node: number): number => topology.cpusIn('numaNode', [node], acc.free).size;
+  const groupsPerNode = Math.ceil(Math.ceil(topology.all.size / groupSize) / topology.numaNodes.length);
+  const groupsNeeded = Math.ceil(count / groupSize);
+  const most = Math.min(groupsNeeded, nodes.length);
+  for (let size = Math.ceil(groupsNeeded / groupsPerNode); size <= most; size++) {
+    const share = Math.floor(count / size / groupSize) * groupSize;
+    const best = bestDistribution(nodes, size, { count, share, groupSize, freeOn });
+    if (best === undefined) continue;
+    const takeFrom = (node: number, cpus: number): void =>
+      acc.take(takePacked(topology, topology.cpusIn('numaNode', [node], acc.free), cpus, packed));
+    for (const node of best.nodes) takeFrom(node, share);
+    for (let left = count - share * size; left > 0;) {
+      for (const node of best.remainder) {
+        if (left === 0) break;
+        if (freeOn(node) < groupSize) continue;
+        takeFrom(node, groupSize);
+        left -= groupSize;
+      }
+    }
+    return acc.result;
+  }
+  return takePacked(topology, available, count, packed);
+}
+
+interface Wish {
+  readonly count: number;
+  /** What every node gives. */
+  readonly share: number;
+  readonly groupSize: number;
+  readonly freeOn: (node: number) => number;
+}
+
+function bestDistribution(nodes: readonly number[], size: number, wish: Wish): Distribution | undefined {
+  const { count, share, groupSize, freeOn } = wish;
+  let best: Distribution | undefined;
+  for (const combo of combinations(nodes, size)) {
+    if (best?.balance === 0) break;
+    const groups = combo.reduce((sum, node) => sum + Math.floor(freeOn(node) / groupSize), 0);
+    if (groups * groupSize < count || combo.some((node) => freeOn(node) < share)) continue;
+    const left = new Map(nodes.map((node) => [node, freeOn(node) - (combo.includes(node) ? share : 0)]));
+    const found = bestRemainder(combo, left, count - share * size, groupSize);
+    if (found !== undefined && found.balance < (best?.balance ?? Infinity)) best = { nodes: combo, ...found };
+  }
+  return best;
+}
+
+/** As many nodes as can be take part in giving the remainder. */
+function bestRemainder(
+  combo: readonly number[],
+  left: ReadonlyMap<number, number>,
+  remainder: number,
+  groupSize: number,
+): Omit<Distribution, 'nodes'> | undefined {
+  if (remainder === 0) return { remainder: [], balance: standardDeviation([...left.values()]) };
+  let best: Omit<Distribution, 'nodes'> | undefined;
+  const able = combo.filter((node) => (left.get(node) ?? 0) >= groupSize);
+  for (let size = able.length; size >= 1; size--) {
+    for (const subset of combinations(able, size)) {
+      const after = new Map(left);
+      let rest = remainder;
+      const room = subset.reduce((sum, node) => sum + Math.floor((after.get(node) ?? 0) / groupSize) * groupSize, 0);
+      if (room < rest) continue;
+      while (rest > 0) {
+        for (const node of subset) {
+          const has = after.get(node) ?? 0;
+          if (rest === 0 || has < groupSize) continue;
+          after.set(node, has - groupSize);
+          rest -= groupSize;
+        }
+      }
+      const balance = standardDeviation([...after.values()]);
+      if (balance < (best?.balance ?? Infinity)) best = { remainder: subset, balance };
+    }
+  }
+  return best;
+}
+
+function standardDeviation(values: readonly number[]): number {
+  if (values.length === 0) return 0;
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length;
+  // To a thousandth: what differs by less is the same.
+  return Math.round(Math.sqrt(variance) * 1000) / 1000;
+}

@@ -1,0 +1,179 @@
+/**
+ * The CPU manager: gives processors to containers by its policy, tells the runtime of each container's set, and sets right
+ * what runs when the shared pool has changed. With the policy `none` everybody has all processors and only the state file
+ * says so.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Container, Pod } from '../../core-types.ts';
+import { type CpuSet, formatCpuSet, NO_CPUS, sortedCpus } from '../cpu-set.ts';
+import type { HintProvider } from '../hint-provider.ts';
+import type { CpuTopology } from '../topology/host-topology.ts';
+import type { ProviderHints } from '../topologymanager/hints.ts';
+import { CpuState } from './cpu-state.ts';
+import { StaticCpuPolicy, type StaticCpuPolicyOptions } from './static-policy.ts';
+
+export interface CpuManagerOptions extends Omit<StaticCpuPolicyOptions, 'state'> {
+  readonly policy: 'none' | 'static';
+  readonly rootDirectory: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Containers that run, and a way to tell the runtime of their processors. */
+  readonly running: () => Promise<readonly RunningContainer[]>;
+  readonly reconcileMs: number;
+}
+
+export interface RunningContainer {
+  readonly podUid: string;
+  readonly name: string;
+  readonly id: string;
+  /** As the runtime applies it, where it says so. */
+  readonly cpus: string | undefined;
+  update(): Promise<void>;
+}
+
+export interface CpuFigures {
+  readonly requests: number;
+  readonly errors: number;
+  readonly exclusive: number;
+  readonly sharedMilli: number;
+}
+
+export class CpuManager implements HintProvider {
+  readonly #options: CpuManagerOptions;
+  readonly #state: CpuState;
+  readonly #policy: StaticCpuPolicy | undefined;
+  readonly #topology: CpuTopology;
+  /** What a container was last told, by its id. */
+  readonly #told = new Map<string, string>();
+  #requests = 0;
+  #errors = 0;
+  #wake: () => void = () => undefined;
+
+  private constructor(options: CpuManagerOptions, state: CpuState) {
+    this.#options = options;
+    this.#state = state;
+    this.#topology = options.topology;
+    this.#policy = options.policy === 'static' ? new StaticCpuPolicy({ ...options, state }) : undefined;
+  }
+
+  /** Throws `StateError` or `PolicyOptionError`. */
+  static async start(options: CpuManagerOptions): Promise<CpuManager> {
+    const state = await CpuState.load(options.rootDirectory, options.policy, options.logger);
+    const manager = new CpuManager(options, state);
+    await state.save();
+    return manager;
+  }
+
+  get isStatic(): boolean {
+    return this.#policy !== undefined;
+  }
+
+  wants(pod: Pod, container: Container): boolean {
+    return (this.#policy?.exclusiveCount(pod, container) ?? 0) > 0;
+  }
+
+  containerHints(pod: Pod, container: Container): ProviderHints {
+    return this.#policy?.containerHints(pod, container) ?? {};
+  }
+
+  podHints(pod: Pod): ProviderHints {
+    return this.#policy?.podHints(pod) ?? {};
+  }
+
+  async allocate(pod: Pod, container: Container): Promise<void> {
+    if (this.#policy === undefined || !this.wants(pod, container)) return;
+    this.#requests++;
+    try {
+      this.#policy.allocate(pod, container);
+    } catch (error) {
+      this.#errors++;
+      throw error;
+    }
+    await this.#state.save();
+    this.#wake();
+  }
+
+  release(podUid: string): void {
+    if (this.#policy?.release(podUid) !== true) return;
+    void this.#state.save();
+    this.#wake();
+  }
+
+  /** Pods that have something. */
+  pods(): readonly string[] {
+    return this.#state.pods();
+  }
+
+  /** The processors for the runtime; '' where nothing is to be said. */
+  cpus(podUid: string, container: string): string {
+    if (this.#policy === undefined) return '';
+    return formatCpuSet(this.#state.exclusive(podUid, container) ?? this.#state.shared);
+  }
+
+  /** In ascending order; empty for one that shares. */
+  exclusiveCpus(podUid: string, container: string): readonly number[] {
+    return sortedCpus(this.#state.exclusive(podUid, container) ?? NO_CPUS);
+  }
+
+  hasExclusive(podUid: string, container?: string): boolean {
+    const ofPod = this.#state.ofPod(podUid);
+    return container === undefined ? ofPod.size > 0 : ofPod.has(container);
+  }
+
+  /** All that may be given exclusively. */
+  allocatable(): CpuSet {
+    return this.#topology.all.difference(this.#policy?.reserved ?? NO_CPUS);
+  }
+
+  figures(): CpuFigures {
+    return {
+      requests: this.#requests,
+      errors: this.#errors,
+      exclusive: this.#state.allExclusive().size,
+      sharedMilli: (this.#policy?.available().size ?? 0) * 1000,
+    };
+  }
+
+  /** Every period, and soon after the pool has changed. */
+  async run(signal: AbortSignal): Promise<void> {
+    if (this.#policy === undefined) return;
+    const { clock, reconcileMs } = this.#options;
+    signal.addEventListener('abort', () => this.#wake(), { once: true });
+    while (!signal.aborted) {
+      const next = Promise.withResolvers<void>();
+      this.#wake = next.resolve;
+      await this.reconcile();
+      const timer = clock.after(reconcileMs, next.resolve);
+      await next.promise;
+      timer.cancel();
+    }
+  }
+
+  async reconcile(): Promise<void> {
+    const { running, logger } = this.#options;
+    let containers: readonly RunningContainer[];
+    try {
+      containers = await running();
+    } catch (error) {
+      logger.debug({ error }, 'The processors of containers cannot be looked at now');
+      return;
+    }
+    const ids = new Set(containers.map(({ id }) => id));
+    for (const id of this.#told.keys()) if (!ids.has(id)) this.#told.delete(id);
+    for (const container of containers) {
+      const wanted = this.cpus(container.podUid, container.name);
+      const has = container.cpus === undefined || container.cpus === '' ? this.#told.get(container.id) : container.cpus;
+      if (has === wanted) continue;
+      try {
+        await container.update();
+        this.#told.set(container.id, wanted);
+      } catch (error) {
+        logger.warn(
+          { error, container: container.name, pod: container.podUid },
+          'The processors of a container cannot be set',
+        );
+      }
+    }
+  }
+}

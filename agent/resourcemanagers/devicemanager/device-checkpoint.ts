@@ -1,0 +1,75 @@
+/**
+ * `kubelet_internal_checkpoint` below the device plugins' directory: which devices which container has, with what its plugin
+ * answered, and which resources had plugins. In the reference's form and with its checksum.
+ */
+import { fnv32a, goMap, goSlice, goStruct } from '../checkpoint-file.ts';
+
+export const CHECKPOINT_NAME = 'kubelet_internal_checkpoint';
+
+export interface PodDevicesEntry {
+  readonly PodUID: string;
+  readonly ContainerName: string;
+  readonly ResourceName: string;
+  /** By NUMA node; -1 for devices of none. */
+  readonly DeviceIDs: Readonly<Record<string, readonly string[]>>;
+  /** The protobuf of the plugin's answer, base64. */
+  readonly AllocResp: string;
+}
+
+interface Data {
+  readonly PodDeviceEntries: readonly PodDevicesEntry[] | null;
+  readonly RegisteredDevices: Readonly<Record<string, readonly string[]>>;
+}
+
+export interface DeviceCheckpoint {
+  readonly Data: Data;
+  readonly Checksum: number;
+}
+
+export function deviceCheckpoint(
+  entries: readonly PodDevicesEntry[],
+  registered: Readonly<Record<string, readonly string[]>>,
+): DeviceCheckpoint {
+  // Go writes a list without elements that was never made as null.
+  const data: Data = { PodDeviceEntries: entries.length === 0 ? null : entries, RegisteredDevices: registered };
+  return { Data: data, Checksum: deviceChecksum(data) };
+}
+
+/** Throws on a file that is no checkpoint, or not whole. */
+export function readDeviceCheckpoint(json: unknown): {
+  readonly entries: readonly PodDevicesEntry[];
+  readonly registered: Readonly<Record<string, readonly string[]>>;
+} {
+  const { Data: data, Checksum: checksum } = (json ?? {}) as Partial<DeviceCheckpoint>;
+  if (data === undefined || typeof data !== 'object') throw new Error('it is no checkpoint of a device manager');
+  if (checksum !== deviceChecksum(data)) throw new Error('checkpoint is corrupted');
+  return { entries: data.PodDeviceEntries ?? [], registered: data.RegisteredDevices ?? {} };
+}
+
+export function deviceChecksum({ PodDeviceEntries, RegisteredDevices }: Data): number {
+  const entry = (row: PodDevicesEntry): string =>
+    goStruct([
+      ['PodUID', 'string', row.PodUID],
+      ['ContainerName', 'string', row.ContainerName],
+      ['ResourceName', 'string', row.ResourceName],
+      [
+        'DeviceIDs',
+        'checkpoint.DevicesPerNUMA',
+        goMap(Object.entries(row.DeviceIDs).map(([node, ids]) => [Number(node), goSlice(ids)])),
+      ],
+      ['AllocResp', '[]uint8', goSlice([...Buffer.from(row.AllocResp, 'base64')])],
+    ]);
+  const registered = Object.entries(RegisteredDevices ?? {}).map(
+    ([resource, ids]) => [resource, ids === null ? '<nil>' : goSlice(ids)] as const,
+  );
+  return fnv32a(
+    `(checkpoint.checkpointData)${goStruct([
+      [
+        'PodDeviceEntries',
+        '[]checkpoint.PodDevicesEntry',
+        PodDeviceEntries === null ? '<nil>' : goSlice(PodDeviceEntries.map(entry)),
+      ],
+      ['RegisteredDevices', 'map[string][]string', goMap(registered)],
+    ])}`,
+  );
+}

@@ -1,0 +1,498 @@
+/**
+ * The device manager: takes device plugins in, keeps the devices that they list and their health, gives devices to containers
+ * (on the NUMA nodes that the topology manager chose, and as the plugin prefers), and tells what the runtime shall do with
+ * them. Its account survives a restart in a checkpoint; a plugin that went away has five minutes to come back before its
+ * resource is gone from the node.
+ */
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Container, Pod, PodStatus } from '../../core-types.ts';
+import { buildCodecs, type MessageCodec } from '../../grpc/codec.ts';
+import type { Plugin, PluginHandler } from '../../pluginmanager/plugin-manager.ts';
+import { bytesOf, limitsOf } from '../../kuberuntime/resources.ts';
+import { readStateFile, StateWriter } from '../checkpoint-file.ts';
+import {
+  type AffinityStore,
+  type HintProvider,
+  isOrdinaryInit,
+  podAmount,
+  resourceContainers,
+} from '../hint-provider.ts';
+import { type NumaMask, hasNode, maskOf, numaMasks, countNodes } from '../topology/numa-mask.ts';
+import type { ProviderHints, TopologyHint } from '../topologymanager/hints.ts';
+import { CHECKPOINT_NAME, deviceCheckpoint, readDeviceCheckpoint } from './device-checkpoint.ts';
+import { DeviceEndpoint, type PluginDevice } from './device-endpoint.ts';
+import { type DeviceRunOptions, idsOf, PodDevices } from './pod-devices.ts';
+import { DEVICE_MESSAGES, HEALTHY, SUPPORTED_VERSIONS } from './schema.ts';
+
+export interface DeviceManagerOptions {
+  /** `<root-dir>/device-plugins`. */
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly numaNodes: readonly number[];
+  readonly affinity: AffinityStore;
+  /** What the node has of devices is another. */
+  readonly onNodeChange: () => void;
+  /** Devices of these pods are another's health. */
+  readonly onPodsChange: (uids: readonly string[]) => void;
+  readonly observe: (event: 'registration' | 'allocation', resource: string, tookMs: number) => void;
+}
+
+interface Resource {
+  endpoint: DeviceEndpoint | undefined;
+  /** When the plugin went away; of one that is there it is undefined. */
+  goneAtMs: number | undefined;
+  devices: ReadonlyMap<string, PluginDevice>;
+}
+
+/** What the node tells of devices. */
+export interface DeviceCapacity {
+  readonly capacity: Readonly<Record<string, string>>;
+  readonly allocatable: Readonly<Record<string, string>>;
+}
+
+const GRACE_MS = 5 * 60_000;
+const RESOURCE_NAME =
+  /^(?!kubernetes\.io\/)(?!.*\.kubernetes\.io\/)[a-z0-9]([-a-z0-9.]*[a-z0-9])?\/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
+
+export class DeviceManager implements HintProvider {
+  readonly #options: DeviceManagerOptions;
+  readonly #codec: MessageCodec;
+  readonly #resources = new Map<string, Resource>();
+  /** Were there once: told with zero, so that nobody counts on an old figure. */
+  readonly #removed = new Set<string>();
+  readonly #pods = new PodDevices();
+  readonly #writer: StateWriter;
+  /** What ordinary init containers of the pod that was served last leave, by resource. */
+  #reusable: { readonly podUid: string; readonly ids: Map<string, Set<string>> } = { podUid: '', ids: new Map() };
+
+  private constructor(options: DeviceManagerOptions, codec: MessageCodec) {
+    this.#options = options;
+    this.#codec = codec;
+    const path = join(options.directory, CHECKPOINT_NAME);
+    this.#writer = new StateWriter(path, (error) =>
+      options.logger.error({ error, path }, 'The account of devices cannot be written'),
+    );
+  }
+
+  static async start(options: DeviceManagerOptions): Promise<DeviceManager> {
+    const codecs = await buildCodecs('v1beta1', DEVICE_MESSAGES);
+    const manager = new DeviceManager(options, codecs('ContainerAllocateResponse'));
+    await mkdir(options.directory, { recursive: true, mode: 0o750 });
+    await manager.#restore();
+    return manager;
+  }
+
+  async #restore(): Promise<void> {
+    const { directory, logger, clock } = this.#options;
+    const path = join(directory, CHECKPOINT_NAME);
+    try {
+      const json = await readStateFile(path);
+      if (json === undefined) return;
+      const { entries, registered } = readDeviceCheckpoint(json);
+      this.#pods.restore(entries, this.#codec);
+      for (const resource of Object.keys(registered))
+        this.#resources.set(resource, { endpoint: undefined, goneAtMs: clock.monotonic(), devices: new Map() });
+    } catch (error) {
+      // As the reference: what nobody can read is left out, plugins and pods come again.
+      logger.error({ error, path }, 'The account of devices cannot be read; it is begun anew');
+    }
+  }
+
+  /** Plugins take the disappearance of their sockets as a sign to register again. */
+  async removeSockets(): Promise<void> {
+    const { directory } = this.#options;
+    for (const entry of await readdir(directory, { withFileTypes: true }))
+      if (entry.isSocket()) await rm(join(directory, entry.name), { force: true });
+  }
+
+  /* ---- Plugins ---- */
+
+  /** For the plugin manager: plugins that register by their own socket. */
+  handler(): PluginHandler {
+    return {
+      validate: (plugin) => checkPlugin(plugin),
+      register: ({ name, endpoint }, signal) => this.connect(name, endpoint, signal),
+      deregister: (name, endpoint) => {
+        const resource = this.#resources.get(name);
+        if (resource?.endpoint?.socket === endpoint) this.#gone(name, resource.endpoint);
+        return Promise.resolve();
+      },
+    };
+  }
+
+  /** Throws where the plugin does not answer. One that serves the same resource already is replaced. */
+  async connect(resource: string, socket: string, signal: AbortSignal): Promise<void> {
+    const { logger, observe, clock } = this.#options;
+    const fromMs = clock.monotonic();
+    const endpoint = await DeviceEndpoint.connect(socket, signal);
+    signal.addEventListener('abort', () => endpoint.stop(), { once: true });
+    const before = this.#resources.get(resource);
+    this.#resources.set(resource, { endpoint, goneAtMs: undefined, devices: before?.devices ?? new Map() });
+    this.#removed.delete(resource);
+    before?.endpoint?.stop();
+    observe('registration', resource, clock.monotonic() - fromMs);
+    logger.info({ resource, socket }, 'A device plugin is registered');
+    void endpoint
+      .follow((devices) => this.#devices(resource, endpoint, devices))
+      .catch((error: unknown) => logger.warn({ resource, error }, 'A device plugin broke off'))
+      .then(() => this.#gone(resource, endpoint));
+  }
+
+  #devices(name: string, endpoint: DeviceEndpoint, devices: readonly PluginDevice[]): void {
+    const resource = this.#resources.get(name);
+    if (resource?.endpoint !== endpoint) return;
+    const before = resource.devices;
+    resource.devices = new Map(devices.map((device) => [device.id, device]));
+    this.#changed(name, before, resource.devices);
+  }
+
+  /** Its devices stay, all of them unhealthy, until it is back or its time is up. */
+  #gone(name: string, endpoint: DeviceEndpoint): void {
+    const resource = this.#resources.get(name);
+    if (resource?.endpoint !== endpoint) return;
+    endpoint.stop();
+    const before = resource.devices;
+    resource.endpoint = undefined;
+    resource.goneAtMs = this.#options.clock.monotonic();
+    resource.devices = new Map([...before].map(([id, device]) => [id, { ...device, health: 'Unhealthy' }]));
+    this.#changed(name, before, resource.devices);
+    this.#options.clock.after(GRACE_MS, () => this.#options.onNodeChange());
+  }
+
+  #changed(name: string, before: Resource['devices'], after: Resource['devices']): void {
+    const ids = new Set(
+      [...new Set([...before.keys(), ...after.keys()])].filter(
+        (id) => before.get(id)?.health !== after.get(id)?.health,
+      ),
+    );
+    void this.#save();
+    this.#options.onNodeChange();
+    const pods = this.#pods.podsWith(name, ids);
+    if (pods.length > 0) this.#options.onPodsChange(pods);
+  }
+
+  #save(): Promise<void> {
+    return this.#writer.write(() =>
+      deviceCheckpoint(
+        this.#pods.entries(this.#codec),
+        Object.fromEntries([...this.#resources.keys()].sort().map((name) => [name, [...this.#healthy(name)].sort()])),
+      ),
+    );
+  }
+
+  /* ---- The node ---- */
+
+  capacity(): DeviceCapacity {
+    const capacity: Record<string, string> = {};
+    const allocatable: Record<string, string> = {};
+    for (const [name, { devices, goneAtMs }] of this.#resources) {
+      if (goneAtMs !== undefined && this.#options.clock.monotonic() - goneAtMs >= GRACE_MS) {
+        this.#resources.delete(name);
+        this.#removed.add(name);
+        void this.#save();
+        continue;
+      }
+      capacity[name] = String(devices.size);
+      allocatable[name] = String(this.#healthy(name).size);
+    }
+    for (const name of this.#removed) {
+      capacity[name] = '0';
+      allocatable[name] = '0';
+    }
+    return { capacity, allocatable };
+  }
+
+  #healthy(name: string): Set<string> {
+    const devices = this.#resources.get(name)?.devices ?? new Map<string, PluginDevice>();
+    return new Set([...devices.values()].filter(({ health }) => health === HEALTHY).map(({ id }) => id));
+  }
+
+  /** Healthy devices by resource. */
+  allocatableDevices(): ReadonlyMap<string, readonly PluginDevice[]> {
+    return new Map(
+      [...this.#resources].map(([name, { devices }]) => [
+        name,
+        [...devices.values()].filter(({ health }) => health === HEALTHY),
+      ]),
+    );
+  }
+
+  /** What a container has, by resource; devices that their plugin lists no more stand there with their NUMA nodes of then. */
+  containerDevices(podUid: string, container: string): ReadonlyMap<string, readonly PluginDevice[]> {
+    return new Map(
+      [...this.#pods.ofContainer(podUid, container)].map(([resource, { byNode }]) => [
+        resource,
+        [...byNode].flatMap(([node, ids]) =>
+          ids.map((id) => ({ id, health: '', topology: node < 0 ? null : { nodes: [{ id: node }] } })),
+        ),
+      ]),
+    );
+  }
+
+  pods(): readonly string[] {
+    return this.#pods.pods();
+  }
+
+  /* ---- Containers ---- */
+
+  #isOurs(resource: string): boolean {
+    return this.#resources.has(resource) || this.#pods.isAllocated(resource);
+  }
+
+  /** Numbers by resource that a plugin serves. Devices are not overcommitted: limits say it all. */
+  #wanted(container: Container): ReadonlyMap<string, number> {
+    return new Map(
+      Object.entries(limitsOf(container))
+        .filter(([resource]) => resource.includes('/') && this.#isOurs(resource))
+        .map(([resource, text]) => [resource, bytesOf(text)]),
+    );
+  }
+
+  wants(_pod: Pod, container: Container): boolean {
+    return this.#wanted(container).size > 0;
+  }
+
+  async allocate(pod: Pod, container: Container): Promise<void> {
+    const { uid } = pod.metadata;
+    const wanted = this.#wanted(container);
+    if (wanted.size === 0) return;
+    for (const [resource, count] of wanted) {
+      const ids = await this.#choose(pod, container, resource, count);
+      if (ids.length > 0) await this.#allocateFrom(uid, container.name, resource, ids);
+    }
+    this.#updateReusable(pod, container);
+    await this.#save();
+  }
+
+  async #allocateFrom(podUid: string, container: string, resource: string, ids: readonly string[]): Promise<void> {
+    const { clock, observe } = this.#options;
+    const endpoint = this.#resources.get(resource)?.endpoint;
+    if (endpoint === undefined) throw new Error(`unknown Device Plugin ${resource}`);
+    const fromMs = clock.monotonic();
+    const answer = await endpoint.allocate(ids);
+    observe('allocation', resource, clock.monotonic() - fromMs);
+    const byNode = new Map<number, string[]>();
+    for (const id of ids) {
+      const nodes = this.#nodesOf(resource, id);
+      for (const node of nodes.length === 0 ? [-1] : nodes) byNode.set(node, [...(byNode.get(node) ?? []), id]);
+    }
+    this.#pods.insert(podUid, container, { resource, byNode, answer });
+  }
+
+  /** Empty: it has them already. Throws what the pod is told. */
+  async #choose(pod: Pod, container: Container, resource: string, count: number): Promise<readonly string[]> {
+    const { uid } = pod.metadata;
+    const has = this.#pods.ofContainer(uid, container.name).get(resource);
+    if (has !== undefined) {
+      const held = idsOf(has).size;
+      if (held === count) return [];
+      throw new Error(
+        `pod ${JSON.stringify(uid)} container ${JSON.stringify(container.name)} changed request for resource ${JSON.stringify(resource)} from ${held} to ${count}`,
+      );
+    }
+    if (count === 0) return [];
+    const healthy = this.#healthy(resource);
+    if (!this.#resources.has(resource)) throw new Error(`cannot allocate unregistered device ${resource}`);
+    if (healthy.size === 0)
+      throw new Error(`no healthy devices present; cannot allocate unhealthy devices ${resource}`);
+    const chosen = new Set([...this.#reusableOf(uid, resource)].slice(0, count));
+    if (chosen.size === count) return [...chosen];
+    const available = healthy.difference(this.#pods.inUse(resource)).difference(chosen);
+    const missing = count - chosen.size;
+    if (available.size < missing)
+      throw new Error(
+        `requested number of devices unavailable for ${resource}. Requested: ${missing}, Available: ${available.size}`,
+      );
+    await this.#fill(chosen, available, { podUid: uid, container: container.name, resource, count });
+    return [...chosen];
+  }
+
+  /** Those on the chosen nodes first; where there is a choice, as the plugin prefers. */
+  async #fill(
+    chosen: Set<string>,
+    available: ReadonlySet<string>,
+    { podUid, container, resource, count }: { podUid: string; container: string; resource: string; count: number },
+  ): Promise<void> {
+    const { affinity } = this.#options.affinity.affinity(podUid, container);
+    const add = (ids: Iterable<string>): void => {
+      for (const id of ids) if (chosen.size < count) chosen.add(id);
+    };
+    const [aligned, unaligned, anywhere] = this.#byAffinity(resource, available, affinity);
+    const askPlugin = async (of: ReadonlySet<string>): Promise<readonly string[]> =>
+      (await this.#resources.get(resource)?.endpoint?.preferred({
+        available: [...of.union(chosen)],
+        mustInclude: [...chosen],
+        count,
+      })) ?? [];
+    if (count - chosen.size < aligned.size) {
+      add((await askPlugin(aligned)).filter((id) => aligned.has(id)));
+      add(aligned);
+      return;
+    }
+    add(aligned);
+    if (chosen.size === count) return;
+    add((await askPlugin(available)).filter((id) => available.has(id)));
+    add(unaligned);
+    add(anywhere);
+  }
+
+  #byAffinity(
+    resource: string,
+    available: ReadonlySet<string>,
+    affinity: NumaMask | undefined,
+  ): readonly [aligned: Set<string>, unaligned: Set<string>, anywhere: ReadonlySet<string>] {
+    if (affinity === undefined || !this.#hasTopology(resource)) return [new Set(), new Set(), available];
+    const groups: [Set<string>, Set<string>, Set<string>] = [new Set(), new Set(), new Set()];
+    for (const id of available) {
+      const nodes = this.#nodesOf(resource, id);
+      groups[nodes.length === 0 ? 2 : nodes.some((node) => hasNode(affinity, node)) ? 0 : 1].add(id);
+    }
+    return groups;
+  }
+
+  #nodesOf(resource: string, id: string): readonly number[] {
+    return (this.#resources.get(resource)?.devices.get(id)?.topology?.nodes ?? []).map((node) => node.id);
+  }
+
+  #hasTopology(resource: string): boolean {
+    return [...(this.#resources.get(resource)?.devices.keys() ?? [])].some(
+      (id) => this.#nodesOf(resource, id).length > 0,
+    );
+  }
+
+  #reusableOf(podUid: string, resource: string): ReadonlySet<string> {
+    return (this.#reusable.podUid === podUid ? this.#reusable.ids.get(resource) : undefined) ?? new Set();
+  }
+
+  #updateReusable(pod: Pod, container: Container): void {
+    const { uid } = pod.metadata;
+    if (this.#reusable.podUid !== uid) this.#reusable = { podUid: uid, ids: new Map() };
+    for (const [resource, allocation] of this.#pods.ofContainer(uid, container.name)) {
+      const before = this.#reusableOf(uid, resource);
+      const ids = idsOf(allocation);
+      this.#reusable.ids.set(resource, isOrdinaryInit(pod, container) ? before.union(ids) : before.difference(ids));
+    }
+  }
+
+  release(podUid: string): void {
+    if (this.#pods.delete(podUid)) void this.#save();
+  }
+
+  /** At each start of the container; throws what keeps it from starting. */
+  async runOptions(pod: Pod, container: Container): Promise<DeviceRunOptions> {
+    const { uid } = pod.metadata;
+    const allocations = this.#pods.ofContainer(uid, container.name);
+    for (const [resource, count] of this.#wanted(container)) {
+      const allocation = allocations.get(resource);
+      const endpoint = this.#resources.get(resource)?.endpoint;
+      if (count === 0 || endpoint?.options.preStartRequired !== true) continue;
+      if (allocation === undefined)
+        throw new Error(
+          `no devices found allocated in local cache for pod ${JSON.stringify(uid)}, container ${JSON.stringify(container.name)}, resource ${JSON.stringify(resource)}`,
+        );
+      try {
+        await endpoint.preStart([...idsOf(allocation)]);
+      } catch (error) {
+        throw new Error(`device plugin PreStartContainer rpc failed with err: ${(error as Error).message}`, {
+          cause: error,
+        });
+      }
+    }
+    return this.#pods.runOptions(uid, container.name);
+  }
+
+  /** `allocatedResourcesStatus` of container statuses, in place: each device that a container has, with its health. */
+  fillStatus(pod: Pod, status: PodStatus): void {
+    for (const entry of status.containerStatuses ?? []) {
+      const rows = [...this.#pods.ofContainer(pod.metadata.uid, entry.name)].map(([resource, allocation]) => ({
+        name: resource,
+        resources: [...idsOf(allocation)].map((id) => ({
+          resourceID: id,
+          health: this.#resources.get(resource)?.devices.get(id)?.health ?? HEALTHY,
+        })),
+      }));
+      if (rows.length > 0) entry.allocatedResourcesStatus = rows;
+    }
+  }
+
+  /* ---- Hints ---- */
+
+  containerHints(pod: Pod, container: Container): ProviderHints {
+    const { uid } = pod.metadata;
+    const hints: Record<string, readonly TopologyHint[] | undefined> = {};
+    for (const [resource, count] of this.#wanted(container)) {
+      const has = this.#pods.ofContainer(uid, container.name).get(resource);
+      hints[resource] = this.#hintsFor(
+        resource,
+        count,
+        has === undefined ? undefined : idsOf(has),
+        this.#reusableOf(uid, resource),
+      );
+    }
+    return hints;
+  }
+
+  podHints(pod: Pod): ProviderHints {
+    const { uid } = pod.metadata;
+    const containers = resourceContainers(pod);
+    const hints: Record<string, readonly TopologyHint[] | undefined> = {};
+    for (const resource of new Set(containers.flatMap((container) => [...this.#wanted(container).keys()]))) {
+      const count = podAmount(pod, (container) => this.#wanted(container).get(resource) ?? 0);
+      const has = new Set(
+        containers.flatMap(({ name }) => {
+          const allocation = this.#pods.ofContainer(uid, name).get(resource);
+          return allocation === undefined ? [] : [...idsOf(allocation)];
+        }),
+      );
+      hints[resource] = this.#hintsFor(resource, count, has.size === 0 ? undefined : has, new Set());
+    }
+    return hints;
+  }
+
+  #hintsFor(
+    resource: string,
+    count: number,
+    has: ReadonlySet<string> | undefined,
+    reusable: ReadonlySet<string>,
+  ): readonly TopologyHint[] | undefined {
+    if (!this.#hasTopology(resource)) return undefined;
+    if (has !== undefined) return has.size === count ? this.#masks(resource, count, has, new Set()) : [];
+    const available = this.#healthy(resource).difference(this.#pods.inUse(resource));
+    if (available.union(reusable).size < count) return [];
+    return this.#masks(resource, count, available, reusable);
+  }
+
+  #masks(
+    resource: string,
+    count: number,
+    available: ReadonlySet<string>,
+    reusable: ReadonlySet<string>,
+  ): readonly TopologyHint[] {
+    const { numaNodes } = this.#options;
+    const ids = [...(this.#resources.get(resource)?.devices.keys() ?? [])];
+    const isOn = (id: string, mask: NumaMask): boolean => (maskOf(this.#nodesOf(resource, id)) & mask) !== 0n;
+    let fewest = numaNodes.length;
+    const masks: NumaMask[] = [];
+    for (const mask of numaMasks(numaNodes)) {
+      if (ids.filter((id) => isOn(id, mask)).length >= count) fewest = Math.min(fewest, countNodes(mask));
+      if ([...reusable].some((id) => this.#nodesOf(resource, id).length > 0 && !isOn(id, mask))) continue;
+      const matching = [...available.union(reusable)].filter((id) => reusable.has(id) || isOn(id, mask));
+      if (matching.length >= count) masks.push(mask);
+    }
+    return masks.map((affinity) => ({ affinity, preferred: countNodes(affinity) === fewest }));
+  }
+}
+
+/** Throws why the resource's name or the interface's version will not do. */
+export function checkPlugin({ name, supportedVersions }: Pick<Plugin, 'name' | 'supportedVersions'>): void {
+  if (!supportedVersions.some((version) => SUPPORTED_VERSIONS.includes(version)))
+    throw new Error(
+      `requested API version ${JSON.stringify(supportedVersions.join(','))} is not supported by kubelet. Supported version is ${JSON.stringify(SUPPORTED_VERSIONS.join(','))}`,
+    );
+  if (!RESOURCE_NAME.test(name) || name.startsWith('requests.'))
+    throw new Error(`the ResourceName ${JSON.stringify(name)} is invalid`);
+}

@@ -1,0 +1,101 @@
+/**
+ * The memory manager: promises guaranteed containers memory of NUMA nodes by its policy, and says from which nodes the
+ * runtime shall give it. With the policy `None` only the state file says so.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Container, Pod } from '../../core-types.ts';
+import type { AffinityStore, HintProvider } from '../hint-provider.ts';
+import type { NumaNode } from '../topology/host-topology.ts';
+import type { ProviderHints } from '../topologymanager/hints.ts';
+import { type MemoryBlock, MemoryState } from './memory-state.ts';
+import { emptyMachineState, reservedMemory } from './reserved-memory.ts';
+import { StaticMemoryPolicy } from './static-policy.ts';
+
+export interface MemoryManagerOptions {
+  readonly policy: 'None' | 'Static';
+  readonly rootDirectory: string;
+  readonly logger: Logger;
+  readonly numaNodes: readonly NumaNode[];
+  /** `--reserved-memory`. */
+  readonly reserved: string;
+  /** Bytes by resource that the node keeps from pods. */
+  readonly nodeReserved: Readonly<Record<string, number>>;
+  readonly affinity: AffinityStore;
+}
+
+export class MemoryManager implements HintProvider {
+  readonly #state: MemoryState;
+  readonly #policy: StaticMemoryPolicy | undefined;
+  #requests = 0;
+  #errors = 0;
+
+  private constructor(state: MemoryState, policy: StaticMemoryPolicy | undefined) {
+    this.#state = state;
+    this.#policy = policy;
+  }
+
+  /** Throws `StateError`. */
+  static async start(options: MemoryManagerOptions): Promise<MemoryManager> {
+    const { policy, rootDirectory, logger, numaNodes, reserved, nodeReserved, affinity } = options;
+    const isStatic = policy === 'Static';
+    const empty = isStatic ? emptyMachineState(numaNodes, reservedMemory(reserved, numaNodes, nodeReserved)) : {};
+    const state = await MemoryState.load(rootDirectory, policy, logger);
+    const manager = new MemoryManager(state, isStatic ? new StaticMemoryPolicy({ state, affinity, empty }) : undefined);
+    await state.save();
+    return manager;
+  }
+
+  get isStatic(): boolean {
+    return this.#policy !== undefined;
+  }
+
+  wants(pod: Pod, container: Container): boolean {
+    return Object.keys(this.#policy?.wanted(pod, container) ?? {}).length > 0;
+  }
+
+  containerHints(pod: Pod, container: Container): ProviderHints {
+    return this.#policy?.containerHints(pod, container) ?? {};
+  }
+
+  podHints(pod: Pod): ProviderHints {
+    return this.#policy?.podHints(pod) ?? {};
+  }
+
+  async allocate(pod: Pod, container: Container): Promise<void> {
+    if (this.#policy === undefined || !this.wants(pod, container)) return;
+    this.#requests++;
+    try {
+      this.#policy.allocate(pod, container);
+    } catch (error) {
+      this.#errors++;
+      throw error;
+    }
+    await this.#state.save();
+  }
+
+  release(podUid: string): void {
+    if (this.#policy?.release(podUid) === true) void this.#state.save();
+  }
+
+  pods(): readonly string[] {
+    return this.#state.pods();
+  }
+
+  /** For the runtime: `0,1`; '' where nothing is to be said. */
+  numaNodes(podUid: string, container: string): string {
+    const nodes = new Set((this.#state.blocks(podUid, container) ?? []).flatMap(({ numaAffinity }) => numaAffinity));
+    return [...nodes].sort((left, right) => left - right).join(',');
+  }
+
+  blocks(podUid: string, container: string): readonly MemoryBlock[] {
+    return this.#state.blocks(podUid, container) ?? [];
+  }
+
+  allocatable(): readonly MemoryBlock[] {
+    return this.#policy?.allocatable() ?? [];
+  }
+
+  figures(): { readonly requests: number; readonly errors: number } {
+    return { requests: this.#requests, errors: this.#errors };
+  }
+}

@@ -1,0 +1,46 @@
+/** Sets of NUMA nodes as bit masks, and the order in which combinations of them are tried. Pure. */
+
+export type NumaMask = bigint;
+
+export function maskOf(nodes: Iterable<number>): NumaMask {
+  let mask = 0n;
+  for (const node of nodes) mask |= 1n << BigInt(node);
+  return mask;
+}
+
+export function nodesOf(mask: NumaMask): number[] {
+  const nodes: number[] = [];
+  for (let rest = mask, node = 0; rest > 0n; rest >>= 1n, node++) if ((rest & 1n) === 1n) nodes.push(node);
+  return nodes;
+}
+
+export function countNodes(mask: NumaMask): number {
+  return nodesOf(mask).length;
+}
+
+export function hasNode(mask: NumaMask, node: number): boolean {
+  return ((mask >> BigInt(node)) & 1n) === 1n;
+}
+
+/** Fewer nodes; of as many the lower ones. */
+export function isNarrower(mask: NumaMask, than: NumaMask): boolean {
+  const [count, other] = [countNodes(mask), countNodes(than)];
+  return count === other ? mask < than : count < other;
+}
+
+/** Every choice of `size` out of the list, in the list's order. */
+export function* combinations<T>(list: readonly T[], size: number, start = 0): Generator<readonly T[]> {
+  if (size === 0) {
+    yield [];
+    return;
+  }
+  for (let at = start; at <= list.length - size; at++) {
+    const first = list[at] as T;
+    for (const rest of combinations(list, size - 1, at + 1)) yield [first, ...rest];
+  }
+}
+
+/** Every set of the nodes but the empty one: single nodes first, all of them last. */
+export function* numaMasks(nodes: readonly number[]): Generator<NumaMask> {
+  for (let size = 1; size <= nodes.length; size++) for (const chosen of combinations(nodes, size)) yield maskOf(chosen);
+}
