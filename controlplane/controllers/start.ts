@@ -32,6 +32,7 @@ import { runLegacyTokenCleaner } from './service-account/legacy-token-cleaner.ts
 import { runServiceAccounts } from './service-account/service-accounts.ts';
 import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
 
+import { runAttachDetach } from './storage/attach-detach.ts';
 import { runEphemeralVolumes } from './storage/ephemeral-volumes.ts';
 import { runAttributesClassProtection, runClaimProtection, runVolumeProtection } from './storage/protection.ts';
 import { runVolumeBinder } from './storage/volume-binder.ts';
@@ -115,6 +116,11 @@ export function controllerTable({
     },
     { name: 'persistentvolume-binder-controller', account: 'persistent-volume-binder', run: runVolumeBinder },
     { name: 'persistentvolume-expander-controller', account: 'expand-controller', run: runVolumeExpander },
+    {
+      name: 'persistentvolume-attach-detach-controller',
+      account: 'attachdetach-controller',
+      run: runAttachDetach,
+    },
     { name: 'ephemeral-volume-controller', account: 'ephemeral-volume-controller', run: runEphemeralVolumes },
     {
       name: 'horizontal-pod-autoscaler-controller',
@@ -198,6 +204,7 @@ const ALIASES: Readonly<Record<string, string>> = {
   'pv-protection': 'persistentvolume-protection-controller',
   'persistentvolume-binder': 'persistentvolume-binder-controller',
   'persistentvolume-expander': 'persistentvolume-expander-controller',
+  attachdetach: 'persistentvolume-attach-detach-controller',
   'ephemeral-volume': 'ephemeral-volume-controller',
   horizontalpodautoscaling: 'horizontal-pod-autoscaler-controller',
 };

@@ -1,0 +1,95 @@
+/**
+ * Which volumes of CSI drivers shall be attached to a node: those of its pods, where the driver attaches at all. And which
+ * of those that are attached may go: what nobody wants and the node no longer uses. Pure.
+ */
+import { createHash } from 'node:crypto';
+import type { Node, PersistentVolume, Pod, VolumeAttachment } from '../../../api/machinery/kinds.ts';
+import { isPodFinished } from '../pod-state.ts';
+
+export interface WantedAttachment {
+  /** Of the VolumeAttachment. */
+  readonly name: string;
+  readonly driver: string;
+  readonly volume: PersistentVolume;
+  readonly pods: readonly Pod[];
+}
+
+export interface StorageLookup {
+  /** The volume that the claim is bound to. */
+  readonly volumeOfClaim: (
+    namespace: string,
+    claimName: string,
+    owner: Pod | undefined,
+  ) => PersistentVolume | undefined;
+  readonly attaches: (driver: string) => boolean;
+}
+
+/** The agent leaves attaching to this controller. */
+export const ANNOTATION_MANAGED = 'volumes.kubernetes.io/controller-managed-attach-detach';
+const OUT_OF_SERVICE = 'node.kubernetes.io/out-of-service';
+
+export function attachmentName(volumeHandle: string, driver: string, nodeName: string): string {
+  return `csi-${createHash('sha256').update(`${volumeHandle}${driver}${nodeName}`).digest('hex')}`;
+}
+
+/** As a node's `volumesInUse` and `volumesAttached` name the volume. */
+export function uniqueVolumeName(volume: PersistentVolume): string {
+  const { driver = '', volumeHandle = '' } = volume.spec?.csi ?? {};
+  return `kubernetes.io/csi/${driver}^${volumeHandle}`;
+}
+
+interface ClaimOfPod {
+  readonly name: string;
+  readonly owner: Pod | undefined;
+}
+
+/** The claims that a pod's volumes name; those of ephemeral volumes must be the pod's own. */
+export function claimsOf(pod: Pod): ClaimOfPod[] {
+  return (pod.spec?.volumes ?? []).flatMap((volume): ClaimOfPod[] => {
+    if (volume.persistentVolumeClaim !== undefined)
+      return [{ name: volume.persistentVolumeClaim.claimName, owner: undefined }];
+    return volume.ephemeral === undefined ? [] : [{ name: `${pod.metadata.name}-${volume.name}`, owner: pod }];
+  });
+}
+
+export function wantedAttachments(
+  nodeName: string,
+  pods: readonly Pod[],
+  lookup: StorageLookup,
+): Map<string, WantedAttachment> {
+  const wanted = new Map<string, WantedAttachment>();
+  for (const pod of pods) {
+    if (isPodFinished(pod)) continue;
+    for (const claim of claimsOf(pod)) {
+      const volume = lookup.volumeOfClaim(pod.metadata.namespace ?? '', claim.name, claim.owner);
+      const { driver, volumeHandle } = volume?.spec?.csi ?? {};
+      if (volume === undefined || driver === undefined || volumeHandle === undefined || !lookup.attaches(driver))
+        continue;
+      const name = attachmentName(volumeHandle, driver, nodeName);
+      wanted.set(name, { name, driver, volume, pods: [...(wanted.get(name)?.pods ?? []), pod] });
+    }
+  }
+  return wanted;
+}
+
+/** Of the volume's other attachments the one that keeps it from this node; volumes for many nodes have none. */
+export function exclusiveElsewhere(
+  volume: PersistentVolume,
+  nodeName: string,
+  attachments: readonly VolumeAttachment[],
+): VolumeAttachment | undefined {
+  const modes = volume.spec?.accessModes ?? [];
+  if (modes.some((mode) => mode === 'ReadWriteMany' || mode === 'ReadOnlyMany')) return undefined;
+  return attachments.find(
+    ({ spec }) => spec.nodeName !== nodeName && spec.source.persistentVolumeName === volume.metadata.name,
+  );
+}
+
+/** The node will never say that it has unmounted the volume. */
+export function isOutOfService(node: Node | undefined): boolean {
+  return node === undefined || (node.spec?.taints ?? []).some((taint) => taint.key === OUT_OF_SERVICE);
+}
+
+export function isHealthy(node: Node): boolean {
+  return (node.status?.conditions ?? []).some(({ type, status }) => type === 'Ready' && status === 'True');
+}

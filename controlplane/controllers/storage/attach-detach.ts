@@ -1,0 +1,270 @@
+/**
+ * Attaches the volumes of CSI drivers to the nodes of their pods, and detaches them when the last pod is gone and the node has
+ * unmounted them: it makes and deletes VolumeAttachments, which the driver's attacher follows, and tells the node what is
+ * attached. One node at a time; what is attached is read from the API, so that nothing is forgotten over a restart.
+ */
+import { referenceTo } from '../../../api/machinery/event-recorder.ts';
+import type { Node, PersistentVolumeClaim, Pod, VolumeAttachment } from '../../../api/machinery/kinds.ts';
+import {
+  csiDrivers,
+  nodes,
+  persistentVolumeClaims,
+  persistentVolumes,
+  pods,
+  volumeAttachments,
+} from '../../../api/machinery/resources.ts';
+import { jsonEqual } from '../../../api/meta/json-equality.ts';
+import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
+import { type ControllerEnvironment, ReconcileLoop, type RunController } from '../controller.ts';
+import { indexByNode, podsOn } from '../node/node-lifecycle.ts';
+import { controllerOf } from '../owner-references.ts';
+import {
+  ANNOTATION_MANAGED,
+  attachmentName,
+  claimsOf,
+  exclusiveElsewhere,
+  isHealthy,
+  isOutOfService,
+  type StorageLookup,
+  uniqueVolumeName,
+  type WantedAttachment,
+  wantedAttachments,
+} from './attach-detach-core.ts';
+
+/** A node that is not well and does not say that it has unmounted a volume is believed to have, after that. */
+const UNMOUNT_PATIENCE_MS = 6 * 60_000;
+const BY_NODE = 'node';
+
+export const runAttachDetach: RunController = (environment, signal) => {
+  const controller = new AttachDetach(environment);
+  return controller.run(signal);
+};
+
+class AttachDetach {
+  readonly #environment: ControllerEnvironment;
+  readonly #caches;
+  readonly #loop: ReconcileLoop;
+  /** When a volume was first found to be wanted by nobody, by attachment. */
+  readonly #unwantedSince = new Map<string, number>();
+  /** What was told of an attachment already: an event each. */
+  readonly #told = new Map<string, string>();
+
+  constructor(environment: ControllerEnvironment) {
+    const { informers } = environment;
+    this.#environment = environment;
+    this.#caches = {
+      pods: informers.for(pods),
+      nodes: informers.for(nodes),
+      claims: informers.for(persistentVolumeClaims),
+      volumes: informers.for(persistentVolumes),
+      attachments: informers.for(volumeAttachments),
+      drivers: informers.for(csiDrivers),
+    };
+    indexByNode(this.#caches.pods);
+    this.#caches.attachments.addIndex(BY_NODE, ({ spec }) => [spec.nodeName]);
+    this.#loop = new ReconcileLoop(environment, { reconcile: (nodeName) => this.#reconcile(nodeName) });
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    const { pods: podCache, nodes: nodeCache, claims, volumes, attachments, drivers } = this.#caches;
+    const { queue } = this.#loop;
+    const ofPod = (pod: Pod): void => {
+      const nodeName = pod.spec?.nodeName ?? '';
+      if (nodeName !== '' && claimsOf(pod).length > 0) queue.add(nodeName);
+    };
+    const ofNode = (node: Node): void => void queue.add(node.metadata.name ?? '');
+    const ofClaim = (claim: PersistentVolumeClaim): void => {
+      const { namespace = '', name = '' } = claim.metadata;
+      for (const pod of podCache.list(namespace)) if (claimsOf(pod).some((entry) => entry.name === name)) ofPod(pod);
+    };
+    const ofAttachment = ({ spec }: VolumeAttachment): void => void queue.add(spec.nodeName);
+    podCache.addHandler({ add: ofPod, update: (_before, pod) => ofPod(pod), delete: ofPod });
+    nodeCache.addHandler({
+      add: ofNode,
+      update: (before, node) => {
+        if (usedBy(before) !== usedBy(node)) ofNode(node);
+      },
+      delete: ofNode,
+    });
+    claims.addHandler({
+      update: (before, claim) => {
+        if (before.status?.phase !== claim.status?.phase) ofClaim(claim);
+      },
+    });
+    attachments.addHandler({
+      add: ofAttachment,
+      update: (_before, attachment) => ofAttachment(attachment),
+      delete: (attachment) => {
+        // Whoever waits for the volume elsewhere may have it now.
+        for (const pod of podCache.list()) if (attachment.spec.nodeName !== pod.spec?.nodeName) ofPod(pod);
+        ofAttachment(attachment);
+      },
+    });
+    return this.#loop.run(signal, podCache, nodeCache, claims, volumes, attachments, drivers);
+  }
+
+  get #lookup(): StorageLookup {
+    const { claims, volumes, drivers } = this.#caches;
+    return {
+      volumeOfClaim: (namespace, claimName, owner) => {
+        const claim = claims.get(namespace, claimName);
+        if (owner !== undefined && claim !== undefined && controllerOf(claim)?.uid !== owner.metadata.uid)
+          return undefined;
+        const volume = volumes.get('', claim?.spec?.volumeName ?? '');
+        return volume?.spec?.claimRef?.uid === claim?.metadata.uid ? volume : undefined;
+      },
+      attaches: (driver) => drivers.get('', driver)?.spec.attachRequired !== false,
+    };
+  }
+
+  async #reconcile(nodeName: string): Promise<void> {
+    const node = this.#caches.nodes.get('', nodeName);
+    const present = this.#attachmentsOf(nodeName);
+    const wanted = this.#wanted(nodeName, node);
+    const leaving = present.filter((attachment) => !wanted.has(attachment.metadata.name ?? ''));
+    const going = leaving.filter((attachment) => this.#mayGo(attachment, node));
+    for (const name of wanted.keys()) this.#unwantedSince.delete(name);
+    // The node is told first that a volume goes: it waits for the next attachment then.
+    if (node !== undefined) await this.#tellNode(node, present, new Set(going));
+    for (const attachment of going) await this.#detach(attachment);
+    for (const attachment of wanted.values()) {
+      const existing = present.find(({ metadata }) => metadata.name === attachment.name);
+      if (existing === undefined) await this.#attach(attachment, nodeName);
+      else this.#tellOutcome(attachment, existing);
+    }
+  }
+
+  #wanted(nodeName: string, node: Node | undefined): ReadonlyMap<string, WantedAttachment> {
+    if (node?.metadata.annotations?.[ANNOTATION_MANAGED] !== 'true') return new Map();
+    return wantedAttachments(nodeName, podsOn(this.#caches.pods, nodeName), this.#lookup);
+  }
+
+  /** Those that this controller made: others look after theirs themselves. */
+  #attachmentsOf(nodeName: string): VolumeAttachment[] {
+    return this.#caches.attachments.byIndex(BY_NODE, nodeName).filter(({ metadata, spec }) => {
+      const volume = this.#caches.volumes.get('', spec.source.persistentVolumeName ?? '');
+      const handle = volume?.spec?.csi?.volumeHandle;
+      return handle !== undefined && metadata.name === attachmentName(handle, spec.attacher, nodeName);
+    });
+  }
+
+  #mayGo(attachment: VolumeAttachment, node: Node | undefined): boolean {
+    const { clock } = this.#environment;
+    if (attachment.metadata.deletionTimestamp !== undefined) return true;
+    const volume = this.#caches.volumes.get('', attachment.spec.source.persistentVolumeName ?? '');
+    if (node === undefined || volume === undefined || isOutOfService(node)) return true;
+    if (!(node.status?.volumesInUse ?? []).includes(uniqueVolumeName(volume))) return true;
+    const name = attachment.metadata.name ?? '';
+    const since = this.#unwantedSince.get(name) ?? clock.now();
+    this.#unwantedSince.set(name, since);
+    if (isHealthy(node)) return false;
+    const leftMs = since + UNMOUNT_PATIENCE_MS - clock.now();
+    if (leftMs > 0) this.#loop.queue.addAfter(attachment.spec.nodeName, leftMs);
+    return leftMs <= 0;
+  }
+
+  async #tellNode(
+    node: Node,
+    present: readonly VolumeAttachment[],
+    going: ReadonlySet<VolumeAttachment>,
+  ): Promise<void> {
+    const attached = present
+      .filter((attachment) => attachment.status?.attached === true && !going.has(attachment))
+      .flatMap(({ spec }) => {
+        const volume = this.#caches.volumes.get('', spec.source.persistentVolumeName ?? '');
+        return volume === undefined ? [] : [{ name: uniqueVolumeName(volume), devicePath: '' }];
+      })
+      .toSorted((a, b) => (a.name < b.name ? -1 : 1));
+    if (jsonEqual(attached, node.status?.volumesAttached ?? [])) return;
+    const patch = { status: { volumesAttached: attached } };
+    await this.#environment.client.patch(nodes, '', node.metadata.name ?? '', 'merge', patch, {
+      subresource: 'status',
+    });
+  }
+
+  async #attach({ name, driver, volume, pods: users }: WantedAttachment, nodeName: string): Promise<void> {
+    const { client, recorder } = this.#environment;
+    const volumeName = volume.metadata.name ?? '';
+    const elsewhere = exclusiveElsewhere(volume, nodeName, this.#caches.attachments.list());
+    if (elsewhere !== undefined) {
+      this.#once(name, 'elsewhere', () => {
+        for (const pod of users)
+          recorder.event(
+            referenceTo(pod, pods),
+            'Warning',
+            'FailedAttachVolume',
+            `Multi-Attach error for volume "${volumeName}" Volume is already exclusively attached to one node and can't be attached to another`,
+          );
+      });
+      return;
+    }
+    try {
+      await client.create(volumeAttachments, '', {
+        apiVersion: 'storage.k8s.io/v1',
+        kind: 'VolumeAttachment',
+        metadata: { name },
+        spec: { attacher: driver, nodeName, source: { persistentVolumeName: volumeName } },
+      });
+    } catch (error) {
+      if (!isAlreadyExists(error)) throw error;
+    }
+  }
+
+  #tellOutcome({ name, volume, pods: users }: WantedAttachment, { status }: VolumeAttachment): void {
+    const { recorder } = this.#environment;
+    const volumeName = volume.metadata.name ?? '';
+    const problem = status?.attachError?.message;
+    if (status?.attached === true) {
+      this.#once(name, 'attached', () => {
+        for (const pod of users)
+          recorder.event(
+            referenceTo(pod, pods),
+            'Normal',
+            'SuccessfulAttachVolume',
+            `AttachVolume.Attach succeeded for volume "${volumeName}"`,
+          );
+      });
+    } else if (problem !== undefined) {
+      this.#once(name, problem, () => {
+        for (const pod of users)
+          recorder.event(
+            referenceTo(pod, pods),
+            'Warning',
+            'FailedAttachVolume',
+            `AttachVolume.Attach failed for volume "${volumeName}" : ${problem}`,
+          );
+      });
+    }
+  }
+
+  #once(name: string, what: string, tell: () => void): void {
+    if (this.#told.get(name) === what) return;
+    this.#told.set(name, what);
+    tell();
+  }
+
+  async #detach(attachment: VolumeAttachment): Promise<void> {
+    const { metadata } = attachment;
+    const name = metadata.name ?? '';
+    this.#unwantedSince.delete(name);
+    this.#told.delete(name);
+    if (metadata.deletionTimestamp !== undefined) return;
+    try {
+      await this.#environment.client.delete(volumeAttachments, '', name, {
+        ...(metadata.uid === undefined ? {} : { preconditions: { uid: metadata.uid } }),
+      });
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  }
+}
+
+/** What of a node decides whether its volumes may go. */
+function usedBy(node: Node): string {
+  return JSON.stringify([
+    node.status?.volumesInUse,
+    isOutOfService(node),
+    isHealthy(node),
+    node.metadata.annotations?.[ANNOTATION_MANAGED],
+  ]);
+}
