@@ -245,10 +245,11 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     for (const pod of pods.list())
       if (
         workers.state(pod.metadata.uid) === undefined &&
+        !this.#admitting.has(pod.metadata.uid) &&
         !isEnded(pod.status) &&
         statuses.get(pod.metadata.uid)?.phase !== 'Failed'
       )
-        workers.update(pod);
+        this.#admit(pod);
     const forgotten = workers.forget(wanted);
     const known = new Set([...wanted, ...workers.known().keys()]);
     probes.cleanup(known);
