@@ -6,8 +6,15 @@ import { formatTime } from '../../api/machinery/clock.ts';
 import type { Container, ContainerStatusJson, Pod, PodCondition, PodStatus } from '../core-types.ts';
 import type { ContainerStatus } from '../runtime/runtime.ts';
 import type { WaitingReason } from './kube-runtime.ts';
-import { sandboxChanged } from './pod-actions.ts';
-import { allContainers, type ContainerKind, isSidecar, restartsAfter, shouldStart } from './pod-containers.ts';
+import { restartAllTrigger, sandboxChanged } from './pod-actions.ts';
+import {
+  allContainers,
+  type ContainerKind,
+  isSidecar,
+  mayRestartAll,
+  restartsAfter,
+  shouldStart,
+} from './pod-containers.ts';
 import { podPhase } from './pod-phase.ts';
 import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';
 import type { ResizeConditions } from './resize.ts';
@@ -102,7 +109,10 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
         ? stateOf(input, second)
         : old?.restartCount === newest.attempt
           ? (old.lastState ?? {})
-          : {},
+          : // The one before is gone from the runtime, but not forgotten.
+            old?.state?.terminated !== undefined && (old.restartCount ?? 0) < newest.attempt
+            ? old.state
+            : {},
     ready: false,
     started: false,
     restartCount: newest.attempt,
@@ -268,6 +278,7 @@ const OWN_CONDITIONS = [
   'PodScheduled',
   'PodResizePending',
   'PodResizeInProgress',
+  'AllContainersRestarting',
 ];
 
 interface MadeCondition {
@@ -289,6 +300,7 @@ function conditions(input: StatusInput, status: PodStatus): PodCondition[] {
     { type: 'ContainersReady', ...ready },
     { type: 'PodScheduled', status: 'True' },
     ...resizeConditions(input),
+    ...(mayRestartAll(pod) ? [restartingAll(input, status)] : []),
   ];
   const now = formatTime(input.nowMs);
   const own = made.map((condition) => {
@@ -318,6 +330,15 @@ function conditions(input: StatusInput, status: PodStatus): PodCondition[] {
     lastTransitionTime: now,
   } as unknown as PodCondition;
   return [...own, ...foreign, disruption];
+}
+
+function restartingAll({ pod, runtime, terminal }: StatusInput, { phase }: PodStatus): MadeCondition {
+  const type = 'AllContainersRestarting';
+  if (phase === 'Succeeded') return { type, status: 'False', reason: 'PodCompleted' };
+  if (phase === 'Failed') return { type, status: 'False', reason: 'PodFailed' };
+  const [sandbox] = runtime.sandboxes;
+  const isUnderWay = !terminal && restartAllTrigger(pod, runtime, sandbox?.id) !== undefined;
+  return { type, status: isUnderWay ? 'True' : 'False' };
 }
 
 function resizeConditions({ resize: { pending, inProgress }, terminal }: StatusInput): readonly MadeCondition[] {

@@ -21,6 +21,7 @@ import {
   containerHash,
   type ContainerKind,
   fieldPathOf,
+  findKinded,
   formatPod,
   podFullName,
 } from './pod-containers.ts';
@@ -109,6 +110,7 @@ export class KubeRuntime {
     const actions = computePodActions(pod, status, this.#options.probes, (container, last) =>
       resizeOf(pod, container, last, this.#options.config.settings.resources()),
     );
+    if (actions.restartAllFor !== undefined) return this.#restartAll(pod, status, actions.restartAllFor, signal);
     // 2. Everything is in the way: kill it all, sandbox included.
     if (actions.killPod) {
       if (actions.createSandbox && actions.sandboxId !== undefined) {
@@ -170,6 +172,44 @@ export class KubeRuntime {
     return { errors, retryAtMs, resizeError };
   }
 
+  /**
+   * Everything of the pod begins anew in its sandbox, init containers too; hooks do not run. The container that asked for it
+   * goes last: until then another look finds it and goes on.
+   */
+  async #restartAll(pod: Pod, status: RuntimePodStatus, trigger: Container, signal: AbortSignal): Promise<SyncResult> {
+    const { runtime, clock } = this.#options;
+    const key = `${pod.metadata.uid}_${trigger.name}`;
+    const kind = findKinded(pod, trigger.name)?.kind ?? 'regular';
+    try {
+      this.#checkBackOff({ pod, status }, trigger, kind);
+    } catch (error) {
+      if (!(error instanceof StartError)) throw error;
+      this.#waiting.set(key, { reason: error.reason, message: error.message });
+      return { errors: [error], retryAtMs: error.retryAtMs };
+    }
+    this.#waiting.delete(key);
+    const own = status.containers.filter(({ name }) => findKinded(pod, name)?.kind !== 'ephemeral');
+    const running = own.filter(({ state }) => state === 'running' || state === 'unknown');
+    for (const container of running) {
+      if (signal.aborted) return { errors: [], retryAtMs: undefined };
+      await killContainer(this.#killDeps(), {
+        pod,
+        container: undefined,
+        id: container.id,
+        name: container.name,
+        podIp: status.ips[0] ?? '',
+        message: `Container ${container.name} is restarted with all others of its pod`,
+        gracePeriodSeconds: 0,
+      });
+    }
+    // How they ended is told before they are removed.
+    if (running.length > 0) return { errors: [], retryAtMs: clock.now() };
+    const last = own.filter(({ name }) => name === trigger.name);
+    for (const { id } of [...own.filter(({ name }) => name !== trigger.name), ...last])
+      await runtime.removeContainer(id);
+    return { errors: [], retryAtMs: clock.now() };
+  }
+
   /** Ends all containers in their order, then the sandboxes. */
   async killPod(pod: Pod, status: RuntimePodStatus, options: { readonly gracePeriodSeconds?: number }): Promise<void> {
     await killPodContainers(this.#killDeps(), pod, status, options.gracePeriodSeconds);
@@ -220,7 +260,7 @@ export class KubeRuntime {
     }
   }
 
-  #checkBackOff({ pod, status }: Session, container: Container, kind: ContainerKind): void {
+  #checkBackOff({ pod, status }: Pick<Session, 'pod' | 'status'>, container: Container, kind: ContainerKind): void {
     const last = status.containers.find((entry) => entry.name === container.name && entry.state === 'exited');
     if (last === undefined) return;
     const key = `${podFullName(pod)}_${pod.metadata.uid}_${container.name}_${containerHash(container)}`;

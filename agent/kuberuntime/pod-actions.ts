@@ -4,7 +4,15 @@
  */
 import type { Container, Pod, ProbeKind, ProbeResult } from '../core-types.ts';
 import type { ContainerId, ContainerStatus, SandboxId } from '../runtime/runtime.ts';
-import { containerHash, isSidecar, restartsAfter, restartsOnFailure, shouldStart } from './pod-containers.ts';
+import {
+  containerHash,
+  isSidecar,
+  mayRestartAll,
+  restartsAfter,
+  restartsAll,
+  restartsOnFailure,
+  shouldStart,
+} from './pod-containers.ts';
 import type { Resize } from './resize.ts';
 import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
 
@@ -31,6 +39,8 @@ export interface PodActions {
   readonly containersToStart: readonly Container[];
   readonly ephemeralToStart: readonly Container[];
   readonly containersToKill: readonly ContainerToKill[];
+  /** The container whose end starts all of the pod anew, in the same sandbox. */
+  readonly restartAllFor?: Container;
 }
 
 export type ProbeLookup = (kind: ProbeKind, containerId: string) => ProbeResult | undefined;
@@ -80,6 +90,11 @@ export function computePodActions(
     .map((container) => container as Container)
     .filter((container) => findContainer(status, container.name) === undefined);
   const base = { createSandbox: false, attempt, sandboxId };
+  const trigger = restartAllTrigger(pod, status, sandboxId);
+  if (trigger !== undefined) {
+    const nothing = { killPod: false, initToStart: [], containersToStart: [], ephemeralToStart: [] };
+    return { ...base, ...nothing, containersToKill: [], restartAllFor: trigger };
+  }
   const initialized = initActions(pod, status, lookups, draft);
   if (draft.killPod || !initialized) {
     return {
@@ -112,6 +127,19 @@ export function computePodActions(
     ephemeralToStart: ephemeral,
     containersToKill: draft.kill,
   };
+}
+
+/** A container of this sandbox whose exit code says so; those of before have been dealt with. */
+export function restartAllTrigger(
+  pod: Pod,
+  status: RuntimePodStatus,
+  sandboxId: SandboxId | undefined,
+): Container | undefined {
+  if (pod.metadata.deletionTimestamp !== undefined || !mayRestartAll(pod)) return undefined;
+  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers].find((container) => {
+    const last = findContainer(status, container.name);
+    return last?.sandboxId === sandboxId && last?.state === 'exited' && restartsAll(container, last.exitCode);
+  });
 }
 
 function actionsForNewSandbox(

@@ -52,20 +52,32 @@ export function formatPod(pod: Pod): string {
   return `${podFullName(pod)}(${pod.metadata.uid})`;
 }
 
-function matchesRule(container: Container, exitCode: number): boolean {
-  for (const rule of container.restartPolicyRules ?? []) {
-    const { exitCodes } = rule;
-    if (exitCodes === undefined) continue;
+/** The action of the first rule that the exit code meets. */
+function ruledAction(container: Container, exitCode: number): string | undefined {
+  const met = (container.restartPolicyRules ?? []).find(({ exitCodes }) => {
+    if (exitCodes === undefined) return false;
     const listed = (exitCodes.values ?? []).includes(exitCode);
-    if (exitCodes.operator === 'In' ? listed : !listed)
-      return rule.action === 'Restart' || rule.action === 'RestartAllContainers';
-  }
-  return false;
+    return exitCodes.operator === 'In' ? listed : !listed;
+  });
+  return met?.action;
+}
+
+/** Whether the end of this container starts all of its pod anew. */
+export function restartsAll(container: Container, exitCode: number): boolean {
+  return ruledAction(container, exitCode) === 'RestartAllContainers';
+}
+
+/** Whether the pod has a container whose end may start all anew. */
+export function mayRestartAll(pod: Pod): boolean {
+  return allContainers(pod).some(({ container }) =>
+    (container.restartPolicyRules ?? []).some(({ action }) => action === 'RestartAllContainers'),
+  );
 }
 
 /** Whether an ended container is run again, by its own rules and policy, else by the pod's. */
 export function restartsAfter(pod: Pod, container: Container, exitCode: number): boolean {
-  if (matchesRule(container, exitCode)) return true;
+  const action = ruledAction(container, exitCode);
+  if (action === 'Restart' || action === 'RestartAllContainers') return true;
   switch (container.restartPolicy ?? pod.spec.restartPolicy ?? 'Always') {
     case 'Never':
       return false;

@@ -278,6 +278,26 @@ describe('the actions of a pod', () => {
   ];
   for (const [name, of, is, expected, probes] of table) it(name, () => assert.deepEqual(act(of, is, probes), expected));
 
+  describe('with a rule that restarts all containers', () => {
+    const rule = { action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [42] } };
+    const ruled = pod({
+      restartPolicy: 'Never',
+      containers: [
+        { name: 'a', image: 'i', restartPolicy: 'Never', restartPolicyRules: [rule] },
+        { name: 'b', image: 'i' },
+      ],
+    });
+    const trigger = (a: ContainerStatus): string | undefined =>
+      computePodActions(ruled, status([a, container('b', 'running')]), () => undefined).restartAllFor?.name;
+    const ended = (exitCode: number, changes: object = {}): ContainerStatus =>
+      container('a', 'exited', { exitCode, ...changes });
+
+    it('starts the whole pod anew in its sandbox when the code is met', () => assert.equal(trigger(ended(42)), 'a'));
+    it('does nothing of the kind for other codes', () => assert.equal(trigger(ended(1)), undefined));
+    it('does nothing for an end in an older sandbox', () =>
+      assert.equal(trigger(ended(42, { sandboxId: 'older' })), undefined));
+  });
+
   it('restarts a container whose policy wants it for a resize, and leaves others running', () => {
     const decide = (resize: 'in-place' | 'restart'): object => {
       const actions = computePodActions(
