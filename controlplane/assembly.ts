@@ -25,6 +25,7 @@ import type { Sources } from './admission/sources.ts';
 import { celTypeOf } from './registry/custom-resources/rule-types.ts';
 import { startTypeChecking, typeOfStruct } from './admission/policy/type-checking.ts';
 import { Aggregator } from './aggregation/aggregator.ts';
+import { startAutoRegistration } from './aggregation/auto-registration.ts';
 import { endpointOf } from './admission/webhook/endpoint.ts';
 import type { CallConversion } from './registry/custom-resources/webhook-conversion.ts';
 import { webhookConditions } from './admission/policy/match-conditions.ts';
@@ -47,7 +48,7 @@ import { createDecoder } from './registry/object-decoding.ts';
 import { createEncodings } from './registry/encodings.ts';
 import { createFieldManagement } from './registry/managed-fields.ts';
 import type { Registry, RegistryOptions, Stores } from './registry/registry.ts';
-import type { ResourceCatalog, Rest } from './registry/rest.ts';
+import type { Rest } from './registry/rest.ts';
 import { lateReviewers } from './reviews/reviewers.ts';
 import { reviewRests, type ReviewRestsOptions } from './reviews/review-rest.ts';
 import type { Security } from './security.ts';
@@ -284,11 +285,14 @@ function conversionCalls(sources: Sources): CallConversion {
 }
 
 export function aggregatorOf({ sources, clientFor, clock, logger, pki }: Parts, signal: AbortSignal): Aggregator {
+  const client = clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-aggregator');
+  const definitions = sources.of(customResourceDefinitions);
+  startAutoRegistration({ definitions, services: sources.of(apiServices), client, clock, logger, signal });
   return new Aggregator({
     definitions: sources.of(apiServices),
     services: sources.of(services),
     endpointSlices: sources.of(endpointSlices),
-    client: clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-aggregator'),
+    client,
     clock,
     logger,
     signal,
@@ -299,18 +303,6 @@ export function aggregatorOf({ sources, clientFor, clock, logger, pki }: Parts, 
     },
     fetchJson: fetchAggregated,
   });
-}
-
-/** What discovery shows: everything that is served here, and what other servers serve. */
-function withAggregated(catalog: ResourceCatalog, aggregator: Aggregator): ResourceCatalog {
-  return {
-    find: (group, version, resource, subresource) => catalog.find(group, version, resource, subresource),
-    resources: () => [...catalog.resources(), ...aggregator.resources()],
-    onChange(listener) {
-      catalog.onChange(listener);
-      aggregator.onChange(listener);
-    },
-  };
 }
 
 export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer {
@@ -326,12 +318,14 @@ export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer
   const { catalog } = registry;
   installVersion(paths, API_VERSION);
   installDiscovery(paths, {
-    catalog: withAggregated(catalog, aggregator),
+    catalog,
+    aggregated: aggregator,
     protobuf,
     serverAddress: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
   });
   installOpenApi(paths, {
     catalog,
+    aggregated: aggregator,
     schema,
     release: API_VERSION.gitVersion,
     customSchema(info) {
@@ -370,7 +364,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer
     }),
     observer: createRequestMetrics(metrics, clock),
     ...(parts.audit === undefined ? {} : { audit: parts.audit }),
-    aggregated: passAggregated(aggregator),
+    aggregated: passAggregated(aggregator, clock),
     deprecation: (group, version, resource) =>
       builtinDeprecation(group, version, resource) ||
       (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),
@@ -395,13 +389,7 @@ function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlag
 }
 
 /** By the names that probes of the reference ask for. */
-function healthChecks({
-  storage,
-  sources,
-  encryption,
-  startHooks,
-  isClosing,
-}: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
+function healthChecks({ storage, sources, encryption, startHooks, isClosing }: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
   return {
     checks: [
       // The log is written where requests are answered: whoever gets this answer knows that it can be.

@@ -2,17 +2,18 @@
  * Groups and versions that other servers serve: which APIServices name one, whether it answers, what it serves, and where a
  * request for it goes. The server behind recognises this one by the front-proxy certificate and the user by headers.
  *
- * Whether a backend answers is asked again on every change and every half a minute; what it answered last is what
- * discovery shows.
+ * Whether a backend answers is asked again on every change and every half a minute. What it answered last is what
+ * discovery shows, marked as stale as long as it does not answer; a group stays as long as its APIService does.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
+import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { apiServices } from '../../api/machinery/resources.ts';
 import { isConflict, isNotFound, isStatusError, newStatusError } from '../../api/meta/status-error.ts';
-import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Source } from '../admission/sources.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import {
@@ -20,8 +21,11 @@ import {
   BackendError,
   backendOf,
   type BackendSources,
+  SERVICE_LABEL,
   type ServiceReference,
 } from './api-service-target.ts';
+import { rowsOf } from './backend-discovery.ts';
+import { type BackendOpenApi, fetchOpenApi } from './backend-openapi.ts';
 
 export interface AggregatedTls {
   readonly cert: string;
@@ -67,22 +71,52 @@ export interface ApiService extends KubeObject {
     readonly service?: ServiceReference;
     readonly caBundle?: string;
     readonly insecureSkipTLSVerify?: boolean;
+    readonly groupPriorityMinimum?: number;
+    readonly versionPriority?: number;
   };
   status?: { conditions?: Condition[] };
 }
 
+/** A group and version as discovery shows it. */
+export interface AggregatedVersion {
+  readonly group: string;
+  readonly version: string;
+  readonly rows: readonly ResourceInfo[];
+  /** The rows are from when the backend answered last. */
+  readonly stale: boolean;
+  readonly groupPriority: number;
+  readonly versionPriority: number;
+}
+
+interface Known {
+  readonly rows: readonly ResourceInfo[];
+  readonly stale: boolean;
+  readonly openApi: BackendOpenApi | undefined;
+}
+
 const CHECK_MS = 30_000;
+const UNKNOWN: Known = { rows: [], stale: true, openApi: undefined };
 
 export class Aggregator {
   readonly #options: AggregatorOptions;
   readonly #remote = new Map<string, ApiService>();
-  readonly #rows = new Map<string, readonly ResourceInfo[]>();
+  readonly #known = new Map<string, Known>();
   readonly #listeners: (() => void)[] = [];
   readonly #checking = new Set<string>();
+  /** Something has changed while they were checked. */
+  readonly #waiting = new Set<string>();
 
   constructor(options: AggregatorOptions) {
     this.#options = options;
     options.definitions.subscribe(({ current, previous }) => this.#changed(current, previous));
+    options.services.subscribe(({ current, previous }) => {
+      const { namespace = '', name = '' } = (current ?? previous)?.metadata ?? {};
+      this.#checkBehind(namespace, name);
+    });
+    options.endpointSlices.subscribe(({ current, previous }) => {
+      const { namespace = '', labels } = (current ?? previous)?.metadata ?? {};
+      this.#checkBehind(namespace, labels?.[SERVICE_LABEL] ?? '');
+    });
     this.#again();
   }
 
@@ -91,9 +125,22 @@ export class Aggregator {
     return this.#remote.get(`${version}.${group}`);
   }
 
-  /** Rows for discovery, of backends that answer. */
-  resources(): readonly ResourceInfo[] {
-    return [...this.#rows.values()].flat();
+  /** Whether the last check of the service was passed. */
+  isAvailable({ status }: ApiService): boolean {
+    return status?.conditions?.some((one) => one.type === 'Available' && one.status === 'True') === true;
+  }
+
+  versions(): readonly AggregatedVersion[] {
+    return [...this.#remote].map(([name, { spec = {} }]) => {
+      const { rows, stale } = this.#known.get(name) ?? UNKNOWN;
+      const { group = '', version = '', groupPriorityMinimum = 0, versionPriority = 0 } = spec;
+      return { group, version, rows, stale, groupPriority: groupPriorityMinimum, versionPriority };
+    });
+  }
+
+  /** What backends say of their schemas. */
+  openApi(): readonly BackendOpenApi[] {
+    return [...this.#known.values()].flatMap(({ openApi }) => (openApi === undefined ? [] : [openApi]));
   }
 
   onChange(listener: () => void): void {
@@ -133,11 +180,13 @@ export class Aggregator {
     const name = (current ?? previous)?.metadata.name ?? '';
     const service = current as ApiService | undefined;
     if (service?.spec?.service === undefined) {
-      this.#remote.delete(name);
-      if (this.#rows.delete(name)) this.#announce();
+      this.#known.delete(name);
+      if (this.#remote.delete(name)) this.#announce();
       return;
     }
+    const before = this.#remote.get(name);
     this.#remote.set(name, service);
+    if (!jsonEqual(before?.spec, service.spec)) this.#announce();
     this.#check(name);
   }
 
@@ -150,48 +199,86 @@ export class Aggregator {
     });
   }
 
+  /** What is served by way of the service. */
+  #checkBehind(namespace: string, name: string): void {
+    for (const [apiService, { spec }] of this.#remote) {
+      if (spec?.service?.namespace === namespace && spec.service.name === name) this.#check(apiService);
+    }
+  }
+
   #check(name: string): void {
-    if (this.#checking.has(name)) return;
+    if (this.#checking.has(name)) {
+      this.#waiting.add(name);
+      return;
+    }
     this.#checking.add(name);
     this.#checked(name)
       .catch((error: unknown) => {
         if (this.#options.signal.aborted || isConflict(error) || isNotFound(error)) return;
         this.#options.logger.warn({ error, apiService: name }, 'The status of an API service could not be written');
       })
-      .finally(() => this.#checking.delete(name));
+      .finally(() => {
+        this.#checking.delete(name);
+        if (this.#waiting.delete(name) && !this.#options.signal.aborted) this.#check(name);
+      });
   }
 
   async #checked(name: string): Promise<void> {
     const service = this.#remote.get(name);
     if (service === undefined) return;
     let state = { status: 'True', reason: 'Passed', message: 'all checks passed' };
-    let rows: readonly ResourceInfo[] = [];
     try {
-      rows = await this.#discover(service);
+      await this.#probe(service);
     } catch (error) {
       const reason = error instanceof BackendError ? error.reason : 'FailedDiscoveryCheck';
       state = { status: 'False', reason, message: error instanceof Error ? error.message : String(error) };
     }
-    if (this.#options.signal.aborted || !this.#remote.has(name)) return;
-    if (JSON.stringify(this.#rows.get(name) ?? []) !== JSON.stringify(rows)) {
-      this.#rows.set(name, rows);
-      this.#announce();
-    }
+    const before = this.#known.get(name) ?? UNKNOWN;
+    const known = state.status === 'True' ? await this.#learn(service, before) : { ...before, stale: true };
+    if (this.#options.signal.aborted || this.#remote.get(name)?.metadata.uid !== service.metadata.uid) return;
+    this.#known.set(name, known);
+    if (!jsonEqual(before, known)) this.#announce();
     await this.#write(name, state);
   }
 
-  async #discover(service: ApiService): Promise<readonly ResourceInfo[]> {
-    const { group = '', version = '' } = service.spec ?? {};
-    const path = `/apis/${group}/${version}`;
+  /** Whether the backend answers at all, whatever certificate it has; its requests will be held to that. */
+  async #probe(service: ApiService): Promise<void> {
     const target = this.target(service);
+    const path = pathOf(service);
     try {
-      const list = await this.#options.fetchJson(target, path, userHeaders(DISCOVERER));
-      return rowsOf(group, version, list);
+      const tls = { ...target.tls, rejectUnauthorized: false };
+      await this.#options.fetchJson({ ...target, tls }, path, userHeaders(DISCOVERER));
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       throw new Error(`failing or missing response from https://${target.host}:${target.port}${path}: ${why}`, {
         cause: error,
       });
+    }
+  }
+
+  /** What it serves; what was known before where it cannot be told. */
+  async #learn(service: ApiService, before: Known): Promise<Known> {
+    const { group = '', version = '' } = service.spec ?? {};
+    const fetch = (path: string): Promise<unknown> =>
+      this.#options.fetchJson(this.target(service), path, userHeaders(DISCOVERER));
+    let rows: readonly ResourceInfo[];
+    try {
+      rows = rowsOf(group, version, await fetch(pathOf(service)));
+    } catch (error) {
+      this.#options.logger.debug(
+        { error, apiService: service.metadata.name },
+        'A backend tells nothing of its resources',
+      );
+      return { ...before, stale: true };
+    }
+    try {
+      return { rows, stale: false, openApi: await fetchOpenApi(fetch, { group, version }, before.openApi) };
+    } catch (error) {
+      this.#options.logger.debug(
+        { error, apiService: service.metadata.name },
+        'A backend tells nothing of its schemas',
+      );
+      return { rows, stale: false, openApi: before.openApi };
     }
   }
 
@@ -228,54 +315,4 @@ export function userHeaders(user: UserInfo): [string, string][] {
   return headers;
 }
 
-interface ListedResource {
-  readonly name?: string;
-  readonly singularName?: string;
-  readonly namespaced?: boolean;
-  readonly group?: string;
-  readonly version?: string;
-  readonly kind?: string;
-  readonly verbs?: readonly string[];
-  readonly shortNames?: readonly string[];
-  readonly categories?: readonly string[];
-}
-
-/** An `APIResourceList` as rows; throws for what is none. */
-export function rowsOf(group: string, version: string, list: unknown): ResourceInfo[] {
-  const { resources } = (list ?? {}) as { readonly resources?: readonly ListedResource[] };
-  if (!Array.isArray(resources)) throw new Error('the answer is no list of resources');
-  const all: readonly ListedResource[] = resources;
-  return all
-    .filter(({ name = '' }) => name !== '' && !name.includes('/'))
-    .map(
-      ({
-        name = '',
-        singularName = '',
-        kind = '',
-        namespaced = false,
-        verbs = [],
-        shortNames = [],
-        categories = [],
-      }) => ({
-        group,
-        version,
-        resource: name,
-        kind,
-        singular: singularName,
-        shortNames,
-        categories,
-        namespaced,
-        verbs,
-        subresources: all
-          .filter((one) => one.name?.startsWith(`${name}/`) === true)
-          .map((one): SubresourceInfo => ({
-            name: one.name?.slice(name.length + 1) ?? '',
-            group: one.group ?? group,
-            version: one.version ?? version,
-            kind: one.kind ?? '',
-            verbs: one.verbs ?? [],
-          })),
-        custom: { listKind: `${kind}List`, deprecation: '' },
-      }),
-    );
-}
+const pathOf = ({ spec = {} }: ApiService): string => `/apis/${spec.group ?? ''}/${spec.version ?? ''}`;

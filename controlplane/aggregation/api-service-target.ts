@@ -29,7 +29,7 @@ export class BackendError extends Error {
   }
 }
 
-const SERVICE_LABEL = 'kubernetes.io/service-name';
+export const SERVICE_LABEL = 'kubernetes.io/service-name';
 
 /** Throws `BackendError`. `random` picks one of several addresses. */
 export function backendOf(reference: ServiceReference, sources: BackendSources, random: () => number): Backend {
@@ -44,8 +44,12 @@ export function backendOf(reference: ServiceReference, sources: BackendSources, 
   if (found === undefined) throw new BackendError('ServicePortError', `${shown} is not listening on port ${port}`);
   const portName = found.name ?? '';
   const addresses: { host: string; port: number }[] = [];
-  for (const slice of sources.endpointSlices.list(namespace)) {
-    if (slice.metadata.labels?.[SERVICE_LABEL] !== name) continue;
+  const slices = sources.endpointSlices.list(namespace).filter((one) => one.metadata.labels?.[SERVICE_LABEL] === name);
+  if (slices.length === 0) {
+    const why = `cannot find endpointslices for service/${name} in ${JSON.stringify(namespace)}`;
+    throw new BackendError('EndpointsNotFound', why);
+  }
+  for (const slice of slices) {
     const target = (slice.ports ?? []).find((one) => (one.name ?? '') === portName)?.port;
     if (target === undefined) continue;
     for (const endpoint of slice.endpoints ?? []) {

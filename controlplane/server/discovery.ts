@@ -10,6 +10,7 @@ import { encodeYaml } from '../../api/codec/yaml.ts';
 import { apiVersionOf } from '../../api/meta/object.ts';
 import { compareVersions } from '../../api/meta/version-order.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
+import type { AggregatedVersion } from '../aggregation/aggregator.ts';
 import type { ResourceCatalog } from '../registry/rest.ts';
 import { acceptClauses, type AcceptClause } from './accept.ts';
 import { Document, sendDocument } from './document.ts';
@@ -23,6 +24,11 @@ export interface DiscoveryOptions {
   readonly protobuf: ProtobufCodec;
   /** `host:port` that clients outside are told to use. */
   readonly serverAddress: string;
+  /** What other servers serve. */
+  readonly aggregated?: {
+    versions(): readonly AggregatedVersion[];
+    onChange(listener: () => void): void;
+  };
 }
 
 const FORMATS: ReadonlyMap<string, Format> = new Map([
@@ -44,6 +50,8 @@ interface Group {
   readonly name: string;
   /** Preferred first. */
   readonly versions: ReadonlyMap<string, readonly ResourceInfo[]>;
+  /** Versions whose server does not answer. */
+  readonly stale: ReadonlySet<string>;
 }
 
 export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions): void {
@@ -77,10 +85,12 @@ class Discovery {
 
   constructor(options: DiscoveryOptions) {
     this.#options = options;
-    options.catalog.onChange(() => {
+    const changed = (): void => {
       this.#documents.clear();
       this.#groups = undefined;
-    });
+    };
+    options.catalog.onChange(changed);
+    options.aggregated?.onChange(changed);
   }
 
   async serve(request: ApiRequest, path: string, aggregates: boolean): Promise<void> {
@@ -118,7 +128,7 @@ class Discovery {
   }
 
   #grouped(): ReadonlyMap<string, Group> {
-    this.#groups ??= groupsOf(this.#options.catalog.resources());
+    this.#groups ??= groupsOf(this.#options.catalog.resources(), this.#options.aggregated?.versions() ?? []);
     return this.#groups;
   }
 
@@ -173,7 +183,7 @@ class Discovery {
         versions: [...group.versions].map(([name, rows]) => ({
           version: name,
           resources: rows.map((row) => aggregatedResource(row)).sort((a, b) => (a.resource < b.resource ? -1 : 1)),
-          freshness: 'Current',
+          freshness: group.stale.has(name) ? 'Stale' : 'Current',
         })),
       })),
     };
@@ -202,26 +212,59 @@ function satisfy({ type, params }: AcceptClause, aggregates: boolean): Wanted | 
   return version === 'v2' || version === 'v2beta1' ? { format, aggregated: version } : undefined;
 }
 
-/** Built-in groups in the catalog's order; the rows of custom resources come after them, by name, newest version first. */
-function groupsOf(rows: readonly ResourceInfo[]): ReadonlyMap<string, Group> {
-  const groups = new Map<string, Map<string, ResourceInfo[]>>();
-  for (const row of rows) {
-    let versions = groups.get(row.group);
-    if (versions === undefined) groups.set(row.group, (versions = new Map()));
-    const served = versions.get(row.version);
-    if (served === undefined) versions.set(row.version, [row]);
-    else served.push(row);
+/** What custom resources are preferred by. */
+const CUSTOM_PRIORITY = { groupPriority: 1000, versionPriority: 100 };
+
+/**
+ * Built-in groups in the catalog's order; after them the others by what their APIServices say, then by name, and their
+ * versions likewise, the newest first.
+ */
+function groupsOf(rows: readonly ResourceInfo[], aggregated: readonly AggregatedVersion[]): ReadonlyMap<string, Group> {
+  const builtIn = new Map<string, Map<string, readonly ResourceInfo[]>>();
+  const others = new Map<string, AggregatedVersion[]>();
+  const add = (one: AggregatedVersion): void => {
+    others.set(one.group, [...(others.get(one.group) ?? []), one]);
+  };
+  for (const version of versionsOf(rows)) {
+    const { group } = version;
+    if (version.rows.some((row) => row.custom !== undefined)) add(version);
+    else
+      builtIn.set(
+        group,
+        (builtIn.get(group) ?? new Map<string, readonly ResourceInfo[]>()).set(version.version, version.rows),
+      );
   }
-  const isBuiltin = (name: string): boolean => !name.includes('.') || name.endsWith('.k8s.io');
-  const names = [...groups.keys()];
-  const custom = names.filter((name) => !isBuiltin(name)).sort();
+  aggregated.forEach(add);
   const found = new Map<string, Group>();
-  for (const name of [...names.filter(isBuiltin), ...custom]) {
-    let versions = [...(groups.get(name) ?? [])];
-    if (!isBuiltin(name)) versions = versions.sort(([a], [b]) => compareVersions(a, b));
-    found.set(name, { name, versions: new Map(versions) });
+  for (const [name, versions] of builtIn) found.set(name, { name, versions, stale: new Set() });
+  const priority = (versions: readonly AggregatedVersion[]): number =>
+    Math.max(...versions.map(({ groupPriority }) => groupPriority));
+  const sorted = [...others].sort(([a, of], [b, and]) => priority(and) - priority(of) || (a < b ? -1 : 1));
+  for (const [name, all] of sorted) {
+    const versions = all.sort((a, b) => b.versionPriority - a.versionPriority || compareVersions(a.version, b.version));
+    const before = found.get(name);
+    found.set(name, {
+      name,
+      versions: new Map([...(before?.versions ?? []), ...versions.map((one) => [one.version, one.rows] as const)]),
+      stale: new Set(versions.filter(({ stale }) => stale).map(({ version }) => version)),
+    });
   }
   return found;
+}
+
+function versionsOf(rows: readonly ResourceInfo[]): AggregatedVersion[] {
+  const found = new Map<string, ResourceInfo[]>();
+  for (const row of rows) {
+    const key = apiVersionOf(row);
+    const known = found.get(key);
+    if (known === undefined) found.set(key, [row]);
+    else known.push(row);
+  }
+  return [...found.values()].flatMap((all) => {
+    const [first] = all;
+    if (first === undefined) return [];
+    return [{ group: first.group, version: first.version, rows: all, stale: false, ...CUSTOM_PRIORITY }];
+  });
 }
 
 function groupDocument({ name, versions }: Group): object {

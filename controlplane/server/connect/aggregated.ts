@@ -1,5 +1,6 @@
 /** Requests for groups that another server serves, passed on to it, and its answers (also watches) passed back. */
 import type { IncomingMessage } from 'node:http';
+import type { Clock } from '../../../api/machinery/clock.ts';
 import { type AggregatedTarget, type Aggregator, userHeaders } from '../../aggregation/aggregator.ts';
 import { BackendError } from '../../aggregation/api-service-target.ts';
 import { newStatusError } from '../../../api/meta/status-error.ts';
@@ -7,17 +8,29 @@ import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
 import { forwardedHeaders, isHopByHop } from './forwarded-headers.ts';
 import { passBody, requestTarget } from './passed-response.ts';
+import { tunnel } from './tunnel.ts';
 
 const CHECK_TIMEOUT_MS = 5000;
 const IDENTITY = /^x-remote-/;
 
-/** Takes the request if its group and version are another server's; `undefined`: they are not. */
-export function passAggregated(aggregator: Aggregator): (request: ApiRequest) => MaybePromise<void> | undefined {
+/**
+ * Takes the request if its group and version are another server's, and requests for what that says of its schemas;
+ * `undefined`: they are not.
+ */
+export function passAggregated(
+  aggregator: Aggregator,
+  clock: Clock,
+): (request: ApiRequest) => MaybePromise<void> | undefined {
   return (request) => {
-    const [root, group = '', version = ''] = request.info.path.split('/').filter((part) => part !== '');
+    const path = request.info.path.replace(/^\/openapi\/v3(?=\/apis\/)/, '');
+    const [root, group = '', version = ''] = path.split('/').filter((part) => part !== '');
     if (root !== 'apis' || version === '') return undefined;
     const service = aggregator.find(group, version);
     if (service === undefined) return undefined;
+    if (!aggregator.isAvailable(service)) {
+      unavailable(request);
+      return Promise.resolve();
+    }
     let target: AggregatedTarget;
     try {
       target = aggregator.target(service);
@@ -26,7 +39,7 @@ export function passAggregated(aggregator: Aggregator): (request: ApiRequest) =>
       unavailable(request);
       return Promise.resolve();
     }
-    return passed(request, target);
+    return passed(request, target, clock);
   };
 }
 
@@ -39,14 +52,20 @@ function unavailable(request: ApiRequest): void {
   );
 }
 
-async function passed(request: ApiRequest, target: AggregatedTarget): Promise<void> {
+async function passed(request: ApiRequest, target: AggregatedTarget, clock: Clock): Promise<void> {
   const { exchange } = request;
   // Who asks is for this server alone to say.
   const headers = forwardedHeaders(request).filter(([name]) => !IDENTITY.test(name));
   headers.push(['host', target.serverName], ...userHeaders(request.user));
   const query = request.rawQuery === '' ? '' : `?${request.rawQuery}`;
+  const url = urlOf(target, `${request.rawPath}${query}`);
+  const upgrade = exchange.takeUpgrade();
+  if (upgrade !== undefined) {
+    await tunnel(request, upgrade, { url, tls: target.tls, headers, clock });
+    return;
+  }
   const message = await requestTarget({
-    url: urlOf(target, `${request.rawPath}${query}`),
+    url,
     method: exchange.method,
     headers,
     tls: target.tls,

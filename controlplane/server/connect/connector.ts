@@ -7,6 +7,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import type { ConnectTarget, Rest } from '../../registry/rest.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
+import { forwardedHeaders } from './forwarded-headers.ts';
 import { streamLog } from './log.ts';
 import { proxyRequest } from './proxy.ts';
 import { tunnel } from './tunnel.ts';
@@ -64,8 +65,10 @@ export function createConnector(options: ConnectorOptions): Connector {
         return;
       }
       const upgrade = exchange.takeUpgrade();
-      if (upgrade !== undefined) await tunnel(request, upgrade, target, tls, options);
-      else if (subresource === 'proxy') await proxyRequest(request, target, tls);
+      if (upgrade !== undefined) {
+        const headers: [string, string][] = [['host', target.url.host], ...forwardedHeaders(request)];
+        await tunnel(request, upgrade, { url: target.url, tls, headers, clock: options.clock });
+      } else if (subresource === 'proxy') await proxyRequest(request, target, tls);
       else throw newBadRequest('Upgrade request required');
     },
   };

@@ -4,26 +4,30 @@
  */
 import { connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
+import type { Clock } from '../../../api/machinery/clock.ts';
 import { newInternalError } from '../../../api/meta/status-error.ts';
-import type { ConnectTarget } from '../../registry/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
-import type { ConnectorOptions, TargetTls } from './connector.ts';
-import { forwardedHeaders } from './forwarded-headers.ts';
+import type { TargetTls } from './connector.ts';
 
 const DIAL_TIMEOUT_MS = 30_000;
 
-export async function tunnel(
-  request: ApiRequest,
-  upgrade: Upgrade,
-  target: ConnectTarget,
-  tls: TargetTls,
-  options: ConnectorOptions,
-): Promise<void> {
+/** Agents and pods are known by their address, not by their name. */
+const ANY_NAME = { checkServerIdentity: () => undefined };
+
+export interface TunnelTarget {
+  readonly url: URL;
+  readonly tls: TargetTls;
+  /** `host` is among them. */
+  readonly headers: readonly (readonly [string, string])[];
+  readonly clock: Clock;
+}
+
+export async function tunnel(request: ApiRequest, upgrade: Upgrade, target: TunnelTarget): Promise<void> {
   const client = upgrade.socket;
   let backend: Socket;
   try {
-    backend = await dial(target.url, tls, options);
+    backend = await dial(target);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     const { status } = newInternalError(`error dialing backend: ${why}`, error);
@@ -40,15 +44,21 @@ export async function tunnel(
   await join(client, backend);
 }
 
-function dial(url: URL, tls: TargetTls, options: ConnectorOptions): Promise<Socket> {
+function dial({ url, tls, clock }: TunnelTarget): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const host = url.hostname.replace(/^\[|\]$/g, '');
     const secure = url.protocol === 'https:';
     const port = url.port === '' ? (secure ? 443 : 80) : Number(url.port);
     const socket = secure
-      ? connectTls({ host, port, ...tls, ALPNProtocols: ['http/1.1'], checkServerIdentity: () => undefined })
+      ? connectTls({
+          host,
+          port,
+          ...tls,
+          ALPNProtocols: ['http/1.1'],
+          ...(tls.servername === undefined ? ANY_NAME : {}),
+        })
       : connectTcp({ host, port });
-    const timer = options.clock.after(DIAL_TIMEOUT_MS, () => socket.destroy(new Error('dial timed out')));
+    const timer = clock.after(DIAL_TIMEOUT_MS, () => socket.destroy(new Error('dial timed out')));
     socket.once(secure ? 'secureConnect' : 'connect', () => {
       timer.cancel();
       socket.removeListener('error', reject);
@@ -62,10 +72,9 @@ function dial(url: URL, tls: TargetTls, options: ConnectorOptions): Promise<Sock
   });
 }
 
-function requestHead(request: ApiRequest, target: ConnectTarget): string {
-  const { url } = target;
-  const lines = [`${request.exchange.method} ${url.pathname}${url.search} HTTP/1.1`, `Host: ${url.host}`];
-  for (const [name, value] of forwardedHeaders(request)) lines.push(`${name}: ${value}`);
+function requestHead(request: ApiRequest, { url, headers }: TunnelTarget): string {
+  const lines = [`${request.exchange.method} ${url.pathname}${url.search} HTTP/1.1`];
+  for (const [name, value] of headers) lines.push(`${name}: ${value}`);
   lines.push('Connection: Upgrade', `Upgrade: ${request.header('upgrade') ?? ''}`);
   return `${lines.join('\r\n')}\r\n\r\n`;
 }

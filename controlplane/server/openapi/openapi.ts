@@ -9,6 +9,7 @@
 import { createHash } from 'node:crypto';
 import { encodeJson } from '../../../api/codec/json.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
+import { mergeOpenApi } from '../../aggregation/backend-openapi.ts';
 import { acceptClauses } from '../accept.ts';
 import { Document, sendDocument } from '../document.ts';
 import { JSON_TYPE } from '../media-type.ts';
@@ -30,6 +31,7 @@ export interface OpenApi {
 export function installOpenApi(paths: PathHandlers, source: OpenApiSource): OpenApi {
   const openApi = new OpenApiDocuments(source);
   source.catalog.onChange(() => openApi.invalidate());
+  source.aggregated?.onChange(() => openApi.invalidate());
   paths.exact(
     '/openapi/v2',
     reading((request) => openApi.serveV2(request)),
@@ -66,8 +68,14 @@ class OpenApiDocuments implements OpenApi {
   async serveV2(request: ApiRequest): Promise<void> {
     const encoding = negotiate(request.header('accept'), 'v2');
     if (encoding === undefined) return empty(request, 406);
-    const document = await this.#document('v2', encoding, () => buildDocumentV2(this.#source));
+    const document = await this.#document('v2', encoding, () => this.#mergedV2());
     await sendDocument(request, document, { negotiated: true, tagged: true });
+  }
+
+  async #mergedV2(): Promise<JsonObject> {
+    const document = await buildDocumentV2(this.#source);
+    for (const part of this.#source.aggregated?.openApi() ?? []) mergeOpenApi(document, part);
+    return document;
   }
 
   async serveIndex(request: ApiRequest): Promise<void> {
@@ -76,6 +84,9 @@ class OpenApiDocuments implements OpenApi {
       for (const { group, version } of groupVersionsOf(this.#source)) {
         const path = group === '' ? `api/${version}` : `apis/${group}/${version}`;
         paths[path] = { serverRelativeURL: `/openapi/v3/${path}?hash=${this.#hash(group, version)}` };
+      }
+      for (const { path, url } of this.#source.aggregated?.openApi() ?? []) {
+        if (url !== '') paths[path] = { serverRelativeURL: url };
       }
       this.#index = new Document(TEXT_TYPE, encodeJson({ paths }));
     }

@@ -2,6 +2,7 @@
 import { typeNameOf } from '../../../api/schema/table.ts';
 import type { ResourceInfo, Schema } from '../../../api/schema/schema.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
+import type { BackendOpenApi } from '../../aggregation/backend-openapi.ts';
 import type { ResourceCatalog } from '../../registry/rest.ts';
 import type { TypeRef } from './operations.ts';
 import type { CustomSchema, SchemaWriter } from './schemas.ts';
@@ -13,6 +14,11 @@ export interface OpenApiSource {
   readonly release: string;
   /** The schemas of a custom resource's kind; called once a document. */
   readonly customSchema?: (row: ResourceInfo) => CustomSchema | undefined;
+  /** What other servers say of what they serve. */
+  readonly aggregated?: {
+    openApi(): readonly BackendOpenApi[];
+    onChange(listener: () => void): void;
+  };
 }
 
 /** The definition of a kind, as a reference to it. */

@@ -7,7 +7,8 @@ import { silentLogger } from '../../../../api/component/logger.ts';
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { fixedSources } from '../../../../controlplane/admission/sources.ts';
-import { Aggregator, rowsOf, userHeaders } from '../../../../controlplane/aggregation/aggregator.ts';
+import { Aggregator, userHeaders } from '../../../../controlplane/aggregation/aggregator.ts';
+import { rowsOf } from '../../../../controlplane/aggregation/backend-discovery.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { BackendError, backendOf } from '../../../../controlplane/aggregation/api-service-target.ts';
@@ -39,6 +40,7 @@ describe('the backend of an API service', () => {
   const refused: readonly (readonly [string, object | undefined, object | undefined, number])[] = [
     ['ServiceNotFound', undefined, undefined, 443],
     ['ServicePortError', service, slice(true), 80],
+    ['EndpointsNotFound', service, undefined, 443],
     ['MissingEndpoints', service, slice(false), 443],
   ];
   for (const [reason, one, slices, port] of refused) {

@@ -4,6 +4,7 @@ import { createProtobufCodec } from '../../../../api/codec/protobuf.ts';
 import { builtinResources } from '../../../../api/schema/resources.ts';
 import type { ResourceInfo } from '../../../../api/schema/schema.ts';
 import { loadSchema } from '../../../../api/schema/table.ts';
+import type { AggregatedVersion } from '../../../../controlplane/aggregation/aggregator.ts';
 import type { ResourceCatalog } from '../../../../controlplane/registry/rest.ts';
 import { compareVersions } from '../../../../api/meta/version-order.ts';
 import { installDiscovery } from '../../../../controlplane/server/discovery.ts';
@@ -20,12 +21,18 @@ const catalog: ResourceCatalog = {
   resources: () => rows,
   onChange: (listener) => void listeners.push(listener),
 };
+let others: readonly AggregatedVersion[] = [];
+const custom = { listKind: 'ThingList', deprecation: '' };
+const aggregated = {
+  versions: () => others,
+  onChange: (listener: () => void) => void listeners.push(listener),
+};
 let fake: FakeServer;
 
 before(async () => {
   const paths = new PathHandlers();
   const protobuf = createProtobufCodec(loadSchema());
-  installDiscovery(paths, { catalog, protobuf, serverAddress: '192.0.2.1:6443' });
+  installDiscovery(paths, { catalog, aggregated, protobuf, serverAddress: '192.0.2.1:6443' });
   fake = await startFakeServer(catalog, { paths });
 });
 
@@ -137,12 +144,38 @@ test('documents have a protobuf form', async () => {
 test('a change of the catalog is seen at once', async () => {
   rows = [
     ...builtinResources(),
-    fakeInfo('things', 'Thing', { group: 'example.com', version: 'v1beta1' }),
-    fakeInfo('things', 'Thing', { group: 'example.com' }),
+    fakeInfo('things', 'Thing', { group: 'example.com', version: 'v1beta1', custom }),
+    fakeInfo('things', 'Thing', { group: 'example.com', custom }),
+    fakeInfo('parts', 'Part', { group: 'a.k8s.io', version: 'v1alpha1', custom }),
+    fakeInfo('parts', 'Part', { group: 'a.k8s.io', custom }),
   ];
   for (const listener of listeners) listener();
   const { body } = await read('/apis/example.com');
   assert.equal(at(body, 'preferredVersion', 'version'), 'v1');
+  assert.equal(at((await read('/apis/a.k8s.io')).body, 'preferredVersion', 'version'), 'v1');
+});
+
+test('groups of other servers stand where their priority puts them, also while they do not answer', async () => {
+  const version = (group: string, groupPriority: number, name: string, versionPriority: number, stale = false) => ({
+    ...{ group, groupPriority, version: name, versionPriority, stale },
+    rows: stale ? [] : [fakeInfo('others', 'Other', { group, version: name, custom })],
+  });
+  others = [
+    version('low.io', 100, 'v1', 1),
+    version('high.io', 2000, 'v1', 10),
+    version('high.io', 2000, 'v1beta1', 20, true),
+  ];
+  for (const listener of listeners) listener();
+  const { body } = await read('/apis');
+  const names = members(at(body, 'groups')).map(([, group]) => at(group, 'name'));
+  assert.deepEqual(names.slice(-4), ['high.io', 'a.k8s.io', 'example.com', 'low.io']);
+  const all = await read('/apis', AGGREGATED);
+  const high = members(at(all.body, 'items')).find(([, item]) => at(item, 'metadata', 'name') === 'high.io');
+  const shown = members(at(high?.[1], 'versions')).map(([, one]) => [at(one, 'version'), at(one, 'freshness')]);
+  assert.deepEqual(shown, [
+    ['v1beta1', 'Stale'],
+    ['v1', 'Current'],
+  ]);
 });
 
 test('versions are ordered by stability, then by number', () => {

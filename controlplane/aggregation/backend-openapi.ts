@@ -1,0 +1,122 @@
+/**
+ * What a server behind an APIService says of its schemas: where its document of OpenAPI 3 is (requests for it are passed
+ * on), and the part of its document of OpenAPI 2 that is about its group and version, to be put into the one of this server.
+ */
+import { type JsonObject, type JsonValue } from '../../api/meta/object.ts';
+
+export interface BackendOpenApi {
+  /** `apis/example.com/v1`. */
+  readonly path: string;
+  /** With its hash; `''` where the backend has no such document. */
+  readonly url: string;
+  readonly paths: JsonObject;
+  readonly definitions: JsonObject;
+  readonly parameters: JsonObject;
+}
+
+interface Index {
+  readonly paths?: Readonly<Record<string, { readonly serverRelativeURL?: string } | undefined>>;
+}
+
+interface Document {
+  readonly paths?: JsonObject;
+  readonly definitions?: JsonObject;
+  readonly parameters?: JsonObject;
+}
+
+/** What was fetched before is taken as long as the hash is the same. Throws where the backend tells nothing. */
+export async function fetchOpenApi(
+  fetch: (path: string) => Promise<unknown>,
+  { group, version }: { readonly group: string; readonly version: string },
+  before: BackendOpenApi | undefined,
+): Promise<BackendOpenApi> {
+  const path = `apis/${group}/${version}`;
+  const index = await fetch('/openapi/v3').then(
+    (value) => (value ?? {}) as Index,
+    (): Index => ({}),
+  );
+  const url = index.paths?.[path]?.serverRelativeURL ?? '';
+  if (before !== undefined && url !== '' && before.url === url) return before;
+  const document = ((await fetch('/openapi/v2')) ?? {}) as Document;
+  return { path, url, ...partOf(document, `/${path}`) };
+}
+
+/** Paths below the prefix, and what they refer to. */
+export function partOf(
+  document: Document,
+  prefix: string,
+): Pick<BackendOpenApi, 'paths' | 'definitions' | 'parameters'> {
+  const paths: JsonObject = {};
+  for (const [path, item] of Object.entries(document.paths ?? {})) {
+    if (path === prefix || path.startsWith(`${prefix}/`)) paths[path] = item;
+  }
+  const found = { definitions: {} as JsonObject, parameters: {} as JsonObject };
+  const take = (value: JsonValue | undefined): void => {
+    for (const [, kind = '', name = ''] of JSON.stringify(value ?? null).matchAll(
+      /"\$ref":"#\/(definitions|parameters)\/([^"]+)"/g,
+    )) {
+      if (kind !== 'definitions' && kind !== 'parameters') continue;
+      const target = document[kind]?.[name];
+      if (target === undefined || Object.hasOwn(found[kind], name)) continue;
+      found[kind][name] = target;
+      take(target);
+    }
+  };
+  take(paths);
+  return { paths, ...found };
+}
+
+/** Into `document`, which it changes: names that stand for something else there already get another one. */
+export function mergeOpenApi(document: JsonObject, part: BackendOpenApi): void {
+  const own = {
+    paths: membersOf(document, 'paths'),
+    definitions: membersOf(document, 'definitions'),
+    parameters: membersOf(document, 'parameters'),
+  };
+  const renamed = new Map<string, string>();
+  for (const kind of ['definitions', 'parameters'] as const) {
+    for (const [name, value] of Object.entries(part[kind])) {
+      const there = own[kind][name];
+      if (there === undefined || sameShape(there, value)) continue;
+      renamed.set(`#/${kind}/${name}`, `#/${kind}/${freeName(name, own[kind], part[kind])}`);
+    }
+  }
+  const text = (value: JsonValue): JsonValue =>
+    JSON.parse(JSON.stringify(value), (key, inner: unknown) =>
+      key === '$ref' && typeof inner === 'string' ? (renamed.get(inner) ?? inner) : inner,
+    ) as JsonValue;
+  for (const kind of ['definitions', 'parameters'] as const) {
+    for (const [name, value] of Object.entries(part[kind])) {
+      if (value === undefined) continue;
+      const target = renamed.get(`#/${kind}/${name}`)?.slice(`#/${kind}/`.length) ?? name;
+      own[kind][target] ??= text(value);
+    }
+  }
+  for (const [path, item] of Object.entries(part.paths)) {
+    if (item !== undefined) own.paths[path] ??= text(item);
+  }
+}
+
+/** Shared types differ between releases in their texts. */
+function sameShape(a: JsonValue, b: JsonValue | undefined): boolean {
+  const bare = (value: JsonValue | undefined): string =>
+    JSON.stringify(value, (key, inner: unknown) =>
+      key === 'description' && typeof inner === 'string' ? undefined : inner,
+    );
+  return bare(a) === bare(b);
+}
+
+function freeName(name: string, ...taken: readonly JsonObject[]): string {
+  for (let count = 2; ; count += 1) {
+    const next = `${name}_v${count}`;
+    if (taken.every((one) => !Object.hasOwn(one, next))) return next;
+  }
+}
+
+function membersOf(document: JsonObject, name: string): JsonObject {
+  const members = document[name];
+  if (typeof members === 'object' && members !== null && !Array.isArray(members)) return members;
+  const made: JsonObject = {};
+  document[name] = made;
+  return made;
+}
