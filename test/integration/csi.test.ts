@@ -1,0 +1,195 @@
+/**
+ * Volumes of a CSI driver in a cluster on real containers: the driver is a gRPC server in this process that binds directories,
+ * and its attacher besides. Registration, attaching, staging, publishing, inline volumes, and all of it back over a killed node.
+ */
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { hostMounter } from '../../agent/volumes/mounter.ts';
+import { type FakeCsiDriver, startCsiDriver } from '../fakes/csi-driver.ts';
+import { RunningCluster, skipWithoutContainerd, skipWithoutDocker, until } from './running-cluster.ts';
+
+const DRIVER = 'csi.example.com';
+
+for (const [on, skip, cidr] of [
+  ['docker', skipWithoutDocker, '10.221.0.0/16'],
+  ['containerd', skipWithoutContainerd, '10.222.0.0/16'],
+] as const) {
+  describe(`a CSI driver, on ${on}`, { skip, timeout: 280_000 }, () => {
+    let cluster: RunningCluster;
+    let driver: FakeCsiDriver;
+    let attacher: Promise<void>;
+    const stop = new AbortController();
+
+    const apply = (...objects: object[]): string =>
+      cluster.run(['apply', '-f', '-'], {
+        input: JSON.stringify({ apiVersion: 'v1', kind: 'List', items: objects }),
+      });
+    const podOf = (name: string, volume: object, more: object = {}): object => ({
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name },
+      spec: {
+        terminationGracePeriodSeconds: 0,
+        securityContext: { fsGroup: 4321 },
+        containers: [
+          {
+            name: 'c',
+            image: 'orchlet.local/demo:1',
+            command: ['sh', '-c', 'cat /data/hello; echo from-the-pod > /data/written; ls -ldn /data; sleep 1000'],
+            volumeMounts: [{ name: 'data', mountPath: '/data' }],
+            ...more,
+          },
+        ],
+        volumes: [{ name: 'data', ...volume }],
+      },
+    });
+    const get = (args: string, path: string): string =>
+      cluster.run(['get', ...args.split(' '), '-o', `jsonpath=${path}`]);
+    const running = (name: string): Promise<true> =>
+      until(`${name} to run`, () => get(`pod ${name}`, '{.status.phase}') === 'Running' || undefined);
+    const calls = (method: string): number => driver.calls.filter((call) => call.method === method).length;
+    const gone = (name: string): void =>
+      void cluster.run(['delete', 'pod', name, '--wait=true', '--timeout=60s'], { timeoutMs: 70_000 });
+
+    /** What a driver's attacher does, by its own polling. */
+    const attach = async (): Promise<void> => {
+      while (!stop.signal.aborted) {
+        const found = cluster.kubectl([
+          'get',
+          'volumeattachments',
+          '-o',
+          'jsonpath={range .items[*]}{.metadata.name} {.status.attached}{"\\n"}{end}',
+        ]);
+        for (const line of found.stdout.split('\n')) {
+          const [name = '', attached = ''] = line.split(' ');
+          if (name === '' || attached === 'true') continue;
+          const status = JSON.stringify({ status: { attached: true, attachmentMetadata: { lun: '7' } } });
+          cluster.kubectl(['patch', 'volumeattachment', name, '--subresource=status', '--type=merge', '-p', status]);
+        }
+        await systemClock.sleep(500);
+      }
+    };
+
+    before(async () => {
+      cluster = await RunningCluster.start(['--cluster-cidr', cidr], on);
+      const registry = join(cluster.directory, 'agent/plugins_registry');
+      mkdirSync(join(cluster.directory, 'driver/volumes/disk-1'), { recursive: true });
+      writeFileSync(join(cluster.directory, 'driver/volumes/disk-1/hello'), 'hello from the disk\n');
+      driver = await startCsiDriver({
+        directory: join(cluster.directory, 'driver'),
+        name: DRIVER,
+        nodeId: 'node-7',
+        maxVolumes: 8,
+        topology: { 'topology.csi.example.com/rack': 'r1' },
+        capabilities: ['stageUnstage'],
+        mounter: hostMounter,
+        registry,
+      });
+      attacher = attach();
+      apply({
+        apiVersion: 'storage.k8s.io/v1',
+        kind: 'CSIDriver',
+        metadata: { name: DRIVER },
+        spec: {
+          attachRequired: true,
+          podInfoOnMount: true,
+          fsGroupPolicy: 'File',
+          volumeLifecycleModes: ['Persistent', 'Ephemeral'],
+        },
+      });
+      apply(
+        {
+          apiVersion: 'v1',
+          kind: 'PersistentVolume',
+          metadata: { name: 'disk-1' },
+          spec: {
+            capacity: { storage: '1Gi' },
+            accessModes: ['ReadWriteOnce'],
+            storageClassName: '',
+            csi: { driver: DRIVER, volumeHandle: 'disk-1', volumeAttributes: { tier: 'fast' } },
+          },
+        },
+        {
+          apiVersion: 'v1',
+          kind: 'PersistentVolumeClaim',
+          metadata: { name: 'claim' },
+          spec: {
+            accessModes: ['ReadWriteOnce'],
+            storageClassName: '',
+            volumeName: 'disk-1',
+            resources: { requests: { storage: '1Gi' } },
+          },
+        },
+      );
+      await until(
+        'the service account',
+        () => cluster.kubectl(['get', 'serviceaccount', 'default']).code === 0 || undefined,
+      );
+    });
+    after(async () => {
+      stop.abort();
+      await attacher;
+      await driver?.stop();
+      await cluster?.remove();
+    });
+
+    test('is known of the node once it has registered', async () => {
+      await until(
+        'the registration',
+        () => driver.registrations.some((status) => status.pluginRegistered) || undefined,
+      );
+      const found = JSON.parse(get('csinodes', '{.items[0].spec.drivers}')) as object;
+      assert.deepEqual(found, [
+        {
+          name: DRIVER,
+          nodeID: 'node-7',
+          topologyKeys: ['topology.csi.example.com/rack'],
+          allocatable: { count: 8 },
+        },
+      ]);
+      assert.equal(get('nodes', '{.items[0].metadata.labels.topology\\.csi\\.example\\.com/rack}'), 'r1');
+    });
+
+    test('gives a pod its persistent volume, attached and with the group of the pod', async () => {
+      apply(podOf('disk', { persistentVolumeClaim: { claimName: 'claim' } }));
+      await running('disk');
+      const log = await until('the log', () => {
+        const text = cluster.run(['logs', 'disk']);
+        return text.includes('4321') ? text : undefined;
+      });
+      assert.match(log, /^hello from the disk\n/);
+      assert.equal(readFileSync(join(cluster.directory, 'driver/volumes/disk-1/written'), 'utf8'), 'from-the-pod\n');
+      const publish = driver.calls.find(({ method }) => method === 'nodePublishVolume')?.request;
+      assert.deepEqual(publish?.['publishContext'], { lun: '7' });
+      const context = publish?.['volumeContext'] as Record<string, string>;
+      assert.deepEqual([context['tier'], context['csi.storage.k8s.io/pod.name']], ['fast', 'disk']);
+      assert.equal(get('nodes', '{.items[0].status.volumesInUse}'), `["kubernetes.io/csi/${DRIVER}^disk-1"]`);
+    });
+
+    test('takes the volume back after the node was killed meanwhile, and lets it be detached', async () => {
+      await cluster.stop('SIGKILL');
+      await cluster.launch();
+      await until('the registration', () => driver.registrations.length > 1 || undefined);
+      assert.equal(get('pod disk', '{.status.containerStatuses[0].restartCount}'), '0');
+      gone('disk');
+      await until('the volume to leave the node', () => calls('nodeUnstageVolume') > 0 || undefined);
+      assert.equal(existsSync(join(cluster.directory, 'driver/volumes/disk-1/hello')), true);
+      await until('the detachment', () => get('volumeattachments', '{.items}') === '[]' || undefined);
+    });
+
+    test('gives a pod a volume that stands in its spec', async () => {
+      const published = calls('nodePublishVolume');
+      apply(podOf('inline', { csi: { driver: DRIVER, volumeAttributes: { kind: 'scratch' } } }));
+      await running('inline');
+      const publish = driver.calls.filter(({ method }) => method === 'nodePublishVolume')[published]?.request;
+      const context = publish?.['volumeContext'] as Record<string, string>;
+      assert.deepEqual([context['kind'], context['csi.storage.k8s.io/ephemeral']], ['scratch', 'true']);
+      const unpublished = calls('nodeUnpublishVolume');
+      gone('inline');
+      await until('the volume to go', () => calls('nodeUnpublishVolume') > unpublished || undefined);
+    });
+  });
+}
