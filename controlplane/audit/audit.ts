@@ -41,6 +41,13 @@ export function createAudit(options: AuditOptions): Audit {
     help: 'Audit events that were made.',
     labels: [],
   });
+  const rejected = options.metrics.counter({
+    name: 'apiserver_audit_requests_rejected_total',
+    help: 'Requests that were refused because their arrival could not be recorded.',
+    labels: [],
+  });
+  events.with();
+  rejected.with();
   return {
     received(request) {
       const { user, info } = request;
@@ -52,7 +59,9 @@ export function createAudit(options: AuditOptions): Audit {
       const kept = record.reach('RequestReceived');
       request.exchange.onClose(() => record.complete());
       return kept?.then((isKept) => {
-        if (!isKept) throw newInternalError('failed to store audit event');
+        if (isKept) return;
+        rejected.with().inc();
+        throw newInternalError('failed to store audit event');
       });
     },
     async close() {
@@ -127,6 +136,15 @@ class RequestRecord implements RequestAudit {
     if (isLongRunning(this.#request.info)) void this.reach('ResponseStarted');
   }
 
+  /** The last event of the request, in place of its end. */
+  panicked(error: unknown): void {
+    if (this.#isComplete) return;
+    this.#isComplete = true;
+    const why = error instanceof Error ? error.message : String(error);
+    this.#status = { status: 'Failure', message: `APIServer panic'd: ${why}`, reason: 'InternalError' };
+    void this.reach('Panic');
+  }
+
   complete(): void {
     if (this.#isComplete) return;
     this.#isComplete = true;
@@ -153,7 +171,7 @@ class RequestRecord implements RequestAudit {
       stageMs: stage === 'RequestReceived' ? request.nowMs : this.#clock.now(),
       annotations: level === 'Metadata' ? request.annotations : withBodies(request),
       given: this.#given,
-      code: stage === 'RequestReceived' ? 0 : request.status,
+      code: stage === 'RequestReceived' ? 0 : stage === 'Panic' ? 500 : request.status,
       status: this.#status,
       requestObject: stage === 'RequestReceived' ? undefined : this.#object(this.#body),
       responseObject: isEnd ? this.#object(this.#answer) : undefined,

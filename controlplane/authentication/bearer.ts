@@ -9,7 +9,8 @@ const WEBSOCKET_PREFIX = 'base64url.bearer.authorization.k8s.io.';
 export function bearerToken(credentials: Credentials): string | undefined {
   const header = credentials.headers['authorization'];
   if (typeof header !== 'string') return websocketToken(credentials);
-  const parts = header.trim().split(' ');
+  // Only what HTTP calls space: a token with any other in it is another token.
+  const parts = header.replace(/^[ \t]+|[ \t]+$/g, '').split(' ');
   if (parts.length < 2 || parts[0]?.toLowerCase() !== 'bearer') return websocketToken(credentials);
   const token = parts[1] ?? '';
   if (token === '') {

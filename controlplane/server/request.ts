@@ -23,6 +23,8 @@ export interface RequestAudit {
   statusIs(status: object): void;
   /** The answer begins; `status` stands in the request. */
   answering(): void;
+  /** The handler has failed in a way that nobody meant. */
+  panicked(error: unknown): void;
 }
 
 const NO_QUERY = new URLSearchParams();

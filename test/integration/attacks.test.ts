@@ -252,6 +252,10 @@ test('groups without a user are no impersonation but an error', async () => {
 for (const [name, value] of [
   ['a trailing space inside', 'Bearer admin-token x'.replace(' x', '%20')],
   ['capitals', 'Bearer ADMIN-TOKEN'],
+  ['a space of another alphabet behind it', 'Bearer admin-token\u00a0'],
+  ['the same as UTF-8', `Bearer admin-token${Buffer.from('\u00a0').toString('latin1')}`],
+  ['a zero-width space', `Bearer admin-token${Buffer.from('\u200b').toString('latin1')}`],
+  ['a tab inside', 'Bearer admin-\ttoken'],
   ['a look-alike letter', 'Bearer \u00e0dmin-token'],
   ['a Cyrillic letter as UTF-8', `Bearer ${Buffer.from('\u0430dmin-token').toString('latin1')}`],
   ['a prefix of the token', 'Bearer admin-toke'],
@@ -262,6 +266,14 @@ for (const [name, value] of [
     assert.ok(status === 401 || status === 403, String(status));
   });
 }
+
+test('spaces around the header are none of the token, as HTTP has it; two before it make it none', async () => {
+  const statusOf = async (value: string) =>
+    (await call('/api/v1/secrets', { headers: [['Authorization', value]] })).status;
+  assert.equal(await statusOf('Bearer admin-token   '), 200);
+  assert.equal(await statusOf('  Bearer admin-token'), 200);
+  assert.equal(await statusOf('Bearer  admin-token'), 403);
+});
 
 test('two Authorization headers do not add up', async () => {
   const { status } = await call('/api/v1/secrets', { headers: [joe, admin] });
@@ -415,7 +427,7 @@ test('1,000 wrong tokens are refused one by one while the right one stays good',
   assert.deepEqual(await right(), before);
 });
 
-test('an authority that is taken out of the file is no longer believed', async () => {
+test('certificates are revoked with their authority: out of the file, no longer believed', async () => {
   const identity = await makeIdentity(clients, 'ann');
   assert.equal((await call('/api/v1/secrets', { identity })).status, 200);
   const next = await makeAuthority('clients');

@@ -45,10 +45,14 @@ export function authenticationFilter(options: AuthenticationOptions): Filter {
   };
 }
 
-function refuse(request: ApiRequest, error: unknown, { audit, logger }: AuthenticationOptions): never {
+/** Throws, at once or when the refusal is recorded where requests have to wait for that. */
+function refuse(request: ApiRequest, error: unknown, { audit, logger }: AuthenticationOptions): MaybePromise<never> {
   logger.debug({ err: error }, 'Authentication failed');
-  audit?.received(request);
-  throw newUnauthorized();
+  const recorded = audit?.received(request);
+  if (recorded === undefined) throw newUnauthorized();
+  return recorded.then(() => {
+    throw newUnauthorized();
+  });
 }
 
 function proceed(

@@ -62,6 +62,7 @@ function expire(request: ApiRequest, options: GuardOptions): void {
 function fail(request: ApiRequest, error: unknown, options: GuardOptions): void {
   if (!isStatusError(error) && request.exchange.closed) return;
   const status = toStatus(request, error, options);
+  if (!isStatusError(error)) request.audited?.panicked(error);
   if (request.exchange.answered) request.exchange.abort();
   else sendStatus(request, options.encodings, status);
 }

@@ -8,6 +8,8 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
+import { MetricsRegistry } from '../../../../api/component/metrics.ts';
+import { createAudit } from '../../../../controlplane/audit/audit.ts';
 import { BatchingBackend } from '../../../../controlplane/audit/batching.ts';
 import { blocking } from '../../../../controlplane/audit/blocking.ts';
 import type { AuditEvent } from '../../../../controlplane/audit/event.ts';
@@ -18,6 +20,9 @@ import { truncating } from '../../../../controlplane/audit/truncation.ts';
 import { WebhookSink } from '../../../../controlplane/audit/webhook-sink.ts';
 import { WebhookClient } from '../../../../controlplane/authentication/webhook-client.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
+import { PathHandlers } from '../../../../controlplane/server/path-handlers.ts';
+import { FakeCatalog } from '../../../fakes/fake-catalog.ts';
+import { startFakeServer } from '../../../fakes/fake-server.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'orchlet-audit-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
@@ -206,6 +211,73 @@ test('the webhook gets events in batches, a failed batch again, and what does no
   server.close();
   assert.deepEqual(batches, [10]);
   assert.equal(dropped, 2);
+});
+
+/** A server whose every request is audited; what came of a request to a path that throws, and to one as nobody. */
+async function audited(isKept: boolean): Promise<{
+  readonly events: readonly AuditEvent[];
+  readonly metrics: MetricsRegistry;
+  ask(path: string, token?: string): Promise<number>;
+  close(): Promise<void>;
+}> {
+  const events: AuditEvent[] = [];
+  const metrics = new MetricsRegistry();
+  const backend = {
+    process: (event: AuditEvent) => (events.push(event), Promise.resolve(isKept)),
+    close: () => Promise.resolve(),
+  };
+  const everything = parseAuditPolicy(
+    'apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n',
+    'policy',
+  );
+  const audit = createAudit({ policy: everything, backends: [backend], clock: systemClock, metrics });
+  const paths = new PathHandlers();
+  paths.exact('/broken', () => {
+    throw new TypeError('a bug');
+  });
+  const fake = await startFakeServer(new FakeCatalog([]), { paths, audit });
+  return {
+    events,
+    metrics,
+    ask: async (path, token = 'ann') => (await fake.request('GET', path, { authorization: `Bearer ${token}` })).status,
+    close: () => fake.close(),
+  };
+}
+
+test('a request that ends in a bug ends in the stage Panic', async () => {
+  const server = await audited(true);
+  try {
+    assert.equal(await server.ask('/broken'), 500);
+    assert.deepEqual(
+      server.events.map(({ stage }) => stage),
+      ['RequestReceived', 'Panic'],
+    );
+    const status = server.events[1]?.['responseStatus'];
+    assert.deepEqual(status, {
+      metadata: {},
+      status: 'Failure',
+      message: "APIServer panic'd: a bug",
+      reason: 'InternalError',
+      code: 500,
+    });
+  } finally {
+    await server.close();
+  }
+});
+
+test('who is refused waits for the record too, and what cannot be recorded is counted', async () => {
+  for (const [isKept, code] of [
+    [true, 401],
+    [false, 500],
+  ] as const) {
+    const server = await audited(isKept);
+    try {
+      assert.equal(await server.ask('/version', 'bad'), code);
+      assert.match(server.metrics.text(), new RegExp(`apiserver_audit_requests_rejected_total ${isKept ? 0 : 1}\n`));
+    } finally {
+      await server.close();
+    }
+  }
 });
 
 test('a server in strict mode refuses what it cannot record', async () => {
