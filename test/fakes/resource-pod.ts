@@ -1,0 +1,35 @@
+/** Pods that ask for resources, as the managers of resources look at them. */
+import type { Pod } from '../../agent/core-types.ts';
+
+type Amounts = Readonly<Record<string, string>>;
+
+export interface ResourcePodContainer {
+  readonly name?: string;
+  readonly limits: Amounts;
+  readonly requests?: Amounts;
+  readonly sidecar?: true;
+}
+
+const container = ({ name = 'main', limits, requests, sidecar }: ResourcePodContainer) => ({
+  name,
+  image: 'image',
+  resources: { limits: { ...limits }, requests: { ...(requests ?? limits) } },
+  ...(sidecar === undefined ? {} : { restartPolicy: 'Always' }),
+});
+
+export function resourcePod(
+  uid: string,
+  containers: readonly ResourcePodContainer[],
+  initContainers: readonly ResourcePodContainer[] = [],
+): Pod {
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: uid, namespace: 'default', uid },
+    spec: { containers: containers.map(container), initContainers: initContainers.map(container) },
+  };
+}
+
+/** Guaranteed, with so many whole processors. */
+export const exclusivePod = (uid: string, cpus: number | string, memory = '1Gi'): Pod =>
+  resourcePod(uid, [{ limits: { cpu: String(cpus), memory } }]);

@@ -1,0 +1,76 @@
+/** A host's `/sys/devices/system` as files, made of a short description: sockets, NUMA nodes, cores, threads, memory. */
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { type HostTopology, readHostTopology } from '../../agent/resourcemanagers/topology/host-topology.ts';
+
+export interface Machine {
+  readonly sockets: number;
+  readonly nodesPerSocket?: number;
+  readonly coresPerNode: number;
+  /** 2: threads of a core are numbered `n` and `n + cores of the host`, as most firmware does. */
+  readonly threads?: number;
+  readonly coresPerCache?: number;
+  readonly memoryPerNodeBytes?: number;
+  /** Of 2 MiB, per NUMA node. */
+  readonly hugePages?: number;
+  /** Between nodes of one socket, and of two. */
+  readonly distances?: readonly [near: number, far: number];
+  readonly offline?: readonly number[];
+  /** The kernel tells of no NUMA nodes. */
+  readonly withoutNuma?: boolean;
+}
+
+/** The tree's root. Nobody removes it: it stands below the system's temporary directory. */
+export async function sysfsTree(machine: Machine): Promise<string> {
+  const { sockets, nodesPerSocket = 1, coresPerNode, threads = 1, coresPerCache = coresPerNode } = machine;
+  const root = join(await mkdtemp(join(tmpdir(), 'sysfs-')), 'devices', 'system');
+  const write = (path: string, text: string): void => {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), `${text}\n`);
+  };
+  const nodes = sockets * nodesPerSocket;
+  const cores = nodes * coresPerNode;
+  const siblings = (core: number): number[] => Array.from({ length: threads }, (_, thread) => core + thread * cores);
+  const offline = new Set(machine.offline);
+  const all = Array.from({ length: cores * threads }, (_, cpu) => cpu);
+  write('cpu/online', all.filter((cpu) => !offline.has(cpu)).join(','));
+  for (const cpu of all) {
+    const core = cpu % cores;
+    const node = Math.floor(core / coresPerNode);
+    const cache = Math.floor(core / coresPerCache);
+    const inCache = Array.from({ length: coresPerCache }, (_, index) => cache * coresPerCache + index).flatMap(
+      siblings,
+    );
+    write(`cpu/cpu${cpu}/topology/core_id`, String(core % coresPerNode));
+    write(`cpu/cpu${cpu}/topology/physical_package_id`, String(Math.floor(node / nodesPerSocket)));
+    write(`cpu/cpu${cpu}/topology/core_cpus_list`, siblings(core).join(','));
+    write(`cpu/cpu${cpu}/cache/index0/level`, '1');
+    write(`cpu/cpu${cpu}/cache/index0/shared_cpu_list`, siblings(core).join(','));
+    write(`cpu/cpu${cpu}/cache/index3/level`, '3');
+    write(`cpu/cpu${cpu}/cache/index3/shared_cpu_list`, inCache.join(','));
+  }
+  if (machine.withoutNuma === true) return root;
+  const [near, far] = machine.distances ?? [11, 21];
+  for (let node = 0; node < nodes; node++) {
+    const onNode = all.filter((cpu) => Math.floor((cpu % cores) / coresPerNode) === node);
+    write(`node/node${node}/cpulist`, onNode.filter((cpu) => !offline.has(cpu)).join(','));
+    write(
+      `node/node${node}/meminfo`,
+      `Node ${node} MemTotal:       ${(machine.memoryPerNodeBytes ?? 2 ** 33) / 1024} kB\nNode ${node} MemFree:  1 kB`,
+    );
+    write(
+      `node/node${node}/distance`,
+      Array.from({ length: nodes }, (_, other) =>
+        other === node ? 10 : Math.floor(other / nodesPerSocket) === Math.floor(node / nodesPerSocket) ? near : far,
+      ).join(' '),
+    );
+    write(`node/node${node}/hugepages/hugepages-2048kB/nr_hugepages`, String(machine.hugePages ?? 0));
+  }
+  return root;
+}
+
+export async function hostOf(machine: Machine): Promise<HostTopology> {
+  return readHostTopology({ root: await sysfsTree(machine), memoryBytes: 2 ** 33 });
+}
