@@ -59,7 +59,8 @@ export function accessModeErrors(modes: readonly string[], field: string): Field
   const errors = modes.flatMap((mode) =>
     ACCESS_MODES.includes(mode) ? [] : [unsupportedValue(field, mode, ACCESS_MODES)],
   );
-  if (modes.includes('ReadWriteOncePod') && modes.some((mode) => mode !== 'ReadWriteOncePod')) {
+  const others = modes.some((mode) => mode !== 'ReadWriteOncePod' && ACCESS_MODES.includes(mode));
+  if (modes.includes('ReadWriteOncePod') && others) {
     errors.push(forbidden(field, 'may not use ReadWriteOncePod with other access modes'));
   }
   return errors;

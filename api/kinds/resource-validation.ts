@@ -44,7 +44,10 @@ const WHOLE = 1_000_000_000n;
 
 export const isHugePage = (name: string): boolean => name.startsWith(HUGE_PAGES);
 export const isStandardContainerResource = (name: string): boolean => STANDARD_CONTAINER.has(name) || isHugePage(name);
-export const isStandardResource = (name: string): boolean => STANDARD.has(name) || isHugePage(name);
+const isQuotaHugePage = (name: string): boolean => isHugePage(name) || name.startsWith(`requests.${HUGE_PAGES}`);
+export const isStandardResource = (name: string): boolean => STANDARD.has(name) || isQuotaHugePage(name);
+/** What a quota can count; `storage` alone would not say whether it is asked for or used. */
+export const isStandardQuotaResource = (name: string): boolean => name !== 'storage' && isStandardResource(name);
 /** Of the platform: without a domain, or with its own. */
 export const isNativeResource = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
 

@@ -35,12 +35,14 @@ function labelName(object: KubeObject): void {
   if (name !== '') object.metadata.labels = { ...object.metadata.labels, [NAME_LABEL]: name };
 }
 
+const STANDARD_FINALIZERS = ['kubernetes', 'orphan', 'foregroundDeletion'];
+
 /** Errors name the list when a namespace is made, and the item when it is finalized. */
 function finalizerErrors(object: Namespace, at: 'list' | 'item'): FieldError[] {
   return (object.spec?.finalizers ?? []).flatMap((name, index) => {
     const field = at === 'list' ? 'spec.finalizers' : `spec.finalizers[${index}]`;
     const errors = invalidFor(field, name, qualifiedNameErrors(name));
-    if (errors.length === 0 && !name.includes('/') && name !== 'kubernetes') {
+    if (!name.includes('/') && !STANDARD_FINALIZERS.includes(name)) {
       errors.push(invalid(field, name, 'name is neither a standard finalizer name nor is it fully qualified'));
     }
     return errors;
@@ -142,7 +144,6 @@ const ACCOUNT = 'kubernetes.io/service-account.name';
 
 /** Keys that a type needs. */
 const REQUIRED_KEYS: Readonly<Record<string, readonly string[]>> = {
-  'kubernetes.io/ssh-auth': ['ssh-privatekey'],
   'kubernetes.io/tls': ['tls.crt', 'tls.key'],
 };
 const CONFIG_KEYS: Readonly<Record<string, string>> = {
@@ -174,6 +175,8 @@ function secretErrors(object: Secret): FieldError[] {
       errors.push(required(`metadata.annotations[${ACCOUNT}]`));
   } else if (type === 'kubernetes.io/basic-auth') {
     if (missing('username') && missing('password')) errors.push(required('data[username]'), required('data[password]'));
+  } else if (type === 'kubernetes.io/ssh-auth') {
+    if ((data['ssh-privatekey'] ?? '') === '') errors.push(required('data[ssh-privatekey]'));
   }
   for (const key of REQUIRED_KEYS[type] ?? []) if (missing(key)) errors.push(required(`data[${key}]`));
   const config = CONFIG_KEYS[type];
@@ -184,13 +187,24 @@ function secretErrors(object: Secret): FieldError[] {
   return errors;
 }
 
+const KINDS: Readonly<Record<string, string>> = {
+  object: 'object',
+  string: 'string',
+  number: 'number',
+  boolean: 'bool',
+};
+
 function jsonErrors(key: string, text: string): FieldError[] {
+  const refuse = (why: string): FieldError[] => [invalid(`data[${key}]`, '<secret contents redacted>', why)];
   try {
-    JSON.parse(text);
-    return [];
+    const value: unknown = JSON.parse(text);
+    const kind = Array.isArray(value) ? 'array' : value === null ? 'object' : KINDS[typeof value];
+    return kind === 'object' || kind === undefined
+      ? []
+      : refuse(`json: cannot unmarshal ${kind} into Go value of type map[string]interface {}`);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    return [invalid(`data[${key}]`, '<secret contents redacted>', jsonFault(text))];
+    return refuse(jsonFault(text));
   }
 }
 

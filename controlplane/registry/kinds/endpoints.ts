@@ -66,9 +66,9 @@ function subsetErrors(subset: Subset, at: string, known: ReadonlySet<string>): F
     for (const [index, { ip = '', hostname = '', nodeName }] of (subset[list] ?? []).entries()) {
       const own = `${at}.${list}[${index}]`;
       if (!known.has(ip)) errors.push(...ipErrors(`${own}.ip`, ip));
-      errors.push(...specialAddressErrors(`${own}.ip`, ip));
       if (hostname !== '') errors.push(...invalidFor(`${own}.hostname`, hostname, dnsLabelErrors(hostname)));
       if (nodeName !== undefined) errors.push(...invalidFor(`${own}.nodeName`, nodeName, dnsSubdomainErrors(nodeName)));
+      errors.push(...specialAddressErrors(`${own}.ip`, ip));
     }
   }
   const ports = subset.ports ?? [];

@@ -3,9 +3,9 @@ import type { V1LimitRangeSpec, V1ResourceQuotaSpec, V1ResourceQuotaStatus } fro
 import type { Quantities } from '../../../api/kinds/pod-types.ts';
 import {
   isExtendedResource,
-  isHugePage,
   isStandardContainerResource,
-  isStandardResource,
+  isOvercommitAllowed,
+  isStandardQuotaResource,
   resourceNameErrors,
   resourceValueErrors,
 } from '../../../api/kinds/resource-validation.ts';
@@ -53,7 +53,7 @@ function limitNameErrors(type: string, name: string, field: string): FieldError[
 
 function limitErrors(limit: Limit, at: string): FieldError[] {
   const type = limit.type ?? '';
-  const errors = invalidFor(`${at}.type`, type, qualifiedNameErrors(type));
+  const errors: FieldError[] = [];
   const lists = {
     max: limit.max,
     min: limit.min,
@@ -140,23 +140,19 @@ function boundErrors(limit: Limit, name: string, at: string): FieldError[] {
       );
     }
   }
-  if (
-    name !== 'cpu' &&
-    name !== 'memory' &&
-    !isHugePage(name) &&
-    name.includes('/') &&
-    given !== request &&
-    given !== undefined
-  ) {
-    errors.push(
-      invalid(
-        `${at}.defaultRequest[${name}]`,
-        request ?? '0',
-        `default value ${given} must equal to defaultRequest value ${request ?? '0'} in ${name}`,
-      ),
-    );
+  if (!isOvercommitAllowed(name) && (above(given, request) || above(request, given))) {
+    const text = `default value ${given} must equal to defaultRequest value ${request} in ${name}`;
+    errors.push(invalid(`${at}.defaultRequest[${name}]`, request, text));
   }
   return errors;
+}
+
+const TYPES = ['Pod', 'Container', 'PersistentVolumeClaim'];
+
+function typeErrors(field: string, type: string): FieldError[] {
+  const errors = invalidFor(field, type, qualifiedNameErrors(type));
+  if (errors.length > 0 || type.includes('/') || TYPES.includes(type)) return errors;
+  return [invalid(field, type, 'must be a standard limit type or fully qualified')];
 }
 
 function limitRangeErrors(object: LimitRange): FieldError[] {
@@ -164,8 +160,10 @@ function limitRangeErrors(object: LimitRange): FieldError[] {
   const types = new Set<string>();
   for (const [index, limit] of (object.spec?.limits ?? []).entries()) {
     const at = `spec.limits[${index}]`;
-    if (types.has(limit.type ?? '')) errors.push(duplicate(`${at}.type`, limit.type));
-    types.add(limit.type ?? '');
+    const { type = '' } = limit;
+    errors.push(...typeErrors(`${at}.type`, type));
+    if (types.has(type)) errors.push(duplicate(`${at}.type`, type));
+    types.add(type);
     errors.push(...limitErrors(limit, at));
   }
   return errors;
@@ -209,23 +207,20 @@ const POD_RESOURCES: ReadonlySet<string> = new Set([
   'limits.cpu',
   'limits.memory',
   'pods',
-  'ephemeral-storage',
-  'requests.ephemeral-storage',
-  'limits.ephemeral-storage',
 ]);
 const CLAIM_RESOURCES: ReadonlySet<string> = new Set(['persistentvolumeclaims', 'requests.storage']);
 
 function scopeFits(scope: string, name: string): boolean {
   if (scope === 'BestEffort') return name === 'pods';
   if (scope === 'VolumeAttributesClass') return CLAIM_RESOURCES.has(name);
-  return POD_RESOURCES.has(name) || isHugePage(name.replace(/^requests\./, ''));
+  return !SCOPES.has(scope) || POD_RESOURCES.has(name);
 }
 
 function quotaListErrors(list: Quantities | undefined, path: string): FieldError[] {
   return Object.entries(list ?? {}).flatMap(([name, value]) => {
     const field = `${path}[${name}]`;
     const errors = resourceNameErrors(field, name);
-    if (!name.includes('/') && !isStandardResource(name))
+    if (!name.includes('/') && !isStandardQuotaResource(name))
       errors.push(invalid(field, name, 'must be a standard resource for quota'));
     return [...errors, ...resourceValueErrors(field, name, value ?? '0')];
   });
@@ -247,8 +242,8 @@ function scopeErrors(spec: QuotaSpec): FieldError[] {
   const errors: FieldError[] = [];
   for (const scope of scopes) {
     if (!SCOPES.has(scope)) errors.push(invalid('spec.scopes', scopes, 'unsupported scope'));
-    for (const name of Object.keys(spec.hard ?? {})) {
-      if (isStandardResource(name) && !scopeFits(scope, name))
+    for (const name of Object.keys(spec.hard ?? {}).sort()) {
+      if (isStandardQuotaResource(name) && !scopeFits(scope, name))
         errors.push(invalid('spec.scopes', scopes, 'unsupported scope applied to resource'));
     }
   }
@@ -262,8 +257,8 @@ function scopeSelectorErrors(spec: QuotaSpec): FieldError[] {
   const scopes = new Set<string>();
   for (const { scopeName = '', operator = '', values } of spec.scopeSelector?.matchExpressions ?? []) {
     if (!SCOPES.has(scopeName)) errors.push(invalid(`${path}.scopeName`, scopeName, 'unsupported scope'));
-    for (const name of Object.keys(spec.hard ?? {})) {
-      if (isStandardResource(name) && !scopeFits(scopeName, name))
+    for (const name of Object.keys(spec.hard ?? {}).sort()) {
+      if (isStandardQuotaResource(name) && !scopeFits(scopeName, name))
         errors.push(invalid(path, spec.scopeSelector, 'unsupported scope applied to resource'));
     }
     if (EXISTS_ONLY.has(scopeName) && operator !== 'Exists') {
@@ -290,13 +285,14 @@ function scopeSelectorErrors(spec: QuotaSpec): FieldError[] {
           invalid(
             `${path}.values`,
             values,
-            "must be no value when `operator` is 'Exists' or 'DoesNotExist' for scope selector",
+            "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
           ),
         );
     } else errors.push(invalid(`${path}.operator`, operator, 'not a valid selector operator'));
     scopes.add(scopeName);
   }
-  if (conflicting(scopes)) errors.push(invalid(path, [...scopes], 'conflicting scopes'));
+  // The reference shows the other list.
+  if (conflicting(scopes)) errors.push(invalid(path, spec.scopes ?? null, 'conflicting scopes'));
   return errors;
 }
 

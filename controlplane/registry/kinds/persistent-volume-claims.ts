@@ -10,7 +10,7 @@ import { compareQuantities, milliUnits, parseQuantity } from '../../../api/meta/
 import { claimColumns } from '../columns/storage.ts';
 import { restore, statusOnly } from '../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
-import { forbidden, immutable, invalid, invalidFor, notSupported, required } from './field-rules.ts';
+import { forbidden, IMMUTABLE, immutable, invalid, invalidFor, notSupported, required } from './field-rules.ts';
 import { specDiff } from './spec-diff.ts';
 
 export type Claim = KubeObject & { spec?: ClaimSpec; status?: Wire<V1PersistentVolumeClaimStatus> };
@@ -92,8 +92,23 @@ function sizeErrors(object: Claim, old: Claim): FieldError[] {
     : [];
 }
 
+const CLASS_ANNOTATION = 'volume.beta.kubernetes.io/storage-class';
+
+/** The class moves from the annotation into the field. */
+function upgradesClass(object: Claim, old: Claim): boolean {
+  const was = old.metadata.annotations?.[CLASS_ANNOTATION];
+  const now = object.metadata.annotations?.[CLASS_ANNOTATION];
+  const named = object.spec?.storageClassName;
+  return (
+    was !== undefined && old.spec?.storageClassName === undefined && named === was && (now === undefined || now === was)
+  );
+}
+
 function updateErrors(object: Claim, old: Claim): FieldError[] {
   const errors = claimSpecErrors(object.spec ?? {}, 'spec');
+  const [annotated, was] = [object, old].map(({ metadata }) => metadata.annotations?.[CLASS_ANNOTATION]);
+  if (annotated !== was && !upgradesClass(object, old))
+    errors.push(invalid(`metadata.annotations.${CLASS_ANNOTATION}`, annotated ?? '', IMMUTABLE));
   const { now, before } = comparable(object, old);
   if (!semanticEqual(now, before)) errors.push(forbidden('spec', `${FIXED}${specDiff(before, now)}`));
   errors.push(...sizeErrors(object, old));

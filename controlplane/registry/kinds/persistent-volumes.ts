@@ -7,7 +7,7 @@ import { nodeSelectorErrors } from '../../../api/kinds/scheduling-validation.ts'
 import type { Kind, Wire } from '../../../api/kinds/wire.ts';
 import type { FieldError } from '../../../api/meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../../../api/meta/json-equality.ts';
-import { milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
+import { milliUnits, parseQuantity, wholeUnits } from '../../../api/meta/quantity.ts';
 import { volumeColumns } from '../columns/storage.ts';
 import { restore, statusOnly } from '../generic-strategy.ts';
 import { kindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../strategy.ts';
@@ -30,7 +30,9 @@ function capacityErrors(capacity: Record<string, string> | undefined, at: string
     errors.push(notSupported(at, capacity ?? null, ['storage']));
   for (const [name, quantity] of entries) {
     if (parseQuantity(quantity).nano < 0n)
-      errors.push(invalid(`${at}[${name}]`, quantity, 'must be a valid resource quantity'));
+      errors.push(
+        invalid(`${at}[${name}]`, Number(wholeUnits(parseQuantity(quantity))), 'must be a valid resource quantity'),
+      );
     errors.push(...positiveQuantityErrors(`${at}[${name}]`, quantity));
   }
   return errors;
@@ -43,7 +45,11 @@ function affinityErrors(affinity: NonNullable<VolumeSpec['nodeAffinity']>, at: s
 }
 
 /** `inline`: the volume is written into an attachment. */
-export function volumeSpecErrors(spec: VolumeSpec, at: string, { inline }: { readonly inline: boolean }): FieldError[] {
+export function volumeSpecErrors(
+  spec: VolumeSpec,
+  at: string,
+  { inline, name = '' }: { readonly inline: boolean; readonly name?: string | undefined },
+): FieldError[] {
   const errors: FieldError[] = [];
   const outside = (field: keyof VolumeSpec): FieldError => forbidden(`${at}.${field}`, INLINE);
   if (inline) {
@@ -57,14 +63,18 @@ export function volumeSpecErrors(spec: VolumeSpec, at: string, { inline }: { rea
   if (!inline) errors.push(...capacityErrors(spec.capacity as Record<string, string> | undefined, `${at}.capacity`));
   const policy = spec.persistentVolumeReclaimPolicy ?? '';
   if (policy !== '') {
-    if (inline) errors.push(outside('persistentVolumeReclaimPolicy'));
-    else if (!RECLAIM_POLICIES.includes(policy))
+    if (inline) {
+      if (policy !== 'Retain')
+        errors.push(
+          forbidden(`${at}.persistentVolumeReclaimPolicy`, 'may only be Retain in the context of inline volumes'),
+        );
+    } else if (!RECLAIM_POLICIES.includes(policy))
       errors.push(notSupported(`${at}.persistentVolumeReclaimPolicy`, policy, RECLAIM_POLICIES));
   }
   if (spec.nodeAffinity !== undefined) {
     errors.push(...(inline ? [outside('nodeAffinity')] : affinityErrors(spec.nodeAffinity, `${at}.nodeAffinity`)));
   }
-  errors.push(...volumeSourceErrors(spec, at));
+  errors.push(...volumeSourceErrors(spec, at, name));
   if (policy === 'Recycle' && spec.hostPath !== undefined && path.posix.normalize(spec.hostPath.path ?? '') === '/')
     errors.push(forbidden(`${at}.persistentVolumeReclaimPolicy`, "may not be 'recycle' for a hostPath mount of '/'"));
   return [...errors, ...classErrors(spec, at, inline)];
@@ -78,15 +88,18 @@ function classErrors(spec: VolumeSpec, at: string, inline: boolean): FieldError[
     else errors.push(...dnsSubdomain(`${at}.storageClassName`, storageClassName));
   }
   if (volumeMode !== undefined) {
-    if (inline) errors.push(forbidden(`${at}.volumeMode`, INLINE));
-    else if (!VOLUME_MODES.includes(volumeMode))
+    if (inline) {
+      const text = 'may not specify volumeMode other than Filesystem in the context of inline volumes';
+      if (volumeMode !== 'Filesystem') errors.push(forbidden(`${at}.volumeMode`, text));
+    } else if (!VOLUME_MODES.includes(volumeMode))
       errors.push(notSupported(`${at}.volumeMode`, volumeMode, VOLUME_MODES));
   }
   if (attributesClass !== undefined) {
     if (attributesClass === '')
       errors.push(required(`${at}.volumeAttributesClassName`, 'an empty string is disallowed'));
-    else if (inline) errors.push(forbidden(`${at}.volumeAttributesClassName`, INLINE));
     else errors.push(...dnsSubdomain(`${at}.volumeAttributesClassName`, attributesClass));
+    if (spec.csi === undefined)
+      errors.push(required(`${at}.csi`, 'has to be specified when using volumeAttributesClassName'));
   }
   return errors;
 }
@@ -103,7 +116,7 @@ function sourceOf(spec: VolumeSpec | undefined, { lateSecret }: { readonly lateS
 }
 
 function updateErrors(object: Volume, old: Volume): FieldError[] {
-  const errors = volumeSpecErrors(object.spec ?? {}, 'spec', { inline: false });
+  const errors = volumeSpecErrors(object.spec ?? {}, 'spec', { inline: false, name: object.metadata.name });
   const lateSecret = old.spec?.csi !== undefined && old.spec.csi.controllerExpandSecretRef === undefined;
   const now = sourceOf(object.spec, { lateSecret });
   const source = sourceOf(old.spec, { lateSecret });
@@ -198,7 +211,8 @@ const volumes: Strategy<Volume> = {
     object.status = { phase: 'Pending', lastPhaseTransitionTime: timeOf(context) };
   },
   prepareForUpdate: (object, old) => restore(object, old, 'status'),
-  validateCreate: (object) => volumeSpecErrors(object.spec ?? {}, 'spec', { inline: false }),
+  validateCreate: (object) =>
+    volumeSpecErrors(object.spec ?? {}, 'spec', { inline: false, name: object.metadata.name }),
   validateUpdate: updateErrors,
   warningsOnCreate: warnings,
   warningsOnUpdate: warnings,

@@ -13,7 +13,7 @@ import type {
 import type { Kind, Wire } from '../../../api/kinds/wire.ts';
 import { duplicate, tooLong, unsupportedValue, type FieldError } from '../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
-import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../api/meta/names.ts';
+import { dnsSubdomainErrors, qualifiedNameErrors, rangeError } from '../../../api/meta/names.ts';
 import { parseQuantity } from '../../../api/meta/quantity.ts';
 import { validateLabelName, validateLabelSelector } from '../../../api/meta/selector.ts';
 import {
@@ -27,7 +27,7 @@ import {
 import { restore } from '../generic-strategy.ts';
 import { kindRow, type Strategy } from '../strategy.ts';
 import { dnsSubdomain, forbidden, immutable, invalid, invalidFor, notSupported, required } from './field-rules.ts';
-import { driverNameErrors } from './persistent-volume-sources.ts';
+import { driverNameErrors } from '../../../api/kinds/volume-validation.ts';
 import { volumeSpecErrors } from './persistent-volumes.ts';
 
 const GROUP = 'storage.k8s.io';
@@ -61,7 +61,8 @@ type StorageClass = Kind<
 
 function topologyErrors(topologies: StorageClass['allowedTopologies']): FieldError[] {
   const errors: FieldError[] = [];
-  const seen: unknown[] = [];
+  // A term that says nothing repeats, in the reference's eyes, what is not there.
+  const seen: unknown[] = [{}];
   for (const [index, term] of (topologies ?? []).entries()) {
     const at = `allowedTopologies[${index}].matchLabelExpressions`;
     const keys = new Set<string>();
@@ -175,7 +176,10 @@ function tokenErrors(requests: DriverSpec['tokenRequests']): FieldError[] {
   const audiences = new Set<string>();
   for (const [index, { audience = '', expirationSeconds: seconds }] of (requests ?? []).entries()) {
     const at = `spec.tokenRequests[${index}]`;
-    if (audiences.has(audience)) errors.push(duplicate(`${at}.audience`, audience));
+    if (audiences.has(audience)) {
+      errors.push(duplicate(`${at}.audience`, audience));
+      continue;
+    }
     audiences.add(audience);
     if (seconds === undefined) continue;
     if (seconds < TEN_MINUTES)
@@ -238,10 +242,7 @@ const drivers: Strategy<Driver> = {
     spec.requiresRepublish ??= false;
     spec.seLinuxMount ??= false;
   },
-  validateCreate: (object) => [
-    ...(object.metadata.name === undefined ? [] : longNameErrors(object.metadata.name)),
-    ...driverErrors(object),
-  ],
+  validateCreate: driverErrors,
   changesGeneration: (object, old) =>
     MUTABLE_DRIVER_FIELDS.some((name) => !jsonEqual(object.spec?.[name], old.spec?.[name])),
   validateUpdate: (object, old) => [
@@ -254,8 +255,6 @@ const drivers: Strategy<Driver> = {
   returnsDeleted: true,
   columns: driverColumns,
 };
-
-const longNameErrors = (name: string): FieldError[] => (name.length > 63 ? [tooLong('metadata.name', 63)] : []);
 
 // --- what nodes have of drivers
 
@@ -275,9 +274,9 @@ function nodeDriverErrors(driver: NodeDriver, at: string, names: ReadonlySet<str
   if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
   const keys = new Set<string>();
   for (const key of topologyKeys ?? []) {
+    if (key === '') errors.push(required(at));
     if (keys.has(key)) errors.push(duplicate(at, key));
     keys.add(key);
-    if (key === '') errors.push(required(at));
     errors.push(...invalidFor(at, key, qualifiedNameErrors(key)));
   }
   return errors;
@@ -351,10 +350,13 @@ function attachmentSpecErrors(object: Attachment): FieldError[] {
   const errors = driverNameErrors('spec.attacher', attacher);
   const { persistentVolumeName: name, inlineVolumeSpec: inline } = source ?? {};
   const either = 'must specify exactly one of inlineVolumeSpec and persistentVolumeName';
-  if (inline === undefined && (name ?? '') === '') errors.push(required('spec.source', either));
+  if (inline === undefined && name === undefined) errors.push(required('spec.source', either));
   else if (inline !== undefined && name !== undefined) errors.push(forbidden('spec.source', either));
+  else if (name === '')
+    errors.push(required('spec.source.persistentVolumeName', 'must specify non empty persistentVolumeName'));
   else if (inline !== undefined)
     errors.push(...volumeSpecErrors(inline, 'spec.source.inlineVolumeSpec', { inline: true }));
+  else errors.push(...dnsSubdomain('spec.source.persistentVolumeName', name ?? ''));
   errors.push(...dnsSubdomain('spec.nodeName', nodeName));
   return errors;
 }
@@ -367,6 +369,9 @@ function attachmentStatusErrors(object: Attachment): FieldError[] {
   for (const field of ['attachError', 'detachError'] as const) {
     if ((object.status?.[field]?.message ?? '').length > 1024)
       errors.push(tooLong(`status.${field}.message`, MAX_MESSAGE_BYTES));
+    const code = object.status?.[field]?.errorCode;
+    if (code !== undefined && code < 0)
+      errors.push(invalid(`status.${field}.errorCode`, code, rangeError(0, 2_147_483_647)));
   }
   return errors;
 }
@@ -377,6 +382,7 @@ const attachments: Strategy<Attachment> = {
   prepareForUpdate: (object, old) => restore(object, old, 'status'),
   validateCreate: (object) => [...attachmentSpecErrors(object), ...attachmentStatusErrors(object)],
   validateUpdate: (object, old) => [
+    ...attachmentSpecErrors(object),
     ...attachmentStatusErrors(object),
     ...(jsonEqual(object.spec, old.spec) ? [] : [invalid('spec', object.spec, 'field is immutable')]),
   ],
