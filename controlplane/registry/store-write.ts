@@ -110,6 +110,8 @@ async function createAdmitted(
     if (context.isLarge === true) await nextTurn();
     const errors = [...metadataErrors(store, object), ...(strategy.validateCreate?.(object, forStrategy) ?? [])];
     if (errors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', errors);
+    const servedErrors = (await strategy.validateServed?.(object, undefined)) ?? [];
+    if (servedErrors.length > 0) throw newInvalid(kindSubjectOf(info), metadata.name ?? '', servedErrors);
     for (const text of strategy.warningsOnCreate?.(object, forStrategy) ?? []) context.warn(text);
     strategy.canonicalise?.(object);
     if (context.isLarge === true) await nextTurn();
@@ -253,6 +255,8 @@ async function changeOnce(
   try {
     if (isLarge) await nextTurn();
     prepareChange(store, context, target, object, old, forStrategy);
+    const servedErrors = (await target.endpoint.strategy.validateServed?.(object, old)) ?? [];
+    if (servedErrors.length > 0) throw newInvalid(kindSubjectOf(store.info), target.name, servedErrors);
     if (isLarge) await nextTurn();
     await validateAdmission(store, context, target, object, old);
     const entry = await putChanged(store, context, target, object, current);

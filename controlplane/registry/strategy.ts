@@ -84,6 +84,11 @@ export interface UpdateStrategy<Object extends KubeObject = KubeObject> {
   changesGeneration?(object: Object, old: Object): boolean;
   /** Object metadata has been validated already. */
   validateUpdate?(object: Object, old: Object, context: StrategyContext): FieldError[];
+  /**
+   * What must be judged in the version of the request where others are asked for it: after all else is valid, on creates
+   * (`old` is undefined) and updates.
+   */
+  validateServed?(object: Object, old: Object | undefined): Promise<FieldError[]>;
   warningsOnUpdate?(object: Object, old: Object, context: StrategyContext): string[];
   readonly resetFields?: ResetFields;
 }

@@ -94,10 +94,12 @@ test('a webhook for one version judges and changes what is written in another, c
     } as unknown as KubeObject);
   };
   try {
-    const schema = (member: string) => ({
+    const schema = (member: string, color: object = {}) => ({
       openAPIV3Schema: {
         type: 'object',
-        properties: { spec: { type: 'object', properties: { [member]: { type: 'string' } } } },
+        properties: {
+          spec: { type: 'object', properties: { [member]: { type: 'string' }, color: { type: 'string', ...color } } },
+        },
       },
     });
     await create('apiextensions.k8s.io', 'v1', 'customresourcedefinitions', {
@@ -109,7 +111,7 @@ test('a webhook for one version judges and changes what is written in another, c
         names: { plural: 'things', kind: 'Thing' },
         versions: [
           { name: 'v1', served: true, storage: true, schema: schema('size') },
-          { name: 'v2', served: true, storage: false, schema: schema('width') },
+          { name: 'v2', served: true, storage: false, schema: schema('width', { maxLength: 3 }) },
         ],
         conversion: {
           strategy: 'Webhook',
@@ -171,6 +173,9 @@ test('a webhook for one version judges and changes what is written in another, c
         version,
       );
     }
+    // Each version judges what is written in it by its own schema.
+    await createThing('v1', { size: '1', color: 'green' });
+    await assert.rejects(createThing('v2', { width: '1', color: 'green' }), /spec\.color: Too long/);
   } finally {
     await plane.close();
     server.closeAllConnections();

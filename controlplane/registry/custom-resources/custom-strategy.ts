@@ -15,23 +15,21 @@ import { asServed } from './version-conversion.ts';
 export interface CustomStrategyOptions {
   readonly version: DefinitionVersion;
   readonly schema: JsonSchema;
-  /** Objects come in the stored version. */
+  /** Objects come in the stored version; they are judged in the served one. */
   readonly conversion: Conversion;
 }
 
 export function customStrategy({ version, schema, conversion }: CustomStrategyOptions): Strategy {
   const hasStatus = version.subresources?.status !== undefined;
-  const { rules } = compileRules(schema, '');
-  const validator = { schema, rules, scale: version.subresources?.scale };
-  const view = (object: KubeObject): KubeObject => asServed(conversion, object);
-  const validateUpdate = (object: KubeObject, old: KubeObject): FieldError[] =>
-    validateCustomObject(validator, view(object), view(old));
+  const judge = judgeOf({ version, schema, conversion });
   const base: Strategy = {
     managesGeneration: true,
     requiresResourceVersion: true,
-    validateCreate: (object) => validateCustomObject(validator, view(object), undefined),
-    validateUpdate,
-    changesGeneration: (object, old) => !sameIntent(object, view(old), hasStatus),
+    ...judge,
+    changesGeneration:
+      conversion.convertAll === undefined
+        ? (object, old) => !sameIntent(object, asServed(conversion, old), hasStatus)
+        : (object, old) => !sameIntent(object, old, hasStatus),
     selectableFields: fieldReaders(version.selectableFields ?? []),
     columns: printerColumns(version.additionalPrinterColumns),
   };
@@ -43,7 +41,37 @@ export function customStrategy({ version, schema, conversion }: CustomStrategyOp
     },
     prepareForUpdate: (object, old) => restore(object, old, 'status'),
     resetFields: [['status']],
-    status: statusStrategy(schema, validateUpdate),
+    status: statusStrategy(schema, judge),
+  };
+}
+
+type Judge = Pick<Strategy, 'validateCreate' | 'validateUpdate' | 'validateServed' | 'warningsOnUpdate'>;
+
+/** By the schema and the rules of the served version; a webhook is asked for that where it is not the stored one. */
+function judgeOf({ version, schema, conversion }: CustomStrategyOptions): Judge {
+  const { rules } = compileRules(schema, '');
+  const validator = { schema, rules, scale: version.subresources?.scale };
+  const warnings = new WeakMap<KubeObject, string[]>();
+  const validate = (object: KubeObject, old: KubeObject | undefined, written: KubeObject): FieldError[] => {
+    const texts: string[] = [];
+    warnings.set(written, texts);
+    return validateCustomObject(validator, object, old, (text) => texts.push(text));
+  };
+  const warningsOnUpdate = (object: KubeObject): string[] => warnings.get(object) ?? [];
+  const { convertAll } = conversion;
+  if (convertAll !== undefined) {
+    return {
+      async validateServed(object, old) {
+        const [served = object, was] = await convertAll(old === undefined ? [object] : [object, old], 'served');
+        return validate(served, was, object);
+      },
+    };
+  }
+  const view = (object: KubeObject): KubeObject => asServed(conversion, object);
+  return {
+    validateCreate: (object) => validate(view(object), undefined, object),
+    validateUpdate: (object, old) => validate(view(object), view(old), object),
+    warningsOnUpdate,
   };
 }
 
@@ -57,7 +85,7 @@ function sameIntent(object: KubeObject, old: KubeObject, hasStatus: boolean): bo
 }
 
 /** Only `status` is taken; of metadata only who manages which field. */
-function statusStrategy(schema: JsonSchema, validateUpdate: NonNullable<Strategy['validateUpdate']>): UpdateStrategy {
+function statusStrategy(schema: JsonSchema, { validateCreate: _validateCreate, ...judge }: Judge): UpdateStrategy {
   const others = Object.keys(schema.properties ?? {}).filter((name) => name !== 'status' && name !== 'metadata');
   return {
     prepareForUpdate(object, old) {
@@ -70,7 +98,7 @@ function statusStrategy(schema: JsonSchema, validateUpdate: NonNullable<Strategy
       if (managedFields === undefined) delete object.metadata.managedFields;
       else object.metadata.managedFields = managedFields;
     },
-    validateUpdate,
+    ...judge,
     resetFields: [['metadata'], ...others.map((name) => [name])],
   };
 }

@@ -31,9 +31,9 @@ function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldErr
   if (found.length > 0) return [...errors, ...found.map((error) => placed(error, path))];
   const isResource = schema['x-kubernetes-embedded-resource'] === true;
   const { rules } = compileRules(schema, path, { isResource });
-  const failed = validateRules(rules, value, value, path);
+  const failed = validateRules(rules, value, value, { path });
   // Also as what was not there before.
-  return [...errors, ...(failed.length > 0 ? failed : validateRules(rules, value, undefined, path))];
+  return [...errors, ...(failed.length > 0 ? failed : validateRules(rules, value, undefined, { path }))];
 }
 
 function placed({ type, field, value, detail }: FieldError, path: string): FieldError {

@@ -30,10 +30,12 @@ const BLOCKING: ReadonlySet<string> = new Set([
 const NOT_CHECKED =
   'some validation rules were not checked because the object was invalid; correct the existing errors to complete validation';
 
+/** `warn` hears of rules that fail on what has not changed. */
 export function validateCustomObject(
   validator: ObjectValidator,
   object: KubeObject,
   old: KubeObject | undefined,
+  warn?: (text: string) => void,
 ): FieldError[] {
   const members = object as unknown as JsonObject;
   const before = old as unknown as JsonObject | undefined;
@@ -44,7 +46,7 @@ export function validateCustomObject(
   const errors = [...kept, ...embeddedErrors(members, schema, '', true)];
   if (!rules.isEmpty) {
     if (errors.some(({ type }) => BLOCKING.has(type))) errors.push(invalid('<nil>', null, NOT_CHECKED));
-    else errors.push(...validateRules(rules, members, before));
+    else errors.push(...validateRules(rules, members, before, { warn }));
   }
   if (scale !== undefined) errors.push(...validateScaleFields(object, scale));
   return errors;

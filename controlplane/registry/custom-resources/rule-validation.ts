@@ -21,6 +21,14 @@ class Stop extends Error {}
 interface Visit {
   readonly errors: FieldError[];
   readonly budget: Budget;
+  readonly warn: ((text: string) => void) | undefined;
+}
+
+export interface RuleOptions {
+  /** Where the value stands. */
+  readonly path?: string;
+  /** Hears of rules that fail on what has not changed. */
+  readonly warn?: ((text: string) => void) | undefined;
 }
 
 /** A value that is judged, where it stands, and what it was. */
@@ -32,18 +40,17 @@ interface Judged {
   readonly unchanged: boolean;
 }
 
-/** `path` is where the value stands. */
 export function validateRules(
   rules: CompiledRules,
   value: JsonValue,
   old: JsonValue | undefined,
-  path = '',
+  { path = '', warn }: RuleOptions = {},
 ): FieldError[] {
   const errors: FieldError[] = [];
   if (rules.root === undefined) return errors;
   try {
     const unchanged = old !== undefined && jsonEqual(value, old);
-    visit(rules.root, { value, old, path, unchanged }, { errors, budget: { left: OBJECT_BUDGET } });
+    visit(rules.root, { value, old, path, unchanged }, { errors, budget: { left: OBJECT_BUDGET }, warn });
   } catch (error) {
     if (!(error instanceof Stop)) throw error;
   }
@@ -56,7 +63,9 @@ function visit(node: RuleNode, judged: Judged, state: Visit): void {
   for (const rule of node.rules) {
     if (rule.isTransition && old === undefined && !rule.optionalOldSelf) continue;
     const error = check(rule, node, judged, state);
-    if (error !== undefined && (rule.isTransition || !judged.unchanged)) state.errors.push(error);
+    if (error === undefined) continue;
+    if (rule.isTransition || !judged.unchanged) state.errors.push(error);
+    else state.warn?.(String(error));
   }
   if (Array.isArray(value)) {
     const { items } = node;

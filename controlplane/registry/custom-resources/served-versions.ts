@@ -78,10 +78,7 @@ function servedVersion(
     served: { name: version.name, schema },
   };
   const conversion = conversionOf(definition, versions, parts);
-  const strategy =
-    conversion.convertAll === undefined
-      ? customStrategy({ version, schema, conversion })
-      : customStrategy({ version, schema: versions.stored.schema, conversion });
+  const strategy = customStrategy({ version, schema, conversion });
   const store: Store = { ...base, info, strategy };
   const expected: ExpectedKind = {
     group,
@@ -106,7 +103,6 @@ function servedVersion(
   return { info, strategy, schema, conversion, rests };
 }
 
-/** Versions under a webhook are judged by the schema of the stored one, in which they come. */
 function conversionOf(
   { spec }: Definition,
   versions: { readonly stored: VersionSchema; readonly served: VersionSchema },

@@ -127,3 +127,41 @@ test('all rules of an object share one budget', () => {
   const errors = check(schema, { spec: Array.from({ length: 60 }, () => row) });
   assert.match(errors.at(-1) ?? '', /running out of cost budget/);
 });
+
+test('what failed before and has not changed is let through with a warning, also inside of lists without keys', () => {
+  const schema = schemaOf({
+    type: 'object',
+    properties: {
+      list: { type: 'array', items: { type: 'integer', ...rules({ rule: 'self > 0' }) } },
+      map: { type: 'object', additionalProperties: { type: 'integer', ...rules({ rule: 'self > 0' }) } },
+    },
+  });
+  const { rules: compiled } = compileRules(schema, 'root');
+  const warnings: string[] = [];
+  const judge = (spec: JsonObject, old: JsonObject): string[] =>
+    validateRules(compiled, { spec }, { spec: old }, { warn: (text) => warnings.push(text) }).map(String);
+  assert.deepEqual(judge({ list: [0], map: { a: 0 } }, { list: [0], map: { a: 0 } }), []);
+  assert.deepEqual(warnings, [
+    'spec.list[0]: Invalid value: 0: failed rule: self > 0',
+    'spec.map[a]: Invalid value: 0: failed rule: self > 0',
+  ]);
+  assert.deepEqual(judge({ list: [0, 1], map: { a: 0, b: 0 } }, { list: [0], map: { a: 0 } }), [
+    'spec.list[0]: Invalid value: 0: failed rule: self > 0',
+    'spec.map[b]: Invalid value: 0: failed rule: self > 0',
+  ]);
+});
+
+test('what goes wrong while a rule runs is told with the type of the value and what the rule says', () => {
+  const schema = schemaOf({
+    type: 'object',
+    properties: {
+      port: { 'x-kubernetes-int-or-string': true, ...rules({ rule: 'self < 5' }) },
+      n: { type: 'integer' },
+    },
+    ...rules({ rule: 'self.n > 0', message: 'n must be there' }),
+  });
+  assert.deepEqual(check(schema, { spec: { port: 'http' } }), [
+    'spec: Invalid value: "object": no such key: n evaluating rule: n must be there',
+    'spec.port: Invalid value: "": \'no such overload\': call arguments did not match a supported operator, function or macro signature for rule: self < 5',
+  ]);
+});
