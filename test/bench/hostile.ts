@@ -19,11 +19,11 @@ export async function hostile(server: Server, only?: RegExp): Promise<void> {
       if (only !== undefined && !only.test(wanted.name)) continue;
       await server.facts();
       const answer = await send(connection, wanted).catch((error: Error) => ({ status: 0, text: error.message }));
-      const { loopDelayMaxMs, busyMs, rssBytes } = await server.facts();
+      const { loopDelayMaxMs, busyMs, cpuMs, rssBytes } = await server.facts();
       const expected = [wanted.status].flat().includes(answer.status);
       if (loopDelayMaxMs > longest.ms) longest = { ms: loopDelayMaxMs, name: wanted.name };
       process.stdout.write(
-        `${wanted.name.padEnd(60)} ${String(answer.status).padStart(3)}${expected ? '' : ' (not as expected)'} ${Math.round(loopDelayMaxMs).toString().padStart(6)} ms${loopDelayMaxMs > LONG_MS ? ' LONG' : ''} busy ${Math.round(busyMs)} ms, ${Math.round(rssBytes / 1048576)} MiB${expected ? '' : ` ${answer.text.slice(0, 300)}`}\n`,
+        `${wanted.name.padEnd(60)} ${String(answer.status).padStart(3)}${expected ? '' : ' (not as expected)'} ${Math.round(loopDelayMaxMs).toString().padStart(6)} ms${loopDelayMaxMs > LONG_MS ? ' LONG' : ''} busy ${Math.round(busyMs)} ms, cpu ${Math.round(cpuMs)} ms, ${Math.round(rssBytes / 1048576)} MiB${expected ? '' : ` ${answer.text.slice(0, 300)}`}\n`,
       );
     }
     process.stdout.write(`longest: ${Math.round(longest.ms)} ms, ${longest.name}\n`);

@@ -13,6 +13,8 @@ export interface Facts {
   readonly loopDelayMaxMs: number;
   /** Time in which the event loop did not wait, of the main thread, since the last time. */
   readonly busyMs: number;
+  /** Processor time of the main thread since the last time: what others on the machine do is not in it. */
+  readonly cpuMs: number;
   readonly rssBytes: number;
   readonly usedBytes: number;
 }
@@ -23,23 +25,28 @@ if (isMainThread && file !== undefined) {
   delay.enable();
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
+  let usedSince = process.threadCpuUsage();
   let since = performance.eventLoopUtilization();
   process.on('SIGUSR2', () => {
     // The histogram counts the timer's own millisecond.
     const [p99, max] = [delay.percentile(99), delay.max].map((nanoseconds) => Math.max(0, nanoseconds / 1e6 - 1));
     const { active: busyMs } = performance.eventLoopUtilization(since);
+    const { user, system } = process.threadCpuUsage(usedSince);
+    const cpuMs = (user + system) / 1000;
     collect();
     const { rss, heapUsed, external } = process.memoryUsage();
     const facts: Facts = {
       loopDelayP99Ms: p99 ?? 0,
       loopDelayMaxMs: max ?? 0,
       busyMs,
+      cpuMs,
       rssBytes: rss,
       usedBytes: heapUsed + external,
     };
     writeFileSync(`${file}.new`, JSON.stringify(facts));
     renameSync(`${file}.new`, file);
     delay.reset();
+    usedSince = process.threadCpuUsage();
     since = performance.eventLoopUtilization();
   });
 }

@@ -170,7 +170,7 @@ export const yaml: Target = {
       const text = stringifyYaml(value);
       if (text.length < 100_000)
         law(stringifyYaml(parseYaml(text).value) === text, `what is written reads otherwise: ${text.slice(0, 500)}`);
-      return value;
+      return [value];
     }, [YamlSyntaxError]);
   },
 };

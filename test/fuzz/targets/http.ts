@@ -376,9 +376,8 @@ export async function http(): Promise<Target> {
       const { method, path } = readRequest(input);
       // Strategic merge patches and resource versions that make no sense are 500 without a reason, as the reference says.
       const asReference =
-        (method === 'PATCH' || text.includes('strconv.ParseUint: parsing')) &&
-        text.includes('"status":"Failure"') &&
-        !text.includes('"reason"');
+        text.includes('strconv.ParseUint: parsing') ||
+        (method === 'PATCH' && text.includes('"status":"Failure"') && !text.includes('"reason"'));
       law(status !== 500 || asReference, `500: ${method} ${path} ${text.slice(0, 600)}`);
       return `${method} ${status} ${type} ${path.split(/[/?]/).slice(1, 4).join('/').slice(0, 20)} ${/"reason":"(\w+)"/.exec(text)?.[1] ?? ''}`;
     },
