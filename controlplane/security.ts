@@ -67,7 +67,11 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
     flags.serviceAccountSigningKeyFile === ''
       ? pki.serviceAccountKey.privateKeyPem
       : readFileSync(flags.serviceAccountSigningKeyFile, 'utf8');
-  const keys = [verificationKey(signingKey), ...flags.serviceAccountKeyFile.flatMap((path) => keysOf(path))];
+  const keyTexts = [
+    ...(flags.serviceAccountSigningKeyFile === '' ? [pki.serviceAccountKey.publicKeyPem] : []),
+    ...flags.serviceAccountKeyFile.map((path) => readFileSync(path, 'utf8')),
+  ];
+  const keys = [verificationKey(signingKey), ...keyTexts.flatMap(keysOf)];
   const issuer = new TokenIssuer({
     privateKeyPem: signingKey,
     verificationKeys: keys,
@@ -175,9 +179,9 @@ function followConfigs(options: SecurityOptions, inForce: InForce): readonly Fol
   return followed;
 }
 
-/** Every key of a PEM file. */
-function keysOf(path: string): ReturnType<typeof verificationKey>[] {
-  const blocks = readFileSync(path, 'utf8').match(/-----BEGIN ([^-]+)-----[\s\S]*?-----END \1-----/g) ?? [];
+/** Every key of a PEM text. */
+function keysOf(text: string): ReturnType<typeof verificationKey>[] {
+  const blocks = text.match(/-----BEGIN ([^-]+)-----[\s\S]*?-----END \1-----/g) ?? [];
   return blocks.map((block) => verificationKey(block));
 }
 

@@ -51,7 +51,7 @@ export interface PkiMaterial {
 export interface Pki {
   /** As it is now. */
   material(): PkiMaterial;
-  /** PEM of the keys that sign and verify service-account tokens. */
+  /** PEM of the key that signs service-account tokens, and of all that verify them. */
   readonly serviceAccountKey: { readonly privateKeyPem: string; readonly publicKeyPem: string };
   readonly paths: { readonly caCertificate: string; readonly frontProxyCa: string };
   onChange(listener: (material: PkiMaterial) => void): void;
@@ -157,15 +157,17 @@ function servingCertificate(options: PkiOptions): Wanted {
 
 const withoutZone = (address: string): string => address.split('%')[0] ?? address;
 
-/** RSA: RS256 is what every client of the tokens' issuer accepts. */
+/**
+ * RSA: RS256 is what every client of the tokens' issuer accepts. `sa.pub` lists all keys whose tokens are good: a new key,
+ * made where `sa.key` is missing, comes first and those before it stay, until they are taken out of the file.
+ */
 async function ensureServiceAccountKey(directory: string): Promise<Pki['serviceAccountKey']> {
-  const path = join(directory, 'sa.key');
-  const existing = await readIfThere(path);
+  const paths = { key: join(directory, 'sa.key'), pub: join(directory, 'sa.pub') };
+  const [existing, listed = ''] = await Promise.all([readIfThere(paths.key), readIfThere(paths.pub)]);
   const pem = existing ?? privateKeyPem((await generateKey('rsa')).privateKey);
-  const publicKeyPem = createPublicKey(createPrivateKey(pem)).export({ type: 'spki', format: 'pem' }).toString();
-  if (existing === undefined) {
-    await writeFileAtomic(path, pem, 0o600);
-    await writeFileAtomic(join(directory, 'sa.pub'), publicKeyPem, 0o644);
-  }
+  const own = createPublicKey(createPrivateKey(pem)).export({ type: 'spki', format: 'pem' }).toString();
+  const publicKeyPem = listed.includes(own.trim()) ? listed : `${own}${listed}`;
+  if (existing === undefined) await writeFileAtomic(paths.key, pem, 0o600);
+  if (publicKeyPem !== listed) await writeFileAtomic(paths.pub, publicKeyPem, 0o644);
   return { privateKeyPem: pem, publicKeyPem };
 }
