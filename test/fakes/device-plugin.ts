@@ -1,0 +1,115 @@
+/** A device plugin: real gRPC on a real socket, devices as a test says. */
+import { join } from 'node:path';
+import { connectGrpc } from '../../agent/grpc/grpc-client.ts';
+import { serveGrpc } from '../../agent/grpc/grpc-server.ts';
+import type { IncomingOf, OutgoingOf } from '../../agent/grpc/messages.ts';
+import {
+  DEVICE_MESSAGES,
+  DEVICE_PLUGIN_METHODS,
+  REGISTRATION_METHODS,
+} from '../../agent/resourcemanagers/devicemanager/schema.ts';
+
+type Messages = typeof DEVICE_MESSAGES;
+export type FakeDevice = OutgoingOf<Messages, 'Device'>;
+
+export interface FakePluginOptions {
+  /** Where the agent listens, and the plugin too. */
+  readonly directory: string;
+  readonly socket?: string;
+  readonly devices: readonly FakeDevice[];
+  readonly options?: OutgoingOf<Messages, 'DevicePluginOptions'>;
+  /** Of the ids; env `DEVICES` with them, in their order, otherwise. */
+  readonly allocate?: (ids: readonly string[]) => OutgoingOf<Messages, 'ContainerAllocateResponse'>;
+  readonly prefer?: (available: readonly string[], count: number) => readonly string[];
+}
+
+export class FakeDevicePlugin {
+  readonly socket: string;
+  readonly allocated: (readonly string[])[] = [];
+  readonly preStarted: (readonly string[])[] = [];
+  readonly #options: FakePluginOptions;
+  readonly #watchers = new Set<() => void>();
+  #devices: readonly FakeDevice[];
+  #close: (() => Promise<void>) | undefined;
+
+  constructor(options: FakePluginOptions) {
+    this.#options = options;
+    this.#devices = options.devices;
+    this.socket = join(options.directory, options.socket ?? 'fake-plugin.sock');
+  }
+
+  async serve(): Promise<void> {
+    const { options = {}, allocate, prefer } = this.#options;
+    this.#close = await serveGrpc({
+      socket: this.socket,
+      services: [
+        {
+          packageName: 'v1beta1',
+          messages: DEVICE_MESSAGES,
+          methods: DEVICE_PLUGIN_METHODS,
+          handlers: {
+            getDevicePluginOptions: () => options,
+            allocate: ({ containerRequests }: IncomingOf<Messages, 'AllocateRequest'>) => ({
+              containerResponses: containerRequests.map(({ devicesIds }) => {
+                this.allocated.push(devicesIds);
+                return allocate?.(devicesIds) ?? { envs: { DEVICES: devicesIds.join(',') } };
+              }),
+            }),
+            getPreferredAllocation: ({ containerRequests }: IncomingOf<Messages, 'PreferredAllocationRequest'>) => ({
+              containerResponses: containerRequests.map(({ availableDeviceIds, allocationSize }) => ({
+                deviceIds: prefer?.(availableDeviceIds, allocationSize) ?? [],
+              })),
+            }),
+            preStartContainer: ({ devicesIds }: IncomingOf<Messages, 'PreStartContainerRequest'>) => {
+              this.preStarted.push(devicesIds);
+              return {};
+            },
+          },
+          streams: {
+            listAndWatch: async (_request, send, signal) => {
+              const tell = (): void => send({ devices: this.#devices });
+              this.#watchers.add(tell);
+              tell();
+              await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+              this.#watchers.delete(tell);
+            },
+          },
+        },
+      ],
+    });
+  }
+
+  /** Throws what the agent refuses it with. */
+  async register(resourceName: string, version = 'v1beta1'): Promise<void> {
+    const client = await connectGrpc({
+      socket: join(this.#options.directory, 'kubelet.sock'),
+      packageName: 'v1beta1',
+      messages: DEVICE_MESSAGES,
+      methods: REGISTRATION_METHODS,
+    });
+    try {
+      const endpoint = this.socket.slice(this.#options.directory.length + 1);
+      await client.call('register', { version, endpoint, resourceName }, { timeoutMs: 20_000 });
+    } finally {
+      client.close();
+    }
+  }
+
+  change(devices: readonly FakeDevice[]): void {
+    this.#devices = devices;
+    for (const tell of this.#watchers) tell();
+  }
+
+  async close(): Promise<void> {
+    await this.#close?.();
+  }
+}
+
+/** Healthy devices by name, with the NUMA node of each where it has one. */
+export function healthy(devices: Readonly<Record<string, number | undefined>>): FakeDevice[] {
+  return Object.entries(devices).map(([id, node]) => ({
+    id,
+    health: 'Healthy',
+    ...(node === undefined ? {} : { topology: { nodes: [{ id: node }] } }),
+  }));
+}
