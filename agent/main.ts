@@ -13,6 +13,7 @@ import { type AgentEvents, eventRecorder } from './assembly/api-readers.ts';
 import type { Base, Closer, Closing } from './assembly/base.ts';
 import { clusterServices } from './assembly/cluster-services.ts';
 import { createCheckpoints, restoreNode } from './assembly/checkpoints.ts';
+import { credentialProviders } from './assembly/credentials.ts';
 import { createNode } from './assembly/node.ts';
 import { createNodeShutdown, withShutdown } from './assembly/node-shutdown.ts';
 import { podSources } from './assembly/pod-sources.ts';
@@ -221,6 +222,7 @@ async function assemble(
   const {
     manager: volumes,
     objects,
+    tokens,
     csi,
     csiDrivers,
     onObjectsChange,
@@ -286,6 +288,7 @@ async function assemble(
     ...cpuQuota,
     logger,
   });
+  const providers = await credentialProviders(base, podClient, tokens);
   const images = new ImageManager({
     runtime,
     clock,
@@ -295,6 +298,7 @@ async function assemble(
     maxParallelPulls: flags.maxParallelImagePulls,
     registryQps: flags.registryQps,
     registryBurst: flags.registryBurst,
+    ...(providers === undefined ? {} : { providers: (image, pod) => providers.credentials(image, pod) }),
     onUsed: (id) => parts.protection?.imageUsed(id),
   });
   const services = await clusterServices(base, client, checkpoints?.pods, node);

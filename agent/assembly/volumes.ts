@@ -17,6 +17,7 @@ const MOUNT_TIMEOUT_MS = 123_000;
 export interface AgentVolumes {
   readonly manager: VolumeManager;
   readonly objects: ReferencedObjects;
+  readonly tokens: TokenManager;
   readonly csi: CsiVolumes;
   /** The handler of CSI plugins. */
   readonly csiDrivers: CsiDrivers;
@@ -87,6 +88,7 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
   return {
     manager,
     objects,
+    tokens,
     csi,
     csiDrivers,
     onObjectsChange: (listener) => (objects instanceof WatchedObjects ? objects.onChange(listener) : undefined),

@@ -1,6 +1,7 @@
 /** Registry credentials from a pod's image pull secrets (`.dockerconfigjson` and the older `.dockercfg`). */
 import type { Pod, ReferencedObjects } from '../core-types.ts';
 import type { RegistryAuth } from '../runtime/runtime.ts';
+import { matchesImage } from './image-match.ts';
 import { parseImageReference } from './image-reference.ts';
 
 interface Entry {
@@ -25,7 +26,7 @@ export async function pullCredentials(
     const data = (secret?.['data'] ?? {}) as Record<string, string>;
     for (const [key, entry] of Object.entries(entriesOf(data))) {
       const pattern = normalizeKey(key);
-      if (matches(pattern, target)) found.push({ key: pattern, auth: authOf(entry, registry) });
+      if (matchesImage(pattern, target)) found.push({ key: pattern, auth: authOf(entry, registry) });
     }
   }
   return found.toSorted((a, b) => b.key.length - a.key.length).map((entry) => entry.auth);
@@ -46,20 +47,6 @@ function normalizeKey(key: string): string {
     .replace(/\/v[12]\/?$/, '')
     .replace(/\/$/, '');
   return bare === 'index.docker.io' || bare === 'docker.io' ? 'docker.io' : bare;
-}
-
-/** `*` stands for one part of a host name; a path is a prefix. */
-function matches(pattern: string, target: string): boolean {
-  const [host = '', ...path] = pattern.split('/');
-  const [targetHost = '', ...targetPath] = target.split('/');
-  const [parts, targetParts] = [host.split('.'), targetHost.split('.')];
-  if (parts.length !== targetParts.length) return false;
-  const globbed = parts.every((part, index) =>
-    new RegExp(`^${part.replaceAll(/[.+^${}()|[\]\\?]/g, '\\$&').replaceAll('*', '.*')}$`).test(
-      targetParts[index] ?? '',
-    ),
-  );
-  return globbed && targetPath.join('/').startsWith(path.join('/'));
 }
 
 function authOf(entry: Entry, registry: string): RegistryAuth {

@@ -173,6 +173,8 @@ export const activeGates = {
   KubeletCrashLoopBackOffMax: 'crashLoopBackOff.maxContainerRestartPeriod shortens the longest wait between restarts',
   GracefulNodeShutdown: 'a shutdown of the host waits for pods where shutdownGracePeriod says so',
   GracefulNodeShutdownBasedOnPodPriority: 'shutdownGracePeriodByPodPriority counts',
+  KubeletServiceAccountTokenForCredentialProviders:
+    'credential provider plugins may be given tokens of service accounts (tokenAttributes)',
   ReduceDefaultCrashLoopBackOffDecay: 'restarts of a crashing container wait 1 s at first and 60 s at most',
   RotateKubeletServerCertificate: '--rotate-server-certificates asks the cluster for the serving certificate',
 } as const;

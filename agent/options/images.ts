@@ -3,7 +3,6 @@ import { atLeast, notNegative, percent } from './checks.ts';
 import { field, option } from './option.ts';
 
 const IMAGES = 'Images';
-const PLUGINS = 'credentials come from pull secrets; credential provider plugins are not run';
 
 export const imageOptions = {
   serializeImagePulls: option({
@@ -87,16 +86,14 @@ export const imageOptions = {
     type: 'string',
     default: '',
     group: IMAGES,
-    noEffect: PLUGINS,
-    help: 'File that says which credential provider plugins there are.',
+    help: 'File, or directory of files, that says which credential provider plugins there are (CredentialProviderConfig).',
   }),
   imageCredentialProviderBinDir: option({
     name: 'image-credential-provider-bin-dir',
     type: 'string',
     default: '',
     group: IMAGES,
-    noEffect: PLUGINS,
-    help: 'Directory of credential provider plugins.',
+    help: 'Directory of the programs of credential provider plugins.',
   }),
   imagePullCredentialsVerificationPolicy: field({
     type: 'string',

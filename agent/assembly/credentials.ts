@@ -1,0 +1,43 @@
+/** Credential provider plugins by the agent's options; `undefined` where there are none. */
+import { resolve } from 'node:path';
+import type { Client } from '../../api/machinery/client.ts';
+import { ConfigurationError } from '../config/configuration-error.ts';
+import { readCredentialProviders } from '../images/credential-provider-config.ts';
+import { CredentialProviders } from '../images/credential-providers.ts';
+import type { TokenManager } from '../volumes/token-manager.ts';
+import type { Base } from './base.ts';
+
+const TOKEN_SECONDS = 3600;
+
+/** Throws `ConfigurationError` before the agent starts. */
+export async function credentialProviders(
+  { flags, effective, clock, logger }: Base,
+  client: Client | undefined,
+  tokens: TokenManager,
+): Promise<CredentialProviders | undefined> {
+  const config = flags.imageCredentialProviderConfig;
+  const binDirectory = flags.imageCredentialProviderBinDir;
+  if (config === '' && binDirectory === '') return undefined;
+  if (config === '' || binDirectory === '')
+    throw new ConfigurationError(
+      '--image-credential-provider-config and --image-credential-provider-bin-dir go together: give both, or none',
+    );
+  const providers = await readCredentialProviders(resolve(config));
+  if (
+    !effective.gates.enabled('KubeletServiceAccountTokenForCredentialProviders') &&
+    providers.some(({ tokenAttributes }) => tokenAttributes !== undefined)
+  )
+    throw new ConfigurationError(
+      `${config}: tokenAttributes is not supported when KubeletServiceAccountTokenForCredentialProviders feature gate is disabled`,
+    );
+  const plugins = new CredentialProviders({
+    providers,
+    binDirectory: resolve(binDirectory),
+    client,
+    token: (pod, audience) => tokens.token(pod, { audience, expirationSeconds: TOKEN_SECONDS }),
+    clock,
+    logger,
+  });
+  await plugins.check();
+  return plugins;
+}

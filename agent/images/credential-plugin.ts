@@ -1,0 +1,114 @@
+/** One run of a credential provider plugin: the request on its standard input, the answer on its standard output. */
+import { spawn } from 'node:child_process';
+import { join } from 'node:path';
+import type { CredentialProvider } from './credential-provider-config.ts';
+
+export interface PluginRequest {
+  readonly provider: CredentialProvider;
+  readonly binDirectory: string;
+  readonly image: string;
+  readonly token: string | undefined;
+  readonly annotations: Readonly<Record<string, string>> | undefined;
+}
+
+export interface PluginResponse {
+  readonly cacheKeyType: 'Image' | 'Registry' | 'Global';
+  /** As Go writes durations. */
+  readonly cacheDuration: string | undefined;
+  readonly auth: Readonly<Record<string, { readonly username: string; readonly password: string }>>;
+}
+
+const TIMEOUT_MS = 60_000;
+const MOST_OUTPUT_BYTES = 1 << 20;
+const KEY_TYPES = ['Image', 'Registry', 'Global'] as const;
+
+/** Throws with what the plugin said on its error output; never with its answer, which may hold passwords. */
+export async function runCredentialPlugin(request: PluginRequest): Promise<PluginResponse> {
+  const { provider, image, token, annotations } = request;
+  const input = JSON.stringify({
+    kind: 'CredentialProviderRequest',
+    apiVersion: provider.apiVersion,
+    image,
+    ...(token === undefined ? {} : { serviceAccountToken: token }),
+    ...(annotations === undefined || Object.keys(annotations).length === 0
+      ? {}
+      : { serviceAccountAnnotations: annotations }),
+  });
+  const output = await run(request, input);
+  return decode(provider, output);
+}
+
+function run({ provider, binDirectory, image }: PluginRequest, input: string): Promise<string> {
+  const what = `error execing credential provider plugin ${provider.name} for image ${image}`;
+  return new Promise((resolve, reject) => {
+    const child = spawn(join(binDirectory, provider.name), provider.args, {
+      env: { ...process.env, ...provider.env },
+      stdio: ['pipe', 'pipe', 'pipe'],
+      timeout: TIMEOUT_MS,
+      killSignal: 'SIGKILL',
+    });
+    let output = '';
+    let errors = '';
+    child.stdout.on('data', (chunk: Buffer) => {
+      output += chunk.toString();
+      if (output.length > MOST_OUTPUT_BYTES) child.kill('SIGKILL');
+    });
+    child.stderr.on('data', (chunk: Buffer) => {
+      errors = (errors + chunk.toString()).slice(-4096);
+    });
+    // A plugin need not read its input.
+    child.stdin.on('error', () => undefined);
+    child.stdin.end(input);
+    child.on('error', (error) => reject(new Error(`${what}: ${error.message}`, { cause: error })));
+    child.on('close', (code, signal) => {
+      if (code === 0) resolve(output);
+      else
+        reject(new Error(`${what}: ${signal === null ? `exit status ${code}` : `signal ${signal}`}: ${errors.trim()}`));
+    });
+  });
+}
+
+function decode(provider: CredentialProvider, output: string): PluginResponse {
+  const wrong = (): never => {
+    throw new Error('error decoding credential provider plugin response from stdout');
+  };
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(output);
+  } catch {
+    return wrong();
+  }
+  if (typeof parsed !== 'object' || parsed === null) return wrong();
+  const fields = new Map<string, unknown>(Object.entries(parsed));
+  if (fields.get('apiVersion') !== provider.apiVersion)
+    throw new Error(
+      `apiVersion from credential plugin response did not match expected apiVersion:${provider.apiVersion}, actual apiVersion:${String(fields.get('apiVersion'))}`,
+    );
+  if (fields.get('kind') !== 'CredentialProviderResponse') return wrong();
+  const cacheKeyType = KEY_TYPES.find((type) => type === fields.get('cacheKeyType'));
+  if (cacheKeyType === undefined)
+    throw new Error(
+      `credential provider plugin did not return a valid cacheKeyType: ${JSON.stringify(fields.get('cacheKeyType'))}`,
+    );
+  const duration = fields.get('cacheDuration');
+  const auth = fields.get('auth') ?? {};
+  if (
+    typeof auth !== 'object' ||
+    auth === null ||
+    (duration !== undefined && duration !== null && typeof duration !== 'string')
+  )
+    return wrong();
+  return {
+    cacheKeyType,
+    cacheDuration: typeof duration === 'string' ? duration : undefined,
+    auth: Object.fromEntries(
+      Object.entries(auth).map(([pattern, entry]: [string, unknown]) => {
+        if (typeof entry !== 'object' || entry === null) return wrong();
+        const { username = '', password = '' } = entry as { username?: unknown; password?: unknown };
+        return typeof username === 'string' && typeof password === 'string'
+          ? [pattern, { username, password }]
+          : wrong();
+      }),
+    ),
+  };
+}
