@@ -23,6 +23,7 @@ import { fieldReaders, type FieldReaders } from './custom-strategy.ts';
 import { applyDefaults } from './defaulting.ts';
 import { CLEANUP_FINALIZER, type Definition, type DefinitionNames, isTrue, setCondition } from './definition.ts';
 import type { JsonSchema } from './json-schema.ts';
+import { leaseCache, type LeasedCache } from './leased-cache.ts';
 import { servedVersions, type ServedSet, type ServingParts } from './served-versions.ts';
 
 /** Where the newest definitions are read (a mirror of the registry's). */
@@ -49,9 +50,11 @@ interface Served {
   /** Of the definition; another one under the same name is another resource. */
   readonly uid: string;
   readonly cache: WatchCache;
+  readonly lease: LeasedCache;
   readonly fields: string;
-  /** What the rows were made from. */
-  readonly made: unknown;
+  /** What the rows were made from; its watches end when that changes. */
+  readonly shape: unknown;
+  readonly terminating: boolean;
   readonly sets: readonly ServedSet[];
 }
 
@@ -202,9 +205,11 @@ export class CustomResources {
   async #serve(name: string, definition: Definition): Promise<void> {
     const { spec, metadata, status } = definition;
     const uid = metadata.uid ?? '';
-    const made = [spec, metadata.deletionTimestamp !== undefined, status?.acceptedNames];
+    const shape = [spec, status?.acceptedNames];
+    const terminating = metadata.deletionTimestamp !== undefined;
     let served = this.#served.get(name);
-    if (served?.uid === uid && jsonEqual(served.made, made)) return;
+    const sameShape = served?.uid === uid && jsonEqual(served.shape, shape);
+    if (sameShape && served?.terminating === terminating) return;
     if (served !== undefined && served.uid !== uid) {
       this.#forget(name);
       served = undefined;
@@ -213,15 +218,19 @@ export class CustomResources {
     const fields = Object.keys(readers).sort().join();
     const kept = served?.fields === fields ? served.cache : undefined;
     const cache = kept ?? (await this.#openCache(definition, readers));
+    const lease = served !== undefined && sameShape ? served.lease : leaseCache(cache);
     const { storage, admission, clock, catalog } = this.#options;
-    const sets = servedVersions(definition, { builtIn: false, cache, storage, admission, clock }, this.#options);
+    const base = { builtIn: false, cache: lease.cache, storage, admission, clock };
+    const sets = servedVersions(definition, base, this.#options);
     for (const set of sets) this.#byInfo.set(set.info, set);
-    this.#served.set(name, { uid, cache, fields, made, sets });
+    this.#served.set(name, { uid, cache, lease, fields, shape, terminating, sets });
     const names = new Set(sets.map(({ info }) => info.version));
     for (const { info } of served?.sets ?? []) {
       if (!names.has(info.version)) catalog.remove(info.group, info.version, info.resource);
     }
     catalog.set(sets.flatMap(({ rests }) => rests));
+    // Who watches by what was served before lists again.
+    if (served !== undefined && served.lease !== lease) served.lease.end();
     if (kept === undefined) served?.cache.close();
   }
 
