@@ -14,15 +14,16 @@ export class ControlPlaneProcess {
   readonly #more: readonly string[];
   #child: ChildProcess | undefined;
 
-  private constructor(port: number, more: readonly string[]) {
-    this.directory = mkdtempSync(join(tmpdir(), 'orchlet-controlplane-'));
+  private constructor(port: number, more: readonly string[], directory: string | undefined) {
+    this.directory = directory ?? mkdtempSync(join(tmpdir(), 'orchlet-controlplane-'));
     this.kubeconfig = join(this.directory, 'admin.kubeconfig');
     this.port = port;
     this.#more = more;
   }
 
-  static async start(more: readonly string[] = []): Promise<ControlPlaneProcess> {
-    const started = new ControlPlaneProcess(await freePort(), more);
+  /** In a directory of its own unless one is given. */
+  static async start(more: readonly string[] = [], directory?: string): Promise<ControlPlaneProcess> {
+    const started = new ControlPlaneProcess(await freePort(), more, directory);
     await started.launch();
     return started;
   }
@@ -59,6 +60,10 @@ export class ControlPlaneProcess {
       ...(options.input === undefined ? {} : { input: options.input }),
     });
     return { code: done.status, stdout: done.stdout ?? '', stderr: done.stderr ?? '' };
+  }
+
+  spawn(args: readonly string[], path = 'kubectl'): ChildProcess {
+    return spawn(path, args, { env: { ...process.env, KUBECONFIG: this.kubeconfig }, stdio: ['pipe', 'pipe', 'pipe'] });
   }
 
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {

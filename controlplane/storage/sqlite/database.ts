@@ -8,6 +8,7 @@ import { crc32 } from 'node:zlib';
 import Database from 'better-sqlite3';
 import { StorageError } from '../storage.ts';
 import type { RecordColumns, WorkerOptions } from './protocol.ts';
+import { refuseDamagedLog } from './write-ahead-log.ts';
 
 /** `orch` as SQLite's application id. */
 const APPLICATION_ID = 0x6f726368;
@@ -35,6 +36,8 @@ export interface LogDatabase {
   load(): Generator<RecordColumns, void, undefined>;
   append(records: RecordColumns): void;
   remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): void;
+  /** Writes all of it, as it is now, to another file. */
+  copyTo(file: string): void;
   /** Moves the write-ahead log into the file when it is long. */
   checkpointIfLong(): void;
   close(): void;
@@ -44,6 +47,7 @@ export function openDatabase(options: WorkerOptions): LogDatabase {
   makeDirectory(dirname(options.file));
   let database: Database.Database | undefined;
   try {
+    refuseDamagedLog(`${options.file}-wal`);
     database = new Database(options.file, { timeout: 0 });
     // Secrets are in there; the write-ahead log takes over the mode.
     chmodSync(options.file, 0o600);
@@ -236,6 +240,11 @@ class SqliteLog implements LogDatabase {
     const free = Number(this.#database.pragma('freelist_count', { simple: true }));
     const all = Number(this.#database.pragma('page_count', { simple: true }));
     if (free > FREE_PAGES_KEPT && free * 4 > all) this.#database.pragma(`incremental_vacuum(${VACUUM_STEP_PAGES})`);
+  }
+
+  copyTo(file: string): void {
+    this.#database.prepare('VACUUM INTO ?').run(file);
+    chmodSync(file, 0o600);
   }
 
   checkpointIfLong(): void {

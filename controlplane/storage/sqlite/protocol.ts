@@ -28,6 +28,7 @@ export type WorkerRequest =
       readonly lastRevision: number;
       readonly revisions: readonly number[];
     }
+  | { readonly type: 'copy'; readonly id: number; readonly file: string }
   | { readonly type: 'close'; readonly id: number };
 
 export type WorkerResponse =

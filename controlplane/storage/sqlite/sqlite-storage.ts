@@ -147,6 +147,10 @@ class SqliteBackend implements LogBackend {
     return this.#ask((id) => ({ type: 'remove', id, compactedRevision, lastRevision, revisions }));
   }
 
+  copyTo(file: string): Promise<void> {
+    return this.#ask((id) => ({ type: 'copy', id, file }));
+  }
+
   async close(): Promise<void> {
     if (this.#lost !== undefined) return;
     await this.#ask((id) => ({ type: 'close', id }));

@@ -36,6 +36,7 @@ function perform(database: LogDatabase, request: WorkerRequest): void {
   if (request.type === 'append') database.append(request.records);
   else if (request.type === 'remove')
     database.remove(request.compactedRevision, request.lastRevision, request.revisions);
+  else if (request.type === 'copy') database.copyTo(request.file);
   else database.close();
 }
 

@@ -15,6 +15,7 @@ function open() {
   const backend: LogBackend = {
     append: () => Promise.resolve(),
     remove: (_compacted, _last, revisions) => Promise.resolve(void removals.push([...revisions])),
+    copyTo: () => Promise.resolve(),
     close: () => Promise.resolve(),
   };
   const storage = new RevisionLog({ clock, logger: silentLogger, backend });

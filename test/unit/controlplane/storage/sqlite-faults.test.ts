@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { open, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { open, mkdtemp, readFile, rename, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
@@ -29,6 +29,69 @@ async function fill(values: number): Promise<void> {
   await Promise.all(Array.from({ length: values }, (_, i) => storage.create(`/core/x/${i}`, Buffer.alloc(3000, 'v'))));
   await storage.close();
 }
+
+/** Leaves the write-ahead log as a killed process does: `values` transactions, none of them in the file yet. */
+async function killedAfter(values: number): Promise<string> {
+  const storage = await openIn();
+  for (let i = 0; i < values; i += 1) await storage.create(`/core/x/${i}`, Buffer.alloc(3000, 'v'));
+  const log = join(directory, 'orchlet.db-wal');
+  const bytes = await readFile(log);
+  await storage.close();
+  await writeFile(log, bytes);
+  return log;
+}
+
+const LOG_HEADER = 32;
+const FRAME = 24 + 4096;
+
+async function damage(file: string, at: number, bytes = 16): Promise<void> {
+  const handle = await open(file, 'r+');
+  await handle.write(Buffer.alloc(bytes, 0x5a), 0, bytes, at);
+  await handle.close();
+}
+
+describe('the write-ahead log of a killed process', () => {
+  const count = async (): Promise<number> => {
+    const storage = await openIn();
+    const { items } = await storage.list('/core/x/');
+    await storage.close();
+    return items.length;
+  };
+
+  it('is taken whole where it is whole', async () => {
+    await killedAfter(30);
+    assert.equal(await count(), 30);
+  });
+
+  for (const cut of [1, 100, FRAME - 24, FRAME - 1]) {
+    it(`may end in a transaction that was never finished: ${cut} bytes are missing`, async () => {
+      const log = await killedAfter(30);
+      await truncate(log, (await stat(log)).size - cut);
+      assert.equal(await count(), 29);
+    });
+  }
+
+  it('may end in a transaction whose last page is half-written', async () => {
+    const log = await killedAfter(30);
+    await damage(log, (await stat(log)).size - 2000);
+    assert.equal(await count(), 29);
+  });
+
+  for (const [name, at] of [
+    ['the page of an early transaction', LOG_HEADER + 5 * FRAME + 1000],
+    ['the header of one of its frames', LOG_HEADER + 5 * FRAME],
+    ['its own header', 20],
+  ] as const) {
+    it(`is refused with a remedy where ${name} is damaged, and again at the next start`, async () => {
+      const log = await killedAfter(30);
+      await damage(log, at);
+      await refuses(openIn(), 'unusable', /db-wal is damaged: .*Restore a backup; or, .*move this file away/);
+      await refuses(openIn(), 'unusable', /db-wal is damaged/);
+      await rename(log, `${log}.away`);
+      await (await openIn()).close();
+    });
+  }
+});
 
 describe('the embedded storage', () => {
   it('refuses a second opening and names the process', async () => {
