@@ -60,6 +60,8 @@ function selectorText(selector: unknown): string {
 /** Where an object keeps what its Scale shows. */
 export interface ScaleView {
   scaleOf(object: KubeObject): Scale;
+  /** What a write is made from, where that may lack what a read must have. */
+  scaleBefore?(object: KubeObject): Scale;
   setReplicas(object: KubeObject, replicas: number): void;
   errorsOf(scale: Scale): FieldError[];
 }
@@ -106,7 +108,7 @@ export function createScaleRest(
   ): Promise<Written> {
     const compute = (current: KubeObject | undefined): KubeObject => {
       const object = cloneJson(current ?? { metadata: {} });
-      const scale = scaleFrom(shape.scaleOf(object));
+      const scale = scaleFrom(shape.scaleBefore?.(object) ?? shape.scaleOf(object));
       const errors = shape.errorsOf(scale);
       if (errors.length > 0)
         throw newInvalid({ group: 'autoscaling', resource: 'Scale' }, scale.metadata.name ?? '', errors);

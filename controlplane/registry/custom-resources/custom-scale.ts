@@ -2,7 +2,7 @@
 import { invalid, type FieldError } from '../../../api/meta/field-error.ts';
 import { defineMember } from '../../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../../api/meta/object.ts';
-import { newInternalError } from '../../../api/meta/status-error.ts';
+import { newBadRequest, newInternalError } from '../../../api/meta/status-error.ts';
 import type { Scale, ScaleView } from '../scale-rest.ts';
 import type { ScaleSubresource } from './definition.ts';
 import { isObject } from './json-schema.ts';
@@ -14,39 +14,49 @@ function valueAt(object: KubeObject, path: string): JsonValue | undefined {
   return findAll(object as unknown as JsonValue, parseJsonPath(path) ?? [])[0];
 }
 
+/** Of an object that has no number of replicas yet. */
+const UNSET = -2_147_483_648;
+
 export function customScale(scale: ScaleSubresource): ScaleView {
+  const path = JSON.stringify(scale.specReplicasPath);
   return {
-    scaleOf(object): Scale {
-      const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata;
+    scaleOf(object) {
       const replicas = valueAt(object, scale.specReplicasPath);
-      if (typeof replicas !== 'number') {
-        const path = JSON.stringify(scale.specReplicasPath);
-        throw newInternalError(`the spec replicas field ${path} does not exist`);
-      }
-      const current = valueAt(object, scale.statusReplicasPath);
-      const selector = scale.labelSelectorPath ? valueAt(object, scale.labelSelectorPath) : undefined;
-      return {
-        kind: 'Scale',
-        apiVersion: 'autoscaling/v1',
-        metadata: {
-          ...(name === undefined ? {} : { name }),
-          ...(namespace === undefined ? {} : { namespace }),
-          ...(uid === undefined ? {} : { uid }),
-          ...(resourceVersion === undefined ? {} : { resourceVersion }),
-          ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
-        },
-        spec: replicas === 0 ? {} : { replicas },
-        status: {
-          replicas: typeof current === 'number' ? current : 0,
-          ...(typeof selector === 'string' && selector !== '' ? { selector } : {}),
-        },
-      };
+      if (typeof replicas !== 'number') throw newInternalError(`the spec replicas field ${path} does not exist`);
+      return scaleWith(object, scale, replicas);
+    },
+    scaleBefore(object) {
+      const replicas = valueAt(object, scale.specReplicasPath);
+      return scaleWith(object, scale, typeof replicas === 'number' ? replicas : UNSET);
     },
     setReplicas(object, replicas) {
+      if (replicas === UNSET) throw newBadRequest(`the spec replicas field ${path} cannot be empty`);
       setAt(object as unknown as JsonObject, scale.specReplicasPath, replicas);
     },
     // What is wrong with the number is said of the object itself.
     errorsOf: () => [],
+  };
+}
+
+function scaleWith(object: KubeObject, scale: ScaleSubresource, replicas: number): Scale {
+  const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata;
+  const current = valueAt(object, scale.statusReplicasPath);
+  const selector = scale.labelSelectorPath ? valueAt(object, scale.labelSelectorPath) : undefined;
+  return {
+    kind: 'Scale',
+    apiVersion: 'autoscaling/v1',
+    metadata: {
+      ...(name === undefined ? {} : { name }),
+      ...(namespace === undefined ? {} : { namespace }),
+      ...(uid === undefined ? {} : { uid }),
+      ...(resourceVersion === undefined ? {} : { resourceVersion }),
+      ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
+    },
+    spec: replicas === 0 ? {} : { replicas },
+    status: {
+      replicas: typeof current === 'number' ? current : 0,
+      ...(typeof selector === 'string' && selector !== '' ? { selector } : {}),
+    },
   };
 }
 

@@ -37,9 +37,12 @@ function cell(object: KubeObject, type: string, path: JsonPath | undefined): Cel
   if (type === 'number') return typeof value === 'number' ? value : null;
   if (type === 'boolean') return typeof value === 'boolean' ? value : null;
   if (type !== 'date' || typeof value !== 'string') return null;
-  const sinceMs = Date.parse(value);
+  if (value === '' || value === 'null') return '<unknown>';
+  const sinceMs = TIME.test(value) ? Date.parse(value) : Number.NaN;
   return Number.isNaN(sinceMs) ? '<invalid>' : { sinceMs };
 }
+
+const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)$/;
 
 function textOf(value: JsonValue): string {
   return typeof value === 'object' ? JSON.stringify(value) : String(value);

@@ -36,8 +36,8 @@ export function webhookConversion(
 
   async function ask(objects: readonly KubeObject[], version: string): Promise<KubeObject[]> {
     const desiredAPIVersion = apiVersionOf({ group, version });
-    const fail = (why: string): Error =>
-      newInternalError(`conversion webhook for ${group}/${stored.name}, Kind=${kind} failed: ${why}`);
+    const webhook = `conversion webhook for ${objects[0]?.apiVersion ?? ''}, Kind=${kind}`;
+    const fail = (why: string): Error => newInternalError(`${webhook} failed: ${why}`);
     const uid = randomUUID();
     const body = {
       kind: 'ConversionReview',
@@ -60,39 +60,9 @@ export function webhookConversion(
     }
     const converted = response.convertedObjects ?? [];
     if (converted.length !== objects.length) {
-      throw newInternalError(
-        `conversion webhook for ${group}/${stored.name}, Kind=${kind} returned ${converted.length} objects, expected ${objects.length}`,
-      );
+      throw newInternalError(`${webhook} returned ${converted.length} objects, expected ${objects.length}`);
     }
-    return objects.map((object, index) => taken(object, converted[index] ?? {}, desiredAPIVersion, index));
-  }
-
-  function taken(object: KubeObject, converted: JsonObject, apiVersion: string, index: number): KubeObject {
-    const refuse = (why: string): Error =>
-      newInternalError(
-        `conversion webhook for ${group}/${stored.name}, Kind=${kind} returned invalid converted object at index ${index}: ${why}`,
-      );
-    const next = converted as unknown as KubeObject;
-    if (next.apiVersion !== apiVersion) {
-      throw refuse(`invalid groupVersion (expected ${apiVersion}, received ${next.apiVersion ?? ''})`);
-    }
-    if (next.kind !== object.kind)
-      throw refuse(`invalid kind (expected ${object.kind ?? ''}, received ${next.kind ?? ''})`);
-    const { metadata } = next;
-    if (metadata === undefined) throw refuse('metadata of type <nil> in input object');
-    for (const name of ['name', 'namespace', 'uid'] as const) {
-      if ((metadata[name] ?? '') !== (object.metadata[name] ?? '')) {
-        throw refuse(
-          `invalid metadata: must have the same ${name === 'uid' ? 'UID' : name}: "${object.metadata[name] ?? ''}" != "${metadata[name] ?? ''}"`,
-        );
-      }
-    }
-    const kept = cloneJson(object.metadata);
-    delete kept.labels;
-    delete kept.annotations;
-    if (metadata.labels !== undefined) kept.labels = metadata.labels;
-    if (metadata.annotations !== undefined) kept.annotations = metadata.annotations;
-    return { ...next, metadata: kept };
+    return objects.map((object, index) => taken(object, converted[index] ?? {}, desiredAPIVersion, webhook));
   }
 
   return {
@@ -119,6 +89,33 @@ export function webhookConversion(
       });
     },
   };
+}
+
+/** Who the object is stays as it was. */
+function taken(object: KubeObject, converted: JsonObject, apiVersion: string, webhook: string): KubeObject {
+  const refuse = (why: string): Error => newInternalError(`${webhook} returned invalid ${why}`);
+  const next = converted as unknown as KubeObject;
+  if (next.apiVersion !== apiVersion) {
+    const why = `invalid groupVersion (expected ${apiVersion}, received ${next.apiVersion ?? ''})`;
+    throw refuse(`object at index 0: ${why}`);
+  }
+  if (next.kind !== object.kind) {
+    throw refuse(`object at index 0: invalid kind (expected ${object.kind ?? ''}, received ${next.kind ?? ''})`);
+  }
+  const { metadata = {} } = next;
+  for (const name of ['name', 'namespace', 'uid'] as const) {
+    const [before, after] = [object.metadata[name] ?? '', metadata[name] ?? ''];
+    if (before !== after) {
+      throw refuse(`object: must have the same ${name === 'uid' ? 'UID' : name}: ${before} != ${after}`);
+    }
+  }
+  if (next.metadata === undefined) throw refuse('metadata: missing metadata in converted object');
+  const kept = cloneJson(object.metadata);
+  delete kept.labels;
+  delete kept.annotations;
+  if (metadata.labels !== undefined) kept.labels = metadata.labels;
+  if (metadata.annotations !== undefined) kept.annotations = metadata.annotations;
+  return { ...next, metadata: kept };
 }
 
 interface ConversionResponse {
