@@ -18,6 +18,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { controlPlaneFlags } from '../../controlplane/options.ts';
+import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
@@ -61,6 +62,8 @@ const {
   clusterDns,
   resolvConf,
   podLogsDir,
+  imageCredentialProviderConfig,
+  imageCredentialProviderBinDir,
   verbosity,
   loggingFormat,
 } = agentFlags;
@@ -90,6 +93,8 @@ const flags = {
   clusterDns,
   resolvConf,
   podLogsDir,
+  imageCredentialProviderConfig,
+  imageCredentialProviderBinDir,
   verbosity,
   loggingFormat,
 } as const;
@@ -130,6 +135,7 @@ export const up: Command = {
       ]);
       if (agent !== undefined) {
         logger.info({ node: agent.nodeName, url: plane.url }, 'control plane and agent run');
+        await announceAgent(agent, join(resolve(values.dataDir), 'agent'), logger);
         await openNode(plane.client, agent.nodeName).catch((error: unknown) => {
           if (!isNotFound(error)) throw error;
         });

@@ -1,7 +1,10 @@
-/** Pulls from a private registry with a password (Debian's docker-registry), on both runtimes: what users see, pull secrets, digests. */
+/**
+ * Pulls from a private registry with a password (Debian's docker-registry), on both runtimes: what users see, pull secrets,
+ * credential provider plugins, digests.
+ */
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -72,6 +75,35 @@ auth: {htpasswd: {realm: orchlet, path: ${join(directory, 'htpasswd')}}}
   }
 }
 
+/** A plugin that knows the password for one folder of the registry. Gives the agent's flags. */
+function installPlugin(directory: string, registry: string): string[] {
+  const bin = join(directory, 'bin');
+  mkdirSync(bin);
+  const answer = {
+    apiVersion: 'credentialprovider.kubelet.k8s.io/v1',
+    kind: 'CredentialProviderResponse',
+    cacheKeyType: 'Registry',
+    cacheDuration: '1m',
+    auth: { [`${registry}/plugin`]: USER },
+  };
+  writeFileSync(join(bin, 'passwords'), `#!/bin/sh\ncat > /dev/null\necho '${JSON.stringify(answer)}'\n`, {
+    mode: 0o755,
+  });
+  const config = join(directory, 'providers.yaml');
+  writeFileSync(
+    config,
+    `apiVersion: kubelet.config.k8s.io/v1
+kind: CredentialProviderConfig
+providers:
+  - name: passwords
+    apiVersion: credentialprovider.kubelet.k8s.io/v1
+    matchImages: ["${registry}/plugin"]
+    defaultCacheDuration: 0s
+`,
+  );
+  return ['--image-credential-provider-config', config, '--image-credential-provider-bin-dir', bin];
+}
+
 for (const [on, skip] of [
   ['docker', skipWithoutRegistry],
   ['containerd', skipWithoutRegistry === false ? skipWithoutContainerd : skipWithoutRegistry],
@@ -80,6 +112,7 @@ for (const [on, skip] of [
     let cluster: RunningCluster;
     let registry: Registry;
     let digest = '';
+    let plugins = '';
 
     const run = (name: string, image: string, spec: object = {}): void => {
       const container = { name: 'c', image, imagePullPolicy: 'Always', command: ['sleep', '1000'] };
@@ -123,7 +156,10 @@ for (const [on, skip] of [
       const loader = await docker.loadImage(process.env['ORCHLET_TEST_IMAGES'] ?? '', { quiet: true });
       for await (const chunk of loader) void chunk;
       digest = await registry.push(docker, 'orchlet.local/demo:1', 'team/app');
-      cluster = await RunningCluster.start(['--cluster-cidr', '10.214.0.0/16'], on);
+      await registry.push(docker, 'orchlet.local/demo:1', 'plugin/app');
+      plugins = mkdtempSync(join(tmpdir(), 'orchlet-plugins-'));
+      const flags = installPlugin(plugins, registry.address);
+      cluster = await RunningCluster.start(['--cluster-cidr', '10.214.0.0/16', ...flags], on);
       cluster.run([
         'create',
         'secret',
@@ -141,6 +177,7 @@ for (const [on, skip] of [
     after(async () => {
       await cluster?.remove();
       registry?.stop();
+      if (plugins !== '') rmSync(plugins, { recursive: true, force: true });
     });
 
     test('without the password the pull fails, and is tried again after a while', async () => {
@@ -190,6 +227,11 @@ for (const [on, skip] of [
       cluster.run(['patch', 'serviceaccount', 'puller', '-p', '{"imagePullSecrets":[{"name":"pull"}]}']);
       run('with-account', `${registry.address}/team/app:1`, { serviceAccountName: 'puller' });
       await isRunning('with-account');
+    });
+
+    test('a credential provider plugin opens what it is for, without a secret', async () => {
+      run('with-plugin', `${registry.address}/plugin/app:1`);
+      await isRunning('with-plugin');
     });
 
     test('an image is found by its digest', async () => {
