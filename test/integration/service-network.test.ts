@@ -1,0 +1,94 @@
+/** Services as pods use them on a cluster of one node: by name and address, themselves included, and from outside by a node port. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { kubectls, RunningCluster, skipWithoutDocker, until } from './running-cluster.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const hasIptables = spawnSync('iptables', ['-t', 'nat', '-S', 'PREROUTING']).status === 0;
+const skip =
+  skipWithoutDocker !== false
+    ? skipWithoutDocker
+    : !hasIptables
+      ? 'iptables cannot be used here'
+      : kubectls().length === 0
+        ? 'no kubectl on PATH'
+        : false;
+
+describe('services on a node', { skip, timeout: 200_000 }, () => {
+  let cluster: RunningCluster;
+  let pod = '';
+
+  before(async () => {
+    cluster = await RunningCluster.start([
+      ...['--cluster-cidr', '10.214.0.0/16', '--service-cluster-ip-range', '10.215.0.0/16'],
+    ]);
+    cluster.run(['apply', '-f', join(ROOT, 'examples/hello.yaml')]);
+    cluster.run(['rollout', 'status', 'deploy/hello', '--timeout=60s']);
+    pod = cluster.run(['get', 'pods', '-l', 'app=hello', '-o', 'jsonpath={.items[0].metadata.name}']);
+  });
+  after(async () => {
+    await cluster?.remove();
+  });
+
+  const inPod = (command: string): string => cluster.run(['exec', pod, '--', 'sh', '-c', command]);
+  /** The rules follow a change within moments. */
+  const soonInPod = (what: string, command: string, expected: RegExp): Promise<string> =>
+    until(
+      what,
+      () => {
+        const done = cluster.kubectl(['exec', pod, '--', 'sh', '-c', command]);
+        return expected.test(done.stdout) ? done.stdout : undefined;
+      },
+      30_000,
+    );
+
+  test('have names that pods resolve, and addresses that they reach, even from their only endpoint', async () => {
+    assert.match(inPod('cat /etc/resolv.conf'), /nameserver 10\.215\.0\.10/);
+    assert.match(
+      await soonInPod('its own name', 'timeout 5 wget -qO- http://hello/', /hello from/),
+      /hello from hello-/,
+    );
+    assert.match(inPod('nslookup kubernetes.default.svc.cluster.local'), /Address: 10\.215\.0\.1\b/);
+  });
+
+  test('lead to the API server by the address that pods know', () => {
+    assert.match(inPod('echo $KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT'), /^10\.215\.0\.1:443$/m);
+    const answered = spawnSync('curl', ['-sk', '--max-time', '10', 'https://10.215.0.1/livez'], { encoding: 'utf8' });
+    if (answered.error === undefined) assert.equal(answered.stdout, 'ok');
+  });
+
+  test('spread over all endpoints, by a node port too, and are refused without one', async () => {
+    cluster.run(['scale', 'deploy/hello', '--replicas=3']);
+    cluster.run(['rollout', 'status', 'deploy/hello', '--timeout=60s']);
+    cluster.run(['expose', 'deploy/hello', '--name=outside', '--type=NodePort', '--port=80', '--target-port=8080']);
+    const port = cluster.run(['get', 'service', 'outside', '-o', 'jsonpath={.spec.ports[0].nodePort}']);
+    const host = cluster.run([
+      ...['get', 'nodes', '-o'],
+      'jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}',
+    ]);
+    const seen = new Set<string>();
+    await until('all three', () => {
+      const done = cluster.kubectl(['exec', pod, '--', 'timeout', '5', 'wget', '-qO-', `http://${host}:${port}/`]);
+      if (done.code === 0) seen.add(done.stdout);
+      return seen.size === 3 ? true : undefined;
+    });
+    cluster.run(['scale', 'deploy/hello', '--replicas=1']);
+    cluster.run(['patch', 'service', 'outside', '-p', '{"spec":{"selector":{"app":"nobody"}}}']);
+    pod = cluster.run(['get', 'pods', '-l', 'app=hello', '-o', 'jsonpath={.items[0].metadata.name}']);
+    await until('a refusal', () => {
+      const [running = ''] = cluster
+        .run(['get', 'pods', '-l', 'app=hello', '-o', 'jsonpath={.items[*].metadata.name}'])
+        .split(' ');
+      const done = cluster.kubectl(['exec', running, '--', 'timeout', '5', 'wget', '-qO-', `http://${host}:${port}/`]);
+      return /refused/.test(done.stderr) ? true : undefined;
+    });
+  });
+
+  test('leave no rules behind', async () => {
+    await cluster.stop('SIGINT');
+    const { stdout } = spawnSync('iptables-save', [], { encoding: 'utf8' });
+    assert.doesNotMatch(stdout, /ORC-/);
+  });
+});
