@@ -7,7 +7,7 @@ import { type Informer, Informers } from '../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
 import { endpointSlices, services } from '../../api/machinery/resources.ts';
 import type { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
-import { ClusterDns } from '../clusterdns/cluster-dns.ts';
+import type { ClusterDns } from '../clusterdns/cluster-dns.ts';
 import type { NodeObject, ServiceLister } from '../core-types.ts';
 import { hostDns } from '../kuberuntime/dns.ts';
 import { hostPacketFilter } from '../serviceproxy/iptables.ts';
@@ -93,7 +93,7 @@ async function serviceNetwork(
     prepareHost: prepareHost(logger),
   });
   if (flags.serveClusterDns) {
-    dns = clusterDns(base, known, slices, nameServers);
+    dns = await clusterDns(base, known, slices, nameServers);
     await dns.listen(0);
   }
   void proxy.start(signal).catch((error: unknown) => {
@@ -108,15 +108,17 @@ async function serviceNetwork(
   };
 }
 
-function clusterDns(
+async function clusterDns(
   { flags, logger }: Base,
   known: Informer<Service>,
   slices: Informer<EndpointSlice>,
   nameServers: () => readonly string[],
-): ClusterDns {
+): Promise<ClusterDns> {
   known.addIndex('address', ({ spec }) => spec?.clusterIPs ?? []);
   slices.addIndex('address', ({ endpoints }) => endpoints?.flatMap(({ addresses }) => addresses) ?? []);
-  return new ClusterDns({
+  // Its codec is for those who have it answer.
+  const { ClusterDns: Server } = await import('../clusterdns/cluster-dns.ts');
+  return new Server({
     names: {
       service: (namespace, name) => known.get(namespace, name),
       slicesOf: (namespace, name) => slices.byIndex('service', `${namespace}/${name}`),
