@@ -39,6 +39,26 @@ export const commands: readonly CommandRow[] = [
     load: async () => (await import('./commands/join.ts')).join,
   },
   {
+    name: 'stop',
+    summary: 'end the control plane and the agent of this host',
+    load: async () => (await import('./commands/stop.ts')).stop,
+  },
+  {
+    name: 'backup',
+    summary: 'write all that the control plane keeps to a file',
+    load: async () => (await import('./commands/backup.ts')).backup,
+  },
+  {
+    name: 'restore',
+    summary: 'go back to what a backup holds',
+    load: async () => (await import('./commands/backup.ts')).restore,
+  },
+  {
+    name: 'images import',
+    summary: 'load an image archive into the container runtime',
+    load: async () => (await import('./commands/images.ts')).imagesImport,
+  },
+  {
     name: 'doctor',
     summary: 'check this host, with remedies',
     load: async () => (await import('./commands/doctor.ts')).doctor,

@@ -4,6 +4,7 @@ import { createProtobufCodec } from '../api/codec/protobuf.ts';
 import { stringifyYaml } from '../api/codec/yaml.ts';
 import type { Client } from '../api/machinery/client.ts';
 import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { type Clock, formatTime } from '../api/machinery/clock.ts';
 import type { Secret } from '../api/machinery/kinds.ts';
 import {
@@ -33,6 +34,7 @@ import { catalogConversion } from './admission/webhook/catalog-conversion.ts';
 import { WebhookClient } from './authentication/webhook-client.ts';
 import { reconcileBootstrapPolicy } from './authorization/bootstrap-reconcile.ts';
 import type { Encryption } from './encryption/build.ts';
+import { installBackup } from './backup/backup.ts';
 import { installReencrypt } from './encryption/reencrypt.ts';
 import { primaryAddress } from './host-address.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
@@ -336,6 +338,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer
   installHealth(paths, { logger, ...healthChecks(parts) });
   installIssuer(paths, security.issuer);
   installReencrypt(paths, parts.storage, parts.encryption?.values);
+  installBackup(paths, parts.storage, resolve(flags.dataDir));
   installMetrics(paths, metrics);
   installIndex(paths, catalog);
   const serving = servingCertificate(flags) ?? ownCertificate(pki.material());

@@ -1,9 +1,11 @@
 /** `orchlet agent`. */
+import { resolve } from 'node:path';
 import { effectiveOptions, preferFileWarnings } from '../../agent/config/effective-options.ts';
 import { type Agent, AGENT_VERSION, startAgent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options.ts';
 import { createLogger } from '../../api/component/logging.ts';
 import { keepAlive } from '../../api/machinery/clock.ts';
+import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
@@ -46,6 +48,7 @@ export const agent: Command = {
       throw error;
     }
     logger.info({ node: running.nodeName, port: running.port }, 'the node agent runs');
+    await announceAgent(running, resolve(flags.rootDir), logger);
     notifyReady();
     const ended = await Promise.race([shutdown.asked, running.done]);
     notifyStopping();

@@ -14,6 +14,8 @@ export interface LogBackend {
   append(records: readonly LogRecord[]): Promise<void>;
   /** Removes records, few at a time, after noting how far history is gone. */
   remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): Promise<void>;
+  /** Writes all of it, as it is now, to another file. */
+  copyTo(file: string): Promise<void>;
   close(): Promise<void>;
 }
 

@@ -216,6 +216,12 @@ export class RevisionLog implements Storage {
     return this.#removing;
   }
 
+  copyTo(file: string): Promise<void> {
+    if (this.#backend === undefined)
+      return Promise.reject(new StorageError('unusable', 'the storage is in memory: there is nothing to copy'));
+    return this.#backend.copyTo(file);
+  }
+
   close(): Promise<void> {
     this.#closed ??= this.#close();
     return this.#closed;

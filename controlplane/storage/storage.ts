@@ -72,6 +72,8 @@ export interface Storage {
   /** Forgets versions that were superseded at or below `revision`. */
   compact(revision: number): Promise<void>;
   compactedRevision(): number;
+  /** A consistent copy of all that is kept, in a new file, while writes go on. Throws `unusable` where nothing is kept. */
+  copyTo(file: string): Promise<void>;
   /** Waits for the writes under way. */
   close(): Promise<void>;
 }

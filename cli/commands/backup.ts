@@ -1,0 +1,183 @@
+/** `orchlet backup` and `orchlet restore`: all that a control plane keeps, in one file. */
+import { randomBytes } from 'node:crypto';
+import { createReadStream, createWriteStream, existsSync } from 'node:fs';
+import { mkdir, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { basename, dirname, join, resolve, sep } from 'node:path';
+import { json } from 'node:stream/consumers';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip, createGzip } from 'node:zlib';
+import { extract, pack, type Pack } from 'tar-stream';
+import { flag } from '../../api/component/flags.ts';
+import { formatTime, systemClock } from '../../api/machinery/clock.ts';
+import { HttpClient } from '../../api/machinery/http-client.ts';
+import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
+import { BACKED_UP, BACKUP_PATH, copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { isStorageError } from '../../controlplane/storage/storage.ts';
+import { type Command, CommandError } from '../command.ts';
+import { runningProcess } from '../processes.ts';
+
+const dataDir = flag({
+  name: 'data-dir',
+  type: 'string',
+  default: '/var/lib/orchlet',
+  group: 'Host',
+  help: 'Data directory of the control plane on this host.',
+});
+
+const ABOUT = 'backup.json';
+const FORMAT = 1;
+
+export const backup: Command = {
+  name: 'backup',
+  summary: 'write all that the control plane keeps to a file',
+  arguments: 'FILE',
+  description:
+    'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster). The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
+  flags: { dataDir },
+  examples: ['orchlet backup /root/cluster.tgz'],
+  async run(parsed) {
+    const [file, directory] = [named(parsed.arguments), resolve(String(parsed.values['dataDir']))];
+    if (!existsSync(join(directory, STORAGE_FILE)))
+      throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
+    const copy = await copyOfStorage(directory);
+    const partial = `${file}.${randomBytes(4).toString('hex')}.part`;
+    try {
+      await writeArchive(partial, directory, copy);
+      await rename(partial, file);
+    } finally {
+      await rm(copy, { force: true });
+      await rm(partial, { force: true });
+    }
+    process.stdout.write(`${file} holds the control plane of ${directory}\n`);
+    return 0;
+  },
+};
+
+function named(args: readonly string[]): string {
+  const [file] = args;
+  if (file === undefined) throw new CommandError('name a file');
+  return resolve(file);
+}
+
+/** Of a running control plane by its endpoint, since the file is its own; of one that is stopped by itself. */
+async function copyOfStorage(directory: string): Promise<string> {
+  if ((await runningProcess(join(directory, `${STORAGE_FILE}.pid`))) === undefined) {
+    await mkdir(join(directory, 'backup'), { recursive: true, mode: 0o700 });
+    const file = join(directory, 'backup', `${randomBytes(8).toString('hex')}.db`);
+    copyStorage(directory, file);
+    return file;
+  }
+  const access = await serverAccess(await loadKubeconfig(join(directory, 'admin.kubeconfig')), { clock: systemClock });
+  const client = new HttpClient({ ...access, clock: systemClock });
+  try {
+    const { body } = await client.raw({ method: 'POST', path: BACKUP_PATH });
+    return ((await json(body)) as { file: string }).file;
+  } finally {
+    client.close();
+  }
+}
+
+async function writeArchive(file: string, directory: string, storage: string): Promise<void> {
+  const archive = pack();
+  const handle = await open(file, 'wx', 0o600);
+  try {
+    const written = pipeline(archive, createGzip(), handle.createWriteStream({ autoClose: false }));
+    const about = JSON.stringify({ format: FORMAT, made: formatTime(systemClock.now()) });
+    archive.entry({ name: ABOUT, mode: 0o600 }, about);
+    await addFile(archive, STORAGE_FILE, storage);
+    for (const name of BACKED_UP) await add(archive, directory, name);
+    archive.finalize();
+    await written;
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+async function add(archive: Pack, directory: string, name: string): Promise<void> {
+  const path = join(directory, name);
+  const found = await stat(path).catch(() => undefined);
+  if (found === undefined) return;
+  if (!found.isDirectory()) return addFile(archive, name, path);
+  for (const entry of (await readdir(path)).sort()) await add(archive, directory, join(name, entry));
+}
+
+async function addFile(archive: Pack, name: string, path: string): Promise<void> {
+  const { size, mode } = await stat(path);
+  const entry = archive.entry({ name, size, mode: mode & 0o777 });
+  await pipeline(createReadStream(path), entry);
+}
+
+export const restore: Command = {
+  name: 'restore',
+  summary: 'go back to what a backup holds',
+  arguments: 'FILE',
+  description:
+    "Puts the contents of a backup in the place of the control plane's data, which is kept beside it. The control plane must be stopped. Pods that nodes run and the backup does not know end when it starts; those that it knows are made again where they are missing.",
+  flags: { dataDir },
+  examples: ['orchlet restore /root/cluster.tgz'],
+  async run(parsed) {
+    const [file, directory] = [named(parsed.arguments), resolve(String(parsed.values['dataDir']))];
+    const pid = await runningProcess(join(directory, `${STORAGE_FILE}.pid`));
+    if (pid !== undefined)
+      throw new CommandError(
+        `the control plane of ${directory} runs (process ${pid}): stop it first, with 'orchlet stop'`,
+      );
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    const fresh = await mkdtemp(join(directory, 'restoring-'));
+    try {
+      await readArchive(file, fresh);
+      const revision = checkedStorage(join(fresh, STORAGE_FILE));
+      const old = await exchange(directory, fresh);
+      process.stdout.write(
+        `${directory} is as it was at revision ${revision}${old === undefined ? '' : `; what was there is in ${old}`}\n`,
+      );
+    } finally {
+      await rm(fresh, { recursive: true, force: true });
+    }
+    return 0;
+  },
+};
+
+function checkedStorage(file: string): number {
+  try {
+    return leapAhead(file);
+  } catch (error) {
+    if (!isStorageError(error)) throw error;
+    throw new CommandError(`the backup cannot be used: ${error.message}`, { cause: error });
+  }
+}
+
+async function readArchive(file: string, directory: string): Promise<void> {
+  const archive = extract();
+  const read = pipeline(createReadStream(file), createGunzip(), archive);
+  let about: { readonly format?: number } | undefined;
+  try {
+    for await (const entry of archive) {
+      const path = resolve(directory, entry.header.name);
+      if (!path.startsWith(directory + sep)) throw new CommandError(`${file} holds a name that leads elsewhere`);
+      await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+      await pipeline(entry, createWriteStream(path, { mode: entry.header.mode ?? 0o600 }));
+      if (entry.header.name === ABOUT) about = JSON.parse(await readFile(path, 'utf8')) as typeof about;
+    }
+    await read;
+  } catch (error) {
+    if (error instanceof CommandError) throw error;
+    const why = error instanceof Error ? error.message : String(error);
+    throw new CommandError(`${file} cannot be read as a backup: ${why}`, { cause: error });
+  }
+  if (about?.format !== FORMAT || !existsSync(join(directory, STORAGE_FILE)))
+    throw new CommandError(`${file} is no backup that this version of orchlet knows`);
+  await rm(join(directory, ABOUT), { force: true });
+}
+
+/** What is there moves aside, what was read takes its place. */
+async function exchange(directory: string, fresh: string): Promise<string | undefined> {
+  const names = [dirname(STORAGE_FILE), ...BACKED_UP];
+  const old = join(directory, `before-restore-${formatTime(systemClock.now()).replaceAll(':', '')}`);
+  const there = names.filter((name) => existsSync(join(directory, name)));
+  if (there.length > 0) await mkdir(old, { mode: 0o700 });
+  for (const name of there) await rename(join(directory, name), join(old, basename(name)));
+  for (const name of names) if (existsSync(join(fresh, name))) await rename(join(fresh, name), join(directory, name));
+  return there.length > 0 ? old : undefined;
+}

@@ -1,0 +1,48 @@
+/** `orchlet images import`: image archives into the container runtime of this host, for hosts without a registry. */
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { agentFlags } from '../../agent/options.ts';
+import { selectRuntime } from '../../agent/runtime/select-runtime.ts';
+import { silentLogger } from '../../api/component/logger.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { type Command, CommandError } from '../command.ts';
+import { inOneLine } from '../start-failure.ts';
+
+const { containerRuntime, containerRuntimeEndpoint, dockerEndpoint, rootDir } = agentFlags;
+
+export const imagesImport: Command = {
+  name: 'images import',
+  summary: 'load an image archive into the container runtime',
+  arguments: 'FILE',
+  description:
+    'Loads the images of an archive (as docker save, ctr images export and scripts/airgap-images write them) into the container runtime that the agent of this host uses, and prints their names.',
+  flags: { containerRuntime, containerRuntimeEndpoint, dockerEndpoint, rootDir },
+  examples: ['orchlet images import orchlet-images.tar'],
+  async run(parsed) {
+    const [file] = parsed.arguments;
+    if (file === undefined) throw new CommandError('name an archive');
+    if (!existsSync(file)) throw new CommandError(`${file} does not exist`);
+    const { values } = parsed;
+    const runtime = await inOneLine(() =>
+      selectRuntime({
+        kind: values['containerRuntime'] as '' | 'docker' | 'remote',
+        criEndpoint: String(values['containerRuntimeEndpoint']),
+        dockerEndpoint: String(values['dockerEndpoint']),
+        imageEndpoint: '',
+        requestTimeoutMs: 120_000,
+        nodeName: 'images-import',
+        rootDirectory: resolve(String(values['rootDir'])),
+        sandboxImage: '',
+        awaitsPodCidr: true,
+        clock: systemClock,
+        logger: silentLogger,
+      }),
+    );
+    try {
+      for (const name of await inOneLine(() => runtime.loadImages(resolve(file)))) process.stdout.write(`${name}\n`);
+      return 0;
+    } finally {
+      await runtime.close();
+    }
+  },
+};

@@ -1,0 +1,107 @@
+/** `orchlet stop`: ends the orchlets of this host, and with `--pods` their pods first, in order. */
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { SHUTDOWN_STATE_FILE } from '../../agent/assembly/node-shutdown.ts';
+import { flag } from '../../api/component/flags.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import { AGENT_PID_FILE } from '../agent-process.ts';
+import { type Command, CommandError } from '../command.ts';
+import { runningProcess } from '../processes.ts';
+
+const flags = {
+  pods: flag({
+    name: 'pods',
+    type: 'boolean',
+    default: false,
+    group: 'Node',
+    help: 'End the pods of this node first, by priority, as at a shutdown of the host. They run on otherwise.',
+  }),
+  timeout: flag({
+    name: 'timeout',
+    type: 'duration',
+    default: 120_000,
+    group: 'Node',
+    help: 'How long to wait for the pods, and then for the processes.',
+  }),
+  dataDir: flag({
+    name: 'data-dir',
+    type: 'string',
+    default: '/var/lib/orchlet',
+    group: 'Host',
+    help: 'Data directory of the control plane on this host.',
+  }),
+  rootDir: flag({
+    name: 'root-dir',
+    type: 'string',
+    default: '',
+    group: 'Host',
+    help: "The agent's root directory; agent below the data directory otherwise.",
+  }),
+} as const;
+
+export const stop: Command = {
+  name: 'stop',
+  summary: 'end the control plane and the agent of this host',
+  description:
+    'Ends the control plane and the agent that run on this host, through systemd where it started them. Pods run on, and are taken up again by the next start, unless --pods is given.',
+  flags,
+  examples: ['orchlet stop', 'orchlet stop --pods'],
+  async run(parsed) {
+    const dataDirectory = resolve(String(parsed.values['dataDir']));
+    const given = String(parsed.values['rootDir']);
+    const rootDirectory = given === '' ? join(dataDirectory, 'agent') : resolve(given);
+    const timeoutMs = Number(parsed.values['timeout']);
+    const agent = await runningProcess(join(rootDirectory, AGENT_PID_FILE));
+    const plane = await runningProcess(join(dataDirectory, `${STORAGE_FILE}.pid`));
+    const running = [...new Set([agent, plane].filter((pid) => pid !== undefined))];
+    if (parsed.values['pods'] === true) {
+      if (agent === undefined)
+        throw new CommandError(`no agent of ${rootDirectory} runs, which could end its pods: start it first`);
+      await endPods(agent, rootDirectory, timeoutMs);
+    }
+    if (running.length === 0) process.stdout.write('nothing runs\n');
+    for (const pid of running) await end(pid, timeoutMs);
+    return 0;
+  },
+};
+
+async function endPods(pid: number, rootDirectory: string, timeoutMs: number): Promise<void> {
+  const state = join(rootDirectory, SHUTDOWN_STATE_FILE);
+  const before = await readFile(state, 'utf8').catch(() => '');
+  process.kill(pid, 'SIGUSR2');
+  await waitFor(`the pods of process ${pid}`, timeoutMs, async () => {
+    const text = await readFile(state, 'utf8').catch(() => '');
+    return text !== before && text.includes('"endTime"');
+  });
+  process.stdout.write('the pods have ended\n');
+}
+
+async function end(pid: number, timeoutMs: number): Promise<void> {
+  const unit = unitOf(pid);
+  // Told by a signal, a unit would be started again.
+  if (unit === undefined) process.kill(pid, 'SIGTERM');
+  else spawnSync('systemctl', ['stop', unit], { stdio: 'inherit' });
+  await waitFor(`process ${pid}`, timeoutMs, () => Promise.resolve(!existsSync(`/proc/${pid}`)));
+  process.stdout.write(`${unit ?? `process ${pid}`} is stopped\n`);
+}
+
+/** The unit of systemd whose main process it is. */
+function unitOf(pid: number): string | undefined {
+  if (!existsSync('/run/systemd/system')) return undefined;
+  return ['orchlet.service', 'orchlet-agent.service'].find((unit) => {
+    const shown = spawnSync('systemctl', ['show', '--property=MainPID', '--value', unit], { encoding: 'utf8' });
+    return shown.status === 0 && Number(shown.stdout.trim()) === pid;
+  });
+}
+
+async function waitFor(what: string, timeoutMs: number, look: () => Promise<boolean>): Promise<void> {
+  const deadline = systemClock.monotonic() + timeoutMs;
+  while (!(await look())) {
+    if (systemClock.monotonic() > deadline)
+      throw new CommandError(`${what} did not end within ${timeoutMs / 1000} s; see its log, or give --timeout`);
+    await systemClock.sleep(100);
+  }
+}

@@ -1,0 +1,14 @@
+/** Running orchlets of this host, by the files in which they write their process ids. */
+import { readFile, writeFile } from 'node:fs/promises';
+
+/** The process that the file names, if it is one of orchlet and alive: ids are used again. */
+export async function runningProcess(pidFile: string): Promise<number | undefined> {
+  const pid = Number((await readFile(pidFile, 'utf8').catch(() => '')).trim());
+  if (!Number.isInteger(pid) || pid <= 0 || pid === process.pid) return undefined;
+  const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
+  return /orchlet|cli\/main/.test(command) ? pid : undefined;
+}
+
+export async function writePid(pidFile: string): Promise<void> {
+  await writeFile(pidFile, `${process.pid}\n`);
+}

@@ -1,0 +1,67 @@
+/**
+ * What a backup of the control plane holds, and the endpoint by which a running one gives a consistent copy of its storage: the
+ * file belongs to one process, so nobody else can read it meanwhile. `orchlet backup` and `orchlet restore` do the rest.
+ */
+import { randomBytes } from 'node:crypto';
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { PathHandlers } from '../server/path-handlers.ts';
+import { methodNotAllowed } from '../server/router.ts';
+import { openDatabase } from '../storage/sqlite/database.ts';
+import type { Storage } from '../storage/storage.ts';
+
+/** POST, JSON back: `{"file":"/var/lib/orchlet/backup/….db","revision":12}`. Only those may who may `post` to this path. */
+export const BACKUP_PATH = '/orchlet/backup';
+
+/** Below the data directory. The storage is copied by itself. */
+export const BACKED_UP = ['pki', 'admin.kubeconfig'] as const;
+export const STORAGE_FILE = 'storage/orchlet.db';
+
+/** So far ahead of the backup that nobody has seen such a revision: whoever watches lists anew instead of missing what was lost. */
+const REVISION_LEAP = 1_000_000;
+
+export function installBackup(paths: PathHandlers, storage: Storage, dataDirectory: string): void {
+  paths.exact(BACKUP_PATH, async (request) => {
+    if (request.exchange.method !== 'POST') throw methodNotAllowed();
+    const directory = join(dataDirectory, 'backup');
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    const file = join(directory, `${randomBytes(8).toString('hex')}.db`);
+    const revision = storage.revision();
+    try {
+      await storage.copyTo(file);
+    } catch (error) {
+      await rm(file, { force: true });
+      throw error;
+    }
+    request.send(200, 'application/json', JSON.stringify({ file, revision }));
+  });
+}
+
+/** The same of a control plane that does not run. Throws `StorageError` `locked` where it does. */
+export function copyStorage(dataDirectory: string, file: string): void {
+  const database = openStorageFile(join(dataDirectory, STORAGE_FILE));
+  try {
+    database.copyTo(file);
+  } finally {
+    database.close();
+  }
+}
+
+/** Makes a copy fit to go on with: its next revision is one that no client has seen. Returns the revision it was made at. */
+export function leapAhead(file: string): number {
+  const database = openStorageFile(file);
+  try {
+    const { lastRevision } = database;
+    database.remove(lastRevision + REVISION_LEAP, lastRevision + REVISION_LEAP, []);
+    return lastRevision;
+  } finally {
+    database.close();
+  }
+}
+
+function openStorageFile(file: string): ReturnType<typeof openDatabase> {
+  const database = openDatabase({ file, lockFile: `${file}.pid`, sizeLimitBytes: 0 });
+  // Reads, and checks, every record.
+  for (const records of database.load()) void records;
+  return database;
+}
