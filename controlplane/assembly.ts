@@ -20,7 +20,7 @@ import { builtinResources } from '../api/schema/resources.ts';
 import type { Schema } from '../api/schema/schema.ts';
 import type { AdmissionChain, AdmissionPlugin } from './admission/admission.ts';
 import type { AdmissionConfiguration } from './admission/admission-config.ts';
-import { webhookMetrics } from './admission/admission-metrics.ts';
+import { podSecurityMetrics, webhookMetrics } from './admission/admission-metrics.ts';
 import { buildPlugins } from './admission/plugins.ts';
 import type { Sources } from './admission/sources.ts';
 import { celTypeOf } from './registry/custom-resources/rule-types.ts';
@@ -185,6 +185,7 @@ export function admissionPlugins({
       metrics: webhookMetrics(metrics),
     },
     configuration: admissionConfiguration,
+    podSecurityMetrics: podSecurityMetrics(metrics),
     updateQuotaStatus: (quota) => system.update(resourceQuotas, quota, { subresource: 'status' }),
     tolerationSeconds: {
       notReadySeconds: flags.defaultNotReadyTolerationSeconds,
@@ -392,7 +393,13 @@ function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlag
 }
 
 /** By the names that probes of the reference ask for. */
-function healthChecks({ storage, sources, encryption, startHooks, isClosing }: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
+function healthChecks({
+  storage,
+  sources,
+  encryption,
+  startHooks,
+  isClosing,
+}: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
   return {
     checks: [
       // The log is written where requests are answered: whoever gets this answer knows that it can be.

@@ -1,8 +1,12 @@
 /** Metrics of the admission chain and of webhooks, by their names in the reference. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { AdmissionAttributes } from './admission.ts';
 import type { ChainMetrics } from './chain.ts';
+import type { PodSecurityMetrics } from './pod-security/pod-security.ts';
 import type { WebhookMetrics } from './webhook/dispatcher.ts';
 
+/** Users choose versions in labels of namespaces: what is newer than this server is one. */
+const NEWEST_MINOR = 36;
 const CONTROLLER_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5];
 const WEBHOOK_BUCKETS = [0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 25];
 
@@ -16,6 +20,32 @@ export function chainMetrics(registry: MetricsRegistry): ChainMetrics {
   return {
     observe: (plugin, type, operation, rejected, seconds) =>
       durations.with(plugin, type, operation, String(rejected)).observe(seconds),
+  };
+}
+
+export function podSecurityMetrics(registry: MetricsRegistry): PodSecurityMetrics {
+  const about = ['request_operation', 'resource', 'subresource'];
+  const evaluations = registry.counter({
+    name: 'pod_security_evaluations_total',
+    help: 'Pods and templates that were held against a level of Pod Security.',
+    labels: ['decision', 'policy_level', 'policy_version', 'mode', ...about],
+  });
+  const exemptions = registry.counter({
+    name: 'pod_security_exemptions_total',
+    help: 'Pods and templates that are not held against any.',
+    labels: about,
+  });
+  const labelsOf = ({ operation, resource, subresource }: AdmissionAttributes): string[] => [
+    operation.toLowerCase(),
+    resource.resource === 'pods' ? 'pod' : 'controller',
+    subresource,
+  ];
+  return {
+    evaluated(decision, { level, version, minor }, mode, attributes) {
+      const shown = version === 'latest' || minor <= NEWEST_MINOR ? version : 'future';
+      evaluations.with(decision, level, shown, mode, ...labelsOf(attributes)).inc();
+    },
+    exempted: (attributes) => exemptions.with(...labelsOf(attributes)).inc(),
   };
 }
 

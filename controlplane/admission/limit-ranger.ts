@@ -1,15 +1,9 @@
 /** LimitRanger: defaults, minimum, maximum and ratio of resources per container, pod and claim, from a namespace's LimitRanges. */
 import type { LimitRange, PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
 import { limitRanges } from '../../api/machinery/resources.ts';
-import {
-  approximate,
-  formatQuantity,
-  milliUnits,
-  parseQuantity,
-  wholeUnits,
-  type Quantity,
-} from '../../api/meta/quantity.ts';
-import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
+import { approximate, formatQuantity, milliUnits, parseQuantity, type Quantity } from '../../api/meta/quantity.ts';
+import { aggregate } from '../authorization/rbac.ts';
+import { isPod, podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import { podTotal, quantities } from './pod-resources.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { Sources } from './sources.ts';
@@ -22,9 +16,6 @@ type Container = PodSpec['containers'][number];
 
 export function limitRanger(sources: Sources): AdmissionPlugin {
   const source = sources.of(limitRanges);
-  const itemsOf = (namespace: string): Item[] => source.list(namespace).flatMap((range) => range.spec?.limits ?? []);
-  const isPodUpdate = (attributes: AdmissionAttributes): boolean =>
-    attributes.operation === 'UPDATE' && podOf(attributes) !== undefined;
   return {
     name: 'LimitRanger',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
@@ -34,18 +25,26 @@ export function limitRanger(sources: Sources): AdmissionPlugin {
         for (const range of source.list(attributes.namespace)) applyDefaults(pod, range.spec?.limits ?? []);
     },
     validate(attributes) {
-      // What runs already keeps what it got when it was made.
-      if (isPodUpdate(attributes)) return;
-      const errors: string[] = [];
-      const pod = podOf(attributes);
-      for (const item of pod === undefined && !isClaim(attributes) ? [] : itemsOf(attributes.namespace)) {
-        if (pod !== undefined) errors.push(...podErrors(pod.spec, item));
-        else errors.push(...claimErrors(attributes.object as PersistentVolumeClaim | undefined, item));
+      if (attributes.object?.metadata.deletionTimestamp !== undefined) return;
+      const pod = boundedPod(attributes);
+      if (pod === undefined && !isClaim(attributes)) return;
+      for (const range of source.list(attributes.namespace)) {
+        const errors = (range.spec?.limits ?? []).flatMap((item) =>
+          pod === undefined
+            ? claimErrors(attributes.object as PersistentVolumeClaim | undefined, item)
+            : podErrors(pod, item),
+        );
+        if (errors.length > 0) throw refusal(attributes, aggregate(errors));
       }
-      if (errors.length > 0)
-        throw refusal(attributes, errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]`);
     },
   };
+}
+
+/** What runs already keeps what it got when it was made, unless it is resized. */
+function boundedPod(attributes: AdmissionAttributes): PodSpec | undefined {
+  if (attributes.operation === 'CREATE') return podOf(attributes)?.spec;
+  if (!isPod(attributes) || attributes.subresource !== 'resize') return undefined;
+  return (attributes.object as Pod | undefined)?.spec;
 }
 
 const isClaim = (attributes: AdmissionAttributes): boolean =>
@@ -134,17 +133,12 @@ function eachAmount(
   return Object.entries(amounts ?? {}).flatMap(([name, text]) => check(name, parseQuantity(text)) ?? []);
 }
 
-/** Amounts of cpu are compared in thousandths, others in whole units. */
-function units(name: string, quantity: Quantity): bigint {
-  return name === 'cpu' ? milliUnits(quantity) : wholeUnits(quantity);
-}
-
 const show = formatQuantity;
 
 function minError(type: string, name: string, bound: Quantity, request: Quantity | undefined): string | undefined {
   const text = `minimum ${name} usage per ${type} is ${show(bound)}`;
   if (request === undefined) return `${text}.  No request is specified`;
-  return units(name, request) < units(name, bound) ? `${text}, but request is ${show(request)}` : undefined;
+  return milliUnits(request) < milliUnits(bound) ? `${text}, but request is ${show(request)}` : undefined;
 }
 
 function maxRequestError(
@@ -155,7 +149,7 @@ function maxRequestError(
 ): string | undefined {
   const text = `maximum ${name} usage per ${type} is ${show(bound)}`;
   if (request === undefined) return `${text}.  No request is specified`;
-  return units(name, request) > units(name, bound) ? `${text}, but request is ${show(request)}` : undefined;
+  return milliUnits(request) > milliUnits(bound) ? `${text}, but request is ${show(request)}` : undefined;
 }
 
 function maxError(type: string, name: string, bound: Quantity, usage: Usage): string | undefined {
@@ -163,8 +157,8 @@ function maxError(type: string, name: string, bound: Quantity, usage: Usage): st
   const request = usage.requests.get(name);
   const text = `maximum ${name} usage per ${type} is ${show(bound)}`;
   if (limit === undefined) return `${text}.  No limit is specified`;
-  if (units(name, limit) > units(name, bound)) return `${text}, but limit is ${show(limit)}`;
-  if (request !== undefined && units(name, request) > units(name, bound))
+  if (milliUnits(limit) > milliUnits(bound)) return `${text}, but limit is ${show(limit)}`;
+  if (request !== undefined && milliUnits(request) > milliUnits(bound))
     return `${text}, but request is ${show(request)}`;
   return undefined;
 }
@@ -173,9 +167,9 @@ function ratioError(type: string, name: string, bound: Quantity, usage: Usage): 
   const limit = usage.limits.get(name);
   const request = usage.requests.get(name);
   const text = `${name} max limit to request ratio per ${type} is ${show(bound)}`;
-  if (request === undefined || units(name, request) === 0n)
+  if (request === undefined || milliUnits(request) === 0n)
     return `${text}, but no request is specified or request is 0`;
-  if (limit === undefined || units(name, limit) === 0n) return `${text}, but no limit is specified or limit is 0`;
+  if (limit === undefined || milliUnits(limit) === 0n) return `${text}, but no limit is specified or limit is 0`;
   const ratio = approximate(limit) / approximate(request);
   // A ratio itself may be a fraction: compared as exactly as it is given.
   const allowed = approximate(bound);

@@ -20,7 +20,7 @@ import { namespaceAutoProvision, namespaceExists } from './namespace-provision.t
 import { nodeRestriction } from './node-restriction.ts';
 import { taintNodesByCondition } from './node-taint.ts';
 import { ownerReferencesPermissionEnforcement } from './owner-references.ts';
-import { podSecurity } from './pod-security/pod-security.ts';
+import { podSecurity, type PodSecurityMetrics } from './pod-security/pod-security.ts';
 import { podTolerationRestriction } from './pod-toleration-restriction.ts';
 import { podTopologyLabels } from './pod-topology-labels.ts';
 import { priorityPlugin } from './priority.ts';
@@ -54,6 +54,7 @@ export interface PluginsOptions {
   /** `--admission-control-config-file`. */
   readonly configuration: AdmissionConfiguration;
   readonly tolerationSeconds: DefaultTolerationSecondsOptions;
+  readonly podSecurityMetrics?: PodSecurityMetrics;
   /** `--enable-admission-plugins`, `--disable-admission-plugins`. */
   readonly enable: readonly string[];
   readonly disable: readonly string[];
@@ -101,8 +102,8 @@ export const PLUGINS: readonly PluginRow[] = [
   ),
   on('NodeRestriction', 'what node agents may write', ({ sources }) => nodeRestriction(sources)),
   on('TaintNodesByCondition', 'new nodes take no pods yet', () => taintNodesByCondition()),
-  on('PodSecurity', 'the Pod Security levels of namespaces', ({ sources, configuration }) =>
-    podSecurity(sources, configuration.podSecurity),
+  on('PodSecurity', 'the Pod Security levels of namespaces', ({ sources, configuration, podSecurityMetrics }) =>
+    podSecurity(sources, configuration.podSecurity, podSecurityMetrics),
   ),
   on('Priority', 'priority from the class', ({ sources }) => priorityPlugin(sources)),
   on('DefaultTolerationSeconds', 'pods stay a while on failing nodes', ({ tolerationSeconds }) =>

@@ -1,13 +1,20 @@
 /** What an object counts for against the quotas of its namespace, and whether a quota is about it. Pure. */
-import type { PersistentVolumeClaim, Pod, ResourceQuota, Service } from '../../api/machinery/kinds.ts';
+import type { PersistentVolumeClaim, Pod, ResourceClaim, ResourceQuota, Service } from '../../api/machinery/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { addQuantities, newQuantity, parseQuantity, type Quantity } from '../../api/meta/quantity.ts';
+import {
+  addQuantities,
+  compareQuantities,
+  newQuantity,
+  parseQuantity,
+  type Quantity,
+} from '../../api/meta/quantity.ts';
 import { podTotal, quantities } from './pod-resources.ts';
 import type { PodSpec } from './pod-attributes.ts';
 
 export type Usage = ReadonlyMap<string, Quantity>;
 
 const ONE = newQuantity(1);
+const NOTHING = newQuantity(0);
 /** Kinds that are counted under their bare name as well as under `count/…`. */
 const PLAIN_COUNTS = new Set([
   'pods',
@@ -24,6 +31,7 @@ const STORAGE_CLASS = '.storageclass.storage.k8s.io/';
 
 export function usageOf(group: string, resource: string, object: KubeObject): Usage {
   const usage = new Map<string, Quantity>([[group === '' ? `count/${resource}` : `count/${resource}.${group}`, ONE]]);
+  if (group === 'resource.k8s.io' && resource === 'resourceclaims') addDevices(usage, object as ResourceClaim);
   if (group !== '') return usage;
   if (PLAIN_COUNTS.has(resource)) usage.set(resource, ONE);
   if (resource === 'pods') addPod(usage, object as Pod);
@@ -76,6 +84,25 @@ function addClaim(usage: Map<string, Quantity>, claim: PersistentVolumeClaim): v
   const storage = parseQuantity(text);
   usage.set('requests.storage', storage);
   if (className !== '') usage.set(`${className}${STORAGE_CLASS}requests.storage`, storage);
+}
+
+type DeviceRequest = NonNullable<NonNullable<ResourceClaim['spec']['devices']>['requests']>[number];
+const DEVICE_CLASS = '.deviceclass.resource.k8s.io/devices';
+/** As many as a claim can get at most: what "all" is counted as. */
+const ALL_DEVICES = 32;
+
+/** Devices by their class; of alternatives, the one that takes most of a class. */
+function addDevices(usage: Map<string, Quantity>, { spec }: ResourceClaim): void {
+  const wanted = new Map<string, number>();
+  const countOf = (one: { readonly allocationMode?: string; readonly count?: number }): number =>
+    one.allocationMode === 'All' ? ALL_DEVICES : (one.count ?? 1);
+  for (const { exactly, firstAvailable } of spec.devices?.requests ?? ([] as DeviceRequest[])) {
+    const most = new Map<string, number>();
+    for (const one of exactly === undefined ? (firstAvailable ?? []) : [exactly])
+      most.set(one.deviceClassName, Math.max(most.get(one.deviceClassName) ?? 0, countOf(one)));
+    for (const [name, count] of most) wanted.set(name, (wanted.get(name) ?? 0) + count);
+  }
+  for (const [name, count] of wanted) usage.set(`${name}${DEVICE_CLASS}`, newQuantity(count));
 }
 
 interface ScopeRequirement {
@@ -135,7 +162,9 @@ function podInScope(pod: Pod, requirement: ScopeRequirement): boolean {
 
 function isBestEffort(spec: PodSpec): boolean {
   const counts = (amounts: Readonly<Record<string, string>> | undefined | null): boolean =>
-    [...quantities(amounts)].some(([name]) => name === 'cpu' || name === 'memory');
+    [...quantities(amounts)].some(
+      ([name, amount]) => (name === 'cpu' || name === 'memory') && compareQuantities(amount, NOTHING) > 0,
+    );
   const all = [...spec.containers, ...(spec.initContainers ?? []), { resources: spec.resources }];
   return !all.some(({ resources }) => counts(resources?.requests) || counts(resources?.limits));
 }
@@ -168,7 +197,7 @@ export function missingAmounts(spec: PodSpec, hard: readonly string[]): string |
       const missing = [...spec.containers, ...(spec.initContainers ?? [])]
         .filter((container) => container.resources?.[field]?.[resource] === undefined)
         .map((container) => container.name);
-      return missing.length === 0 ? [] : [`${name} for: ${missing.join(',')}`];
+      return missing.length === 0 ? [] : [`${name} for: ${[...new Set(missing)].sort().join(',')}`];
     });
   return parts.length === 0 ? undefined : `must specify ${parts.join('; ')}`;
 }

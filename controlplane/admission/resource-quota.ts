@@ -34,6 +34,7 @@ interface Waiter {
   readonly reject: (error: unknown) => void;
 }
 
+const UPDATED = new Set(['services', 'persistentvolumeclaims', 'resourceclaims.resource.k8s.io']);
 const ATTEMPTS = 10;
 const ZERO = newQuantity(0);
 /** Answers, events and quotas themselves are not counted. */
@@ -67,10 +68,9 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
     name: 'ResourceQuota',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
     validate(attributes) {
-      const { namespace, subresource, object } = attributes;
+      const { namespace, object } = attributes;
       if (namespace === '' || object === undefined || UNCOUNTED.has(attributes.resource.resource)) return undefined;
-      if (subresource !== '' && !(attributes.resource.resource === 'pods' && subresource === 'resize'))
-        return undefined;
+      if (!isCharged(attributes)) return undefined;
       if (source.list(namespace).length === 0) return undefined;
       return new Promise<void>((resolve, reject) => {
         const waiter = { attributes, resolve, reject };
@@ -85,6 +85,14 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
       });
     },
   };
+}
+
+/** Pods are charged when they are made and resized, claims and services on each write, all others when they are made. */
+function isCharged({ operation, resource: { group, resource }, subresource }: AdmissionAttributes): boolean {
+  if (group === '' && resource === 'pods')
+    return operation === 'CREATE' ? subresource === '' : subresource === 'resize';
+  if (subresource !== '') return false;
+  return operation === 'CREATE' || UPDATED.has(group === '' ? resource : `${resource}.${group}`);
 }
 
 async function charge(

@@ -1,5 +1,15 @@
 /** Checks of the baseline level, in the order in which violations are listed. */
-import { containerList, namesOf, plural, quoted, setters, unique, type Check, type Container } from './check.ts';
+import {
+  allContainers,
+  containerList,
+  namesOf,
+  plural,
+  quoted,
+  setters,
+  unique,
+  type Check,
+  type Container,
+} from './check.ts';
 
 const APPARMOR_PREFIX = 'container.apparmor.security.beta.kubernetes.io/';
 const DEFAULT_CAPABILITIES = new Set([
@@ -191,8 +201,29 @@ export const seLinuxOptions: Check = ({ spec, minor }) => {
   };
 };
 
-export const baselineSeccomp: Check = ({ spec, minor }) => {
-  if (minor < 19) return undefined;
+const SECCOMP_POD = 'seccomp.security.alpha.kubernetes.io/pod';
+const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
+
+/** Before there was a field, annotations said it. */
+const seccompAnnotations: Check = ({ metadata, spec }) => {
+  const keys = [SECCOMP_POD, ...allContainers(spec).map(({ name }) => `${SECCOMP_CONTAINER}${name}`)];
+  const bad = keys.flatMap((key) => {
+    const value = metadata.annotations?.[key];
+    const isGood =
+      value === undefined ||
+      value === 'runtime/default' ||
+      value === 'docker/default' ||
+      value.startsWith('localhost/');
+    return isGood ? [] : [`${key}=${JSON.stringify(value)}`];
+  });
+  if (bad.length === 0) return undefined;
+  const list = unique(bad);
+  return { reason: 'seccompProfile', detail: `forbidden ${plural(list.length, 'annotation')} ${list.join(', ')}` };
+};
+
+export const baselineSeccomp: Check = (input) => {
+  const { spec, minor } = input;
+  if (minor < 19) return seccompAnnotations(input);
   const isBad = (type: string | undefined): boolean =>
     type !== undefined && type !== 'RuntimeDefault' && type !== 'Localhost';
   const values: string[] = [];

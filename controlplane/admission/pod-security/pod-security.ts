@@ -12,7 +12,7 @@ import { isPod, nameOf, refusal, type PodSpec } from '../pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import type { Sources } from '../sources.ts';
 import { evaluatePod, formatViolations } from './evaluate.ts';
-import { formatLevel, levelRank, policyOf, type LevelVersion, type Policy } from './policy.ts';
+import { formatLevel, levelRank, policyOf, type LevelVersion, type Mode, type Policy } from './policy.ts';
 
 const ANNOTATION = 'pod-security.kubernetes.io/';
 /** Existing pods looked at when a namespace is tightened. */
@@ -31,6 +31,12 @@ export interface PodSecurityConfiguration {
   readonly exemptRuntimeClasses: ReadonlySet<string>;
 }
 
+/** `pod_security_evaluations_total` and `pod_security_exemptions_total`. */
+export interface PodSecurityMetrics {
+  evaluated(decision: 'allow' | 'deny', level: LevelVersion, mode: Mode, attributes: AdmissionAttributes): void;
+  exempted(attributes: AdmissionAttributes): void;
+}
+
 const NO_CONFIGURATION: PodSecurityConfiguration = {
   defaults: {},
   exemptUsers: new Set(),
@@ -41,6 +47,7 @@ const NO_CONFIGURATION: PodSecurityConfiguration = {
 export function podSecurity(
   sources: Sources,
   configuration: PodSecurityConfiguration = NO_CONFIGURATION,
+  metrics?: PodSecurityMetrics,
 ): AdmissionPlugin {
   const defaults = Object.fromEntries(
     Object.entries(configuration.defaults).map(([mode, level]) => [ANNOTATION + mode, level]),
@@ -67,6 +74,7 @@ export function podSecurity(
       const exemption = exemptionOf(attributes, target);
       if (exemption !== undefined) {
         attributes.annotate(`${ANNOTATION}exempt`, exemption);
+        metrics?.exempted(attributes);
         return;
       }
       const { namespace: name } = attributes;
@@ -74,32 +82,33 @@ export function podSecurity(
       const { policy, errors } = policyOf({ ...defaults, ...namespace?.metadata.labels });
       if (errors.length > 0)
         attributes.annotate(`${ANNOTATION}error`, `Failed to parse policy: ${errors.map(String).join(', ')}`);
-      judge(attributes, target, policy, isPod(attributes));
+      judge(attributes, target, policy, isPod(attributes), metrics?.evaluated);
     },
   };
 }
 
-function judge(attributes: AdmissionAttributes, target: PodLike, policy: Policy, isEnforced: boolean): void {
-  if (isEnforced) {
-    attributes.annotate(`${ANNOTATION}enforce-policy`, formatLevel(policy.enforce));
-    const violations = evaluatePod(target, policy.enforce);
-    if (violations.length > 0) {
-      throw refusal(
-        attributes,
-        `violates PodSecurity ${JSON.stringify(formatLevel(policy.enforce))}: ${formatViolations(violations)}`,
-      );
-    }
-  }
-  const wouldViolate = (level: LevelVersion): string | undefined => {
+function judge(
+  attributes: AdmissionAttributes,
+  target: PodLike,
+  policy: Policy,
+  isEnforced: boolean,
+  evaluated: PodSecurityMetrics['evaluated'] = () => undefined,
+): void {
+  const violationsOf = (mode: Mode): string | undefined => {
+    const level = policy[mode];
     const violations = evaluatePod(target, level);
-    return violations.length === 0
-      ? undefined
-      : `would violate PodSecurity ${JSON.stringify(formatLevel(level))}: ${formatViolations(violations)}`;
+    evaluated(violations.length === 0 ? 'allow' : 'deny', level, mode, attributes);
+    if (violations.length === 0) return undefined;
+    return `violate${mode === 'enforce' ? 's' : ''} PodSecurity ${JSON.stringify(formatLevel(level))}: ${formatViolations(violations)}`;
   };
-  const audit = wouldViolate(policy.audit);
-  if (audit !== undefined) attributes.annotate(`${ANNOTATION}audit-violations`, audit);
-  const warning = wouldViolate(policy.warn);
-  if (warning !== undefined) attributes.warn(warning);
+  const enforced = isEnforced ? violationsOf('enforce') : undefined;
+  if (isEnforced) attributes.annotate(`${ANNOTATION}enforce-policy`, formatLevel(policy.enforce));
+  // What is refused is noted too, but nobody is warned of what is refused anyway.
+  const audit = violationsOf('audit');
+  if (audit !== undefined) attributes.annotate(`${ANNOTATION}audit-violations`, `would ${audit}`);
+  if (enforced !== undefined) throw refusal(attributes, enforced);
+  const warning = violationsOf('warn');
+  if (warning !== undefined) attributes.warn(`would ${warning}`);
 }
 
 /** `undefined`: nothing that matters is new. */

@@ -1,6 +1,12 @@
 /** The Pod Security levels: one row a control, with the words of the violation. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { MetricsRegistry } from '../../../../api/component/metrics.ts';
+import { namespaces } from '../../../../api/machinery/resources.ts';
+import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
+import { podSecurityMetrics } from '../../../../controlplane/admission/admission-metrics.ts';
+import { podSecurity } from '../../../../controlplane/admission/pod-security/pod-security.ts';
+import { fixedSources } from '../../../../controlplane/admission/sources.ts';
 import { evaluatePod, formatViolations } from '../../../../controlplane/admission/pod-security/evaluate.ts';
 import type { Level } from '../../../../controlplane/admission/pod-security/policy.ts';
 
@@ -13,12 +19,17 @@ const GOOD = {
   seccompProfile: { type: 'RuntimeDefault' },
 };
 
-function violations(level: Level, container: object, spec: object = {}): string {
+function violations(
+  level: Level,
+  container: object,
+  spec: object = {},
+  { minor = Number.POSITIVE_INFINITY, annotations = {} }: { minor?: number; annotations?: Record<string, string> } = {},
+): string {
   const pod = {
-    metadata: {},
+    metadata: { annotations },
     spec: { containers: [{ name: 'c', image: 'i', ...container }], ...spec },
   } as unknown as Pod;
-  return formatViolations(evaluatePod(pod, { level, version: 'latest', minor: Number.POSITIVE_INFINITY }));
+  return formatViolations(evaluatePod(pod, { level, version: 'latest', minor }));
 }
 
 const table: readonly (readonly [string, Level, object, object, string])[] = [
@@ -92,5 +103,164 @@ test('restricted names everything that an ordinary pod lacks', () => {
       .split(/\), /)
       .map((text) => text.split(' (')[0]),
     ['allowPrivilegeEscalation != false', 'unrestricted capabilities', 'runAsNonRoot != true', 'seccompProfile'],
+  );
+});
+
+interface Versioned {
+  readonly level: Level;
+  readonly container?: object;
+  readonly spec?: object;
+  readonly annotations?: Record<string, string>;
+  /** Up to this version of the standard, and from the next one on. */
+  readonly until: number;
+  readonly before: string;
+  readonly after: string;
+}
+
+const windows = { os: { name: 'windows' } };
+const sysctl = (name: string): object => ({ securityContext: { sysctls: [{ name, value: '1' }] } });
+const versions: Readonly<Record<string, Versioned>> = {
+  'annotations for system calls': {
+    level: 'baseline',
+    annotations: {
+      'seccomp.security.alpha.kubernetes.io/pod': 'unconfined',
+      'container.seccomp.security.alpha.kubernetes.io/c': 'localhost/mine',
+    },
+    until: 18,
+    before: 'seccompProfile (forbidden annotation seccomp.security.alpha.kubernetes.io/pod="unconfined")',
+    after: '',
+  },
+  'fields for system calls': {
+    level: 'baseline',
+    container: { securityContext: { seccompProfile: { type: 'Unconfined' } } },
+    until: 18,
+    before: '',
+    after: 'seccompProfile (container "c" must not set securityContext.seccompProfile.type to "Unconfined")',
+  },
+  'gaining privileges': {
+    level: 'restricted',
+    container: { securityContext: { ...GOOD, allowPrivilegeEscalation: undefined } },
+    until: 7,
+    before: '',
+    after: 'allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false)',
+  },
+  'dropping capabilities': {
+    level: 'restricted',
+    container: { securityContext: { ...GOOD, capabilities: {} } },
+    until: 21,
+    before: '',
+    after: 'unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"])',
+  },
+  'being root': {
+    level: 'restricted',
+    container: { securityContext: { ...GOOD, runAsUser: 0 } },
+    until: 22,
+    before: '',
+    after: 'runAsUser=0 (container "c" must not set runAsUser=0)',
+  },
+  'what Windows does not have': {
+    level: 'restricted',
+    container: { securityContext: { runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } } },
+    spec: windows,
+    until: 24,
+    before:
+      'allowPrivilegeEscalation != false (container "c" must set securityContext.allowPrivilegeEscalation=false), unrestricted capabilities (container "c" must set securityContext.capabilities.drop=["ALL"])',
+    after: '',
+  },
+  'reserved ports': {
+    level: 'baseline',
+    spec: sysctl('net.ipv4.ip_local_reserved_ports'),
+    until: 26,
+    before: 'forbidden sysctls (net.ipv4.ip_local_reserved_ports)',
+    after: '',
+  },
+  'keeping connections alive': {
+    level: 'baseline',
+    spec: sysctl('net.ipv4.tcp_keepalive_time'),
+    until: 28,
+    before: 'forbidden sysctls (net.ipv4.tcp_keepalive_time)',
+    after: '',
+  },
+  'the SELinux type of engines': {
+    level: 'baseline',
+    spec: { securityContext: { seLinuxOptions: { type: 'container_engine_t' } } },
+    until: 30,
+    before: 'seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: type "container_engine_t")',
+    after: '',
+  },
+  'buffers of connections': {
+    level: 'baseline',
+    spec: sysctl('net.ipv4.tcp_wmem'),
+    until: 31,
+    before: 'forbidden sysctls (net.ipv4.tcp_wmem)',
+    after: '',
+  },
+  'hosts of probes': {
+    level: 'baseline',
+    container: { livenessProbe: { httpGet: { host: '169.254.169.254', port: 80 } } },
+    until: 33,
+    before: '',
+    after: 'probe or lifecycle host (container "c" uses probe or lifecycle host "169.254.169.254")',
+  },
+  'root in a user namespace of its own': {
+    level: 'restricted',
+    container: { securityContext: { ...GOOD, runAsNonRoot: undefined } },
+    spec: { hostUsers: false },
+    until: 34,
+    before: 'runAsNonRoot != true (pod or container "c" must set securityContext.runAsNonRoot=true)',
+    after: '',
+  },
+};
+for (const [name, { level, container = {}, spec = {}, annotations = {}, until, before, after }] of Object.entries(
+  versions,
+)) {
+  test(`the standard changes its mind about ${name} after v1.${until}`, () => {
+    assert.equal(violations(level, container, spec, { minor: until, annotations }), before);
+    assert.equal(violations(level, container, spec, { minor: until + 1, annotations }), after);
+  });
+}
+
+test('a pod that is refused is noted for audit by its other level, and nobody is warned of it', async () => {
+  const labels = {
+    'pod-security.kubernetes.io/enforce': 'baseline',
+    'pod-security.kubernetes.io/audit': 'restricted',
+    'pod-security.kubernetes.io/audit-version': 'v1.20',
+    'pod-security.kubernetes.io/warn': 'restricted',
+  };
+  const metrics = new MetricsRegistry();
+  const plugin = podSecurity(
+    fixedSources([{ resource: namespaces, object: { metadata: { name: 'n', labels } } }]),
+    undefined,
+    podSecurityMetrics(metrics),
+  );
+  const annotations: Record<string, string> = {};
+  const warnings: string[] = [];
+  const object = {
+    metadata: { name: 'p' },
+    spec: { containers: [{ name: 'c', securityContext: { ...GOOD, privileged: true } }] },
+  };
+  const attributes = {
+    operation: 'CREATE',
+    resource: { group: '', version: 'v1', resource: 'pods' },
+    subresource: '',
+    namespace: 'n',
+    name: 'p',
+    object,
+    user: { name: 'ann', groups: [] },
+    warn: (text: string) => warnings.push(text),
+    annotate: (key: string, value: string) => (annotations[key] = value),
+  } as unknown as AdmissionAttributes;
+  const why = 'privileged (container "c" must not set securityContext.privileged=true)';
+  await assert.rejects(async () => plugin.validate?.(attributes, new AbortController().signal), {
+    message: `pods "p" is forbidden: violates PodSecurity "baseline:latest": ${why}`,
+  });
+  assert.deepEqual(warnings, []);
+  assert.deepEqual(annotations, {
+    'pod-security.kubernetes.io/enforce-policy': 'baseline:latest',
+    'pod-security.kubernetes.io/audit-violations': `would violate PodSecurity "restricted:v1.20": ${why}`,
+  });
+  assert.match(
+    metrics.text(),
+    /pod_security_evaluations_total\{decision="deny",policy_level="restricted",policy_version="v1.20",mode="audit",request_operation="create",resource="pod",subresource=""\} 1/,
   );
 });
