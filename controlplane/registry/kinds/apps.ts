@@ -19,6 +19,7 @@ function dataErrors(data: unknown): FieldError[] {
 const controllerRevisions: Strategy<ControllerRevision> = {
   validateCreate: (object) => [...dataErrors(object.data), ...nonNegative('revision', object.revision)],
   validateUpdate: (object, old) => [
+    ...dataErrors(object.data),
     ...nonNegative('revision', object.revision),
     ...immutable('data', object.data, old.data),
   ],

@@ -2,14 +2,14 @@
 import type { V1CronJobSpec, V1JobSpec, V1LabelSelector } from '@kubernetes/client-node';
 import { applyPodTemplateDefaults } from '../../../api/kinds/pod-defaults.ts';
 import { podTemplateErrors } from '../../../api/kinds/pod-validation.ts';
-import type { PodTemplate } from '../../../api/kinds/pod-types.ts';
-import { podNameWarnings, podWarnings } from '../../../api/kinds/pod-warnings.ts';
+import type { PodSpec, PodTemplate } from '../../../api/kinds/pod-types.ts';
+import { podWarnings } from '../../../api/kinds/pod-warnings.ts';
 import type { Wire } from '../../../api/kinds/wire.ts';
-import { unsupportedValue, type FieldError } from '../../../api/meta/field-error.ts';
+import { tooLong, unsupportedValue, type FieldError } from '../../../api/meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../../../api/meta/json-equality.ts';
-import { domainPrefixedPathErrors, nameIsSubdomain } from '../../../api/meta/names.ts';
+import { dnsLabelErrors, domainPrefixedPathErrors, nameIsSubdomain } from '../../../api/meta/names.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
-import { fromLabelSelector, validateLabelSelector, validateLabels } from '../../../api/meta/selector.ts';
+import { fromLabelSelector, validateLabelSelector } from '../../../api/meta/selector.ts';
 import { cronJobColumns, jobColumns } from '../columns/batch.ts';
 import { specAndStatus, statusOnly } from '../generic-strategy.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
@@ -17,9 +17,10 @@ import { invalid, nonNegative, notSupported, required } from './field-rules.ts';
 import { templated } from './workload-rules.ts';
 import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';
 import { failurePolicyErrors, successPolicyErrors } from './job-policies.ts';
+import { jobStatusErrors, type JobStatus } from './job-status.ts';
 
 export type JobSpec = Omit<Wire<V1JobSpec>, 'template'> & { template?: PodTemplate };
-export type Job = KubeObject & { spec?: JobSpec; status?: Record<string, number | undefined> };
+export type Job = KubeObject & { spec?: JobSpec; status?: JobStatus };
 type CronJob = KubeObject & {
   spec?: Omit<Wire<V1CronJobSpec>, 'jobTemplate'> & {
     jobTemplate?: { metadata?: KubeObject['metadata']; spec?: JobSpec };
@@ -66,30 +67,29 @@ function generateSelector(job: Job): void {
   ] as const)
     labels[key] ??= value;
   template.metadata = { ...template.metadata, labels };
-  spec.selector = { ...spec.selector, matchLabels: { ...spec.selector?.matchLabels, [UID_LABEL]: uid } };
+  spec.selector = { ...spec.selector, matchLabels: { [UID_LABEL]: uid, ...spec.selector?.matchLabels } };
 }
 
 function generatedErrors(job: Job): FieldError[] {
   const spec = job.spec ?? {};
-  if (spec.manualSelector === true) return [];
+  if (spec.manualSelector === true || spec.selector === undefined) return [];
   const { uid = '', name = '' } = job.metadata;
   const labels = spec.template?.metadata?.labels ?? {};
+  const expected: Readonly<Record<string, string>> = {
+    [OLD_UID_LABEL]: uid,
+    [OLD_NAME_LABEL]: name,
+    [UID_LABEL]: uid,
+    [NAME_LABEL]: name,
+  };
   const errors: FieldError[] = [];
-  for (const [key, value] of [
-    [OLD_UID_LABEL, uid],
-    [OLD_NAME_LABEL, name],
-    [UID_LABEL, uid],
-    [NAME_LABEL, name],
-  ] as const) {
+  for (const [key, value] of Object.entries(expected)) {
     if (labels[key] === undefined) errors.push(required(`spec.template.metadata.labels[${key}]`, `must be '${value}'`));
     else if (labels[key] !== value)
       errors.push(invalid(`spec.template.metadata.labels[${key}]`, labels, `must be '${value}'`));
   }
-  const wanted = [{ [UID_LABEL]: uid }, { [OLD_UID_LABEL]: uid }];
-  const { matchLabels = {}, matchExpressions = [] } = spec.selector ?? {};
-  if (matchExpressions.length > 0 || !wanted.some((one) => semanticEqual(one, matchLabels))) {
+  const selector = spec.selector as V1LabelSelector;
+  if (validateLabelSelector(selector, '').length === 0 && !fromLabelSelector(selector).matches(expected))
     errors.push(invalid('spec.selector', spec.selector, '`selector` not auto-generated'));
-  }
   return errors;
 }
 
@@ -103,10 +103,11 @@ function jobSpecErrors(spec: JobSpec, path: string): FieldError[] {
     ...nonNegative(`${path}.backoffLimitPerIndex`, spec.backoffLimitPerIndex),
     ...nonNegative(`${path}.maxFailedIndexes`, spec.maxFailedIndexes),
   ];
+  if (spec.maxFailedIndexes !== undefined && spec.backoffLimitPerIndex === undefined)
+    errors.push(required(`${path}.backoffLimitPerIndex`, 'when maxFailedIndexes is specified'));
   if (spec.managedBy !== undefined) {
     errors.push(...domainPrefixedPathErrors(`${path}.managedBy`, spec.managedBy));
-    if (spec.managedBy.length > 63)
-      errors.push(invalid(`${path}.managedBy`, spec.managedBy, 'must be no more than 63 characters'));
+    if (spec.managedBy.length > 63) errors.push(tooLong(`${path}.managedBy`, 63));
   }
   errors.push(
     ...completionErrors(spec, path),
@@ -152,12 +153,32 @@ function completionErrors(spec: JobSpec, path: string): FieldError[] {
     if (maxFailedIndexes !== undefined && completions !== undefined && maxFailedIndexes > completions) {
       errors.push(invalid(`${path}.maxFailedIndexes`, maxFailedIndexes, 'must be less than or equal to completions'));
     }
+    if (maxFailedIndexes !== undefined && maxFailedIndexes > MAX_INDEXED)
+      errors.push(
+        invalid(`${path}.maxFailedIndexes`, maxFailedIndexes, `must be less than or equal to ${MAX_INDEXED}`),
+      );
+    errors.push(...largeErrors(spec, path));
   } else {
     if (backoffLimitPerIndex !== undefined)
       errors.push(invalid(`${path}.backoffLimitPerIndex`, backoffLimitPerIndex, 'requires indexed completion mode'));
     if (maxFailedIndexes !== undefined)
       errors.push(invalid(`${path}.maxFailedIndexes`, maxFailedIndexes, 'requires indexed completion mode'));
   }
+  return errors;
+}
+
+const MANY_AT_ONCE = 10_000;
+
+/** What is told of each index must fit into the status. */
+function largeErrors(spec: JobSpec, path: string): FieldError[] {
+  const { completions = 0, parallelism = 0, backoffLimitPerIndex, maxFailedIndexes: failed } = spec;
+  if (completions <= MAX_INDEXED || backoffLimitPerIndex === undefined) return [];
+  const errors: FieldError[] = [];
+  const text = `must be less than or equal to ${MANY_AT_ONCE} when completions are above ${MAX_INDEXED} and used with backoff limit per index`;
+  if (failed === undefined)
+    errors.push(required(`${path}.maxFailedIndexes`, `must be specified when completions is above ${MAX_INDEXED}`));
+  if (parallelism > MANY_AT_ONCE) errors.push(invalid(`${path}.parallelism`, parallelism, text));
+  if (failed !== undefined && failed > MANY_AT_ONCE) errors.push(invalid(`${path}.maxFailedIndexes`, failed, text));
   return errors;
 }
 
@@ -169,30 +190,29 @@ function replacementErrors(spec: JobSpec, path: string): FieldError[] {
 }
 
 function jobErrors(job: Job): FieldError[] {
-  const spec = job.spec ?? {};
-  const errors = generatedErrors(job);
-  if (spec.selector === undefined) errors.push(required('spec.selector'));
-  else errors.push(...validateLabelSelector(spec.selector as V1LabelSelector, 'spec.selector'));
-  errors.push(...jobSpecErrors(spec, 'spec'));
-  const labels = spec.template?.metadata?.labels;
-  if (!fromLabelSelector(spec.selector as V1LabelSelector | undefined).matches(labels ?? {})) {
-    errors.push(invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`'));
-  }
-  return orderedErrors(errors);
+  return [...generatedErrors(job), ...selectedErrors(job), ...indexedNameErrors(job)];
 }
 
-/** The selector is compared with the template right after the rules of generated labels. */
-function orderedErrors(errors: FieldError[]): FieldError[] {
-  const mismatch = errors.filter(({ detail }) => detail === '`selector` does not match template `labels`');
-  const others = errors.filter(({ detail }) => detail !== '`selector` does not match template `labels`');
-  const first = others.findIndex(
-    ({ field }) =>
-      field.startsWith('spec.') &&
-      !field.startsWith('spec.selector') &&
-      !field.startsWith('spec.template.metadata.labels'),
-  );
-  if (mismatch.length === 0) return others;
-  return first < 0 ? [...others, ...mismatch] : [...others.slice(0, first), ...others.slice(first), ...mismatch];
+/** What holds for a job at any time. */
+function selectedErrors(job: Job): FieldError[] {
+  const spec = job.spec ?? {};
+  const selector = spec.selector as V1LabelSelector | undefined;
+  const errors = jobSpecErrors(spec, 'spec');
+  const malformed = selector === undefined ? [] : validateLabelSelector(selector, 'spec.selector');
+  errors.push(...(selector === undefined ? [required('spec.selector')] : malformed));
+  const labels = spec.template?.metadata?.labels;
+  if (malformed.length === 0 && !fromLabelSelector(selector).matches(labels ?? {}))
+    errors.push(invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`'));
+  return errors;
+}
+
+/** Pods of an indexed job are hosts of its name and their index. */
+function indexedNameErrors({ metadata: { name = '' }, spec = {} }: Job): FieldError[] {
+  const { completionMode, completions = 0 } = spec;
+  if (completionMode !== 'Indexed' || completions <= 0) return [];
+  const longest = `${name}-${completions - 1}`;
+  if (dnsLabelErrors(longest).length === 0) return [];
+  return [invalid('metadata.name', name, `will not able to create pod with invalid DNS label: ${longest}`)];
 }
 
 const SCHEDULING = ['nodeSelector', 'tolerations', 'schedulingGates'] as const;
@@ -226,19 +246,27 @@ function jobUpdateErrors(job: Job, old: Job): FieldError[] {
   return errors;
 }
 
+/** Of what holds pods apart or together only the part about nodes may change. */
+function keepNodeAffinity(spec: PodSpec, old: PodSpec | undefined): void {
+  const before = old?.affinity?.nodeAffinity;
+  const { nodeAffinity: _, ...others } = spec.affinity ?? {};
+  const kept = before === undefined ? others : { ...others, nodeAffinity: before };
+  if (Object.keys(kept).length === 0 && old?.affinity === undefined) delete spec.affinity;
+  else spec.affinity = kept;
+}
+
 /** A suspended job that never started may still be sent elsewhere. */
 function templateUpdateErrors(job: Job, old: Job): FieldError[] {
   const template = cloneJson(job.spec?.template ?? {});
   const before = old.spec?.template ?? {};
-  const started = old.status?.['startTime'] !== undefined;
+  const started = old.status?.startTime !== undefined;
   const spec = (template.spec ??= {});
   if (old.spec?.suspend === true && !started) {
     for (const field of SCHEDULING) {
       if (before.spec?.[field] === undefined) delete spec[field];
       else Object.assign(spec, { [field]: before.spec[field] });
     }
-    if (before.spec?.affinity === undefined) delete spec.affinity;
-    else spec.affinity = before.spec.affinity;
+    keepNodeAffinity(spec, before.spec);
     template.metadata = {
       ...template.metadata,
       ...(before.metadata?.labels === undefined ? {} : { labels: before.metadata.labels }),
@@ -259,21 +287,11 @@ function templateUpdateErrors(job: Job, old: Job): FieldError[] {
   return [invalid(field, field === 'spec.template' ? template : template.spec, 'field is immutable')];
 }
 
-function jobStatusErrors(job: Job, old: Job): FieldError[] {
-  const status = job.status ?? {};
-  const before = old.status ?? {};
-  const errors = ['active', 'succeeded', 'failed', 'ready', 'terminating'].flatMap((field) =>
-    nonNegative(`status.${field}`, status[field]),
+const jobNameWarnings = (name: string): string[] =>
+  dnsLabelErrors(name).map(
+    (text) =>
+      `metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [${text}]`,
   );
-  if (status['ready'] !== undefined && status['ready'] > (status['active'] ?? 0)) {
-    errors.push(invalid('status.ready', status['ready'], 'cannot set more ready pods than active'));
-  }
-  for (const field of ['failed', 'succeeded']) {
-    if ((status[field] ?? 0) < (before[field] ?? 0))
-      errors.push(invalid(`status.${field}`, status[field] ?? 0, `cannot decrease the ${field} counter`));
-  }
-  return errors;
-}
 
 const templateTexts = (template: PodTemplate | undefined, path: string): string[] =>
   podWarnings(template?.metadata, template?.spec ?? {}, path);
@@ -294,13 +312,13 @@ const jobs: Strategy<Job> = {
   validateCreate: jobErrors,
   validateUpdate: jobUpdateErrors,
   warningsOnCreate: (job) => [
-    ...podNameWarnings(job.metadata.name ?? ''),
+    ...jobNameWarnings(job.metadata.name ?? ''),
     ...templateTexts(job.spec?.template, 'spec.template'),
   ],
   warningsOnUpdate: (job, old) =>
     semanticEqual(job.spec?.template, old.spec?.template) ? [] : templateTexts(job.spec?.template, 'spec.template'),
   defaultPropagation: 'Orphan',
-  selectableFields: { 'status.successful': (job) => String(job.status?.['succeeded'] ?? 0) },
+  selectableFields: { 'status.successful': (job) => String(job.status?.succeeded ?? 0) },
   unsupportedField: (field) => `field label ${JSON.stringify(field)} not supported for Job`,
   columns: jobColumns,
   status: { ...(statusOnly as UpdateStrategy<Job>), validateUpdate: jobStatusErrors },
@@ -313,32 +331,46 @@ const MAX_NAME = 52;
 
 function cronJobErrors(cronJob: CronJob, old?: CronJob): FieldError[] {
   const spec = cronJob.spec ?? {};
-  const errors: FieldError[] = [];
-  const { name = '' } = cronJob.metadata;
-  if (name.length > MAX_NAME && old === undefined)
-    errors.push(invalid('metadata.name', name, `must be no more than ${MAX_NAME} characters`));
-  errors.push(
-    ...scheduleErrors('spec.schedule', spec.schedule ?? ''),
-    ...timeZoneErrors('spec.timeZone', spec.timeZone),
-  );
-  errors.push(...nonNegative('spec.startingDeadlineSeconds', spec.startingDeadlineSeconds));
+  const errors = [
+    ...scheduleErrors('spec.schedule', spec, old?.spec),
+    ...nonNegative('spec.startingDeadlineSeconds', spec.startingDeadlineSeconds),
+  ];
+  if (old === undefined || spec.timeZone !== old.spec?.timeZone)
+    errors.push(...timeZoneErrors('spec.timeZone', spec.timeZone));
   const { concurrencyPolicy = '' } = spec;
   if (concurrencyPolicy === '') errors.push(required('spec.concurrencyPolicy'));
   else if (!CONCURRENCY.includes(concurrencyPolicy))
     errors.push(unsupportedValue('spec.concurrencyPolicy', concurrencyPolicy, CONCURRENCY));
-  const template = spec.jobTemplate ?? {};
   errors.push(
+    ...jobTemplateErrors(spec.jobTemplate?.spec ?? {}, 'spec.jobTemplate.spec'),
     ...nonNegative('spec.successfulJobsHistoryLimit', spec.successfulJobsHistoryLimit),
     ...nonNegative('spec.failedJobsHistoryLimit', spec.failedJobsHistoryLimit),
   );
-  errors.push(...validateLabels(template.metadata?.labels, 'spec.jobTemplate.metadata.labels'));
-  errors.push(...jobSpecErrors(template.spec ?? {}, 'spec.jobTemplate.spec'));
-  const path = 'spec.jobTemplate.spec';
-  if (template.spec?.selector !== undefined)
-    errors.push(invalid(`${path}.selector`, template.spec.selector, '`selector` will be auto-generated'));
-  if (template.spec?.manualSelector === true)
-    errors.push(unsupportedValue(`${path}.manualSelector`, true, ['nil', 'false']));
+  const { name = '' } = cronJob.metadata;
+  if (name.length > MAX_NAME && old === undefined)
+    errors.push(invalid('metadata.name', name, `must be no more than ${MAX_NAME} characters`));
   return errors;
+}
+
+function jobTemplateErrors(spec: JobSpec, path: string): FieldError[] {
+  const errors = jobSpecErrors(spec, path);
+  if (spec.selector !== undefined)
+    errors.push(invalid(`${path}.selector`, spec.selector, '`selector` will be auto-generated'));
+  if (spec.manualSelector === true) errors.push(unsupportedValue(`${path}.manualSelector`, true, ['nil', 'false']));
+  return errors;
+}
+
+function cronJobWarnings(cronJob: CronJob, old?: CronJob): string[] {
+  const { spec, metadata } = cronJob;
+  const template = spec?.jobTemplate?.spec?.template;
+  const texts = old === undefined ? jobNameWarnings(metadata.name ?? '') : [];
+  if (old === undefined || !semanticEqual(template, old.spec?.jobTemplate?.spec?.template))
+    texts.push(...templateTexts(template, 'spec.jobTemplate.spec.template'));
+  if ((spec?.schedule ?? '').includes('TZ'))
+    texts.push(
+      'cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#time-zone for more details',
+    );
+  return texts;
 }
 
 const cronJobs: Strategy<CronJob> = {
@@ -357,8 +389,8 @@ const cronJobs: Strategy<CronJob> = {
   },
   validateCreate: (cronJob) => cronJobErrors(cronJob),
   validateUpdate: cronJobErrors,
-  warningsOnCreate: (cronJob) =>
-    templateTexts(cronJob.spec?.jobTemplate?.spec?.template, 'spec.jobTemplate.spec.template'),
+  warningsOnCreate: (cronJob) => cronJobWarnings(cronJob),
+  warningsOnUpdate: cronJobWarnings,
   columns: cronJobColumns,
   status: statusOnly as UpdateStrategy<CronJob>,
 };

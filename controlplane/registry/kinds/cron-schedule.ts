@@ -29,15 +29,31 @@ const DESCRIPTORS: ReadonlySet<string> = new Set([
   '@hourly',
 ]);
 
-export function scheduleErrors(field: string, schedule: string): FieldError[] {
-  if (schedule === '') return [required(field)];
-  if (schedule.includes('TZ'))
-    return [invalid(field, schedule, 'cannot use TZ or CRON_TZ in schedule, use timeZone field instead')];
-  const fault = scheduleFault(schedule);
-  return fault === undefined ? [] : [invalid(field, schedule, fault)];
+interface Timed {
+  readonly schedule?: string | undefined;
+  readonly timeZone?: string | undefined;
 }
 
-function scheduleFault(schedule: string): string | undefined {
+/** A zone in the schedule itself is for those that had one before. */
+export function scheduleErrors(field: string, { schedule = '', timeZone }: Timed, old?: Timed): FieldError[] {
+  if (schedule === '') return [required(field)];
+  const fault = scheduleFault(schedule);
+  const errors = fault === undefined ? [] : [invalid(field, schedule, fault)];
+  if (!schedule.includes('TZ')) return errors;
+  if (!(old?.schedule ?? '').includes('TZ'))
+    errors.push(invalid(field, schedule, 'cannot use TZ or CRON_TZ in schedule, use timeZone field instead'));
+  else if (timeZone !== undefined)
+    errors.push(invalid(field, schedule, 'cannot use both timeZone field and TZ or CRON_TZ in schedule'));
+  return errors;
+}
+
+const ZONE = /^(?:CRON_)?TZ=(\S*) */;
+
+function scheduleFault(text: string): string | undefined {
+  const zone = ZONE.exec(text)?.[1];
+  if (zone !== undefined && zone !== '' && !isZone(zone))
+    return `provided bad location ${zone}: unknown time zone ${zone}`;
+  const schedule = text.replace(ZONE, '');
   if (schedule.startsWith('@')) {
     if (DESCRIPTORS.has(schedule) || /^@every (\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+$/.test(schedule)) return undefined;
     return `unrecognized descriptor: ${schedule}`;
@@ -97,11 +113,18 @@ export function timeZoneErrors(field: string, zone: string | undefined): FieldEr
     return [
       invalid(field, zone, 'timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones'),
     ];
+  return isZone(zone) ? [] : [invalid(field, zone, `unknown time zone ${zone}`)];
+}
+
+/** Zones are files by these names; what differs in case alone is another file. */
+function isZone(zone: string): boolean {
+  if (!zone.split('/').every((part) => /^[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}$/.test(part) && !/^\.\.?$/.test(part)))
+    return false;
   try {
-    new Intl.DateTimeFormat('en', { timeZone: zone });
-    return [];
+    const { timeZone } = new Intl.DateTimeFormat('en', { timeZone: zone }).resolvedOptions();
+    return timeZone.toLowerCase() !== zone.toLowerCase() || timeZone === zone;
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    return [invalid(field, zone, `unknown time zone ${zone}`)];
+    return false;
   }
 }

@@ -8,6 +8,7 @@ import { statusOnly } from '../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../strategy.ts';
 import { immutable, invalid, nonNegative, required } from './field-rules.ts';
 import {
+  collisionErrors,
   controllerTemplateErrors,
   countErrors,
   countOrPercentErrors,
@@ -65,12 +66,15 @@ function daemonUpdateErrors(strategy: NonNullable<DaemonSet['spec']>['updateStra
     ...countOrPercentErrors(`${own}.maxUnavailable`, rolling.maxUnavailable),
     ...countOrPercentErrors(`${own}.maxSurge`, rolling.maxSurge),
   ];
+  errors.push(
+    ...notAbove100(`${own}.maxUnavailable`, rolling.maxUnavailable),
+    ...notAbove100(`${own}.maxSurge`, rolling.maxSurge),
+  );
   if (!isZero(rolling.maxSurge) && !isZero(rolling.maxUnavailable)) {
     errors.push(invalid(`${own}.maxSurge`, rolling.maxSurge, 'may not be set when maxUnavailable is non-zero'));
   }
   if (isZero(rolling.maxSurge) && isZero(rolling.maxUnavailable))
     errors.push(required(`${own}.maxUnavailable`, 'cannot be 0 when maxSurge is 0'));
-  errors.push(...notAbove100(`${own}.maxUnavailable`, rolling.maxUnavailable));
   return errors;
 }
 
@@ -123,8 +127,8 @@ export const daemonSets: Strategy<DaemonSet> = {
   columns: daemonSetColumns,
   status: {
     ...(statusOnly as UpdateStrategy<DaemonSet>),
-    validateUpdate: (object) =>
-      countErrors(object.status, [
+    validateUpdate: (object, old) => [
+      ...countErrors(object.status, [
         'currentNumberScheduled',
         'numberMisscheduled',
         'desiredNumberScheduled',
@@ -135,5 +139,7 @@ export const daemonSets: Strategy<DaemonSet> = {
         'numberUnavailable',
         'collisionCount',
       ]),
+      ...collisionErrors(object.status, old.status),
+    ],
   },
 };

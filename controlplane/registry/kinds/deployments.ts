@@ -7,6 +7,7 @@ import { statusWithoutLabels } from '../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../strategy.ts';
 import { forbidden, immutable, invalid, nonNegative, required } from './field-rules.ts';
 import {
+  collisionErrors,
   countErrors,
   countOrPercentErrors,
   isZero,
@@ -69,7 +70,7 @@ function deploymentStrategyErrors(spec: NonNullable<Deployment['spec']>): FieldE
 
 const deploymentStatus: UpdateStrategy<Deployment> = {
   ...(statusWithoutLabels as UpdateStrategy<Deployment>),
-  validateUpdate(object) {
+  validateUpdate(object, old) {
     const fields = [
       'observedGeneration',
       'replicas',
@@ -91,6 +92,7 @@ const deploymentStatus: UpdateStrategy<Deployment> = {
         ),
       );
     }
+    errors.push(...collisionErrors(object.status, old.status));
     return errors;
   },
 };

@@ -1,5 +1,5 @@
 /** Rules of a job for failed pods and for success. */
-import { duplicate, notSupported, OMITTED_VALUE, type FieldError } from '../../../api/meta/field-error.ts';
+import { duplicate, notSupported, OMITTED_VALUE, tooLong, type FieldError } from '../../../api/meta/field-error.ts';
 import { qualifiedNameErrors } from '../../../api/meta/names.ts';
 import type { JobSpec } from './batch.ts';
 import { invalid, invalidFor, maxItems, required } from './field-rules.ts';
@@ -7,6 +7,10 @@ import { invalid, invalidFor, maxItems, required } from './field-rules.ts';
 const ACTIONS = ['Count', 'FailIndex', 'FailJob', 'Ignore'];
 const OPERATORS = ['In', 'NotIn'];
 const STATES = ['False', 'True', 'Unknown'];
+
+/** The choices as Go prints a list of strings. */
+const valid = (values: readonly string[]): string =>
+  `valid values: [${values.map((value) => JSON.stringify(value)).join(' ')}]`;
 
 type FailureRule = NonNullable<NonNullable<JobSpec['podFailurePolicy']>['rules']>[number];
 
@@ -33,16 +37,17 @@ function failureRuleErrors(
 ): FieldError[] {
   const errors: FieldError[] = [];
   const { action = '', onExitCodes, onPodConditions = [] } = rule;
-  if (action === '') errors.push(required(`${at}.action`));
+  if (action === '') errors.push(required(`${at}.action`, valid(ACTIONS)));
   else if (action === 'FailIndex') {
     if (spec.backoffLimitPerIndex === undefined)
       errors.push(invalid(`${at}.action`, action, 'requires the backoffLimitPerIndex to be set'));
   } else if (!ACTIONS.includes(action)) errors.push(notSupported(`${at}.action`, action, ACTIONS));
   if (onExitCodes !== undefined) errors.push(...exitCodeErrors(onExitCodes, `${at}.onExitCodes`, containers));
   if (onPodConditions.length > 0) {
+    errors.push(...maxItems(`${at}.onPodConditions`, onPodConditions, 20));
     for (const [index, { type = '', status = '' }] of onPodConditions.entries()) {
       errors.push(...invalidFor(`${at}.onPodConditions[${index}].type`, type, qualifiedNameErrors(type)));
-      if (status === '') errors.push(required(`${at}.onPodConditions[${index}].status`));
+      if (status === '') errors.push(required(`${at}.onPodConditions[${index}].status`, valid(STATES)));
       else if (!STATES.includes(status))
         errors.push(notSupported(`${at}.onPodConditions[${index}].status`, status, STATES));
     }
@@ -61,7 +66,7 @@ function exitCodeErrors(
 ): FieldError[] {
   const errors: FieldError[] = [];
   const { operator = '', values = [], containerName } = codes;
-  if (operator === '') errors.push(required(`${at}.operator`));
+  if (operator === '') errors.push(required(`${at}.operator`, valid(OPERATORS)));
   else if (!OPERATORS.includes(operator)) errors.push(notSupported(`${at}.operator`, operator, OPERATORS));
   if (containerName !== undefined && !containers.has(containerName)) {
     errors.push(
@@ -87,6 +92,8 @@ function exitCodeErrors(
   return errors;
 }
 
+const MAX_INDEX_TEXT = 64 * 1024;
+
 export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
   const policy = spec.successPolicy;
   if (policy === undefined) return [];
@@ -104,7 +111,9 @@ export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
       errors.push(required(own, 'at least one of succeededCount or succeededIndexes must be specified'));
       continue;
     }
-    let total = completions;
+    if ((succeededIndexes ?? '').length > MAX_INDEX_TEXT)
+      errors.push(tooLong(`${own}.succeededIndexes`, MAX_INDEX_TEXT));
+    let total = 0;
     if (succeededIndexes !== undefined) {
       const parsed = countIndexes(succeededIndexes, completions);
       if (typeof parsed === 'string')
@@ -122,7 +131,8 @@ export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
           `must be less than or equal to ${completions} (the number of specified completions)`,
         ),
       );
-    } else if (succeededIndexes !== undefined && succeededCount > total) {
+    }
+    if (succeededIndexes !== undefined && succeededCount > total) {
       errors.push(
         invalid(
           `${own}.succeededCount`,
@@ -136,7 +146,7 @@ export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
 }
 
 /** How many indexes `1,3-5` names, or what is wrong with it. */
-function countIndexes(text: string, completions: number): number | string {
+export function countIndexes(text: string, completions: number): number | string {
   if (text === '') return 0;
   let total = 0;
   let last: number | undefined;

@@ -11,6 +11,7 @@ import { statusOnly } from '../generic-strategy.ts';
 import type { Strategy, UpdateStrategy } from '../strategy.ts';
 import { dnsLabel, forbidden, invalid, nonNegative, required } from './field-rules.ts';
 import {
+  collisionErrors,
   countErrors,
   countOrPercentErrors,
   isZero,
@@ -128,7 +129,7 @@ function statefulSetUpdateErrors(object: StatefulSet, old: StatefulSet): FieldEr
 
 const statefulSetStatus: UpdateStrategy<StatefulSet> = {
   ...(statusOnly as UpdateStrategy<StatefulSet>),
-  validateUpdate(object) {
+  validateUpdate(object, old) {
     const errors = countErrors(object.status, [
       'replicas',
       'readyReplicas',
@@ -155,6 +156,7 @@ const statefulSetStatus: UpdateStrategy<StatefulSet> = {
         ),
       );
     }
+    errors.push(...collisionErrors(object.status, old.status));
     return errors;
   },
 };

@@ -119,8 +119,21 @@ export function notAbove100(field: string, value: string | number | undefined): 
   return percent !== undefined && percent > 100 ? [invalid(field, value, 'must not be greater than 100%')] : [];
 }
 
-export const isZero = (value: string | number | undefined): boolean =>
-  value === 0 || (typeof value === 'string' && parsePercent(value) === 0);
+/** What cannot be read counts as none. */
+export function isZero(value: string | number | undefined): boolean {
+  if (typeof value !== 'string') return value === 0;
+  const count = parsePercent(value) ?? (/^[+-]?\d+$/.test(value) ? Number(value) : 0);
+  return count === 0;
+}
+
+type Counts = Readonly<Record<string, number | undefined>> | undefined;
+
+export function collisionErrors(status: Counts, old: Counts): FieldError[] {
+  const before = old?.['collisionCount'];
+  const now = status?.['collisionCount'];
+  if (before === undefined || (now !== undefined && now >= before)) return [];
+  return [invalid('status.collisionCount', now ?? 0, 'cannot be decremented')];
+}
 
 export function countErrors(
   status: Readonly<Record<string, unknown>> | undefined,
