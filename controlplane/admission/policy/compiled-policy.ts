@@ -1,8 +1,9 @@
 /** A policy with its expressions made ready, once for each version of the policy. */
+import { struct } from '../../../api/cel/admission-variables.ts';
 import { type CelEnvironment, CelCompileError, compile } from '../../../api/cel/cel.ts';
 import { type CelType, dyn, string } from '../../../api/cel/types.ts';
 import { CelError, type CelValue, CostExceeded } from '../../../api/cel/values.ts';
-import { ADMISSION_VARIABLES, type Bindings, Expression, LazyVariables, struct } from './expressions.ts';
+import { ADMISSION_VARIABLES, type Bindings, Expression, LazyVariables } from './expressions.ts';
 import type { Policy } from './policy-types.ts';
 
 export interface CompiledValidation {

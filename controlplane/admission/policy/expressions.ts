@@ -16,7 +16,8 @@ import {
   runWaiting,
   type Budget,
 } from '../../../api/cel/cel.ts';
-import { bool, type CelType, dyn, list, map, string } from '../../../api/cel/types.ts';
+import { namespaceType, requestType } from '../../../api/cel/admission-variables.ts';
+import { type CelType, dyn } from '../../../api/cel/types.ts';
 import { CelError, type CelValue, CostExceeded, OpaqueValue } from '../../../api/cel/values.ts';
 import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import type { UserInfo } from '../../authentication/authentication.ts';
@@ -34,43 +35,12 @@ export interface RequestView {
   readonly oldObject: KubeObject | undefined;
 }
 
-export function struct(name: string, fields: Readonly<Record<string, CelType>>): CelType {
-  return { kind: 'object', name, field: (field) => (Object.hasOwn(fields, field) ? fields[field] : undefined) };
-}
-
-const groupVersionKind = struct('kubernetes.GroupVersionKind', { group: string, version: string, kind: string });
-const groupVersionResource = struct('kubernetes.GroupVersionResource', {
-  group: string,
-  version: string,
-  resource: string,
-});
-const userType = struct('kubernetes.UserInfo', {
-  username: string,
-  uid: string,
-  groups: list(string),
-  extra: map(string, list(string)),
-});
-const requestType = struct('kubernetes.AdmissionRequest', {
-  kind: groupVersionKind,
-  resource: groupVersionResource,
-  subResource: string,
-  requestKind: groupVersionKind,
-  requestResource: groupVersionResource,
-  requestSubResource: string,
-  name: string,
-  namespace: string,
-  operation: string,
-  userInfo: userType,
-  dryRun: bool,
-  options: dyn,
-});
-
 export const ADMISSION_VARIABLES: Readonly<Record<string, CelType>> = {
   object: dyn,
   oldObject: dyn,
   request: requestType,
   params: dyn,
-  namespaceObject: dyn,
+  namespaceObject: namespaceType,
   authorizer: authorizerType,
 };
 

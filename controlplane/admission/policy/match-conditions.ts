@@ -1,11 +1,12 @@
 /** Match conditions of webhooks, and of the webhooks that authorize. */
+import { struct } from '../../../api/cel/admission-variables.ts';
 import { CelCompileError, compile, type Program } from '../../../api/cel/cel.ts';
 import { bool, dyn, list, map, string } from '../../../api/cel/types.ts';
 import { CelError, CostExceeded, Pending } from '../../../api/cel/values.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import type { MatchConditionCompiler } from '../../authorization/authorization-config.ts';
 import type { MatchConditions } from '../webhook/dispatcher.ts';
-import { ADMISSION_VARIABLES, authorizerFor, Bindings, Expression, requestValue, struct } from './expressions.ts';
+import { ADMISSION_VARIABLES, authorizerFor, Bindings, Expression, requestValue } from './expressions.ts';
 
 const MAX_EXPRESSIONS = 1000;
 

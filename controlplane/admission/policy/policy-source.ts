@@ -29,8 +29,16 @@ export interface Judge {
   readonly as: GroupVersionResource;
 }
 
-/** Parameters cannot be had; what it says is why the request is refused. */
-export class ParamsError extends Error {}
+/** Parameters cannot be had: the request is refused where the policy fails closed, whatever the binding wants done. */
+export class ParamsError extends Error {
+  /** The policy itself is at fault, not the binding. */
+  readonly ofPolicy: boolean;
+
+  constructor(message: string, ofPolicy = false) {
+    super(`failed to configure ${ofPolicy ? 'policy' : 'binding'}: ${message}`);
+    this.ofPolicy = ofPolicy;
+  }
+}
 
 export class PolicySource {
   readonly #options: PolicySourceOptions;
@@ -115,20 +123,15 @@ export class PolicySource {
       .resources()
       .find((one) => one.group === gv?.group && one.version === gv.version && one.kind === kind.kind);
     if (info === undefined) {
-      throw new ParamsError(
-        `failed to find resource referenced by paramKind: '${kind.apiVersion ?? ''}, Kind=${kind.kind ?? ''}'`,
-      );
+      const shown = `${gv?.group ?? ''}/${gv?.version ?? ''}, Kind=${kind.kind ?? ''}`;
+      throw new ParamsError(`failed to find resource referenced by paramKind: '${shown}'`, true);
     }
     if (!info.namespaced && (ref.namespace ?? '') !== '') {
-      throw new ParamsError(
-        'failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`',
-      );
+      throw new ParamsError('paramRef.namespace must not be provided for a cluster-scoped `paramKind`');
     }
     const where = info.namespaced ? ref.namespace || namespace : '';
     if (info.namespaced && where === '') {
-      throw new ParamsError(
-        'failed to configure binding: cannot use namespaced paramRef in policy binding that matches cluster-scoped resources',
-      );
+      throw new ParamsError('cannot use namespaced paramRef in policy binding that matches cluster-scoped resources');
     }
     const source = this.#options.sources.of<KubeObject>(
       resourceOf(info.group, info.version, info.resource, info.kind, info.namespaced),
@@ -136,9 +139,7 @@ export class PolicySource {
     const found = await this.#find(source, ref, where);
     if (found.length > 0) return found;
     if (ref.parameterNotFoundAction !== 'Deny') return [];
-    throw new ParamsError(
-      'failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction',
-    );
+    throw new ParamsError('no params found for policy binding with `Deny` parameterNotFoundAction');
   }
 
   async #find(

@@ -2,16 +2,17 @@
  * Checks the expressions of validating policies against the kinds that they are for, and writes what cannot be right into
  * the policy's status. A policy is checked once for each of its generations.
  */
+import { struct } from '../../../api/cel/admission-variables.ts';
 import { CelCompileError, compile } from '../../../api/cel/cel.ts';
 import { bytes, bool, type CelType, double, dyn, int, list, map, string, timestamp } from '../../../api/cel/types.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Client } from '../../../api/machinery/client.ts';
 import { validatingAdmissionPolicies, type ResourceOf } from '../../../api/machinery/resources.ts';
-import type { GroupVersionKind } from '../../../api/meta/object.ts';
+import { type GroupVersionKind, parseApiVersion } from '../../../api/meta/object.ts';
 import { isConflict, isNotFound } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo, Scalar, StructType, TypeNode } from '../../../api/schema/schema.ts';
 import type { Sources } from '../sources.ts';
-import { ADMISSION_VARIABLES, struct } from './expressions.ts';
+import { ADMISSION_VARIABLES } from './expressions.ts';
 import type { Policy } from './policy-types.ts';
 
 export interface TypeCheckingOptions {
@@ -73,15 +74,14 @@ export function warningsOf(
 ): ExpressionWarning[] {
   const { spec = {} } = policy;
   const kinds = kindsOf(policy, options.resources());
+  const params = paramsType(policy, options);
   const warnings: ExpressionWarning[] = [];
   const check = (source: string | undefined, fieldRef: string): void => {
     if (source === undefined || source === '') return;
     const faults = kinds.flatMap((kind) => {
       const type = options.typeOfKind(kind);
-      const fault = type === undefined ? undefined : faultOf(policy, source, type);
-      return fault === undefined
-        ? []
-        : [`${kind.group === '' ? '' : `${kind.group}/`}${kind.version}, Kind=${kind.kind}: ${fault}\n`];
+      const fault = type === undefined ? undefined : faultOf(policy, source, type, params);
+      return fault === undefined ? [] : [`${kind.group}/${kind.version}, Kind=${kind.kind}: ${fault}\n`];
     });
     if (faults.length > 0) warnings.push({ fieldRef, warning: faults.join('\n') });
   };
@@ -106,13 +106,21 @@ function kindsOf({ spec = {} }: Policy, resources: readonly ResourceInfo[]): Gro
   return [...found.values()].slice(0, MAX_KINDS);
 }
 
-function faultOf({ spec = {} }: Policy, source: string, type: CelType): string | undefined {
+/** Parameters of a kind that is not known may be anything. */
+function paramsType({ spec = {} }: Policy, { typeOfKind }: Pick<TypeCheckingOptions, 'typeOfKind'>): CelType {
+  const { apiVersion = '', kind = '' } = spec.paramKind ?? {};
+  const gv = parseApiVersion(apiVersion);
+  return (gv === undefined ? undefined : typeOfKind({ ...gv, kind })) ?? dyn;
+}
+
+function faultOf({ spec = {} }: Policy, source: string, type: CelType, params: CelType): string | undefined {
   const variables: Record<string, CelType> = {};
   const environment = {
     variables: {
       ...ADMISSION_VARIABLES,
       object: type,
       oldObject: type,
+      params,
       variables: struct('kubernetes.variables', variables),
     },
   };

@@ -6,6 +6,7 @@ import { validatingAdmissionPolicies, validatingAdmissionPolicyBindings } from '
 import { newForbidden, newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
 import type { ResourceOf } from '../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
+import { typeNameOf } from '../../../api/cel/values.ts';
 import type { Authorizer } from '../../authorization/authorization.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import { type CompiledPolicy, type CompiledValidation, compiledPolicy, variablesOf } from './compiled-policy.ts';
@@ -28,10 +29,13 @@ export interface PolicyPluginOptions extends Omit<PolicySourceOptions, 'policies
 
 interface Refusal {
   readonly policy: string;
+  /** `''`: the policy itself is at fault. */
   readonly binding: string;
   readonly message: string;
   readonly reason: string;
   readonly index: number;
+  /** Denied whatever the binding wants done. */
+  readonly always: boolean;
 }
 
 const CODES: Readonly<Record<string, number>> = {
@@ -61,12 +65,14 @@ export function validatingAdmissionPolicy(options: PolicyPluginOptions): Admissi
       for (const judge of judges) {
         const actions = judge.binding.spec?.validationActions ?? [];
         for (const refusal of await judged(judge, { source, attributes, namespace, options, annotations })) {
-          if (actions.includes('Deny')) denied.push(refusal);
+          if (refusal.always || actions.includes('Deny')) denied.push(refusal);
+          if (refusal.always) continue;
           if (actions.includes('Warn')) attributes.warn(warning(refusal));
           if (actions.includes('Audit')) audited.push(auditEntry(refusal, actions));
         }
       }
-      if (audited.length > 0) attributes.annotate(FAILURES, JSON.stringify(audited));
+      // An annotation is written once: the first failure has it.
+      if (audited.length > 0) attributes.annotate(FAILURES, JSON.stringify(audited.slice(0, 1)));
       for (const [key, values] of annotations) attributes.annotate(key, values.join(', '));
       const [first] = denied;
       if (first !== undefined) throw denial(attributes, first);
@@ -84,24 +90,24 @@ interface Case {
 
 async function judged(judge: Judge, one: Case): Promise<Refusal[]> {
   const policy = compiledPolicy(judge.policy);
-  const refusal = (message: string, index = 0, reason = 'Invalid'): Refusal => ({
-    policy: policy.name,
-    binding: judge.binding.metadata.name ?? '',
-    message,
-    reason,
-    index,
-  });
+  const base = { policy: policy.name, binding: judge.binding.metadata.name ?? '', reason: 'Invalid', index: 0 };
   try {
     const params = await one.source.params(judge, one.attributes.namespace);
     const refusals: Refusal[] = [];
     for (const param of params) {
-      const found = await evaluated(policy, judge, param, one);
-      refusals.push(...found.map(({ message, validation }) => refusal(message, validation?.index, validation?.reason)));
+      for (const { message, validation, always = false } of await evaluated(policy, judge, param, one)) {
+        const { index, reason } = validation ?? base;
+        refusals.push({ ...base, message, index, reason, always });
+      }
     }
     return refusals;
   } catch (error) {
-    if (error instanceof ParamsError || error instanceof ExpressionError) {
-      return policy.failsClosed ? [refusal(error.message)] : [];
+    if (error instanceof ParamsError) {
+      const binding = error.ofPolicy ? '' : base.binding;
+      return policy.failsClosed ? [{ ...base, binding, message: error.message, always: true }] : [];
+    }
+    if (error instanceof ExpressionError) {
+      return policy.failsClosed ? [{ ...base, message: error.message, always: false }] : [];
     }
     throw error;
   }
@@ -109,7 +115,8 @@ async function judged(judge: Judge, one: Case): Promise<Refusal[]> {
 
 interface Finding {
   readonly message: string;
-  readonly validation: CompiledValidation | undefined;
+  readonly validation?: CompiledValidation;
+  readonly always?: boolean;
 }
 
 async function evaluated(
@@ -133,17 +140,27 @@ async function evaluated(
         findings.push({ message: error.message, validation: { ...validation, reason: 'Invalid' } });
     }
   }
-  await annotate(policy, bindings, one.annotations);
+  findings.push(...(await annotated(policy, bindings, one.annotations)));
   return findings;
 }
 
 const MAX_ANNOTATION = 10 * 1024;
 
-async function annotate(policy: CompiledPolicy, bindings: Bindings, annotations: Map<string, string[]>): Promise<void> {
+/** Gathers annotations. One that fails is denied by a policy that fails closed. */
+async function annotated(
+  policy: CompiledPolicy,
+  bindings: Bindings,
+  annotations: Map<string, string[]>,
+): Promise<Finding[]> {
+  const findings: Finding[] = [];
   for (const { key, value } of policy.audits) {
     try {
       const made = await value.evaluate(bindings);
-      const text = typeof made === 'string' ? made.trim() : '';
+      if (made !== null && typeof made !== 'string') {
+        const why = `resulted in unsupported return type: ${typeNameOf(made)}. Return type must be either string or null.`;
+        throw new ExpressionError(`valueExpression '${value.source}' ${why}`);
+      }
+      const text = (made ?? '').trim();
       if (text === '') continue;
       const name = `${policy.name}/${key}`;
       const known = annotations.get(name) ?? [];
@@ -151,9 +168,10 @@ async function annotate(policy: CompiledPolicy, bindings: Bindings, annotations:
       annotations.set(name, known);
     } catch (error) {
       if (!(error instanceof ExpressionError)) throw error;
-      if (policy.failsClosed) throw error;
+      if (policy.failsClosed) findings.push({ message: error.message, always: true });
     }
   }
+  return findings;
 }
 
 /** The variables of a policy's expressions. */
@@ -198,7 +216,7 @@ async function messageOf(validation: CompiledValidation, bindings: Bindings): Pr
 }
 
 const quoted = ({ policy, binding }: Refusal): string =>
-  `ValidatingAdmissionPolicy '${policy}' with binding '${binding}'`;
+  `ValidatingAdmissionPolicy '${policy}'${binding === '' ? '' : ` with binding '${binding}'`}`;
 
 function warning(refusal: Refusal): string {
   return `Validation failed for ${quoted(refusal)}: ${refusal.message}`;

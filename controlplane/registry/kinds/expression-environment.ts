@@ -2,41 +2,10 @@
  * Answers the question of `expression-checks.ts` with the expression language: what may be named where an expression stands,
  * and what it must evaluate to.
  */
+import { namespaceType, requestType, struct } from '../../../api/cel/admission-variables.ts';
 import { compile, CelCompileError, type CelEnvironment } from '../../../api/cel/cel.ts';
 import { bool, dyn, fits, isOpen, list, map, opaque, showType, string, type CelType } from '../../../api/cel/types.ts';
 import type { ExpressionChecker, ExpressionPlace, ExpressionQuestion, NamedExpression } from './expression-checks.ts';
-
-function struct(name: string, fields: Readonly<Record<string, CelType>>): CelType {
-  return { kind: 'object', name, field: (field) => (Object.hasOwn(fields, field) ? fields[field] : undefined) };
-}
-
-const groupVersionKind = struct('kubernetes.GroupVersionKind', { group: string, version: string, kind: string });
-const groupVersionResource = struct('kubernetes.GroupVersionResource', {
-  group: string,
-  version: string,
-  resource: string,
-});
-const userInfo = struct('kubernetes.UserInfo', {
-  username: string,
-  uid: string,
-  groups: list(string),
-  extra: map(string, list(string)),
-});
-
-const request = struct('kubernetes.AdmissionRequest', {
-  kind: groupVersionKind,
-  resource: groupVersionResource,
-  subResource: string,
-  requestKind: groupVersionKind,
-  requestResource: groupVersionResource,
-  requestSubResource: string,
-  name: string,
-  namespace: string,
-  operation: string,
-  userInfo,
-  dryRun: bool,
-  options: dyn,
-});
 
 const device = struct('kubernetes.DRADevice', {
   driver: string,
@@ -71,8 +40,8 @@ const WANTED: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
 function environmentOf(question: ExpressionQuestion): CelEnvironment {
   const { place, params, authorizer, variables } = question;
   if (place === 'deviceSelector') return { variables: { device } };
-  const known: Record<string, CelType> = { object: dyn, oldObject: dyn, request };
-  if (place !== 'matchCondition') known['namespaceObject'] = dyn;
+  const known: Record<string, CelType> = { object: dyn, oldObject: dyn, request: requestType };
+  if (place !== 'matchCondition') known['namespaceObject'] = namespaceType;
   if (params) known['params'] = dyn;
   if (authorizer) {
     known['authorizer'] = opaque('kubernetes.authorization.Authorizer');

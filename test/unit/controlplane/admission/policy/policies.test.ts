@@ -143,7 +143,45 @@ describe('a validating policy', () => {
     assert.deepEqual(warnings, [
       "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': failed expression: false",
     ]);
-    assert.ok(annotations.has('validation.policy.admission.k8s.io/validation_failure'));
+    const failure = { message: 'failed expression: false', policy: 'p', binding: 'b', expressionIndex: 0 };
+    assert.deepEqual(JSON.parse(annotations.get('validation.policy.admission.k8s.io/validation_failure') ?? ''), [
+      { ...failure, validationActions: ['Warn', 'Audit'] },
+    ]);
+  });
+  test('that cannot have its parameters denies, whatever its binding wants done, unless failures are ignored', async () => {
+    const spec = { paramKind: { apiVersion: 'g.io/v1', kind: 'Limit' }, validations: [{ expression: 'true' }] };
+    const binding = { validationActions: ['Warn'], paramRef: { name: 'l', parameterNotFoundAction: 'Deny' } };
+    const { attributes } = attributesOf(configMap('x'));
+    await assert.rejects(
+      async () => validating(spec, binding).validate?.(attributes, signal),
+      /ValidatingAdmissionPolicy 'p' denied request: failed to configure policy: failed to find resource referenced by paramKind: 'g.io\/v1, Kind=Limit'$/,
+    );
+    await validating({ ...spec, failurePolicy: 'Ignore' }, binding).validate?.(attributes, signal);
+    await validating(spec, { validationActions: ['Warn'] }).validate?.(attributes, signal);
+  });
+  test('denies by an audit annotation that fails, and keeps those that do not', async () => {
+    const auditAnnotations = [
+      { key: 'good', valueExpression: "' ' + object.metadata.name" },
+      { key: 'none', valueExpression: 'null' },
+      { key: 'bad', valueExpression: "object.data['a']" },
+    ];
+    const { attributes, warnings, annotations } = attributesOf(configMap('x'));
+    const actions = { validationActions: ['Warn'] };
+    await assert.rejects(
+      async () =>
+        validating({ validations: [{ expression: 'false' }], auditAnnotations }, actions).validate?.(
+          attributes,
+          signal,
+        ),
+      /denied request: expression 'object.data\['a'\]' resulted in error: no such key: data/,
+    );
+    assert.deepEqual([...annotations], [['p/good', 'x']]);
+    assert.equal(warnings.length, 1, 'what else it found is told as the binding wants it');
+    const numbers = [{ key: 'number', valueExpression: 'dyn(1)' }];
+    await assert.rejects(
+      async () => validating({ auditAnnotations: numbers }, actions).validate?.(attributes, signal),
+      /valueExpression 'dyn\(1\)' resulted in unsupported return type: int. Return type must be either string or null/,
+    );
   });
   test('without a binding judges nothing', async () => {
     const plugin = validating({ validations: [{ expression: 'false' }] }, { policyName: 'another' });

@@ -1,0 +1,67 @@
+/** Types of what expressions about requests see, wherever they stand: in policies, and in match conditions of webhooks. */
+import { bool, type CelType, dyn, int, list, map, string, timestamp } from './types.ts';
+
+export function struct(name: string, fields: Readonly<Record<string, CelType>>): CelType {
+  return { kind: 'object', name, field: (field) => (Object.hasOwn(fields, field) ? fields[field] : undefined) };
+}
+
+const groupVersionKind = struct('kubernetes.GroupVersionKind', { group: string, version: string, kind: string });
+const groupVersionResource = struct('kubernetes.GroupVersionResource', {
+  group: string,
+  version: string,
+  resource: string,
+});
+
+const userInfo = struct('kubernetes.UserInfo', {
+  username: string,
+  uid: string,
+  groups: list(string),
+  extra: map(string, list(string)),
+});
+
+/** `request`. */
+export const requestType = struct('kubernetes.AdmissionRequest', {
+  kind: groupVersionKind,
+  resource: groupVersionResource,
+  subResource: string,
+  requestKind: groupVersionKind,
+  requestResource: groupVersionResource,
+  requestSubResource: string,
+  name: string,
+  namespace: string,
+  operation: string,
+  userInfo,
+  dryRun: bool,
+  options: dyn,
+});
+
+/** `namespaceObject`: what policies may know of the namespace. */
+export const namespaceType = struct('kubernetes.Namespace', {
+  metadata: struct('kubernetes.NamespaceMetadata', {
+    name: string,
+    generateName: string,
+    namespace: string,
+    labels: map(string, string),
+    annotations: map(string, string),
+    UID: string,
+    creationTimestamp: timestamp,
+    deletionGracePeriodSeconds: int,
+    deletionTimestamp: timestamp,
+    generation: int,
+    resourceVersion: string,
+    finalizers: list(string),
+  }),
+  spec: struct('kubernetes.NamespaceSpec', { finalizers: list(string) }),
+  status: struct('kubernetes.NamespaceStatus', {
+    conditions: list(
+      struct('kubernetes.NamespaceCondition', {
+        status: string,
+        type: string,
+        lastTransitionTime: timestamp,
+        message: string,
+        reason: string,
+      }),
+    ),
+    phase: string,
+  }),
+});
