@@ -106,7 +106,8 @@ export class DockerImages {
       })) as NodeJS.ReadableStream;
       await this.#progress(stream, (text) => {
         const match = /Loaded image(?: ID)?: (\S+)/.exec(text);
-        if (match?.[1] !== undefined) references.push(match[1]);
+        // Podman names all of an archive in one line.
+        if (match?.[1] !== undefined) references.push(...match[1].split(','));
       });
     } catch (error) {
       throw toRuntimeError(error);
