@@ -68,7 +68,13 @@ export class ImageManager {
   async ensure(pod: Pod, container: Container, kind: ContainerKind, signal: AbortSignal): Promise<ImageInfo> {
     const written = container.image ?? '';
     const say = (type: 'Normal' | 'Warning', reason: string, message: string): void =>
-      this.#options.events.event(pod, type, reason, message, { fieldPath: fieldPathOf(kind, container.name) });
+      this.#options.events.event(
+        pod,
+        type,
+        reason,
+        message,
+        container.name === '' ? {} : { fieldPath: fieldPathOf(kind, container.name) },
+      );
     let reference: string;
     try {
       reference = withDefaultTag(written);
@@ -92,18 +98,10 @@ export class ImageManager {
     return this.#pull(pod, written, reference, say, signal);
   }
 
-  /** An image that a volume mounts. */
-  async ensureVolumeImage(
-    pod: Pod,
-    reference: string,
-    policy: string | undefined,
-    signal: AbortSignal,
-  ): Promise<string> {
-    const container = {
-      name: '',
-      image: reference,
-      ...(policy === undefined ? {} : { imagePullPolicy: policy }),
-    } as Container;
+  /** The id of an image that a volume of the pod mounts; pulled as the volume says. */
+  async ensureVolumeImage(pod: Pod, reference: string, signal: AbortSignal): Promise<string> {
+    const policy = pod.spec.volumes?.find((volume) => volume.image?.reference === reference)?.image?.pullPolicy;
+    const container = { name: '', image: reference, ...(policy === undefined ? {} : { imagePullPolicy: policy }) };
     return (await this.ensure(pod, container, 'regular', signal)).id;
   }
 

@@ -312,7 +312,7 @@ export class KubeRuntime {
           imageInfo: image,
           podIps: session.ips,
           ...(target === undefined ? {} : { target }),
-          volumeImage: (reference) => images.ensureVolumeImage(pod, reference, undefined, session.signal),
+          volumeImage: (reference) => images.ensureVolumeImage(pod, reference, session.signal),
         },
         this.#options.config,
       );

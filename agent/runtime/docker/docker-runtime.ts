@@ -84,7 +84,13 @@ class DockerRuntime implements Runtime {
   readonly #states: ContainerStates;
   readonly #stats: DockerStats;
   readonly #writers = new Map<string, LogWriter>();
-  #facts: EngineFacts = { swapLimit: false, lowestOomScoreAdj: -1000, recursiveReadOnly: false, seLinux: false };
+  #facts: EngineFacts = {
+    swapLimit: false,
+    lowestOomScoreAdj: -1000,
+    recursiveReadOnly: false,
+    imageVolumes: false,
+    seLinux: false,
+  };
 
   constructor(options: DockerRuntimeOptions) {
     this.#options = options;
@@ -117,6 +123,7 @@ class DockerRuntime implements Runtime {
       swapLimit: info.SwapLimit,
       lowestOomScoreAdj: await this.#lowestOomScoreAdj(),
       recursiveReadOnly: Number.parseInt(version.Version, 10) >= 25,
+      imageVolumes: Number.parseInt(version.Version, 10) >= 28,
       seLinux: info.SecurityOptions.some((option) => option.includes('selinux')),
     };
     for (const container of await this.listContainers())
