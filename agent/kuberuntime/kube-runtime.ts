@@ -178,16 +178,6 @@ export class KubeRuntime {
    */
   async #restartAll(pod: Pod, status: RuntimePodStatus, trigger: Container, signal: AbortSignal): Promise<SyncResult> {
     const { runtime, clock } = this.#options;
-    const key = `${pod.metadata.uid}_${trigger.name}`;
-    const kind = findKinded(pod, trigger.name)?.kind ?? 'regular';
-    try {
-      this.#checkBackOff({ pod, status }, trigger, kind);
-    } catch (error) {
-      if (!(error instanceof StartError)) throw error;
-      this.#waiting.set(key, { reason: error.reason, message: error.message });
-      return { errors: [error], retryAtMs: error.retryAtMs };
-    }
-    this.#waiting.delete(key);
     const own = status.containers.filter(({ name }) => findKinded(pod, name)?.kind !== 'ephemeral');
     const running = own.filter(({ state }) => state === 'running' || state === 'unknown');
     for (const container of running) {
@@ -204,6 +194,15 @@ export class KubeRuntime {
     }
     // How they ended is told before they are removed.
     if (running.length > 0) return { errors: [], retryAtMs: clock.now() };
+    const key = `${pod.metadata.uid}_${trigger.name}`;
+    try {
+      this.#checkBackOff({ pod, status }, trigger, findKinded(pod, trigger.name)?.kind ?? 'regular');
+    } catch (error) {
+      if (!(error instanceof StartError)) throw error;
+      this.#waiting.set(key, { reason: error.reason, message: error.message });
+      return { errors: [error], retryAtMs: error.retryAtMs };
+    }
+    this.#waiting.delete(key);
     const last = own.filter(({ name }) => name === trigger.name);
     for (const { id } of [...own.filter(({ name }) => name !== trigger.name), ...last])
       await runtime.removeContainer(id);

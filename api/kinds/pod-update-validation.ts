@@ -210,6 +210,11 @@ function terminationErrors(
   const own = new Map(
     [...(old.spec?.initContainers ?? []), ...(old.spec?.containers ?? [])].map((one) => [one.name, one] as const),
   );
+  // Any of them may be started anew by another's end.
+  const restartsAll = [...own.values()].some((one) =>
+    (one.restartPolicyRules ?? []).some(({ action }) => action === 'RestartAllContainers'),
+  );
+  if (restartsAll && list !== 'ephemeralContainerStatuses') return [];
   const errors: FieldError[] = [];
   for (const before of old.status?.[list] ?? []) {
     const ended = before.state?.terminated;

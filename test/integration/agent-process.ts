@@ -26,18 +26,23 @@ export class AgentProcess {
   readonly directory: string;
   readonly rootDirectory: string;
   readonly nodeName: string;
-  readonly healthPort: number;
+  readonly #ports: readonly [server: number, health: number];
   readonly #on: RuntimeName;
   readonly #flags: readonly string[];
   #child: ChildProcess | undefined;
   #log = '';
 
-  private constructor(on: RuntimeName, directory: string, healthPort: number, flags: readonly string[]) {
+  private constructor(
+    on: RuntimeName,
+    directory: string,
+    ports: readonly [server: number, health: number],
+    flags: readonly string[],
+  ) {
     this.#on = on;
     this.directory = directory;
     this.rootDirectory = join(directory, 'root');
     this.nodeName = `node-${on}-${process.pid}`;
-    this.healthPort = healthPort;
+    this.#ports = ports;
     this.#flags = flags;
   }
 
@@ -46,7 +51,7 @@ export class AgentProcess {
     const directory = mkdtempSync(join(tmpdir(), 'orchlet-agent-'));
     mkdirSync(join(directory, 'images'));
     copyFileSync(imageArchive ?? '', join(directory, 'images', 'images.tar'));
-    return new AgentProcess(on, directory, await freePort(), flags);
+    return new AgentProcess(on, directory, [await freePort(), await freePort()], flags);
   }
 
   launch(): void {
@@ -59,8 +64,9 @@ export class AgentProcess {
       [
         ...['agent', '--hostname-override', this.nodeName, '--root-dir', this.rootDirectory],
         ...['--pod-logs-dir', join(this.directory, 'logs'), '--images-dir', join(this.directory, 'images')],
-        ...['--pod-infra-container-image', 'orchlet.local/pause:1', '--port', '0', '--read-only-port', '0'],
-        ...['--healthz-port', String(this.healthPort), '--fail-swap-on=false', ...runtime, ...this.#flags],
+        ...['--pod-infra-container-image', 'orchlet.local/pause:1', '--read-only-port', '0'],
+        ...['--port', String(this.#ports[0]), '--healthz-port', String(this.#ports[1]), '--fail-swap-on=false'],
+        ...[...runtime, ...this.#flags],
       ],
       { stdio: ['ignore', 'pipe', 'pipe'] },
     );

@@ -1,0 +1,392 @@
+/**
+ * The life of pods on a real runtime, beyond what was recorded of the reference: resizes in place, order at start and end,
+ * debugging, what a container sees of its confinement, ports, logs that rotate. One cluster of one node a runtime.
+ */
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { gunzipSync } from 'node:zlib';
+import { AgentProcess, type RuntimeName } from './agent-process.ts';
+import { ControlPlaneProcess } from './controlplane-process.ts';
+import { freePort, until } from './running-cluster.ts';
+
+const IMAGE = 'orchlet.local/demo:1';
+const LOG_BYTES = 10_000;
+
+interface PodOptions {
+  readonly spec?: object;
+  readonly container?: object;
+  readonly containers?: readonly object[];
+}
+
+export function podLife(on: RuntimeName, skip: string | false): void {
+  describe(`the life of pods on ${on}`, { skip, timeout: 290_000 }, () => {
+    let plane: ControlPlaneProcess;
+    let agent: AgentProcess;
+    let configuration = '';
+    let witness = '';
+    const run = (args: readonly string[], input?: object): string => {
+      const done = plane.kubectl(args, input === undefined ? {} : { input: JSON.stringify(input) });
+      assert.equal(done.code, 0, `kubectl ${args.join(' ')}: ${done.stderr}${done.stdout}`);
+      return done.stdout;
+    };
+    const field = (name: string, path: string): string => run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
+    const shell = (name: string, command: string, container = 'main'): string =>
+      run(['exec', name, '-c', container, '--', 'sh', '-c', command]);
+    /** Bound here, so that the agent judges it and no scheduler. */
+    const create = (name: string, { spec, container, containers }: PodOptions): void => {
+      const main = { name: 'main', image: IMAGE, command: ['sleep', '100000'], ...container };
+      run(['apply', '-f', '-'], {
+        apiVersion: 'v1',
+        kind: 'Pod',
+        metadata: { name },
+        spec: { nodeName: agent.nodeName, terminationGracePeriodSeconds: 1, containers: containers ?? [main], ...spec },
+      });
+    };
+    const ready = (name: string): void => void run(['wait', '--for=condition=Ready', `pod/${name}`, '--timeout=90s']);
+    const eventually = (what: string, look: () => boolean): Promise<boolean> =>
+      until(what, () => (look() ? true : undefined));
+    /** What the pods' processes wrote to a file of this host. */
+    const said = (name: string): string => readFileSync(join(witness, name), 'utf8');
+    const witnessed = { volumeMounts: [{ name: 'witness', mountPath: '/witness' }] };
+    const witnessing = (): object => ({ volumes: [{ name: 'witness', hostPath: { path: witness } }] });
+
+    before(async () => {
+      plane = await ControlPlaneProcess.start(['--cluster-cidr', on === 'docker' ? '10.107.0.0/16' : '10.108.0.0/16']);
+      configuration = join(mkdtempSync(join(tmpdir(), 'orchlet-config-')), 'config.yaml');
+      writeFileSync(
+        configuration,
+        'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerLogMonitorInterval: 3s\n',
+      );
+      agent = await AgentProcess.prepare(on, [
+        ...['--kubeconfig', plane.kubeconfig, '--client-ca-file', join(plane.directory, 'pki', 'ca.crt')],
+        ...['--container-log-max-size', String(LOG_BYTES), '--container-log-max-files', '3'],
+        ...['--config', configuration, '--allowed-unsafe-sysctls', 'net.core.somaxconn'],
+      ]);
+      witness = join(agent.directory, 'witness');
+      mkdirSync(witness);
+      const profiles = join(agent.rootDirectory, 'seccomp');
+      mkdirSync(profiles, { recursive: true });
+      const denied = { names: ['mkdir', 'mkdirat'], action: 'SCMP_ACT_ERRNO', errnoRet: 1 };
+      writeFileSync(
+        join(profiles, 'no-mkdir.json'),
+        JSON.stringify({ defaultAction: 'SCMP_ACT_ALLOW', syscalls: [denied] }),
+      );
+      agent.launch();
+      await until('a Ready node', () => {
+        agent.assertAlive();
+        const path = '{.items[*].status.conditions[?(@.type=="Ready")].status}';
+        return plane.kubectl(['get', 'nodes', '-o', `jsonpath=${path}`]).stdout === 'True' ? true : undefined;
+      });
+      await until('the service account', () =>
+        plane.kubectl(['get', 'serviceaccount', 'default']).code === 0 ? true : undefined,
+      );
+    });
+    after(async () => {
+      await agent?.remove();
+      await plane?.remove();
+      rmSync(dirname(configuration), { recursive: true, force: true });
+    });
+
+    test('a resize reaches the running container, and restarts it only where its policy says so', async () => {
+      const resources = (cpu: string, memory: string): object => ({
+        requests: { cpu, memory },
+        limits: { cpu, memory },
+      });
+      create('sized', {
+        container: {
+          resources: resources('100m', '64Mi'),
+          resizePolicy: [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }],
+        },
+      });
+      ready('sized');
+      const id = field('sized', '.status.containerStatuses[0].containerID');
+      const resize = (cpu: string, memory: string): void =>
+        void run([
+          ...['patch', 'pod', 'sized', '--subresource', 'resize', '--patch'],
+          JSON.stringify({ spec: { containers: [{ name: 'main', resources: resources(cpu, memory) }] } }),
+        ]);
+      const has = (): unknown => {
+        const status = JSON.parse(field('sized', '.status.containerStatuses[0]')) as {
+          readonly resources: { readonly limits: unknown };
+          readonly allocatedResources: unknown;
+        };
+        return [status.resources.limits, status.allocatedResources];
+      };
+      resize('200m', '64Mi');
+      const wanted = { cpu: '200m', memory: '64Mi' };
+      await eventually('the larger share', () => JSON.stringify(has()) === JSON.stringify([wanted, wanted]));
+      const quota = 'cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us 2>/dev/null || cut -d" " -f1 /sys/fs/cgroup/cpu.max';
+      assert.equal(shell('sized', quota).trim(), '20000');
+      assert.equal(field('sized', '.status.containerStatuses[0].containerID'), id);
+
+      resize('200m', '96Mi');
+      await eventually('the restart', () => field('sized', '.status.containerStatuses[0].restartCount') === '1');
+      ready('sized');
+      const limit = 'cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max';
+      assert.equal(shell('sized', limit).trim(), String(96 * 1024 * 1024));
+      await eventually('its events', () => {
+        const events = run(['get', 'events', '--field-selector', 'involvedObject.name=sized', '-o', 'json']);
+        const reasons = (
+          JSON.parse(events) as { readonly items: readonly { readonly reason: string; readonly message: string }[] }
+        ).items;
+        const told = (reason: string, text: RegExp): boolean =>
+          reasons.some((event) => event.reason === reason && text.test(event.message));
+        return (
+          told('ResizeStarted', /^Pod resize started: \{"containers":/) &&
+          told('ResizeCompleted', /"generation":3/) &&
+          told('Killing', /^Container main resize requires restart$/)
+        );
+      });
+      await eventually('no condition of it', () => !field('sized', '.status.conditions[*].type').includes('Resize'));
+    });
+
+    test('sidecars start before the others and end after them, the last one first', async () => {
+      const script = (name: string): readonly string[] => [
+        'sh',
+        '-c',
+        `echo start ${name} >> /witness/order; trap "echo end ${name} >> /witness/order; exit 0" TERM; while true; do sleep 0.1; done`,
+      ];
+      const part = (name: string): object => ({ name, image: IMAGE, command: script(name), ...witnessed });
+      const sidecar = (name: string): object => ({ ...part(name), restartPolicy: 'Always' });
+      create('ordered', {
+        containers: [part('main')],
+        spec: {
+          ...witnessing(),
+          terminationGracePeriodSeconds: 30,
+          initContainers: [
+            sidecar('one'),
+            { ...part('setup'), command: ['sh', '-c', 'echo setup >> /witness/order'] },
+            sidecar('two'),
+          ],
+        },
+      });
+      ready('ordered');
+      run(['delete', 'pod', 'ordered', '--timeout=60s']);
+      assert.deepEqual(said('order').trim().split('\n'), [
+        'start one',
+        'setup',
+        'start two',
+        'start main',
+        'end main',
+        'end two',
+        'end one',
+      ]);
+    });
+
+    test('a debug container joins its target, and ends for good', async () => {
+      create('debugged', {});
+      ready('debugged');
+      run([
+        'debug',
+        'debugged',
+        `--image=${IMAGE}`,
+        '--image-pull-policy=IfNotPresent',
+        '--target=main',
+        '-c',
+        'look',
+        '--',
+        'sh',
+        '-c',
+        'cat /proc/1/cmdline; exit 3',
+      ]);
+      await eventually(
+        'its end',
+        () => field('debugged', '.status.ephemeralContainerStatuses[0].state.terminated.exitCode') === '3',
+      );
+      assert.equal(run(['logs', 'debugged', '-c', 'look']), 'sleep\u0000100000\u0000');
+      assert.equal(field('debugged', '.status.ephemeralContainerStatuses[0].restartCount'), '0');
+      assert.equal(field('debugged', '.status.phase'), 'Running');
+    });
+
+    test("a failed probe ends its container with the probe's own grace", async () => {
+      create('probed', {
+        container: {
+          livenessProbe: {
+            exec: { command: ['false'] },
+            periodSeconds: 1,
+            failureThreshold: 1,
+            terminationGracePeriodSeconds: 1,
+          },
+        },
+        spec: { terminationGracePeriodSeconds: 3_000 },
+      });
+      await eventually('the restart', () => field('probed', '.status.containerStatuses[0].restartCount') === '1');
+      run(['delete', 'pod', 'probed', '--grace-period=1', '--timeout=60s']);
+    });
+
+    test('a rule restarts all containers of a pod in its sandbox, init containers too', async () => {
+      const rule = { action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [42] } };
+      create('restarted', {
+        containers: [
+          {
+            name: 'main',
+            image: IMAGE,
+            command: [
+              'sh',
+              '-c',
+              'test -e /witness/again && exec sleep 100000; touch /witness/again; sleep 1; exit 42',
+            ],
+            restartPolicy: 'Never',
+            restartPolicyRules: [rule],
+            ...witnessed,
+          },
+          { name: 'other', image: IMAGE, command: ['sleep', '100000'] },
+        ],
+        spec: {
+          ...witnessing(),
+          restartPolicy: 'Never',
+          initContainers: [
+            { name: 'setup', image: IMAGE, command: ['sh', '-c', 'echo x >> /witness/setups'], ...witnessed },
+          ],
+        },
+      });
+      await eventually('the second life', () => {
+        const counts = field('restarted', '.status.containerStatuses[*].restartCount');
+        return counts === '1 1' && field('restarted', '.status.containerStatuses[*].ready') === 'true true';
+      });
+      assert.equal(said('setups'), 'x\nx\n');
+      assert.equal(
+        field('restarted', '.status.containerStatuses[?(@.name=="main")].lastState.terminated.exitCode'),
+        '42',
+      );
+      assert.equal(field('restarted', '.status.conditions[?(@.type=="AllContainersRestarting")].status'), 'False');
+    });
+
+    test('a container is confined as its pod says', () => {
+      create('confined', {
+        container: {
+          securityContext: {
+            runAsUser: 1234,
+            runAsGroup: 2345,
+            allowPrivilegeEscalation: false,
+            readOnlyRootFilesystem: true,
+            capabilities: { drop: ['ALL'], add: ['NET_BIND_SERVICE'] },
+            seccompProfile: { type: 'Localhost', localhostProfile: 'no-mkdir.json' },
+          },
+          volumeMounts: [{ name: 'scratch', mountPath: '/scratch' }],
+        },
+        spec: {
+          hostname: 'named',
+          subdomain: 'below',
+          shareProcessNamespace: true,
+          hostAliases: [{ ip: '10.9.8.7', hostnames: ['elsewhere'] }],
+          securityContext: {
+            fsGroup: 3456,
+            supplementalGroups: [4567],
+            sysctls: [
+              { name: 'net.ipv4.ping_group_range', value: '0 7' },
+              { name: 'net.core.somaxconn', value: '321' },
+            ],
+          },
+          volumes: [{ name: 'scratch', emptyDir: {} }],
+        },
+      });
+      ready('confined');
+      const status = shell('confined', 'cat /proc/self/status');
+      assert.match(status, /^Uid:\t1234\t1234\t1234\t1234$/m);
+      assert.match(status, /^Gid:\t2345\t2345\t2345\t2345$/m);
+      const groups = /^Groups:\t(.*)$/m.exec(status)?.[1]?.trim().split(' ') ?? [];
+      // Runtimes differ in whether the first group is among them.
+      assert.deepEqual(groups.filter((group) => group !== '2345').toSorted(), ['3456', '4567']);
+      assert.match(status, /^NoNewPrivs:\t1$/m);
+      assert.match(status, /^Seccomp:\t2$/m);
+      assert.match(status, /^CapBnd:\t0000000000000400$/m);
+      assert.equal(shell('confined', 'touch /file 2>&1 || true').includes('Read-only file system'), true);
+      assert.match(shell('confined', 'touch /scratch/file && mkdir /scratch/directory 2>&1 || true'), /not permitted/);
+      assert.equal(shell('confined', 'cat /proc/sys/net/ipv4/ping_group_range').trim(), '0\t7');
+      assert.equal(shell('confined', 'cat /proc/sys/net/core/somaxconn').trim(), '321');
+      assert.equal(shell('confined', 'hostname').trim(), 'named');
+      assert.match(shell('confined', 'cat /etc/hosts'), /^10\.9\.8\.7\telsewhere$/m);
+      // The pod's own first process is the sandbox's.
+      assert.doesNotMatch(shell('confined', 'cat /proc/1/cmdline'), /sleep/);
+    });
+
+    test('what the node does not allow is refused with its reason', async () => {
+      create('unsafe', { spec: { securityContext: { sysctls: [{ name: 'kernel.msgmax', value: '65536' }] } } });
+      create('unmasked', {
+        container: { securityContext: { procMount: 'Unmasked' } },
+        spec: { hostUsers: false },
+      });
+      await eventually('the refusal', () => field('unsafe', '.status.reason') === 'SysctlForbidden');
+      assert.equal(
+        field('unsafe', '.status.message'),
+        'Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted',
+      );
+      assert.equal(field('unsafe', '.status.phase'), 'Failed');
+    });
+
+    test('a host port leads to its pod, and is given once', async () => {
+      const port = await freePort();
+      const serving = {
+        container: {
+          command: ['httpd', '-f', '-p', '8080', '-h', '/etc'],
+          ports: [{ containerPort: 8080, hostPort: port }],
+        },
+      };
+      create('ported', serving);
+      ready('ported');
+      await until('an answer', () => answers(port));
+      create('ported-too', serving);
+      await eventually('the refusal', () => field('ported-too', '.status.reason') === 'NodePorts');
+      run(['delete', 'pod', 'ported', '--timeout=60s']);
+      // Free again for another.
+      create('ported-again', serving);
+      ready('ported-again');
+      await until('an answer', () => answers(port));
+    });
+
+    test('logs rotate, old ones are compressed, and a reader that follows misses nothing', async () => {
+      const lines = 2_400;
+      create('talking', {
+        container: {
+          command: [
+            'sh',
+            '-c',
+            `i=0; while [ $i -lt ${lines} ]; do echo line $i; i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.1; done; exec sleep 100000`,
+          ],
+        },
+      });
+      await until('the log', () => (plane.kubectl(['logs', 'talking']).stdout.includes('line 0\n') ? true : undefined));
+      const follower = plane.spawn(['logs', '-f', 'talking']);
+      let seen = '';
+      follower.stdout?.on('data', (chunk: Buffer) => (seen += chunk.toString()));
+      try {
+        await eventually('the last line', () => seen.includes(`line ${lines - 1}\n`));
+      } finally {
+        follower.kill();
+      }
+      assert.deepEqual(
+        seen.trim().split('\n'),
+        Array.from({ length: lines }, (_value, index) => `line ${index}`),
+      );
+      const uid = field('talking', '.metadata.uid');
+      const directory = join(agent.directory, 'logs', `default_talking_${uid}`, 'main');
+      const names = await until('a rotated log and a compressed one', () => {
+        const found = readdirSync(directory);
+        return found.some((name) => name.endsWith('.gz')) && found.length > 2 ? found.toSorted() : undefined;
+      });
+      assert.ok(names.length <= 3, names.join());
+      const compressed = names.find((name) => name.endsWith('.gz')) ?? '';
+      assert.match(gunzipSync(readFileSync(join(directory, compressed))).toString(), /^\S+Z? stdout F line \d+$/m);
+    });
+  });
+}
+
+function answers(port: number): Promise<true | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: '127.0.0.1', port, timeout: 2_000 });
+    const done = (found: true | undefined): void => {
+      socket.destroy();
+      resolve(found);
+    };
+    socket.once('connect', () => socket.write('GET /hostname HTTP/1.0\r\n\r\n'));
+    socket.once('data', () => done(true));
+    socket.once('error', () => done(undefined));
+    socket.once('close', () => done(undefined));
+    socket.once('timeout', () => done(undefined));
+  });
+}
