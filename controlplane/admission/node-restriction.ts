@@ -99,13 +99,13 @@ async function mainPod(
     throw refusal(attributes, `node ${q(node)} can only create pods with spec.nodeName set to itself`);
   const owners = pod.metadata.ownerReferences ?? [];
   const [owner] = owners;
-  const ownerRefusal = (): never => {
-    throw refusal(attributes, `node ${q(node)} can only create pods with an owner reference set to itself`);
+  const ownerRefusal = (which: string): never => {
+    throw refusal(attributes, `node ${q(node)} can only create pods with ${which} owner reference set to itself`);
   };
-  if (owners.length > 1) ownerRefusal();
+  if (owners.length > 1) ownerRefusal('a single');
   if (owner === undefined || owner.apiVersion !== 'v1' || owner.kind !== 'Node' || owner.name !== node)
-    return ownerRefusal();
-  if (owner.controller !== true) ownerRefusal();
+    return ownerRefusal('an');
+  if (owner.controller !== true) ownerRefusal('a controller');
   if (owner.blockOwnerDeletion === true)
     throw refusal(attributes, `node ${q(node)} must not set blockOwnerDeletion on an owner reference`);
   const own = await findNode(node);
@@ -119,6 +119,9 @@ async function mainPod(
     throw refusal(attributes, `node ${q(node)} can not create pods that reference secrets`);
   if (references.configMaps.size > 0)
     throw refusal(attributes, `node ${q(node)} can not create pods that reference configmaps`);
+  const sources = (pod.spec.volumes ?? []).flatMap((volume) => volume.projected?.sources ?? []);
+  if (sources.some((one) => one.clusterTrustBundle !== undefined && one.clusterTrustBundle !== null))
+    throw refusal(attributes, `node ${q(node)} can not create pods that reference clustertrustbundles`);
   for (const volume of pod.spec.volumes ?? []) {
     if (volume.persistentVolumeClaim !== undefined && volume.persistentVolumeClaim !== null) {
       throw refusal(attributes, `node ${q(node)} can not create pods that reference persistentvolumeclaims`);
@@ -138,7 +141,7 @@ function podStatus(attributes: AdmissionAttributes, node: string): void {
     throw refusal(attributes, `node ${q(node)} cannot update labels through pod status`);
   }
   if (!jsonEqual(old.status?.resourceClaimStatuses ?? [], pod.status?.resourceClaimStatuses ?? [])) {
-    throw refusal(attributes, `node ${q(node)} cannot update resource claim statuses`);
+    throw refusal(attributes, `node ${q(node)} cannot update resource claim statues`);
   }
 }
 
@@ -153,7 +156,7 @@ async function eviction(attributes: AdmissionAttributes, node: string, findPod: 
 
 function claimStatus(attributes: AdmissionAttributes, node: string): void {
   if (attributes.operation !== 'UPDATE') throw refusal(attributes, `unexpected operation ${q(attributes.operation)}`);
-  const strip = (claim: PersistentVolumeClaim): object => {
+  const strip = (claim: PersistentVolumeClaim): Record<string, unknown> => {
     const {
       capacity: _c,
       conditions: _d,
@@ -164,14 +167,14 @@ function claimStatus(attributes: AdmissionAttributes, node: string): void {
     const { managedFields: _m, resourceVersion: _r, ...metadata } = claim.metadata;
     return { ...claim, metadata, status };
   };
-  if (
-    !jsonEqual(strip(attributes.oldObject as PersistentVolumeClaim), strip(attributes.object as PersistentVolumeClaim))
-  ) {
-    throw refusal(
-      attributes,
-      `node ${q(node)} is not allowed to update fields other than status.quantity and status.conditions`,
-    );
-  }
+  const before = strip(attributes.oldObject as PersistentVolumeClaim);
+  const after = strip(attributes.object as PersistentVolumeClaim);
+  if (jsonEqual(before, after)) return;
+  const parts = Object.keys({ ...before, ...after }).filter((part) => !jsonEqual(before[part], after[part]));
+  throw refusal(
+    attributes,
+    `node ${q(node)} is not allowed to update fields other than status.capacity and status.conditions: ${parts.join(', ')}`,
+  );
 }
 
 const RESTRICTION = 'node-restriction.kubernetes.io';
@@ -234,6 +237,9 @@ function nodeObject(attributes: AdmissionAttributes, node: string): void {
   if (!jsonEqual(old.metadata.ownerReferences ?? [], updated.metadata.ownerReferences ?? [])) {
     throw refusal(attributes, `node ${q(node)} is not allowed to modify ownerReferences`);
   }
+  const { configSource } = updated.spec ?? {};
+  if (configSource !== undefined && configSource !== null && !jsonEqual(configSource, old.spec?.configSource))
+    throw refusal(attributes, `node ${q(node)} is not allowed to update configSource to a new non-nil configSource`);
   if (!jsonEqual(old.spec?.taints ?? [], updated.spec?.taints ?? [])) {
     throw refusal(attributes, `node ${q(node)} is not allowed to modify taints`);
   }

@@ -14,6 +14,8 @@ import type { Source, Sources } from './sources.ts';
 const MIRROR = 'kubernetes.io/config.mirror';
 const MOUNT_PATH = '/var/run/secrets/kubernetes.io/serviceaccount';
 const ENFORCE_MOUNTABLE = 'kubernetes.io/enforce-mountable-secrets';
+/** As the reference reads truth. */
+const TRUE = /^(?:1|t|T|true|TRUE|True)$/;
 const TOKEN_SECONDS = 3607;
 /** The account controller makes `default` right after a namespace: a pod that comes at once waits for it. */
 const LOOKUP_RETRIES = 10;
@@ -58,7 +60,8 @@ export function serviceAccountPlugin(sources: Sources, clock: Clock): AdmissionP
         return;
       }
       const account = await accountOf(attributes, pod.spec.serviceAccountName ?? '', source, clock, signal);
-      if (account.metadata.annotations?.[ENFORCE_MOUNTABLE] === 'true') checkMountable(attributes, pod.spec, account);
+      if (TRUE.test(account.metadata.annotations?.[ENFORCE_MOUNTABLE] ?? ''))
+        checkMountable(attributes, pod.spec, account);
     },
   };
 }
