@@ -5,7 +5,7 @@
 import { applyJsonPatch } from '../../../api/codec/json-patch.ts';
 import { merge } from '../../../api/codec/structured-merge/merge.ts';
 import { deduced, type MergeType, mergeTypeOf } from '../../../api/codec/structured-merge/merge-types.ts';
-import { adapt, CelError, type CelValue, entriesOf, Optional, toJson } from '../../../api/cel/values.ts';
+import { adapt, CelError, type CelValue, toJson } from '../../../api/cel/values.ts';
 import {
   mutatingAdmissionPolicies,
   mutatingAdmissionPolicyBindings,
@@ -16,6 +16,7 @@ import type { GroupVersionKind, JsonValue, KubeObject } from '../../../api/meta/
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
 import type { Schema } from '../../../api/schema/schema.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
+import { configurationOf } from './apply-configuration.ts';
 import { type CompiledMutation, compiledPolicy } from './compiled-policy.ts';
 import { conditionsMatch, ExpressionError } from './expressions.ts';
 import { type Judge, ParamsError, PolicySource } from './policy-source.ts';
@@ -109,29 +110,10 @@ function mutate(mutation: CompiledMutation, object: KubeObject, made: CelValue, 
   const [group, version] = apiVersion.includes('/') ? apiVersion.split('/') : ['', apiVersion];
   const struct = schema.kind(group ?? '', version ?? '', kind);
   const type: MergeType = struct === undefined ? deduced : mergeTypeOf(struct);
-  const { value, removed } = configuration(made);
+  const { value, removed } = configurationOf(made, struct);
   const next = cloneJson(merge(type, current, value)) as unknown as KubeObject;
   for (const path of removed) removeAt(next, path);
   return next;
-}
-
-/** What is to be applied; members that are `optional.none()` are to go. */
-function configuration(made: CelValue): { readonly value: JsonValue; readonly removed: readonly string[][] } {
-  const removed: string[][] = [];
-  const walk = (value: CelValue, path: readonly string[]): JsonValue => {
-    if (Array.isArray(value)) return value.map((item) => walk(adapt(item), path));
-    if (value instanceof Optional) return value.value === undefined ? null : walk(value.value, path);
-    const entries = entriesOf(value);
-    if (entries === undefined) return toJson(value) as JsonValue;
-    const out: Record<string, JsonValue> = {};
-    for (const [key, inner] of entries) {
-      const at = [...path, String(key)];
-      if (inner === null || (inner instanceof Optional && inner.value === undefined)) removed.push(at);
-      else out[String(key)] = walk(inner, at);
-    }
-    return out;
-  };
-  return { value: walk(made, []), removed };
 }
 
 function removeAt(object: KubeObject, path: readonly string[]): void {

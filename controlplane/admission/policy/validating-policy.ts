@@ -157,8 +157,10 @@ async function annotated(
     try {
       const made = await value.evaluate(bindings);
       if (made !== null && typeof made !== 'string') {
+        // This is no failure that may be ignored.
         const why = `resulted in unsupported return type: ${typeNameOf(made)}. Return type must be either string or null.`;
-        throw new ExpressionError(`valueExpression '${value.source}' ${why}`);
+        findings.push({ message: `valueExpression '${value.source}' ${why}`, always: true });
+        continue;
       }
       const text = (made ?? '').trim();
       if (text === '') continue;

@@ -223,6 +223,42 @@ describe('a mutating policy', () => {
     assert.deepEqual(object?.metadata.labels, { a: 'x' });
     assert.deepEqual(object['data'], { k: 'v' });
   });
+  test('refuses a configuration that is none, or names what is not there or is replaced as a whole', async () => {
+    const deployment: KubeObject = {
+      apiVersion: 'apps/v1',
+      kind: 'Deployment',
+      metadata: { name: 'x' },
+      spec: { replicas: 1 },
+    };
+    const cases: readonly (readonly [string, string])[] = [
+      ["'I am none'", 'unsupported return type from ApplyConfiguration expression: string'],
+      [
+        'Object{spec: Object.specx{replicas: 1}}',
+        'type mismatch: unexpected type name "Object.specx", expected "Object.spec", which matches field name path from root Object type',
+      ],
+      [
+        'Object{spec: Object.spec{replicasx: 1}}',
+        'error applying patch: failed to convert patch object to typed object: .spec.replicasx: field not declared in schema',
+      ],
+      [
+        "Object{spec: Object.spec{selector: Object.spec.selector{matchLabels: {'l': 'v'}}}}",
+        'error applying patch: invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: .spec.selector',
+      ],
+    ];
+    for (const [expression, why] of cases) {
+      await assert.rejects(
+        changed({ patchType: 'ApplyConfiguration', applyConfiguration: { expression } }, deployment),
+        (error) => isStatusError(error) && error.message === `policy 'p' with binding 'b' denied request: ${why}`,
+      );
+    }
+    const expression =
+      "Object{spec: Object.spec{template: Object.spec.template{spec: Object.spec.template.spec{containers: [Object.spec.template.spec.containers{name: 'c', image: 'i'}]}}}}";
+    const next = await changed({ patchType: 'ApplyConfiguration', applyConfiguration: { expression } }, deployment);
+    assert.deepEqual(next?.['spec'], {
+      replicas: 1,
+      template: { spec: { containers: [{ name: 'c', image: 'i' }] } },
+    });
+  });
   test('applies a patch', async () => {
     const expression = "[JSONPatch{op: 'add', path: '/data', value: {'n': string(1)}}]";
     const object = await changed({ patchType: 'JSONPatch', jsonPatch: { expression } }, configMap('x'));

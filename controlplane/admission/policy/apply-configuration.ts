@@ -1,0 +1,111 @@
+/**
+ * What an expression of a mutating policy wants applied, and whether it may be: it is an `Object{…}` whose inner types are
+ * named after their places, it names what the kind has, and it touches nothing that is only replaced as a whole.
+ */
+import {
+  adapt,
+  CelError,
+  type CelValue,
+  entriesOf,
+  MessageValue,
+  Optional,
+  toJson,
+  typeNameOf,
+} from '../../../api/cel/values.ts';
+import { isObject } from '../../../api/codec/structured-merge/merge-types.ts';
+import type { JsonValue } from '../../../api/meta/object.ts';
+import type { StructType, TypeNode } from '../../../api/schema/schema.ts';
+
+export interface Configuration {
+  readonly value: JsonValue;
+  /** Members that were given as `optional.none()` or null: they are to go. */
+  readonly removed: readonly string[][];
+}
+
+/** Throws `CelError`. `struct` is the kind's; undefined where it is not known. */
+export function configurationOf(made: CelValue, struct: StructType | undefined): Configuration {
+  if (!(made instanceof MessageValue)) {
+    throw new CelError(`unsupported return type from ApplyConfiguration expression: ${typeNameOf(made)}`);
+  }
+  const removed: string[][] = [];
+  const value = plain(made, [], removed);
+  if (struct === undefined || !isObject(value)) return { value, removed };
+  const unknown: string[] = [];
+  const atomic: string[] = [];
+  const { apiVersion: _apiVersion, kind: _kind, ...members } = value;
+  inspectStruct(struct, members, '', { unknown, atomic });
+  const [first] = unknown;
+  if (first !== undefined) {
+    const why = `failed to convert patch object to typed object: ${first}: field not declared in schema`;
+    throw new CelError(`error applying patch: ${why}`);
+  }
+  if (atomic.length > 0) {
+    const why = `may not mutate atomic arrays, maps or structs: ${atomic.join(', ')}`;
+    throw new CelError(`error applying patch: invalid ApplyConfiguration: ${why}`);
+  }
+  return { value, removed };
+}
+
+function plain(value: CelValue, path: readonly string[], removed: string[][]): JsonValue {
+  if (Array.isArray(value)) return value.map((item) => plain(adapt(item), path, removed));
+  if (value instanceof Optional) return value.value === undefined ? null : plain(value.value, path, removed);
+  if (value instanceof MessageValue) {
+    const wanted = ['Object', ...path].join('.');
+    if (value.typeName !== wanted) {
+      throw new CelError(
+        `type mismatch: unexpected type name ${JSON.stringify(value.typeName)}, expected ${JSON.stringify(wanted)}, which matches field name path from root Object type`,
+      );
+    }
+  }
+  const entries = entriesOf(value);
+  if (entries === undefined) return toJson(value) as JsonValue;
+  const out: Record<string, JsonValue> = {};
+  for (const [key, inner] of entries) {
+    const at = [...path, String(key)];
+    if (inner === null || (inner instanceof Optional && inner.value === undefined)) removed.push(at);
+    else out[String(key)] = plain(inner, at, removed);
+  }
+  return out;
+}
+
+interface Found {
+  readonly unknown: string[];
+  readonly atomic: string[];
+}
+
+function inspectStruct(
+  struct: StructType,
+  value: Readonly<Record<string, JsonValue | undefined>>,
+  path: string,
+  found: Found,
+): void {
+  for (const [name, inner] of Object.entries(value)) {
+    const at = `${path}.${name}`;
+    const field = struct.fields.get(name);
+    if (inner === undefined) continue;
+    if (field === undefined) {
+      if (struct.preserveUnknown !== true) found.unknown.push(at);
+      continue;
+    }
+    const ownType = field.type.kind === 'struct' ? field.type.struct.mapType : undefined;
+    if (isObject(inner) && (field.mapType ?? ownType) === 'atomic') found.atomic.push(at);
+    if (Array.isArray(inner) && (field.listType ?? 'atomic') === 'atomic') found.atomic.push(at);
+    inspect(field.type, inner, at, found);
+  }
+}
+
+function inspect(type: TypeNode, value: JsonValue, path: string, found: Found): void {
+  if (type.kind === 'struct' && isObject(value)) inspectStruct(type.struct, value, path, found);
+  else if (type.kind === 'list' && Array.isArray(value)) {
+    value.forEach((item, index) => {
+      const at = `${path}[${index}]`;
+      const isAtomic = type.items.kind === 'struct' && type.items.struct.mapType === 'atomic' && isObject(item);
+      if (isAtomic) found.atomic.push(at);
+      inspect(type.items, item, at, found);
+    });
+  } else if (type.kind === 'map' && isObject(value)) {
+    for (const [key, inner] of Object.entries(value)) {
+      if (inner !== undefined) inspect(type.values, inner, `${path}.${key}`, found);
+    }
+  }
+}
