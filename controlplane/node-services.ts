@@ -58,7 +58,9 @@ async function createDns(client: Client, clusterIP: string | undefined): Promise
       metadata: {
         name: NAME,
         namespace: NAMESPACE,
-        labels: { 'k8s-app': 'kube-dns', 'kubernetes.io/cluster-service': 'true', 'kubernetes.io/name': 'CoreDNS' },
+        labels: { 'k8s-app': 'kube-dns', 'kubernetes.io/cluster-service': 'true', 'kubernetes.io/name': 'KubeDNS' },
+        // Agents look for it, to know that the names and addresses of services are theirs to give.
+        annotations: { 'orchlet.local/served-by': 'nodes' },
       },
       spec: {
         ...(clusterIP === undefined ? {} : { clusterIP }),

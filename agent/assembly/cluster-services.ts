@@ -8,10 +8,12 @@ import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
 import { endpointSlices, services } from '../../api/machinery/resources.ts';
 import type { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
 import type { ClusterDns } from '../clusterdns/cluster-dns.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
 import type { NodeObject, ServiceLister } from '../core-types.ts';
 import { hostDns } from '../kuberuntime/dns.ts';
 import { hostPacketFilter } from '../serviceproxy/iptables.ts';
 import { prepareHost, ServiceProxy } from '../serviceproxy/service-proxy.ts';
+import type { AgentFlags } from '../options.ts';
 import type { Base } from './base.ts';
 
 export interface ClusterServices {
@@ -29,6 +31,7 @@ export interface NodeFacts {
 
 const DNS_NAMESPACE = 'kube-system';
 const DNS_SERVICE = 'kube-dns';
+const SERVED_BY = 'orchlet.local/served-by';
 const ZONE = 'topology.kubernetes.io/zone';
 
 export async function clusterServices(
@@ -37,7 +40,7 @@ export async function clusterServices(
   checkpoints: PodCheckpoints | undefined,
   facts: NodeFacts,
 ): Promise<ClusterServices> {
-  const { flags, clock, logger } = base;
+  const { flags, clock, logger, signal } = base;
   if (client === undefined) {
     return {
       lister: { synced: () => true, list: () => [] },
@@ -50,26 +53,60 @@ export async function clusterServices(
   const lister = { synced: () => known.hasSynced, list: () => known.list() };
   const onChange = (listener: () => void): void =>
     void known.addHandler({ add: listener, update: listener, delete: listener });
+  const remembered = checkpoints === undefined ? lister : await checkpoints.services(lister, onChange);
   const nameServers = (): readonly string[] => {
-    if (flags.clusterDns.length > 0 || !flags.serveClusterDns) return flags.clusterDns;
-    const addresses = known.get(DNS_NAMESPACE, DNS_SERVICE)?.spec?.clusterIPs ?? [];
-    return addresses.filter((address) => address !== 'None');
+    if (flags.clusterDns.length > 0) return flags.clusterDns;
+    // What is remembered was a service when it was stored.
+    const dns = remembered.list().find(isNameServer) as Service | undefined;
+    return dns === undefined || !servesNames(flags, dns) ? [] : (dns.spec?.clusterIPs ?? []);
   };
-  const network = flags.serviceProxy === 'none' ? undefined : await serviceNetwork(base, informers, nameServers, facts);
+  const network = startNetwork(base, informers, nameServers, facts).catch((error: unknown) => {
+    if (!signal.aborted)
+      logger.error({ err: error instanceof Error ? error.message : error }, 'the service proxy could not start');
+    return undefined;
+  });
   return {
-    lister: checkpoints === undefined ? lister : await checkpoints.services(lister, onChange),
+    lister: remembered,
     nameServers,
     async close(how) {
-      await network?.close(how);
+      await (await network)?.close(how);
       await informers.close();
     },
   };
+}
+
+const isNameServer = ({ metadata }: KubeObject): boolean =>
+  metadata.namespace === DNS_NAMESPACE && metadata.name === DNS_SERVICE;
+
+/** The cluster's own word: whoever made `kube-dns` says that each node answers for it. */
+const isServedByNodes = ({ metadata }: KubeObject): boolean => metadata.annotations?.[SERVED_BY] === 'nodes';
+
+function servesNames({ serviceProxy, serveClusterDns }: AgentFlags, dns: KubeObject | undefined): boolean {
+  if (serviceProxy === 'auto') return dns !== undefined && isServedByNodes(dns);
+  return serviceProxy !== 'none' && serveClusterDns;
+}
+
+/** With `auto` not before the API server has said what kind of cluster it is. */
+async function startNetwork(
+  base: Base,
+  informers: Informers,
+  nameServers: () => readonly string[],
+  facts: NodeFacts,
+): Promise<Pick<ClusterServices, 'close'> | undefined> {
+  const { flags, signal } = base;
+  if (flags.serviceProxy === 'none') return undefined;
+  const known = informers.for(services);
+  if (flags.serviceProxy === 'auto') await known.synced(signal);
+  const dns = known.get(DNS_NAMESPACE, DNS_SERVICE);
+  if (flags.serviceProxy === 'auto' && (dns === undefined || !isServedByNodes(dns))) return undefined;
+  return serviceNetwork(base, informers, servesNames(flags, dns), nameServers, facts);
 }
 
 /** The proxy, and the name server behind it. */
 async function serviceNetwork(
   base: Base,
   informers: Informers,
+  withNames: boolean,
   nameServers: () => readonly string[],
   facts: NodeFacts,
 ): Promise<Pick<ClusterServices, 'close'>> {
@@ -92,7 +129,7 @@ async function serviceNetwork(
         : { addresses: nameServers().filter((address) => !address.includes(':')), port: dns.port },
     prepareHost: prepareHost(logger),
   });
-  if (flags.serveClusterDns) {
+  if (withNames) {
     dns = await clusterDns(base, known, slices, nameServers);
     await dns.listen(0);
   }
