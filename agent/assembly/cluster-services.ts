@@ -6,7 +6,7 @@ import type { Client } from '../../api/machinery/client.ts';
 import { type Informer, Informers } from '../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
 import { endpointSlices, services } from '../../api/machinery/resources.ts';
-import type { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
+import { type PodCheckpoints, SERVED_BY } from '../checkpoints/pod-checkpoints.ts';
 import type { ClusterDns } from '../clusterdns/cluster-dns.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { NodeObject, ServiceLister } from '../core-types.ts';
@@ -31,7 +31,6 @@ export interface NodeFacts {
 
 const DNS_NAMESPACE = 'kube-system';
 const DNS_SERVICE = 'kube-dns';
-const SERVED_BY = 'orchlet.local/served-by';
 const ZONE = 'topology.kubernetes.io/zone';
 
 export async function clusterServices(

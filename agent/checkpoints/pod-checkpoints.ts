@@ -100,6 +100,9 @@ export class PodCheckpoints {
   }
 }
 
+/** On the service of the cluster's names: who answers for it, which pods' resolver files depend on. */
+export const SERVED_BY = 'orchlet.local/served-by';
+
 function isPod(value: unknown): value is Pod {
   const pod = value as Partial<Pod> | undefined;
   return typeof pod?.metadata?.uid === 'string' && typeof pod.spec?.containers === 'object';
@@ -110,9 +113,17 @@ function storedPod(pod: Pod): object {
   return { ...pod, metadata };
 }
 
-function storedService({ metadata: { name, namespace }, ...service }: KubeObject): object {
-  const { clusterIP, ports } = (service['spec'] ?? {}) as { readonly clusterIP?: string; readonly ports?: unknown };
-  return { metadata: { name, namespace }, spec: { clusterIP, ports } };
+function storedService({ metadata: { name, namespace, annotations }, ...service }: KubeObject): object {
+  const { clusterIP, clusterIPs, ports } = (service['spec'] ?? {}) as {
+    readonly clusterIP?: string;
+    readonly clusterIPs?: readonly string[];
+    readonly ports?: unknown;
+  };
+  const servedBy = annotations?.[SERVED_BY];
+  return {
+    metadata: { name, namespace, ...(servedBy === undefined ? {} : { annotations: { [SERVED_BY]: servedBy } }) },
+    spec: { clusterIP, clusterIPs, ports },
+  };
 }
 
 /** What a pod names, but for the volumes behind its claims. */
