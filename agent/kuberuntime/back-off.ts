@@ -30,7 +30,8 @@ export class BackOff {
   remainingMs(key: string, sinceMs: number): number {
     const entry = this.#entries.get(key);
     if (entry === undefined || this.#expired(entry, sinceMs)) return 0;
-    return Math.max(0, sinceMs + entry.delayMs - this.#clock.now());
+    // Clocks jump: nobody waits longer than the wait is.
+    return Math.min(Math.max(0, sinceMs + entry.delayMs - this.#clock.now()), entry.delayMs);
   }
 
   /** One more attempt: the next wait is longer. */

@@ -36,7 +36,8 @@ export function assembleRuntimeStatus(
   sandboxes: readonly SandboxStatus[],
   containers: readonly ContainerStatus[],
 ): RuntimePodStatus {
-  const ordered = sandboxes.toSorted((a, b) => b.createdAtMs - a.createdAtMs || b.pod.attempt - a.pod.attempt);
+  // By attempt first: the clock may have been set back in between.
+  const ordered = sandboxes.toSorted((a, b) => b.pod.attempt - a.pod.attempt || b.createdAtMs - a.createdAtMs);
   const ready = ordered.find((sandbox) => sandbox.state === 'ready');
   return {
     uid: pod.uid,

@@ -13,6 +13,7 @@ import type {
   SandboxId,
   SandboxStatus,
 } from '../runtime.ts';
+import { soonOr } from '../overview.ts';
 import { RuntimeError } from '../runtime.ts';
 import type { CriClient } from './cri-client.ts';
 import { CRI, type Incoming } from './schema.ts';
@@ -73,17 +74,23 @@ export class CriStates {
       const ids = new Set(ours.map((container) => container.id));
       for (const id of this.#stopped) if (!ids.has(id)) this.#stopped.delete(id);
     }
-    const found = await inParallel(ours, async (listed) => {
-      const known = this.#known.get(listed.id);
-      // What was created starts at any time; what runs or has ended stays as it is until the list says otherwise.
-      if (known !== undefined && known.state === listed.state && listed.state !== 0) return known.status;
-      const answer = await goneIsUndefined(this.#look(listed.id));
-      if (answer === undefined || answer === null) return undefined;
-      const status = containerStatusOf(answer, listed.podSandboxId as SandboxId, listed.imageId || listed.imageRef);
-      this.#known.set(listed.id, { state: answer.state, status });
-      return status;
+    const isOverview = filter.podUid === undefined && filter.sandboxId === undefined;
+    const found = await inParallel(ours, (listed) => {
+      const asked = this.#listed(listed);
+      return isOverview ? soonOr(this.#clock, asked, () => listedStatusOf(listed)) : asked;
     });
     return newestFirst(found);
+  }
+
+  async #listed(listed: Incoming<'Container'>): Promise<ContainerStatus | undefined> {
+    const known = this.#known.get(listed.id);
+    // What was created starts at any time; what runs or has ended stays as it is until the list says otherwise.
+    if (known !== undefined && known.state === listed.state && listed.state !== 0) return known.status;
+    const answer = await goneIsUndefined(this.#look(listed.id));
+    if (answer === undefined || answer === null) return undefined;
+    const status = containerStatusOf(answer, listed.podSandboxId as SandboxId, listed.imageId || listed.imageRef);
+    this.#known.set(listed.id, { state: answer.state, status });
+    return status;
   }
 
   async sandbox(id: SandboxId): Promise<SandboxStatus> {
@@ -103,7 +110,8 @@ export class CriStates {
     const found = await inParallel(ours, async (listed) => {
       const known = this.#sandboxes.get(listed.id);
       if (known !== undefined && known.state === listed.state) return known.status;
-      return goneIsUndefined(this.sandbox(listed.id as SandboxId));
+      const asked = goneIsUndefined(this.sandbox(listed.id as SandboxId));
+      return filter.podUid === undefined ? soonOr(this.#clock, asked, () => listedSandboxOf(listed)) : asked;
     });
     return newestFirst(found);
   }
@@ -176,6 +184,45 @@ function sandboxStatusOf(status: Incoming<'PodSandboxStatus'>): SandboxStatus {
     annotations: status.annotations,
     networkMode: onNode ? 'node' : 'pod',
     runtimeHandler: status.runtimeHandler,
+  };
+}
+
+/** What a list tells of a container. */
+function listedStatusOf(listed: Incoming<'Container'>): ContainerStatus {
+  return {
+    id: listed.id as ContainerId,
+    sandboxId: listed.podSandboxId as SandboxId,
+    name: listed.metadata?.name ?? '',
+    attempt: listed.metadata?.attempt ?? 0,
+    state: CRI.containerStates[listed.state] ?? 'unknown',
+    createdAtMs: listed.createdAt / NS_PER_MS,
+    startedAtMs: 0,
+    finishedAtMs: 0,
+    exitCode: 0,
+    reason: '',
+    message: '',
+    image: listed.image?.userSpecifiedImage || (listed.image?.image ?? ''),
+    imageRef: listed.imageRef,
+    imageId: listed.imageId || listed.imageRef,
+    labels: listed.labels,
+    annotations: listed.annotations,
+    logPath: '',
+    mounts: [],
+  };
+}
+
+/** What a list tells of a sandbox; its addresses are not among it. */
+function listedSandboxOf(listed: Incoming<'PodSandbox'>): SandboxStatus {
+  return {
+    id: listed.id as SandboxId,
+    pod: podIdentity(listed.metadata),
+    state: listed.state === CRI.sandboxReady ? 'ready' : 'not-ready',
+    createdAtMs: listed.createdAt / NS_PER_MS,
+    ips: [],
+    labels: listed.labels,
+    annotations: listed.annotations,
+    networkMode: 'pod',
+    runtimeHandler: listed.runtimeHandler,
   };
 }
 

@@ -5,6 +5,7 @@
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type Docker from 'dockerode';
 import type { ContainerId, ContainerStatus, LinuxResources, Mount, SandboxId, SandboxStatus } from '../runtime.ts';
+import { soonOr } from '../overview.ts';
 import { isCode, startMessage, type DockerClient } from './docker-client.ts';
 import type { DockerImages } from './images.ts';
 import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE, readLabels } from './labels.ts';
@@ -68,7 +69,13 @@ export class ContainerStates {
       filter.id,
     );
     if (Object.keys(filter).length === 0) this.#prune(new Set(listed.map((entry) => entry.Id)));
-    const statuses = await Promise.all(listed.map((entry) => this.#status(entry)));
+    // A look at everything waits for no single container.
+    const isOverview = Object.keys(filter).length === 0;
+    const statuses = await Promise.all(
+      listed.map((entry) =>
+        isOverview ? soonOr(this.#deps.clock, this.#status(entry), () => listedStatus(entry)) : this.#status(entry),
+      ),
+    );
     return statuses.filter((status) => status !== undefined);
   }
 
@@ -135,6 +142,33 @@ export class ContainerStates {
       this.#startFailures.get(id) ?? 0,
     );
   }
+}
+
+/** Pure: what a listing tells of a container. */
+export function listedStatus(entry: Docker.ContainerInfo): ContainerStatus {
+  const facts = readLabels(entry.Labels);
+  const state =
+    entry.State === 'running' || entry.State === 'created' || entry.State === 'exited' ? entry.State : 'unknown';
+  return {
+    id: entry.Id as ContainerId,
+    sandboxId: facts.sandboxId as SandboxId,
+    name: facts.container,
+    attempt: facts.attempt,
+    state,
+    createdAtMs: facts.createdAtMs === 0 ? entry.Created * 1000 : facts.createdAtMs,
+    startedAtMs: 0,
+    finishedAtMs: 0,
+    exitCode: 0,
+    reason: '',
+    message: '',
+    image: facts.userImage,
+    imageRef: entry.ImageID,
+    imageId: entry.ImageID,
+    labels: facts.labels,
+    annotations: facts.annotations,
+    logPath: facts.logPath,
+    mounts: [],
+  };
 }
 
 export function sandboxStatus(entry: Docker.ContainerInfo): SandboxStatus {

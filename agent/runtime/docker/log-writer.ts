@@ -83,6 +83,8 @@ export class LogWriter {
           if (signal.aborted) return;
           this.#deps.logger.debug({ error, container: this.#source.id }, 'Following a container log broke off');
           if ((error as { statusCode?: number }).statusCode === 404) return;
+          // What has come into the file says where to go on; a disk that is full leaves a part of a line.
+          position = await this.#reread(position);
         }
         if (!running) return;
         if (await this.#deps.running(this.#source.id))
@@ -97,8 +99,19 @@ export class LogWriter {
   async #open(): Promise<Position> {
     await mkdir(dirname(this.#source.logPath), { recursive: true, mode: 0o755 });
     this.#file = await open(this.#source.logPath, 'a+', 0o640);
-    const position = lastPosition(await tailOf(this.#file));
-    return position.time === '' ? this.#positionBefore() : position;
+    return this.#reread(undefined);
+  }
+
+  /** Where the file ends now; what a killed agent or a full disk left of a line is cut off. */
+  async #reread(known: Position | undefined): Promise<Position> {
+    const file = this.#file;
+    if (file === undefined) return known ?? lastPosition('');
+    const tail = await tailOf(file);
+    const torn = tail.length - (tail.lastIndexOf('\n') + 1);
+    if (torn > 0) await file.truncate((await file.stat()).size - torn);
+    const position = lastPosition(tail);
+    if (position.time !== '') return position;
+    return known ?? (await this.#positionBefore());
   }
 
   /** After a rotation the newest of the files that were moved away says where the log was. */

@@ -25,4 +25,12 @@ describe('back-off', () => {
     backOff.next('k', clock.now());
     assert.equal(backOff.delayMs('k'), 10_000);
   });
+
+  it('holds nobody longer than the wait when the clock is set back', () => {
+    const clock = new FakeClock();
+    const backOff = new BackOff(clock);
+    const ended = clock.now() + 300_000;
+    backOff.next('k', ended);
+    assert.equal(backOff.remainingMs('k', ended), 10_000);
+  });
 });

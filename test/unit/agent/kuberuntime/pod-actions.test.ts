@@ -278,6 +278,20 @@ describe('the actions of a pod', () => {
   ];
   for (const [name, of, is, expected, probes] of table) it(name, () => assert.deepEqual(act(of, is, probes), expected));
 
+  it('takes the sandbox of the latest attempt for the newest, though the clock was set back in between', () => {
+    const old = sandbox({ state: 'not-ready', createdAtMs: 1_000_000 });
+    const next = sandbox({ id: 's1', pod: { ...identity, attempt: 1 }, createdAtMs: 5 });
+    const actions = computePodActions(
+      pod(),
+      status(
+        running.map((entry) => ({ ...entry, sandboxId: next.id })),
+        [old, next],
+      ),
+      () => undefined,
+    );
+    assert.deepEqual([actions.killPod, actions.createSandbox, actions.sandboxId], [false, false, 's1']);
+  });
+
   describe('with a rule that restarts all containers', () => {
     const rule = { action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [42] } };
     const ruled = pod({

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
-import { describe, it } from 'node:test';
-import { EntryParser, lastPosition } from '../../../../../agent/runtime/docker/log-writer.ts';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import type { DockerClient } from '../../../../../agent/runtime/docker/docker-client.ts';
+import { EntryParser, lastPosition, LogWriter } from '../../../../../agent/runtime/docker/log-writer.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 const t = (digit: number): string => `2026-01-02T03:04:0${digit}.000000000Z`;
 const none = { time: '', count: 0 };
@@ -45,5 +52,70 @@ describe('the CRI log of a Docker container', () => {
   it('does not count a line that was cut off by a crash', () => {
     assert.deepEqual(lastPosition(`${t(1)} stdout F a\n${t(2)} stdout F b`), { time: t(1), count: 1 });
     assert.deepEqual(lastPosition(''), none);
+  });
+});
+
+describe('the writer of a CRI log', () => {
+  let directory = '';
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'log-writer-'));
+  });
+  afterEach(() => rm(directory, { recursive: true, force: true }));
+
+  /** The engine has lines at each second from 1; a follow gives those from the time that it asks for, until it breaks. */
+  const engine = (lines: number, breaksAfter: readonly number[]): { client: DockerClient; asked: string[] } => {
+    const asked: string[] = [];
+    const logs = ({ since = '' }: { since?: string }): Promise<Readable> => {
+      asked.push(String(since));
+      const limit = breaksAfter[asked.length - 1] ?? Infinity;
+      function* frames(): Generator<Buffer> {
+        let given = 0;
+        for (let line = 1; line <= lines; line++) {
+          if (since !== '' && Date.parse(t(line)) / 1000 < Number(since)) continue;
+          if (given++ >= limit) throw new Error('the connection broke');
+          const text = Buffer.from(`${t(line)} line ${line}\n`);
+          const head = Buffer.from([1, 0, 0, 0, 0, 0, 0, text.length]);
+          yield Buffer.concat([head, text]);
+        }
+      }
+      return Promise.resolve(Readable.from(frames()));
+    };
+    return { client: { docker: { getContainer: () => ({ logs }) } } as unknown as DockerClient, asked };
+  };
+
+  const write = async (path: string, from: ReturnType<typeof engine>): Promise<string> => {
+    const clock = new FakeClock();
+    const deps = { client: from.client, clock, logger: silentLogger, running: () => Promise.resolve(false) };
+    await new LogWriter({ id: 'c', tty: false, logPath: path }, deps).finished;
+    return readFile(path, 'utf8');
+  };
+  const whole = (count: number): string =>
+    Array.from({ length: count }, (_value, index) => `${t(index + 1)} stdout F line ${index + 1}\n`).join('');
+
+  it('writes every line once', async () =>
+    assert.equal(await write(join(directory, '0.log'), engine(3, [])), whole(3)));
+
+  it('cuts off what a killed agent or a full disk left of a line, and writes it anew', async () => {
+    const path = join(directory, '0.log');
+    await writeFile(path, `${whole(2)}${t(3)} stdout F li`);
+    const from = engine(4, []);
+    assert.equal(await write(path, from), whole(4));
+    assert.deepEqual(from.asked.length, 1);
+  });
+
+  it('repeats nothing when the follow breaks in the middle', async () => {
+    const clock = new FakeClock();
+    const path = join(directory, '0.log');
+    const from = engine(5, [2]);
+    let looks = 0;
+    const writer = new LogWriter(
+      { id: 'c', tty: false, logPath: path },
+      // It runs until the connection is there again.
+      { client: from.client, clock, logger: silentLogger, running: () => Promise.resolve(++looks <= 2) },
+    );
+    for (let round = 0; round < 200 && from.asked.length < 2; round++) await clock.advance(1_000);
+    await writer.finished;
+    assert.equal(await readFile(path, 'utf8'), whole(5));
+    assert.equal(from.asked.length, 2);
   });
 });
