@@ -1,4 +1,5 @@
 /** Puts authentication, authorization and admission together from the flags. Called by `main.ts` alone. */
+import { createPublicKey } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -69,7 +70,7 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
       : readFileSync(flags.serviceAccountSigningKeyFile, 'utf8');
   const keyTexts = [
     ...(flags.serviceAccountSigningKeyFile === '' ? [pki.serviceAccountKey.publicKeyPem] : []),
-    ...flags.serviceAccountKeyFile.map((path) => readFileSync(path, 'utf8')),
+    ...verifyingTexts(flags),
   ];
   const keys = [verificationKey(signingKey), ...keyTexts.flatMap(keysOf)];
   const issuer = new TokenIssuer({
@@ -113,7 +114,7 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
             cacheTtlMs: flags.authenticationTokenWebhookCacheTtl,
           },
         }),
-    anonymous: structured.anonymous?.enabled ?? flags.anonymousAuth,
+    anonymous: mayBeAnonymous(options, structured),
     ...(structured.anonymous?.paths === undefined ? {} : { anonymousPaths: structured.anonymous.paths }),
     metrics: authenticationMetrics(options.metrics),
   });
@@ -148,6 +149,15 @@ export async function buildSecurity(options: SecurityOptions): Promise<Security>
   return { authenticators, authorizers, issuer, clientCa, frontProxyCa, audiences, close };
 }
 
+/** Where everything is allowed, nobody may stay unknown. */
+function mayBeAnonymous({ flags, logger }: SecurityOptions, structured: AuthenticationConfig): boolean {
+  const isEnabled = structured.anonymous?.enabled ?? flags.anonymousAuth;
+  if (!isEnabled || flags.authorizationConfig !== '' || !flags.authorizationMode.includes('AlwaysAllow'))
+    return isEnabled;
+  logger.warn({}, 'Anonymous requests are refused: --authorization-mode=AlwaysAllow would allow them everything');
+  return false;
+}
+
 interface InForce {
   readonly authenticators: Authenticators;
   readonly authorizers: Authorizers;
@@ -179,9 +189,17 @@ function followConfigs(options: SecurityOptions, inForce: InForce): readonly Fol
   return followed;
 }
 
+/** The server's own key verifies where no other is named, if it is of a kind that can. */
+function verifyingTexts({ serviceAccountKeyFile, tlsPrivateKeyFile }: ControlPlaneFlags): readonly string[] {
+  if (serviceAccountKeyFile.length > 0) return serviceAccountKeyFile.map((path) => readFileSync(path, 'utf8'));
+  if (tlsPrivateKeyFile === '') return [];
+  const text = readFileSync(tlsPrivateKeyFile, 'utf8');
+  return ['rsa', 'ec'].includes(createPublicKey(text).asymmetricKeyType ?? '') ? [text] : [];
+}
+
 /** Every key of a PEM text. */
 function keysOf(text: string): ReturnType<typeof verificationKey>[] {
-  const blocks = text.match(/-----BEGIN ([^-]+)-----[\s\S]*?-----END \1-----/g) ?? [];
+  const blocks = text.match(/-----BEGIN ([A-Z ]*(?:KEY|CERTIFICATE))-----[\s\S]*?-----END \1-----/g) ?? [];
   return blocks.map((block) => verificationKey(block));
 }
 

@@ -62,9 +62,9 @@ export function execCredentials(options: ExecPluginOptions): ClientCredentials {
   const refresh = async (): Promise<PresentedCredentials> => {
     const status = await runPlugin(options, interactive);
     cached = {
-      ...(status.token === undefined ? {} : { authorization: `Bearer ${status.token}` }),
-      ...(status.clientCertificateData === undefined ? {} : { certificate: status.clientCertificateData }),
-      ...(status.clientKeyData === undefined ? {} : { key: status.clientKeyData }),
+      ...((status.token ?? '') === '' ? {} : { authorization: `Bearer ${status.token}` }),
+      ...((status.clientCertificateData ?? '') === '' ? {} : { certificate: status.clientCertificateData }),
+      ...((status.clientKeyData ?? '') === '' ? {} : { key: status.clientKeyData }),
     };
     expiresAt =
       status.expirationTimestamp === undefined ? Number.POSITIVE_INFINITY : Date.parse(status.expirationTimestamp);
@@ -133,13 +133,14 @@ async function runPlugin(
   }
   const status = credential.status;
   if (status === undefined) throw new Error("exec plugin didn't return a status field");
-  const { token, clientCertificateData: certificate, clientKeyData: key } = status;
-  if (token === undefined && certificate === undefined && key === undefined) {
+  const { token = '', clientCertificateData: certificate = '', clientKeyData: key = '' } = status;
+  if (token === '' && certificate === '' && key === '') {
     throw new Error("exec plugin didn't return a token or cert/key pair");
   }
-  if ((certificate === undefined) !== (key === undefined)) {
-    throw new Error('exec plugin returned only certificate or key, not both');
-  }
+  if ((certificate === '') !== (key === '')) throw new Error('exec plugin returned only certificate or key, not both');
+  const { expirationTimestamp } = status;
+  if (expirationTimestamp !== undefined && Number.isNaN(Date.parse(expirationTimestamp)))
+    throw new Error(`decoding stdout: expirationTimestamp "${expirationTimestamp}" is no RFC 3339 time`);
   return status;
 }
 
