@@ -69,13 +69,46 @@ function checkType(value: JsonValue, schema: JsonSchema, path: string, errors: F
   return false;
 }
 
-const fits = (value: JsonValue, schema: JsonSchema, path: string, isResource: boolean): boolean => {
+const errorsOf = (value: JsonValue, schema: JsonSchema, path: string, isResource: boolean): FieldError[] => {
   const errors: FieldError[] = [];
   check(value, schema, path, errors, isResource);
-  return errors.length === 0;
+  return errors;
 };
 
-/** Their failures name no field. */
+/** How much of the value the schema is about: of alternatives that all fail, the one that says most is told. */
+function reach(value: JsonValue, schema: JsonSchema): number {
+  let count = schema.type || schema.format ? 1 : 0;
+  if (isObject(value)) {
+    for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+      const member = Object.hasOwn(value, name) ? value[name] : undefined;
+      if (member !== undefined) count += 1 + reach(member, inner);
+    }
+  }
+  const items = itemsOf(schema);
+  if (Array.isArray(value) && items !== undefined) for (const item of value) count += 1 + reach(item, items);
+  return count;
+}
+
+/** Alternatives of which some number must fit; their failures name no field. */
+function checkAlternatives(
+  value: JsonValue,
+  all: readonly JsonSchema[] | undefined,
+  path: string,
+  isResource: boolean,
+  errors: FieldError[],
+  refusal: (count: number) => string | undefined,
+): void {
+  if (all === undefined || all.length === 0) return;
+  const results = all.map((one) => ({ one, found: errorsOf(value, one, path, isResource) }));
+  const count = results.filter(({ found }) => found.length === 0).length;
+  const text = refusal(count);
+  if (text === undefined) return;
+  errors.push(invalid('<nil>', '', `"${path}" must ${text}`));
+  if (count > 0) return;
+  const [best] = results.toSorted((a, b) => reach(value, b.one) - reach(value, a.one));
+  errors.push(...(best?.found ?? []));
+}
+
 function checkCombinations(
   value: JsonValue,
   schema: JsonSchema,
@@ -84,20 +117,20 @@ function checkCombinations(
   isResource: boolean,
 ): void {
   const refuse = (text: string): unknown => errors.push(invalid('<nil>', '', `"${path}" must ${text}`));
-  const { anyOf, oneOf, allOf, not } = schema;
-  if (anyOf !== undefined && anyOf.length > 0 && !anyOf.some((one) => fits(value, one, path, isResource))) {
-    refuse('validate at least one schema (anyOf)');
-  }
-  if (oneOf !== undefined && oneOf.length > 0) {
-    const count = oneOf.filter((one) => fits(value, one, path, isResource)).length;
-    if (count === 0) refuse('validate one and only one schema (oneOf). Found none valid');
-    else if (count > 1) refuse(`validate one and only one schema (oneOf). Found ${count} valid alternatives`);
-  }
-  for (const one of allOf ?? []) check(value, one, path, errors, isResource);
-  if (allOf !== undefined && !allOf.every((one) => fits(value, one, path, isResource))) {
-    refuse('validate all the schemas (allOf)');
-  }
-  if (not !== undefined && fits(value, not, path, isResource)) refuse('not validate the schema (not)');
+  const { anyOf, oneOf, allOf = [], not } = schema;
+  checkAlternatives(value, anyOf, path, isResource, errors, (count) =>
+    count === 0 ? 'validate at least one schema (anyOf)' : undefined,
+  );
+  checkAlternatives(value, oneOf, path, isResource, errors, (count) => {
+    if (count === 1) return undefined;
+    const found = count === 0 ? 'none valid' : `${count} valid alternatives`;
+    return `validate one and only one schema (oneOf). Found ${found}`;
+  });
+  const found = allOf.map((one) => errorsOf(value, one, path, isResource));
+  errors.push(...found.flat());
+  const fitting = found.filter((one) => one.length === 0).length;
+  if (fitting < allOf.length) refuse(`validate all the schemas (allOf)${fitting === 0 ? '. None validated' : ''}`);
+  if (not !== undefined && errorsOf(value, not, path, isResource).length === 0) refuse('not validate the schema (not)');
 }
 
 const patterns = new Map<string, RE2JS>();

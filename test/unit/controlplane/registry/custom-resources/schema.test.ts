@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { JsonObject } from '../../../../../api/meta/object.ts';
 import { applyDefaults, dropNulls } from '../../../../../controlplane/registry/custom-resources/defaulting.ts';
+import { fitsFormat } from '../../../../../controlplane/registry/custom-resources/formats.ts';
 import type { JsonSchema } from '../../../../../controlplane/registry/custom-resources/json-schema.ts';
 import { prune } from '../../../../../controlplane/registry/custom-resources/pruning.ts';
 import { validateSchema } from '../../../../../controlplane/registry/custom-resources/schema-validation.ts';
@@ -234,4 +235,64 @@ test('schemas that cannot be served are refused', () => {
     String(atRoot),
     /only \[Description Type .* XValidations\] fields are allowed at the root of the schema/,
   );
+});
+
+test('of alternatives that do not fit, what the closest one misses is told too', () => {
+  const alternatives: JsonSchema[] = [
+    { required: ['a'] },
+    { required: ['b', 'c'], properties: { b: { minLength: 2 } } },
+  ];
+  const spec = (junction: JsonSchema): JsonSchema => object({ a: text, b: text, c: text }, junction);
+  const none = '"spec" must validate one and only one schema (oneOf). Found none valid';
+  assert.deepEqual(faults(spec({ oneOf: alternatives }), {}), [
+    `<nil>: Invalid value: "": ${none}`,
+    'spec.a: Required value',
+  ]);
+  assert.deepEqual(faults(spec({ oneOf: alternatives }), { b: 'x' }), [
+    `<nil>: Invalid value: "": ${none}`,
+    'spec.c: Required value',
+    'spec.b: Invalid value: "x": spec.b in body should be at least 2 chars long',
+  ]);
+  assert.deepEqual(faults(spec({ oneOf: alternatives }), { a: 'x', b: 'xx', c: 'x' }), [
+    '<nil>: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found 2 valid alternatives',
+  ]);
+  assert.deepEqual(faults(spec({ anyOf: alternatives }), { c: 'x' }), [
+    '<nil>: Invalid value: "": "spec" must validate at least one schema (anyOf)',
+    'spec.a: Required value',
+  ]);
+  assert.deepEqual(faults(spec({ allOf: alternatives }), {}), [
+    'spec.a: Required value',
+    'spec.b: Required value',
+    'spec.c: Required value',
+    '<nil>: Invalid value: "": "spec" must validate all the schemas (allOf). None validated',
+  ]);
+  assert.deepEqual(faults(spec({ not: { required: ['a'] } }), { a: 'x' }), [
+    '<nil>: Invalid value: "": "spec" must not validate the schema (not)',
+  ]);
+});
+
+test('formats take what has their form', () => {
+  const cases: readonly (readonly [string, readonly string[], readonly string[]])[] = [
+    ['date', ['2024-02-29'], ['2023-02-29', '2024']],
+    ['date-time', ['2024-02-29T01:02:03Z', '2024-02-29T01:02:03.5+01:00'], ['2024-02-29', 'yesterday']],
+    ['duration', ['1h30m', '0', '2 days', '1.5s'], ['1', 'soon', '3 moons']],
+    ['ipv4', ['10.0.0.1'], ['10.0.0', '::1']],
+    ['ipv6', ['::1'], ['10.0.0.1']],
+    ['cidr', ['10.0.0.0/8', '::/0'], ['10.0.0.0']],
+    ['mac', ['00:1b:63:84:45:e6', '001b.6384.45e6'], ['00:1b:63:84:45']],
+    ['uuid', ['123e4567-e89b-12d3-a456-426614174000'], ['123e4567']],
+    ['hexcolor', ['#fff', 'a0B1c2'], ['#ffff']],
+    ['rgbcolor', ['rgb(1, 2,255)'], ['rgb(1,2,256)']],
+    ['isbn', ['0-306-40615-2', '978-3-16-148410-0'], ['0-306-40615-3']],
+    ['creditcard', ['4111 1111 1111 1111'], ['4111 1111 1111 1112']],
+    ['ssn', ['111-22-3333'], ['11-22-3333']],
+    ['byte', ['aGk='], ['aGk']],
+    ['k8s-short-name', ['a-b'], ['A', 'a.b']],
+    ['k8s-long-name', ['a.b'], ['A']],
+    ['unknown', ['anything'], []],
+  ];
+  for (const [format, right, wrong] of cases) {
+    for (const value of right) assert.ok(fitsFormat(format, value), `${format}: ${value}`);
+    for (const value of wrong) assert.ok(!fitsFormat(format, value), `${format}: not ${value}`);
+  }
 });
