@@ -7,6 +7,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
+import { plainItemV2, plainPaths } from './discovery-paths.ts';
 import { pathsOf, type Operation, type PathOperations } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
 import { SchemaWriter } from './schemas.ts';
@@ -30,6 +31,7 @@ export async function buildDocumentV2(source: OpenApiSource): Promise<JsonObject
     group = row.group;
     for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path, shared);
   }
+  for (const path of plainPaths(source)) paths[path.path] = plainItemV2(path, writer);
   const bearer = { description: 'Bearer token', type: 'apiKey', name: 'authorization', in: 'header' };
   return {
     swagger: '2.0',

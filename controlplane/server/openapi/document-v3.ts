@@ -1,7 +1,8 @@
 /** The OpenAPI 3 documents: one for each group and version. Everything stands in place, as clients expect it there. */
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
-import { pathsOf, type Operation, type PathOperations } from './operations.ts';
+import { plainItemV3, plainPaths } from './discovery-paths.ts';
+import { documentOf, pathsOf, type Operation, type PathOperations } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
 import { SchemaWriter } from './schemas.ts';
 import {
@@ -14,12 +15,16 @@ import {
   type OpenApiSource,
 } from './source.ts';
 
-export async function buildDocumentV3(source: OpenApiSource, group: string, version: string): Promise<JsonObject> {
+/** `name` is that of the document: `apis/apps/v1`, or of paths that belong to no group (`version`). */
+export async function buildDocumentV3(source: OpenApiSource, name: string): Promise<JsonObject> {
   const writer = new SchemaWriter(3, source.schema, groupVersionsOf(source));
   const paths: JsonObject = {};
   for (const row of source.catalog.resources()) {
-    if (row.group !== group || row.version !== version) continue;
+    if (documentOf(row) !== name) continue;
     for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path);
+  }
+  for (const path of plainPaths(source)) {
+    if (path.document === name) paths[path.path] = plainItemV3(path, writer);
   }
   return {
     openapi: '3.0.0',

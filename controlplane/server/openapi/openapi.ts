@@ -17,6 +17,8 @@ import { TEXT_TYPE, reading, type PathHandlers } from '../path-handlers.ts';
 import type { ApiRequest } from '../request.ts';
 import { buildDocumentV2 } from './document-v2.ts';
 import { buildDocumentV3 } from './document-v3.ts';
+import { plainDocuments } from './discovery-paths.ts';
+import { documentOf } from './operations.ts';
 import { documentV2, documentV3, encodeDocument } from './protobuf.ts';
 import { groupVersionsOf, type OpenApiSource } from './source.ts';
 
@@ -53,6 +55,7 @@ class OpenApiDocuments implements OpenApi {
   readonly #objects = new Map<string, Promise<JsonObject>>();
   readonly #hashes = new Map<string, string>();
   #index: Document | undefined;
+  #known: ReadonlySet<string> | undefined;
 
   constructor(source: OpenApiSource) {
     this.#source = source;
@@ -63,6 +66,7 @@ class OpenApiDocuments implements OpenApi {
     this.#objects.clear();
     this.#hashes.clear();
     this.#index = undefined;
+    this.#known = undefined;
   }
 
   async serveV2(request: ApiRequest): Promise<void> {
@@ -81,9 +85,8 @@ class OpenApiDocuments implements OpenApi {
   async serveIndex(request: ApiRequest): Promise<void> {
     if (this.#index === undefined) {
       const paths: JsonObject = {};
-      for (const { group, version } of groupVersionsOf(this.#source)) {
-        const path = group === '' ? `api/${version}` : `apis/${group}/${version}`;
-        paths[path] = { serverRelativeURL: `/openapi/v3/${path}?hash=${this.#hash(group, version)}` };
+      for (const name of this.#names()) {
+        paths[name] = { serverRelativeURL: `/openapi/v3/${name}?hash=${this.#hash(name)}` };
       }
       for (const { path, url } of this.#source.aggregated?.openApi() ?? []) {
         if (url !== '') paths[path] = { serverRelativeURL: url };
@@ -94,32 +97,37 @@ class OpenApiDocuments implements OpenApi {
   }
 
   async serveV3(request: ApiRequest): Promise<void> {
-    const path = request.info.path.slice('/openapi/v3/'.length).replace(/\/$/, '');
-    const found = groupVersionsOf(this.#source).find(
-      ({ group, version }) => path === (group === '' ? `api/${version}` : `apis/${group}/${version}`),
-    );
-    if (found === undefined) return empty(request, 404);
+    const name = request.info.path.slice('/openapi/v3/'.length).replace(/\/$/, '');
+    if (!this.#names().has(name)) return empty(request, 404);
     const encoding = negotiate(request.header('accept'), 'v3');
     if (encoding === undefined) return empty(request, 406);
-    const { group, version } = found;
-    const hash = this.#hash(group, version);
+    const hash = this.#hash(name);
     const asked = request.query.get('hash');
-    if (asked !== null && asked !== '' && asked !== hash) return redirect(request, `/openapi/v3/${path}?hash=${hash}`);
-    const document = await this.#document(path, encoding, () => buildDocumentV3(this.#source, group, version));
+    if (asked !== null && asked !== '' && asked !== hash) return redirect(request, `/openapi/v3/${name}?hash=${hash}`);
+    const document = await this.#document(name, encoding, () => buildDocumentV3(this.#source, name));
     await sendDocument(request, document, { negotiated: true, tagged: true, immutable: asked === hash });
   }
 
-  #hash(group: string, version: string): string {
-    const key = `${group}/${version}`;
-    let hash = this.#hashes.get(key);
+  /** Of all documents of OpenAPI 3, sorted. */
+  #names(): ReadonlySet<string> {
+    this.#known ??= new Set(
+      [...groupVersionsOf(this.#source).map(documentOf), ...plainDocuments(this.#source)].sort((a, b) =>
+        a < b ? -1 : 1,
+      ),
+    );
+    return this.#known;
+  }
+
+  #hash(name: string): string {
+    let hash = this.#hashes.get(name);
     if (hash === undefined) {
-      const digest = createHash('sha512').update(this.#source.release);
+      const digest = createHash('sha512').update(this.#source.release).update(name);
       for (const row of this.#source.catalog.resources()) {
-        if (row.group !== group || row.version !== version) continue;
+        if (documentOf(row) !== name) continue;
         digest.update(JSON.stringify([row, this.#source.customSchema?.(row)]));
       }
       hash = digest.digest('hex').toUpperCase();
-      this.#hashes.set(key, hash);
+      this.#hashes.set(name, hash);
     }
     return hash;
   }

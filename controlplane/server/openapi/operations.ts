@@ -2,7 +2,6 @@
  * The operations that a row of the catalog stands for: paths, methods, ids, parameters and types, in a form that the
  * documents of both OpenAPI versions are made from. Ids are those that client generators know (`readCoreV1NamespacedPod`).
  */
-import { apiVersionOf } from '../../../api/meta/object.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../../api/schema/schema.ts';
 import {
   COMMON_PARAMETERS,
@@ -80,6 +79,10 @@ function capital(word: string): string {
 export function basePath(group: string, version: string): string {
   return group === '' ? `/api/${version}` : `/apis/${group}/${version}`;
 }
+
+/** The document of OpenAPI 3 that a group and version have. */
+export const documentOf = ({ group, version }: { readonly group: string; readonly version: string }): string =>
+  basePath(group, version).slice(1);
 
 export function pathsOf(row: ResourceInfo): PathOperations[] {
   const paths = new ResourcePaths(row);
@@ -373,8 +376,4 @@ function row2path(row: ResourceInfo, base: string): string {
 /** Where the lists of resources are read. */
 export function discoveryId(group: string, version: string): string {
   return `get${groupPrefix(group, version)}APIResources`;
-}
-
-export function groupVersionName(group: string, version: string): string {
-  return apiVersionOf({ group, version });
 }

@@ -73,6 +73,64 @@ test('version 2 has every operation once, and what it refers to is there', async
   for (const reference of new Set(referencesIn(root))) assert.ok(resolve(root, reference) !== undefined, reference);
 });
 
+const ACTIONS = new Set('list get post put patch delete deletecollection connect watch watchlist'.split(' '));
+
+/** What generators of clients rely on; the ids of the document's operations. */
+function checkOperations(root: unknown, ids: Set<string>): void {
+  for (const [path, item] of members(at(root, 'paths'))) {
+    const inPath = [...path.matchAll(/\{([^}]+)\}/g)].map(([, name]) => name).sort();
+    for (const [method, operation] of members(item)) {
+      if (method === 'parameters') continue;
+      const where = `${method} ${path}`;
+      const id = String(at(operation, 'operationId'));
+      assert.match(id, /^[a-zA-Z0-9]+$/, where);
+      assert.ok(!ids.has(id), `${id} is there twice`);
+      ids.add(id);
+      const all = [...members(at(item, 'parameters')), ...members(at(operation, 'parameters'))].map(([, given]) => {
+        const reference = at(given, '$ref');
+        return typeof reference === 'string' ? resolve(root, reference) : given;
+      });
+      const names = all.map((parameter) => `${String(at(parameter, 'in'))} ${String(at(parameter, 'name'))}`);
+      assert.equal(new Set(names).size, names.length, `${where}: ${names.join()}`);
+      const paths = all.filter((parameter) => at(parameter, 'in') === 'path');
+      assert.deepEqual(paths.map((parameter) => at(parameter, 'name')).sort(), inPath, where);
+      assert.ok(
+        paths.every((parameter) => at(parameter, 'required') === true),
+        where,
+      );
+      assert.ok(members(at(operation, 'responses')).length > 1, where);
+      const action = at(operation, 'x-kubernetes-action');
+      if (action === undefined) {
+        assert.match(path, /^\/(?:apis?|version|openid|\.well-known)\b/, where);
+        assert.ok(path.endsWith('/'), where);
+        continue;
+      }
+      assert.ok(ACTIONS.has(String(action)), where);
+      for (const name of ['group', 'version', 'kind']) {
+        assert.equal(typeof at(operation, 'x-kubernetes-group-version-kind', name), 'string', where);
+      }
+    }
+  }
+}
+
+test('operations are what generators of clients make methods of', async () => {
+  const ids = new Set<string>();
+  checkOperations(await document('/openapi/v2'), ids);
+  const known = [
+    'getAPIVersions',
+    'getCoreV1APIResources',
+    'getAppsAPIGroup',
+    'getAppsV1APIResources',
+    'getCodeVersion',
+  ];
+  for (const id of known) assert.ok(ids.has(id), id);
+  const ofThree = new Set<string>();
+  for (const [, entry] of members(at(await document('/openapi/v3'), 'paths'))) {
+    checkOperations(await document(String(at(entry, 'serverRelativeURL'))), ofThree);
+  }
+  assert.deepEqual([...ofThree].sort(), [...ids].sort(), 'both versions have the same operations');
+});
+
 test('patches name their parameters in place', async () => {
   const root = await document('/openapi/v2');
   const patch = at(root, 'paths', '/api/v1/namespaces/{namespace}/pods/{name}', 'patch');
@@ -83,7 +141,9 @@ test('patches name their parameters in place', async () => {
 
 test('every document of version 3 is whole, and found through the index', async () => {
   const index = await document('/openapi/v3');
-  assert.ok(at(index, 'paths', 'apis/example.com/v1') !== undefined);
+  for (const name of ['apis/example.com/v1', 'api', 'apis', 'apis/apps', 'version', 'openid/v1/jwks']) {
+    assert.ok(at(index, 'paths', name) !== undefined, name);
+  }
   for (const [, entry] of members(at(index, 'paths'))) {
     const root = await document(String(at(entry, 'serverRelativeURL')));
     for (const reference of new Set(referencesIn(root))) assert.ok(resolve(root, reference) !== undefined, reference);

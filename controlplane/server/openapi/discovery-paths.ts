@@ -1,0 +1,116 @@
+/**
+ * The paths that no row of the catalog stands for: where discovery, the version and the issuer of service account tokens are
+ * read. Groups of custom resources have none, as in other servers' documents.
+ */
+import type { JsonObject } from '../../../api/meta/object.ts';
+import { basePath, discoveryId, groupPrefix, groupTag } from './operations.ts';
+import type { SchemaWriter } from './schemas.ts';
+import { ANSWER_TYPES, type OpenApiSource } from './source.ts';
+
+export interface PlainPath {
+  /** `/apis/apps/`. */
+  readonly path: string;
+  /** The document of OpenAPI 3 that has it: `apis/apps`. */
+  readonly document: string;
+  readonly id: string;
+  readonly tag: string;
+  readonly description: string;
+  /** Absent: text. */
+  readonly answer?: string;
+  readonly produces: readonly string[];
+}
+
+const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.';
+const VERSIONS = 'get available API versions';
+
+function discovery(path: string, id: string, tag: string, kind: string, description: string): PlainPath {
+  const document = path.slice(1);
+  return { path: `${path}/`, document, id, tag, description, answer: `${META}${kind}`, produces: ANSWER_TYPES };
+}
+
+const FIXED: readonly PlainPath[] = [
+  discovery('/api', 'getCoreAPIVersions', 'core', 'APIVersions', VERSIONS),
+  discovery('/apis', 'getAPIVersions', 'apis', 'APIGroupList', VERSIONS),
+  {
+    path: '/version/',
+    document: 'version',
+    id: 'getCodeVersion',
+    tag: 'version',
+    description: 'get the version information for this server',
+    answer: 'io.k8s.apimachinery.pkg.version.Info',
+    produces: ['application/json'],
+  },
+  {
+    path: '/.well-known/openid-configuration/',
+    document: '.well-known/openid-configuration',
+    id: 'getServiceAccountIssuerOpenIDConfiguration',
+    tag: 'WellKnown',
+    description: "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'",
+    produces: ['application/json'],
+  },
+  {
+    path: '/openid/v1/jwks/',
+    document: 'openid/v1/jwks',
+    id: 'getServiceAccountIssuerOpenIDKeyset',
+    tag: 'openid',
+    description: 'get service account issuer OpenID JSON Web Key Set (contains public token verification keys)',
+    produces: ['application/jwk-set+json'],
+  },
+];
+
+export function plainPaths(source: OpenApiSource): PlainPath[] {
+  const found = new Map(FIXED.map((one) => [one.path, one]));
+  for (const { group, version, custom } of source.catalog.resources()) {
+    if (custom !== undefined) continue;
+    const base = basePath(group, version);
+    const tag = groupTag(group, version);
+    const list = discovery(base, discoveryId(group, version), tag, 'APIResourceList', 'get available resources');
+    found.set(list.path, list);
+    if (group === '') continue;
+    const id = `get${groupPrefix(group, '')}APIGroup`;
+    const one = discovery(`/apis/${group}`, id, groupTag(group), 'APIGroup', 'get information of a group');
+    found.set(one.path, one);
+  }
+  return [...found.values()];
+}
+
+/** Documents of OpenAPI 3 that are about nothing else. */
+export function plainDocuments(source: OpenApiSource): string[] {
+  const served = new Set(source.catalog.resources().map(({ group, version }) => basePath(group, version).slice(1)));
+  return plainPaths(source)
+    .map(({ document }) => document)
+    .filter((document) => !served.has(document));
+}
+
+const schemaOf = ({ answer }: PlainPath, writer: SchemaWriter): JsonObject =>
+  answer === undefined ? { type: 'string' } : writer.reference(answer);
+
+export function plainItemV2(path: PlainPath, writer: SchemaWriter): JsonObject {
+  return {
+    get: {
+      consumes: [...path.produces],
+      description: path.description,
+      operationId: path.id,
+      produces: [...path.produces],
+      responses: {
+        '200': { description: 'OK', schema: schemaOf(path, writer) },
+        '401': { description: 'Unauthorized' },
+      },
+      schemes: ['https'],
+      tags: [path.tag],
+    },
+  };
+}
+
+export function plainItemV3(path: PlainPath, writer: SchemaWriter): JsonObject {
+  const schema = schemaOf(path, writer);
+  const content = Object.fromEntries(path.produces.map((type) => [type, { schema }]));
+  return {
+    get: {
+      tags: [path.tag],
+      description: path.description,
+      operationId: path.id,
+      responses: { '200': { description: 'OK', content }, '401': { description: 'Unauthorized' } },
+    },
+  };
+}
