@@ -18,6 +18,8 @@ export interface AdmissionConfiguration {
   readonly validatingCredentials?: WebhookCredentials;
   readonly podSecurity?: PodSecurityConfiguration;
   readonly tolerations?: PodTolerationRestrictionOptions;
+  /** PodNodeSelector: selectors by namespace. */
+  readonly nodeSelectors?: Readonly<Record<string, string>>;
   /** Plugins that are named but have nothing to configure here. */
   readonly ignored: readonly string[];
 }
@@ -77,6 +79,8 @@ async function pluginPart(name: string, own: unknown, reading: Reading): Promise
       return { podSecurity: podSecurityOf(own, reading.refuse) };
     case 'PodTolerationRestriction':
       return { tolerations: tolerationsOf(own) };
+    case 'PodNodeSelector':
+      return { nodeSelectors: nodeSelectorsOf(own) };
     default:
       return { ignored: [name] };
   }
@@ -139,6 +143,15 @@ function podSecurityOf(own: unknown, refuse: Refuse): PodSecurityConfiguration {
     exemptNamespaces: new Set(texts(exemptions['namespaces'])),
     exemptRuntimeClasses: new Set(texts(exemptions['runtimeClasses'])),
   };
+}
+
+function nodeSelectorsOf(own: unknown): Readonly<Record<string, string>> {
+  const selectors = isRecord(own) ? own['podNodeSelectorPluginConfig'] : undefined;
+  return Object.fromEntries(
+    Object.entries(isRecord(selectors) ? selectors : {}).filter(
+      (pair): pair is [string, string] => typeof pair[1] === 'string',
+    ),
+  );
 }
 
 function tolerationsOf(own: unknown): PodTolerationRestrictionOptions {

@@ -12,14 +12,20 @@ import {
   certificateSubjectRestriction,
   clusterTrustBundleAttest,
 } from './certificates.ts';
+import { alwaysAdmit, alwaysDeny } from './always.ts';
+import { alwaysPullImages } from './always-pull-images.ts';
 import { defaultIngressClass } from './default-ingress-class.ts';
 import { defaultTolerationSeconds, type DefaultTolerationSecondsOptions } from './default-toleration-seconds.ts';
+import { denyServiceExternalIps } from './deny-service-external-ips.ts';
+import { extendedResourceToleration } from './extended-resource-toleration.ts';
+import { limitPodHardAntiAffinity } from './limit-pod-hard-anti-affinity.ts';
 import { limitRanger } from './limit-ranger.ts';
 import { namespaceLifecycle } from './namespace-lifecycle.ts';
 import { namespaceAutoProvision, namespaceExists } from './namespace-provision.ts';
 import { nodeRestriction } from './node-restriction.ts';
 import { taintNodesByCondition } from './node-taint.ts';
 import { ownerReferencesPermissionEnforcement } from './owner-references.ts';
+import { podNodeSelector } from './pod-node-selector.ts';
 import { podSecurity, type PodSecurityMetrics } from './pod-security/pod-security.ts';
 import { podTolerationRestriction } from './pod-toleration-restriction.ts';
 import { podTopologyLabels } from './pod-topology-labels.ts';
@@ -86,6 +92,7 @@ const credentialsOf = (credentials: WebhookCredentials | undefined): Pick<Webhoo
 
 /** In order. The reference's order: what sets defaults before what judges them, quota last. */
 export const PLUGINS: readonly PluginRow[] = [
+  off('AlwaysAdmit', 'lets everything through', () => alwaysAdmit()),
   off('NamespaceAutoProvision', 'makes a namespace that is named but missing', ({ sources, createNamespace }) =>
     namespaceAutoProvision(sources, createNamespace),
   ),
@@ -96,14 +103,19 @@ export const PLUGINS: readonly PluginRow[] = [
     namespaceExists(sources),
   ),
   off('SecurityContextDeny', 'refuses elevated security contexts', () => securityContextDeny()),
+  off('LimitPodHardAntiAffinityTopology', 'pods keep others off their node at most', () => limitPodHardAntiAffinity()),
   on('LimitRanger', 'defaults and bounds of resources', ({ sources }) => limitRanger(sources)),
   on('ServiceAccount', 'every pod has an account and its token', ({ sources, clock }) =>
     serviceAccountPlugin(sources, clock),
   ),
   on('NodeRestriction', 'what node agents may write', ({ sources }) => nodeRestriction(sources)),
   on('TaintNodesByCondition', 'new nodes take no pods yet', () => taintNodesByCondition()),
+  off('AlwaysPullImages', 'every image is pulled anew, with the rights of its user', () => alwaysPullImages()),
   on('PodSecurity', 'the Pod Security levels of namespaces', ({ sources, configuration, podSecurityMetrics }) =>
     podSecurity(sources, configuration.podSecurity, podSecurityMetrics),
+  ),
+  off('PodNodeSelector', 'a namespace chooses the nodes of its pods', ({ sources, configuration }) =>
+    podNodeSelector(sources, configuration.nodeSelectors),
   ),
   on('Priority', 'priority from the class', ({ sources }) => priorityPlugin(sources)),
   on('DefaultTolerationSeconds', 'pods stay a while on failing nodes', ({ tolerationSeconds }) =>
@@ -111,6 +123,9 @@ export const PLUGINS: readonly PluginRow[] = [
   ),
   off('PodTolerationRestriction', 'default tolerations and whitelist of a namespace', ({ sources, configuration }) =>
     podTolerationRestriction(sources, configuration.tolerations ?? { clusterDefaults: [], clusterWhitelist: [] }),
+  ),
+  off('ExtendedResourceToleration', 'pods that ask for devices tolerate their taint', () =>
+    extendedResourceToleration(),
   ),
   on('DefaultStorageClass', 'claims without a class get the default one', ({ sources }) =>
     defaultStorageClass(sources),
@@ -138,6 +153,7 @@ export const PLUGINS: readonly PluginRow[] = [
   on('DefaultIngressClass', 'ingresses without a class get the default one', ({ sources }) =>
     defaultIngressClass(sources),
   ),
+  off('DenyServiceExternalIPs', 'services get no external addresses', () => denyServiceExternalIps()),
   on('PodTopologyLabels', 'zone and region of the node on its pods', ({ sources }) => podTopologyLabels(sources)),
   on(
     'MutatingAdmissionPolicy',
@@ -178,6 +194,7 @@ export const PLUGINS: readonly PluginRow[] = [
   on('ResourceQuota', 'what a namespace may hold', ({ sources, updateQuotaStatus }) =>
     resourceQuota({ sources, updateStatus: updateQuotaStatus }),
   ),
+  off('AlwaysDeny', 'refuses everything', () => alwaysDeny()),
 ];
 
 /** Throws for a name that is no plugin. */

@@ -49,3 +49,12 @@ test('every test that the page names exists', () => {
     [],
   );
 });
+
+test('every attack of the page is held by the test that it names', () => {
+  const rows = [...rowsOf('Faults and attacks').values()];
+  assert.ok(rows.length > 15);
+  for (const row of rows) {
+    const [, path = '', title = ''] = /\]\(([^)]+)\) `(.+)` \|$/.exec(row) ?? [];
+    assert.ok(title !== '' && readFileSync(join(docs, path), 'utf8').includes(title), row);
+  }
+});

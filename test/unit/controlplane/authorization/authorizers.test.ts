@@ -138,3 +138,21 @@ for (const [why, text, reason] of [
     built.close();
   });
 }
+
+test('AlwaysDeny is no opinion with a reason, which only the privileged pass', async () => {
+  const built = await buildAuthorizers({ clock: new FakeClock(), sources, modes: ['AlwaysDeny'] });
+  assert.deepEqual(await built.authorizer.authorize(ask('ann')), {
+    decision: 'no-opinion',
+    reason: 'Everything is forbidden.',
+  });
+  const root = { ...ask('ann'), user: { name: 'ann', groups: ['system:masters'] } };
+  assert.equal((await built.authorizer.authorize(root)).decision, 'allow');
+  built.close();
+});
+
+test('a mode that nobody knows stops the start', async () => {
+  await assert.rejects(
+    buildAuthorizers({ clock: new FakeClock(), sources, modes: ['Magic'] }),
+    /"Magic" is no authorization mode/,
+  );
+});

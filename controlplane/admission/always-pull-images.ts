@@ -1,0 +1,50 @@
+/**
+ * AlwaysPullImages: nobody runs an image from a node's store without the right to pull it: the policy of every container, and of
+ * every volume that is an image, is Always. Off by default.
+ */
+import type { Pod } from '../../api/machinery/kinds.ts';
+import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
+import { allContainers } from './pod-security/check.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+
+const ALWAYS = 'Always';
+
+export function alwaysPullImages(): AdmissionPlugin {
+  return {
+    name: 'AlwaysPullImages',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    admit(attributes) {
+      const spec = specOf(attributes);
+      if (spec === undefined) return;
+      for (const container of allContainers(spec)) container.imagePullPolicy = ALWAYS;
+      for (const { image } of spec.volumes ?? []) if (image !== undefined && image !== null) image.pullPolicy = ALWAYS;
+    },
+    validate(attributes) {
+      const spec = specOf(attributes);
+      if (spec === undefined) return;
+      const lists = [
+        ['initContainers', spec.initContainers],
+        ['containers', spec.containers],
+      ] as const;
+      for (const [field, list] of lists) {
+        for (const [i, { imagePullPolicy = '' }] of (list ?? []).entries()) {
+          if (imagePullPolicy === ALWAYS) continue;
+          const at = `spec.${field}[${i}].imagePullPolicy`;
+          throw refusal(
+            attributes,
+            `${at}: Unsupported value: ${JSON.stringify(imagePullPolicy)}: supported values: "Always"`,
+          );
+        }
+      }
+    },
+  };
+}
+
+/** Of a new pod, or of one that gets a new image; what runs already keeps its policy. */
+function specOf(attributes: AdmissionAttributes): PodSpec | undefined {
+  const spec = podOf(attributes)?.spec;
+  if (spec === undefined || attributes.operation === 'CREATE') return spec;
+  const old = (attributes.oldObject as Pod | undefined)?.spec;
+  const known = new Set(old === undefined ? [] : allContainers(old).map(({ image }) => image));
+  return allContainers(spec).some(({ image }) => !known.has(image)) ? spec : undefined;
+}

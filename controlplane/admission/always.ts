@@ -1,0 +1,12 @@
+/** AlwaysAdmit and AlwaysDeny: for tests of what stands around admission. Both are off by default. */
+import { refusal } from './pod-attributes.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+
+export const alwaysAdmit = (): AdmissionPlugin => ({ name: 'AlwaysAdmit', handles: () => false });
+
+export function alwaysDeny(): AdmissionPlugin {
+  const deny = (attributes: AdmissionAttributes): never => {
+    throw refusal(attributes, 'admission control is denying all modifications');
+  };
+  return { name: 'AlwaysDeny', handles: () => true, admit: deny, validate: deny };
+}

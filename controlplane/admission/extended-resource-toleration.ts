@@ -1,0 +1,25 @@
+/** ExtendedResourceToleration: nodes with devices can be kept for pods that ask for them: those tolerate a taint of the resource's name. Off by default. */
+import { isExtendedResource } from '../../api/kinds/resource-validation.ts';
+import { podOf } from './pod-attributes.ts';
+import { sameToleration, type Toleration } from './tolerations.ts';
+import type { AdmissionPlugin } from './admission.ts';
+
+export function extendedResourceToleration(): AdmissionPlugin {
+  return {
+    name: 'ExtendedResourceToleration',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    admit(attributes) {
+      const spec = podOf(attributes)?.spec;
+      if (spec === undefined) return;
+      const names = new Set<string>();
+      for (const { resources } of [...(spec.initContainers ?? []), ...spec.containers])
+        for (const name of Object.keys(resources?.requests ?? {})) if (isExtendedResource(name)) names.add(name);
+      const known = spec.tolerations ?? [];
+      const added = [...names]
+        .sort()
+        .map((key): Toleration => ({ key, operator: 'Exists', effect: 'NoSchedule' }))
+        .filter((one) => !known.some((other) => sameToleration(one, other)));
+      if (added.length > 0) spec.tolerations = [...known, ...added];
+    },
+  };
+}

@@ -1,0 +1,22 @@
+/** LimitPodHardAntiAffinityTopology: a pod keeps others off its node at most, not off a whole zone. Off by default. */
+import { podOf, refusal } from './pod-attributes.ts';
+import type { AdmissionPlugin } from './admission.ts';
+
+const HOSTNAME = 'kubernetes.io/hostname';
+
+export function limitPodHardAntiAffinity(): AdmissionPlugin {
+  return {
+    name: 'LimitPodHardAntiAffinityTopology',
+    handles: (operation) => operation === 'CREATE' || operation === 'UPDATE',
+    validate(attributes) {
+      const terms =
+        podOf(attributes)?.spec.affinity?.podAntiAffinity?.requiredDuringSchedulingIgnoredDuringExecution ?? [];
+      const wide = terms.find(({ topologyKey }) => topologyKey !== HOSTNAME);
+      if (wide === undefined) return;
+      throw refusal(
+        attributes,
+        `affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey ${wide.topologyKey} but only key ${HOSTNAME} is allowed`,
+      );
+    },
+  };
+}

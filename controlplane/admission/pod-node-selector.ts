@@ -1,0 +1,62 @@
+/**
+ * PodNodeSelector: a namespace decides which nodes its pods may run on, by an annotation, or by the plugin's configuration where
+ * it has none; the configuration may also limit what pods of a namespace select. Off by default.
+ */
+import type { Namespace } from '../../api/machinery/kinds.ts';
+import { namespaces } from '../../api/machinery/resources.ts';
+import { newInternalError } from '../../api/meta/status-error.ts';
+import { podOf, refusal } from './pod-attributes.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
+import type { Sources } from './sources.ts';
+
+const ANNOTATION = 'scheduler.alpha.kubernetes.io/node-selector';
+const DEFAULT = 'clusterDefaultNodeSelector';
+
+type Labels = Readonly<Record<string, string>>;
+
+/** `configuration`: selectors (`a=b,c=d`) by namespace, and that of all others under `clusterDefaultNodeSelector`. */
+export function podNodeSelector(sources: Sources, configuration: Labels = {}): AdmissionPlugin {
+  const source = sources.of(namespaces);
+  const wantedBy = async ({ namespace }: AdmissionAttributes): Promise<Labels> => {
+    const found: Namespace | undefined = source.get('', namespace) ?? (await source.live('', namespace));
+    return labelsOf(found?.metadata.annotations?.[ANNOTATION] ?? configuration[DEFAULT] ?? '');
+  };
+  const checkConflict = (attributes: AdmissionAttributes, wanted: Labels, own: Labels): void => {
+    if (Object.entries(wanted).every(([key, value]) => own[key] === undefined || own[key] === value)) return;
+    throw refusal(attributes, 'pod node label selector conflicts with its namespace node label selector');
+  };
+  return {
+    name: 'PodNodeSelector',
+    handles: (operation) => operation === 'CREATE',
+    async admit(attributes) {
+      const pod = podOf(attributes);
+      if (pod === undefined) return;
+      const wanted = await wantedBy(attributes);
+      const own = pod.spec.nodeSelector ?? {};
+      checkConflict(attributes, wanted, own);
+      if (Object.keys(wanted).length > 0) pod.spec.nodeSelector = { ...wanted, ...own };
+    },
+    async validate(attributes) {
+      const pod = podOf(attributes);
+      if (pod === undefined) return;
+      const own = pod.spec.nodeSelector ?? {};
+      checkConflict(attributes, await wantedBy(attributes), own);
+      const allowed = labelsOf(configuration[attributes.namespace] ?? '');
+      if (Object.keys(allowed).length === 0) return;
+      if (Object.entries(own).every(([key, value]) => allowed[key] === value)) return;
+      throw refusal(attributes, 'pod node label selector labels conflict with its namespace whitelist');
+    },
+  };
+}
+
+function labelsOf(text: string): Labels {
+  const labels: Record<string, string> = {};
+  for (const part of text.split(',').map((one) => one.trim())) {
+    if (part === '') continue;
+    const [key = '', value, ...more] = part.split('=').map((one) => one.trim());
+    if (key === '' || value === undefined || more.length > 0)
+      throw newInternalError(`invalid selector: ${JSON.stringify(text)} is no list of labels (a=b,c=d)`);
+    labels[key] = value;
+  }
+  return labels;
+}

@@ -1,0 +1,254 @@
+/** Plugins that are off until somebody turns them on, and the one for trust bundles: what each changes and refuses. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { namespaces } from '../../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from '../../../../controlplane/admission/admission.ts';
+import { alwaysAdmit, alwaysDeny } from '../../../../controlplane/admission/always.ts';
+import { alwaysPullImages } from '../../../../controlplane/admission/always-pull-images.ts';
+import { clusterTrustBundleAttest } from '../../../../controlplane/admission/certificates.ts';
+import { denyServiceExternalIps } from '../../../../controlplane/admission/deny-service-external-ips.ts';
+import { extendedResourceToleration } from '../../../../controlplane/admission/extended-resource-toleration.ts';
+import { limitPodHardAntiAffinity } from '../../../../controlplane/admission/limit-pod-hard-anti-affinity.ts';
+import { namespaceAutoProvision, namespaceExists } from '../../../../controlplane/admission/namespace-provision.ts';
+import { ownerReferencesPermissionEnforcement } from '../../../../controlplane/admission/owner-references.ts';
+import { podNodeSelector } from '../../../../controlplane/admission/pod-node-selector.ts';
+import { podTolerationRestriction } from '../../../../controlplane/admission/pod-toleration-restriction.ts';
+import { securityContextDeny } from '../../../../controlplane/admission/security-context-deny.ts';
+import { fixedSources } from '../../../../controlplane/admission/sources.ts';
+import type { AuthorizationAttributes, Authorizer } from '../../../../controlplane/authorization/authorization.ts';
+
+interface Asked {
+  readonly operation?: 'CREATE' | 'UPDATE' | 'DELETE';
+  readonly group?: string;
+  readonly resource?: string;
+  readonly namespace?: string;
+  readonly object: KubeObject;
+  readonly oldObject?: KubeObject;
+}
+
+/** The object as the plugin leaves it. */
+async function through(plugin: AdmissionPlugin, asked: Asked): Promise<KubeObject> {
+  const { operation = 'CREATE', group = '', resource = 'pods', namespace = 'n' } = asked;
+  const attributes = {
+    operation,
+    resource: { group, version: 'v1', resource },
+    subresource: '',
+    kind: { group, version: 'v1', kind: 'K' },
+    namespace,
+    name: asked.object.metadata.name ?? '',
+    object: structuredClone(asked.object),
+    oldObject: asked.oldObject,
+    options: {},
+    dryRun: false,
+    user: { name: 'ann', groups: [] },
+    setObject: () => assert.fail(),
+    warn: () => undefined,
+    annotate: () => undefined,
+  } as unknown as AdmissionAttributes;
+  const { signal } = new AbortController();
+  if (plugin.handles(operation)) {
+    await plugin.admit?.(attributes, signal);
+    await plugin.validate?.(attributes, signal);
+  }
+  return attributes.object ?? assert.fail();
+}
+
+const pod = (spec: object, metadata: object = {}): KubeObject =>
+  ({
+    metadata: { name: 'p', namespace: 'n', ...metadata },
+    spec: { containers: [{ name: 'c', image: 'i' }], ...spec },
+  }) as KubeObject;
+const specOf = (object: KubeObject): Record<string, unknown> => object['spec'] as Record<string, unknown>;
+const namespace = (name: string, annotations: Record<string, string> = {}) =>
+  fixedSources([{ resource: namespaces, object: { metadata: { name, annotations } } }]);
+const refused = (plugin: AdmissionPlugin, asked: Asked, why: string): Promise<void> =>
+  assert.rejects(through(plugin, asked), (error: Error) => {
+    assert.ok(error.message.endsWith(why), error.message);
+    return true;
+  });
+
+test('AlwaysAdmit lets everything through, AlwaysDeny nothing', async () => {
+  await through(alwaysAdmit(), { object: pod({}) });
+  await refused(
+    alwaysDeny(),
+    { object: pod({}) },
+    'pods "p" is forbidden: admission control is denying all modifications',
+  );
+});
+
+test('NamespaceAutoProvision makes what is missing, once', async () => {
+  const made: string[] = [];
+  const plugin = (name: string) =>
+    namespaceAutoProvision(namespace(name), (one) => Promise.resolve(void made.push(one)));
+  await through(plugin('n'), { object: pod({}) });
+  assert.deepEqual(made, []);
+  await through(plugin('other'), { object: pod({}) });
+  assert.deepEqual(made, ['n']);
+});
+
+test('NamespaceExists refuses every write to a namespace that is missing', async () => {
+  await through(namespaceExists(namespace('n')), { object: pod({}) });
+  for (const operation of ['CREATE', 'UPDATE', 'DELETE'] as const)
+    await refused(namespaceExists(namespace('other')), { operation, object: pod({}) }, 'namespaces "n" not found');
+});
+
+for (const [what, spec, field] of [
+  ['groups', { securityContext: { supplementalGroups: [1] } }, 'pod.Spec.SecurityContext.SupplementalGroups'],
+  ['SELinux labels', { securityContext: { seLinuxOptions: {} } }, 'pod.Spec.SecurityContext.SELinuxOptions'],
+  ['a user', { securityContext: { runAsUser: 1 } }, 'pod.Spec.SecurityContext.RunAsUser'],
+  ['a group of files', { securityContext: { fsGroup: 1 } }, 'pod.Spec.SecurityContext.FSGroup'],
+  [
+    'a user of a container',
+    { containers: [{ name: 'c', securityContext: { runAsUser: 0 } }] },
+    'SecurityContext.RunAsUser',
+  ],
+  [
+    'labels of a container',
+    { initContainers: [{ name: 'c', securityContext: { seLinuxOptions: {} } }] },
+    'SecurityContext.SELinuxOptions',
+  ],
+] as const) {
+  test(`SecurityContextDeny refuses a pod that chooses ${what}`, () =>
+    refused(securityContextDeny(), { object: pod(spec) }, `pods "p" is forbidden: ${field} is forbidden`));
+}
+
+test('LimitPodHardAntiAffinityTopology lets pods keep others off their node only', async () => {
+  const keepingOff = (topologyKey: string): KubeObject =>
+    pod({ affinity: { podAntiAffinity: { requiredDuringSchedulingIgnoredDuringExecution: [{ topologyKey }] } } });
+  await through(limitPodHardAntiAffinity(), { object: keepingOff('kubernetes.io/hostname') });
+  await refused(
+    limitPodHardAntiAffinity(),
+    { object: keepingOff('zone') },
+    'affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone but only key kubernetes.io/hostname is allowed',
+  );
+});
+
+test('AlwaysPullImages sets every policy, and leaves pods that run as they are', async () => {
+  const given = pod({
+    containers: [{ name: 'c', image: 'i', imagePullPolicy: 'Never' }],
+    initContainers: [{ name: 'd', image: 'j', imagePullPolicy: 'IfNotPresent' }],
+    volumes: [{ name: 'v', image: { reference: 'k', pullPolicy: 'Never' } }],
+  });
+  const policies = (object: KubeObject): string[] => JSON.stringify(object).match(/(?<=ullPolicy":")\w+/g) ?? [];
+  assert.deepEqual(policies(await through(alwaysPullImages(), { object: given })), ['Always', 'Always', 'Always']);
+  const unchanged = { operation: 'UPDATE', object: given, oldObject: given } as const;
+  assert.deepEqual(policies(await through(alwaysPullImages(), unchanged)), ['Never', 'IfNotPresent', 'Never']);
+  const { admit: _, ...judging } = alwaysPullImages();
+  await refused(
+    judging,
+    { object: given },
+    'spec.initContainers[0].imagePullPolicy: Unsupported value: "IfNotPresent": supported values: "Always"',
+  );
+});
+
+test('PodNodeSelector adds what the namespace selects, and refuses what conflicts with it', async () => {
+  const selector = 'scheduler.alpha.kubernetes.io/node-selector';
+  const plugin = podNodeSelector(namespace('n', { [selector]: 'zone=a, disk = fast' }));
+  assert.deepEqual(specOf(await through(plugin, { object: pod({ nodeSelector: { own: 'x' } }) }))['nodeSelector'], {
+    zone: 'a',
+    disk: 'fast',
+    own: 'x',
+  });
+  await refused(
+    plugin,
+    { object: pod({ nodeSelector: { zone: 'b' } }) },
+    'pod node label selector conflicts with its namespace node label selector',
+  );
+  const configured = podNodeSelector(namespace('n'), { clusterDefaultNodeSelector: 'zone=c', n: 'zone=c,own=x' });
+  assert.deepEqual(specOf(await through(configured, { object: pod({}) }))['nodeSelector'], { zone: 'c' });
+  await refused(
+    configured,
+    { object: pod({ nodeSelector: { own: 'y' } }) },
+    'pod node label selector labels conflict with its namespace whitelist',
+  );
+});
+
+test('PodTolerationRestriction merges the defaults of the namespace and holds pods to its whitelist', async () => {
+  const prefix = 'scheduler.alpha.kubernetes.io/';
+  const tolerations = (...keys: string[]): object[] =>
+    keys.map((key) => ({ key, operator: 'Exists', effect: 'NoSchedule' }));
+  const annotations = {
+    [`${prefix}defaultTolerations`]: JSON.stringify(tolerations('a')),
+    [`${prefix}tolerationsWhitelist`]: JSON.stringify(tolerations('a', 'b')),
+  };
+  const plugin = podTolerationRestriction(namespace('n', annotations), { clusterDefaults: [], clusterWhitelist: [] });
+  const made = await through(plugin, { object: pod({ tolerations: tolerations('b') }) });
+  assert.deepEqual(specOf(made)['tolerations'], tolerations('b', 'a'));
+  await refused(
+    plugin,
+    { object: pod({ tolerations: tolerations('c') }) },
+    'pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist',
+  );
+});
+
+test('ExtendedResourceToleration lets pods that ask for devices onto their nodes', async () => {
+  const asking = {
+    containers: [{ name: 'c', resources: { requests: { 'example.com/b': '1', cpu: '1', 'example.com/a': '1' } } }],
+  };
+  const made = specOf(await through(extendedResourceToleration(), { object: pod(asking) }));
+  assert.deepEqual(made['tolerations'], [
+    { key: 'example.com/a', operator: 'Exists', effect: 'NoSchedule' },
+    { key: 'example.com/b', operator: 'Exists', effect: 'NoSchedule' },
+  ]);
+  const again = specOf(await through(extendedResourceToleration(), { object: pod(made) }));
+  assert.deepEqual(again['tolerations'], made['tolerations']);
+});
+
+test('DenyServiceExternalIPs lets services keep addresses, but get none', async () => {
+  const service = (...externalIPs: string[]): KubeObject =>
+    ({ metadata: { name: 's' }, spec: { externalIPs } }) as KubeObject;
+  const asked = { operation: 'UPDATE', resource: 'services', oldObject: service('1.2.3.4', '1.2.3.5') } as const;
+  await through(denyServiceExternalIps(), { ...asked, object: service('1.2.3.4') });
+  const why = 'services "s" is forbidden: Use of external IPs is denied by admission control.';
+  await refused(denyServiceExternalIps(), { ...asked, object: service('1.2.3.6') }, why);
+  await refused(denyServiceExternalIps(), { resource: 'services', object: service('1.2.3.4') }, why);
+});
+
+/** Allows these `verb resource/subresource`. */
+function allowing(...allowed: string[]): Authorizer {
+  const shown = ({ verb, resource, subresource, name }: AuthorizationAttributes): string =>
+    `${verb} ${resource}${subresource === '' ? '' : `/${subresource}`} ${name}`;
+  return {
+    authorize: (asked) => ({ decision: allowed.includes(shown(asked)) ? 'allow' : 'no-opinion', reason: '' }),
+  };
+}
+
+test('OwnerReferencesPermissionEnforcement asks for the right to delete, and to finalize what is blocked', async () => {
+  const owner = (blockOwnerDeletion: boolean): object => ({
+    apiVersion: 'apps/v1',
+    kind: 'ReplicaSet',
+    name: 'r',
+    uid: 'u',
+    blockOwnerDeletion,
+  });
+  const owned = (blocks: boolean): KubeObject => pod({}, { ownerReferences: [owner(blocks)] });
+  const update = { operation: 'UPDATE', oldObject: pod({}) } as const;
+  await refused(
+    ownerReferencesPermissionEnforcement(allowing()),
+    { ...update, object: owned(false) },
+    "cannot set an ownerRef on a resource you can't delete: , <nil>",
+  );
+  await through(ownerReferencesPermissionEnforcement(allowing('delete pods p')), { ...update, object: owned(false) });
+  await refused(
+    ownerReferencesPermissionEnforcement(allowing('delete pods p')),
+    { ...update, object: owned(true) },
+    "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>",
+  );
+  const both = ownerReferencesPermissionEnforcement(allowing('delete pods p', 'update replicasets/finalizers r'));
+  await through(both, { ...update, object: owned(true) });
+});
+
+test('ClusterTrustBundleAttest asks for the right to attest for the signer or all of its domain', async () => {
+  const bundle = { metadata: { name: 'b' }, spec: { signerName: 'example.com/s' } } as KubeObject;
+  const asked = { group: 'certificates.k8s.io', resource: 'clustertrustbundles', namespace: '', object: bundle };
+  await refused(
+    clusterTrustBundleAttest(allowing()),
+    asked,
+    'user not permitted to attest for signerName "example.com/s"',
+  );
+  for (const right of ['attest signers example.com/s', 'attest signers example.com/*'])
+    await through(clusterTrustBundleAttest(allowing(right)), asked);
+  const unsigned = { metadata: { name: 'b' }, spec: {} } as KubeObject;
+  await through(clusterTrustBundleAttest(allowing()), { ...asked, object: unsigned });
+});
