@@ -12,7 +12,7 @@ import { validateScaleFields } from './custom-scale.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
 import type { CompiledRules } from './rule-compilation.ts';
 import { validateRules } from './rule-validation.ts';
-import { validateObject } from './value-validation.ts';
+import { JunctionError, validateObject } from './value-validation.ts';
 
 export interface ObjectValidator {
   readonly schema: JsonSchema;
@@ -42,7 +42,7 @@ export function validateCustomObject(
   const { schema, rules, scale } = validator;
   const found = validateObject(members, schema);
   const kept =
-    before === undefined ? found : found.filter((error) => !isUnchanged(error.field, members, before, schema));
+    before === undefined ? found : found.filter((error) => !isUnchanged(placeOf(error), members, before, schema));
   const errors = [...kept, ...embeddedErrors(members, schema, '', true)];
   if (!rules.isEmpty) {
     if (errors.some(({ type }) => BLOCKING.has(type))) errors.push(invalid('<nil>', null, NOT_CHECKED));
@@ -52,9 +52,11 @@ export function validateCustomObject(
   return errors;
 }
 
+const placeOf = (error: FieldError): string => (error instanceof JunctionError ? error.at : error.field);
+
 /** The innermost part of the path that can be told in both objects has the same value in both. */
 function isUnchanged(path: string, object: JsonObject, old: JsonObject, schema: JsonSchema): boolean {
-  if (path === '<nil>') return jsonEqual(object, old);
+  if (path === '' || path === '<nil>') return jsonEqual(object, old);
   let now: JsonValue | undefined = object;
   let then: JsonValue | undefined = old;
   let inner: JsonSchema | undefined = schema;

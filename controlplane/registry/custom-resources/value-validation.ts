@@ -12,7 +12,7 @@ import {
   tooLong,
   tooMany,
   typeInvalid,
-  type FieldError,
+  FieldError,
 } from '../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { canonicalJson } from '../../../api/codec/structured-merge/path-element.ts';
@@ -89,7 +89,21 @@ function reach(value: JsonValue, schema: JsonSchema): number {
   return count;
 }
 
-/** Alternatives of which some number must fit; their failures name no field. */
+/** From `allOf` and its like, which are judged as a whole: of the value at `at`. */
+export class JunctionError extends FieldError {
+  readonly at: string;
+
+  constructor({ type, field, value, detail }: FieldError, at: string) {
+    super(type, field, value, detail);
+    this.at = at;
+  }
+}
+
+/** Their own failures name no field. */
+const junctionError = (at: string, text: string): JunctionError =>
+  new JunctionError(invalid('<nil>', '', `"${at}" must ${text}`), at);
+
+/** Alternatives of which some number must fit. */
 function checkAlternatives(
   value: JsonValue,
   all: readonly JsonSchema[] | undefined,
@@ -103,10 +117,10 @@ function checkAlternatives(
   const count = results.filter(({ found }) => found.length === 0).length;
   const text = refusal(count);
   if (text === undefined) return;
-  errors.push(invalid('<nil>', '', `"${path}" must ${text}`));
+  errors.push(junctionError(path, text));
   if (count > 0) return;
   const [best] = results.toSorted((a, b) => reach(value, b.one) - reach(value, a.one));
-  errors.push(...(best?.found ?? []));
+  errors.push(...(best?.found ?? []).map((error) => new JunctionError(error, path)));
 }
 
 function checkCombinations(
@@ -116,7 +130,7 @@ function checkCombinations(
   errors: FieldError[],
   isResource: boolean,
 ): void {
-  const refuse = (text: string): unknown => errors.push(invalid('<nil>', '', `"${path}" must ${text}`));
+  const refuse = (text: string): unknown => errors.push(junctionError(path, text));
   const { anyOf, oneOf, allOf = [], not } = schema;
   checkAlternatives(value, anyOf, path, isResource, errors, (count) =>
     count === 0 ? 'validate at least one schema (anyOf)' : undefined,
@@ -127,7 +141,7 @@ function checkCombinations(
     return `validate one and only one schema (oneOf). Found ${found}`;
   });
   const found = allOf.map((one) => errorsOf(value, one, path, isResource));
-  errors.push(...found.flat());
+  errors.push(...found.flat().map((error) => new JunctionError(error, path)));
   const fitting = found.filter((one) => one.length === 0).length;
   if (fitting < allOf.length) refuse(`validate all the schemas (allOf)${fitting === 0 ? '. None validated' : ''}`);
   if (not !== undefined && errorsOf(value, not, path, isResource).length === 0) refuse('not validate the schema (not)');

@@ -1,8 +1,9 @@
 /** Rules in CEL of custom resources: where they fail, what they say, what they let through. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import type { JsonObject } from '../../../../../api/meta/object.ts';
+import type { JsonObject, KubeObject } from '../../../../../api/meta/object.ts';
 import type { JsonSchema } from '../../../../../controlplane/registry/custom-resources/json-schema.ts';
+import { validateCustomObject } from '../../../../../controlplane/registry/custom-resources/object-validation.ts';
 import { compileRules } from '../../../../../controlplane/registry/custom-resources/rule-compilation.ts';
 import { validateRules } from '../../../../../controlplane/registry/custom-resources/rule-validation.ts';
 
@@ -164,4 +165,25 @@ test('what goes wrong while a rule runs is told with the type of the value and w
     'spec: Invalid value: "object": no such key: n evaluating rule: n must be there',
     'spec.port: Invalid value: "": \'no such overload\': call arguments did not match a supported operator, function or macro signature for rule: self < 5',
   ]);
+});
+
+test('alternatives that did not fit before are let through as long as their value has not changed', () => {
+  const text: JsonSchema = { type: 'string' };
+  const one: JsonSchema = {
+    type: 'object',
+    properties: { a: text, b: text },
+    oneOf: [{ required: ['a'] }, { required: ['b'] }],
+  };
+  const schema = schemaOf({ type: 'object', properties: { one, other: text } });
+  const { rules: compiled } = compileRules(schema, 'root');
+  const validator = { schema, rules: compiled, scale: undefined };
+  const object = (spec: JsonObject): KubeObject => ({ metadata: { name: 'x' }, spec });
+  const judge = (spec: JsonObject, old?: JsonObject): string[] =>
+    validateCustomObject(validator, object(spec), old === undefined ? undefined : object(old)).map(String);
+  const none = '<nil>: Invalid value: "": "spec.one" must validate one and only one schema (oneOf). Found none valid';
+  assert.deepEqual(judge({ one: {} }), [none, 'spec.one.a: Required value']);
+  assert.deepEqual(judge({ one: {}, other: 'new' }, { one: {} }), []);
+  const both =
+    '<nil>: Invalid value: "": "spec.one" must validate one and only one schema (oneOf). Found 2 valid alternatives';
+  assert.deepEqual(judge({ one: { a: '1', b: '2' } }, { one: {} }), [both]);
 });
