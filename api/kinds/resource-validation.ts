@@ -69,7 +69,7 @@ export function resourceNameErrors(field: string, name: string): Error[] {
   return [];
 }
 
-function containerResourceNameErrors(field: string, name: string): Error[] {
+export function containerResourceNameErrors(field: string, name: string): Error[] {
   const errors = resourceNameErrors(field, name);
   if (!name.includes('/')) {
     if (!isStandardContainerResource(name))

@@ -143,13 +143,13 @@ function readPage(store: Store, want: Wanted, options: Parameters<Store['cache']
   }
 }
 
-const ALWAYS_SELECTABLE: ReadonlySet<string> = new Set(['metadata.name', 'metadata.namespace']);
-
 /** Throws 400 for a field that the kind cannot be selected by. */
 export function checkFields(store: Store, selector: FieldSelector): void {
   for (const { field } of selector.requirements) {
-    if (ALWAYS_SELECTABLE.has(field)) continue;
     const { selectableFields } = store.strategy;
+    if (field === 'metadata.name') continue;
+    // Kinds without fields of their own take the namespace even if they have none.
+    if (field === 'metadata.namespace' && (store.info.namespaced || selectableFields === undefined)) continue;
     if (selectableFields?.[field] !== undefined) continue;
     if (store.strategy.unsupportedField !== undefined) throw newBadRequest(store.strategy.unsupportedField(field));
     if (selectableFields !== undefined) throw newBadRequest(`field label not supported: ${field}`);

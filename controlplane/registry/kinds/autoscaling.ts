@@ -1,4 +1,5 @@
 /** Horizontal autoscalers. Stored in version 2; version 1 is converted at the edge (`autoscaling-conversion.ts`). */
+import { containerResourceNameErrors } from '../../../api/kinds/resource-validation.ts';
 import type { FieldError } from '../../../api/meta/field-error.ts';
 import { parseApiVersion } from '../../../api/meta/object.ts';
 import { pathSegmentErrors } from '../../../api/meta/names.ts';
@@ -14,7 +15,7 @@ import {
   type Metric,
   type ScalingRules,
 } from './autoscaling-conversion.ts';
-import { forbidden, invalid, invalidFor, nonNegative, notSupported, required } from './field-rules.ts';
+import { dnsLabel, forbidden, invalid, invalidFor, nonNegative, notSupported, required } from './field-rules.ts';
 
 const METRIC_TYPES = ['ContainerResource', 'External', 'Object', 'Pods', 'Resource'];
 const MAX_WINDOW_SECONDS = 3600;
@@ -108,6 +109,18 @@ function resourceTargetErrors(target: Target, at: string): FieldError[] {
 const neededName = (name: string | undefined, at: string): FieldError[] =>
   (name ?? '') === '' ? [required(`${at}.name`, 'must specify a resource name')] : [];
 
+/** The resource and the container that a metric of one container is of. */
+function containerErrors(name: string, container: string, at: string): FieldError[] {
+  return [
+    ...(name === ''
+      ? [required(`${at}.name`, 'must specify a resource name')]
+      : containerResourceNameErrors(`${at}.name`, name)),
+    ...(container === ''
+      ? [required(`${at}.container`, 'must specify a container')]
+      : dnsLabel(`${at}.container`, container)),
+  ];
+}
+
 /** In the order in which a metric's sources are looked at. */
 const SOURCES: readonly (readonly [keyof Metric & string, string, (metric: Metric, at: string) => FieldError[]])[] = [
   [
@@ -147,11 +160,10 @@ const SOURCES: readonly (readonly [keyof Metric & string, string, (metric: Metri
     'pods',
     'Pods',
     ({ pods }, at) => {
-      const average = pods?.target?.averageValue;
       return [
         ...identifierErrors(pods?.metric, `${at}.metric`),
         ...targetErrors(pods?.target ?? {}, `${at}.target`),
-        ...(average === undefined || !isPositive(average)
+        ...(pods?.target?.averageValue === undefined
           ? [required(`${at}.target.averageValue`, 'must specify a positive target averageValue')]
           : []),
       ];
@@ -169,8 +181,7 @@ const SOURCES: readonly (readonly [keyof Metric & string, string, (metric: Metri
     'containerResource',
     'ContainerResource',
     ({ containerResource: source }, at) => [
-      ...neededName(source?.name, at),
-      ...((source?.container ?? '') === '' ? [required(`${at}.container`, 'must specify a container')] : []),
+      ...containerErrors(source?.name ?? '', source?.container ?? '', at),
       ...resourceTargetErrors(source?.target ?? {}, `${at}.target`),
     ],
   ],
@@ -230,8 +241,9 @@ function policyErrors(
 function autoscalerErrors(object: Autoscaler, old?: Autoscaler): FieldError[] {
   const { minReplicas, maxReplicas = 0, metrics = [], scaleTargetRef, behavior } = object.spec ?? {};
   const errors: FieldError[] = [];
-  if (minReplicas !== undefined && minReplicas < 1)
-    errors.push(invalid('spec.minReplicas', minReplicas, 'must be greater than or equal to 1'));
+  const lowest = old?.spec?.minReplicas === 0 ? 0 : 1;
+  if (minReplicas !== undefined && minReplicas < lowest)
+    errors.push(invalid('spec.minReplicas', minReplicas, `must be greater than or equal to ${lowest}`));
   if (maxReplicas < 1) errors.push(required('spec.maxReplicas', 'must be set and greater than 0'));
   if (minReplicas !== undefined && maxReplicas < minReplicas)
     errors.push(invalid('spec.maxReplicas', maxReplicas, 'must be greater than or equal to `minReplicas`'));

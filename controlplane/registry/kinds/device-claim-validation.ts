@@ -1,7 +1,8 @@
 /** What a claim for devices may ask for, and what its status may say. */
 import type { V1NodeSelector } from '@kubernetes/client-node';
 import { nodeSelectorErrors } from '../../../api/kinds/scheduling-validation.ts';
-import { duplicate, invalid, notSupported, required, type FieldError } from '../../../api/meta/field-error.ts';
+import { conditionErrors, type CommonCondition } from '../../../api/meta/conditions.ts';
+import { invalid, notSupported, required, type FieldError } from '../../../api/meta/field-error.ts';
 import { canonicalIp, parseCidr, formatIp } from '../../../api/meta/ip-addresses.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import { dnsSubdomainErrors } from '../../../api/meta/names.ts';
@@ -248,11 +249,7 @@ function allocatedDeviceErrors(device: AllocatedDevice, at: string, allocated: R
   const key = deviceKey(device);
   if (!allocated.has(key)) errors.push(invalid(at, key, 'must be an allocated device in the claim'));
   errors.push(...listErrors(`${at}.conditions`, conditions, MAX_CONDITIONS, () => []));
-  const types = new Set<string>();
-  for (const [index, { type = '' }] of conditions.entries()) {
-    if (types.has(type)) errors.push(duplicate(`${at}.conditions[${index}].type`, type));
-    types.add(type);
-  }
+  errors.push(...conditionErrors(conditions as readonly CommonCondition[], `${at}.conditions`));
   if (data !== undefined) errors.push(...rawObjectErrors(`${at}.data`, data, MAX_STATUS_DATA_BYTES));
   if (networkData !== undefined) {
     const own = `${at}.networkData`;

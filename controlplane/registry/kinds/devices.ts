@@ -153,6 +153,7 @@ const slices: Strategy<ResourceSlice> = {
     'spec.nodeName': (object) => object.spec?.nodeName ?? '',
     'spec.driver': (object) => object.spec?.driver ?? '',
   },
+  unsupportedField: (field) => `field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: ${field}`,
   returnsDeleted: true,
   columns: resourceSliceColumns,
 };

@@ -139,7 +139,7 @@ function rangeErrors({ spec }: ServiceCidr): FieldError[] {
   if (cidrs.length > 2) return [invalid(CIDRS, spec, 'may only hold up to 2 values')];
   const errors = cidrs.flatMap((cidr, index) => cidrErrors(`${CIDRS}[${index}]`, cidr));
   const [first, second] = cidrs.map((cidr) => parseCidr(cidr)?.family);
-  if (cidrs.length === 2 && first !== undefined && first === second) {
+  if (cidrs.length === 2 && (first === undefined || second === undefined || first === second)) {
     const text = 'may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64';
     errors.push(invalid(CIDRS, cidrs, text));
   }

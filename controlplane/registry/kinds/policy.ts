@@ -6,6 +6,7 @@ import type {
   V1PriorityClass,
 } from '@kubernetes/client-node';
 import type { Kind } from '../../../api/kinds/wire.ts';
+import { conditionErrors, type CommonCondition } from '../../../api/meta/conditions.ts';
 import { unsupportedValue, type FieldError } from '../../../api/meta/field-error.ts';
 import { parsePercent } from '../../../api/meta/intstr.ts';
 import { validateLabelSelector } from '../../../api/meta/selector.ts';
@@ -67,7 +68,10 @@ const budgets: Strategy<Budget> = {
   columns: budgetColumns,
   status: {
     ...(statusOnly as UpdateStrategy<Budget>),
-    validateUpdate: (object) => COUNTS.flatMap((name) => nonNegative(`status.${name}`, object.status?.[name])),
+    validateUpdate: (object) => [
+      ...conditionErrors(object.status?.conditions as readonly CommonCondition[] | undefined, 'status.conditions'),
+      ...COUNTS.flatMap((name) => nonNegative(`status.${name}`, object.status?.[name])),
+    ],
   },
 };
 
