@@ -43,7 +43,7 @@ export function claimsOf(set: StatefulSet, ordinal: number): PersistentVolumeCla
 }
 
 /** Gives a pod made from the template its identity. */
-export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revisionHash: string): Pod {
+export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revision: string): Pod {
   const name = `${set.metadata.name}-${ordinal}`;
   const { generateName: _, ...metadata } = pod.metadata;
   const templates = set.spec?.volumeClaimTemplates ?? [];
@@ -63,7 +63,7 @@ export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revisi
         ...metadata.labels,
         [POD_NAME_LABEL]: name,
         [POD_INDEX_LABEL]: String(ordinal),
-        [REVISION_HASH]: revisionHash,
+        [REVISION_HASH]: revision,
       },
     },
     spec: {
@@ -83,8 +83,8 @@ export type Action =
 export interface PlanInput {
   readonly set: StatefulSet;
   readonly pods: readonly Pod[];
-  readonly currentHash: string;
-  readonly updateHash: string;
+  readonly currentRevision: string;
+  readonly updateRevision: string;
   readonly nowMs: number;
 }
 
@@ -146,10 +146,10 @@ function planUpdates(
   const members = wanted.toReversed();
   if (limit !== undefined) unavailable = members.filter((ordinal) => !healthy(byOrdinal.get(ordinal))).length;
   for (const ordinal of members) {
-    if (ordinal < partitionOf(set)) break;
+    if (ordinal < firstOrdinal(set) + partitionOf(set)) break;
     const pod = byOrdinal.get(ordinal);
     if (pod === undefined) continue;
-    if (pod.metadata.labels?.[REVISION_HASH] !== input.updateHash && !isPodTerminating(pod)) {
+    if (pod.metadata.labels?.[REVISION_HASH] !== input.updateRevision && !isPodTerminating(pod)) {
       if (limit !== undefined && healthy(pod) && unavailable >= most) break;
       if (healthy(pod)) unavailable++;
       actions.push({ kind: 'delete', pod, why: 'update' });
@@ -160,13 +160,13 @@ function planUpdates(
 }
 
 /** Below the partition, and not yet updated, a pod comes back as it was. */
-function revisionFor({ set, currentHash, updateHash, pods }: PlanInput, ordinal: number): 'current' | 'update' {
-  if (currentHash === updateHash || set.spec?.updateStrategy?.type === 'OnDelete') return 'update';
-  if (set.spec?.updateStrategy?.rollingUpdate === undefined || partitionOf(set) === 0) {
-    const currents = pods.filter((pod) => pod.metadata.labels?.[REVISION_HASH] === currentHash).length;
+function revisionFor({ set, currentRevision, updateRevision, pods }: PlanInput, ordinal: number): 'current' | 'update' {
+  if (currentRevision === updateRevision || set.spec?.updateStrategy?.type === 'OnDelete') return 'update';
+  if (set.spec?.updateStrategy?.rollingUpdate === undefined) {
+    const currents = pods.filter((pod) => pod.metadata.labels?.[REVISION_HASH] === currentRevision).length;
     return ordinal < firstOrdinal(set) + currents ? 'current' : 'update';
   }
-  return ordinal < partitionOf(set) ? 'current' : 'update';
+  return ordinal < firstOrdinal(set) + partitionOf(set) ? 'current' : 'update';
 }
 
 export function computeStatus(
@@ -177,14 +177,14 @@ export function computeStatus(
   const minReady = set.spec?.minReadySeconds ?? 0;
   const created = pods.filter((pod) => (pod.status?.phase ?? '') !== '' || pod.metadata.uid !== undefined);
   const ready = created.filter((pod) => pod.status?.phase === 'Running' && isPodReady(pod));
-  const ofRevision = (hash: string): number =>
-    created.filter((pod) => !isPodTerminating(pod) && pod.metadata.labels?.[REVISION_HASH] === hash).length;
-  const updated = ofRevision(input.updateHash);
+  const ofRevision = (revision: string): number =>
+    created.filter((pod) => !isPodTerminating(pod) && pod.metadata.labels?.[REVISION_HASH] === revision).length;
+  const updated = ofRevision(input.updateRevision);
   const replicas = set.spec?.replicas ?? 1;
   const done =
-    input.currentHash === input.updateHash ||
+    input.currentRevision === input.updateRevision ||
     (updated === replicas && ready.length === replicas && created.length === replicas);
-  const current = ofRevision(input.currentHash);
+  const current = ofRevision(input.currentRevision);
   const collisionCount = set.status?.collisionCount;
   return {
     observedGeneration: set.metadata.generation ?? 0,

@@ -6,7 +6,7 @@ import { referenceTo } from '../../../api/machinery/event-recorder.ts';
 import type { Informer } from '../../../api/machinery/informer.ts';
 import type { ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet } from '../../../api/machinery/kinds.ts';
 import { controllerRevisions, persistentVolumeClaims, pods, statefulSets } from '../../../api/machinery/resources.ts';
-import { nameHash, syncRevisions, templateOf, truncateRevisions, REVISION_HASH } from '../controller-revisions.ts';
+import { syncRevisions, templateOf, truncateRevisions, REVISION_HASH } from '../controller-revisions.ts';
 import { ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { claim, controllerOf, indexByController, ownerKey } from '../owner-references.ts';
 import { PendingWrites } from '../pending-writes.ts';
@@ -94,8 +94,8 @@ class StatefulSetController {
     const input: PlanInput = {
       set,
       pods: own,
-      currentHash: nameHash(current),
-      updateHash: nameHash(update),
+      currentRevision: current.metadata.name ?? '',
+      updateRevision: update.metadata.name ?? '',
       nowMs: clock.now(),
     };
     let failure: unknown;
@@ -196,7 +196,8 @@ class StatefulSetController {
       set,
       podFromTemplate(templateOf(revision), set, statefulSets),
       action.ordinal,
-      nameHash(revision),
+      // The name of the revision, where pods of daemon sets have its hash alone.
+      revision.metadata.name ?? '',
     );
     try {
       this.#pending.wrote(key, await client.create(pods, namespace, pod));

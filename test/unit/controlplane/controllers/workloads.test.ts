@@ -81,6 +81,7 @@ test('a rolling update of a stateful set goes from the highest ordinal down to t
       replicas: 3,
       serviceName: 'db',
       podManagementPolicy: 'Parallel',
+      ordinals: { start: 5 },
       selector: { matchLabels: { app: 'db' } },
       template: template({ app: 'db' }),
       updateStrategy: { type: 'RollingUpdate', rollingUpdate: { partition: 1 } },
@@ -104,9 +105,15 @@ test('a rolling update of a stateful set goes from the highest ordinal down to t
       if (t.client.peek(pods, 'shop', name)?.status?.phase !== 'Running') await setPhase(t, name, 'Running');
   }
   const after = hash();
-  assert.equal(after['db-0'], before['db-0']);
-  assert.notEqual(after['db-1'], before['db-1']);
-  assert.equal(after['db-1'], after['db-2']);
+  assert.equal(after['db-5'], before['db-5']);
+  assert.notEqual(after['db-6'], before['db-6']);
+  assert.equal(after['db-6'], after['db-7']);
+  // Clients find the pods of a revision by its whole name.
+  const status = t.client.peek(statefulSets, 'shop', 'db')?.status;
+  assert.deepEqual([after['db-5'], after['db-7']], [status?.currentRevision, status?.updateRevision]);
+  await t.client.delete(pods, 'shop', 'db-5');
+  await t.advance(100);
+  assert.equal(hash()['db-5'], before['db-5'], 'below the partition a pod comes back as it was');
   await t.stop();
 });
 
