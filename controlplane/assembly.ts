@@ -25,6 +25,7 @@ import { buildPlugins } from './admission/plugins.ts';
 import type { Sources } from './admission/sources.ts';
 import { celTypeOf } from './registry/custom-resources/rule-types.ts';
 import { startTypeChecking, typeOfStruct } from './admission/policy/type-checking.ts';
+import { aggregationMetrics } from './aggregation/aggregation-metrics.ts';
 import { Aggregator } from './aggregation/aggregator.ts';
 import { startAutoRegistration } from './aggregation/auto-registration.ts';
 import { endpointOf } from './admission/webhook/endpoint.ts';
@@ -287,7 +288,10 @@ function conversionCalls(sources: Sources): CallConversion {
   };
 }
 
-export function aggregatorOf({ sources, clientFor, clock, logger, pki }: Parts, signal: AbortSignal): Aggregator {
+export function aggregatorOf(
+  { sources, clientFor, clock, logger, pki, metrics }: Parts,
+  signal: AbortSignal,
+): Aggregator {
   const client = clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-aggregator');
   const definitions = sources.of(customResourceDefinitions);
   startAutoRegistration({ definitions, services: sources.of(apiServices), client, clock, logger, signal });
@@ -300,6 +304,7 @@ export function aggregatorOf({ sources, clientFor, clock, logger, pki }: Parts, 
     logger,
     signal,
     random: Math.random,
+    metrics: aggregationMetrics(metrics),
     frontProxy() {
       const { frontProxyClient } = pki.material();
       return { cert: frontProxyClient.certificatePem, key: frontProxyClient.privateKeyPem };

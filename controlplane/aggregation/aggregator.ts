@@ -16,6 +16,7 @@ import { isConflict, isNotFound, isStatusError, newStatusError } from '../../api
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Source } from '../admission/sources.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
+import type { AggregationMetrics } from './aggregation-metrics.ts';
 import {
   type Backend,
   BackendError,
@@ -46,6 +47,7 @@ export interface AggregatorOptions extends BackendSources {
   readonly logger: Logger;
   readonly signal: AbortSignal;
   readonly random: () => number;
+  readonly metrics: AggregationMetrics;
   /** PEM of the certificate that backends know this server by. */
   readonly frontProxy: () => { readonly cert: string; readonly key: string };
   /** GET with JSON in the answer; rejects where the backend does not answer with 200. */
@@ -179,7 +181,9 @@ export class Aggregator {
   #changed(current: KubeObject | undefined, previous: KubeObject | undefined): void {
     const name = (current ?? previous)?.metadata.name ?? '';
     const service = current as ApiService | undefined;
+    if (service === undefined) this.#options.metrics.removed(name);
     if (service?.spec?.service === undefined) {
+      if (service !== undefined) this.#options.metrics.observed(name, undefined);
       this.#known.delete(name);
       if (this.#remote.delete(name)) this.#announce();
       return;
@@ -237,6 +241,7 @@ export class Aggregator {
     const known = state.status === 'True' ? await this.#learn(service, before) : { ...before, stale: true };
     if (this.#options.signal.aborted || this.#remote.get(name)?.metadata.uid !== service.metadata.uid) return;
     this.#known.set(name, known);
+    this.#options.metrics.observed(name, state.status === 'True' ? undefined : state.reason);
     if (!jsonEqual(before, known)) this.#announce();
     await this.#write(name, state);
   }

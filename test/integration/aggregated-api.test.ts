@@ -231,6 +231,9 @@ test('a server that has gone is told as unavailable, and what it served as stale
     return answer.status === 503 ? answer : undefined;
   });
   assert.equal(gone.text, 'service unavailable\n');
+  const metrics = (await get('/metrics', 'text/plain')).text;
+  assert.ok(metrics.includes(`aggregator_unavailable_apiservice{name="v1.${GROUP}"} 1`));
+  assert.ok(metrics.includes('aggregator_unavailable_apiservice{name="v1.apps"} 0'));
   const shown = await until('stale discovery', async () => {
     const found = await discovered();
     return found?.versions[0]?.freshness === 'Stale' ? found : undefined;

@@ -102,6 +102,7 @@ test('controllers read what a backend serves as themselves, and hear why where t
     logger: silentLogger,
     signal: stop.signal,
     random: first,
+    metrics: { observed: () => undefined, removed: () => undefined },
     frontProxy: () => ({ cert: '', key: '' }),
     fetchJson: (target, path, headers) => {
       if (path === METRICS) asked.push(`${target.host} ${headers.map(([name, value]) => `${name}=${value}`).join()}`);

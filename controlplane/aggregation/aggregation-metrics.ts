@@ -1,0 +1,36 @@
+/** Which APIServices do not answer, by the names that the reference has for it. */
+import type { MetricsRegistry } from '../../api/component/metrics.ts';
+
+export interface AggregationMetrics {
+  /** `reason` is that of the condition; `undefined` for what is available. */
+  observed(name: string, reason: string | undefined): void;
+  removed(name: string): void;
+}
+
+export function aggregationMetrics(registry: MetricsRegistry): AggregationMetrics {
+  const states = registry.gauge({
+    name: 'aggregator_unavailable_apiservice',
+    help: '1 for an API service that is not available, 0 for one that is.',
+    labels: ['name'],
+  });
+  const failures = registry.counter({
+    name: 'aggregator_unavailable_apiservice_total',
+    help: 'How often an API service became unavailable.',
+    labels: ['name', 'reason'],
+  });
+  const down = new Set<string>();
+  return {
+    observed(name, reason) {
+      states.with(name).set(reason === undefined ? 0 : 1);
+      if (reason === undefined) down.delete(name);
+      else if (!down.has(name)) {
+        down.add(name);
+        failures.with(name, reason).inc();
+      }
+    },
+    removed(name) {
+      down.delete(name);
+      states.delete(name);
+    },
+  };
+}
