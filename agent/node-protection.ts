@@ -242,10 +242,16 @@ async function createAllocatable(deps: ProtectionDeps): Promise<{
       if (!flags.cgroupsPerQos || deps.cgroupDriver === 'systemd') return;
       while (!signal.aborted) {
         if (wanted('pods')) await cgroups.enforcePods(limits());
-        if (wanted('kube-reserved') && flags.kubeReservedCgroup !== '')
-          await cgroups.enforce(flags.kubeReservedCgroup, reservationLimits(flags.kubeReserved));
-        if (wanted('system-reserved') && flags.systemReservedCgroup !== '')
-          await cgroups.enforce(flags.systemReservedCgroup, reservationLimits(flags.systemReserved));
+        for (const [name, cgroup, amounts] of [
+          ['kube-reserved', flags.kubeReservedCgroup, flags.kubeReserved],
+          ['system-reserved', flags.systemReservedCgroup, flags.systemReserved],
+        ] as const) {
+          if (cgroup === '') continue;
+          const whole = reservationLimits(amounts);
+          if (wanted(name)) await cgroups.enforce(cgroup, whole);
+          // Of what can be given less of without harm only.
+          else if (wanted(`${name}-compressible`)) await cgroups.enforce(cgroup, { ...whole, memoryBytes: 0, pids: 0 });
+        }
         await cgroups.updateQosShares(deps.core().activePods());
         await clock.sleep(QOS_PERIOD_MS, signal).catch(() => undefined);
       }

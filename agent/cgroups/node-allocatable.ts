@@ -3,13 +3,14 @@
  * is reserved for them; keeps the shares of the QoS classes in step with what their pods request. Where cgroups cannot be
  * written it is said once, and nothing is held.
  */
+import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Pod } from '../core-types.ts';
 import { cpuShares, milliOf, podResources, qosClass, requestsOf } from '../kuberuntime/resources.ts';
 import { cgroupPath } from './cgroup-path.ts';
-import { cgroupName } from './pod-cgroups.ts';
+import { cgroupName, handDownControllers } from './pod-cgroups.ts';
 
 export interface CgroupLimits {
   /** 0: none. */
@@ -40,13 +41,22 @@ export class NodeAllocatable {
     return cgroupName(['kubepods'], this.#options);
   }
 
-  enforcePods(limits: CgroupLimits): Promise<void> {
-    return this.enforce(this.podsCgroup, limits);
+  async enforcePods(limits: CgroupLimits): Promise<void> {
+    const path = cgroupPath(this.podsCgroup);
+    if (this.#options.version === 2)
+      await handDownControllers(this.#options.mountPoint, path).catch((error: unknown) => this.#warn(error));
+    await this.#hold(path, limits);
   }
 
-  /** `--kube-reserved-cgroup`, `--system-reserved-cgroup`: they exist, or nothing is done. */
+  /** `--kube-reserved-cgroup`, `--system-reserved-cgroup`: whoever wants them held has made them. */
   async enforce(name: string, limits: CgroupLimits): Promise<void> {
     const path = cgroupPath(name);
+    const controller = this.#options.version === 2 ? '' : limits.milliCpu > 0 ? 'cpu' : 'memory';
+    if (existsSync(join(this.#options.mountPoint, controller, path))) await this.#hold(path, limits);
+    else this.#warn(new Error(`${JSON.stringify(name)} cgroup does not exist`));
+  }
+
+  async #hold(path: string, limits: CgroupLimits): Promise<void> {
     const shares = cpuShares(limits.milliCpu);
     if (this.#options.version === 2) {
       if (limits.milliCpu > 0)
@@ -86,12 +96,16 @@ export class NodeAllocatable {
       if ((await readFile(target, 'utf8')).trim() !== value) await writeFile(target, value);
       this.#written.set(target, value);
     } catch (error) {
-      if (this.#warned) return;
-      this.#warned = true;
-      this.#options.logger.warn(
-        { error },
-        'Cgroups cannot be written here: pods together are not held to what is allocatable',
-      );
+      this.#warn(error);
     }
+  }
+
+  #warn(error: unknown): void {
+    if (this.#warned) return;
+    this.#warned = true;
+    this.#options.logger.warn(
+      { error },
+      'Cgroups cannot be written here: not everything is held to what is allocatable or reserved',
+    );
   }
 }

@@ -111,6 +111,7 @@ class HostCgroups implements PodCgroups {
     // systemd makes slices when the first container starts; values below are set by the runtime for each container.
     if (this.#options.driver === 'systemd') return;
     try {
+      if (this.#v2) await handDownControllers(this.#options.mountPoint, this.parent(pod));
       for (const [controller, file, value] of this.#values(pod)) {
         await mkdir(join(this.#options.mountPoint, controller, this.parent(pod)), { recursive: true });
         await this.#write(controller, this.parent(pod), file, value);
@@ -185,6 +186,30 @@ class HostCgroups implements PodCgroups {
   async #write(controller: string, parent: string, file: string, value: string): Promise<void> {
     const path = join(this.#options.mountPoint, controller, parent, file);
     if ((await readFile(path, 'utf8')).trim() !== value) await writeFile(path, value);
+  }
+}
+
+/** What the agent and runtimes set of pods; others are left as they are. */
+const V2_CONTROLLERS = ['cpu', 'cpuset', 'memory', 'pids', 'io', 'hugetlb'];
+
+/**
+ * On v2 a cgroup has only the controllers that all above it hand down: makes the cgroups of a path one after the other, and
+ * has each hand down what it has. The last one's own children are the runtime's business.
+ */
+export async function handDownControllers(mountPoint: string, path: string): Promise<void> {
+  let directory = mountPoint;
+  for (const name of path.split('/').filter((part) => part !== '')) {
+    const words = async (file: string): Promise<readonly string[]> =>
+      (await readFile(join(directory, file), 'utf8').catch(() => '')).trim().split(/\s+/);
+    const [has, down] = [await words('cgroup.controllers'), await words('cgroup.subtree_control')];
+    const missing = V2_CONTROLLERS.filter((controller) => has.includes(controller) && !down.includes(controller));
+    if (missing.length > 0)
+      await writeFile(
+        join(directory, 'cgroup.subtree_control'),
+        missing.map((controller) => `+${controller}`).join(' '),
+      );
+    directory = join(directory, name);
+    await mkdir(directory, { recursive: true });
   }
 }
 

@@ -143,7 +143,8 @@ function parseGrace(text: string): number {
 
 /** In units of the signal: bytes, inodes, processes. */
 export function amountOf(value: ThresholdValue, capacity: number): number {
-  return 'percent' in value ? Math.floor(capacity * value.percent) : Number(wholeUnits(value.quantity));
+  // Percentages in single precision, as the reference has them: what nodes tell is the same to the byte.
+  return 'percent' in value ? Math.floor(capacity * Math.fround(value.percent)) : Number(wholeUnits(value.quantity));
 }
 
 /** `100Mi`, `10%`: as it was written. */

@@ -59,6 +59,7 @@ export interface NodeManagerOptions {
 }
 
 const LEASE_NAMESPACE = 'kube-node-lease';
+const ATTACH_DETACH = 'volumes.kubernetes.io/controller-managed-attach-detach';
 
 export class NodeManager implements NodeInfo {
   readonly name: string;
@@ -296,14 +297,26 @@ export class NodeManager implements NodeInfo {
       const wanted = this.#initialNode().metadata.labels ?? {};
       const found = existing.metadata.labels ?? {};
       const missing = Object.entries(wanted).filter(([key, value]) => found[key] !== value);
-      if (missing.length > 0 && this.#options.registerNode) {
+      const annotations = this.#annotationChanges(existing.metadata.annotations ?? {});
+      if ((missing.length > 0 || annotations.length > 0) && this.#options.registerNode) {
         existing = (await client.patch(nodes, '', this.name, 'strategic', {
-          metadata: { labels: Object.fromEntries(missing) },
+          metadata: {
+            ...(missing.length === 0 ? {} : { labels: Object.fromEntries(missing) }),
+            ...(annotations.length === 0 ? {} : { annotations: Object.fromEntries(annotations) }),
+          },
         })) as unknown as NodeObject;
       }
       this.#take(existing);
     }
     this.#registered = true;
+  }
+
+  /** What the agent says of itself in annotations; null takes away what it says no more. */
+  #annotationChanges(found: Readonly<Record<string, string>>): readonly (readonly [string, string | null])[] {
+    const { annotations } = this.#options;
+    const changed = Object.entries(annotations).filter(([key, value]) => found[key] !== value);
+    const isStale = annotations[ATTACH_DETACH] === undefined && found[ATTACH_DETACH] !== undefined;
+    return [...changed, ...(isStale ? [[ATTACH_DETACH, null] as const] : [])];
   }
 
   #take(node: NodeObject): void {
