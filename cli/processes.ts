@@ -5,8 +5,13 @@ import { readFile, writeFile } from 'node:fs/promises';
 export async function runningProcess(pidFile: string): Promise<number | undefined> {
   const pid = Number((await readFile(pidFile, 'utf8').catch(() => '')).trim());
   if (!Number.isInteger(pid) || pid <= 0 || pid === process.pid) return undefined;
+  return (await isOrchlet(pid)) ? pid : undefined;
+}
+
+/** One that has ended and that nobody has waited for has no command line any more. */
+export async function isOrchlet(pid: number): Promise<boolean> {
   const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '');
-  return /orchlet|cli\/main/.test(command) ? pid : undefined;
+  return /orchlet|cli\/main/.test(command);
 }
 
 export async function writePid(pidFile: string): Promise<void> {

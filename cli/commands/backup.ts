@@ -1,12 +1,10 @@
 /** `orchlet backup` and `orchlet restore`: all that a control plane keeps, in one file. */
 import { randomBytes } from 'node:crypto';
-import { createReadStream, createWriteStream, existsSync } from 'node:fs';
-import { mkdir, mkdtemp, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
-import { basename, dirname, join, resolve, sep } from 'node:path';
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { basename, dirname, join, resolve } from 'node:path';
 import { json } from 'node:stream/consumers';
-import { pipeline } from 'node:stream/promises';
-import { createGunzip, createGzip } from 'node:zlib';
-import { extract, pack, type Pack } from 'tar-stream';
 import { flag } from '../../api/component/flags.ts';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
@@ -77,35 +75,28 @@ async function copyOfStorage(directory: string): Promise<string> {
   }
 }
 
+/** The copy of the storage under its name, then the rest from where it is. */
 async function writeArchive(file: string, directory: string, storage: string): Promise<void> {
-  const archive = pack();
-  const handle = await open(file, 'wx', 0o600);
+  const stage = await mkdtemp(join(directory, 'backup', 'stage-'));
   try {
-    const written = pipeline(archive, createGzip(), handle.createWriteStream({ autoClose: false }));
-    const about = JSON.stringify({ format: FORMAT, made: formatTime(systemClock.now()) });
-    archive.entry({ name: ABOUT, mode: 0o600 }, about);
-    await addFile(archive, STORAGE_FILE, storage);
-    for (const name of BACKED_UP) await add(archive, directory, name);
-    archive.finalize();
-    await written;
-    await handle.sync();
+    await mkdir(join(stage, dirname(STORAGE_FILE)));
+    await rename(storage, join(stage, STORAGE_FILE));
+    await writeFile(join(stage, ABOUT), JSON.stringify({ format: FORMAT, made: formatTime(systemClock.now()) }));
+    const rest = BACKED_UP.filter((name) => existsSync(join(directory, name)));
+    await (await open(file, 'wx', 0o600)).close();
+    tar(['-czf', file, '-C', stage, ABOUT, STORAGE_FILE, '-C', directory, ...rest]);
+    const handle = await open(file, 'r');
+    await handle.sync().finally(() => handle.close());
   } finally {
-    await handle.close();
+    await rm(stage, { recursive: true, force: true });
   }
 }
 
-async function add(archive: Pack, directory: string, name: string): Promise<void> {
-  const path = join(directory, name);
-  const found = await stat(path).catch(() => undefined);
-  if (found === undefined) return;
-  if (!found.isDirectory()) return addFile(archive, name, path);
-  for (const entry of (await readdir(path)).sort()) await add(archive, directory, join(name, entry));
-}
-
-async function addFile(archive: Pack, name: string, path: string): Promise<void> {
-  const { size, mode } = await stat(path);
-  const entry = archive.entry({ name, size, mode: mode & 0o777 });
-  await pipeline(createReadStream(path), entry);
+/** The host's own: names that lead out of the directory are refused by it. */
+function tar(args: readonly string[]): void {
+  const done = spawnSync('tar', args, { encoding: 'utf8' });
+  if (done.status !== 0)
+    throw new CommandError(`tar failed: ${done.error?.message ?? done.stderr.trim().split('\n')[0] ?? ''}`);
 }
 
 export const restore: Command = {
@@ -149,26 +140,16 @@ function checkedStorage(file: string): number {
 }
 
 async function readArchive(file: string, directory: string): Promise<void> {
-  const archive = extract();
-  const read = pipeline(createReadStream(file), createGunzip(), archive);
-  let about: { readonly format?: number } | undefined;
   try {
-    for await (const entry of archive) {
-      const path = resolve(directory, entry.header.name);
-      if (!path.startsWith(directory + sep)) throw new CommandError(`${file} holds a name that leads elsewhere`);
-      await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-      await pipeline(entry, createWriteStream(path, { mode: entry.header.mode ?? 0o600 }));
-      if (entry.header.name === ABOUT) about = JSON.parse(await readFile(path, 'utf8')) as typeof about;
-    }
-    await read;
+    tar(['-xzf', file, '-C', directory]);
   } catch (error) {
-    if (error instanceof CommandError) throw error;
     const why = error instanceof Error ? error.message : String(error);
     throw new CommandError(`${file} cannot be read as a backup: ${why}`, { cause: error });
   }
-  if (about?.format !== FORMAT || !existsSync(join(directory, STORAGE_FILE)))
+  const text = await readFile(join(directory, ABOUT), 'utf8').catch(() => '{}');
+  const { format } = JSON.parse(text) as { readonly format?: number };
+  if (format !== FORMAT || !existsSync(join(directory, STORAGE_FILE)))
     throw new CommandError(`${file} is no backup that this version of orchlet knows`);
-  await rm(join(directory, ABOUT), { force: true });
 }
 
 /** What is there moves aside, what was read takes its place. */

@@ -9,7 +9,7 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { AGENT_PID_FILE } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
-import { runningProcess } from '../processes.ts';
+import { isOrchlet, runningProcess } from '../processes.ts';
 
 const flags = {
   pods: flag({
@@ -84,7 +84,7 @@ async function end(pid: number, timeoutMs: number): Promise<void> {
   // Told by a signal, a unit would be started again.
   if (unit === undefined) process.kill(pid, 'SIGTERM');
   else spawnSync('systemctl', ['stop', unit], { stdio: 'inherit' });
-  await waitFor(`process ${pid}`, timeoutMs, () => Promise.resolve(!existsSync(`/proc/${pid}`)));
+  await waitFor(`process ${pid}`, timeoutMs, async () => !(await isOrchlet(pid)));
   process.stdout.write(`${unit ?? `process ${pid}`} is stopped\n`);
 }
 

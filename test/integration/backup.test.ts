@@ -1,0 +1,102 @@
+/** Backup of a control plane that runs, and the way back; `orchlet stop`. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { ControlPlaneProcess } from './controlplane-process.ts';
+
+const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
+
+describe('a backup of the control plane', { timeout: 120_000 }, () => {
+  let plane: ControlPlaneProcess;
+  let file: string;
+  const scratch = mkdtempSync(join(tmpdir(), 'backup-'));
+
+  const orchlet = (...args: readonly string[]): { readonly code: number | null; readonly said: string } => {
+    const done = spawnSync(ORCHLET, [...args, '--data-dir', plane.directory], { encoding: 'utf8', timeout: 60_000 });
+    return { code: done.status, said: `${done.stdout}${done.stderr}` };
+  };
+  const kubectl = (...args: readonly string[]): string => {
+    const done = plane.kubectl(args);
+    assert.equal(done.code, 0, done.stderr);
+    return done.stdout;
+  };
+  const revision = (): number =>
+    Number(kubectl('get', 'configmap', 'kept', '-o', 'jsonpath={.metadata.resourceVersion}'));
+  const newestRevision = (): number =>
+    Number(
+      (JSON.parse(kubectl('get', '--raw', '/api/v1/nodes')) as { metadata: { resourceVersion: string } }).metadata
+        .resourceVersion,
+    );
+
+  before(async () => {
+    plane = await ControlPlaneProcess.start();
+    file = join(scratch, 'cluster.tgz');
+  });
+  after(async () => {
+    await plane?.remove();
+    rmSync(scratch, { recursive: true, force: true });
+  });
+
+  test('is taken while it runs, for the eyes of its owner alone', () => {
+    kubectl('create', 'configmap', 'kept', '--from-literal=a=1');
+    const made = orchlet('token', 'create', 'abcdef.0123456789abcdef');
+    assert.equal(made.code, 0, made.said);
+    const taken = orchlet('backup', file);
+    assert.equal(taken.code, 0, taken.said);
+    assert.equal(statSync(file).mode & 0o777, 0o600);
+    assert.deepEqual(readdirSync(scratch), ['cluster.tgz'], 'nothing half-written');
+    assert.deepEqual(readdirSync(join(plane.directory, 'backup')), []);
+  });
+
+  test('does not take the place of what a running control plane has', () => {
+    const refused = orchlet('restore', file);
+    assert.equal(refused.code, 1);
+    assert.match(refused.said, /runs \(process \d+\): stop it first/);
+  });
+
+  test('is gone back to: objects, tokens, certificates; no client takes a new revision for an old one', async () => {
+    kubectl('create', 'configmap', 'lost', '--from-literal=a=1');
+    const before = revision();
+    const newest = newestRevision();
+    const authority = readFileSync(join(plane.directory, 'pki', 'ca.crt'), 'utf8');
+    const stopped = orchlet('stop');
+    assert.equal(stopped.code, 0, stopped.said);
+    await plane.stop();
+    // Another authority than the backup's: it has to come back as well.
+    rmSync(join(plane.directory, 'pki'), { recursive: true });
+    const restored = orchlet('restore', file);
+    assert.equal(restored.code, 0, restored.said);
+    assert.match(restored.said, /what was there is in .*before-restore-/);
+    await plane.launch();
+    assert.equal(readFileSync(join(plane.directory, 'pki', 'ca.crt'), 'utf8'), authority);
+    assert.equal(revision(), before);
+    assert.equal(plane.kubectl(['get', 'configmap', 'lost']).code, 1);
+    assert.match(kubectl('get', 'secrets', '-n', 'kube-system'), /bootstrap-token-abcdef/);
+    assert.ok(newestRevision() > newest + 1000);
+    // Whoever had seen more than the backup knows is told to list anew.
+    const old = plane.kubectl([
+      'get',
+      '--raw',
+      `/api/v1/configmaps?watch=true&timeoutSeconds=2&resourceVersion=${newest}`,
+    ]);
+    assert.match(`${old.stdout}${old.stderr}`, /too old resource version|"code":410|Expired/);
+    kubectl('create', 'configmap', 'after', '--from-literal=a=1');
+  });
+
+  test('can be taken of one that is stopped; a file that is none is refused and nothing is touched', async () => {
+    await plane.stop();
+    const second = join(scratch, 'second.tgz');
+    const taken = orchlet('backup', second);
+    assert.equal(taken.code, 0, taken.said);
+    writeFileSync(join(scratch, 'none.tgz'), 'no archive');
+    const refused = orchlet('restore', join(scratch, 'none.tgz'));
+    assert.equal(refused.code, 1);
+    assert.match(refused.said, /cannot be read as a backup/);
+    assert.equal(orchlet('restore', second).code, 0);
+    await plane.launch();
+    kubectl('get', 'configmap', 'after');
+  });
+});
