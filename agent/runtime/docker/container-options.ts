@@ -19,8 +19,6 @@ export interface EngineFacts {
   readonly lowestOomScoreAdj: number;
   readonly recursiveReadOnly: boolean;
   readonly seLinux: boolean;
-  /** The engine mounts images into containers. */
-  readonly imageVolumes: boolean;
 }
 
 /** The engine's own log is only the buffer that our log writer reads from; two files so that a rotation loses nothing unread. */
@@ -186,7 +184,6 @@ function pidMode(security: ContainerSecurity, sandboxId: string): { PidMode?: st
 }
 
 function mountOption(mount: Mount, facts: EngineFacts): Docker.MountSettings {
-  if (mount.image !== undefined) return imageMount(mount, mount.image, facts);
   if (mount.recursiveReadOnly && !facts.recursiveReadOnly) {
     throw new RuntimeError(
       'unsupported',
@@ -206,18 +203,6 @@ function mountOption(mount: Mount, facts: EngineFacts): Docker.MountSettings {
     Target: mount.containerPath,
     ReadOnly: mount.readonly,
     ...(isDefault ? {} : { BindOptions: bindOptions }),
-  };
-}
-
-function imageMount(mount: Mount, image: string, facts: EngineFacts): Docker.MountSettings {
-  if (!facts.imageVolumes)
-    throw new RuntimeError('unsupported', 'image volumes need version 28 of the Docker Engine, or a later one');
-  return {
-    Type: 'image',
-    Source: image,
-    Target: mount.containerPath,
-    ReadOnly: true,
-    ...(mount.imageSubPath === undefined ? {} : { ImageOptions: { Subpath: mount.imageSubPath } }),
   };
 }
 

@@ -32,6 +32,7 @@ import {
 import { ContainerStates } from './container-states.ts';
 import { createDockerClient, isCode, unlessGone, type DockerClient } from './docker-client.ts';
 import { attachStream, execCollect, execStream } from './exec.ts';
+import { ImageVolumes } from './image-volumes.ts';
 import { DockerImages } from './images.ts';
 import {
   containerLabels,
@@ -81,6 +82,7 @@ class DockerRuntime implements Runtime {
   readonly #instance: string;
   readonly #network: PodNetwork;
   readonly #images: DockerImages;
+  readonly #imageVolumes: ImageVolumes;
   readonly #states: ContainerStates;
   readonly #stats: DockerStats;
   readonly #writers = new Map<string, LogWriter>();
@@ -88,7 +90,6 @@ class DockerRuntime implements Runtime {
     swapLimit: false,
     lowestOomScoreAdj: -1000,
     recursiveReadOnly: false,
-    imageVolumes: false,
     seLinux: false,
   };
 
@@ -107,6 +108,7 @@ class DockerRuntime implements Runtime {
       awaitsCidr: options.awaitsPodCidr === true,
     });
     this.#images = new DockerImages(this.#client);
+    this.#imageVolumes = new ImageVolumes(this.#client, options.rootDirectory);
     this.#stats = new DockerStats(this.#client, options.clock, this.#instance);
     this.#states = new ContainerStates({
       client: this.#client,
@@ -123,7 +125,6 @@ class DockerRuntime implements Runtime {
       swapLimit: info.SwapLimit,
       lowestOomScoreAdj: await this.#lowestOomScoreAdj(),
       recursiveReadOnly: Number.parseInt(version.Version, 10) >= 25,
-      imageVolumes: Number.parseInt(version.Version, 10) >= 28,
       seLinux: info.SecurityOptions.some((option) => option.includes('selinux')),
     };
     for (const container of await this.listContainers())
@@ -237,9 +238,10 @@ class DockerRuntime implements Runtime {
       seccomp.type === 'Localhost' ? await this.#seccompProfile(seccomp.localhost ?? '') : undefined;
     const resolvConf =
       sandboxConfig.dns === undefined ? undefined : await this.#writeResolvConf(sandbox, sandboxConfig.dns);
+    const mounts = await Promise.all(config.mounts.map((mount) => this.#imageVolumes.bind(mount)));
     const create = containerCreateOptions(
       sandboxConfig,
-      config,
+      { ...config, mounts },
       { sandboxId: sandbox, labels, name, seccompProfile, resolvConf },
       this.#facts,
     );
@@ -372,8 +374,10 @@ class DockerRuntime implements Runtime {
     return this.#images.pull(reference, auth, options);
   }
 
-  removeImage(reference: string): Promise<void> {
-    return this.#images.remove(reference);
+  async removeImage(reference: string): Promise<void> {
+    const image = await this.#images.status(reference);
+    await this.#images.remove(reference);
+    if (image !== undefined) await this.#imageVolumes.forget(image.id);
   }
 
   loadImages(archive: string): Promise<readonly string[]> {

@@ -1,0 +1,107 @@
+/**
+ * Images as volumes on Docker: the engine does not mount images everywhere, so that the file system of one is written once to
+ * a directory below the root directory, and bound read-only into the containers that want it. It goes with the image.
+ */
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { access, mkdir, realpath, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { type Mount, RuntimeError } from '../runtime.ts';
+import { isCode, type DockerClient } from './docker-client.ts';
+
+export class ImageVolumes {
+  readonly #client: DockerClient;
+  readonly #directory: string;
+  readonly #running = new Map<string, Promise<string>>();
+
+  constructor(client: DockerClient, rootDirectory: string) {
+    this.#client = client;
+    this.#directory = join(rootDirectory, 'image-volumes');
+  }
+
+  /** The mount of an image as a bind of its files. */
+  async bind({ image, imageSubPath = '', ...mount }: Mount): Promise<Mount> {
+    if (image === undefined) return mount;
+    let extracting = this.#running.get(image);
+    if (extracting === undefined) {
+      extracting = this.#extracted(image).finally(() => this.#running.delete(image));
+      this.#running.set(image, extracting);
+    }
+    const root = await extracting;
+    const hostPath = await realpath(join(root, imageSubPath)).catch((error: unknown) => {
+      throw new RuntimeError('invalid', `the image has no path ${JSON.stringify(imageSubPath)}`, { cause: error });
+    });
+    // Links in an image are not to lead to files of the host.
+    if (hostPath !== root && !hostPath.startsWith(`${root}/`))
+      throw new RuntimeError('invalid', `the path ${JSON.stringify(imageSubPath)} leads out of the image`);
+    return { ...mount, hostPath, readonly: true };
+  }
+
+  /** Called when the image was removed; files that a container still has stay until then. */
+  async forget(image: string): Promise<void> {
+    const directory = this.#pathOf(image);
+    const containers = await this.#client.call('list containers', () =>
+      this.#client.docker.listContainers({ all: true }),
+    );
+    const isUsed = containers.some(({ Mounts }) =>
+      Mounts.some(({ Source }) => Source === directory || Source.startsWith(`${directory}/`)),
+    );
+    if (!isUsed) await rm(directory, { recursive: true, force: true });
+  }
+
+  #pathOf(image: string): string {
+    return join(this.#directory, createHash('sha256').update(image).digest('hex'));
+  }
+
+  async #extracted(image: string): Promise<string> {
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    const directory = join(await realpath(this.#directory), createHash('sha256').update(image).digest('hex'));
+    const isThere = await access(directory).then(
+      () => true,
+      () => false,
+    );
+    if (isThere) return directory;
+    const partial = `${directory}.partial`;
+    await rm(partial, { recursive: true, force: true });
+    await mkdir(partial);
+    await this.#export(image, partial);
+    await rename(partial, directory);
+    return directory;
+  }
+
+  /** By a container that is never started: it only gives the image's layers as one archive. */
+  async #export(image: string, directory: string): Promise<void> {
+    const { docker } = this.#client;
+    const name = `orchlet-image-volume-${createHash('sha256').update(directory).digest('hex').slice(0, 16)}`;
+    const remove = async (): Promise<void> => {
+      try {
+        await this.#client.call('remove container', () => docker.getContainer(name).remove({ force: true }));
+      } catch (error) {
+        if (!isCode(error, 'not-found')) throw error;
+      }
+    };
+    await remove();
+    const container = await this.#client.call('create container', () =>
+      docker.createContainer({ name, Image: image, Entrypoint: ['-'], NetworkDisabled: true }),
+    );
+    try {
+      const archive = await this.#client.call('export container', () => container.export());
+      const tar = spawn('tar', ['--extract', '--numeric-owner', '--directory', directory], {
+        stdio: ['pipe', 'ignore', 'pipe'],
+      });
+      let errors = '';
+      tar.stderr.on('data', (chunk: Buffer) => {
+        errors = (errors + chunk.toString()).slice(-4096);
+      });
+      const ended = new Promise<number | null>((resolve, reject) => {
+        tar.on('error', reject);
+        tar.on('close', resolve);
+      });
+      const [code] = await Promise.all([ended, pipeline(archive, tar.stdin)]);
+      if (code !== 0) throw new RuntimeError('unknown', `the files of an image could not be written: ${errors.trim()}`);
+    } finally {
+      await remove();
+    }
+  }
+}
