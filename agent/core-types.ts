@@ -99,6 +99,24 @@ export interface PreparedMounts {
   readonly devices: readonly Device[];
 }
 
+export interface PodVolume {
+  readonly name: string;
+  readonly path: string;
+  /** Its data goes with the pod and counts as the pod's. */
+  readonly ephemeral: boolean;
+  /** Its driver alone says how full it is, or nobody does (`undefined`). */
+  readonly measure?: () => Promise<VolumeMeasure | undefined>;
+}
+
+export interface VolumeMeasure {
+  readonly capacityBytes: number;
+  readonly availableBytes: number;
+  readonly usedBytes: number;
+  readonly inodes: number;
+  readonly inodesFree: number;
+  readonly inodesUsed: number;
+}
+
 export interface VolumeManager {
   /**
    * Makes every volume of the pod ready (idempotent, keeps them up to date afterwards until `unmount`). Throws `VolumeError`
@@ -117,7 +135,7 @@ export interface VolumeManager {
   /** Leftovers of pods that are not in `known` (after a restart): unmounts and removes `<rootDir>/pods/<uid>`. */
   cleanOrphans(known: ReadonlySet<string>): Promise<void>;
   /** Directories on the host per volume, for usage statistics and eviction. */
-  podVolumes(podUid: string): readonly { readonly name: string; readonly path: string; readonly ephemeral: boolean }[];
+  podVolumes(podUid: string): readonly PodVolume[];
   /** fsGroup and supplemental groups that volumes ask for (`pv.beta.kubernetes.io/gid`). */
   extraSupplementalGroups(pod: Pod): readonly number[];
   close(): Promise<void>;

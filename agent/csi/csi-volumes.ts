@@ -14,6 +14,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { CSIDriver } from '../../api/machinery/kinds.ts';
 import { csiDrivers } from '../../api/machinery/resources.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
+import type { VolumeMeasure } from '../core-types.ts';
 import { GrpcError, type GrpcStatus } from '../grpc/grpc-client.ts';
 import type { OutgoingOf } from '../grpc/messages.ts';
 import { type VolumeStep, VolumeStepError } from '../volumes/volume-failure.ts';
@@ -49,15 +50,6 @@ import {
 import { type ContextSources, publishContext } from './publish-context.ts';
 import { type CSI_MESSAGES, USAGE_BYTES, USAGE_INODES } from './schema.ts';
 import { agentSetsGroup, volumeCapability } from './volume-capability.ts';
-
-export interface CsiUsage {
-  readonly capacityBytes: number;
-  readonly availableBytes: number;
-  readonly usedBytes: number;
-  readonly inodes: number;
-  readonly inodesFree: number;
-  readonly inodesUsed: number;
-}
 
 export interface CsiVolumesOptions {
   readonly rootDirectory: string;
@@ -184,7 +176,7 @@ export class CsiVolumes {
   }
 
   /** As the driver says it; `undefined` where it does not. */
-  async usage(podUid: string, path: string): Promise<CsiUsage | undefined> {
+  async usage(podUid: string, path: string): Promise<VolumeMeasure | undefined> {
     const found = (await this.#layout.ofPod(podUid)).find(({ places }) => places.target === path);
     if (found === undefined) return undefined;
     const { data, places } = found;

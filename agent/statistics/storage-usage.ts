@@ -5,7 +5,7 @@
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Pod, VolumeManager } from '../core-types.ts';
+import type { Pod, PodVolume, VolumeManager } from '../core-types.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import { type DiskUsage, diskUsage, type Filesystem, filesystemOf } from './disk-usage.ts';
 
@@ -142,6 +142,21 @@ export class StorageUsage {
     return measured;
   }
 
+  /** Never by a walk: a volume of a driver may hold anything, and be far away. */
+  async #byDriver(
+    measure: NonNullable<PodVolume['measure']>,
+  ): Promise<{ readonly usage?: DiskUsage; readonly filesystem: Filesystem | undefined }> {
+    try {
+      const found = await measure();
+      if (found === undefined) return { filesystem: undefined };
+      const { usedBytes, inodesUsed } = found;
+      return { usage: { usedBytes, inodesUsed }, filesystem: { ...found, device: 0 } };
+    } catch (error) {
+      this.#options.logger.debug({ err: error }, 'a driver did not say how full its volume is');
+      return { filesystem: undefined };
+    }
+  }
+
   async #measurePod(pod: Pod, layers: ReadonlyMap<string, DiskUsage>): Promise<PodStorage> {
     const { podLogsDirectory, volumes: manager } = this.#options;
     const { name, namespace, uid } = pod.metadata;
@@ -156,6 +171,12 @@ export class StorageUsage {
     for (const volume of manager.podVolumes(uid)) {
       const spec = (pod.spec.volumes ?? []).find((entry) => entry.name === volume.name);
       const claim = spec?.persistentVolumeClaim?.claimName ?? '';
+      if (volume.measure !== undefined) {
+        const { usage, filesystem } = await this.#byDriver(volume.measure);
+        if (usage !== undefined)
+          volumes.push({ name: volume.name, usage, filesystem, ephemeral: false, memory: false, claim });
+        continue;
+      }
       // A path of the host is anybody's: nobody is charged for it.
       if (volume.path === '' || (!volume.ephemeral && claim === '')) continue;
       volumes.push({

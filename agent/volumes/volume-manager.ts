@@ -14,6 +14,7 @@ import {
   type Container,
   type Pod,
   type PodEventRecorder,
+  type PodVolume,
   type PreparedMounts,
   VolumeError,
   type VolumeManager,
@@ -301,7 +302,7 @@ class HostVolumes implements VolumeManager {
     await csi?.cleanUnused();
   }
 
-  podVolumes(podUid: string): readonly { readonly name: string; readonly path: string; readonly ephemeral: boolean }[] {
+  podVolumes(podUid: string): readonly PodVolume[] {
     const state = this.#pods.get(podUid);
     return state === undefined ? [] : [...state.ready.values()].filter((volume) => volume.path !== '');
   }

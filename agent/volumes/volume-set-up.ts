@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { CsiMount, CsiMountRequest } from '../csi/csi-source.ts';
-import type { Pod } from '../core-types.ts';
+import type { Pod, PodVolume, VolumeMeasure } from '../core-types.ts';
 import { writePayload } from './atomic-writer.ts';
 import { setUpEmptyDir } from './empty-dir.ts';
 import { checkHostPath } from './host-path.ts';
@@ -23,13 +23,9 @@ import {
 } from './persistent.ts';
 import type { PodMounts } from './pod-mounts.ts';
 
-export interface ReadyVolume {
-  readonly name: string;
-  /** On the host; '' for image volumes. */
-  readonly path: string;
+/** Its path is '' for image volumes. */
+export interface ReadyVolume extends PodVolume {
   readonly readOnly: boolean;
-  /** Its data goes with the pod and counts as the pod's. */
-  readonly ephemeral: boolean;
   readonly image?: { readonly reference: string };
   readonly isBlock?: boolean;
   /** That of the volume's annotation, for the pod's processes. */
@@ -41,6 +37,7 @@ export interface ReadyVolume {
 /** The part of `csi/` that sets volumes up. */
 export interface CsiMounts {
   mount(request: CsiMountRequest): Promise<CsiMount>;
+  usage(podUid: string, path: string): Promise<VolumeMeasure | undefined>;
 }
 
 export interface VolumeSetUpOptions {
@@ -166,7 +163,7 @@ export class VolumeSetUp {
       signal,
     });
     if (mounted.setsGroup) await giveToGroup(pod, mounted.path);
-    return { name: volume.name, path: mounted.path, readOnly, ephemeral: false, refreshes: mounted.refreshes };
+    return { name: volume.name, readOnly, ephemeral: false, ...this.#ofDriver(pod, mounted) };
   }
 
   async #persistent(request: Request, reference: ClaimReference): Promise<ReadyVolume> {
@@ -204,7 +201,7 @@ export class VolumeSetUp {
   async #persistentCsi(
     { pod, volume, signal }: Request,
     bound: BoundVolume,
-  ): Promise<Pick<ReadyVolume, 'path' | 'readOnly' | 'isBlock' | 'refreshes'>> {
+  ): Promise<Pick<ReadyVolume, 'path' | 'readOnly' | 'isBlock' | 'refreshes' | 'measure'>> {
     const readOnly = bound.readOnly || bound.volume.spec?.csi?.readOnly === true;
     const growBytes = readOnly ? undefined : sizeToGrow(bound);
     const source = { kind: 'persistent', volume: bound.volume, growBytes } as const;
@@ -214,7 +211,11 @@ export class VolumeSetUp {
       await tellGrown(this.#options.client, bound);
       this.#options.onGrown(pod, bound.volume.metadata.name);
     }
-    return { path: mounted.path, readOnly, isBlock: mounted.isBlock, refreshes: mounted.refreshes };
+    return { readOnly, isBlock: mounted.isBlock, ...this.#ofDriver(pod, mounted) };
+  }
+
+  #ofDriver(pod: Pod, { path, refreshes }: CsiMount): Pick<ReadyVolume, 'path' | 'refreshes' | 'measure'> {
+    return { path, refreshes, measure: () => this.#csi().usage(pod.metadata.uid, path) };
   }
 
   #csi(): CsiMounts {
