@@ -226,6 +226,7 @@ async function assemble(
     csi,
     csiDrivers,
     onObjectsChange,
+    run: runVolumes,
   } = await createVolumes(base, { client, podClient, node, events }, closers);
   parts.csi = csi;
   const allocatable = (): Readonly<Record<string, string>> => node.allocatable();
@@ -491,6 +492,7 @@ async function assemble(
     protection.run(signal),
     logs.run(signal),
     plugins.run(signal),
+    runVolumes(signal),
     managers.run(signal),
     shutdown.run(signal),
   ];

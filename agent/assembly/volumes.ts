@@ -21,6 +21,8 @@ export interface AgentVolumes {
   readonly csi: CsiVolumes;
   /** The handler of CSI plugins. */
   readonly csiDrivers: CsiDrivers;
+  /** Ends with what is to be said of the node once. */
+  run(signal: AbortSignal): Promise<void>;
   /** Pods whose config maps or secrets changed. */
   onObjectsChange(listener: (podUids: ReadonlySet<string>) => void): void;
 }
@@ -40,10 +42,8 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
   const objects =
     podClient === undefined ? noReferencedObjects : new WatchedObjects({ client: podClient, clock, logger });
   const tokens = new TokenManager({ client: podClient, clock });
-  const csiDrivers = new CsiDrivers({
-    node: client === undefined ? undefined : new CsiNode({ client, nodeName }),
-    logger,
-  });
+  const csiNode = client === undefined ? undefined : new CsiNode({ client, nodeName });
+  const csiDrivers = new CsiDrivers({ node: csiNode, logger });
   const csi = new CsiVolumes({
     rootDirectory,
     nodeName,
@@ -91,6 +91,7 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
     tokens,
     csi,
     csiDrivers,
+    run: (signal) => csiNode?.keep(clock, logger, signal) ?? Promise.resolve(),
     onObjectsChange: (listener) => (objects instanceof WatchedObjects ? objects.onChange(listener) : undefined),
   };
 }

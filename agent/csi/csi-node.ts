@@ -3,7 +3,9 @@
  * node's annotation with the drivers' ids of it, and its topology labels. Writes are made one after the other, from the newest
  * objects.
  */
+import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
 import type { CSINode, Node } from '../../api/machinery/kinds.ts';
 import { csiNodes, nodes } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -19,6 +21,8 @@ export interface DriverOnNode {
 
 const ANNOTATION_NODE_IDS = 'csi.volume.kubernetes.io/nodeid';
 const ATTEMPTS = 5;
+const FIRST_TRY_MS = 200;
+const LONGEST_TRY_MS = 30_000;
 
 type DriverEntry = NonNullable<NonNullable<CSINode['spec']>['drivers']>[number];
 
@@ -32,9 +36,17 @@ export class CsiNode {
     this.#nodeName = options.nodeName;
   }
 
-  /** The object is there, with or without drivers: schedulers count volumes by it. */
-  ensure(): Promise<void> {
-    return this.#inTurn(async () => void (await this.#current()));
+  /** Makes the object, with or without drivers, as soon as there is a node: schedulers count volumes by it. */
+  async keep(clock: Clock, logger: Logger, signal: AbortSignal): Promise<void> {
+    for (let delayMs = FIRST_TRY_MS; !signal.aborted; delayMs = Math.min(delayMs * 2, LONGEST_TRY_MS)) {
+      try {
+        await this.#inTurn(async () => void (await this.#current()));
+        return;
+      } catch (error) {
+        logger.debug({ node: this.#nodeName, err: error }, 'the CSINode is not there yet; trying again');
+      }
+      await clock.sleep(delayMs, signal).catch(() => undefined);
+    }
   }
 
   install({ driver, nodeId, maxVolumes, topology }: DriverOnNode): Promise<void> {

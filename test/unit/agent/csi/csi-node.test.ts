@@ -50,6 +50,18 @@ describe('what the cluster knows of a CSI driver on its node', () => {
     assert.deepEqual(metadata.labels, { zone: 'a', ...topology });
   });
 
+  it('is an empty list as soon as there is a node, before any driver', async () => {
+    const clock = new FakeClock();
+    const client = new FakeClient(clock);
+    const node = new CsiNode({ client, nodeName: 'n1' });
+    const kept = node.keep(clock, silentLogger, never);
+    await clock.advance(2_000);
+    client.seed(nodes, { metadata: { name: 'n1', uid: 'node-uid' } } as KubeObject);
+    await clock.advance(10_000);
+    await kept;
+    assert.deepEqual(((await client.get(csiNodes, '', 'n1')) as CSINode).spec, { drivers: [] });
+  });
+
   it('is kept for each of several drivers, and goes with the driver', async () => {
     const { node, nodeObject, csiNode } = setUp();
     const rest = { maxVolumes: 0, topology: {} };
