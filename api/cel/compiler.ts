@@ -6,6 +6,7 @@
  */
 import { attempt, type Compiled, type ExpressionCompiler, type Frame } from './compiled.ts';
 import type { FunctionTable, Overload } from './functions.ts';
+import { literalFault } from './literal-checks.ts';
 import { compileMacro } from './macros.ts';
 import { TYPE_NAMES } from './operators.ts';
 import type { Expr } from './parser.ts';
@@ -205,10 +206,14 @@ export class Compiler implements ExpressionCompiler {
   }
 
   #list(items: Extract<Expr, { kind: 'list' }>['items']): Compiled {
-    const compiled = items.map(({ value, optional: isOptional }) => ({ ...this.compile(value), isOptional }));
+    const compiled = items.map(({ value, optional: isOptional }) => ({
+      ...this.compile(value),
+      isOptional,
+      at: value.at,
+    }));
     let item: CelType | undefined;
-    for (const { type, isOptional } of compiled) {
-      item = join(item, isOptional && type.kind === 'optional' ? type.of : type);
+    for (const { type, isOptional, at } of compiled) {
+      item = this.#joined(item, isOptional && type.kind === 'optional' ? type.of : type, at);
     }
     return {
       type: list(item ?? dyn),
@@ -225,18 +230,27 @@ export class Compiler implements ExpressionCompiler {
     };
   }
 
+  /** What a list or a map is made of has one type. */
+  #joined(before: CelType | undefined, type: CelType, at: number): CelType {
+    if (before === undefined || fits(before, type) || fits(type, before)) return join(before, type);
+    this.fault(at, `expected type '${showType(before)}' but found '${showType(type)}'`);
+    return errorType;
+  }
+
   #map(entries: Extract<Expr, { kind: 'map' }>['entries']): Compiled {
     const compiled = entries.map((entry) => ({
       key: this.compile(entry.key),
       value: this.compile(entry.value),
       isOptional: entry.optional,
+      keyAt: entry.key.at,
+      valueAt: entry.value.at,
     }));
     let key: CelType | undefined;
     let value: CelType | undefined;
     for (const entry of compiled) {
-      key = join(key, entry.key.type);
+      key = this.#joined(key, entry.key.type, entry.keyAt);
       const { type } = entry.value;
-      value = join(value, entry.isOptional && type.kind === 'optional' ? type.of : type);
+      value = this.#joined(value, entry.isOptional && type.kind === 'optional' ? type.of : type, entry.valueAt);
     }
     return {
       type: map(key ?? dyn, value ?? dyn),
@@ -300,6 +314,8 @@ export class Compiler implements ExpressionCompiler {
     const all = isMethod ? [target, ...expr.args] : expr.args;
     const args = all.map((arg) => this.compile(arg));
     if (overloads === undefined) return this.fault(at, `undeclared reference to '${name}' (in container '')`);
+    const wrong = literalFault(expr);
+    if (wrong !== undefined) this.fault(wrong.at, wrong.message);
     return this.#overloaded(name, overloads, args, { isMethod, at });
   }
 

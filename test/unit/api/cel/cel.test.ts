@@ -48,7 +48,7 @@ const VALUES: readonly (readonly [string, unknown])[] = [
   ['[?optional.none(), 1]', [1]],
   ["{?'a': optional.none(), 'b': 1}", { b: 1 }],
   ['cel.bind(x, 2, x * x)', 4],
-  ["'%s is %d, %.2f, %x'.format(['a', 1, 1.5, 255])", 'a is 1, 1.50, ff'],
+  ["'%s is %d, %.2f, %x'.format([dyn('a'), 1, 1.5, 255])", 'a is 1, 1.50, ff'],
   ["'a,b,c'.split(',', 2)", ['a', 'b,c']],
   ["'hello'.substring(1, 3) + 'x'.upperAscii()", 'elX'],
   ["'tacocat'.indexOf('c') + 'tacocat'.lastIndexOf('c')", 6],
@@ -116,6 +116,19 @@ const REFUSED: readonly (readonly [string, string])[] = [
   [
     'self.nothing(',
     "ERROR: <input>:1:14: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', ')', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | self.nothing(\n | .............^",
+  ],
+  ["[1, 'a'] == [1]", "ERROR: <input>:1:5: expected type 'int' but found 'string'\n | [1, 'a'] == [1]\n | ....^"],
+  [
+    "{'a': 1, 'b': true}.size() > 1",
+    "ERROR: <input>:1:15: expected type 'int' but found 'bool'\n | {'a': 1, 'b': true}.size() > 1\n | ..............^",
+  ],
+  [
+    "duration('soon') > duration('1s')",
+    "ERROR: <input>:1:10: invalid duration argument\n | duration('soon') > duration('1s')\n | .........^",
+  ],
+  [
+    "self.name.matches('[')",
+    "ERROR: <input>:1:19: invalid matches argument\n | self.name.matches('[')\n | ..................^",
   ],
 ];
 

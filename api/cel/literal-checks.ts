@@ -1,0 +1,29 @@
+/** Calls whose argument stands in the expression and cannot be right: told when the expression is compiled, not when it runs. */
+import { patternOf } from './operators.ts';
+import type { Expr } from './parser.ts';
+import { parseDuration, parseTimestamp } from './time.ts';
+import { CelError } from './values.ts';
+
+const READERS: Readonly<Record<string, { readonly isMethod: boolean; readonly read: (text: string) => unknown }>> = {
+  duration: { isMethod: false, read: parseDuration },
+  timestamp: { isMethod: false, read: parseTimestamp },
+  matches: { isMethod: true, read: patternOf },
+};
+
+export function literalFault({
+  name,
+  target,
+  args,
+}: Extract<Expr, { kind: 'call' }>): { readonly at: number; readonly message: string } | undefined {
+  const reader = Object.hasOwn(READERS, name) ? READERS[name] : undefined;
+  const [arg] = args;
+  if (reader === undefined || arg?.kind !== 'literal' || typeof arg.value !== 'string') return undefined;
+  if (args.length !== 1 || (target !== undefined) !== reader.isMethod) return undefined;
+  try {
+    reader.read(arg.value);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof CelError)) throw error;
+    return { at: arg.at, message: `invalid ${name} argument` };
+  }
+}
