@@ -3,9 +3,10 @@ import { chmod, mkdir, mkdtemp, readFile, realpath, rm, stat, writeFile } from '
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import type { Pod } from '../../../../agent/core-types.ts';
+import { type Container, type Pod, VolumeError } from '../../../../agent/core-types.ts';
+import type { CsiMountRequest } from '../../../../agent/csi/csi-source.ts';
 import type { Mounter, MountPoint } from '../../../../agent/volumes/mounter.ts';
-import { createVolumeManager } from '../../../../agent/volumes/volume-manager.ts';
+import { createVolumeManager, type CsiDriverVolumes } from '../../../../agent/volumes/volume-manager.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { persistentVolumeClaims, persistentVolumes } from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
@@ -38,7 +39,7 @@ function podOf(uid: string, volumes: Volume[], more: Partial<Pod['spec']> = {}):
   };
 }
 
-async function setUp(t: TestContext) {
+async function setUp(t: TestContext, csi?: CsiDriverVolumes) {
   const root = await realpath(await mkdtemp(join(tmpdir(), 'volume-manager-')));
   t.after(() => rm(root, { recursive: true, force: true }));
   const clock = new FakeClock();
@@ -54,6 +55,7 @@ async function setUp(t: TestContext) {
       clock,
       logger: silentLogger,
       mounter,
+      ...(csi === undefined ? {} : { csi }),
       refreshMs: 60_000,
       mountTimeoutMs: 123_000,
       events: {
@@ -231,7 +233,10 @@ describe('the volume manager', () => {
       status: { phase: 'Pending' },
     } as unknown as KubeObject);
     const pod = podOf('p', [{ name: 'd', persistentVolumeClaim: { claimName: 'c' } }]);
-    await assert.rejects(manager.mount(pod, never), /failed to process volumes=\[d\]: error processing PVC ns\/c: PVC is not bound: .*"Pending"/);
+    await assert.rejects(
+      manager.mount(pod, never),
+      /failed to process volumes=\[d\]: error processing PVC ns\/c: PVC is not bound: .*"Pending"/,
+    );
     client.seed(persistentVolumeClaims, {
       metadata: { name: 'c', namespace: 'ns', uid: 'claim' },
       spec: { volumeName: 'v' },
@@ -247,6 +252,107 @@ describe('the volume manager', () => {
       [root],
     );
     assert.deepEqual(manager.extraSupplementalGroups(pod), [777]);
+  });
+
+  it('is tried again after growing waits, and at once when what it waits for has come', async (t) => {
+    const { manager } = await setUp(t);
+    const pod = podOf('p', [config('late')]);
+    const waits = async (): Promise<number> => {
+      const error: unknown = await manager.mount(pod, never).catch((problem: unknown) => problem);
+      assert.ok(error instanceof VolumeError);
+      return error.retryAfterMs;
+    };
+    assert.deepEqual([await waits(), await waits(), await waits()], [500, 1000, 2000]);
+    for (let attempt = 0; attempt < 10; attempt++) await waits();
+    assert.equal(await waits(), 122_000);
+    manager.refreshPods(new Set(['p']));
+    assert.equal(await waits(), 500);
+  });
+
+  const claimed = (client: FakeClient, spec: object, more: object = {}): void => {
+    client.seed(persistentVolumeClaims, {
+      metadata: { name: 'c', namespace: 'ns', uid: 'claim' },
+      spec: { volumeName: 'v' },
+      status: { phase: 'Bound' },
+      ...more,
+    } as unknown as KubeObject);
+    client.seed(persistentVolumes, {
+      metadata: { name: 'v' },
+      spec: { claimRef: { uid: 'claim' }, accessModes: ['ReadWriteOnce'], ...spec },
+    } as unknown as KubeObject);
+  };
+  const byClaim: Volume = { name: 'd', persistentVolumeClaim: { claimName: 'c' } };
+
+  it('is not a directory where its claim is a device, nor the other way round', async (t) => {
+    const table: [string, Partial<Container>, RegExp][] = [
+      [
+        'Block',
+        { volumeMounts: [{ name: 'd', mountPath: '/d' }] },
+        /volume d has volumeMode Block, but is specified in volumeMounts/,
+      ],
+      [
+        'Filesystem',
+        { volumeDevices: [{ name: 'd', devicePath: '/dev/d' }] },
+        /volume d has volumeMode Filesystem, but is specified in volumeDevices/,
+      ],
+    ];
+    for (const [volumeMode, container, message] of table) {
+      const { manager, client, events } = await setUp(t);
+      claimed(client, { hostPath: { path: '/' }, volumeMode });
+      const pod = podOf('p', [byClaim], { containers: [{ name: 'main', ...container }] });
+      await assert.rejects(manager.mount(pod, never), message);
+      assert.deepEqual(events, []);
+    }
+  });
+
+  it('that is ephemeral uses a claim of its own pod only', async (t) => {
+    const { manager, client, root } = await setUp(t);
+    const metadata = { name: 'p-d', namespace: 'ns', uid: 'claim' };
+    claimed(client, { hostPath: { path: root } }, { metadata });
+    const pod = podOf('p', [{ name: 'd', ephemeral: {} }]);
+    await assert.rejects(manager.mount(pod, never), /PVC ns\/p-d was not created for pod ns\/p \(pod is not owner\)/);
+    const owner = { apiVersion: 'v1', kind: 'Pod', name: 'p', uid: 'p', controller: true };
+    claimed(client, { hostPath: { path: root } }, { metadata: { ...metadata, ownerReferences: [owner] } });
+    await manager.mount(pod, never);
+  });
+
+  it('of a driver is grown to the size of its volume, which its claim and the pod are told', async (t) => {
+    const grown: (number | undefined)[] = [];
+    const csi = {
+      mount: async ({ source }: CsiMountRequest) => {
+        const growBytes = source.kind === 'persistent' ? source.growBytes : undefined;
+        grown.push(growBytes);
+        return { path: '/x', isBlock: false, setsGroup: false, refreshes: true, grown: growBytes !== undefined };
+      },
+      usage: async () => undefined,
+      unmountPod: async () => undefined,
+      cleanUnused: async () => undefined,
+    };
+    const { make, client, clock, events } = await setUp(t, csi);
+    const status = {
+      phase: 'Bound',
+      capacity: { storage: '1Gi' },
+      conditions: [{ type: 'FileSystemResizePending', status: 'True' }],
+    };
+    claimed(client, { csi: { driver: 'd', volumeHandle: 'h' }, capacity: { storage: '1Gi' } }, { status });
+    const manager = make();
+    await manager.mount(podOf('p', [byClaim]), never);
+    claimed(client, { csi: { driver: 'd', volumeHandle: 'h' }, capacity: { storage: '2Gi' } }, { status });
+    await clock.advance(60_000);
+    await until(() => grown.length === 2);
+    assert.deepEqual(grown, [undefined, 2 * 1024 ** 3]);
+    await until(() => events.length > 0);
+    assert.deepEqual(events, [
+      'p Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "v"',
+    ]);
+    const patch = client.calls.find((call) => call.verb === 'patch');
+    assert.deepEqual(patch?.patch, {
+      status: {
+        capacity: { storage: '2Gi' },
+        conditions: [{ type: 'FileSystemResizePending', $patch: 'delete' }],
+      },
+    });
+    await manager.close();
   });
 
   const subPaths: [string, { subPath?: string; subPathExpr?: string }, string][] = [
