@@ -122,7 +122,7 @@ function makeExecutable(): string {
     disableExperimentalSEAWarning: true,
     useCodeCache: false,
     // As bin/orchlet: a small young heap is worth its few more collections.
-    execArgv: ['--max-semi-space-size=8', '--v8-pool-size=2', '--disable-warning=ExperimentalWarning'],
+    execArgv: ['--expose-gc', '--max-semi-space-size=4', '--v8-pool-size=2', '--disable-warning=ExperimentalWarning'],
     assets: { program: join(output, 'program.bin') },
   };
   writeFileSync(join(output, 'sea.json'), JSON.stringify(config));

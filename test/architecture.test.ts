@@ -23,8 +23,14 @@ const isScript = (path: string): boolean =>
   path.startsWith('scripts/') &&
   (existsSync(join(ROOT, path.replace(/\.ts$/, ''))) || path === 'scripts/images/build.ts');
 
-/** Packages that must not be loaded with the program: imported for types, or on first use. */
-const LAZY: readonly string[] = ['@kubernetes/client-node', '@grpc/grpc-js', 'protobufjs', 'systeminformation'];
+/** Packages that must not be loaded with the program: imported for types, or on first use. `node-http.ts` says why it is one. */
+const LAZY: readonly string[] = [
+  'node:http',
+  '@kubernetes/client-node',
+  '@grpc/grpc-js',
+  'protobufjs',
+  'systeminformation',
+];
 
 interface Source {
   readonly path: string;

@@ -1,7 +1,7 @@
 /** Runs a container's postStart and preStop hooks: a command, an HTTP request, a TCP connection, a pause. Throws with what went wrong. */
 import { connect } from 'node:net';
-import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { request as httpRequest } from '../../api/machinery/node-http.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Container } from '../core-types.ts';
 import type { ContainerId, Runtime } from '../runtime/runtime.ts';

@@ -2,9 +2,10 @@
  * The four kinds of probe handlers. Each resolves to an outcome and what to tell about it; none throws. The texts are those
  * that users read in `Unhealthy` events.
  */
-import { request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
+import type { IncomingMessage, RequestOptions } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { connect, isIP } from 'node:net';
+import { request as httpRequest } from '../../api/machinery/node-http.ts';
 
 export interface ProbeOutcome {
   readonly result: 'success' | 'failure' | 'unknown' | 'warning';

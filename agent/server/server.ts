@@ -2,10 +2,11 @@
  * The agent's server: 10250 with TLS, authentication and authorization; 10255 for reading, where it is wanted; 10248 for
  * health alone.
  */
-import { createServer as createHttpServer, type IncomingMessage, type Server } from 'node:http';
+import type { IncomingMessage, Server } from 'node:http';
 import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { fastify, type FastifyInstance, type FastifyServerFactory } from 'fastify';
+import { createServer as createHttpServer } from '../../api/machinery/node-http.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';

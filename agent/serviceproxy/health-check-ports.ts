@@ -1,5 +1,6 @@
 /** Answers the health checks of load balancers: whether this node has endpoints of a service whose traffic stays local. */
-import { createServer, type Server } from 'node:http';
+import type { Server } from 'node:http';
+import { createServer } from '../../api/machinery/node-http.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { HealthCheckPort } from './service-ports.ts';
 

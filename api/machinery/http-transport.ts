@@ -3,12 +3,13 @@
  * (plain `http://` too). A session that is lost, or that was opened with credentials since replaced, is opened anew by
  * the next request. Knows nothing of the API; `http-client.ts` does.
  */
-import { type ClientRequest, request as httpRequest, Agent as HttpAgent, type IncomingHttpHeaders } from 'node:http';
+import type { ClientRequest, IncomingHttpHeaders } from 'node:http';
 import { request as httpsRequest, Agent as HttpsAgent } from 'node:https';
 import http2, { type ClientHttp2Session, type ClientHttp2Stream } from 'node:http2';
 import { isIP } from 'node:net';
 import tls, { type ConnectionOptions, type TLSSocket } from 'node:tls';
 import type { Readable } from 'node:stream';
+import { request as httpRequest, Agent as HttpAgent } from './node-http.ts';
 import type { Clock, Timer } from './clock.ts';
 
 export interface TransportOptions {

@@ -4,9 +4,10 @@ import { effectiveOptions, preferFileWarnings } from '../../agent/config/effecti
 import { type Agent, AGENT_VERSION, startAgent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options.ts';
 import { createLogger } from '../../api/component/logging.ts';
-import { keepAlive } from '../../api/machinery/clock.ts';
+import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
 import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
+import { settleMemory } from '../settle-memory.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
@@ -50,6 +51,7 @@ export const agent: Command = {
     logger.info({ node: running.nodeName, port: running.port }, 'the node agent runs');
     await announceAgent(running, resolve(flags.rootDir), logger);
     notifyReady();
+    settleMemory(systemClock);
     const ended = await Promise.race([shutdown.asked, running.done]);
     notifyStopping();
     logger.info({ reason: ended }, 'stopping; containers run on');

@@ -1,9 +1,11 @@
 /** `orchlet controlplane`. */
 import { createLogger } from '../../api/component/logging.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
 import type { Command } from '../command.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
+import { settleMemory } from '../settle-memory.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
 
@@ -28,6 +30,7 @@ export const controlplane: Command = {
     const plane = await startControlPlane({ flags, logger, onFatal: (error) => fatal.resolve(error) });
     renewOnHangup(plane, logger);
     notifyReady();
+    settleMemory(systemClock);
     const ended = await Promise.race([shutdown.asked, fatal.promise]);
     if (ended instanceof Error) {
       logger.error({ err: ended }, 'the storage cannot be trusted any more; the control plane ends');

@@ -1,10 +1,10 @@
 /** `orchlet doctor`: looks at the host, a line a check, with a remedy where something is missing. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
-import { request } from 'node:http';
 import { createServer, connect } from 'node:net';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
+import { request } from '../../api/machinery/node-http.ts';
 import { flag } from '../../api/component/flags.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import type { Command } from '../command.ts';

@@ -21,6 +21,7 @@ import { controlPlaneFlags } from '../../controlplane/options.ts';
 import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
+import { settleMemory } from '../settle-memory.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown, type Shutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
@@ -167,6 +168,7 @@ export const up: Command = {
         });
       }
       notifyReady();
+      settleMemory(systemClock);
       const ended = await Promise.race([shutdown.asked, fatal.promise]);
       if (ended instanceof Error) {
         logger.error({ err: ended }, 'the storage cannot be trusted any more; orchlet ends');

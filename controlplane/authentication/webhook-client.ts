@@ -4,10 +4,11 @@
  * Connections are kept; the address that is connected to may differ from the name that the certificate must have (services
  * of the cluster). Used by webhook authentication, webhook authorization, admission webhooks, and for keys of OpenID issuers.
  */
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
+import type { IncomingMessage, RequestOptions } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { lookup } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
+import { Agent as HttpAgent, request as httpRequest } from '../../api/machinery/node-http.ts';
 
 const MAX_ANSWER_BYTES = 3 * 1024 * 1024;
 

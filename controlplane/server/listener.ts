@@ -2,16 +2,12 @@
  * The port: TLS with a client certificate asked for but not demanded, HTTP/2 and HTTP/1.1 told apart by ALPN, a
  * certificate that can be replaced while connections last, and an end that lets requests under way finish.
  */
-import {
-  createServer as createHttpServer,
-  ServerResponse,
-  type IncomingMessage,
-  type Server as HttpServer,
-} from 'node:http';
+import type { IncomingMessage, Server as HttpServer } from 'node:http';
 import { constants, performServerHandshake, type ServerHttp2Session } from 'node:http2';
 import { createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from 'node:tls';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { createServer as createHttpServer, ServerResponse } from '../../api/machinery/node-http.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Exchange } from './exchange.ts';

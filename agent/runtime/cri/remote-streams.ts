@@ -3,9 +3,9 @@
  * node agent does to its own clients. Here we are the client.
  */
 import { once } from 'node:events';
-import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { Duplex, Readable, Writable } from 'node:stream';
+import { request as httpRequest } from '../../../api/machinery/node-http.ts';
 import { SpdyConnection, type SpdyStream } from '../../server/spdy/connection.ts';
 import { RuntimeError, type StreamIo } from '../runtime.ts';
 

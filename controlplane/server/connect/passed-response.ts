@@ -1,6 +1,7 @@
 /** One plain request to a target, and its body passed on with back-pressure. */
-import { request as httpRequest, type IncomingMessage } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import { request as httpRequest } from '../../../api/machinery/node-http.ts';
 import { newServiceUnavailable } from '../../../api/meta/status-error.ts';
 import type { Exchange } from '../exchange.ts';
 import type { TargetTls } from './connector.ts';

@@ -4,13 +4,13 @@
  */
 import { isExpired, newMethodNotSupported, newStatusError } from '../../../api/meta/status-error.ts';
 import type { Rest, WatchEvent, WatchHandle, WatchOptions, WatchSink } from '../../registry/rest.ts';
+import type { Upgrade } from '../exchange.ts';
 import { contentTypeOf, type OutputMediaType } from '../media-type.ts';
 import { parseListOptions, validateListOptions, watchOptionsOf, type ListRequest } from '../options.ts';
-import type { ApiRequest } from '../request.ts';
+import type { ApiRequest, MaybePromise } from '../request.ts';
 import { includeObject } from '../response.ts';
-import { createWatchEncoder } from '../watch-encoding.ts';
+import { createWatchEncoder, type WatchEncoder } from '../watch-encoding.ts';
 import { outputOf, pathNamespace, type VerbContext, type VerbHandler } from './verb.ts';
-import { openWebSocket } from './watch-websocket.ts';
 
 /** Without a timeout of its own a watch ends after a time in this range, so that clients spread over servers and time. */
 const SHORTEST_DEFAULT_S = 1800;
@@ -38,7 +38,8 @@ export const watch: VerbHandler = async (request, rest, context) => {
   const timeoutMs = (timeoutS > 0 ? timeoutS : SHORTEST_DEFAULT_S * (1 + Math.random())) * 1000;
   // A name in the path (`/watch/…/name`) selects like a field does.
   const options = watchOptionsOf(list, request.info.parts[1] ?? '');
-  const carrier = carrierOf(request, rest, media, context);
+  const carried = carrierOf(request, rest, media, context);
+  const carrier = carried instanceof Promise ? await carried : carried;
   await stream({ request, rest, options, carrier, context, media, timeoutMs });
 };
 
@@ -47,7 +48,12 @@ function watchRequest(request: ApiRequest): ListRequest {
   return parsed.watch ? parsed : { ...parsed, watch: true };
 }
 
-function carrierOf(request: ApiRequest, rest: Rest, media: OutputMediaType, context: VerbContext): WatchCarrier {
+function carrierOf(
+  request: ApiRequest,
+  rest: Rest,
+  media: OutputMediaType,
+  context: VerbContext,
+): MaybePromise<WatchCarrier> {
   const encoder = createWatchEncoder({
     rest,
     media,
@@ -56,7 +62,7 @@ function carrierOf(request: ApiRequest, rest: Rest, media: OutputMediaType, cont
     nowMs: () => context.clock.now(),
   });
   const upgrade = request.exchange.takeUpgrade();
-  if (upgrade !== undefined) return openWebSocket(upgrade, encoder, media.format === 'protobuf');
+  if (upgrade !== undefined) return overWebSocket(upgrade, encoder, media);
   const { exchange } = request;
   return {
     start(contentType) {
@@ -71,6 +77,12 @@ function carrierOf(request: ApiRequest, rest: Rest, media: OutputMediaType, cont
       return exchange.closed;
     },
   };
+}
+
+/** Loaded for the first who asks: hardly anybody does, and it takes some megabytes. */
+async function overWebSocket(upgrade: Upgrade, encoder: WatchEncoder, media: OutputMediaType): Promise<WatchCarrier> {
+  const { openWebSocket } = await import('./watch-websocket.ts');
+  return openWebSocket(upgrade, encoder, media.format === 'protobuf');
 }
 
 interface Stream {
