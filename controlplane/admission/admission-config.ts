@@ -11,6 +11,7 @@ import { isRecord } from '../authentication/jwt.ts';
 import { presentedOf } from '../authentication/webhook-file.ts';
 import type { PodSecurityConfiguration } from './pod-security/pod-security.ts';
 import type { PodTolerationRestrictionOptions } from './pod-toleration-restriction.ts';
+import type { LimitedResource } from './limited-resources.ts';
 import type { WebhookCredentials } from './webhook/endpoint.ts';
 
 export interface AdmissionConfiguration {
@@ -20,6 +21,8 @@ export interface AdmissionConfiguration {
   readonly tolerations?: PodTolerationRestrictionOptions;
   /** PodNodeSelector: selectors by namespace. */
   readonly nodeSelectors?: Readonly<Record<string, string>>;
+  /** ResourceQuota: what may not be used without a quota for it. */
+  readonly limitedResources?: readonly LimitedResource[];
   /** Plugins that are named but have nothing to configure here. */
   readonly ignored: readonly string[];
 }
@@ -79,6 +82,8 @@ async function pluginPart(name: string, own: unknown, reading: Reading): Promise
       return { podSecurity: podSecurityOf(own, reading.refuse) };
     case 'PodTolerationRestriction':
       return { tolerations: tolerationsOf(own) };
+    case 'ResourceQuota':
+      return { limitedResources: limitedResourcesOf(own, reading.refuse) };
     case 'PodNodeSelector':
       return { nodeSelectors: nodeSelectorsOf(own) };
     default:
@@ -161,4 +166,21 @@ function tolerationsOf(own: unknown): PodTolerationRestrictionOptions {
       : []) as unknown as PodTolerationRestrictionOptions['clusterDefaults'];
   const configuration = isRecord(own) ? own : {};
   return { clusterDefaults: list(configuration['default']), clusterWhitelist: list(configuration['whitelist']) };
+}
+
+function limitedResourcesOf(own: unknown, refuse: Refuse): readonly LimitedResource[] {
+  const kinds = ['ResourceQuotaConfiguration', 'Configuration'];
+  if (!isRecord(own) || !kinds.includes(String(own['kind'])))
+    return refuse('ResourceQuota: not a ResourceQuotaConfiguration of apiserver.config.k8s.io');
+  const rows: unknown[] = Array.isArray(own['limitedResources']) ? own['limitedResources'] : [];
+  return rows.filter(isRecord).map((row) => ({
+    group: typeof row['apiGroup'] === 'string' ? row['apiGroup'] : '',
+    resource: String(row['resource'] ?? ''),
+    matchContains: texts(row['matchContains']),
+    matchScopes: (Array.isArray(row['matchScopes']) ? row['matchScopes'] : []).filter(isRecord).map((scope) => ({
+      scopeName: String(scope['scopeName'] ?? ''),
+      operator: String(scope['operator'] ?? ''),
+      values: texts(scope['values']),
+    })),
+  }));
 }

@@ -191,8 +191,12 @@ export const PLUGINS: readonly PluginRow[] = [
   on('ValidatingAdmissionWebhook', 'webhooks that judge objects', ({ sources, clock, webhooks, configuration }) =>
     validatingWebhooks({ sources, clock, ...webhooks, ...credentialsOf(configuration.validatingCredentials) }),
   ),
-  on('ResourceQuota', 'what a namespace may hold', ({ sources, updateQuotaStatus }) =>
-    resourceQuota({ sources, updateStatus: updateQuotaStatus }),
+  on('ResourceQuota', 'what a namespace may hold', ({ sources, updateQuotaStatus, configuration }) =>
+    resourceQuota({
+      sources,
+      updateStatus: updateQuotaStatus,
+      ...(configuration.limitedResources === undefined ? {} : { limited: configuration.limitedResources }),
+    }),
   ),
   off('AlwaysDeny', 'refuses everything', () => alwaysDeny()),
 ];

@@ -105,7 +105,7 @@ function addDevices(usage: Map<string, Quantity>, { spec }: ResourceClaim): void
   for (const [name, count] of wanted) usage.set(`${name}${DEVICE_CLASS}`, newQuantity(count));
 }
 
-interface ScopeRequirement {
+export interface ScopeRequirement {
   readonly scopeName: string;
   readonly operator: string;
   readonly values?: readonly string[] | null;
@@ -116,13 +116,15 @@ export function quotaMatches(quota: ResourceQuota, resource: string, object: Kub
     ...(quota.spec?.scopes ?? []).map((scopeName) => ({ scopeName, operator: 'Exists' })),
     ...(quota.spec?.scopeSelector?.matchExpressions ?? []),
   ];
-  return requirements.every((one) => {
-    if (resource === 'pods') return podInScope(object as Pod, one);
-    if (resource === 'persistentvolumeclaims' && one.scopeName === 'VolumeAttributesClass') {
-      return inSet((object as PersistentVolumeClaim).spec?.volumeAttributesClassName ?? '', one);
-    }
-    return false;
-  });
+  return requirements.every((one) => inScope(resource, object, one));
+}
+
+export function inScope(resource: string, object: KubeObject, requirement: ScopeRequirement): boolean {
+  if (resource === 'pods') return podInScope(object as Pod, requirement);
+  if (resource === 'persistentvolumeclaims' && requirement.scopeName === 'VolumeAttributesClass') {
+    return inSet((object as PersistentVolumeClaim).spec?.volumeAttributesClassName ?? '', requirement);
+  }
+  return false;
 }
 
 function inSet(value: string, { operator, values }: ScopeRequirement): boolean {

@@ -17,6 +17,7 @@ import {
   type Quantity,
 } from '../../api/meta/quantity.ts';
 import { isConflict, isNotFound, newInternalError } from '../../api/meta/status-error.ts';
+import { type LimitedResource, uncovered } from './limited-resources.ts';
 import { refusal } from './pod-attributes.ts';
 import { missingAmounts, quotaMatches, usageOf, type Usage } from './quota-usage.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
@@ -26,6 +27,8 @@ export interface ResourceQuotaOptions {
   readonly sources: Sources;
   /** Writes the status; throws a conflict when the quota changed. */
   readonly updateStatus: (quota: ResourceQuota) => Promise<KubeObject>;
+  /** What may not be used without a quota for it. */
+  readonly limited?: readonly LimitedResource[];
 }
 
 interface Waiter {
@@ -51,13 +54,14 @@ const UNCOUNTED = new Set([
 
 export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
   const source = options.sources.of(resourceQuotas);
+  const { limited = [] } = options;
   const queues = new Map<string, Waiter[]>();
 
   const drain = async (namespace: string, queue: Waiter[]): Promise<void> => {
     while (queue.length > 0) {
       const batch = queue.splice(0);
       try {
-        await charge(namespace, batch, source, options.updateStatus);
+        await charge(namespace, batch, source, options);
       } catch (error) {
         for (const waiter of batch) waiter.reject(error);
       }
@@ -71,7 +75,9 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
       const { namespace, object } = attributes;
       if (namespace === '' || object === undefined || UNCOUNTED.has(attributes.resource.resource)) return undefined;
       if (!isCharged(attributes)) return undefined;
-      if (source.list(namespace).length === 0) return undefined;
+      const { group, resource } = attributes.resource;
+      const isLimited = limited.some((one) => one.group === group && one.resource === resource);
+      if (!isLimited && source.list(namespace).length === 0) return undefined;
       return new Promise<void>((resolve, reject) => {
         const waiter = { attributes, resolve, reject };
         const queue = queues.get(namespace);
@@ -99,7 +105,7 @@ async function charge(
   namespace: string,
   batch: readonly Waiter[],
   source: Source<ResourceQuota>,
-  updateStatus: ResourceQuotaOptions['updateStatus'],
+  { updateStatus, limited = [] }: ResourceQuotaOptions,
 ): Promise<void> {
   const decided = new Set<Waiter>();
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -113,7 +119,7 @@ async function charge(
     for (const waiter of batch) {
       if (decided.has(waiter)) continue;
       try {
-        chargeOne(waiter.attributes, ledgers);
+        chargeOne(waiter.attributes, ledgers, limited);
         accepted.push(waiter);
       } catch (error) {
         decided.add(waiter);
@@ -161,7 +167,11 @@ class Ledger {
   }
 }
 
-function chargeOne(attributes: AdmissionAttributes, ledgers: readonly Ledger[]): void {
+function chargeOne(
+  attributes: AdmissionAttributes,
+  ledgers: readonly Ledger[],
+  limited: readonly LimitedResource[],
+): void {
   const { object, oldObject } = attributes;
   const { group, resource } = attributes.resource;
   if (object === undefined) return;
@@ -169,10 +179,12 @@ function chargeOne(attributes: AdmissionAttributes, ledgers: readonly Ledger[]):
   const before =
     attributes.operation === 'UPDATE' && oldObject !== undefined ? usageOf(group, resource, oldObject) : undefined;
   const charges: [Ledger, Map<string, Quantity>][] = [];
+  const covering: ResourceQuota[] = [];
   for (const ledger of ledgers) {
     if (!quotaMatches(ledger.quota, resource, object)) continue;
     const names = [...ledger.hard.keys()].filter((name) => now.has(name) || isAsked(group, resource, name));
     if (names.length === 0) continue;
+    covering.push(ledger.quota);
     const quotaName = ledger.quota.metadata.name ?? '';
     if (group === '' && resource === 'pods' && attributes.operation === 'CREATE') {
       const missing = missingAmounts((object as Pod & { spec: NonNullable<Pod['spec']> }).spec, names);
@@ -188,6 +200,8 @@ function chargeOne(attributes: AdmissionAttributes, ledgers: readonly Ledger[]):
     if (exceeded.length > 0) throw refusal(attributes, exceededMessage(ledger, quotaName, delta, exceeded));
     charges.push([ledger, delta]);
   }
+  const why = uncovered(limited, { group, resource, object, usage: now }, covering);
+  if (why !== undefined) throw refusal(attributes, why);
   if (attributes.dryRun) return;
   for (const [ledger, delta] of charges) ledger.add(delta);
 }

@@ -5,6 +5,7 @@ import { Agent, get as httpsGet, request as httpsRequest } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
+import { inspect } from 'node:util';
 import { after, before, test } from 'node:test';
 import {
   certificatePem,
@@ -13,6 +14,7 @@ import {
   type CertificateTemplate,
 } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem, type KeyPair } from '../../api/pki/signing.ts';
+import type { Logger } from '../../api/component/logger.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 
 const DAY = 86_400_000;
@@ -65,6 +67,10 @@ async function makeIdentity(
 }
 
 let plane: ControlPlane;
+/** Everything that the server has logged, at every level. */
+const logged: string[] = [];
+const note = (fields: object, message: string): void => void logged.push(`${inspect(fields, { depth: 8 })} ${message}`);
+const logger: Logger = { debug: note, info: note, warn: note, error: note, child: () => logger };
 let clients: Authority;
 let proxies: Authority;
 const clientCaFile = join(directory, 'clients.crt');
@@ -76,6 +82,7 @@ before(async () => {
   writeFileSync(join(directory, 'tokens.csv'), 'admin-token,admin,1,"system:masters"\njoe-token,joe,2\n');
   plane = await startControlPlane({
     memory: true,
+    logger,
     flags: {
       clientCaFile,
       requestheaderClientCaFile: join(directory, 'proxies.crt'),
@@ -441,4 +448,11 @@ test('certificates are revoked with their authority: out of the file, no longer 
   }
   assert.ok(status === 401 || status === 403, String(status));
   assert.equal((await call('/api/v1/secrets', { identity: await makeIdentity(next, 'ann') })).status, 200);
+});
+
+test('whatever was tried, no token and no key stands in the log', () => {
+  const text = logged.join('\n');
+  assert.match(text, /Authentication failed/);
+  for (const secret of ['admin-token', 'joe-token', 'wrong-1', 'YWRtaW46', 'PRIVATE KEY', 'eyJhbGciOi', SECRET])
+    assert.ok(!text.includes(secret), secret);
 });

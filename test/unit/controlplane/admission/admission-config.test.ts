@@ -54,6 +54,10 @@ plugins:
   configuration: {imagePolicy: {}}
 - name: PodSecurity
   configuration: {apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, defaults: {enforce: baseline}, exemptions: {namespaces: [kube-system]}}
+- name: PodNodeSelector
+  configuration: {podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: "zone=a"}}
+- name: ResourceQuota
+  configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: [{resource: pods, matchScopes: [{scopeName: PriorityClass, operator: In, values: [vital]}]}]}
 `,
     );
     const configuration = await loadAdmissionConfiguration(path, systemClock);
@@ -64,6 +68,11 @@ plugins:
     assert.deepEqual(configuration.ignored, ['ImagePolicyWebhook']);
     assert.equal(configuration.podSecurity?.defaults['enforce'], 'baseline');
     assert.ok(configuration.podSecurity.exemptNamespaces.has('kube-system'));
+    assert.deepEqual(configuration.nodeSelectors, { clusterDefaultNodeSelector: 'zone=a' });
+    const scope = { scopeName: 'PriorityClass', operator: 'In', values: ['vital'] };
+    assert.deepEqual(configuration.limitedResources, [
+      { group: '', resource: 'pods', matchContains: [], matchScopes: [scope] },
+    ]);
   });
 }
 

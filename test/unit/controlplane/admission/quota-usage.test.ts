@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import type { ResourceQuota } from '../../../../api/machinery/kinds.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { formatQuantity } from '../../../../api/meta/quantity.ts';
+import { uncovered } from '../../../../controlplane/admission/limited-resources.ts';
 import { missingAmounts, quotaMatches, usageOf } from '../../../../controlplane/admission/quota-usage.ts';
 
 const container = (requests: object = {}, limits: object = {}, name = 'c'): object => ({
@@ -170,4 +171,22 @@ test('what a quota counts must be said by every container, by name in order', ()
     'must specify limits.memory for: a,b,c; requests.cpu for: a,b',
   );
   assert.equal(missingAmounts(spec, ['pods']), undefined);
+});
+
+test('what is limited needs a quota that is about it', () => {
+  const object = pod({ priorityClassName: 'vital', containers: [container({ cpu: '1' })] });
+  const asked = { group: '', resource: 'pods', object, usage: usageOf('', 'pods', object) };
+  const scope = { scopeName: 'PriorityClass', operator: 'In', values: ['vital', 'other'] };
+  const limited = [{ group: '', resource: 'pods', matchContains: ['requests.cpu'], matchScopes: [scope] }];
+  const quota = (hard: Record<string, string>, matchExpressions: object[] = []): ResourceQuota =>
+    ({ metadata: {}, spec: { scopeSelector: { matchExpressions } }, status: { hard } }) as ResourceQuota;
+  assert.equal(uncovered(limited, asked, []), 'insufficient quota to consume: requests.cpu');
+  assert.equal(
+    uncovered(limited, asked, [quota({ 'requests.cpu': '5' })]),
+    'insufficient quota to match these scopes: [{PriorityClass In [vital other]}]',
+  );
+  assert.equal(uncovered(limited, asked, [quota({ 'requests.cpu': '5' }, [scope])]), undefined);
+  assert.equal(uncovered(limited, { ...asked, resource: 'services' }, []), undefined);
+  const ordinary = { ...asked, object: pod({}), usage: usageOf('', 'pods', pod({})) };
+  assert.equal(uncovered(limited, ordinary, []), undefined);
 });

@@ -1,0 +1,53 @@
+/**
+ * What may not be used at all unless some quota of the namespace is about it: `limitedResources` of the configuration of the
+ * ResourceQuota plugin. Pure.
+ */
+import type { ResourceQuota } from '../../api/machinery/kinds.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { inScope, type ScopeRequirement, type Usage } from './quota-usage.ts';
+
+export interface LimitedResource {
+  readonly group: string;
+  readonly resource: string;
+  /** Parts of names of amounts: `.storageclass.storage.k8s.io/requests.storage`. */
+  readonly matchContains: readonly string[];
+  readonly matchScopes: readonly ScopeRequirement[];
+}
+
+export interface Asked {
+  readonly group: string;
+  readonly resource: string;
+  readonly object: KubeObject;
+  /** What it adds. */
+  readonly usage: Usage;
+}
+
+/** Why it may not be used; `undefined`: it may. `covering`: quotas that are about the object. */
+export function uncovered(
+  limited: readonly LimitedResource[],
+  asked: Asked,
+  covering: readonly ResourceQuota[],
+): string | undefined {
+  const mine = limited.filter(({ group, resource }) => group === asked.group && resource === asked.resource);
+  if (mine.length === 0) return undefined;
+  const counted = new Set(covering.flatMap(({ status }) => Object.keys(status?.hard ?? {})));
+  const parts = mine.flatMap(({ matchContains }) => matchContains);
+  const missing = [...asked.usage.keys()].filter(
+    (name) => parts.some((part) => name.includes(part)) && !counted.has(name),
+  );
+  if (missing.length > 0) return `insufficient quota to consume: ${missing.sort().join(',')}`;
+  const scopes = new Set(
+    covering.flatMap(({ spec }) => [
+      ...(spec?.scopes ?? []),
+      ...(spec?.scopeSelector?.matchExpressions ?? []).map(({ scopeName }) => scopeName),
+    ]),
+  );
+  const open = mine
+    .flatMap(({ matchScopes }) => matchScopes)
+    .filter((scope) => inScope(asked.resource, asked.object, scope) && !scopes.has(scope.scopeName));
+  if (open.length === 0) return undefined;
+  const shown = open.map(
+    ({ scopeName, operator, values }) => `{${scopeName} ${operator} [${(values ?? []).join(' ')}]}`,
+  );
+  return `insufficient quota to match these scopes: [${shown.join(' ')}]`;
+}
