@@ -100,7 +100,8 @@ async function deleteStep(
   marked: boolean,
 ): Promise<Step> {
   const { strategy } = store;
-  checkPreconditions(store, entry.object, options);
+  // The version that was named is the one before the mark.
+  checkPreconditions(store, entry.object, options, { withVersion: !marked });
   if (marked) return await removeNow(store, context, target, options, entry);
   strategy.checkDelete?.(entry.object, strategyContext(store, context, target.namespace, options.dryRun));
   if (strategy.markTerminating !== undefined) {
@@ -188,7 +189,12 @@ export async function finishDeletion(
   return looseEntry(last.object);
 }
 
-function checkPreconditions(store: Store, object: KubeObject, options: DeleteOptions): void {
+function checkPreconditions(
+  store: Store,
+  object: KubeObject,
+  options: DeleteOptions,
+  { withVersion }: { readonly withVersion: boolean },
+): void {
   const { preconditions } = options;
   if (preconditions === undefined) return;
   const { metadata } = object;
@@ -200,11 +206,12 @@ function checkPreconditions(store: Store, object: KubeObject, options: DeleteOpt
       `the UID in the precondition (${preconditions.uid}) does not match the UID in record (${metadata.uid ?? ''}). The object might have been deleted and then recreated`,
     );
   }
-  if (preconditions.resourceVersion !== undefined && preconditions.resourceVersion !== metadata.resourceVersion) {
+  const { resourceVersion } = preconditions;
+  if (withVersion && resourceVersion !== undefined && resourceVersion !== metadata.resourceVersion) {
     throw newConflict(
       kindSubjectOf(store.info),
       metadata.name ?? '',
-      `the ResourceVersion in the precondition (${preconditions.resourceVersion}) does not match the ResourceVersion in record (${metadata.resourceVersion ?? ''}). The object might have been modified`,
+      `the ResourceVersion in the precondition (${resourceVersion}) does not match the ResourceVersion in record (${metadata.resourceVersion ?? ''}). The object might have been modified`,
     );
   }
 }

@@ -95,6 +95,18 @@ describe('the registry', () => {
     assert.equal((await refusal(fixture.get('v1/configmaps', 'held'))).code, 404);
   });
 
+  it('removes a pod without grace at once, also where its version is a condition', async () => {
+    const made = await fixture.create('v1/pods', {
+      metadata: { name: 'brief' },
+      spec: { terminationGracePeriodSeconds: 0, nodeName: 'here', containers: [{ name: 'c', image: 'i' }] },
+    });
+    const { uid, resourceVersion } = made.metadata;
+    assert.ok(uid !== undefined && resourceVersion !== undefined);
+    const gone = await fixture.delete('v1/pods', 'brief', { preconditions: { uid, resourceVersion } });
+    assert.equal(gone.state, 'gone');
+    assert.equal((await refusal(fixture.get('v1/pods', 'brief'))).code, 404);
+  });
+
   it('gives generated names and refuses a taken one', async () => {
     const { metadata } = await fixture.create('v1/configmaps', { metadata: { generateName: 'gen-' } });
     assert.match(metadata.name ?? '', /^gen-[a-z0-9]{5}$/);
