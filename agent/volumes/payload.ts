@@ -173,7 +173,7 @@ async function projectedFiles(
         throw new Error('cluster trust bundles cannot be read without an API server');
       const pem = await sources.trustBundles(source.clusterTrustBundle);
       files.set(source.clusterTrustBundle.path, { content: Buffer.from(pem), mode });
-    }
+    } else throw new Error(`projected sources of this kind are not known here: ${Object.keys(source).join(', ')}`);
   };
   // All that is missing is told at once.
   for (const source of projected.sources ?? [])

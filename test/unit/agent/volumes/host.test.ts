@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, realpath, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -90,6 +90,43 @@ describe('a subPath', () => {
     await assert.rejects(
       bindSubPath(join(root, 'volume'), 'a/../../outside', join(root, 'target/0'), new BindRecorder()),
       /leads out of its volume/,
+    );
+  });
+
+  it('does not leave the volume while somebody swaps its directories for links', async (t) => {
+    const root = await scratch(t);
+    const [volume, outside] = [join(root, 'volume'), join(root, 'outside')];
+    await mkdir(join(volume, 'a/b'), { recursive: true });
+    await mkdir(join(outside, 'b'), { recursive: true });
+    await symlink(outside, join(volume, 'link'));
+    const [directory, kept, link] = [join(volume, 'a'), join(volume, 'kept'), join(volume, 'link')];
+    let isOver = false;
+    let swaps = 0;
+    // The binder makes what is missing: what it made in between is in the way.
+    const move = async (from: string, to: string): Promise<void> => {
+      await rm(to, { recursive: true, force: true });
+      await rename(from, to).catch(() => undefined);
+    };
+    const swap = (async () => {
+      while (!isOver) {
+        await move(directory, kept);
+        await symlink(outside, link).catch(() => undefined);
+        await move(link, directory);
+        await move(kept, directory);
+        swaps += 1;
+      }
+    })();
+    const mounter = new BindRecorder();
+    let refused = 0;
+    for (let attempt = 0; attempt < 300; attempt++)
+      await bindSubPath(volume, 'a/b', join(root, 'target/0'), mounter).catch(() => (refused += 1));
+    isOver = true;
+    await swap;
+    assert.equal(mounter.bound.length + refused, 300);
+    assert.ok(swaps > 0);
+    assert.deepEqual(
+      mounter.bound.filter((path) => !path.startsWith(`${volume}/`)),
+      [],
     );
   });
 
