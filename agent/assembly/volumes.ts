@@ -9,6 +9,7 @@ import { fieldValue, resourceValue } from '../kuberuntime/downward-api.ts';
 import { hostMounter } from '../volumes/mounter.ts';
 import { noReferencedObjects, WatchedObjects } from '../volumes/referenced-objects.ts';
 import { TokenManager } from '../volumes/token-manager.ts';
+import { trustBundleCertificates } from '../volumes/trust-bundles.ts';
 import { createVolumeManager } from '../volumes/volume-manager.ts';
 import type { Base, Closer } from './base.ts';
 
@@ -69,6 +70,9 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
     sources: {
       objects,
       token: (pod, spec) => tokens.token(pod, spec),
+      ...(podClient === undefined || !base.effective.gates.enabled('ClusterTrustBundleProjection')
+        ? {}
+        : { trustBundles: (source) => trustBundleCertificates(podClient, source) }),
       fieldValue: (pod, path) => fieldValue(pod, path, { hostIps: node.hostIps() }),
       resourceValue: (_pod, container, resource, divisor) =>
         resourceValue(container, resource, divisor, node.allocatable()),

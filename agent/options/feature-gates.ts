@@ -160,6 +160,7 @@ export const featureGates: ReadonlyMap<string, FeatureGate> = gateTable();
 
 /** The gates that the agent reads, and what each does. */
 export const activeGates = {
+  ClusterTrustBundleProjection: 'projected volumes may hold certificates of cluster trust bundles',
   CPUManager: '--cpu-manager-policy static gives containers processors of their own',
   CPUManagerPolicyAlphaOptions: 'alpha options in --cpu-manager-policy-options are taken',
   CPUManagerPolicyBetaOptions: 'beta options in --cpu-manager-policy-options are taken',

@@ -4,6 +4,7 @@
  */
 import type { Container, Pod, PodSpec, ReferencedObjects } from '../core-types.ts';
 import type { Payload, PayloadFile } from './atomic-writer.ts';
+import type { TrustBundleSource } from './trust-bundles.ts';
 
 export type Volume = NonNullable<PodSpec['volumes']>[number];
 
@@ -17,12 +18,7 @@ export interface PayloadSources {
   /** A valid token for the pod's service account. */
   readonly token: (pod: Pod, spec: TokenRequestSpec) => Promise<string>;
   /** PEM certificates of cluster trust bundles. */
-  readonly trustBundles?: (source: {
-    readonly name?: string;
-    readonly signerName?: string;
-    readonly labelSelector?: unknown;
-    readonly optional?: boolean;
-  }) => Promise<string>;
+  readonly trustBundles?: (source: TrustBundleSource) => Promise<string>;
   /** The downward API: a field of the pod, and a resource of a container, as text. */
   readonly fieldValue: (pod: Pod, fieldPath: string) => string;
   readonly resourceValue: (pod: Pod, container: Container, resource: string, divisor: string) => string;
@@ -170,7 +166,7 @@ async function projectedFiles(
       files.set(path, tokenFile(pod, token, mode));
     } else if (source.clusterTrustBundle !== undefined) {
       if (sources.trustBundles === undefined)
-        throw new Error('cluster trust bundles cannot be read without an API server');
+        throw new Error('cluster trust bundles need an API server and the feature gate ClusterTrustBundleProjection');
       const pem = await sources.trustBundles(source.clusterTrustBundle);
       files.set(source.clusterTrustBundle.path, { content: Buffer.from(pem), mode });
     } else throw new Error(`projected sources of this kind are not known here: ${Object.keys(source).join(', ')}`);

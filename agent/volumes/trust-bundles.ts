@@ -1,0 +1,56 @@
+/**
+ * Certificates of cluster trust bundles for projected volumes: of one bundle by name, or of all bundles of a signer that the
+ * labels choose. Read anew at each look of the volume; each certificate stands once, in a steady order.
+ */
+import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { fromLabelSelector } from '../../api/meta/selector.ts';
+import { isNotFound } from '../../api/meta/status-error.ts';
+import type { Volume } from './payload.ts';
+
+export type TrustBundleSource = NonNullable<
+  NonNullable<NonNullable<Volume['projected']>['sources']>[number]['clusterTrustBundle']
+>;
+
+const clusterTrustBundles: Resource = {
+  group: 'certificates.k8s.io',
+  version: 'v1beta1',
+  resource: 'clustertrustbundles',
+  kind: 'ClusterTrustBundle',
+  namespaced: false,
+};
+
+/** PEM. Throws where there is nothing and the source is not optional. */
+export async function trustBundleCertificates(client: Client, source: TrustBundleSource): Promise<string> {
+  const bundles = source.name === undefined ? await ofSigner(client, source) : await byName(client, source.name);
+  if (bundles.length === 0 && source.optional !== true)
+    throw new Error(
+      source.name === undefined
+        ? `combination of signerName "${source.signerName ?? ''}" and labelSelector matched zero ClusterTrustBundles`
+        : `clustertrustbundle "${source.name}" not found`,
+    );
+  const certificates = new Set(bundles.flatMap(certificatesOf));
+  return [...certificates].toSorted().join('');
+}
+
+async function byName(client: Client, name: string): Promise<KubeObject[]> {
+  try {
+    return [await client.get(clusterTrustBundles, '', name)];
+  } catch (error) {
+    if (isNotFound(error)) return [];
+    throw error;
+  }
+}
+
+/** Without a selector none is chosen, with an empty one all are. */
+async function ofSigner(client: Client, { signerName = '', labelSelector }: TrustBundleSource): Promise<KubeObject[]> {
+  const selector = fromLabelSelector(labelSelector);
+  const { items } = await client.list(clusterTrustBundles, { fieldSelector: `spec.signerName=${signerName}` });
+  return items.filter(({ metadata }) => selector.matches(metadata.labels ?? {}));
+}
+
+function certificatesOf(bundle: KubeObject): string[] {
+  const text = (bundle['spec'] as { readonly trustBundle?: string } | undefined)?.trustBundle ?? '';
+  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
+  return blocks.map((block) => `${block}\n`);
+}
