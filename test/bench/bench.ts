@@ -1,11 +1,12 @@
 /**
- * `npm run bench [-- --only start,memory,get,create,list,watch,objects,auth,up,idle]`: prints each figure with its unit. Every group
+ * `npm run bench [-- --only start,memory,get,create,list,watch,objects,auth,up,idle,agent]`: prints each figure with its unit. Every group
  * gets a server of its own. Compare figures of one machine and one run only.
  */
 import { fork } from 'node:child_process';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { agent } from './agent.ts';
 import { audit, authorization, tokens } from './auth.ts';
 import { idle } from './idle.ts';
 import { hostile } from './hostile.ts';
@@ -211,9 +212,11 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
   hostile: () => withServer((server) => hostile(server), OBSERVED),
   up,
   idle: () => idle(print),
+  agent: () => agent(print),
 };
 /** These need a container runtime and root; only when asked for. */
-const byDefault = Object.keys(groups).filter((name) => name !== 'up' && name !== 'idle');
+const onDemand: ReadonlySet<string> = new Set(['up', 'idle', 'agent']);
+const byDefault = Object.keys(groups).filter((name) => !onDemand.has(name));
 
 const { values } = parseArgs({ options: { only: { type: 'string' } } });
 for (const name of values.only?.split(',') ?? byDefault) {

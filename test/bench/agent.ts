@@ -1,0 +1,176 @@
+/**
+ * The node agent alone on a real container runtime: from a manifest that is written to the process that runs, 20 pods at once,
+ * 110 pods, and what the agent itself costs with 23 and with 110. Needs root and a private runtime; called by `bench.ts`.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  ensureImages,
+  findRuntime,
+  type FoundRuntime,
+  startPrivateContainerd,
+} from '../../scripts/container-runtime.ts';
+import type { Print } from './bench.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const IMAGE = 'orchlet.local/demo:1';
+const TICKS_PER_SECOND = 100;
+const MIB = 1024 * 1024;
+/** What a start leaves to be done is not counted among the cost of pods that run. */
+const SETTLE_MS = 20_000;
+const WINDOW_MS = 60_000;
+const LIMIT_MS = 300_000;
+/** The agent's own folder watch and the look at the witnesses: how exact a figure is. */
+const LOOK_MS = 5;
+
+export async function agent(print: Print): Promise<void> {
+  const say = (text: string): void => void process.stderr.write(`${text}\n`);
+  const directory = mkdtempSync(join(tmpdir(), 'ob-'));
+  const runtimes: FoundRuntime[] = [];
+  try {
+    const archive = ensureImages(join(directory, 'i'), say);
+    const start = {
+      containerd: () => Promise.resolve(startPrivateContainerd(join(directory, 'c'), archive, say)),
+      docker: () => findRuntime({ directory: join(directory, 'd'), say, privately: true }),
+    };
+    for (const name of ['containerd', 'docker'] as const) {
+      const runtime = await start[name]();
+      runtimes.push(runtime);
+      await measure(name, runtime, archive, (what, figure, unit) => print(`${name}: ${what}`, figure, unit));
+      runtime.stop();
+      runtimes.pop();
+    }
+  } finally {
+    for (const runtime of runtimes) runtime.stop();
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+async function measure(name: string, runtime: FoundRuntime, archive: string, print: Print): Promise<void> {
+  const directory = mkdtempSync(join(tmpdir(), 'orchlet-bench-'));
+  const [manifests, witness, images] = ['manifests', 'witness', 'images'].map((part) => join(directory, part)) as [
+    string,
+    string,
+    string,
+  ];
+  for (const part of [manifests, witness, images]) mkdirSync(part);
+  copyFileSync(archive, join(images, 'images.tar'));
+  const log = openSync(join(directory, 'log'), 'w');
+  const child = spawn(
+    join(ROOT, 'bin/orchlet'),
+    [
+      ...[
+        'agent',
+        '--root-dir',
+        join(directory, 'root'),
+        '--pod-manifest-path',
+        manifests,
+        '--hostname-override',
+        `b-${name}`,
+      ],
+      ...['--pod-logs-dir', join(directory, 'logs'), '--images-dir', images, '--port', '0', '--read-only-port', '0'],
+      ...['--healthz-port', '0', '--fail-swap-on=false', '--pod-infra-container-image', 'orchlet.local/pause:1'],
+      ...['--max-pods', '200', ...runtime.flags],
+    ],
+    { stdio: ['ignore', log, log] },
+  );
+  const pid = child.pid ?? 0;
+  const running = async (count: number): Promise<void> => {
+    const end = performance.now() + LIMIT_MS;
+    while (readdirSync(witness).length < count) {
+      if (child.exitCode !== null || performance.now() > end)
+        throw new Error(
+          `${readdirSync(witness).length} of ${count} pods run:\n${readFileSync(join(directory, 'log'), 'utf8')}`,
+        );
+      await sleep(LOOK_MS);
+    }
+  };
+  /** Seconds until the processes of so many more pods run. */
+  let pods = 0;
+  const add = async (count: number): Promise<number> => {
+    const started = performance.now();
+    for (const last = pods + count; pods < last; pods += 1)
+      writeFileSync(join(manifests, `p${pods}.json`), JSON.stringify(pod(`p${pods}`, witness)));
+    await running(pods);
+    return (performance.now() - started) / 1000;
+  };
+  try {
+    await until(() => existsSync(join(directory, 'root', 'submitted-pods')));
+    const single: number[] = [];
+    for (let round = 0; round < 3; round += 1) single.push(await add(1));
+    print('file written to process running, median of 3', single.toSorted((a, b) => a - b)[1] ?? 0, 's');
+    print('20 pods at once', await add(20), 's');
+    await cost(pid, pods, print);
+    print('87 pods more at once, 110 in all', await add(87), 's');
+    await cost(pid, pods, print);
+  } finally {
+    for (const file of readdirSync(manifests)) rmSync(join(manifests, file));
+    const ended = once(child, 'exit');
+    if (child.exitCode === null) {
+      child.kill('SIGTERM');
+      await ended;
+    }
+    rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+function pod(name: string, witness: string): object {
+  return {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name },
+    spec: {
+      terminationGracePeriodSeconds: 0,
+      containers: [
+        {
+          name: 'main',
+          image: IMAGE,
+          command: ['sh', '-c', `echo > /witness/${name}; exec sleep 1000000`],
+          volumeMounts: [{ name: 'witness', mountPath: '/witness' }],
+        },
+      ],
+      volumes: [{ name: 'witness', hostPath: { path: witness } }],
+    },
+  };
+}
+
+async function cost(pid: number, pods: number, print: Print): Promise<void> {
+  await sleep(SETTLE_MS);
+  const before = cpuSeconds(pid);
+  await sleep(WINDOW_MS);
+  const share = ((cpuSeconds(pid) - before) * 1000) / WINDOW_MS;
+  print(`the agent's share of one processor with ${pods} pods`, share * 100, '%');
+  const resident = Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1024;
+  print(`the agent's resident memory with ${pods} pods`, resident / MIB, 'MiB');
+}
+
+function cpuSeconds(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const [user = '0', system = '0'] = stat
+    .slice(stat.lastIndexOf(')') + 2)
+    .split(' ')
+    .slice(11, 13);
+  return (Number(user) + Number(system)) / TICKS_PER_SECOND;
+}
+
+async function until(look: () => boolean): Promise<void> {
+  const end = performance.now() + LIMIT_MS;
+  while (!look()) {
+    if (performance.now() > end) throw new Error('the agent did not start');
+    await sleep(LOOK_MS);
+  }
+}
