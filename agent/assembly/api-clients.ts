@@ -2,10 +2,13 @@
  * The agent's ways to the API server: one client for ordinary requests, one for events, one for the node's heartbeats, so that
  * none of them takes another's rate. Sees to the credentials: the bootstrap at the start, then the rotation of the certificate.
  */
+import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
+import { jsonFormat, protobufFormat } from '../../api/machinery/object-format.ts';
+import { loadSchema } from '../../api/schema/table.ts';
 import { currentPath, readPair } from '../certificates/certificate-store.ts';
 import { bootstrapClient, CLIENT_PAIR, nodeClientWish, requestByBootstrap } from '../certificates/client-bootstrap.ts';
 import { requestCertificate } from '../certificates/request-certificate.ts';
@@ -31,6 +34,7 @@ export interface ApiClientOptions {
   readonly signal: AbortSignal;
 }
 
+const PROTOBUF = 'application/vnd.kubernetes.protobuf';
 const REQUEST_TIMEOUT_MS = 15 * 60_000;
 
 /** `undefined` where no kubeconfig is named. Waits for the bootstrap where one is. */
@@ -50,7 +54,10 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   }
   const kubeconfig = await loadKubeconfig(flags.kubeconfig);
   const access = await serverAccess(kubeconfig, { clock });
-  const common = { ...access, clock, userAgent: `orchlet-agent/${options.version}` };
+  const format = flags.kubeApiContentType.startsWith(PROTOBUF)
+    ? protobufFormat(createProtobufCodec(loadSchema()))
+    : jsonFormat;
+  const common = { ...access, clock, format, userAgent: `orchlet-agent/${options.version}` };
   const client = new HttpClient({ ...common, qps: flags.kubeApiQps, burst: flags.kubeApiBurst });
   const events = new HttpClient({ ...common, qps: flags.eventQps, burst: flags.eventBurst });
   const heartbeats: HttpClient = new HttpClient({

@@ -108,8 +108,7 @@ export const identityOptions = {
     default: 'application/vnd.kubernetes.protobuf',
     group: IDENTITY,
     config: { path: 'contentType' },
-    noEffect: 'the agent speaks JSON, which every API server reads',
-    help: 'Media type of requests.',
+    help: 'Media type of objects in requests and answers; JSON where it is not the protobuf one. Patches are JSON always.',
   }),
   cloudProvider: option({
     name: 'cloud-provider',

@@ -33,6 +33,8 @@ export interface ProtobufCodec {
   watchEvent(type: string, envelopedObject: Buffer): Buffer;
   /** Opens the envelope. Throws 400 for anything that is not one of ours. */
   decode(bytes: Uint8Array): JsonObject;
+  /** What `watchEvent` made. */
+  decodeWatchEvent(bytes: Uint8Array): { readonly type: string; readonly object: JsonObject };
 }
 
 /** One a process: the functions of the messages are made on first use and kept. */
@@ -115,6 +117,27 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
     }
   }
 
+  function decodeWatchEvent(bytes: Uint8Array): { readonly type: string; readonly object: JsonObject } {
+    const reader = new ProtobufReader(bytes);
+    let type = '';
+    let raw: Buffer | undefined;
+    while (!reader.done) {
+      const tag = reader.varint();
+      if (tag === FIRST) type = reader.string();
+      else if (tag === SECOND) {
+        const around = reader.enter();
+        while (!reader.done) {
+          const inner = reader.varint();
+          if (inner === FIRST) raw = reader.bytes();
+          else reader.skip(inner);
+        }
+        reader.leave(around);
+      } else reader.skip(tag);
+    }
+    if (raw === undefined) throw malformed('a watch event without an object');
+    return { type, object: decode(raw) };
+  }
+
   return {
     has: (group, version, kind) => {
       const struct = schema.kind(group, version, kind);
@@ -129,6 +152,7 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
     },
     watchEvent,
     decode,
+    decodeWatchEvent,
   };
 }
 

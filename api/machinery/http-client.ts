@@ -19,6 +19,7 @@ import type { ClientCredentials } from './client-credentials.ts';
 import { noCredentials } from './client-credentials.ts';
 import type { Clock } from './clock.ts';
 import { HttpTransport, NotSentError, type TransportOptions, type TransportResponse } from './http-transport.ts';
+import { JSON_TYPE, jsonFormat, type ObjectFormat } from './object-format.ts';
 import { RateLimiter } from './rate-limiter.ts';
 
 export interface HttpClientOptions extends TransportOptions {
@@ -27,6 +28,8 @@ export interface HttpClientOptions extends TransportOptions {
   /** Requests a second and how many may be saved up; 0 for no limit. Watches count once, when they start. */
   readonly qps?: number;
   readonly burst?: number;
+  /** JSON unless told otherwise. */
+  readonly format?: ObjectFormat;
   /** How long an answer may take, watches apart. Then the request fails and `onTimeout` is called: the connection may be dead. */
   readonly timeoutMs?: number;
   readonly onTimeout?: () => void;
@@ -61,6 +64,7 @@ export class HttpClient implements Client {
   readonly #credentials: ClientCredentials;
   readonly #limiter: RateLimiter;
   readonly #userAgent: string;
+  readonly #format: ObjectFormat;
   readonly #timeoutMs: number | undefined;
   readonly #onTimeout: (() => void) | undefined;
 
@@ -70,6 +74,7 @@ export class HttpClient implements Client {
     this.#credentials = options.credentials ?? noCredentials;
     this.#limiter = new RateLimiter({ clock: options.clock, qps: options.qps ?? 0, burst: options.burst ?? 10 });
     this.#userAgent = options.userAgent ?? 'orchlet';
+    this.#format = options.format ?? jsonFormat;
     this.#timeoutMs = options.timeoutMs;
     this.#onTimeout = options.onTimeout;
   }
@@ -171,9 +176,10 @@ export class HttpClient implements Client {
     const path = pathOf(resource, options.namespace ?? '', '', undefined, query);
     let body: Readable | undefined;
     try {
-      body = (await this.raw({ method: 'GET', path, isWatch: true, ...signalOf(options) })).body;
-      for await (const line of linesOf(body)) {
-        const event = JSON.parse(line) as { type: string; object: unknown };
+      const { accept } = this.#format;
+      const answer = await this.raw({ method: 'GET', path, isWatch: true, accept, ...signalOf(options) });
+      body = answer.body;
+      for await (const event of this.#eventsOf(answer)) {
         if (event.type === 'ERROR') throw new StatusError(event.object as Status);
         yield event as ClientWatchEvent;
       }
@@ -185,17 +191,24 @@ export class HttpClient implements Client {
     }
   }
 
+  #eventsOf({ body, headers }: TransportResponse): AsyncIterable<{ readonly type: string; readonly object: unknown }> {
+    const decoder = this.#format.decoderFor(headers['content-type'] ?? '');
+    return decoder === undefined
+      ? mapped(linesOf(body), (line) => JSON.parse(line) as { type: string; object: unknown })
+      : mapped(framesOf(body), (frame) => decoder.decodeWatchEvent(frame));
+  }
+
   /** Any path; failures are `StatusError`s. The caller reads or destroys the body. */
   async raw(request: RawRequest): Promise<TransportResponse> {
-    const body = encodeBody(request.body);
+    const { body, contentType } = this.#encoded(request);
     for (let attempt = 0; ; attempt++) {
       await this.#limiter.accept(request.signal);
       const { certificate, key, authorization } = await this.#credentials.current();
       this.#transport.useCertificate({ certificate, key });
       const headers = {
-        accept: request.accept ?? 'application/json',
+        accept: request.accept ?? JSON_TYPE,
         'user-agent': this.#userAgent,
-        ...(body === undefined ? {} : { 'content-type': request.contentType ?? 'application/json' }),
+        ...(body === undefined ? {} : { 'content-type': contentType }),
         ...(authorization === undefined ? {} : { authorization }),
       };
       let response: TransportResponse;
@@ -215,7 +228,7 @@ export class HttpClient implements Client {
         throw error;
       }
       if (response.status < 400) return response;
-      const failure = await statusOf(response);
+      const failure = await statusOf(response, this.#format);
       if (response.status === 401 && attempt === 0 && this.#credentials.refused?.() === true) continue;
       const waitSeconds = retryAfter(response);
       if (waitSeconds === undefined || attempt >= MOST_RETRIES) throw failure;
@@ -244,8 +257,21 @@ export class HttpClient implements Client {
   }
 
   async #answer(request: RawRequest): Promise<unknown> {
-    const { body } = await this.raw(request);
-    return JSON.parse((await readAll(body)).toString('utf8')) as unknown;
+    const { body, headers } = await this.raw({ accept: this.#format.accept, ...request });
+    const bytes = await readAll(body);
+    const decoder = this.#format.decoderFor(headers['content-type'] ?? '');
+    return decoder === undefined ? (JSON.parse(bytes.toString('utf8')) as unknown) : decoder.decode(bytes);
+  }
+
+  /** Bodies whose type the caller names are sent as they are. */
+  #encoded({ body, contentType = JSON_TYPE }: RawRequest): {
+    readonly body: Buffer | string | undefined;
+    readonly contentType: string;
+  } {
+    if (body === undefined || typeof body === 'string' || Buffer.isBuffer(body)) return { body, contentType };
+    const encoded =
+      contentType === JSON_TYPE && typeof body === 'object' && body !== null ? this.#format.encode(body) : undefined;
+    return encoded ?? { body: JSON.stringify(body), contentType };
   }
 }
 
@@ -295,11 +321,6 @@ function signalOf(options: { readonly signal?: AbortSignal }): { signal?: AbortS
   return options.signal === undefined ? {} : { signal: options.signal };
 }
 
-function encodeBody(body: unknown): Buffer | string | undefined {
-  if (body === undefined || typeof body === 'string' || Buffer.isBuffer(body)) return body;
-  return JSON.stringify(body);
-}
-
 async function readAll(body: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];
   for await (const chunk of body) chunks.push(chunk as Buffer);
@@ -327,6 +348,30 @@ async function* linesOf(body: Readable): AsyncIterable<string> {
   }
 }
 
+/** Each with its length before it, in four bytes. */
+async function* framesOf(body: Readable): AsyncIterable<Buffer> {
+  let pending: Buffer[] = [];
+  let pendingBytes = 0;
+  for await (const chunk of body) {
+    pending.push(chunk as Buffer);
+    pendingBytes += (chunk as Buffer).length;
+    while (pendingBytes >= 4) {
+      const bytes = Buffer.concat(pending);
+      const size = bytes.readUInt32BE(0);
+      if (size > LARGEST_LINE_BYTES) throw new Error('a watch event is too large');
+      pending = [bytes];
+      if (pendingBytes < 4 + size) break;
+      yield bytes.subarray(4, 4 + size);
+      pending = [bytes.subarray(4 + size)];
+      pendingBytes -= 4 + size;
+    }
+  }
+}
+
+async function* mapped<From, To>(from: AsyncIterable<From>, change: (value: From) => To): AsyncIterable<To> {
+  for await (const value of from) yield change(value);
+}
+
 /** Connections that go away under a watch are its ordinary end. */
 function isEndOfStream(error: unknown): boolean {
   if (isStatusError(error) || !(error instanceof Error)) return false;
@@ -339,8 +384,10 @@ function isEndOfStream(error: unknown): boolean {
   );
 }
 
-async function statusOf(response: TransportResponse): Promise<StatusError> {
-  const text = (await readAll(response.body)).toString('utf8');
+async function statusOf(response: TransportResponse, format: ObjectFormat): Promise<StatusError> {
+  const bytes = await readAll(response.body);
+  const decoder = format.decoderFor(response.headers['content-type'] ?? '');
+  const text = decoder === undefined ? bytes.toString('utf8') : JSON.stringify(decoder.decode(bytes));
   const status = parseStatus(text);
   if (status !== undefined) return new StatusError(status);
   const message = text.trim() === '' ? `the server answered ${response.status}` : text.trim().slice(0, 2048);
