@@ -73,6 +73,8 @@ export interface CoreDeps {
   /** Which dead containers are kept; the newest of each otherwise. */
   readonly deadContainers?: Pick<CollectOptions, 'keptPerContainer' | 'keptInTotal' | 'minAgeMs'>;
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
+  /** Counted: running though nobody wanted it, or wanted again under its old uid. */
+  readonly observe?: (event: 'orphaned' | 'restarted', pod: Pod) => void;
 }
 
 export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafety {
@@ -248,8 +250,10 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         !this.#admitting.has(pod.metadata.uid) &&
         !isEnded(pod.status) &&
         statuses.get(pod.metadata.uid)?.phase !== 'Failed'
-      )
+      ) {
+        this.#deps.observe?.('restarted', pod);
         this.#admit(pod);
+      }
     const forgotten = workers.forget(wanted);
     const known = new Set([...wanted, ...workers.known().keys()]);
     probes.cleanup(known);
@@ -299,6 +303,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     for (const pod of await this.runningPods()) {
       if (known.has(pod.metadata.uid)) continue;
       logger.info({ pod: formatPod(pod) }, 'Ending a running pod that is in no source');
+      this.#deps.observe?.('orphaned', pod);
       const status = await readRuntimeStatus(runtime, {
         uid: pod.metadata.uid,
         name: pod.metadata.name,

@@ -5,6 +5,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
+import type { MetricsRegistry } from '../api/component/metrics.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
 import { approximate, parseQuantity } from '../api/meta/quantity.ts';
 import { assembleServer } from './assembly/agent-server.ts';
@@ -60,6 +61,12 @@ import type { AgentServer } from './server/server.ts';
 import { measuredSyncer, relistMetrics } from './statistics/measured-syncer.ts';
 import { createHttpObserver } from './statistics/http-metrics.ts';
 import { instrumentRuntime } from './statistics/instrumented-runtime.ts';
+import {
+  measuredCgroups,
+  nodeStartMetrics,
+  podEventMetrics,
+  registerStateMetrics,
+} from './statistics/state-metrics.ts';
 import { createStatusManager } from './status/status-manager.ts';
 
 /** The release of Kubernetes whose agent this one stands in for. */
@@ -84,6 +91,8 @@ export interface Agent {
   readonly nodeName: string;
   readonly port: number;
   readonly core: AgentCore;
+  /** What `/metrics` shows. */
+  readonly metrics: MetricsRegistry;
   /** Resolves, with the reason, when the agent has nothing more to do: run once, or somebody else wants its lock. */
   readonly done: Promise<string>;
   /** Ends the pods as at a shutdown of the host, by priority; the node takes no others. */
@@ -138,7 +147,15 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
     closers.push(() => running);
     closers.push(() => server.close());
     if (flags.runonce) void waitForPods(core, clock, abort.signal).then((ended) => done.resolve(ended));
-    return { nodeName, port: server.port, core, done: done.promise, stopPods: () => shutdown.stopPods(), close };
+    return {
+      nodeName,
+      port: server.port,
+      core,
+      metrics: registries.own,
+      done: done.promise,
+      stopPods: () => shutdown.stopPods(),
+      close,
+    };
   } catch (error) {
     await close();
     throw error;
@@ -212,6 +229,7 @@ async function assemble(
   } = {};
   const node = createNode(base, AGENT_VERSION, runtime, api?.heartbeats, settings, events, {
     volumesInUse: () => parts.csi?.volumesInUse() ?? [],
+    onStep: nodeStartMetrics(registries.own, clock),
     deviceCapacity: () => parts.resources?.managers.capacity() ?? { capacity: {}, allocatable: {} },
   });
   const pods = new PodManager();
@@ -279,7 +297,7 @@ async function assemble(
     ...cpuQuota,
     placement: (pod, container) => managers.placement(pod, container),
   });
-  const cgroups = await createPodCgroups({
+  const podCgroups = await createPodCgroups({
     hasExclusiveCpus: (pod) => managers.hasExclusiveCpus(pod),
     driver: cgroupDriver,
     root: flags.cgroupRoot,
@@ -289,6 +307,7 @@ async function assemble(
     ...cpuQuota,
     logger,
   });
+  const cgroups = measuredCgroups(podCgroups, registries.own, clock);
   const providers = await credentialProviders(base, podClient, tokens);
   const images = new ImageManager({
     runtime,
@@ -430,8 +449,14 @@ async function assemble(
       minAgeMs: flags.minimumContainerTtlDuration,
     },
     pressure,
+    observe: podEventMetrics(registries.own),
   });
   parts.core = core;
+  registerStateMetrics(registries.own, {
+    gates: base.effective.gates.all,
+    pods: () => core.pods(),
+    mountedVolumes: (uid) => new Set(volumes.podVolumes(uid).map(({ name }) => name)),
+  });
   const protection = await createProtection({
     flags,
     settings,

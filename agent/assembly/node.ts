@@ -16,7 +16,7 @@ export function createNode(
   client: HttpClient | undefined,
   settings: EvictionSettings,
   events: AgentEvents,
-  others: Pick<NodeManagerOptions, 'volumesInUse' | 'deviceCapacity'>,
+  others: Pick<NodeManagerOptions, 'volumesInUse' | 'deviceCapacity' | 'onStep'>,
 ): NodeManager {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const manager: NodeManager = new NodeManager({

@@ -62,11 +62,7 @@ export async function createResourceManagers(
   }
 }
 
-async function create(
-  base: Base,
-  deps: ResourceManagerDeps,
-  closers: Closer[],
-): Promise<AssembledResourceManagers> {
+async function create(base: Base, deps: ResourceManagerDeps, closers: Closer[]): Promise<AssembledResourceManagers> {
   const { flags, clock, logger, rootDirectory, signal } = base;
   const { gates } = base.effective;
   const host =

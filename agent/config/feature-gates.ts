@@ -1,9 +1,11 @@
 /** From `--feature-gates` and the file's `featureGates` to what is on: AllAlpha and AllBeta first, single gates over them. */
-import { type ActiveGate, activeGates, featureGates } from '../options/feature-gates.ts';
+import { type ActiveGate, activeGates, featureGates, type GateStage } from '../options/feature-gates.ts';
 import { ConfigurationError } from './configuration-error.ts';
 
 export interface FeatureGates {
   enabled(gate: ActiveGate): boolean;
+  /** Every gate, for the page of figures. */
+  readonly all: readonly { readonly name: string; readonly stage: GateStage; readonly enabled: boolean }[];
   /** One line a gate that is graduated, deprecated or without effect here. */
   readonly warnings: readonly string[];
 }
@@ -36,7 +38,8 @@ export function resolveFeatureGates(wanted: Readonly<Record<string, string>>): F
         `Feature gate ${name} has no effect: ${gate.default ? 'what it guards is always on in the agent, or not of the agent' : 'the agent does not have what it guards, or has it always'}`,
       );
   }
-  return { enabled: (gate) => states.get(gate) ?? false, warnings };
+  const all = [...featureGates].map(([name, { stage }]) => ({ name, stage, enabled: states.get(name) ?? false }));
+  return { enabled: (gate) => states.get(gate) ?? false, all, warnings };
 }
 
 function booleanOf(name: string, text: string): boolean {

@@ -54,6 +54,8 @@ export interface NodeManagerOptions {
   readonly podCidr: string;
   /** 0 to 1. */
   readonly random: () => number;
+  /** The steps of the node's start, each possibly more than once. */
+  readonly onStep?: (step: 'registering' | 'registered' | 'ready') => void;
   /** A condition came or went: `NodeReady`, `NodeHasDiskPressure`, …; told as an event. */
   readonly onTransition?: (reason: string, message: string) => void;
 }
@@ -275,6 +277,7 @@ export class NodeManager implements NodeInfo {
 
   /** Creates the node, or takes over the one that is there: labels and annotations of ours are set, those of others stay. */
   async #register(client: Client): Promise<void> {
+    this.#options.onStep?.('registering');
     let existing: NodeObject | undefined;
     try {
       existing = (await client.get(nodes, '', this.name)) as unknown as NodeObject;
@@ -309,6 +312,7 @@ export class NodeManager implements NodeInfo {
       this.#take(existing);
     }
     this.#registered = true;
+    this.#options.onStep?.('registered');
   }
 
   /** What the agent says of itself in annotations; null takes away what it says no more. */
@@ -321,6 +325,8 @@ export class NodeManager implements NodeInfo {
 
   #take(node: NodeObject): void {
     this.#node = node;
+    if (node.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True') === true)
+      this.#options.onStep?.('ready');
     const spec = node.spec as { podCIDR?: string; podCIDRs?: string[] } | undefined;
     const cidrs = spec?.podCIDRs ?? (spec?.podCIDR === undefined ? [] : [spec.podCIDR]);
     if (cidrs.length === 0 || jsonEqual(cidrs, this.#cidrs as string[])) return;

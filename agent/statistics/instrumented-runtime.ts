@@ -62,10 +62,11 @@ export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, cl
       const from = clock.monotonic();
       try {
         const answer = await method.apply(runtime, args);
-        starts(name, args, (clock.monotonic() - from) / 1000, answer);
+        starts.done(name, args, (clock.monotonic() - from) / 1000, answer);
         return answer;
       } catch (error) {
         errors.with(operation).inc();
+        starts.failed(name, args);
         throw error;
       } finally {
         duration.observe((clock.monotonic() - from) / 1000);
@@ -85,9 +86,12 @@ export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, cl
   });
 }
 
-function startMetrics(
-  metrics: MetricsRegistry,
-): (name: keyof Runtime, args: readonly unknown[], seconds: number, answer: unknown) => void {
+interface StartMetrics {
+  done(name: keyof Runtime, args: readonly unknown[], seconds: number, answer: unknown): void;
+  failed(name: keyof Runtime, args: readonly unknown[]): void;
+}
+
+function startMetrics(metrics: MetricsRegistry): StartMetrics {
   const sandboxes = metrics.histogram({
     name: 'kubelet_run_podsandbox_duration_seconds',
     help: 'Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.',
@@ -101,13 +105,31 @@ function startMetrics(
     help: 'Cumulative number of containers started',
     labels: ['container_type'],
   });
+  const counter = (name: string, help: string) => metrics.counter({ name, help }).with();
+  const podErrors = counter('kubelet_started_pods_errors_total', 'Cumulative number of errors when starting pods');
+  const ofUsers = counter(
+    'kubelet_started_user_namespaced_pods_total',
+    'Cumulative number of pods with user namespaces started. This will only be non-zero if UserNamespacesSupport feature gate is enabled.',
+  );
+  const ofUsersErrors = counter(
+    'kubelet_started_user_namespaced_pods_errors_total',
+    'Cumulative number of errors when starting pods with user namespaces. This will only be non-zero if UserNamespacesSupport feature gate is enabled.',
+  );
+  const hasUsers = (args: readonly unknown[]): boolean =>
+    (args as [SandboxConfig])[0].namespaces.userNamespace !== undefined;
   /** Made and not started yet. */
   const types = new Map<ContainerId, string>();
-  return (name, args, seconds, answer) => {
+  const failed: StartMetrics['failed'] = (name, args) => {
+    if (name !== 'runSandbox') return;
+    podErrors.inc();
+    if (hasUsers(args)) ofUsersErrors.inc();
+  };
+  const done: StartMetrics['done'] = (name, args, seconds, answer) => {
     if (name === 'runSandbox') {
       const [config] = args as [SandboxConfig];
       sandboxes.with(config.runtimeHandler).observe(seconds);
       pods.inc();
+      if (hasUsers(args)) ofUsers.inc();
     } else if (name === 'createContainer') {
       const config = args[2] as ContainerConfig;
       types.set(answer as ContainerId, config.annotations['io.kubernetes.container.type'] ?? 'container');
@@ -119,4 +141,5 @@ function startMetrics(
       types.delete(args[0] as ContainerId);
     }
   };
+  return { done, failed };
 }

@@ -57,6 +57,11 @@ export class MetricsRegistry {
     this.#collectors.push(collector);
   }
 
+  /** What there is, whether or not anything was counted yet. */
+  families(): readonly { readonly name: string; readonly kind: string; readonly labels: readonly string[] }[] {
+    return this.#families.map((family) => family.description());
+  }
+
   /** The Prometheus text format 0.0.4. */
   text(): string {
     for (const collector of this.#collectors) collector();
@@ -93,6 +98,10 @@ class MetricFamily<S extends Series> implements Family<S> {
     this.kind = kind;
     this.#options = options;
     this.#create = create;
+  }
+
+  description(): { readonly name: string; readonly kind: string; readonly labels: readonly string[] } {
+    return { name: this.#options.name, kind: this.kind, labels: this.#options.labels ?? [] };
   }
 
   with(...values: string[]): S {
