@@ -43,6 +43,7 @@ export function createNode(
     maxImages: flags.nodeStatusMaxImages,
     reserved: nodeReservations(flags, settings.thresholds),
     tellStorage: flags.localStorageCapacityIsolation,
+    declaredFeatures: base.effective.gates.enabled('NodeDeclaredFeatures') ? DECLARED : [],
     ...others,
     statusIntervalMs: flags.nodeStatusUpdateFrequency,
     reportIntervalMs: flags.nodeStatusReportFrequency,
@@ -53,6 +54,13 @@ export function createNode(
   });
   return manager;
 }
+
+/** Of the features that a node may declare those that this agent has. */
+const DECLARED = [
+  'ExtendWebSocketsToKubelet',
+  'InPlacePodVerticalScalingInitContainers',
+  'RestartAllContainersOnContainerExits',
+];
 
 /** Until a cloud controller has told where the node is and how it is reached. */
 const UNINITIALIZED = { key: 'node.cloudprovider.kubernetes.io/uninitialized', value: 'true', effect: 'NoSchedule' };

@@ -44,6 +44,7 @@ export interface NodeManagerOptions {
   readonly tellStorage: boolean;
   /** What device plugins have. */
   readonly deviceCapacity: () => DeviceCapacity;
+  readonly declaredFeatures: readonly string[];
   /** Attached volumes that pods of the node use: nobody may detach them. */
   readonly volumesInUse: () => readonly string[];
   /** How often the status is looked at, and how often it is sent though nothing changed. */
@@ -270,6 +271,7 @@ export class NodeManager implements NodeInfo {
       networkErrors: source?.networkErrors() ?? [],
       pressure: (kind) => source?.pressure(kind) ?? false,
       deviceCapacity: options.deviceCapacity(),
+      declaredFeatures: options.declaredFeatures,
       volumesInUse: options.volumesInUse(),
       now: formatTime(options.clock.now()),
     };

@@ -2,6 +2,7 @@
  * The node as the agent would have it: a list of setters, each of which writes one part of the status into a copy. Pure, but
  * for the facts that they are given.
  */
+import { formatQuantity } from '../../api/meta/quantity.ts';
 import type { NodeConditionSource, NodeObject } from '../core-types.ts';
 import type { FilesystemSpace, HostCapacity, SystemInfo } from './host-facts.ts';
 import type { DeviceCapacity } from '../resourcemanagers/devicemanager/device-manager.ts';
@@ -34,6 +35,8 @@ export interface NodeFacts {
   readonly pressure: NodeConditionSource['pressure'];
   readonly deviceCapacity: DeviceCapacity;
   readonly volumesInUse: readonly string[];
+  /** What schedulers may count on that older agents lack; in order. */
+  readonly declaredFeatures: readonly string[];
   readonly now: string;
 }
 
@@ -48,6 +51,7 @@ export const setters: readonly Setter[] = [
   setImages,
   setHandlers,
   setVolumesInUse,
+  setDeclaredFeatures,
   (status, facts) =>
     setPressure(
       status,
@@ -82,26 +86,24 @@ function setCapacity(status: NodeStatus, facts: NodeFacts): void {
   const pods = facts.podsPerCore > 0 ? Math.min(facts.maxPods, facts.podsPerCore * capacity.cpus) : facts.maxPods;
   const amounts: Record<string, string> = {
     cpu: String(capacity.cpus),
-    memory: `${Math.floor(capacity.memoryBytes / 1024)}Ki`,
+    memory: bytes(capacity.memoryBytes),
     pods: String(pods),
   };
   const allocatable: Record<string, string> = {
-    cpu: milli(capacity.cpus * 1000 - (reserved['cpu'] ?? 0) * 1000),
+    cpu: milli(capacity.cpus * 1000 - Math.round((reserved['cpu'] ?? 0) * 1000)),
     pods: String(pods),
   };
   let hugeBytes = 0;
-  for (const [size, bytes] of capacity.hugePages) {
-    hugeBytes += bytes;
-    amounts[`hugepages-${size}`] = bytes === 0 ? '0' : `${bytes / 1024 / 1024}Mi`;
-    allocatable[`hugepages-${size}`] = amounts[`hugepages-${size}`] ?? '0';
+  for (const [size, total] of capacity.hugePages) {
+    const name = `hugepages-${size}`;
+    hugeBytes += total;
+    amounts[name] = bytes(total);
+    allocatable[name] = bytes(total - (reserved[name] ?? 0));
   }
-  const memory = capacity.memoryBytes - (reserved['memory'] ?? 0) - hugeBytes;
-  allocatable['memory'] = `${Math.max(0, Math.floor(memory / 1024))}Ki`;
+  allocatable['memory'] = bytes(capacity.memoryBytes - (reserved['memory'] ?? 0) - hugeBytes);
   if (rootSpace !== undefined) {
-    amounts['ephemeral-storage'] = `${Math.floor(rootSpace.capacityBytes / 1024)}Ki`;
-    allocatable['ephemeral-storage'] = String(
-      Math.max(0, Math.floor(rootSpace.capacityBytes - (reserved['ephemeral-storage'] ?? 0))),
-    );
+    amounts['ephemeral-storage'] = bytes(rootSpace.capacityBytes);
+    allocatable['ephemeral-storage'] = bytes(rootSpace.capacityBytes - (reserved['ephemeral-storage'] ?? 0));
   }
   Object.assign(amounts, facts.deviceCapacity.capacity);
   Object.assign(allocatable, facts.deviceCapacity.allocatable);
@@ -110,8 +112,14 @@ function setCapacity(status: NodeStatus, facts: NodeFacts): void {
   status.allocatable = { ...foreign(status.allocatable), ...allocatable };
 }
 
+/** Nothing is less than nothing. */
 function milli(value: number): string {
-  return value % 1000 === 0 ? String(value / 1000) : `${value}m`;
+  const amount = Math.max(0, value);
+  return amount % 1000 === 0 ? String(amount / 1000) : `${amount}m`;
+}
+
+function bytes(value: number): string {
+  return formatQuantity({ nano: BigInt(Math.max(0, Math.floor(value))) * 1_000_000_000n, format: 'BinarySI' });
 }
 
 function foreign(list: Record<string, string> | undefined): Record<string, string> {
@@ -164,6 +172,11 @@ function setHandlers(status: NodeStatus, facts: NodeFacts): void {
 function setVolumesInUse(status: NodeStatus, facts: NodeFacts): void {
   if (facts.volumesInUse.length === 0 && status.volumesInUse === undefined) return;
   status.volumesInUse = [...facts.volumesInUse];
+}
+
+function setDeclaredFeatures(status: NodeStatus, { declaredFeatures }: NodeFacts): void {
+  if (declaredFeatures.length > 0) status.declaredFeatures = [...declaredFeatures];
+  else delete status.declaredFeatures;
 }
 
 function setPressure(

@@ -167,6 +167,7 @@ export const activeGates = {
   DevicePlugins: 'device plugins may register',
   KubeletPodResources: 'pod-resources/kubelet.sock tells which pod has which resources',
   MemoryManager: '--memory-manager-policy Static promises containers memory of NUMA nodes',
+  NodeDeclaredFeatures: 'the status of the node tells features that schedulers may count on',
   ResourceHealthStatus: 'statuses of pods tell the health of their devices',
   TopologyManager: '--topology-manager-policy aligns resources',
   TopologyManagerPolicyAlphaOptions: 'alpha options in --topology-manager-policy-options are taken',
