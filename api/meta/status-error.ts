@@ -176,11 +176,25 @@ export function newNotAcceptable(message: string): StatusError {
   return newStatusError(406, 'NotAcceptable', message);
 }
 
+/** Beyond it errors are counted, not told: each may quote a large value, and there may be as many as it has letters. */
+const MAX_INVALID_CHARS = 256 * 1024;
+
 /** 422 for an object of `kind`; several errors stand in brackets, equal texts once. */
 export function newInvalid(kind: Subject, name: string, errors: readonly FieldError[]): StatusError {
-  const texts = [...new Set(errors.map(String))];
+  const causes: { reason: string; message: string; field: string }[] = [];
+  const told = new Set<string>();
+  let chars = 0;
+  for (const error of errors) {
+    if (chars > MAX_INVALID_CHARS) break;
+    const { type: reason, field } = error;
+    const message = error.body();
+    chars += message.length + field.length;
+    causes.push({ reason, message, field });
+    told.add(`${field}: ${message}`);
+  }
+  if (causes.length < errors.length) told.add(`and ${errors.length - causes.length} more`);
+  const texts = [...told];
   const list = texts.length === 1 ? texts[0] : `[${texts.join(', ')}]`;
-  const causes = errors.map((error) => ({ reason: error.type, message: error.body(), field: error.field }));
   const message = `${qualified(kind)} "${name}" is invalid${texts.length === 0 ? '' : `: ${list}`}`;
   return newStatusError(422, 'Invalid', message, {
     details: { ...details(kind, name), ...(causes.length === 0 ? {} : { causes }) },

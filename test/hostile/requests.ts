@@ -564,6 +564,15 @@ const patches: readonly HostileRequest[] = [
 
 const paths: readonly HostileRequest[] = [
   {
+    ...post(
+      'a field manager that is wrong in each of 100,000 letters',
+      `${MAPS}?fieldManager=${'%01'.repeat(100_000)}`,
+      () => map('m', ''),
+      422,
+    ),
+    message: /and \d+ more/,
+  },
+  {
     name: 'a selector of 50,000 requirements',
     method: 'GET',
     path: `${MAPS}?labelSelector=${times(50_000, (at) => `!k${at}`).join(',')}`,

@@ -176,7 +176,7 @@ export class SpdyConnection {
         return;
       }
       case FRAME.ping:
-        this.#transport.write(controlFrame(FRAME.ping, 0, frame.payload));
+        this.#answer(controlFrame(FRAME.ping, 0, frame.payload));
         return;
       case FRAME.headers:
         // Keeps the state of the compression right; the headers themselves say nothing here.
@@ -329,7 +329,12 @@ export class SpdyConnection {
     const payload = Buffer.alloc(8);
     payload.writeUInt32BE(id, 0);
     payload.writeUInt32BE(status, 4);
-    if (!this.#ended) this.#transport.write(controlFrame(FRAME.rstStream, 0, payload));
+    this.#answer(controlFrame(FRAME.rstStream, 0, payload));
+  }
+
+  /** Frames are still taken when the connection has ended: nobody is there to hear an answer then. */
+  #answer(frame: Buffer): void {
+    if (!this.#ended && this.#transport.writable) this.#transport.write(frame);
   }
 
   /** For streams that end. */

@@ -76,22 +76,27 @@ export const paths: Target = {
       watch: 'possible',
       routeCheck: rawPath.length % 2 === 0,
     } as const;
-    return [
-      outcome(() => {
-        const info = parseRequestInfo('GET', rawPath, () => query);
-        law(info.isResource || info.resource === '', 'what is no resource has none');
-        return `${info.isResource} ${info.verb} ${info.parts.length > 3}`;
-      }, [StatusError]),
-      outcome(() => {
-        const options = parseListOptions(query);
-        validateListOptions(options);
-        return `list ${options.limit > 0}`;
-      }, [StatusError]),
-      outcome(() => `write ${parseWriteOptions(query, 'PatchOptions', true).dryRun}`, [StatusError]),
-      outcome(() => `delete ${Object.keys(parseDeleteOptions(query, undefined)).length}`, [StatusError]),
-      outcome(() => `out ${negotiateOutput(accept, scope).format}`, [StatusError]),
-      outcome(() => `in ${inputFormat(accept, { protobuf: true })} ${negotiateError(accept)}`, [StatusError]),
-    ].join('; ');
+    return (
+      [
+        outcome(() => {
+          const info = parseRequestInfo('GET', rawPath, () => query);
+          law(info.isResource || info.resource === '', 'what is no resource has none');
+          return `${info.isResource} ${info.verb} ${info.parts.length > 3}`;
+        }, [StatusError]),
+        outcome(() => {
+          const options = parseListOptions(query);
+          validateListOptions(options);
+          return `list ${options.limit > 0}`;
+        }, [StatusError]),
+        outcome(() => `write ${parseWriteOptions(query, 'PatchOptions', true).dryRun}`, [StatusError]),
+        outcome(() => `delete ${Object.keys(parseDeleteOptions(query, undefined)).length}`, [StatusError]),
+        outcome(() => `out ${negotiateOutput(accept, scope).format}`, [StatusError]),
+        outcome(() => `in ${inputFormat(accept, { protobuf: true })} ${negotiateError(accept)}`, [StatusError]),
+      ]
+        // Messages show parts of the input; what is new is told by the beginning.
+        .map((text) => Buffer.from(text.slice(0, 24)).toString())
+        .join('; ')
+    );
   },
 };
 

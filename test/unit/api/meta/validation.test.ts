@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { generateName, nameIsSubdomain } from '../../../../api/meta/names.ts';
 import type { ObjectMeta } from '../../../../api/meta/object.ts';
+import { invalid } from '../../../../api/meta/field-error.ts';
+import { newInvalid } from '../../../../api/meta/status-error.ts';
 import { validateMetadata, validateMetadataUpdate } from '../../../../api/meta/validation.ts';
 
 const rules = { namespaced: true, nameRule: nameIsSubdomain, builtIn: true };
@@ -58,4 +60,14 @@ test('what the server set cannot change, and a dying object gets no finalizers',
 test('generated names keep the base and stay short enough', () => {
   assert.match(generateName('web-'), /^web-[bcdfghjklmnpqrstvwxz2456789]{5}$/);
   assert.equal(generateName('x'.repeat(100)).length, 63);
+});
+
+test('errors that each quote a large value are told up to a bound and then counted', () => {
+  const value = 'x'.repeat(10_000);
+  const errors = Array.from({ length: 10_000 }, (_, at) => invalid(`f${at}`, value, 'wrong'));
+  const { status } = newInvalid({ group: '', resource: 'Pod' }, 'a', errors);
+  assert.match(status.message ?? '', /^Pod "a" is invalid: \[f0: Invalid value: .*, and \d+ more\]$/);
+  assert.ok((status.message ?? '').length < 1_000_000);
+  assert.ok((status.details?.causes?.length ?? 0) < 100);
+  assert.equal(newInvalid({ group: '', resource: 'Pod' }, 'a', errors.slice(0, 5)).status.details?.causes?.length, 5);
 });
