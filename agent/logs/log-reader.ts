@@ -9,6 +9,8 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { LogOptions } from '../core-types.ts';
 
 const CHUNK_BYTES = 64 * 1024;
+/** Runtimes cut lines into entries of 16 KiB; what is longer than this is no log of theirs. */
+const LONGEST_LINE_BYTES = 1024 * 1024;
 /** Where file events do not come (other hosts' file systems). */
 const POLL_MS = 1_000;
 
@@ -115,6 +117,8 @@ class FollowedFile {
   #file: FileHandle;
   #position = 0;
   #rest: Buffer = Buffer.alloc(0);
+  /** In the middle of a line that is longer than any runtime writes: its end is left out. */
+  #skips = false;
 
   private constructor(path: string, file: FileHandle) {
     this.path = path;
@@ -135,10 +139,16 @@ class FollowedFile {
     const lines: Buffer[] = [];
     let from = 0;
     for (let newline = data.indexOf(10, from); newline !== -1; newline = data.indexOf(10, from)) {
-      lines.push(data.subarray(from, newline + 1));
+      if (!this.#skips) lines.push(data.subarray(from, newline + 1));
+      this.#skips = false;
       from = newline + 1;
     }
-    this.#rest = Buffer.from(data.subarray(from));
+    this.#rest = this.#skips ? Buffer.alloc(0) : Buffer.from(data.subarray(from));
+    if (this.#rest.length > LONGEST_LINE_BYTES) {
+      lines.push(Buffer.concat([this.#rest, Buffer.from('\n')]));
+      this.#rest = Buffer.alloc(0);
+      this.#skips = true;
+    }
     return lines;
   }
 

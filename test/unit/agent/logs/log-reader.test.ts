@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { appendFile, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { PassThrough } from 'node:stream';
+import { PassThrough, Writable } from 'node:stream';
 import { after, before, describe, it } from 'node:test';
 import type { LogOptions } from '../../../../agent/core-types.ts';
 import { readLog } from '../../../../agent/logs/log-reader.ts';
@@ -51,6 +51,39 @@ describe('reading a container log', () => {
   it('finds the tail of a large log', async () => {
     const many = Array.from({ length: 5_000 }, (_value, index) => line(index % 60, `line ${index}`)).join('');
     assert.equal(await read(many, { tailLines: 3 }), 'line 4997\nline 4998\nline 4999\n');
+  });
+
+  it('shows a line of 64 MiB that the runtime wrote in parts, holding no more than a part of it', async () => {
+    const part = 'x'.repeat(16 * 1024);
+    const parts = 4096;
+    const path = join(directory, 'parts.log');
+    await writeFile(path, '');
+    for (let written = 0; written < parts; written += 256)
+      await appendFile(path, line(1, part, 'P').repeat(Math.min(256, parts - written)));
+    await appendFile(path, line(1, 'end'));
+    let size = 0;
+    let newlines = 0;
+    let largest = 0;
+    const out = new Writable({
+      highWaterMark: 1,
+      write(chunk: Buffer, _encoding, done) {
+        size += chunk.length;
+        largest = Math.max(largest, chunk.length);
+        if (chunk.includes(10)) newlines++;
+        setImmediate(done);
+      },
+    });
+    const deps = { clock: systemClock, isRunning: () => Promise.resolve(false) };
+    await readLog(path, plain, out, deps, new AbortController().signal);
+    assert.deepEqual([size, newlines], [parts * part.length + 'end\n'.length, 1]);
+    assert.ok(largest <= 64 * 1024, `${largest} bytes at once`);
+  });
+
+  it('keeps only the beginning of a line that no runtime writes, and goes on after it', async () => {
+    const shown = await read(`${line(1, 'a')}${line(2, 'y'.repeat(8 * 1024 * 1024))}${line(3, 'c')}`, {});
+    const [first, long = '', last] = shown.split('\n');
+    assert.deepEqual([first, last], ['a', 'c']);
+    assert.ok(long.length >= 1024 * 1024 - 100 && long.length < 2 * 1024 * 1024, `${long.length}`);
   });
 
   it('follows over a rotation until the container ends', async () => {
