@@ -175,7 +175,8 @@ function mergeList(original: JsonValue[], patch: JsonValue[], rules: MemberRules
   const sample = original[0] ?? patch[0];
   for (const item of [...original, ...patch]) {
     if (Array.isArray(item)) throw failure('lists of lists are not supported');
-    if (isObject(item) !== isObject(sample)) throw failure('list element types are not identical');
+    if (isObject(item) !== isObject(sample))
+      throw failure(`list element types are not identical: ${goText([original, patch])}`);
   }
   if (!isObject(sample)) {
     const merged: JsonValue[] = [];

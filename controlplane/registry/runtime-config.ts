@@ -17,20 +17,44 @@ const STAGES: readonly (readonly [key: string, version: RegExp])[] = [
 const TRUE: ReadonlySet<string> = new Set(['', '1', 't', 'T', 'TRUE', 'true', 'True']);
 const FALSE: ReadonlySet<string> = new Set(['0', 'f', 'F', 'FALSE', 'false', 'False']);
 
+/** What the control plane writes and reads itself before it serves anyone. */
+const NEEDED: readonly string[] = [
+  '/v1/namespaces',
+  '/v1/configmaps',
+  'rbac.authorization.k8s.io/v1/clusterroles',
+  'rbac.authorization.k8s.io/v1/clusterrolebindings',
+  'rbac.authorization.k8s.io/v1/roles',
+  'rbac.authorization.k8s.io/v1/rolebindings',
+];
+
 /** Why the flag is refused. */
 export function checkRuntimeConfig(pairs: Pairs): string | undefined {
   const keys = Object.entries(pairs);
   if (keys.length === 1 && keys[0]?.[0] === 'api/all' && FALSE.has(keys[0][1]))
     return 'invalid key with only api/all=false';
   const groups = new Set(builtinResources().map(({ group }) => group));
+  const versions = new Set(builtinResources().map(({ group, version }) => `${group}/${version}`));
   for (const [key, value] of keys) {
     if (!TRUE.has(value) && !FALSE.has(value)) return `invalid value of ${key}=${value}: must be true or false`;
     if (STAGES.some(([stage]) => stage === key)) continue;
     const tokens = partsOf(key);
     if (tokens.length !== 2 && tokens.length !== 3) return `runtime-config invalid key ${key}`;
-    if (!groups.has(tokens[0] ?? '')) return `unknown api groups ${tokens[0] ?? ''}`;
+    const [group = '', version = '', resource = ''] = tokens;
+    if (!groups.has(group)) return `unknown api groups ${group}`;
+    if (!versions.has(`${group}/${version}`))
+      return `group version ${group === '' ? version : `${group}/${version}`} that has not been registered`;
+    if (resource !== resource.toLowerCase()) {
+      const form = 'group/version/resource and resource is always lowercase plural';
+      return `invalid key ${key}: ${form}, not ${JSON.stringify(resource)}`;
+    }
   }
-  return undefined;
+  const serves = servedResources(pairs);
+  const missing = builtinResources().find(
+    (info) => NEEDED.includes(`${info.group}/${info.version}/${info.resource}`) && !serves(info),
+  );
+  if (missing === undefined) return undefined;
+  const { group, version, resource } = missing;
+  return `${resource} of ${group === '' ? 'the core group' : group}, ${version}, cannot be off: the control plane itself needs them`;
 }
 
 /** Group, version and resource; the core group's versions are `api/v1` or `v1`. */

@@ -33,9 +33,7 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
     const type = jsonType(body.value);
     request.audited?.bodyIs(body.value);
     if (type === 'object' || type === 'null') return body;
-    throw new JsonSyntaxError(
-      `json: cannot unmarshal ${type} into Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }`,
-    );
+    throw new JsonSyntaxError(notAnObject(type));
   } catch (error) {
     throw newBadRequest(
       `the object provided is unrecognized (must be of type ${kind}): ${decodeProblem(error)} (${summary(bytes)})`,
@@ -63,6 +61,9 @@ function decodeProblem(error: unknown): string {
   if (isStatusError(error)) return error.status.message ?? '';
   throw error;
 }
+
+const notAnObject = (type: string): string =>
+  `json: cannot unmarshal ${type} into Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }`;
 
 const SHOWN_BYTES = 30;
 
@@ -94,8 +95,9 @@ export async function readDeleteOptions(
   request.audited?.bodyIs(body);
   const kind = body['kind'];
   if (kind !== undefined && kind !== 'DeleteOptions') {
-    const version = JSON.stringify(body['apiVersion'] ?? '');
-    throw newBadRequest(`no kind ${JSON.stringify(kind)} is registered for version ${version}`);
+    const version = JSON.stringify(body['apiVersion'] ?? 'v1');
+    const scheme = 'in scheme "pkg/runtime/scheme.go:111"';
+    throw newBadRequest(`no kind ${JSON.stringify(kind)} is registered for version ${version} ${scheme}`);
   }
   return body;
 }
@@ -110,7 +112,5 @@ function deleteOptionsOf(bytes: Buffer, format: Format, options: BodyOptions): R
   const type = jsonType(value);
   if (type === 'object') return value as Record<string, unknown>;
   if (type === 'null') return {};
-  throw newBadRequest(
-    `couldn't get version/kind; json parse error: json: cannot unmarshal ${type} into Go value of type struct`,
-  );
+  throw newBadRequest(`couldn't get version/kind; json parse error: ${notAnObject(type)}`);
 }

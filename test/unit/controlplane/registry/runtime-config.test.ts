@@ -58,6 +58,28 @@ describe('--runtime-config', () => {
     assert.match(checkRuntimeConfig({ 'apps/v1': 'maybe' }) ?? '', /must be true or false/);
     assert.match(checkRuntimeConfig({ 'none.k8s.io/v1': 'true' }) ?? '', /unknown api groups none\.k8s\.io/);
     assert.match(checkRuntimeConfig({ 'api/all': 'false' }) ?? '', /invalid key with only/);
-    assert.equal(checkRuntimeConfig({ 'api/all': 'false', 'api/v1': 'true', 'apps/v1/deployments': '' }), undefined);
+    assert.match(
+      checkRuntimeConfig({ 'apps/v9': 'true' }) ?? '',
+      /group version apps\/v9 that has not been registered/,
+    );
+    assert.match(
+      checkRuntimeConfig({ 'apps/v1/Deployments': 'true' }) ?? '',
+      /always lowercase plural, not "Deployments"/,
+    );
+    const rbac = { 'rbac.authorization.k8s.io/v1': 'true' };
+    assert.equal(
+      checkRuntimeConfig({ 'api/all': 'false', 'api/v1': 'true', 'apps/v1/deployments': '', ...rbac }),
+      undefined,
+    );
+  });
+
+  it('says what cannot be off', () => {
+    assert.match(
+      checkRuntimeConfig({ 'v1/namespaces': 'false' }) ?? '',
+      /namespaces of the core group, v1, cannot be off/,
+    );
+    assert.match(checkRuntimeConfig({ 'api/v1': 'false' }) ?? '', /cannot be off: the control plane itself needs them/);
+    assert.match(checkRuntimeConfig({ 'api/ga': 'false' }) ?? '', /cannot be off/);
+    assert.equal(checkRuntimeConfig({ 'v1/pods': 'false' }), undefined);
   });
 });
