@@ -9,6 +9,7 @@ import type { Family } from './service-ports.ts';
 const execute = promisify(execFile);
 /** Others hold the lock of the tables for moments only. */
 const WAIT_SECONDS = '10';
+const DOCKER_USER = 'DOCKER-USER';
 
 const tool = (family: Family, suffix = ''): string => `${family === 'IPv4' ? 'iptables' : 'ip6tables'}${suffix}`;
 
@@ -42,14 +43,20 @@ export const hostPacketFilter: PacketFilter = {
   },
 
   async ensureJumps(family) {
+    const withDocker = (await chainRules(family, 'filter', DOCKER_USER)) !== undefined;
     for (const jump of JUMPS) {
-      if (!(await succeeds(family, jump, '-C'))) await run(family, jump, '-I');
+      const placed = withDocker ? beforeDocker(jump) : jump;
+      if (!(await succeeds(family, placed, '-C'))) await run(family, placed, '-I');
     }
   },
 
   async intact(family) {
-    const { stdout } = await execute(tool(family), ['-w', WAIT_SECONDS, '-t', 'nat', '-S', 'PREROUTING']);
-    return stdout.includes('-j ORC-SERVICES');
+    const nat = await chainRules(family, 'nat', 'PREROUTING');
+    if (nat?.some((line) => line.includes('-j ORC-SERVICES')) !== true) return false;
+    const first = (await chainRules(family, 'filter', 'FORWARD'))?.[0] ?? '';
+    if (first.includes(`-j ${CHAIN_PREFIX}`)) return true;
+    const user = await chainRules(family, 'filter', DOCKER_USER);
+    return first.includes(`-j ${DOCKER_USER}`) && user?.some((line) => line.includes('-j ORC-REFUSE')) === true;
   },
 
   async chains(family) {
@@ -58,7 +65,8 @@ export const hostPacketFilter: PacketFilter = {
   },
 
   async remove(family) {
-    for (const jump of JUMPS) while (await succeeds(family, jump, '-C')) await run(family, jump, '-D');
+    for (const jump of [...JUMPS, ...JUMPS.map(beforeDocker)])
+      while (await succeeds(family, jump, '-C')) await run(family, jump, '-D');
     for (const table of ['nat', 'filter']) {
       const { stdout } = await execute(tool(family, '-save'), ['-t', table], { maxBuffer: 256 * 1024 * 1024 });
       const chains = [...stdout.matchAll(/^:(\S+) /gm)]
@@ -84,6 +92,22 @@ export const hostPacketFilter: PacketFilter = {
     }
   },
 };
+
+/** The rules of a chain without the line that makes it; `undefined` where there is no such chain. */
+async function chainRules(family: Family, table: string, chain: string): Promise<string[] | undefined> {
+  try {
+    const { stdout } = await execute(tool(family), ['-w', WAIT_SECONDS, '-t', table, '-S', chain]);
+    return stdout.split('\n').filter((line) => line.startsWith('-A'));
+  } catch (error) {
+    if (typeof (error as { code?: unknown }).code === 'number') return undefined;
+    throw error;
+  }
+}
+
+/** Docker puts its acceptance of what its networks send before everything but this chain, with each network anew. */
+function beforeDocker(jump: Jump): Jump {
+  return jump.from === 'FORWARD' ? { ...jump, from: DOCKER_USER } : jump;
+}
 
 function rule({ table, from, to, match }: Jump, verb: string): string[] {
   return ['-w', WAIT_SECONDS, '-t', table, verb, from, ...match, '-j', to];

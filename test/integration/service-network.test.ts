@@ -77,13 +77,15 @@ describe('services on a node', { skip, timeout: 200_000 }, () => {
     cluster.run(['scale', 'deploy/hello', '--replicas=1']);
     cluster.run(['patch', 'service', 'outside', '-p', '{"spec":{"selector":{"app":"nobody"}}}']);
     pod = cluster.run(['get', 'pods', '-l', 'app=hello', '-o', 'jsonpath={.items[0].metadata.name}']);
-    await until('a refusal', () => {
-      const [running = ''] = cluster
-        .run(['get', 'pods', '-l', 'app=hello', '-o', 'jsonpath={.items[*].metadata.name}'])
-        .split(' ');
-      const done = cluster.kubectl(['exec', running, '--', 'timeout', '5', 'wget', '-qO-', `http://${host}:${port}/`]);
-      return /refused/.test(done.stderr) ? true : undefined;
-    });
+    const address = cluster.run(['get', 'service', 'outside', '-o', 'jsonpath={.spec.clusterIP}']);
+    for (const target of [`${host}:${port}`, address])
+      await until(`a refusal of ${target}`, () => {
+        const [running = ''] = cluster
+          .run(['get', 'pods', '-l', 'app=hello', '-o', 'jsonpath={.items[*].metadata.name}'])
+          .split(' ');
+        const done = cluster.kubectl(['exec', running, '--', 'timeout', '5', 'wget', '-qO-', `http://${target}/`]);
+        return /refused/.test(done.stderr) ? true : undefined;
+      });
   });
 
   test('leave no rules behind', async () => {
