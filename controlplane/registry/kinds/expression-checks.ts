@@ -2,7 +2,7 @@
  * What validation of kinds asks about expressions in CEL: does this one compile, and to the type that its place needs?
  * Kinds know this question only; the answer comes from the expression language's own part.
  */
-import { invalid, type FieldError } from '../../../api/meta/field-error.ts';
+import { forbidden, invalid, type FieldError } from '../../../api/meta/field-error.ts';
 
 /** Where an expression stands, which says what it must evaluate to and what it may name. */
 export type ExpressionPlace =
@@ -31,8 +31,11 @@ export interface ExpressionQuestion {
   readonly variables: readonly NamedExpression[];
 }
 
+/** An expression that is right, but may cost more than its place allows. */
+export const TOO_COMPLEX: unique symbol = Symbol('too complex');
+
 /** Why an expression will not do (`compilation failed: …`, `must evaluate to bool but got int`), or `undefined`. */
-export type ExpressionChecker = (question: ExpressionQuestion) => string | undefined;
+export type ExpressionChecker = (question: ExpressionQuestion) => string | typeof TOO_COMPLEX | undefined;
 
 export function expressionErrors(
   check: ExpressionChecker,
@@ -40,5 +43,6 @@ export function expressionErrors(
   question: Pick<ExpressionQuestion, 'place' | 'expression'> & Partial<ExpressionQuestion>,
 ): FieldError[] {
   const fault = check({ params: false, authorizer: true, variables: [], ...question });
+  if (fault === TOO_COMPLEX) return [forbidden(field, 'too complex, exceeds cost limit')];
   return fault === undefined ? [] : [invalid(field, question.expression, fault)];
 }
