@@ -14,7 +14,7 @@ import type { NodeConditionSource, NodeInfo, NodeObject } from '../core-types.ts
 import type { Runtime, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
 import { filesystemSpace, hostAddresses, hostCapacity, maxPids, systemInfo } from './host-facts.ts';
 import { type NodeFacts, statusChanged, withStatus } from './node-object.ts';
-import type { DeviceCapacity } from '../resourcemanagers/devicemanager/device-manager.ts';
+import type { DeviceCapacity } from '../resourcemanagers/devicemanager/plugin-resources.ts';
 import type { Capacity } from './reserved.ts';
 
 export interface NodeManagerOptions {

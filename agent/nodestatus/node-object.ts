@@ -5,7 +5,7 @@
 import { formatQuantity } from '../../api/meta/quantity.ts';
 import type { NodeConditionSource, NodeObject } from '../core-types.ts';
 import type { FilesystemSpace, HostCapacity, SystemInfo } from './host-facts.ts';
-import type { DeviceCapacity } from '../resourcemanagers/devicemanager/device-manager.ts';
+import type { DeviceCapacity } from '../resourcemanagers/devicemanager/plugin-resources.ts';
 import type { ImageInfo, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
 
 type NodeStatus = NonNullable<NodeObject['status']>;

@@ -16,7 +16,8 @@ const ADMISSION_BUCKETS_MS = Array.from({ length: 15 }, (_, index) => 0.05 * 2 *
 const DEVICE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 export function registerManagerMetrics(metrics: MetricsRegistry): ManagerFigures {
-  const counter = (name: string, help: string, labels: readonly string[] = []) => metrics.counter({ name, help, labels });
+  const counter = (name: string, help: string, labels: readonly string[] = []) =>
+    metrics.counter({ name, help, labels });
   const requests = counter(
     'kubelet_topology_manager_admission_requests_total',
     'The number of admission requests where resources have to be aligned.',
@@ -56,9 +57,11 @@ export function registerManagerMetrics(metrics: MetricsRegistry): ManagerFigures
         all: counter(describe('requests'), `Number of requests to the PodResource ${endpoint} endpoint.`, [
           'server_api_version',
         ]),
-        failed: counter(describe('errors'), `Number of requests to the PodResource ${endpoint} endpoint which returned error.`, [
-          'server_api_version',
-        ]),
+        failed: counter(
+          describe('errors'),
+          `Number of requests to the PodResource ${endpoint} endpoint which returned error.`,
+          ['server_api_version'],
+        ),
       },
     ] as const;
   });

@@ -11,7 +11,8 @@ import type { ResourceAccounts } from '../podresources/pod-resources-server.ts';
 import type { Refusal } from '../podworkers/pod-admission.ts';
 import type { CpuManager } from './cpumanager/cpu-manager.ts';
 import { sortedCpus } from './cpu-set.ts';
-import type { DeviceCapacity, DeviceManager } from './devicemanager/device-manager.ts';
+import type { DeviceManager } from './devicemanager/device-manager.ts';
+import type { DeviceCapacity } from './devicemanager/plugin-resources.ts';
 import type { DeviceRunOptions } from './devicemanager/pod-devices.ts';
 import { AdmissionError, resourceContainers } from './hint-provider.ts';
 import type { MemoryManager } from './memorymanager/memory-manager.ts';
@@ -70,11 +71,13 @@ export class ResourceManagers {
     const { topology, logger } = this.#options;
     const { uid } = pod.metadata;
     this.#sweep();
+    // Of one that ran before the agent's start what it has stays with it.
+    const holds = this.#holders().has(uid);
     try {
       await topology.admit(pod);
       return undefined;
     } catch (error) {
-      topology.release(uid);
+      if (!holds) topology.release(uid);
       if (error instanceof AdmissionError) return { reason: error.reason, message: error.message };
       logger.warn(
         { error, pod: pod.metadata.name, namespace: pod.metadata.namespace },
@@ -141,13 +144,18 @@ export class ResourceManagers {
     await Promise.all([cpus.run(signal), sweep()]);
   }
 
+  /** Pods that have something. */
+  #holders(): ReadonlySet<string> {
+    const { cpus, memory, devices } = this.#options;
+    return new Set([...cpus.pods(), ...memory.pods(), ...devices.pods()]);
+  }
+
   /** What pods have that ended while nobody looked: before a restart, say. */
   #sweep(): void {
-    const { activePods, cpus, memory, devices, logger } = this.#options;
+    const { activePods, logger } = this.#options;
     const active = activePods();
     if (active === undefined) return;
-    const holders = new Set([...cpus.pods(), ...memory.pods(), ...devices.pods()]);
-    for (const uid of holders) {
+    for (const uid of this.#holders()) {
       if (active.has(uid) || this.#admitting.has(uid)) continue;
       logger.info({ pod: uid }, 'Taking back the resources of a pod that is gone');
       this.release(uid);

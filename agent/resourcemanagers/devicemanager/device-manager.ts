@@ -23,9 +23,10 @@ import {
 import { type NumaMask, hasNode, maskOf, numaMasks, countNodes } from '../topology/numa-mask.ts';
 import type { ProviderHints, TopologyHint } from '../topologymanager/hints.ts';
 import { CHECKPOINT_NAME, deviceCheckpoint, readDeviceCheckpoint } from './device-checkpoint.ts';
-import { DeviceEndpoint, type PluginDevice } from './device-endpoint.ts';
+import type { PluginDevice } from './device-endpoint.ts';
+import { type DeviceCapacity, PluginResources } from './plugin-resources.ts';
 import { type DeviceRunOptions, idsOf, PodDevices } from './pod-devices.ts';
-import { DEVICE_MESSAGES, HEALTHY, SUPPORTED_VERSIONS } from './schema.ts';
+import { DEVICE_MESSAGES, SUPPORTED_VERSIONS } from './schema.ts';
 
 export interface DeviceManagerOptions {
   /** `<root-dir>/device-plugins`. */
@@ -41,29 +42,13 @@ export interface DeviceManagerOptions {
   readonly observe: (event: 'registration' | 'allocation', resource: string, tookMs: number) => void;
 }
 
-interface Resource {
-  endpoint: DeviceEndpoint | undefined;
-  /** When the plugin went away; of one that is there it is undefined. */
-  goneAtMs: number | undefined;
-  devices: ReadonlyMap<string, PluginDevice>;
-}
-
-/** What the node tells of devices. */
-export interface DeviceCapacity {
-  readonly capacity: Readonly<Record<string, string>>;
-  readonly allocatable: Readonly<Record<string, string>>;
-}
-
-const GRACE_MS = 5 * 60_000;
 const RESOURCE_NAME =
   /^(?!kubernetes\.io\/)(?!.*\.kubernetes\.io\/)[a-z0-9]([-a-z0-9.]*[a-z0-9])?\/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 
 export class DeviceManager implements HintProvider {
   readonly #options: DeviceManagerOptions;
   readonly #codec: MessageCodec;
-  readonly #resources = new Map<string, Resource>();
-  /** Were there once: told with zero, so that nobody counts on an old figure. */
-  readonly #removed = new Set<string>();
+  readonly #resources: PluginResources;
   readonly #pods = new PodDevices();
   readonly #writer: StateWriter;
   /** What ordinary init containers of the pod that was served last leave, by resource. */
@@ -72,6 +57,18 @@ export class DeviceManager implements HintProvider {
   private constructor(options: DeviceManagerOptions, codec: MessageCodec) {
     this.#options = options;
     this.#codec = codec;
+    this.#resources = new PluginResources({
+      clock: options.clock,
+      logger: options.logger,
+      onRegistered: (resource, tookMs) => options.observe('registration', resource, tookMs),
+      onDevices: (resource, ids) => this.#changed(resource, ids),
+      onExpiry: () => {
+        // Asking for what there is forgets what has had its time.
+        this.#resources.capacity();
+        void this.#save();
+        options.onNodeChange();
+      },
+    });
     const path = join(options.directory, CHECKPOINT_NAME);
     this.#writer = new StateWriter(path, (error) =>
       options.logger.error({ error, path }, 'The account of devices cannot be written'),
@@ -87,15 +84,14 @@ export class DeviceManager implements HintProvider {
   }
 
   async #restore(): Promise<void> {
-    const { directory, logger, clock } = this.#options;
+    const { directory, logger } = this.#options;
     const path = join(directory, CHECKPOINT_NAME);
     try {
       const json = await readStateFile(path);
       if (json === undefined) return;
       const { entries, registered } = readDeviceCheckpoint(json);
       this.#pods.restore(entries, this.#codec);
-      for (const resource of Object.keys(registered))
-        this.#resources.set(resource, { endpoint: undefined, goneAtMs: clock.monotonic(), devices: new Map() });
+      for (const resource of Object.keys(registered)) this.#resources.expect(resource);
     } catch (error) {
       // As the reference: what nobody can read is left out, plugins and pods come again.
       logger.error({ error, path }, 'The account of devices cannot be read; it is begun anew');
@@ -117,61 +113,21 @@ export class DeviceManager implements HintProvider {
       validate: (plugin) => checkPlugin(plugin),
       register: ({ name, endpoint }, signal) => this.connect(name, endpoint, signal),
       deregister: (name, endpoint) => {
-        const resource = this.#resources.get(name);
-        if (resource?.endpoint?.socket === endpoint) this.#gone(name, resource.endpoint);
+        this.#resources.disconnect(name, endpoint);
         return Promise.resolve();
       },
     };
   }
 
-  /** Throws where the plugin does not answer. One that serves the same resource already is replaced. */
-  async connect(resource: string, socket: string, signal: AbortSignal): Promise<void> {
-    const { logger, observe, clock } = this.#options;
-    const fromMs = clock.monotonic();
-    const endpoint = await DeviceEndpoint.connect(socket, signal);
-    signal.addEventListener('abort', () => endpoint.stop(), { once: true });
-    const before = this.#resources.get(resource);
-    this.#resources.set(resource, { endpoint, goneAtMs: undefined, devices: before?.devices ?? new Map() });
-    this.#removed.delete(resource);
-    before?.endpoint?.stop();
-    observe('registration', resource, clock.monotonic() - fromMs);
-    logger.info({ resource, socket }, 'A device plugin is registered');
-    void endpoint
-      .follow((devices) => this.#devices(resource, endpoint, devices))
-      .catch((error: unknown) => logger.warn({ resource, error }, 'A device plugin broke off'))
-      .then(() => this.#gone(resource, endpoint));
+  /** Throws where the plugin does not answer. */
+  connect(resource: string, socket: string, signal: AbortSignal): Promise<void> {
+    return this.#resources.connect(resource, socket, signal);
   }
 
-  #devices(name: string, endpoint: DeviceEndpoint, devices: readonly PluginDevice[]): void {
-    const resource = this.#resources.get(name);
-    if (resource?.endpoint !== endpoint) return;
-    const before = resource.devices;
-    resource.devices = new Map(devices.map((device) => [device.id, device]));
-    this.#changed(name, before, resource.devices);
-  }
-
-  /** Its devices stay, all of them unhealthy, until it is back or its time is up. */
-  #gone(name: string, endpoint: DeviceEndpoint): void {
-    const resource = this.#resources.get(name);
-    if (resource?.endpoint !== endpoint) return;
-    endpoint.stop();
-    const before = resource.devices;
-    resource.endpoint = undefined;
-    resource.goneAtMs = this.#options.clock.monotonic();
-    resource.devices = new Map([...before].map(([id, device]) => [id, { ...device, health: 'Unhealthy' }]));
-    this.#changed(name, before, resource.devices);
-    this.#options.clock.after(GRACE_MS, () => this.#options.onNodeChange());
-  }
-
-  #changed(name: string, before: Resource['devices'], after: Resource['devices']): void {
-    const ids = new Set(
-      [...new Set([...before.keys(), ...after.keys()])].filter(
-        (id) => before.get(id)?.health !== after.get(id)?.health,
-      ),
-    );
+  #changed(resource: string, ids: ReadonlySet<string>): void {
     void this.#save();
     this.#options.onNodeChange();
-    const pods = this.#pods.podsWith(name, ids);
+    const pods = this.#pods.podsWith(resource, ids);
     if (pods.length > 0) this.#options.onPodsChange(pods);
   }
 
@@ -179,7 +135,12 @@ export class DeviceManager implements HintProvider {
     return this.#writer.write(() =>
       deviceCheckpoint(
         this.#pods.entries(this.#codec),
-        Object.fromEntries([...this.#resources.keys()].sort().map((name) => [name, [...this.#healthy(name)].sort()])),
+        Object.fromEntries(
+          this.#resources
+            .names()
+            .toSorted()
+            .map((name) => [name, [...this.#resources.healthy(name)].sort()]),
+        ),
       ),
     );
   }
@@ -187,38 +148,12 @@ export class DeviceManager implements HintProvider {
   /* ---- The node ---- */
 
   capacity(): DeviceCapacity {
-    const capacity: Record<string, string> = {};
-    const allocatable: Record<string, string> = {};
-    for (const [name, { devices, goneAtMs }] of this.#resources) {
-      if (goneAtMs !== undefined && this.#options.clock.monotonic() - goneAtMs >= GRACE_MS) {
-        this.#resources.delete(name);
-        this.#removed.add(name);
-        void this.#save();
-        continue;
-      }
-      capacity[name] = String(devices.size);
-      allocatable[name] = String(this.#healthy(name).size);
-    }
-    for (const name of this.#removed) {
-      capacity[name] = '0';
-      allocatable[name] = '0';
-    }
-    return { capacity, allocatable };
-  }
-
-  #healthy(name: string): Set<string> {
-    const devices = this.#resources.get(name)?.devices ?? new Map<string, PluginDevice>();
-    return new Set([...devices.values()].filter(({ health }) => health === HEALTHY).map(({ id }) => id));
+    return this.#resources.capacity();
   }
 
   /** Healthy devices by resource. */
   allocatableDevices(): ReadonlyMap<string, readonly PluginDevice[]> {
-    return new Map(
-      [...this.#resources].map(([name, { devices }]) => [
-        name,
-        [...devices.values()].filter(({ health }) => health === HEALTHY),
-      ]),
-    );
+    return new Map(this.#resources.names().map((name) => [name, this.#resources.healthyDevices(name)]));
   }
 
   /** What a container has, by resource; devices that their plugin lists no more stand there with their NUMA nodes of then. */
@@ -270,14 +205,14 @@ export class DeviceManager implements HintProvider {
 
   async #allocateFrom(podUid: string, container: string, resource: string, ids: readonly string[]): Promise<void> {
     const { clock, observe } = this.#options;
-    const endpoint = this.#resources.get(resource)?.endpoint;
+    const endpoint = this.#resources.endpoint(resource);
     if (endpoint === undefined) throw new Error(`unknown Device Plugin ${resource}`);
     const fromMs = clock.monotonic();
     const answer = await endpoint.allocate(ids);
     observe('allocation', resource, clock.monotonic() - fromMs);
     const byNode = new Map<number, string[]>();
     for (const id of ids) {
-      const nodes = this.#nodesOf(resource, id);
+      const nodes = this.#resources.nodesOf(resource, id);
       for (const node of nodes.length === 0 ? [-1] : nodes) byNode.set(node, [...(byNode.get(node) ?? []), id]);
     }
     this.#pods.insert(podUid, container, { resource, byNode, answer });
@@ -295,7 +230,7 @@ export class DeviceManager implements HintProvider {
       );
     }
     if (count === 0) return [];
-    const healthy = this.#healthy(resource);
+    const healthy = this.#resources.healthy(resource);
     if (!this.#resources.has(resource)) throw new Error(`cannot allocate unregistered device ${resource}`);
     if (healthy.size === 0)
       throw new Error(`no healthy devices present; cannot allocate unhealthy devices ${resource}`);
@@ -323,7 +258,7 @@ export class DeviceManager implements HintProvider {
     };
     const [aligned, unaligned, anywhere] = this.#byAffinity(resource, available, affinity);
     const askPlugin = async (of: ReadonlySet<string>): Promise<readonly string[]> =>
-      (await this.#resources.get(resource)?.endpoint?.preferred({
+      (await this.#resources.endpoint(resource)?.preferred({
         available: [...of.union(chosen)],
         mustInclude: [...chosen],
         count,
@@ -345,23 +280,13 @@ export class DeviceManager implements HintProvider {
     available: ReadonlySet<string>,
     affinity: NumaMask | undefined,
   ): readonly [aligned: Set<string>, unaligned: Set<string>, anywhere: ReadonlySet<string>] {
-    if (affinity === undefined || !this.#hasTopology(resource)) return [new Set(), new Set(), available];
+    if (affinity === undefined || !this.#resources.hasTopology(resource)) return [new Set(), new Set(), available];
     const groups: [Set<string>, Set<string>, Set<string>] = [new Set(), new Set(), new Set()];
     for (const id of available) {
-      const nodes = this.#nodesOf(resource, id);
+      const nodes = this.#resources.nodesOf(resource, id);
       groups[nodes.length === 0 ? 2 : nodes.some((node) => hasNode(affinity, node)) ? 0 : 1].add(id);
     }
     return groups;
-  }
-
-  #nodesOf(resource: string, id: string): readonly number[] {
-    return (this.#resources.get(resource)?.devices.get(id)?.topology?.nodes ?? []).map((node) => node.id);
-  }
-
-  #hasTopology(resource: string): boolean {
-    return [...(this.#resources.get(resource)?.devices.keys() ?? [])].some(
-      (id) => this.#nodesOf(resource, id).length > 0,
-    );
   }
 
   #reusableOf(podUid: string, resource: string): ReadonlySet<string> {
@@ -388,7 +313,7 @@ export class DeviceManager implements HintProvider {
     const allocations = this.#pods.ofContainer(uid, container.name);
     for (const [resource, count] of this.#wanted(container)) {
       const allocation = allocations.get(resource);
-      const endpoint = this.#resources.get(resource)?.endpoint;
+      const endpoint = this.#resources.endpoint(resource);
       if (count === 0 || endpoint?.options.preStartRequired !== true) continue;
       if (allocation === undefined)
         throw new Error(
@@ -412,7 +337,7 @@ export class DeviceManager implements HintProvider {
         name: resource,
         resources: [...idsOf(allocation)].map((id) => ({
           resourceID: id,
-          health: this.#resources.get(resource)?.devices.get(id)?.health ?? HEALTHY,
+          health: this.#resources.health(resource, id),
         })),
       }));
       if (rows.length > 0) entry.allocatedResourcesStatus = rows;
@@ -459,9 +384,9 @@ export class DeviceManager implements HintProvider {
     has: ReadonlySet<string> | undefined,
     reusable: ReadonlySet<string>,
   ): readonly TopologyHint[] | undefined {
-    if (!this.#hasTopology(resource)) return undefined;
+    if (!this.#resources.hasTopology(resource)) return undefined;
     if (has !== undefined) return has.size === count ? this.#masks(resource, count, has, new Set()) : [];
-    const available = this.#healthy(resource).difference(this.#pods.inUse(resource));
+    const available = this.#resources.healthy(resource).difference(this.#pods.inUse(resource));
     if (available.union(reusable).size < count) return [];
     return this.#masks(resource, count, available, reusable);
   }
@@ -473,13 +398,13 @@ export class DeviceManager implements HintProvider {
     reusable: ReadonlySet<string>,
   ): readonly TopologyHint[] {
     const { numaNodes } = this.#options;
-    const ids = [...(this.#resources.get(resource)?.devices.keys() ?? [])];
-    const isOn = (id: string, mask: NumaMask): boolean => (maskOf(this.#nodesOf(resource, id)) & mask) !== 0n;
+    const ids = this.#resources.ids(resource);
+    const isOn = (id: string, mask: NumaMask): boolean => (maskOf(this.#resources.nodesOf(resource, id)) & mask) !== 0n;
     let fewest = numaNodes.length;
     const masks: NumaMask[] = [];
     for (const mask of numaMasks(numaNodes)) {
       if (ids.filter((id) => isOn(id, mask)).length >= count) fewest = Math.min(fewest, countNodes(mask));
-      if ([...reusable].some((id) => this.#nodesOf(resource, id).length > 0 && !isOn(id, mask))) continue;
+      if ([...reusable].some((id) => this.#resources.nodesOf(resource, id).length > 0 && !isOn(id, mask))) continue;
       const matching = [...available.union(reusable)].filter((id) => reusable.has(id) || isOn(id, mask));
       if (matching.length >= count) masks.push(mask);
     }
