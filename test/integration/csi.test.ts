@@ -171,8 +171,12 @@ for (const [on, skip, cidr] of [
 
     test('takes the volume back after the node was killed meanwhile, and lets it be detached', async () => {
       await cluster.stop('SIGKILL');
+      const known = driver.registrations.length;
       await cluster.launch();
-      await until('the registration', () => driver.registrations.length > 1 || undefined);
+      await until(
+        'the registration',
+        () => driver.registrations.slice(known).some((status) => status.pluginRegistered) || undefined,
+      );
       assert.equal(get('pod disk', '{.status.containerStatuses[0].restartCount}'), '0');
       gone('disk');
       await until('the volume to leave the node', () => calls('nodeUnstageVolume') > 0 || undefined);
