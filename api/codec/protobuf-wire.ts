@@ -4,7 +4,7 @@
  */
 import { newBadRequest } from '../meta/status-error.ts';
 import type { StatusError } from '../meta/status-error.ts';
-import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
+import { TOO_MANY_VALUES } from './limits.ts';
 
 export const VARINT = 0;
 export const FIXED64 = 1;
@@ -14,7 +14,7 @@ export const FIXED32 = 5;
 const INITIAL_BYTES = 64 * 1024;
 const TWO_32 = 2 ** 32;
 /** A member of a map is three: its message, its key and its value. */
-const MAX_READS = 3 * MAX_VALUES;
+const READS_A_VALUE = 3;
 
 /** One message at a time: `reset`, write the last field first, `take`. */
 export class ProtobufWriter {
@@ -147,9 +147,11 @@ export class ProtobufReader {
   #at: number;
   #end: number;
   #depth = 0;
-  #reads = 0;
+  #left: number;
 
-  constructor(bytes: Uint8Array) {
+  /** `maxValues`: what a foreign message may become at most. */
+  constructor(bytes: Uint8Array, maxValues = Infinity) {
+    this.#left = READS_A_VALUE * maxValues;
     this.#bytes = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.#at = 0;
     this.#end = bytes.byteLength;
@@ -262,8 +264,8 @@ export class ProtobufReader {
   }
 
   #count(): void {
-    this.#reads += 1;
-    if (this.#reads > MAX_READS) throw malformed(TOO_MANY_VALUES);
+    this.#left -= 1;
+    if (this.#left < 0) throw malformed(TOO_MANY_VALUES);
   }
 
   #length(): number {

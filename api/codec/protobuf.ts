@@ -25,14 +25,16 @@ export interface ProtobufCodec {
   encode(object: object): Buffer;
   /** `k8s\0` and the message with its type. */
   envelop(apiVersion: string, kind: string, message: Buffer): Buffer;
-  /** A list's message around the messages of its items. */
-  list(metadata: object, items: readonly Buffer[]): Buffer;
+  /** The message of an object as a list has it, its length before it. */
+  encodeItem(object: object): Buffer;
+  /** A list in its envelope, in pieces: the items are those of `encodeItem`, and they are not copied. */
+  list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[];
   /** Any object of a type that the schema knows, with its envelope. */
   encodeEnveloped(object: object): Buffer;
   /** One `WatchEvent`, without the length before it. */
   watchEvent(type: string, envelopedObject: Buffer): Buffer;
-  /** Opens the envelope. Throws 400 for anything that is not one of ours. */
-  decode(bytes: Uint8Array): JsonObject;
+  /** Opens the envelope. Throws 400 for anything that is not one of ours, and for more than `maxValues`. */
+  decode(bytes: Uint8Array, maxValues?: number): JsonObject;
   /** What `watchEvent` made. */
   decodeWatchEvent(bytes: Uint8Array): { readonly type: string; readonly object: JsonObject };
 }
@@ -41,6 +43,7 @@ export interface ProtobufCodec {
 export function createProtobufCodec(schema: Schema): ProtobufCodec {
   const writer = new ProtobufWriter();
   let envelopes = 0;
+  let bound = Infinity;
 
   const types = new MessageTypes(schema, (bytes) => (startsWithMagic(bytes) ? decode(bytes) : undefined));
 
@@ -51,16 +54,35 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
     return struct !== undefined && hasMessage(struct) ? struct : undefined;
   }
 
-  function encode(object: object): Buffer {
+  function write(object: object): void {
     const { apiVersion, kind } = object as JsonObject;
     const struct = structOf(apiVersion, kind);
     if (struct === undefined) throw new TypeError(`${String(apiVersion)} ${String(kind)} has no protobuf form`);
     writer.reset();
     types.of(struct).write(writer, object as JsonObject);
+  }
+
+  function encode(object: object): Buffer {
+    write(object);
+    return writer.take();
+  }
+
+  function encodeItem(object: object): Buffer {
+    write(object);
+    writer.header(SECOND, 0);
     return writer.take();
   }
 
   function envelop(apiVersion: string, kind: string, message: Buffer): Buffer {
+    const { head, tail } = envelope(apiVersion, kind, message.length);
+    return Buffer.concat([head, message, tail]);
+  }
+
+  function envelope(
+    apiVersion: string,
+    kind: string,
+    length: number,
+  ): { readonly head: Buffer; readonly tail: Buffer } {
     writer.reset();
     // contentEncoding and contentType, empty, as the reference writes them.
     writer.varint(0);
@@ -69,7 +91,7 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
     writer.varint(tagOf(3, BYTES));
     const tail = writer.take();
     writer.reset();
-    writer.varint(message.length);
+    writer.varint(length);
     writer.varint(SECOND);
     const before = writer.length;
     writer.string(kind);
@@ -77,18 +99,20 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
     writer.string(apiVersion);
     writer.varint(FIRST);
     writer.header(FIRST, before);
-    return Buffer.concat([MAGIC, writer.take(), message, tail]);
+    return { head: Buffer.concat([MAGIC, writer.take()]), tail };
   }
 
-  function list(metadata: object, items: readonly Buffer[]): Buffer {
+  function list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[] {
     const listMeta = schema.struct('io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta');
     if (listMeta === undefined) throw new TypeError('the schema has no ListMeta');
     writer.reset();
     types.of(listMeta).write(writer, metadata as JsonObject);
     writer.header(FIRST, 0);
-    const parts: Buffer[] = [writer.take()];
-    for (const item of items) parts.push(lengthPrefix(item.length), item);
-    return Buffer.concat(parts);
+    const meta = writer.take();
+    let length = meta.length;
+    for (const item of items) length += item.length;
+    const { head, tail } = envelope(apiVersion, kind, length);
+    return [head, meta, ...items, tail];
   }
 
   function watchEvent(type: string, envelopedObject: Buffer): Buffer {
@@ -101,7 +125,8 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
     return writer.take();
   }
 
-  function decode(bytes: Uint8Array): JsonObject {
+  /** Within another one its bound holds. */
+  function decode(bytes: Uint8Array, maxValues = bound): JsonObject {
     const unknown = openUnknown(bytes);
     const struct = structOf(unknown.apiVersion, unknown.kind);
     if (struct === undefined) {
@@ -109,10 +134,13 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
     }
     if (envelopes >= MAX_ENVELOPES) throw malformed('nested too deep');
     envelopes += 1;
+    const around = bound;
+    bound = maxValues;
     try {
-      const message = types.of(struct).read(new ProtobufReader(unknown.raw));
+      const message = types.of(struct).read(new ProtobufReader(unknown.raw, bound));
       return { apiVersion: unknown.apiVersion, kind: unknown.kind, ...message };
     } finally {
+      bound = around;
       envelopes -= 1;
     }
   }
@@ -144,6 +172,7 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
       return struct !== undefined && hasMessage(struct);
     },
     encode,
+    encodeItem,
     envelop,
     list,
     encodeEnveloped: (object) => {
@@ -156,16 +185,11 @@ export function createProtobufCodec(schema: Schema): ProtobufCodec {
   };
 }
 
-/** Tag 2 and a length: what stands before each item of a list. */
-function lengthPrefix(size: number): Buffer {
-  const bytes = [SECOND];
-  let rest = size;
-  while (rest >= 128) {
-    bytes.push((rest % 128) + 128);
-    rest = Math.floor(rest / 128);
-  }
-  bytes.push(rest);
-  return Buffer.from(bytes);
+/** The message in what `encodeItem` made. */
+export function messageOfItem(item: Buffer): Buffer {
+  let start = 1;
+  while ((item[start] ?? 0) >= 128) start += 1;
+  return item.subarray(start + 1);
 }
 
 function startsWithMagic(bytes: Uint8Array): boolean {

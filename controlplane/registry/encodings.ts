@@ -4,6 +4,8 @@
  * Everything is computed once an entry and kept as long as the entry itself is, so that lists splice finished bytes. A
  * Table row is kept with the texts of its ages and made anew only when one of them has changed. The server calls this.
  */
+import { MAX_VALUES } from '../../api/codec/limits.ts';
+import { messageOfItem } from '../../api/codec/protobuf.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
 import type { Encodings, IncludeObject, ListMetadata, MetaVersion } from '../server/encoding.ts';
@@ -16,16 +18,17 @@ import type { Cell, Elapsed, TableColumn, TableColumns } from './strategy.ts';
 export interface ProtobufCodec {
   /** Whether the kind has a message. */
   has(group: string, version: string, kind: string): boolean;
-  encode(object: KubeObject): Buffer;
   /** With its envelope. */
   envelop(apiVersion: string, kind: string, message: Buffer): Buffer;
-  /** A list's message around the messages of its items. */
-  list(metadata: object, items: readonly Buffer[]): Buffer;
+  /** The message of an object as a list has it, its length before it. */
+  encodeItem(object: KubeObject): Buffer;
+  /** A list in its envelope, in pieces, around items of `encodeItem`. */
+  list(apiVersion: string, kind: string, metadata: object, items: readonly Buffer[]): Buffer[];
   /** Any object of a type that the schema knows, with its envelope. */
   encodeEnveloped(object: object): Buffer;
   watchEvent(type: string, envelopedObject: Buffer): Buffer;
   /** Throws 400. */
-  decode(bytes: Buffer): unknown;
+  decode(bytes: Buffer, maxValues: number): unknown;
 }
 
 export interface EncodingsOptions {
@@ -49,8 +52,9 @@ interface Cached {
   rows?: Map<string, Row>;
   metadata?: Buffer;
   metadataBeta?: Buffer;
-  message?: Buffer;
-  metadataMessage?: Buffer;
+  /** Protobuf, as an item of a list. */
+  item?: Buffer;
+  metadataItem?: Buffer;
 }
 
 export function createEncodings(options: EncodingsOptions): Encodings {
@@ -112,37 +116,30 @@ export function createEncodings(options: EncodingsOptions): Encodings {
     return bytes;
   }
 
-  const message = (entry: Entry): Buffer => (cachedOf(entry).message ??= protobuf.encode(entry.object));
-  const metadataMessage = (entry: Entry, version: MetaVersion): Buffer =>
-    (cachedOf(entry).metadataMessage ??= protobuf.encode(partialObject(entry, version)));
+  const item = (entry: Entry): Buffer => (cachedOf(entry).item ??= protobuf.encodeItem(entry.object));
+  const metadataItem = (entry: Entry, version: MetaVersion): Buffer =>
+    (cachedOf(entry).metadataItem ??= protobuf.encodeItem(partialObject(entry, version)));
 
   return {
     hasProtobuf: (group, version, kind) => protobuf.has(group, version, kind),
     tableColumns,
     tableRow,
     metadata,
-    protobuf: (entry) => protobuf.envelop(entry.object.apiVersion ?? '', entry.object.kind ?? '', message(entry)),
+    protobuf: (entry) =>
+      protobuf.envelop(entry.object.apiVersion ?? '', entry.object.kind ?? '', messageOfItem(item(entry))),
     protobufList(info, entries, listMetadata) {
       const apiVersion = info.group === '' ? info.version : `${info.group}/${info.version}`;
-      return protobuf.envelop(
-        apiVersion,
-        `${info.kind}List`,
-        protobuf.list(listMeta(listMetadata), entries.map(message)),
-      );
+      return protobuf.list(apiVersion, `${info.kind}List`, listMeta(listMetadata), entries.map(item));
     },
     protobufMetadata: (entry, version) =>
-      protobuf.envelop(`meta.k8s.io/${version}`, 'PartialObjectMetadata', metadataMessage(entry, version)),
+      protobuf.envelop(`meta.k8s.io/${version}`, 'PartialObjectMetadata', messageOfItem(metadataItem(entry, version))),
     protobufMetadataList(entries, listMetadata, version) {
-      const items = entries.map((entry) => metadataMessage(entry, version));
-      return protobuf.envelop(
-        `meta.k8s.io/${version}`,
-        'PartialObjectMetadataList',
-        protobuf.list(listMeta(listMetadata), items),
-      );
+      const items = entries.map((entry) => metadataItem(entry, version));
+      return protobuf.list(`meta.k8s.io/${version}`, 'PartialObjectMetadataList', listMeta(listMetadata), items);
     },
     protobufOf: (object) => protobuf.encodeEnveloped(object),
     protobufWatchEvent: (type, enveloped) => protobuf.watchEvent(type, enveloped),
-    decodeProtobuf: (bytes) => protobuf.decode(bytes),
+    decodeProtobuf: (bytes) => protobuf.decode(bytes, MAX_VALUES),
     yaml: options.yaml,
   };
 }

@@ -30,10 +30,10 @@ export interface Encodings {
 
   /** The whole answer with its envelope. */
   protobuf(entry: Entry): Buffer;
-  protobufList(info: ResourceInfo, entries: readonly Entry[], metadata: ListMetadata): Buffer;
+  protobufList(info: ResourceInfo, entries: readonly Entry[], metadata: ListMetadata): readonly Buffer[];
   /** `PartialObjectMetadata` of one, `PartialObjectMetadataList` of a list. */
   protobufMetadata(entry: Entry, version: MetaVersion): Buffer;
-  protobufMetadataList(entries: readonly Entry[], metadata: ListMetadata, version: MetaVersion): Buffer;
+  protobufMetadataList(entries: readonly Entry[], metadata: ListMetadata, version: MetaVersion): readonly Buffer[];
   /** Any JSON object with `apiVersion` and `kind` that the schema knows (Status, DeleteOptions, …), with its envelope. */
   protobufOf(object: object): Buffer;
   /** One `WatchEvent` message around the enveloped object, without the length before it. */

@@ -82,11 +82,11 @@ export function sendList(
     );
   }
   if (media.format === 'protobuf') {
-    const bytes =
+    const pieces =
       media.as === ''
         ? encodings.protobufList(info, entries, metadata)
         : encodings.protobufMetadataList(entries, metadata, media.version);
-    sendBody(request, 200, contentTypeOf('protobuf'), [bytes]);
+    sendBody(request, 200, contentTypeOf('protobuf'), pieces);
     return;
   }
   if (media.as === 'Table') {

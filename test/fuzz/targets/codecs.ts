@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { duplicateWarnings } from '../../../api/codec/duplicates.ts';
 import { encodeJson, JsonSyntaxError, parseJson } from '../../../api/codec/json.ts';
+import { MAX_VALUES } from '../../../api/codec/limits.ts';
 import { createProtobufCodec } from '../../../api/codec/protobuf.ts';
 import { parseYaml, stringifyYaml, YamlSyntaxError } from '../../../api/codec/yaml.ts';
 import { StatusError } from '../../../api/meta/status-error.ts';
@@ -211,7 +212,7 @@ export function protobuf(): Target {
     generate: encoded,
     execute(input) {
       return outcome(() => {
-        const value = codec.decode(input);
+        const value = codec.decode(input, MAX_VALUES);
         const again = codec.decode(codec.encodeEnveloped(value));
         return { kind: again['kind'] };
       }, [StatusError]);

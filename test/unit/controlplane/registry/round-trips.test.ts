@@ -114,8 +114,8 @@ test('as protobuf, alone, in a list and in a frame of a watch', () => {
       assert.deepEqual(frames.read(new ProtobufReader(event)), { type: 'MODIFIED', object }, kind);
     }
     if (!hasList) continue;
-    const messages = objects.map((object) => codec.encode(object));
-    const list = codec.decode(codec.envelop(apiVersion, `${kind}List`, codec.list({ resourceVersion: '7' }, messages)));
+    const messages = objects.map((object) => codec.encodeItem(object));
+    const list = codec.decode(Buffer.concat(codec.list(apiVersion, `${kind}List`, { resourceVersion: '7' }, messages)));
     const items = objects.map(({ apiVersion: _version, kind: _kind, ...bare }): JsonObject => bare);
     assert.deepEqual(list['items'], items, kind);
     assert.deepEqual(list['metadata'], { resourceVersion: '7' });
