@@ -103,8 +103,6 @@ export function containerCreateOptions(
       ReadOnly: security.readOnlyRootFilesystem,
     });
   }
-  if (config.cdiDevices.length > 0)
-    throw new RuntimeError('unsupported', 'CDI devices are not supported by the Docker runtime');
   return {
     name: options.name,
     Image: config.image,
@@ -136,6 +134,10 @@ export function containerCreateOptions(
         PathInContainer: device.containerPath,
         CgroupPermissions: device.permissions,
       })),
+      // Engines from 25 on know them; older ones refuse the container and say so.
+      ...(config.cdiDevices.length === 0
+        ? {}
+        : { DeviceRequests: [{ Driver: 'cdi', DeviceIDs: [...config.cdiDevices] }] }),
       CapAdd: [...security.addCapabilities],
       CapDrop: [...security.dropCapabilities],
       Privileged: security.privileged,
