@@ -17,7 +17,14 @@ export function chainMetrics(registry: MetricsRegistry): ChainMetrics {
     labels: ['name', 'type', 'operation', 'rejected'],
     buckets: CONTROLLER_BUCKETS,
   });
+  const steps = registry.histogram({
+    name: 'apiserver_admission_step_admission_duration_seconds',
+    help: 'Time that all admission plugins took together.',
+    labels: ['type', 'operation', 'rejected'],
+    buckets: CONTROLLER_BUCKETS,
+  });
   return {
+    observeStep: (type, operation, rejected, seconds) => steps.with(type, operation, String(rejected)).observe(seconds),
     observe: (plugin, type, operation, rejected, seconds) =>
       durations.with(plugin, type, operation, String(rejected)).observe(seconds),
   };

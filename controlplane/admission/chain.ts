@@ -11,6 +11,8 @@ const OPERATIONS: readonly Operation[] = ['CREATE', 'UPDATE', 'DELETE', 'CONNECT
 export interface ChainMetrics {
   /** `plugin`, `admit` or `validate`, `operation`, whether it was refused, seconds. */
   observe(plugin: string, type: 'admit' | 'validate', operation: Operation, rejected: boolean, seconds: number): void;
+  /** The same of all plugins together. */
+  observeStep(type: 'admit' | 'validate', operation: Operation, rejected: boolean, seconds: number): void;
 }
 
 export function admissionChain(
@@ -48,8 +50,22 @@ export function admissionChain(
       }
     }
   };
+  const step = async (
+    type: 'admit' | 'validate',
+    attributes: AdmissionAttributes,
+    signal: AbortSignal,
+  ): Promise<void> => {
+    const startMs = metrics === undefined ? 0 : monotonic();
+    let rejected = true;
+    try {
+      await run(type, attributes, signal);
+      rejected = false;
+    } finally {
+      metrics?.observeStep(type, attributes.operation, rejected, (monotonic() - startMs) / 1000);
+    }
+  };
   return {
-    admit: (attributes, signal) => run('admit', attributes, signal),
-    validate: (attributes, signal) => run('validate', attributes, signal),
+    admit: (attributes, signal) => step('admit', attributes, signal),
+    validate: (attributes, signal) => step('validate', attributes, signal),
   };
 }
