@@ -1,8 +1,8 @@
 /** `orchlet agent` as a process of its own on a real container runtime, to be killed, and a look at what the runtime then has. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { startCriRuntime } from '../../agent/runtime/cri/cri-runtime.ts';
 import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts';
 import type { Runtime } from '../../agent/runtime/runtime.ts';
@@ -14,6 +14,7 @@ import {
   Ended,
   freePort,
   imageArchive,
+  run,
   unmountBelow,
   until,
 } from './running-cluster.ts';
@@ -21,6 +22,20 @@ import {
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 
 export type RuntimeName = 'docker' | 'containerd';
+
+/** Kills the tests' own daemon and starts it again: its containers run on meanwhile. `between` is done while it is away. */
+export async function restartRuntime(on: RuntimeName, between: () => Promise<void>): Promise<void> {
+  const directory = dirname((on === 'docker' ? dockerSocket : containerdSocket) ?? '');
+  const pid = Number(readFileSync(join(directory, `${on}.pid`), 'utf8'));
+  const isAlive = (): boolean =>
+    existsSync(`/proc/${pid}`) && !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  process.kill(pid, 'SIGKILL');
+  await until('the end of the daemon', () => (isAlive() ? undefined : true));
+  // Where nobody buries dead processes their numbers would look taken.
+  for (const left of [`${on}.pid`, 'exec/containerd/containerd.pid']) rmSync(join(directory, left), { force: true });
+  await between();
+  run(join(import.meta.dirname, '../../scripts', `${on}-private`), ['start', directory]);
+}
 
 export class AgentProcess {
   readonly directory: string;

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { systemClock } from '../../api/machinery/clock.ts';
 import type { ContainerStatus, Runtime } from '../../agent/runtime/runtime.ts';
-import { AgentProcess, type RuntimeName } from './agent-process.ts';
+import { AgentProcess, restartRuntime, type RuntimeName } from './agent-process.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { skipWithoutContainerd, skipWithoutDocker, until } from './running-cluster.ts';
 
@@ -193,6 +193,46 @@ function powerCuts(on: RuntimeName, cidr: string): void {
       assert.ok(started[field(name, '.metadata.uid')], `${name} never ran`);
       assert.equal(field(name, '.status.containerStatuses[0].restartCount'), '0');
       assert.equal((await running(name)).length, 1);
+    }
+  });
+
+  test('restarts what ends while the API server is away, and tells it afterwards', async () => {
+    const [before] = await running('a-0');
+    assert.ok(before);
+    await plane.stop('SIGKILL');
+    await runtime.stopContainer(before.id, 0);
+    const [now] = await until('the restart', async () => {
+      const found = await running('a-0');
+      return found.length === 1 && found[0]?.id !== before.id ? found : undefined;
+    });
+    await plane.launch();
+    await until('the status', () =>
+      field('a-0', '.status.containerStatuses[0].restartCount') === '1' &&
+      field('a-0', '.status.containerStatuses[0].containerID').endsWith(now?.id ?? '?')
+        ? true
+        : undefined,
+    );
+  });
+
+  test('goes on when the container runtime is killed and started again under it', async () => {
+    const ids = async (): Promise<string> =>
+      (await Promise.all(['kept', 'a-1', 'a-2'].map(running))).map((found) => found.map(({ id }) => id).join()).join();
+    const before = await ids();
+    const counts = join(agent.directory, 'counts');
+    await restartRuntime(on, async () => {
+      run(['apply', '-f', '-'], counting('late', counts));
+      agent.assertAlive();
+    });
+    await until('the pod that came meanwhile', () => (field('late', '.status.phase') === 'Running' ? true : undefined));
+    await until('a Ready node', () => {
+      const path = '{.items[*].status.conditions[?(@.type=="Ready")].status}';
+      return run(['get', 'nodes', '-o', `jsonpath=${path}`]) === 'True' ? true : undefined;
+    });
+    agent.assertAlive();
+    assert.equal(await ids(), before);
+    for (const name of ['a-1', 'a-2', 'late']) {
+      assert.equal(field(name, '.status.containerStatuses[0].restartCount'), '0');
+      assert.equal(readFileSync(join(counts, field(name, '.metadata.uid')), 'utf8'), 'x');
     }
   });
 }
