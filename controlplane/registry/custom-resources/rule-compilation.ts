@@ -25,10 +25,15 @@ export interface Rule {
   readonly messageProgram: Program | undefined;
 }
 
+/** A rule of a stored definition that this server cannot compile: no value passes it. */
+export interface BrokenRule {
+  readonly broken: string;
+}
+
 /** Rules of a value and of what is inside of it. */
 export interface RuleNode {
   readonly schema: JsonSchema;
-  readonly rules: readonly Rule[];
+  readonly rules: readonly (Rule | BrokenRule)[];
   readonly properties: ReadonlyMap<string, RuleNode>;
   /** Of items, or of further members. */
   readonly items: RuleNode | undefined;
@@ -140,7 +145,7 @@ function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
   return { schema, rules, properties, items, members };
 }
 
-function rulesOf(schema: JsonSchema, at: At, walk: Walk): Rule[] {
+function rulesOf(schema: JsonSchema, at: At, walk: Walk): (Rule | BrokenRule)[] {
   const texts = (schema['x-kubernetes-validations'] ?? []) as readonly RuleText[];
   const type = texts.length === 0 ? undefined : ruleTypeOf(schema, at.isResource);
   if (type === undefined) return [];
@@ -162,7 +167,7 @@ function goForm(text: RuleText): object {
   };
 }
 
-function ruleOf(text: RuleText, type: RuleType, schema: JsonSchema, at: At, walk: Walk): Rule | undefined {
+function ruleOf(text: RuleText, type: RuleType, schema: JsonSchema, at: At, walk: Walk): Rule | BrokenRule | undefined {
   const { path } = at;
   const { rule: source = '', message = '', messageExpression = '', reason = '', fieldPath = '' } = text;
   if (source.trim() === '') return undefined;
@@ -173,8 +178,11 @@ function ruleOf(text: RuleText, type: RuleType, schema: JsonSchema, at: At, walk
   };
   const refuse = (field: string, why: string): unknown =>
     walk.faults.push(invalid(`${path}.${field}`, goForm(text), why));
-  const program = compiled(source, environment, (why) => refuse('rule', why));
-  if (program === undefined) return undefined;
+  const program = compiled(source, environment);
+  if ('broken' in program) {
+    refuse('rule', program.broken);
+    return program;
+  }
   const isKnown = walk.judge?.isKnown === true;
   const times = at.count ?? maxCount(type);
   const ruleCost = Math.min(UNBOUNDED, (program.maxCost ?? 0) * times);
@@ -203,16 +211,14 @@ function ruleOf(text: RuleText, type: RuleType, schema: JsonSchema, at: At, walk
   return { source, message, reason, fieldPath: field, optionalOldSelf, isTransition, program, messageProgram };
 }
 
-function compiled(source: string, environment: CelEnvironment, refuse: (why: string) => void): Program | undefined {
+function compiled(source: string, environment: CelEnvironment): Program | BrokenRule {
   try {
     const program = compile(source, environment);
-    if (program.type.kind === 'bool') return program;
-    refuse('cel expression must evaluate to a bool');
+    return program.type.kind === 'bool' ? program : { broken: 'cel expression must evaluate to a bool' };
   } catch (error) {
     if (!(error instanceof CelCompileError)) throw error;
-    refuse(`compilation failed: ${error.message}`);
+    return { broken: `compilation failed: ${error.message}` };
   }
-  return undefined;
 }
 
 function compiledMessage(

@@ -61,6 +61,11 @@ function visit(node: RuleNode, judged: Judged, state: Visit): void {
   const { value, old, path } = judged;
   if (value === null) return;
   for (const rule of node.rules) {
+    if ('broken' in rule) {
+      const { type = '' } = node.schema;
+      state.errors.push(invalid(path === '' ? '<nil>' : path, type, `rule compile error: ${rule.broken}`));
+      continue;
+    }
     if (rule.isTransition && old === undefined && !rule.optionalOldSelf) continue;
     const error = check(rule, node, judged, state);
     if (error === undefined) continue;

@@ -167,6 +167,19 @@ test('what goes wrong while a rule runs is told with the type of the value and w
   ]);
 });
 
+test('nothing passes a rule of a stored definition that does not compile, changed or not', () => {
+  const n: JsonSchema = { type: 'integer', ...rules({ rule: "self > 'x'" }, { rule: 'self' }, { rule: 'self > 0' }) };
+  const { rules: compiled } = compileRules(schemaOf({ type: 'object', properties: { n } }), 'root');
+  const judge = (spec: JsonObject, old?: JsonObject): string[] =>
+    validateRules(compiled, { spec }, old && { spec: old }).map(String);
+  const [first = '', ...others] = judge({ n: 0 });
+  assert.match(first, /^spec\.n: Invalid value: "integer": rule compile error: compilation failed: ERROR: /);
+  const noBool = 'spec.n: Invalid value: "integer": rule compile error: cel expression must evaluate to a bool';
+  assert.deepEqual(others, [noBool, 'spec.n: Invalid value: 0: failed rule: self > 0']);
+  assert.deepEqual(judge({ n: 0 }, { n: 0 }), [first, noBool]);
+  assert.deepEqual(judge({}), []);
+});
+
 test('alternatives that did not fit before are let through as long as their value has not changed', () => {
   const text: JsonSchema = { type: 'string' };
   const one: JsonSchema = {
