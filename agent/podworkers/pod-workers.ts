@@ -63,6 +63,8 @@ interface Worker {
 
 const RETRY_MS = 10_000;
 const TERMINATE_RETRY_MS = 1_000;
+/** How long the end waits for steps that are under way. */
+const CLOSE_WITHIN_MS = 5_000;
 /** What is due already is not done in a tight loop. */
 const SOON_MS = 50;
 
@@ -147,7 +149,13 @@ export class PodWorkers {
       worker.abort.abort(new Error('the agent is stopping'));
       return worker.running;
     });
-    await Promise.all(running);
+    // A runtime that never answers keeps nobody from ending; the next start finds what it did.
+    const limit = new AbortController();
+    await Promise.race([
+      Promise.all(running),
+      this.#options.clock.sleep(CLOSE_WITHIN_MS, limit.signal).catch(() => undefined),
+    ]);
+    limit.abort();
   }
 
   #add(pod: Pod): Worker {

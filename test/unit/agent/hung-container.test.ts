@@ -1,0 +1,115 @@
+/** The whole agent on a runtime in memory whose calls about one pod never come back: only that pod waits, and the node stays well. */
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, afterEach, beforeEach, test } from 'node:test';
+import { type Agent, startAgent } from '../../../agent/main.ts';
+import type { ContainerConfig, ContainerId, SandboxConfig, SandboxId } from '../../../agent/runtime/runtime.ts';
+import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
+import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
+
+const alive = keepAlive();
+after(() => alive.cancel());
+
+type Hang = 'create' | 'stop' | 'list';
+
+/** What concerns a pod of the name `hung…` and is of that kind is never answered. */
+class HangingRuntime extends FakeRuntime {
+  hangs: Hang | undefined;
+
+  override createContainer(
+    sandbox: SandboxId,
+    sandboxConfig: SandboxConfig,
+    config: ContainerConfig,
+  ): Promise<ContainerId> {
+    return this.hangs === 'create' && sandboxConfig.pod.name.startsWith('hung')
+      ? new Promise(() => undefined)
+      : super.createContainer(sandbox, sandboxConfig, config);
+  }
+
+  override stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void> {
+    const name = this.host.containers.get(id)?.status.labels['io.kubernetes.pod.name'] ?? '';
+    return this.hangs === 'stop' && name.startsWith('hung')
+      ? new Promise(() => undefined)
+      : super.stopContainer(id, gracePeriodSeconds);
+  }
+
+  override listContainers(filter: { readonly podUid?: string } = {}): ReturnType<FakeRuntime['listContainers']> {
+    const isHung = [...this.host.sandboxes.values()].some(
+      ({ pod }) => pod.uid === filter.podUid && pod.name.startsWith('hung'),
+    );
+    return this.hangs === 'list' && isHung ? new Promise(() => undefined) : super.listContainers(filter);
+  }
+}
+
+let directory = '';
+let agent: Agent;
+let runtime: HangingRuntime;
+const manifests = (): string => join(directory, 'manifests');
+const put = (name: string): Promise<void> =>
+  writeFile(
+    join(manifests(), `${name}.yaml`),
+    `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {containers: [{name: c, image: "shell:1", imagePullPolicy: Never, command: [sleep, "1000"]}]}\n`,
+  );
+const phase = (name: string): string | undefined => agent.core.podByName('default', `${name}-n1`)?.status?.phase;
+
+async function until(what: string, look: () => boolean): Promise<void> {
+  const end = performance.now() + 60_000;
+  while (!look()) {
+    assert.ok(performance.now() < end, `${what} did not come`);
+    await systemClock.sleep(20);
+  }
+}
+
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'agent-hung-'));
+  await mkdir(manifests());
+  runtime = new HangingRuntime(systemClock, createFakeHost(['shell:1']));
+  agent = await startAgent({
+    flags: {
+      hostnameOverride: 'n1',
+      rootDir: join(directory, 'root'),
+      podLogsDir: join(directory, 'logs'),
+      podManifestPath: manifests(),
+      port: 0,
+      readOnlyPort: 0,
+      healthzPort: 0,
+      cgroupsPerQos: false,
+      enforceNodeAllocatable: [],
+      failSwapOn: false,
+    },
+    runtime,
+  });
+});
+afterEach(async () => {
+  await agent.close();
+  await rm(directory, { recursive: true, force: true });
+});
+
+for (const hangs of ['create', 'stop', 'list'] as const) {
+  test(`a ${hangs} that hangs delays its own pod only`, async () => {
+    if (hangs !== 'create') {
+      await put('hung');
+      await until('the pod', () => phase('hung') === 'Running');
+    }
+    runtime.hangs = hangs;
+    if (hangs === 'create') {
+      await put('hung');
+      await until('its sandbox', () => [...runtime.host.sandboxes.values()].some(({ pod }) => pod.name === 'hung-n1'));
+    } else if (hangs === 'stop') await rm(join(manifests(), 'hung.yaml'));
+    await put('well');
+    await until('the other pod', () => phase('well') === 'Running');
+    assert.deepEqual(agent.core.runtimeErrors(), []);
+    assert.equal(agent.core.syncLoopHealth(), '');
+    // And it ends as any other.
+    await rm(join(manifests(), 'well.yaml'));
+    await until(
+      'its end',
+      () =>
+        ![...runtime.host.containers.values()].some(
+          ({ status }) => status.state === 'running' && status.labels['io.kubernetes.pod.name'] === 'well-n1',
+        ),
+    );
+  });
+}
