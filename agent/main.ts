@@ -65,6 +65,7 @@ import {
   measuredCgroups,
   nodeStartMetrics,
   podEventMetrics,
+  podMetrics,
   registerStateMetrics,
 } from './statistics/state-metrics.ts';
 import { createStatusManager } from './status/status-manager.ts';
@@ -248,7 +249,9 @@ async function assemble(
   } = await createVolumes(base, { client, podClient, node, events }, closers);
   parts.csi = csi;
   const allocatable = (): Readonly<Record<string, string>> => node.allocatable();
+  const podFigures = podMetrics(registries.own, clock);
   const statuses = createStatusManager({
+    onCaughtUp: (tookMs) => podFigures.caughtUp(tookMs),
     client,
     clock,
     logger,
@@ -387,6 +390,7 @@ async function assemble(
     logger,
     networkProblem: () => runtimeState.networkProblem(),
     resources: managers,
+    onContainerEnded: (pod, container) => podFigures.ended(pod, container),
   });
   const workers = new PodWorkers({
     clock,

@@ -23,7 +23,7 @@ import type { KubeRuntime } from '../kuberuntime/kube-runtime.ts';
 import { formatPod } from '../kuberuntime/pod-containers.ts';
 import { emptyRuntimeStatus, readRuntimeStatus, type RuntimePodStatus } from '../kuberuntime/runtime-status.ts';
 import { terminationMessage } from '../kuberuntime/termination-message.ts';
-import type { Runtime } from '../runtime/runtime.ts';
+import type { ContainerStatus, Runtime } from '../runtime/runtime.ts';
 import type { PodAllocations } from './pod-allocation.ts';
 import { isStaticPod, type PodManager } from './pod-manager.ts';
 import { type Ending, isEnded, type PodSyncer, type SyncOutcome } from './pod-workers.ts';
@@ -51,6 +51,8 @@ export interface PodSyncOptions {
     /** What the status says of them, in place. */
     fillStatus(pod: Pod, status: PodStatus): void;
   };
+  /** Once for each container that is seen to have ended. */
+  readonly onContainerEnded?: (pod: Pod, container: ContainerStatus) => void;
   /** '' when pods can be given a network. */
   readonly networkProblem: () => string;
 }
@@ -175,8 +177,9 @@ export class PodSync implements PodSyncer {
     options: { readonly terminal: boolean; readonly ended?: { readonly reason: string; readonly message: string } },
   ): Promise<PodStatus> {
     for (const container of runtime.containers) {
-      if (container.state === 'exited' && !this.#messages.has(container.id))
-        this.#messages.set(container.id, await terminationMessage(container));
+      if (container.state !== 'exited' || this.#messages.has(container.id)) continue;
+      this.#messages.set(container.id, await terminationMessage(container));
+      this.#options.onContainerEnded?.(pod, container);
     }
     const { allocations, kubeRuntime } = this.#options;
     const allocated = allocations.allocated(pod);

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Pod } from '../core-types.ts';
+import type { ContainerStatus } from '../runtime/runtime.ts';
 import type { PodCgroups } from '../cgroups/pod-cgroups.ts';
 import { isStaticPod } from '../podworkers/pod-manager.ts';
 
@@ -96,6 +97,41 @@ export function podEventMetrics(metrics: MetricsRegistry): (event: 'orphaned' | 
   return (event, pod) => {
     if (event === 'orphaned') orphaned.inc();
     else restarted.with(isStaticPod(pod) ? 'true' : '').inc();
+  };
+}
+
+/** Ends of containers, and how long the API server lagged behind statuses. */
+export function podMetrics(
+  metrics: MetricsRegistry,
+  clock: Clock,
+): { ended(pod: Pod, container: ContainerStatus): void; caughtUp(tookMs: number): void } {
+  const ended = metrics.counter({
+    name: 'kubelet_terminated_containers_total',
+    help: 'Cumulative number of containers terminated. Broken down by container type, exit code and reason.',
+    labels: ['container_type', 'exit_code', 'reason'],
+  });
+  const lag = metrics
+    .histogram({
+      name: 'kubelet_pod_status_sync_duration_seconds',
+      help: 'Duration in seconds to sync a pod status update. Measures time from detection of a change to pod status until the API is successfully updated for that pod, even if multiple intevening changes to pod status occur.',
+      buckets: [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 20, 30, 45, 60],
+    })
+    .with();
+  const sinceMs = clock.now();
+  return {
+    ended(pod, { name, exitCode, reason, finishedAtMs }) {
+      // Those of before the start were counted then.
+      if (finishedAtMs < sinceMs) return;
+      const has = (list: readonly { readonly name: string }[] | undefined): boolean =>
+        (list ?? []).some((container) => container.name === name);
+      const type = has(pod.spec.initContainers)
+        ? 'init_container'
+        : has(pod.spec.ephemeralContainers)
+          ? 'ephemeral_container'
+          : 'container';
+      ended.with(type, String(exitCode), reason).inc();
+    },
+    caughtUp: (tookMs) => lag.observe(tookMs / 1000),
   };
 }
 

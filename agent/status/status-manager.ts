@@ -19,6 +19,8 @@ interface Kept {
   /** Counts changes; `sent` lags behind it until the API server has it. */
   version: number;
   sent: number;
+  /** Since when the API server lags behind. */
+  lagsSinceMs?: number;
   terminated: boolean;
 }
 
@@ -30,6 +32,8 @@ export interface StatusManagerOptions {
   readonly safety: PodDeletionSafety;
   /** The mirror pod of a static pod, as the API server has it. */
   readonly mirrorOf: (pod: Pod) => Pod | undefined;
+  /** The API server has what was changed so long before. */
+  readonly onCaughtUp?: (tookMs: number) => void;
 }
 
 /** How often everything is looked at again, whatever happened. */
@@ -81,6 +85,7 @@ class PodStatusManager implements StatusManager {
     if (changed) {
       entry.status = next;
       entry.version += 1;
+      entry.lagsSinceMs ??= this.#options.clock.monotonic();
     }
     this.#kept.set(pod.metadata.uid, entry);
     this.#mark(pod.metadata.uid);
@@ -210,6 +215,7 @@ class PodStatusManager implements StatusManager {
       if (patch !== undefined)
         await client.patch(podsResource, namespace, name, 'strategic', patch, { subresource: 'status', signal });
       kept.sent = version;
+      this.#caughtUp(kept);
       await this.#deleteWhenOver(client, kept, remote, signal);
     } catch (error) {
       if (signal.aborted) return;
@@ -220,6 +226,14 @@ class PodStatusManager implements StatusManager {
       const fields = { pod: `${namespace}/${name}`, err: isStatusError(error) ? error.message : error };
       this.#options.logger.warn(fields, 'the status of a pod could not be sent; trying again');
     }
+  }
+
+  /** From the first change that the API server did not have to the last. */
+  #caughtUp(kept: Kept): void {
+    const { lagsSinceMs } = kept;
+    if (lagsSinceMs === undefined || kept.sent !== kept.version) return;
+    delete kept.lagsSinceMs;
+    this.#options.onCaughtUp?.(this.#options.clock.monotonic() - lagsSinceMs);
   }
 
   #patchFor(remote: Pod, kept: Kept): ReturnType<typeof statusPatch> {

@@ -34,8 +34,7 @@ const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
   [/^kubelet_image_manager|^kubelet_imagemanager|^kubelet_image_volume/, 'pulls are not recorded'],
   [/^kubelet_lifecycle_handler|^kubelet_sleep_action/, 'handlers have no second way'],
   [/^kubelet_orphan_pod_cleaned_volumes/, 'leftovers are not counted'],
-  [/^kubelet_pod_status_sync|^kubelet_pod_watch_events|^kubelet_pod_worker_start/, 'told by other figures'],
-  [/^kubelet_terminated_containers/, 'ends of containers are told in statuses'],
+  [/^kubelet_pod_watch_events|^kubelet_pod_worker_start/, 'told by other figures'],
   [/^rest_client_|^workqueue_/, 'of the client library of the reference'],
   [/^process_network_/, 'the process has no network of its own'],
 ];
