@@ -48,7 +48,8 @@ interface Registration {
 
 const RESCAN_MS = 5_000;
 const SETTLE_MS = 20;
-const GET_INFO_TIMEOUT_MS = 1_000;
+/** Upstream: ten to connect, one to answer. */
+const GET_INFO_TIMEOUT_MS = 11_000;
 const NOTIFY_TIMEOUT_MS = 5_000;
 const RETRY_MS = 500;
 const LONGEST_RETRY_MS = 122_000;

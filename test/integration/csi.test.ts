@@ -23,10 +23,19 @@ for (const [on, skip, cidr] of [
     let attacher: Promise<void>;
     const stop = new AbortController();
 
-    const apply = (...objects: object[]): string =>
-      cluster.run(['apply', '-f', '-'], {
-        input: JSON.stringify({ apiVersion: 'v1', kind: 'List', items: objects }),
-      });
+    /** Not a blocking call: the driver answers from this process. */
+    const kubectl = async (args: readonly string[], input = ''): Promise<string> => {
+      const child = cluster.spawn(args);
+      let [stdout, stderr] = ['', ''];
+      child.stdout?.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
+      child.stderr?.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+      child.stdin?.end(input);
+      const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
+      if (code !== 0) throw new Error(`kubectl ${args.join(' ')} ended with ${code}: ${stderr}`);
+      return stdout;
+    };
+    const apply = (...objects: object[]): Promise<string> =>
+      kubectl(['apply', '-f', '-'], JSON.stringify({ apiVersion: 'v1', kind: 'List', items: objects }));
     const podOf = (name: string, volume: object, more: object = {}): object => ({
       apiVersion: 'v1',
       kind: 'Pod',
@@ -46,28 +55,27 @@ for (const [on, skip, cidr] of [
         volumes: [{ name: 'data', ...volume }],
       },
     });
-    const get = (args: string, path: string): string =>
-      cluster.run(['get', ...args.split(' '), '-o', `jsonpath=${path}`]);
+    const get = (args: string, path: string): Promise<string> =>
+      kubectl(['get', ...args.split(' '), '-o', `jsonpath=${path}`]);
     const running = (name: string): Promise<true> =>
-      until(`${name} to run`, () => get(`pod ${name}`, '{.status.phase}') === 'Running' || undefined);
+      until(`${name} to run`, async () => (await get(`pod ${name}`, '{.status.phase}')) === 'Running' || undefined);
     const calls = (method: string): number => driver.calls.filter((call) => call.method === method).length;
-    const gone = (name: string): void =>
-      void cluster.run(['delete', 'pod', name, '--wait=true', '--timeout=60s'], { timeoutMs: 70_000 });
+    const gone = (name: string): Promise<string> => kubectl(['delete', 'pod', name, '--wait=true', '--timeout=60s']);
 
     /** What a driver's attacher does, by its own polling. */
     const attach = async (): Promise<void> => {
       while (!stop.signal.aborted) {
-        const found = cluster.kubectl([
-          'get',
+        // The server is away for a while when the node is killed.
+        const found = await get(
           'volumeattachments',
-          '-o',
-          'jsonpath={range .items[*]}{.metadata.name} {.status.attached}{"\\n"}{end}',
-        ]);
-        for (const line of found.stdout.split('\n')) {
+          '{range .items[*]}{.metadata.name} {.status.attached}{"\\n"}{end}',
+        ).catch(() => '');
+        for (const line of found.split('\n')) {
           const [name = '', attached = ''] = line.split(' ');
           if (name === '' || attached === 'true') continue;
           const status = JSON.stringify({ status: { attached: true, attachmentMetadata: { lun: '7' } } });
-          cluster.kubectl(['patch', 'volumeattachment', name, '--subresource=status', '--type=merge', '-p', status]);
+          const patch = ['patch', 'volumeattachment', name, '--subresource=status', '--type=merge', '-p', status];
+          await kubectl(patch).catch(() => '');
         }
         await systemClock.sleep(500);
       }
@@ -89,7 +97,7 @@ for (const [on, skip, cidr] of [
         registry,
       });
       attacher = attach();
-      apply({
+      await apply({
         apiVersion: 'storage.k8s.io/v1',
         kind: 'CSIDriver',
         metadata: { name: DRIVER },
@@ -100,7 +108,7 @@ for (const [on, skip, cidr] of [
           volumeLifecycleModes: ['Persistent', 'Ephemeral'],
         },
       });
-      apply(
+      await apply(
         {
           apiVersion: 'v1',
           kind: 'PersistentVolume',
@@ -126,7 +134,7 @@ for (const [on, skip, cidr] of [
       );
       await until(
         'the service account',
-        () => cluster.kubectl(['get', 'serviceaccount', 'default']).code === 0 || undefined,
+        async () => (await get('serviceaccount default', '{.metadata.name}')) === 'default' || undefined,
       );
     });
     after(async () => {
@@ -141,7 +149,7 @@ for (const [on, skip, cidr] of [
         'the registration',
         () => driver.registrations.some((status) => status.pluginRegistered) || undefined,
       );
-      const found = JSON.parse(get('csinodes', '{.items[0].spec.drivers}')) as object;
+      const found = JSON.parse(await get('csinodes', '{.items[0].spec.drivers}')) as object;
       assert.deepEqual(found, [
         {
           name: DRIVER,
@@ -150,14 +158,14 @@ for (const [on, skip, cidr] of [
           allocatable: { count: 8 },
         },
       ]);
-      assert.equal(get('nodes', '{.items[0].metadata.labels.topology\\.csi\\.example\\.com/rack}'), 'r1');
+      assert.equal(await get('nodes', '{.items[0].metadata.labels.topology\\.csi\\.example\\.com/rack}'), 'r1');
     });
 
     test('gives a pod its persistent volume, attached and with the group of the pod', async () => {
-      apply(podOf('disk', { persistentVolumeClaim: { claimName: 'claim' } }));
+      await apply(podOf('disk', { persistentVolumeClaim: { claimName: 'claim' } }));
       await running('disk');
-      const log = await until('the log', () => {
-        const text = cluster.run(['logs', 'disk']);
+      const log = await until('the log', async () => {
+        const text = await kubectl(['logs', 'disk']);
         return text.includes('4321') ? text : undefined;
       });
       assert.match(log, /^hello from the disk\n/);
@@ -166,7 +174,7 @@ for (const [on, skip, cidr] of [
       assert.deepEqual(publish?.['publishContext'], { lun: '7' });
       const context = publish?.['volumeContext'] as Record<string, string>;
       assert.deepEqual([context['tier'], context['csi.storage.k8s.io/pod.name']], ['fast', 'disk']);
-      assert.equal(get('nodes', '{.items[0].status.volumesInUse}'), `["kubernetes.io/csi/${DRIVER}^disk-1"]`);
+      assert.equal(await get('nodes', '{.items[0].status.volumesInUse}'), `["kubernetes.io/csi/${DRIVER}^disk-1"]`);
     });
 
     test('takes the volume back after the node was killed meanwhile, and lets it be detached', async () => {
@@ -177,22 +185,22 @@ for (const [on, skip, cidr] of [
         'the registration',
         () => driver.registrations.slice(known).some((status) => status.pluginRegistered) || undefined,
       );
-      assert.equal(get('pod disk', '{.status.containerStatuses[0].restartCount}'), '0');
-      gone('disk');
+      assert.equal(await get('pod disk', '{.status.containerStatuses[0].restartCount}'), '0');
+      await gone('disk');
       await until('the volume to leave the node', () => calls('nodeUnstageVolume') > 0 || undefined);
       assert.equal(existsSync(join(cluster.directory, 'driver/volumes/disk-1/hello')), true);
-      await until('the detachment', () => get('volumeattachments', '{.items}') === '[]' || undefined);
+      await until('the detachment', async () => (await get('volumeattachments', '{.items}')) === '[]' || undefined);
     });
 
     test('gives a pod a volume that stands in its spec', async () => {
       const published = calls('nodePublishVolume');
-      apply(podOf('inline', { csi: { driver: DRIVER, volumeAttributes: { kind: 'scratch' } } }));
+      await apply(podOf('inline', { csi: { driver: DRIVER, volumeAttributes: { kind: 'scratch' } } }));
       await running('inline');
       const publish = driver.calls.filter(({ method }) => method === 'nodePublishVolume')[published]?.request;
       const context = publish?.['volumeContext'] as Record<string, string>;
       assert.deepEqual([context['kind'], context['csi.storage.k8s.io/ephemeral']], ['scratch', 'true']);
       const unpublished = calls('nodeUnpublishVolume');
-      gone('inline');
+      await gone('inline');
       await until('the volume to go', () => calls('nodeUnpublishVolume') > unpublished || undefined);
     });
   });
