@@ -1,4 +1,6 @@
 /** Volumes and what fills them: the volume manager, CSI drivers, tokens, the objects that pods refer to. */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { NodeInfo, PodEventRecorder, ReferencedObjects, VolumeManager } from '../core-types.ts';
@@ -60,6 +62,9 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
     onInUseChange: () => node.changed(),
   });
   await csi.recover();
+  // Drivers that run as pods mount these directories, and want them to be there.
+  for (const directory of ['pods', 'plugins'])
+    await mkdir(join(rootDirectory, directory), { recursive: true, mode: 0o750 });
   const manager = createVolumeManager({
     rootDirectory,
     client: podClient,

@@ -90,8 +90,8 @@ export class CsiVolumes {
   readonly #inUse = new Set<string>();
   /** Staged since this agent started; drivers take it well to be asked again after a restart. */
   readonly #staged = new Set<string>();
-  /** Target paths that this agent has published. */
-  readonly #published = new Set<string>();
+  /** Target paths that this agent has published, with the volumes behind them. */
+  readonly #published = new Map<string, string>();
   /** What attachers left for drivers, by the volume's name on the node. */
   readonly #attachments = new Map<string, Readonly<Record<string, string>>>();
   readonly #turns = new Map<string, Promise<unknown>>();
@@ -122,7 +122,7 @@ export class CsiVolumes {
       const isPersistent = data.volumeLifecycleMode === 'Persistent';
       if (isPersistent && isFirst) await this.#stage(plan);
       if (isFirst || republishes) await this.#publish(plan);
-      this.#published.add(places.target);
+      this.#published.set(places.target, keyOf(data));
       const growBytes = source.kind === 'persistent' ? source.growBytes : undefined;
       return {
         path: places.target,
@@ -161,8 +161,10 @@ export class CsiVolumes {
   /** Volumes that no pod of this node uses: an agent was killed between two steps. */
   async cleanUnused(): Promise<void> {
     const { drivers, logger } = this.#options;
+    const used = new Set(this.#published.values());
     for (const { data, kind } of await this.#layout.devices()) {
-      if (this.#turns.has(keyOf(data)) || (await this.#layout.podsWith(data, kind)).length > 0) continue;
+      const key = keyOf(data);
+      if (used.has(key) || this.#turns.has(key) || (await this.#layout.podsWith(data, kind)).length > 0) continue;
       try {
         const places = kind === 'block' ? this.#layout.block(data, '') : this.#layout.filesystem(data, '');
         await this.#inTurn(data, () => this.#unstageUnused(drivers.get(data.driverName), data, places));
