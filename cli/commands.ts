@@ -74,6 +74,11 @@ export const commands: readonly CommandRow[] = [
     load: async () => (await import('./commands/certs.ts')).certsRotate,
   },
   {
+    name: 'certs rotate-ca',
+    summary: 'replace the authority of the cluster, in three stages',
+    load: async () => (await import('./commands/certs.ts')).certsRotateCa,
+  },
+  {
     name: 'secrets reencrypt',
     summary: 'write everything that is encrypted at rest anew, after keys have changed',
     load: async () => (await import('./commands/secrets.ts')).secretsReencrypt,

@@ -87,6 +87,7 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     logDirectory: flags.enableSystemLogHandler ? '/var/log' : undefined,
     debugHandlers: flags.enableDebuggingHandlers,
   });
+  if (flags.clientCaFile !== '') void followClientCa(flags.clientCaFile, clientCa ?? '', server, options);
   if (flags.rotateServerCertificates && client !== undefined) {
     void keepServingCertificate(
       { ...serving, client, random: options.random, onRotated: (rotated) => server.replaceCertificate(rotated) },
@@ -94,4 +95,28 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     );
   }
   return server;
+}
+
+const CLIENT_CA_CHECK_MS = 60_000;
+
+/** Authorities of clients are replaced while the agent runs. */
+async function followClientCa(
+  file: string,
+  first: string,
+  server: Pick<AgentServer, 'trustClients'>,
+  { clock, logger, signal }: Pick<AssembledServerOptions, 'clock' | 'logger' | 'signal'>,
+): Promise<void> {
+  let current = first;
+  while (!signal.aborted) {
+    await clock.sleep(CLIENT_CA_CHECK_MS, signal).catch(() => undefined);
+    try {
+      const text = await readFile(file, 'utf8');
+      if (text === current || signal.aborted) continue;
+      server.trustClients(text);
+      current = text;
+      logger.info({ file }, 'took up new authorities of clients');
+    } catch (error) {
+      logger.warn({ err: error, file }, 'the authorities of clients could not be read; those known before stay');
+    }
+  }
 }

@@ -11,6 +11,7 @@ import { jsonFormat, protobufFormat } from '../../api/machinery/object-format.ts
 import { loadSchema } from '../../api/schema/table.ts';
 import { currentPath, readPair } from '../certificates/certificate-store.ts';
 import { bootstrapClient, CLIENT_PAIR, nodeClientWish, requestByBootstrap } from '../certificates/client-bootstrap.ts';
+import { ClusterAuthority, isOfFormerAuthority } from '../certificates/cluster-authority.ts';
 import { requestCertificate } from '../certificates/request-certificate.ts';
 import { keepCertificate } from '../certificates/rotation.ts';
 import type { AgentFlags } from '../options.ts';
@@ -67,7 +68,20 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
     onTimeout: () => all.forEach((each) => each.closeConnections()),
   });
   const all = [client, events, heartbeats];
-  if (flags.rotateCertificates && usesRotatedPair(kubeconfig, certificateDirectory)) void rotate(options, client, all);
+  if (flags.rotateCertificates && usesRotatedPair(kubeconfig, certificateDirectory)) {
+    const authority = new ClusterAuthority({
+      server: access.server,
+      ca: access.ca ?? '',
+      kubeconfig: flags.kubeconfig,
+      credentialsFile: currentPath(certificateDirectory, CLIENT_PAIR),
+      clientCaFile: flags.clientCaFile,
+      clock,
+      logger,
+      onChange: (ca) => all.forEach((each) => each.trust(ca)),
+    });
+    if (access.ca !== undefined) void authority.run(options.signal);
+    void rotate(options, client, all, authority);
+  }
   return { client, events, heartbeats, close: () => all.forEach((each) => each.close()) };
 }
 
@@ -82,6 +96,7 @@ function rotate(
   { flags, clock, logger, nodeName, certificateDirectory, random, signal }: ApiClientOptions,
   client: HttpClient,
   all: readonly HttpClient[],
+  authority: ClusterAuthority,
 ): Promise<void> {
   return keepCertificate(
     {
@@ -90,6 +105,7 @@ function rotate(
       clock,
       logger,
       random,
+      fits: (pair) => !isOfFormerAuthority(pair.certificatePem, authority.ca),
       request: async (aborted) => {
         const waiting = { clock, logger, signal: aborted };
         const own = await readPair(certificateDirectory, CLIENT_PAIR);

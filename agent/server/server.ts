@@ -5,6 +5,7 @@
 import type { IncomingMessage, Server } from 'node:http';
 import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import type { SecureContextOptions } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyServerFactory } from 'fastify';
 import { createServer as createHttpServer } from '../../api/machinery/node-http.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -44,6 +45,8 @@ export interface AgentServer {
   /** 0 where it does not serve. */
   readonly port: number;
   replaceCertificate(pair: { readonly certificatePem: string; readonly keyPem: string }): void;
+  /** Other authorities (PEM) of client certificates; connections that are open stay. */
+  trustClients(ca: string): void;
   close(): Promise<void>;
 }
 
@@ -52,16 +55,16 @@ const MAX_BODY_BYTES = 3 << 20;
 /** Resolves when all ports listen. Throws with the port in the message where one is in use. */
 export async function startAgentServer(options: AgentServerOptions): Promise<AgentServer> {
   const { tls } = options;
-  const secure = createHttpsServer({
+  // All of it is given again when a part is replaced.
+  let context: SecureContextOptions = {
     cert: tls.cert,
     key: tls.key,
     minVersion: tls.minVersion,
-    requestCert: tls.clientCa !== undefined,
-    rejectUnauthorized: false,
     ...(tls.clientCa === undefined ? {} : { ca: tls.clientCa }),
     ...(tls.ciphers === undefined ? {} : { ciphers: tls.ciphers }),
     ...(tls.groups === undefined ? {} : { ecdhCurve: tls.groups }),
-  });
+  };
+  const secure = createHttpsServer({ ...context, requestCert: tls.clientCa !== undefined, rejectUnauthorized: false });
   const main = createApp(secure, options);
   observeRequests(main, options.observe, 'readwrite');
   main.addHook('onRequest', async (request) => authorize(options.access, options.logger, request.raw));
@@ -93,11 +96,12 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   return {
     port,
     replaceCertificate(pair) {
-      secure.setSecureContext({
-        cert: pair.certificatePem,
-        key: pair.keyPem,
-        ...(tls.clientCa === undefined ? {} : { ca: tls.clientCa }),
-      });
+      context = { ...context, cert: pair.certificatePem, key: pair.keyPem };
+      secure.setSecureContext(context);
+    },
+    trustClients(ca) {
+      context = { ...context, ca };
+      secure.setSecureContext(context);
     },
     async close() {
       for (const app of apps) {

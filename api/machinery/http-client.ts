@@ -88,6 +88,11 @@ export class HttpClient implements Client {
     this.#transport.closeConnections();
   }
 
+  /** Other authorities (PEM) prove the server from now on. */
+  trust(ca: string): void {
+    this.#transport.trust(ca);
+  }
+
   /** What comes next goes over new connections: requests under way may finish, watches end and are resumed. */
   renewConnections(): void {
     this.#transport.renewConnections();

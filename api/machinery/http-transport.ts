@@ -60,6 +60,7 @@ const PING_TIMEOUT_MS = 15_000;
 export class HttpTransport {
   readonly #options: TransportOptions;
   readonly #url: URL;
+  #ca: string | undefined;
   #certificate: ClientCertificate = {};
   #connection: Promise<Connection> | undefined;
   #live: Connection | undefined;
@@ -67,6 +68,7 @@ export class HttpTransport {
 
   constructor(options: TransportOptions) {
     this.#options = options;
+    this.#ca = options.ca;
     this.#url = new URL(options.server.includes('://') ? options.server : `https://${options.server}`);
   }
 
@@ -78,6 +80,12 @@ export class HttpTransport {
   useCertificate(next: ClientCertificate): void {
     if (next.certificate === this.#certificate.certificate && next.key === this.#certificate.key) return;
     this.#certificate = next;
+    this.renewConnections();
+  }
+
+  /** Other authorities: what comes next goes over connections that they have proven. */
+  trust(ca: string): void {
+    this.#ca = ca;
     this.renewConnections();
   }
 
@@ -137,7 +145,8 @@ export class HttpTransport {
 
   #tlsOptions(): ConnectionOptions {
     const host = this.#url.hostname.replace(/^\[|\]$/g, '');
-    const { ca, serverName, insecureSkipVerify } = this.#options;
+    const { serverName, insecureSkipVerify } = this.#options;
+    const ca = this.#ca;
     const { certificate, key } = this.#certificate;
     const name = serverName ?? (isIP(host) === 0 ? host : undefined);
     return {

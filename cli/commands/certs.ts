@@ -6,6 +6,12 @@ import { flag } from '../../api/component/flags.ts';
 import { formatDuration } from '../../api/component/duration.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { parseCertificates } from '../../api/pki/certificate.ts';
+import {
+  AuthorityStageError,
+  finishAuthority,
+  prepareAuthority,
+  switchAuthority,
+} from '../../controlplane/pki/authority-rotation.ts';
 import { ensurePki } from '../../controlplane/pki/pki.ts';
 import { hostAddresses, hostNames } from '../../controlplane/host-address.ts';
 import { silentLogger } from '../../api/component/logger.ts';
@@ -121,6 +127,51 @@ export const certsRotate: Command = {
       });
     }
     print((await rows(dataDirectory)).rows);
+    return 0;
+  },
+};
+
+const caFlags = {
+  ...flags,
+  stage: flag({
+    name: 'stage',
+    type: 'string',
+    default: '',
+    choices: ['', 'prepare', 'switch', 'finish'],
+    group: 'Authority',
+    help: 'What to do. prepare: a new authority is trusted beside the old one. switch: the new one signs, the old one is trusted still. finish: the old one is trusted no more.',
+  }),
+} as const;
+
+const NEXT_STEPS: Readonly<Record<string, string>> = {
+  prepare:
+    'Both authorities are trusted now. Restart the control plane. Agents take the new one up within ten minutes; give other clients the new admin.kubeconfig, or the certificates of pki/ca.crt. Then: orchlet certs rotate-ca --stage switch',
+  switch:
+    'The new authority signs from the next start on. Restart the control plane. Agents ask it for new certificates within minutes; renew those of other clients. Then: orchlet certs rotate-ca --stage finish',
+  finish: 'The old authority is gone. Restart the control plane: what it signed is refused from then on.',
+};
+
+export const certsRotateCa: Command = {
+  name: 'certs rotate-ca',
+  summary: 'replace the authority of the cluster, in three stages',
+  description:
+    'Replaces the certificate authority of the cluster with an overlap, so that nothing is cut off: run it with --stage prepare, switch and finish, restart the control plane after each, and let agents and clients follow in between. The line that is printed says what comes next.',
+  flags: caFlags,
+  examples: ['orchlet certs rotate-ca --stage prepare'],
+  async run(parsed) {
+    const directory = join(String(parsed.values['dataDir']), 'pki');
+    await rows(String(parsed.values['dataDir']));
+    const stage = String(parsed.values['stage']);
+    try {
+      if (stage === 'prepare') await prepareAuthority(directory, systemClock.now());
+      else if (stage === 'switch') await switchAuthority(directory);
+      else if (stage === 'finish') await finishAuthority(directory);
+      else throw new CommandError('say which stage: --stage prepare, switch or finish');
+    } catch (error) {
+      if (error instanceof AuthorityStageError) throw new CommandError(error.message, { cause: error });
+      throw error;
+    }
+    process.stdout.write(`${NEXT_STEPS[stage] ?? ''}\n`);
     return 0;
   },
 };

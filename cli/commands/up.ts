@@ -257,7 +257,7 @@ async function agentFlagsFor(
     }),
   );
   const kubeconfig = join(agentDirectory, 'kubeconfig');
-  await forgetOtherServer(kubeconfig, server);
+  await forgetOtherServer(kubeconfig, server, plane.ca);
   const {
     keepPods: _keepPods,
     serviceProxy,
@@ -296,11 +296,12 @@ async function agentFlagsFor(
   };
 }
 
-/** Another port since the last start: the node's kubeconfig is written anew, with the certificate that it has. */
-async function forgetOtherServer(path: string, server: string): Promise<void> {
+/** Another port or authority since the last start: the node's kubeconfig is written anew. */
+async function forgetOtherServer(path: string, server: string, ca: string): Promise<void> {
   const { readFile } = await import('node:fs/promises');
   const text = await readFile(path, 'utf8').catch(() => '');
-  if (text !== '' && !text.includes(`server: ${server}\n`)) await rm(path, { force: true });
+  const isSame = text.includes(`server: ${server}\n`) && text.includes(Buffer.from(ca).toString('base64'));
+  if (text !== '' && !isSame) await rm(path, { force: true });
 }
 
 function randomText(length: number): string {

@@ -1,0 +1,157 @@
+/** The cluster's authority is replaced while a node and its clients go on: `orchlet certs rotate-ca`, stage by stage. */
+import assert from 'node:assert/strict';
+import { execFile, spawnSync } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { promisify } from 'node:util';
+import { type Agent, startAgent } from '../../agent/main.ts';
+import { type Clock, keepAlive, systemClock } from '../../api/machinery/clock.ts';
+import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
+import { createFakeHost, FakeRuntime } from '../fakes/fake-runtime.ts';
+import { ControlPlaneProcess } from './controlplane-process.ts';
+import { freePort, unmountBelow, until } from './running-cluster.ts';
+
+const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
+const TOKEN = 'abcdef.0123456789abcdef';
+
+/** What is done every few minutes is done every second. */
+const hurried: Clock = {
+  ...systemClock,
+  sleep: (delayMs, signal) => systemClock.sleep(Math.min(delayMs, 1000), signal),
+};
+
+const certificatesOf = (pem: string): X509Certificate[] =>
+  (pem.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? []).map(
+    (block) => new X509Certificate(block),
+  );
+
+describe("the cluster's authority", { timeout: 200_000 }, () => {
+  const alive = keepAlive();
+  const directory = mkdtempSync(join(tmpdir(), 'authority-'));
+  const kubeconfig = join(directory, 'kubeconfig');
+  let plane: ControlPlaneProcess;
+  let agent: Agent | undefined;
+
+  const orchlet = (...args: readonly string[]): { readonly code: number | null; readonly said: string } => {
+    const done = spawnSync(ORCHLET, [...args, '--data-dir', plane.directory], { encoding: 'utf8', timeout: 60_000 });
+    return { code: done.status, said: `${done.stdout}${done.stderr}` };
+  };
+  const stage = async (name: string): Promise<void> => {
+    const done = orchlet('certs', 'rotate-ca', '--stage', name);
+    assert.equal(done.code, 0, done.said);
+    await plane.stop();
+    await plane.launch();
+  };
+  const trusted = (): X509Certificate[] => certificatesOf(readFileSync(join(plane.directory, 'pki', 'ca.crt'), 'utf8'));
+  const kubectl = (...args: readonly string[]) => plane.kubectl(args);
+  /** As somebody whose kubeconfig was made earlier. */
+  const asBefore = (file: string) => plane.kubectl(['--kubeconfig', join(directory, file), 'get', 'namespaces']);
+  const trustedByAgent = (): number => {
+    const data = /certificate-authority-data: "?([^\s"]+)/.exec(readFileSync(kubeconfig, 'utf8'))?.[1] ?? '';
+    return certificatesOf(Buffer.from(data, 'base64').toString()).length;
+  };
+  const renewed = (): string =>
+    kubectl('get', 'lease', '-n', 'kube-node-lease', 'n1', '-o', 'jsonpath={.spec.renewTime}').stdout;
+  /** The node goes on renewing its lease, and lets the API server in. */
+  const nodeGoesOn = async (): Promise<void> => {
+    const before = renewed();
+    await until('a renewed lease', () => {
+      const now = renewed();
+      return now !== '' && now !== before ? true : undefined;
+    });
+    // Not blocking: the agent answers in this process.
+    const env = { ...process.env, KUBECONFIG: plane.kubeconfig };
+    await until('an answer of the agent', async () => {
+      const path = '/api/v1/nodes/n1/proxy/healthz';
+      const { stdout } = await promisify(execFile)('kubectl', ['get', '--raw', path], { env, timeout: 10_000 });
+      return stdout === 'ok' ? true : undefined;
+    });
+  };
+
+  before(async () => {
+    plane = await ControlPlaneProcess.start();
+    const made = orchlet('token', 'create', TOKEN);
+    assert.equal(made.code, 0, made.said);
+    const clientCaFile = join(directory, 'ca.crt');
+    copyFileSync(join(plane.directory, 'pki', 'ca.crt'), clientCaFile);
+    const bootstrapKubeconfig = join(directory, 'bootstrap.kubeconfig');
+    await writeKubeconfig(
+      bootstrapKubeconfig,
+      newKubeconfig({
+        cluster: 'c',
+        server: `https://127.0.0.1:${plane.port}`,
+        ca: readFileSync(clientCaFile, 'utf8'),
+        user: 'u',
+        credentials: { token: TOKEN },
+      }),
+    );
+    agent = await startAgent({
+      flags: {
+        kubeconfig,
+        bootstrapKubeconfig,
+        clientCaFile,
+        anonymousAuth: false,
+        hostnameOverride: 'n1',
+        nodeIp: ['127.0.0.1'],
+        rootDir: join(directory, 'root'),
+        podLogsDir: join(directory, 'logs'),
+        port: await freePort(),
+        readOnlyPort: 0,
+        healthzPort: 0,
+        cgroupsPerQos: false,
+        enforceNodeAllocatable: [],
+        failSwapOn: false,
+      },
+      clock: hurried,
+      runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
+    });
+  });
+  after(async () => {
+    await agent?.close();
+    await plane?.remove();
+    unmountBelow(directory);
+    rmSync(directory, { recursive: true, force: true });
+    alive.cancel();
+  });
+
+  test('gets a successor, which is trusted everywhere before it signs anything', async () => {
+    const [old] = trusted();
+    copyFileSync(plane.kubeconfig, join(directory, 'first.kubeconfig'));
+    await stage('prepare');
+    assert.equal(trusted().length, 2);
+    assert.equal(trusted()[0]?.fingerprint, old?.fingerprint);
+    assert.equal(asBefore('first.kubeconfig').code, 0);
+    assert.match(orchlet('certs', 'rotate-ca', '--stage', 'finish').said, /--stage switch comes first/);
+    await until('the agent trusts both', () => (trustedByAgent() === 2 ? true : undefined));
+    await nodeGoesOn();
+  });
+
+  test('leaves the signing to it, and what it signed before is good in the overlap', async () => {
+    copyFileSync(plane.kubeconfig, join(directory, 'overlap.kubeconfig'));
+    const [former, next] = trusted();
+    await stage('switch');
+    assert.deepEqual(
+      trusted().map(({ fingerprint }) => fingerprint),
+      [next?.fingerprint, former?.fingerprint],
+    );
+    assert.equal(asBefore('overlap.kubeconfig').code, 0);
+    await until('a certificate of the new authority for the node', () => {
+      const pem = readFileSync(join(directory, 'root', 'pki', 'kubelet-client-current.pem'), 'utf8');
+      const [leaf] = certificatesOf(pem);
+      return leaf !== undefined && next !== undefined && leaf.verify(next.publicKey) ? true : undefined;
+    });
+    await nodeGoesOn();
+  });
+
+  test('is trusted no more at the end, and everything goes on with the new one', async () => {
+    await stage('finish');
+    assert.equal(trusted().length, 1);
+    assert.notEqual(asBefore('overlap.kubeconfig').code, 0);
+    await nodeGoesOn();
+    await until('the agent trusts one', () => (trustedByAgent() === 1 ? true : undefined));
+    assert.match(kubectl('get', 'configmap', 'kube-root-ca.crt', '-o', 'yaml').stdout, /BEGIN CERTIFICATE/);
+  });
+});
