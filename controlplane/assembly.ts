@@ -318,7 +318,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer
   const protobuf = createProtobufCodec(schema);
   const encodings = createEncodings({
     schema,
-    columnsOf: (info) => (customResources.strategyOf(info) ?? registry.strategyOf(info))?.columns,
+    columnsOf: (info) => customResources.strategyOf(info)?.columns ?? registry.columnsOf(info),
     protobuf,
     yaml: stringifyYaml,
   });

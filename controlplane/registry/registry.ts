@@ -15,7 +15,7 @@ import { openWatchCache, type WatchCache } from '../storage/watch-cache.ts';
 import type { FieldManagement } from './field-management.ts';
 import { genericStrategy, statusOnly } from './generic-strategy.ts';
 import { kindRows, type KindOptions } from './kinds.ts';
-import { createComponentStatusRest } from './kinds/component-statuses.ts';
+import { componentStatusColumns, createComponentStatusRest } from './kinds/component-statuses.ts';
 import { createConnectRest } from './kinds/connections.ts';
 import { createBindingRest, createEvictionRest } from './kinds/pod-actions.ts';
 import { builtInReader, createDecoder, type Decoder } from './object-decoding.ts';
@@ -24,7 +24,7 @@ import { createResourceRest, createSubresourceRest, type ServedVersion } from '.
 import type { Rest } from './rest.ts';
 import { createScaleRest } from './scale-rest.ts';
 import type { Store } from './store.ts';
-import type { Conversion, KindRow, Strategy } from './strategy.ts';
+import type { Conversion, KindRow, Strategy, TableColumns } from './strategy.ts';
 
 export interface RegistryOptions extends Omit<KindOptions, 'stores'> {
   /** Opened with `stamp: stampRevision`. */
@@ -54,8 +54,9 @@ export interface Stores {
 export interface Registry {
   readonly catalog: MutableCatalog;
   readonly stores: Stores;
-  /** Strategy of what a path serves, for Table columns. */
   strategyOf(info: ResourceInfo): Strategy | undefined;
+  /** Table columns of what a path serves; cells are those of the stored form, whatever the version. */
+  columnsOf(info: ResourceInfo): TableColumns | undefined;
   /** The object in another version of its kind; it stays as it is. */
   convert(object: KubeObject, kind: GroupVersionKind): KubeObject;
   /** Sets what an object of a built-in kind has not said, in the version that it names. */
@@ -71,6 +72,34 @@ function storedUnder(info: ResourceInfo): { readonly group: string; readonly res
 }
 
 const keyOf = (group: string, resource: string): string => `${group}/${resource}`;
+
+function storeOf(stores: ReadonlyMap<string, Store>, info: ResourceInfo): Store | undefined {
+  const { group, resource } = storedUnder(info);
+  return stores.get(keyOf(group, resource));
+}
+
+function columnsFinder(stores: ReadonlyMap<string, Store>, rows: ReadonlyMap<string, KindRow>): Registry['columnsOf'] {
+  const found = new Map<ResourceInfo, TableColumns | undefined>();
+  const find = (info: ResourceInfo): TableColumns | undefined => {
+    if (info.group === '' && info.resource === 'componentstatuses') return componentStatusColumns;
+    const store = storeOf(stores, info);
+    const columns = store?.strategy.columns;
+    if (store === undefined || columns === undefined) return undefined;
+    const { group, resource } = storedUnder(info);
+    const conversion = conversionOf(store, info, rows.get(keyOf(group, resource)));
+    if (conversion === undefined) return columns;
+    const stored = (object: KubeObject): KubeObject => conversion.toStored(structuredClone(object));
+    return {
+      ...columns,
+      cells: (object) => columns.cells(stored(object)),
+      conditions: (object) => columns.conditions?.(stored(object)) ?? [],
+    };
+  };
+  return (info) => {
+    if (!found.has(info)) found.set(info, find(info));
+    return found.get(info);
+  };
+}
 
 /** Resolves when every cache holds what is stored. */
 export async function createRegistry(options: RegistryOptions): Promise<Registry> {
@@ -114,7 +143,8 @@ export async function createRegistry(options: RegistryOptions): Promise<Registry
   return {
     catalog,
     stores: access,
-    strategyOf: (info) => stores.get(keyOf(info.group, info.resource))?.strategy,
+    strategyOf: (info) => storeOf(stores, info)?.strategy,
+    columnsOf: columnsFinder(stores, rows),
     convert: converter(stores, rows),
     applyDefaults: defaulter(options.schema, stores, rows),
     close() {

@@ -122,7 +122,7 @@ describe('the columns of autoscalers', () => {
       },
     });
     const { info } = fixture.rest('autoscaling', 'v2', 'horizontalpodautoscalers');
-    const cells = fixture.registry.strategyOf(info)?.columns?.cells(made);
+    const cells = fixture.registry.columnsOf(info)?.cells(made);
     assert.deepEqual(cells?.slice(0, 6), [
       'h',
       'Deployment/web',
@@ -131,5 +131,34 @@ describe('the columns of autoscalers', () => {
       5,
       0,
     ]);
+  });
+
+  it('read the stored form in every version that is served', async () => {
+    const made = await fixture.create('autoscaling/v1/horizontalpodautoscalers', {
+      apiVersion: 'autoscaling/v1',
+      kind: 'HorizontalPodAutoscaler',
+      metadata: { name: 'old' },
+      spec: {
+        scaleTargetRef: { apiVersion: 'apps/v1', kind: 'Deployment', name: 'web' },
+        maxReplicas: 5,
+        targetCPUUtilizationPercentage: 70,
+      },
+    });
+    const { info } = fixture.rest('autoscaling', 'v1', 'horizontalpodautoscalers');
+    const before = structuredClone(made);
+    const cells = fixture.registry.columnsOf(info)?.cells(made);
+    assert.deepEqual(cells?.slice(0, 3), ['old', 'Deployment/web', 'cpu: <unknown>/70%']);
+    assert.deepEqual(made, before);
+    const events = fixture.rest('events.k8s.io', 'v1', 'events').info;
+    const event = {
+      apiVersion: 'events.k8s.io/v1',
+      kind: 'Event',
+      metadata: { name: 'e' },
+      note: 'told',
+      type: 'Normal',
+    };
+    const columns = fixture.registry.columnsOf(events);
+    assert.equal(columns?.columns[0]?.name, 'Last Seen');
+    assert.equal(columns?.cells(event)[6], 'told');
   });
 });
