@@ -2,6 +2,7 @@
  * Which of the names that a definition asks for it gets: those that no other definition of its group has. Says so in the
  * status, and whether the definition is established.
  */
+import { authorityBundleError } from './authority-bundle.ts';
 import type { Definition, DefinitionNames, DefinitionStatus } from './definition.ts';
 import { approvalOf, APPROVED_ANNOTATION, isProtectedGroup, setCondition } from './definition.ts';
 
@@ -63,7 +64,9 @@ export function namedStatus(definition: Definition, taken: TakenNames, nowMs: nu
   else set('NamesAccepted', false, conflict.reason, conflict.message);
   const established = status.conditions?.find(({ type }) => type === 'Established')?.status === 'True';
   if (!established) {
-    if (conflict === undefined) {
+    if (conflict === undefined && authorityBundleError(definition.spec.conversion) !== undefined) {
+      set('Established', false, 'InvalidCABundle', 'The conversion webhook CABundle is invalid');
+    } else if (conflict === undefined) {
       set('Established', true, 'InitialNamesAccepted', 'the initial names have been accepted');
     } else set('Established', false, 'NotAccepted', 'not all names are accepted');
   }

@@ -27,6 +27,7 @@ import {
   type Subresources,
 } from './definition.ts';
 import { webhookClientErrors } from '../kinds/webhook-client.ts';
+import { validateAuthorityBundle } from './authority-bundle.ts';
 import { readFieldPath } from './field-path.ts';
 import type { JsonSchema } from './json-schema.ts';
 import { type SchemaPlace, validateSchema } from './schema-validation.ts';
@@ -45,7 +46,7 @@ export function validateDefinition(definition: Definition): FieldError[] {
 
 export function validateDefinitionUpdate(definition: Definition, old: Definition): FieldError[] {
   const { spec } = definition;
-  const errors = validateSpec(spec, old.spec);
+  const errors = [...validateSpec(spec, old.spec), ...validateAuthorityBundle(definition, old)];
   if (isTrue(old, 'Established')) {
     errors.push(
       ...validateImmutable(spec.scope, old.spec.scope, 'spec.scope'),
