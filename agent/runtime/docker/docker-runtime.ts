@@ -6,7 +6,6 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import {
@@ -31,29 +30,19 @@ import {
 } from './container-options.ts';
 import { ContainerStates } from './container-states.ts';
 import { createDockerClient, isCode, unlessGone, type DockerClient } from './docker-client.ts';
+import { ContainerLogs } from './container-logs.ts';
+import { followEvents } from './engine-events.ts';
+import { engineInfo, engineVersion, readEngineFacts } from './engine-facts.ts';
 import { attachStream, execCollect, execStream } from './exec.ts';
 import { ImageVolumes } from './image-volumes.ts';
 import { DockerImages } from './images.ts';
-import {
-  containerLabels,
-  dockerName,
-  LABEL_INSTANCE,
-  LABEL_POD_UID,
-  LABEL_SANDBOX,
-  LABEL_TYPE,
-  sandboxLabels,
-} from './labels.ts';
-import { LogWriter } from './log-writer.ts';
+import { containerLabels, dockerName, sandboxLabels } from './labels.ts';
 import { PodNetwork } from './network.ts';
 import { dialPort } from './port-forward.ts';
 import { DockerStats } from './stats.ts';
 
-const EVENTS_RETRY_MS = 1_000;
-/** How long an ended container's status waits for the rest of its log. */
-const LOG_SETTLE_MS = 2_000;
 /** What the engine may need beyond the grace period to see a process dead. */
 const STOP_MARGIN_MS = 60_000;
-const CAP_SYS_RESOURCE = 24n;
 
 export interface DockerRuntimeOptions {
   /** `unix:///var/run/docker.sock`. */
@@ -85,7 +74,7 @@ class DockerRuntime implements Runtime {
   readonly #imageVolumes: ImageVolumes;
   readonly #states: ContainerStates;
   readonly #stats: DockerStats;
-  readonly #writers = new Map<string, LogWriter>();
+  readonly #logs: ContainerLogs;
   #facts: EngineFacts = {
     swapLimit: false,
     lowestOomScoreAdj: -1000,
@@ -107,6 +96,7 @@ class DockerRuntime implements Runtime {
       nodeName: options.nodeName,
       awaitsCidr: options.awaitsPodCidr === true,
     });
+    this.#logs = new ContainerLogs({ client: this.#client, clock: options.clock, logger: options.logger });
     this.#images = new DockerImages(this.#client);
     this.#imageVolumes = new ImageVolumes(this.#client, options.rootDirectory);
     this.#stats = new DockerStats(this.#client, options.clock, this.#instance);
@@ -115,24 +105,17 @@ class DockerRuntime implements Runtime {
       clock: options.clock,
       images: this.#images,
       instance: this.#instance,
-      logSettled: (id) => this.#logSettled(id),
+      logSettled: (id) => this.#logs.settled(id),
     });
   }
 
   async start(): Promise<void> {
-    const [version, info] = [await this.#version(), await this.#info()];
-    this.#facts = {
-      swapLimit: info.SwapLimit,
-      lowestOomScoreAdj: await this.#lowestOomScoreAdj(),
-      recursiveReadOnly: Number.parseInt(version.Version, 10) >= 25,
-      seLinux: info.SecurityOptions.some((option) => option.includes('selinux')),
-    };
-    for (const container of await this.listContainers())
-      this.#writeLog(container.id, container.logPath, await this.#isTty(container.id));
+    this.#facts = await readEngineFacts(this.#client, this.#options.logger);
+    for (const container of await this.listContainers()) await this.#logs.write(container.id, container.logPath);
   }
 
   async info(): Promise<{ name: string; version: string; apiVersion: string }> {
-    const version = await this.#version();
+    const version = await engineVersion(this.#client);
     return { name: 'docker', version: version.Version, apiVersion: version.ApiVersion };
   }
 
@@ -159,13 +142,13 @@ class DockerRuntime implements Runtime {
   }
 
   async handlers(): Promise<readonly { name: string; recursiveReadOnlyMounts: boolean; userNamespaces: boolean }[]> {
-    const info = await this.#info();
+    const info = await engineInfo(this.#client);
     const features = { recursiveReadOnlyMounts: this.#facts.recursiveReadOnly, userNamespaces: false };
     return ['', ...Object.keys(info.Runtimes ?? {})].map((name) => ({ name, ...features }));
   }
 
   async cgroupDriver(): Promise<'cgroupfs' | 'systemd' | undefined> {
-    const { CgroupDriver: driver } = await this.#info();
+    const { CgroupDriver: driver } = await engineInfo(this.#client);
     return driver === 'systemd' || driver === 'cgroupfs' ? driver : undefined;
   }
 
@@ -257,7 +240,7 @@ class DockerRuntime implements Runtime {
       throw error;
     }
     this.#states.forget(id);
-    this.#writeLog(id, status.logPath, await this.#isTty(id));
+    await this.#logs.write(id, status.logPath);
   }
 
   async stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void> {
@@ -285,8 +268,7 @@ class DockerRuntime implements Runtime {
   }
 
   async removeContainer(id: ContainerId): Promise<void> {
-    const writer = this.#writers.get(id);
-    this.#writers.delete(id);
+    const endLog = this.#logs.remove(id);
     try {
       await unlessGone(
         this.#client.call('remove container', () =>
@@ -298,7 +280,7 @@ class DockerRuntime implements Runtime {
         throw error;
     } finally {
       this.#states.forget(id);
-      await writer?.close();
+      await endLog();
     }
   }
 
@@ -324,8 +306,8 @@ class DockerRuntime implements Runtime {
     this.#states.forget(id);
   }
 
-  async reopenLog(id: ContainerId): Promise<void> {
-    await this.#writers.get(id)?.reopen();
+  reopenLog(id: ContainerId): Promise<void> {
+    return this.#logs.reopen(id);
   }
 
   checkpoint(): Promise<void> {
@@ -385,7 +367,7 @@ class DockerRuntime implements Runtime {
   }
 
   async imageFilesystems(): Promise<{ images: readonly FilesystemUsage[]; containers: readonly FilesystemUsage[] }> {
-    const { DockerRootDir: mountpoint } = await this.#info();
+    const { DockerRootDir: mountpoint } = await engineInfo(this.#client);
     const stats = await statfs(mountpoint);
     const usage = {
       mountpoint,
@@ -403,30 +385,16 @@ class DockerRuntime implements Runtime {
     return this.#stats.sandboxes(filter.podUid);
   }
 
-  async events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void> {
-    while (!signal.aborted) {
-      try {
-        const filters = { type: ['container'], label: [`${LABEL_INSTANCE}=${this.#instance}`] };
-        const stream = await this.#client.docker.getEvents({ filters: JSON.stringify(filters), abortSignal: signal });
-        onDisconnect();
-        for await (const line of createInterface({ input: stream })) {
-          const event = line === '' ? undefined : eventOf(JSON.parse(line) as EngineEvent);
-          if (event !== undefined) void this.#settled(event.containerId, event.settle).then(() => onEvent(event));
-        }
-      } catch (error) {
-        if (!signal.aborted) this.#options.logger.debug({ error }, 'The event stream of Docker broke off');
-      }
-      if (signal.aborted) return;
-      onDisconnect();
-      await this.#options.clock.sleep(EVENTS_RETRY_MS, signal).catch(() => undefined);
-    }
+  events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void> {
+    const { clock, logger } = this.#options;
+    const settled = (id: string): Promise<void> => this.#settled(id);
+    const options = { client: this.#client, clock, logger, instance: this.#instance, settled };
+    return followEvents(options, signal, onEvent, onDisconnect);
   }
 
   /** Containers stay; the log writers end. Where there are no pods the network goes, too. */
   async close(): Promise<void> {
-    const writers = [...this.#writers.values()];
-    this.#writers.clear();
-    await Promise.all(writers.map((writer) => writer.close()));
+    await this.#logs.close();
     try {
       if ((await this.listSandboxes()).length === 0) await this.#network.release();
     } catch (error) {
@@ -455,8 +423,7 @@ class DockerRuntime implements Runtime {
    * The engine tells of an end before its list does. It does both under the container's lock, which an inspection takes:
    * after one, the list is as new as the news. A container that hangs holds up only its own event.
    */
-  async #settled(id: string, needed = true): Promise<void> {
-    if (!needed) return;
+  async #settled(id: string): Promise<void> {
     try {
       await this.#client.call('inspect container', () => this.#client.docker.getContainer(id).inspect());
     } catch (error) {
@@ -489,88 +456,4 @@ class DockerRuntime implements Runtime {
       });
     }
   }
-
-  #writeLog(id: string, logPath: string, tty: boolean): void {
-    if (this.#writers.has(id) || logPath === '') return;
-    const writer = new LogWriter(
-      { id, tty, logPath },
-      {
-        client: this.#client,
-        clock: this.#options.clock,
-        logger: this.#options.logger,
-        running: async (container) => {
-          try {
-            return (await this.#client.docker.getContainer(container).inspect()).State.Running;
-          } catch (error) {
-            return (error as { statusCode?: number }).statusCode !== 404;
-          }
-        },
-      },
-    );
-    this.#writers.set(id, writer);
-    void writer.finished.then(() => (this.#writers.get(id) === writer ? this.#writers.delete(id) : false));
-  }
-
-  async #isTty(id: string): Promise<boolean> {
-    return (await this.#client.call('inspect container', () => this.#client.docker.getContainer(id).inspect())).Config
-      .Tty;
-  }
-
-  async #logSettled(id: string): Promise<void> {
-    const writer = this.#writers.get(id);
-    if (writer === undefined) return;
-    const limit = new AbortController();
-    await Promise.race([
-      writer.finished,
-      this.#options.clock.sleep(LOG_SETTLE_MS, limit.signal).catch(() => undefined),
-    ]);
-    limit.abort();
-  }
-
-  #version(): Promise<{ Version: string; ApiVersion: string }> {
-    return this.#client.call('version', () => this.#client.docker.version(), { timeoutMs: 20_000 });
-  }
-
-  async #info(): Promise<{
-    SwapLimit: boolean;
-    SecurityOptions: string[];
-    CgroupDriver: string;
-    DockerRootDir: string;
-    Runtimes?: Record<string, unknown>;
-  }> {
-    return (await this.#client.call('info', () => this.#client.docker.info(), { timeoutMs: 20_000 })) as never;
-  }
-
-  async #lowestOomScoreAdj(): Promise<number> {
-    const status = await readFile('/proc/self/status', 'utf8');
-    const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)/m.exec(status)?.[1] ?? '0'}`);
-    if ((effective >> CAP_SYS_RESOURCE) & 1n) return -1000;
-    const own = Number((await readFile('/proc/self/oom_score_adj', 'utf8')).trim());
-    this.#options.logger.warn(
-      { lowest: own },
-      'Without CAP_SYS_RESOURCE the out-of-memory score of containers is not lowered',
-    );
-    return own;
-  }
-}
-
-interface EngineEvent {
-  readonly Action: string;
-  readonly Actor: { readonly ID: string; readonly Attributes: Readonly<Record<string, string>> };
-}
-
-const EVENT_TYPES: Readonly<Record<string, RuntimeEvent['type']>> = {
-  create: 'created',
-  start: 'started',
-  die: 'stopped',
-  destroy: 'deleted',
-};
-
-function eventOf(event: EngineEvent): (RuntimeEvent & { readonly settle: boolean }) | undefined {
-  const type = EVENT_TYPES[event.Action];
-  const { Attributes: labels, ID: id } = event.Actor;
-  const podUid = labels[LABEL_POD_UID];
-  if (type === undefined || podUid === undefined) return undefined;
-  const sandbox = labels[LABEL_TYPE] === 'podsandbox' || labels[LABEL_SANDBOX] === undefined;
-  return { type: sandbox ? 'sandbox-changed' : type, podUid, containerId: id, settle: event.Action === 'die' };
 }

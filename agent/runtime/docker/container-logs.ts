@@ -1,0 +1,72 @@
+/** The writers of the containers' CRI logs, one for each that may still say something. */
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { DockerClient } from './docker-client.ts';
+import { LogWriter } from './log-writer.ts';
+
+/** How long an ended container's status waits for the rest of its log. */
+const SETTLE_MS = 2_000;
+
+export class ContainerLogs {
+  readonly #client: DockerClient;
+  readonly #clock: Clock;
+  readonly #logger: Logger;
+  readonly #writers = new Map<string, LogWriter>();
+
+  constructor(options: { readonly client: DockerClient; readonly clock: Clock; readonly logger: Logger }) {
+    this.#client = options.client;
+    this.#clock = options.clock;
+    this.#logger = options.logger;
+  }
+
+  /** Begins, or goes on after what is in the file. */
+  async write(id: string, logPath: string): Promise<void> {
+    const { Config } = await this.#client.call('inspect container', () =>
+      this.#client.docker.getContainer(id).inspect(),
+    );
+    if (this.#writers.has(id) || logPath === '') return;
+    const writer = new LogWriter(
+      { id, tty: Config.Tty, logPath },
+      {
+        client: this.#client,
+        clock: this.#clock,
+        logger: this.#logger,
+        running: async (container) => {
+          try {
+            return (await this.#client.docker.getContainer(container).inspect()).State.Running;
+          } catch (error) {
+            return (error as { statusCode?: number }).statusCode !== 404;
+          }
+        },
+      },
+    );
+    this.#writers.set(id, writer);
+    void writer.finished.then(() => (this.#writers.get(id) === writer ? this.#writers.delete(id) : false));
+  }
+
+  async reopen(id: string): Promise<void> {
+    await this.#writers.get(id)?.reopen();
+  }
+
+  /** The whole output is in the file, or it takes too long. */
+  async settled(id: string): Promise<void> {
+    const writer = this.#writers.get(id);
+    if (writer === undefined) return;
+    const limit = new AbortController();
+    await Promise.race([writer.finished, this.#clock.sleep(SETTLE_MS, limit.signal).catch(() => undefined)]);
+    limit.abort();
+  }
+
+  /** Resolves to what ends the writer, which nobody asks for any more. */
+  remove(id: string): () => Promise<void> {
+    const writer = this.#writers.get(id);
+    this.#writers.delete(id);
+    return async () => writer?.close();
+  }
+
+  async close(): Promise<void> {
+    const writers = [...this.#writers.values()];
+    this.#writers.clear();
+    await Promise.all(writers.map((writer) => writer.close()));
+  }
+}

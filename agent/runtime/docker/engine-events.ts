@@ -1,0 +1,66 @@
+/** The engine's events about this agent's containers, taken up again whenever the stream breaks off. */
+import { createInterface } from 'node:readline';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { RuntimeEvent } from '../runtime.ts';
+import type { DockerClient } from './docker-client.ts';
+import { LABEL_INSTANCE, LABEL_POD_UID, LABEL_SANDBOX, LABEL_TYPE } from './labels.ts';
+
+const RETRY_MS = 1_000;
+
+export interface EngineEventsOptions {
+  readonly client: DockerClient;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly instance: string;
+  /** The engine's list is as new as the news of an end. */
+  readonly settled: (containerId: string) => Promise<void>;
+}
+
+/** Calls until the signal aborts; `onDisconnect` says that events may have been lost. */
+export async function followEvents(
+  { client, clock, logger, instance, settled }: EngineEventsOptions,
+  signal: AbortSignal,
+  onEvent: (event: RuntimeEvent) => void,
+  onDisconnect: () => void,
+): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      const filters = { type: ['container'], label: [`${LABEL_INSTANCE}=${instance}`] };
+      const stream = await client.docker.getEvents({ filters: JSON.stringify(filters), abortSignal: signal });
+      onDisconnect();
+      for await (const line of createInterface({ input: stream })) {
+        const event = line === '' ? undefined : eventOf(JSON.parse(line) as EngineEvent);
+        if (event === undefined) continue;
+        if (event.ended) void settled(event.containerId).then(() => onEvent(event));
+        else onEvent(event);
+      }
+    } catch (error) {
+      if (!signal.aborted) logger.debug({ error }, 'The event stream of Docker broke off');
+    }
+    if (signal.aborted) return;
+    onDisconnect();
+    await clock.sleep(RETRY_MS, signal).catch(() => undefined);
+  }
+}
+
+interface EngineEvent {
+  readonly Action: string;
+  readonly Actor: { readonly ID: string; readonly Attributes: Readonly<Record<string, string>> };
+}
+
+const TYPES: Readonly<Record<string, RuntimeEvent['type']>> = {
+  create: 'created',
+  start: 'started',
+  die: 'stopped',
+  destroy: 'deleted',
+};
+
+function eventOf(event: EngineEvent): (RuntimeEvent & { readonly ended: boolean }) | undefined {
+  const type = TYPES[event.Action];
+  const { Attributes: labels, ID: id } = event.Actor;
+  const podUid = labels[LABEL_POD_UID];
+  if (type === undefined || podUid === undefined) return undefined;
+  const sandbox = labels[LABEL_TYPE] === 'podsandbox' || labels[LABEL_SANDBOX] === undefined;
+  return { type: sandbox ? 'sandbox-changed' : type, podUid, containerId: id, ended: event.Action === 'die' };
+}
