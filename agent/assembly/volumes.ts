@@ -86,6 +86,8 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
     mountTimeoutMs: MOUNT_TIMEOUT_MS,
     csi,
     allocatableMemoryBytes: () => Number(wholeUnits(parseQuantity(node.allocatable()['memory'] ?? '0'))),
+    recursiveReadOnly: () =>
+      node.node().status?.runtimeHandlers?.find(({ name }) => name === '')?.features?.recursiveReadOnlyMounts === true,
     forgetPod: (uid) => tokens.forgetPod(uid),
   });
   if (objects instanceof WatchedObjects) {

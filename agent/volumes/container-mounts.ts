@@ -16,6 +16,8 @@ export interface ContainerMountsOptions {
   readonly env: ReadonlyMap<string, string>;
   readonly ready: ReadonlyMap<string, ReadyVolume>;
   readonly podDirectory: string;
+  /** The runtime can make what is mounted below a mount read-only too. */
+  readonly recursiveReadOnly: boolean;
   readonly mounter: Mounter;
   readonly mounts: PodMounts;
   readonly logger: Logger;
@@ -51,8 +53,7 @@ async function mountOf(
   const base = {
     containerPath: wanted.mountPath.startsWith('/') ? wanted.mountPath : `/${wanted.mountPath}`,
     readonly,
-    recursiveReadOnly:
-      readonly && (wanted.recursiveReadOnly === 'Enabled' || wanted.recursiveReadOnly === 'IfPossible'),
+    recursiveReadOnly: readonly && isRecursive(wanted, options.recursiveReadOnly),
     propagation: propagationOf(wanted.mountPropagation),
     seLinuxRelabel: false,
   } as const;
@@ -65,6 +66,15 @@ async function mountOf(
   if (subPath === '') return { ...base, hostPath: volume.path };
   checkSubPath(subPath);
   return { ...base, hostPath: await bound(options, wanted, index, volume.path, subPath) };
+}
+
+/** `IfPossible` gives way where the runtime cannot, `Enabled` does not. */
+function isRecursive({ name, recursiveReadOnly = 'Disabled' }: VolumeMount, supported: boolean): boolean {
+  if (recursiveReadOnly === 'Enabled' && !supported)
+    throw new VolumeError(
+      `failed to resolve recursive read-only mode: volume "${name}" requested recursive read-only mount, but it is not supported by the runtime`,
+    );
+  return supported && recursiveReadOnly !== 'Disabled';
 }
 
 async function bound(

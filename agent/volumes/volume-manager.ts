@@ -41,6 +41,8 @@ export interface VolumeManagerOptions {
   readonly mountTimeoutMs: number;
   readonly csi?: CsiDriverVolumes;
   readonly allocatableMemoryBytes?: () => number;
+  /** The runtime can make mounts read-only with all that is mounted below them. */
+  readonly recursiveReadOnly?: () => boolean;
   /** Forgets tokens of a pod that is gone. */
   readonly forgetPod: (podUid: string) => void;
 }
@@ -234,13 +236,14 @@ class HostVolumes implements VolumeManager {
   }
 
   async containerMounts(pod: Pod, container: Container, env: ReadonlyMap<string, string>): Promise<PreparedMounts> {
-    const { mounter, logger } = this.#options;
+    const { mounter, logger, recursiveReadOnly = () => false } = this.#options;
     return containerMounts({
       pod,
       container,
       env,
       ready: this.#pods.get(pod.metadata.uid)?.ready ?? new Map<string, ReadyVolume>(),
       podDirectory: this.#directory(pod.metadata.uid),
+      recursiveReadOnly: recursiveReadOnly(),
       mounter,
       mounts: this.#mounts,
       logger,

@@ -48,6 +48,7 @@ async function setUp(t: TestContext, csi?: CsiDriverVolumes) {
   const events: string[] = [];
   const maps = new Map<string, Record<string, string>>();
   const forgotten: string[] = [];
+  const runtime = { recursiveReadOnly: true };
   const make = () =>
     createVolumeManager({
       rootDirectory: root,
@@ -56,6 +57,7 @@ async function setUp(t: TestContext, csi?: CsiDriverVolumes) {
       logger: silentLogger,
       mounter,
       ...(csi === undefined ? {} : { csi }),
+      recursiveReadOnly: () => runtime.recursiveReadOnly,
       refreshMs: 60_000,
       mountTimeoutMs: 123_000,
       events: {
@@ -77,7 +79,7 @@ async function setUp(t: TestContext, csi?: CsiDriverVolumes) {
         resourceValue: () => '',
       },
     });
-  return { root, clock, client, mounter, events, maps, forgotten, make, manager: make() };
+  return { root, clock, client, mounter, events, maps, forgotten, runtime, make, manager: make() };
 }
 
 const never = new AbortController().signal;
@@ -378,6 +380,23 @@ describe('the volume manager', () => {
       await assert.rejects(manager.containerMounts(pod, container, env), { name: 'VolumeError', message });
     });
   }
+
+  it('is read-only all through where the runtime can, and is not without it where the pod insists', async (t) => {
+    const { manager, runtime } = await setUp(t);
+    const mount = (recursiveReadOnly: string, readOnly = true) => ({
+      name: 'main',
+      volumeMounts: [{ name: 'd', mountPath: '/d', readOnly, recursiveReadOnly }],
+    });
+    const pod = podOf('p', [{ name: 'd', emptyDir: {} }]);
+    await manager.mount(pod, never);
+    const recursive = async (container: Container): Promise<boolean | undefined> =>
+      (await manager.containerMounts(pod, container, new Map())).mounts[0]?.recursiveReadOnly;
+    const modes = ['Disabled', 'IfPossible', 'Enabled'];
+    assert.deepEqual(await Promise.all(modes.map((mode) => recursive(mount(mode)))), [false, true, true]);
+    runtime.recursiveReadOnly = false;
+    assert.equal(await recursive(mount('IfPossible')), false);
+    await assert.rejects(recursive(mount('Enabled')), /not supported by the runtime/);
+  });
 
   it('binds a subPath for each container, and releases it', async (t) => {
     const { manager, root, mounter } = await setUp(t);
