@@ -1,6 +1,7 @@
 /** Certificates that scenarios present, and the parts of issued certificates and tokens that are compared. */
 import { createHash, X509Certificate } from 'node:crypto';
 import { certificatePem, createCertificate, parseCertificate, type Certificate } from '../../api/pki/certificate.ts';
+import * as der from '../../api/pki/der.ts';
 import { EXTENSION } from '../../api/pki/extensions.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import type { KeyObject } from 'node:crypto';
@@ -46,10 +47,7 @@ export async function issueCertificate(
   const now = Date.now();
   const raw = createCertificate(
     {
-      subject: {
-        ...(request.cn === undefined ? {} : { commonName: request.cn }),
-        ...(request.o === undefined ? {} : { organizations: request.o }),
-      },
+      subject: subjectOf(request),
       publicKey: keys.publicKey,
       notBeforeMs: now - 60_000,
       notAfterMs: now + (request.days ?? 1) * DAY_MS,
@@ -60,6 +58,12 @@ export async function issueCertificate(
     { certificate: authority.certificate, privateKey: authority.privateKey },
   );
   return { cert: certificatePem(raw), key: privateKeyPem(keys.privateKey) };
+}
+
+/** Each organization in a set of its own, as openssl has it: within one set their order would be that of the encoding. */
+function subjectOf({ cn, o = [] }: IssueRequest): Buffer {
+  const part = (oid: string, value: string): Buffer => der.setOf(der.sequence(der.oid(oid), der.utf8String(value)));
+  return der.sequence(...o.map((name) => part('2.5.4.10', name)), ...(cn === undefined ? [] : [part('2.5.4.3', cn)]));
 }
 
 const USAGES: Readonly<Record<string, string>> = { clientAuth: 'client auth', serverAuth: 'server auth' };
