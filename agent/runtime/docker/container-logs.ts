@@ -2,6 +2,7 @@
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { DockerClient } from './docker-client.ts';
+import { readLabels } from './labels.ts';
 import { LogWriter } from './log-writer.ts';
 
 /** How long an ended container's status waits for the rest of its log. */
@@ -19,11 +20,12 @@ export class ContainerLogs {
     this.#logger = options.logger;
   }
 
-  /** Begins, or goes on after what is in the file. */
-  async write(id: string, logPath: string): Promise<void> {
+  /** Begins, or goes on after what is in the file that the container's label names. */
+  async write(id: string): Promise<void> {
     const { Config } = await this.#client.call('inspect container', () =>
       this.#client.docker.getContainer(id).inspect(),
     );
+    const { logPath } = readLabels(Config.Labels);
     if (this.#writers.has(id) || logPath === '') return;
     const writer = new LogWriter(
       { id, tty: Config.Tty, logPath },

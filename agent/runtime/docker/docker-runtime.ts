@@ -111,7 +111,7 @@ class DockerRuntime implements Runtime {
 
   async start(): Promise<void> {
     this.#facts = await readEngineFacts(this.#client, this.#options.logger);
-    for (const container of await this.listContainers()) await this.#logs.write(container.id, container.logPath);
+    for (const container of await this.listContainers()) await this.#logs.write(container.id);
   }
 
   async info(): Promise<{ name: string; version: string; apiVersion: string }> {
@@ -232,7 +232,6 @@ class DockerRuntime implements Runtime {
   }
 
   async startContainer(id: ContainerId): Promise<void> {
-    const status = await this.containerStatus(id);
     try {
       await this.#client.call('start container', () => this.#client.docker.getContainer(id).start());
     } catch (error) {
@@ -240,7 +239,7 @@ class DockerRuntime implements Runtime {
       throw error;
     }
     this.#states.forget(id);
-    await this.#logs.write(id, status.logPath);
+    await this.#logs.write(id);
   }
 
   async stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void> {
