@@ -284,6 +284,7 @@ async function assemble(
     {
       runtime,
       metrics: registries.own,
+      client,
       settings,
       activePods: () => (parts.core?.sourcesReady() === true ? parts.core.activePods() : undefined),
       podByName: (namespace, name) => parts.core?.podByName(namespace, name),
@@ -511,7 +512,11 @@ async function assemble(
   });
   const plugins = new PluginManager({
     rootDirectory,
-    handlers: { CSIPlugin: csiDrivers, DevicePlugin: resources.devices.handler() },
+    handlers: {
+      CSIPlugin: csiDrivers,
+      DevicePlugin: resources.devices.handler(),
+      DRAPlugin: resources.claims.handler(),
+    },
     clock,
     logger,
   });

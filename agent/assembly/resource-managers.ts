@@ -1,6 +1,7 @@
 /** The managers of resources by the agent's options and gates: host topology in, one object for the core out. */
 import { join } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { Client } from '../../api/machinery/client.ts';
 import { ConfigurationError } from '../config/configuration-error.ts';
 import type { Container, Pod } from '../core-types.ts';
 import type { EvictionSettings } from '../eviction/eviction-manager.ts';
@@ -11,6 +12,7 @@ import { servePodResources } from '../podresources/pod-resources-server.ts';
 import { StateError } from '../resourcemanagers/checkpoint-file.ts';
 import { CpuManager, type RunningContainer } from '../resourcemanagers/cpumanager/cpu-manager.ts';
 import { parseCpuSet } from '../resourcemanagers/cpu-set.ts';
+import { ClaimManager } from '../resourcemanagers/dra/claim-manager.ts';
 import { DeviceManager } from '../resourcemanagers/devicemanager/device-manager.ts';
 import { serveRegistration } from '../resourcemanagers/devicemanager/registration-server.ts';
 import { registerManagerMetrics } from '../resourcemanagers/manager-metrics.ts';
@@ -31,6 +33,7 @@ import type { Base, Closer } from './base.ts';
 export interface ResourceManagerDeps {
   readonly runtime: Runtime;
   readonly metrics: MetricsRegistry;
+  readonly client: Client | undefined;
   readonly settings: EvictionSettings;
   /** `undefined` as long as not all sources of pods have answered. */
   readonly activePods: () => readonly Pod[] | undefined;
@@ -45,6 +48,7 @@ export interface ResourceManagerDeps {
 export interface AssembledResourceManagers {
   readonly managers: ResourceManagers;
   readonly devices: DeviceManager;
+  readonly claims: ClaimManager;
 }
 
 /** Throws `ConfigurationError` where options, state and host do not go together. */
@@ -110,12 +114,20 @@ async function create(base: Base, deps: ResourceManagerDeps, closers: Closer[]):
     }),
     affinity: topology,
   });
-  figures.follow(cpus, memory);
+  const claims = await ClaimManager.start({
+    rootDirectory,
+    client: deps.client,
+    clock,
+    logger,
+    observe: (operation, failed, tookMs) => figures.claim(operation, failed, tookMs),
+  });
+  figures.follow(cpus, memory, claims);
   const managers = new ResourceManagers({
     topology,
     cpus,
     memory,
     devices,
+    claims,
     clock,
     logger,
     activePods: () => {
@@ -140,7 +152,7 @@ async function create(base: Base, deps: ResourceManagerDeps, closers: Closer[]):
         observe: (endpoint, failed) => figures.podResources(endpoint, failed),
       }),
     );
-  return { managers, devices };
+  return { managers, devices, claims };
 }
 
 function createCpuManager(

@@ -48,6 +48,8 @@ export interface PodSyncOptions {
   /** The account of processors, memory and devices. */
   readonly resources?: {
     release(podUid: string): void;
+    /** What its claims name; throws what keeps it from starting. */
+    prepare(pod: Pod): Promise<void>;
     /** What the status says of them, in place. */
     fillStatus(pod: Pod, status: PodStatus): void;
   };
@@ -58,6 +60,8 @@ export interface PodSyncOptions {
 }
 
 const SERVICES_RETRY_MS = 200;
+
+const CLAIMS_RETRY_MS = 5_000;
 
 const DEADLINE = {
   reason: 'DeadlineExceeded',
@@ -111,7 +115,15 @@ export class PodSync implements PodSyncer {
       const retryMs = error instanceof VolumeError ? error.retryAfterMs : 1_000;
       return { ended: false, errors: [error as Error], retryAtMs: clock.now() + retryMs };
     }
-    // 6. Probes, then containers.
+    // 6. What its claims name of dynamic resources.
+    try {
+      await this.#options.resources?.prepare(pod);
+    } catch (error) {
+      const { message } = error as Error;
+      events.event(pod, 'Warning', 'FailedPrepareDynamicResources', `Failed to prepare dynamic resources: ${message}`);
+      return { ended: false, errors: [error as Error], retryAtMs: clock.now() + CLAIMS_RETRY_MS };
+    }
+    // 7. Probes, then containers.
     probes.addPod(pod);
     const result = await kubeRuntime.syncPod(pod, runtime, signal);
     if (result.resizeError !== undefined) allocations.actuated(desired, { left, error: result.resizeError });

@@ -1,14 +1,16 @@
 /** Figures of the managers of resources on the agent's page, by the reference's names. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { CpuManager } from './cpumanager/cpu-manager.ts';
+import type { ClaimManager } from './dra/claim-manager.ts';
 import type { MemoryManager } from './memorymanager/memory-manager.ts';
 
 export interface ManagerFigures {
   admission(admission: { readonly tookMs: number; readonly refused: boolean }): void;
   device(event: 'registration' | 'allocation', resource: string, tookMs: number): void;
   podResources(endpoint: 'list' | 'get' | 'get_allocatable', failed: boolean): void;
+  claim(operation: string, failed: boolean, tookMs: number): void;
   /** Gauges of these are read with each page. */
-  follow(cpus: CpuManager, memory: MemoryManager): void;
+  follow(cpus: CpuManager, memory: MemoryManager, claims: ClaimManager): void;
 }
 
 /** 0.05 ms doubled fifteen times. */
@@ -49,6 +51,12 @@ export function registerManagerMetrics(metrics: MetricsRegistry): ManagerFigures
     'Cumulative number of requests to the PodResource endpoint. Broken down by server api version.',
     ['server_api_version'],
   );
+  const claims = metrics.histogram({
+    name: 'dra_operations_duration_seconds',
+    help: 'Latency histogram in seconds for the duration of handling all ResourceClaims referenced by a pod when the pod starts or stops. Identified by the name of the operation (PrepareResources or UnprepareResources) and separated by the success of the operation.',
+    labels: ['is_error', 'operation_name'],
+    buckets: [0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 45],
+  });
   const byEndpoint = (['list', 'get', 'get_allocatable'] as const).map((endpoint) => {
     const describe = (kind: string): string => `kubelet_pod_resources_endpoint_${kind}_${endpoint}`;
     return [
@@ -81,12 +89,24 @@ export function registerManagerMetrics(metrics: MetricsRegistry): ManagerFigures
       endpoints.get(endpoint)?.all.with('v1').inc();
       if (failed) endpoints.get(endpoint)?.failed.with('v1').inc();
     },
-    follow: (cpus, memory) => followManagers(metrics, cpus, memory),
+    claim: (operation, failed, tookMs) => claims.with(String(failed), operation).observe(tookMs / 1000),
+    follow: (cpus, memory, prepared) => followManagers(metrics, cpus, memory, prepared),
   };
 }
 
 /** Counters of the managers themselves: the page shows how far they have come. */
-function followManagers(metrics: MetricsRegistry, cpus: CpuManager, memory: MemoryManager): void {
+function followManagers(metrics: MetricsRegistry, cpus: CpuManager, memory: MemoryManager, claims: ClaimManager): void {
+  const inUse = metrics.gauge({
+    name: 'dra_resource_claims_in_use',
+    help: 'The number of ResourceClaims that are currently in use on the node, by driver name (driver_name label value) and across all drivers (special value <any> for driver_name). Note that the sum of all by-driver counts is not the total number of in-use ResourceClaims because the same ResourceClaim might use devices from different drivers. Instead, use the count for the <any> driver_name.',
+    labels: ['driver_name'],
+  });
+  const told = new Set(['<any>']);
+  metrics.collect(() => {
+    const counts = claims.inUse();
+    for (const driver of counts.keys()) told.add(driver);
+    for (const driver of told) inUse.with(driver).set(driver === '<any>' ? claims.count : (counts.get(driver) ?? 0));
+  });
   const counted = (name: string, help: string, read: () => number): void => {
     const counter = metrics.counter({ name, help }).with();
     let shown = 0;

@@ -11,6 +11,7 @@ import type { ResourceAccounts } from '../podresources/pod-resources-server.ts';
 import type { Refusal } from '../podworkers/pod-admission.ts';
 import type { CpuManager } from './cpumanager/cpu-manager.ts';
 import { sortedCpus } from './cpu-set.ts';
+import type { ClaimManager } from './dra/claim-manager.ts';
 import type { DeviceManager } from './devicemanager/device-manager.ts';
 import type { DeviceCapacity } from './devicemanager/plugin-resources.ts';
 import type { DeviceRunOptions } from './devicemanager/pod-devices.ts';
@@ -32,6 +33,7 @@ export interface ResourceManagersOptions {
   readonly cpus: CpuManager;
   readonly memory: MemoryManager;
   readonly devices: DeviceManager;
+  readonly claims: ClaimManager;
   readonly clock: Clock;
   readonly logger: Logger;
   /** Uids of pods that may have something; `undefined` as long as not all sources of pods have answered. */
@@ -93,6 +95,7 @@ export class ResourceManagers {
   /** The pod has ended: nothing of it runs. Idempotent. */
   release(podUid: string): void {
     this.#options.topology.release(podUid);
+    void this.#options.claims.release(podUid);
   }
 
   placement(pod: Pod, container: Container): ContainerPlacement {
@@ -109,8 +112,15 @@ export class ResourceManagers {
     return this.#options.cpus.hasExclusive(pod.metadata.uid);
   }
 
-  deviceOptions(pod: Pod, container: Container): Promise<DeviceRunOptions> {
-    return this.#options.devices.runOptions(pod, container);
+  /** What the pod's claims name, before its containers start; throws what keeps it from starting. */
+  prepare(pod: Pod): Promise<void> {
+    return this.#options.claims.prepare(pod);
+  }
+
+  async deviceOptions(pod: Pod, container: Container): Promise<DeviceRunOptions> {
+    const run = await this.#options.devices.runOptions(pod, container);
+    const claimed = this.#options.claims.cdiDevices(pod, container);
+    return claimed.length === 0 ? run : { ...run, cdiDevices: [...new Set([...run.cdiDevices, ...claimed])] };
   }
 
   capacity(): DeviceCapacity {
@@ -146,8 +156,8 @@ export class ResourceManagers {
 
   /** Pods that have something. */
   #holders(): ReadonlySet<string> {
-    const { cpus, memory, devices } = this.#options;
-    return new Set([...cpus.pods(), ...memory.pods(), ...devices.pods()]);
+    const { cpus, memory, devices, claims } = this.#options;
+    return new Set([...cpus.pods(), ...memory.pods(), ...devices.pods(), ...claims.pods()]);
   }
 
   /** What pods have that ended while nobody looked: before a restart, say. */

@@ -12,6 +12,7 @@ import { POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from '../../../../agent
 import { servePodResources } from '../../../../agent/podresources/pod-resources-server.ts';
 import { CpuManager } from '../../../../agent/resourcemanagers/cpumanager/cpu-manager.ts';
 import { parseCpuSet } from '../../../../agent/resourcemanagers/cpu-set.ts';
+import { ClaimManager } from '../../../../agent/resourcemanagers/dra/claim-manager.ts';
 import { DeviceManager } from '../../../../agent/resourcemanagers/devicemanager/device-manager.ts';
 import { serveRegistration } from '../../../../agent/resourcemanagers/devicemanager/registration-server.ts';
 import { MemoryManager } from '../../../../agent/resourcemanagers/memorymanager/memory-manager.ts';
@@ -90,6 +91,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
     cpus,
     memory,
     devices,
+    claims: await ClaimManager.start({ rootDirectory, client: undefined, clock, logger: silentLogger }),
     clock,
     logger: silentLogger,
     activePods: () => active,

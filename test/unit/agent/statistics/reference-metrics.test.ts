@@ -19,7 +19,6 @@ const recorded = JSON.parse(await readFile(join(import.meta.dirname, 'reference-
 
 /** Recorded, and not here: there is nothing in this agent that they would count. */
 const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
-  [/^dra_/, 'claims of devices are not prepared'],
   [
     /^force_cleaned_failed_volume|^reconstruct_volume|^storage_operation|^volume_operation|^kubelet_volume_metric/,
     'volumes are not rebuilt from directories and not measured singly',

@@ -1,0 +1,287 @@
+/**
+ * Dynamic resources on the node: has the drivers of a pod's allocated claims prepare their devices before its containers start,
+ * tells the runtime of the devices by their names in the container device interface, and has them unprepared when the last pod
+ * of a claim has ended. What is prepared outlives a restart in `dra_manager_state`.
+ */
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Client } from '../../../api/machinery/client.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { resourceClaims } from '../../../api/machinery/resources.ts';
+import type { Container, Pod } from '../../core-types.ts';
+import { connectGrpc, type GrpcClient } from '../../grpc/grpc-client.ts';
+import type { PluginHandler } from '../../pluginmanager/plugin-manager.ts';
+import { readStateFile, StateWriter } from '../checkpoint-file.ts';
+import { DRA_MESSAGES, DRA_METHODS } from './schema.ts';
+
+export interface ClaimManagerOptions {
+  readonly rootDirectory: string;
+  /** Absent: a host without an API server has no claims. */
+  readonly client: Client | undefined;
+  readonly logger: Logger;
+  readonly clock: Clock;
+  readonly observe?: (operation: 'PrepareResources' | 'UnprepareResources', failed: boolean, tookMs: number) => void;
+}
+
+interface PreparedDevice {
+  readonly PoolName: string;
+  readonly DeviceName: string;
+  readonly RequestNames: readonly string[];
+  readonly CDIDeviceIDs: readonly string[];
+}
+
+interface PreparedClaim {
+  readonly ClaimUID: string;
+  readonly ClaimName: string;
+  readonly Namespace: string;
+  /** Uids are its keys. */
+  readonly PodUIDs: Record<string, object>;
+  readonly DriverState: Record<string, { readonly Devices: readonly PreparedDevice[] }>;
+}
+
+/** What is read of a claim. */
+interface ClaimJson {
+  readonly metadata: { readonly name: string; readonly namespace: string; readonly uid: string };
+  readonly status?: {
+    readonly reservedFor?: readonly { readonly uid: string }[];
+    readonly allocation?: { readonly devices?: { readonly results?: readonly { readonly driver: string }[] } };
+  };
+}
+
+type Version = keyof typeof DRA_METHODS;
+type DriverClient = GrpcClient<typeof DRA_MESSAGES, (typeof DRA_METHODS)[Version]>;
+
+const STATE_FILE = 'dra_manager_state';
+const CALL = { timeoutMs: 45_000 };
+
+export class ClaimManager {
+  readonly #options: ClaimManagerOptions;
+  readonly #drivers = new Map<string, { readonly socket: string; readonly version: Version }>();
+  /** By uid. */
+  readonly #claims = new Map<string, PreparedClaim>();
+  readonly #writer: StateWriter;
+
+  private constructor(options: ClaimManagerOptions) {
+    this.#options = options;
+    const path = join(options.rootDirectory, STATE_FILE);
+    this.#writer = new StateWriter(path, (error) =>
+      options.logger.error({ error, path }, 'The account of resource claims cannot be written'),
+    );
+  }
+
+  static async start(options: ClaimManagerOptions): Promise<ClaimManager> {
+    const manager = new ClaimManager(options);
+    const path = join(options.rootDirectory, STATE_FILE);
+    try {
+      const json = (await readStateFile(path)) as { Data: string; Checksum: number } | undefined;
+      if (json === undefined) return manager;
+      if (crc32(json.Data) !== json.Checksum) throw new Error('checkpoint is corrupted');
+      const { Entries } = JSON.parse(json.Data) as { Entries: readonly PreparedClaim[] | null };
+      for (const claim of Entries ?? []) manager.#claims.set(claim.ClaimUID, claim);
+    } catch (error) {
+      options.logger.error({ error, path }, 'The account of resource claims cannot be read; claims are prepared anew');
+    }
+    return manager;
+  }
+
+  handler(): PluginHandler {
+    return {
+      validate: ({ supportedVersions }) => void versionOf(supportedVersions),
+      register: ({ name, endpoint, supportedVersions }) => {
+        this.#drivers.set(name, { socket: endpoint, version: versionOf(supportedVersions) });
+        return Promise.resolve();
+      },
+      deregister: (name, endpoint) => {
+        if (this.#drivers.get(name)?.socket === endpoint) this.#drivers.delete(name);
+        return Promise.resolve();
+      },
+    };
+  }
+
+  pods(): readonly string[] {
+    return [...this.#claims.values()].flatMap(({ PodUIDs }) => Object.keys(PodUIDs));
+  }
+
+  /** Idempotent. Throws what keeps the pod from starting. */
+  async prepare(pod: Pod): Promise<void> {
+    for (const reference of pod.spec.resourceClaims ?? []) {
+      const name = claimName(pod, reference);
+      if (name === undefined || this.#isPrepared(pod, name)) continue;
+      await this.#observed('PrepareResources', () => this.#prepareClaim(pod, name));
+    }
+  }
+
+  #isPrepared(pod: Pod, name: string): boolean {
+    return [...this.#claims.values()].some((claim) => claim.ClaimName === name && isHeldBy(claim, pod));
+  }
+
+  async #observed(operation: 'PrepareResources' | 'UnprepareResources', work: () => Promise<void>): Promise<void> {
+    const { clock, observe } = this.#options;
+    const fromMs = clock.monotonic();
+    let failed = true;
+    try {
+      await work();
+      failed = false;
+    } finally {
+      observe?.(operation, failed, clock.monotonic() - fromMs);
+    }
+  }
+
+  get count(): number {
+    return this.#claims.size;
+  }
+
+  /** Claims that are prepared, by driver. */
+  inUse(): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>();
+    for (const { DriverState } of this.#claims.values())
+      for (const driver of Object.keys(DriverState)) counts.set(driver, (counts.get(driver) ?? 0) + 1);
+    return counts;
+  }
+
+  async #prepareClaim(pod: Pod, name: string): Promise<void> {
+    const { client } = this.#options;
+    const { uid, namespace } = pod.metadata;
+    if (client === undefined) throw new Error(`there is no API server to ask for the claim ${name}`);
+    const claim = (await client.get(resourceClaims, namespace, name)) as unknown as ClaimJson;
+    const { status } = claim;
+    if (!(status?.reservedFor ?? []).some((entry) => entry.uid === uid))
+      throw new Error(
+        `pod ${pod.metadata.name}(${uid}) is not allowed to use ResourceClaim ${name}(${claim.metadata.uid})`,
+      );
+    if (status?.allocation === undefined) throw new Error(`ResourceClaim ${name} is not allocated yet`);
+    const known = this.#claims.get(claim.metadata.uid);
+    const drivers = new Set((status.allocation.devices?.results ?? []).map(({ driver }) => driver));
+    const prepared: PreparedClaim = known ?? {
+      ClaimUID: claim.metadata.uid,
+      ClaimName: name,
+      Namespace: namespace,
+      PodUIDs: {},
+      DriverState: {},
+    };
+    for (const driver of drivers)
+      if (prepared.DriverState[driver] === undefined)
+        prepared.DriverState[driver] = { Devices: await this.#prepareWith(driver, claim) };
+    prepared.PodUIDs[uid] = {};
+    this.#claims.set(claim.metadata.uid, prepared);
+    await this.#save();
+  }
+
+  async #prepareWith(driver: string, { metadata }: ClaimJson): Promise<readonly PreparedDevice[]> {
+    const { namespace, uid, name } = metadata;
+    const { claims } = await this.#call(driver, (client) =>
+      client.call('nodePrepareResources', { claims: [{ namespace, uid, name }] }, CALL),
+    );
+    const answer = claims.find(({ key }) => key === metadata.uid)?.value;
+    if (answer === null || answer === undefined)
+      throw new Error(`NodePrepareResources skipped ResourceClaim ${metadata.name}`);
+    if (answer.error !== '')
+      throw new Error(`NodePrepareResources failed for ResourceClaim ${metadata.name}: ${answer.error}`);
+    return answer.devices.map(({ poolName, deviceName, requestNames, cdiDeviceIds }) => ({
+      PoolName: poolName,
+      DeviceName: deviceName,
+      RequestNames: requestNames,
+      CDIDeviceIDs: cdiDeviceIds,
+    }));
+  }
+
+  async #call<T>(driver: string, work: (client: DriverClient) => Promise<T>): Promise<T> {
+    const plugin = this.#drivers.get(driver);
+    if (plugin === undefined) throw new Error(`DRA driver ${driver} is not registered`);
+    const client = await connectGrpc({
+      socket: plugin.socket,
+      packageName: 'dra',
+      messages: DRA_MESSAGES,
+      methods: DRA_METHODS[plugin.version],
+    });
+    try {
+      return await work(client);
+    } finally {
+      client.close();
+    }
+  }
+
+  /** Devices of the container's claims; of one request only where it names one. */
+  cdiDevices(pod: Pod, container: Container): readonly string[] {
+    const names = new Set<string>();
+    for (const { name, request } of container.resources?.claims ?? []) {
+      const reference = (pod.spec.resourceClaims ?? []).find((entry) => entry.name === name);
+      const claim = reference === undefined ? undefined : claimName(pod, reference);
+      for (const prepared of this.#claims.values()) {
+        if (prepared.ClaimName !== claim || !isHeldBy(prepared, pod)) continue;
+        for (const { RequestNames, CDIDeviceIDs } of Object.values(prepared.DriverState).flatMap(
+          ({ Devices }) => Devices,
+        ))
+          if (isOfRequest(RequestNames, request)) for (const id of CDIDeviceIDs) names.add(id);
+      }
+    }
+    return [...names];
+  }
+
+  /** Errors of drivers are told and tried again with the next look: `pods` names the pod until all is unprepared. */
+  async release(podUid: string): Promise<void> {
+    for (const claim of this.#claims.values()) {
+      if (claim.PodUIDs[podUid] === undefined) continue;
+      const isLast = Object.keys(claim.PodUIDs).length === 1;
+      try {
+        if (isLast) await this.#observed('UnprepareResources', () => this.#unprepare(claim));
+        delete claim.PodUIDs[podUid];
+        if (isLast) this.#claims.delete(claim.ClaimUID);
+      } catch (error) {
+        this.#options.logger.warn({ error, claim: claim.ClaimName }, 'A resource claim cannot be unprepared yet');
+      }
+    }
+    await this.#save();
+  }
+
+  async #unprepare({ ClaimUID, ClaimName, Namespace, DriverState }: PreparedClaim): Promise<void> {
+    const request = { claims: [{ namespace: Namespace, uid: ClaimUID, name: ClaimName }] };
+    for (const driver of Object.keys(DriverState)) {
+      const { claims } = await this.#call(driver, (client) => client.call('nodeUnprepareResources', request, CALL));
+      const error = claims.find(({ key }) => key === ClaimUID)?.value?.error ?? '';
+      if (error !== '') throw new Error(`NodeUnprepareResources failed for ResourceClaim ${ClaimName}: ${error}`);
+    }
+  }
+
+  #save(): Promise<void> {
+    return this.#writer.write(() => {
+      const data = JSON.stringify({
+        kind: 'DRACheckpoint',
+        apiVersion: 'checkpoint.dra.kubelet.k8s.io/v1',
+        Entries: [...this.#claims.values()],
+      });
+      return { Data: data, Checksum: crc32(data) };
+    });
+  }
+}
+
+function isHeldBy({ Namespace, PodUIDs }: PreparedClaim, { metadata }: Pod): boolean {
+  return Namespace === metadata.namespace && PodUIDs[metadata.uid] !== undefined;
+}
+
+/** `undefined`: the pod's claim needs no object. Throws where it is not made yet. */
+function claimName(
+  pod: Pod,
+  reference: { readonly name: string; readonly resourceClaimName?: string },
+): string | undefined {
+  if (reference.resourceClaimName !== undefined) return reference.resourceClaimName;
+  const made = (pod.status?.resourceClaimStatuses ?? []).find(({ name }) => name === reference.name);
+  if (made === undefined) throw new Error(`pod claim ${reference.name}: resource claim not created yet`);
+  return made.resourceClaimName;
+}
+
+/** A device without names serves every request; `a/b` is a choice within request `a`. */
+function isOfRequest(names: readonly string[], request: string | undefined): boolean {
+  if (request === undefined || request === '' || names.length === 0) return true;
+  return names.some((name) => name === request || name.startsWith(`${request}/`));
+}
+
+function versionOf(supported: readonly string[]): Version {
+  const found = (Object.keys(DRA_METHODS) as Version[]).find((version) => supported.includes(version));
+  if (found === undefined)
+    throw new Error(
+      `none of the DRA gRPC services ${supported.join(', ')} is supported: ${Object.keys(DRA_METHODS).join(', ')}`,
+    );
+  return found;
+}

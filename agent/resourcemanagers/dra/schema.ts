@@ -1,0 +1,27 @@
+/** The interface of drivers of dynamic resources (`v1`, and `v1beta1` with the same messages), as tables for `grpc/`. */
+
+export const DRA_MESSAGES = {
+  Claim: { namespace: '1 string', uid: '2 string', name: '3 string' },
+  NodePrepareResourcesRequest: { claims: '1 Claim[]' },
+  // A map by the claim's uid stands on the wire as its entries.
+  NodePrepareResourcesResponse: { claims: '1 PreparedEntry[]' },
+  PreparedEntry: { key: '1 string', value: '2 NodePrepareResourceResponse' },
+  NodePrepareResourceResponse: { devices: '1 Device[]', error: '2 string' },
+  Device: { requestNames: '1 string[]', poolName: '2 string', deviceName: '3 string', cdiDeviceIds: '4 string[]' },
+  NodeUnprepareResourcesRequest: { claims: '1 Claim[]' },
+  NodeUnprepareResourcesResponse: { claims: '1 UnpreparedEntry[]' },
+  UnpreparedEntry: { key: '1 string', value: '2 NodeUnprepareResourceResponse' },
+  NodeUnprepareResourceResponse: { error: '1 string' },
+} as const;
+
+const methodsOf = (service: string) =>
+  ({
+    nodePrepareResources: [service, 'NodePrepareResourcesRequest', 'NodePrepareResourcesResponse'],
+    nodeUnprepareResources: [service, 'NodeUnprepareResourcesRequest', 'NodeUnprepareResourcesResponse'],
+  }) as const;
+
+/** By what a driver says that it supports, the newest first. */
+export const DRA_METHODS = {
+  'v1.DRAPlugin': methodsOf('k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin'),
+  'v1beta1.DRAPlugin': methodsOf('v1beta1.DRAPlugin'),
+} as const;
