@@ -82,6 +82,8 @@ export interface PatchedObject {
   readonly duplicates: readonly string[];
   /** Unknown fields that the patch itself had. */
   readonly unknown?: readonly string[];
+  /** What the patch itself has wrong beside that, in words. */
+  faults?(): readonly string[];
   shown(): string;
 }
 
@@ -141,9 +143,13 @@ export function createDecoder(schema: Schema): Decoder {
       }
       // A patched object has its members by name, so that is how its unknown ones are told.
       const unknown = [...(patched.unknown ?? conformed.unknown)].sort();
-      const faults = [...duplicateErrors(patched.duplicates), ...unknownFieldErrors(unknown)];
+      const own = validation === 'Ignore' ? [] : (patched.faults?.() ?? []);
+      const faults = [...own, ...duplicateErrors(patched.duplicates), ...unknownFieldErrors(unknown)];
       if (faults.length > 0 && validation === 'Strict') throw refuse(`strict decoding error: ${faults.join(', ')}`);
-      if (validation === 'Warn') warnOf(context, patched.duplicates, unknown);
+      if (validation === 'Warn') {
+        for (const text of own) context.warn(text);
+        warnOf(context, patched.duplicates, unknown);
+      }
       return withDefaults(conformed.object, expected);
     },
   };

@@ -3,10 +3,12 @@
  * Apply patches are the business of managed fields.
  */
 import { applyJsonPatch } from '../../api/codec/json-patch.ts';
+import { duplicateErrors } from '../../api/codec/duplicates.ts';
 import { stringifyJson } from '../../api/codec/json.ts';
 import { applyMergePatch } from '../../api/codec/merge-patch.ts';
 import { applyStrategicMergePatch } from '../../api/codec/strategic-merge-patch.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
+import { unknownFieldErrors } from '../../api/schema/decode.ts';
 import type { ExpectedKind, PatchedObject } from './object-decoding.ts';
 import type { Patch } from './rest.ts';
 
@@ -18,7 +20,8 @@ export function patchObject(object: KubeObject, patch: PlainPatch, expected: Exp
   switch (patch.type) {
     case 'json': {
       const value = applyJsonPatch(document, patch.body);
-      return { value, duplicates: [], shown: () => stringifyJson(value) };
+      const faults = () => operationFaults(patch.body, patch.duplicates);
+      return { value, duplicates: [], faults, shown: () => stringifyJson(value) };
     }
     case 'merge': {
       const value = applyMergePatch(document, patch.body);
@@ -29,6 +32,18 @@ export function patchObject(object: KubeObject, patch: PlainPatch, expected: Exp
       return { value, duplicates: patch.duplicates, shown: () => goMap(patch.body as JsonValue) };
     }
   }
+}
+
+const OPERATION_MEMBERS: ReadonlySet<string> = new Set(['op', 'path', 'from', 'value']);
+
+/** What field validation says of the operations of a JSON patch themselves. */
+function operationFaults(operations: unknown, duplicates: readonly string[]): string[] {
+  const unknown = (operations as readonly JsonObject[]).flatMap((operation, index) =>
+    Object.keys(operation)
+      .filter((member) => !OPERATION_MEMBERS.has(member))
+      .map((member) => `[${index}].${member}`),
+  );
+  return [...duplicateErrors(duplicates), ...unknownFieldErrors(unknown)].map((text) => `json patch ${text}`);
 }
 
 /** A JSON value as Go prints a map. */

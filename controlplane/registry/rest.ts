@@ -117,8 +117,7 @@ export interface Body {
 }
 
 export type Patch =
-  | { readonly type: 'json'; readonly body: unknown }
-  | { readonly type: 'merge' | 'strategic'; readonly body: unknown; readonly duplicates: readonly string[] }
+  | { readonly type: 'json' | 'merge' | 'strategic'; readonly body: unknown; readonly duplicates: readonly string[] }
   | { readonly type: 'apply'; readonly body: unknown; readonly duplicates: readonly string[]; readonly force: boolean };
 
 export interface Written {

@@ -344,7 +344,6 @@ function deleteOptionsOf(options: ClientDeleteOptions): DeleteOptions {
 }
 
 function patchOf(type: PatchType, body: unknown, options: ClientWriteOptions): Patch {
-  if (type === 'json') return { type, body };
   if (type === 'apply') return { type, body, duplicates: [], force: options.force ?? false };
   return { type, body, duplicates: [] };
 }

@@ -52,8 +52,7 @@ function decodePatch(type: Patch['type'], text: string, force: boolean, decoders
     const goType = type === 'json' ? '[]handlers.jsonPatchOp' : 'map[string]interface {}';
     throw newBadRequest(`error decoding patch: json: cannot unmarshal ${found} into Go value of type ${goType}`);
   }
-  if (type === 'json') return { type, body: value ?? [] };
-  return { type, body: value, duplicates };
+  return { type, body: type === 'json' ? (value ?? []) : value, duplicates };
 }
 
 function decodedJson(text: string, decoders: TextDecoders): Body {
