@@ -9,6 +9,7 @@ import { GRPC_RESOURCE_EXHAUSTED, GrpcRefusal, serveGrpc } from '../grpc/grpc-se
 import type { IncomingOf, OutgoingOf } from '../grpc/messages.ts';
 import { isSidecar } from '../kuberuntime/pod-containers.ts';
 import type { PluginDevice } from '../resourcemanagers/devicemanager/device-endpoint.ts';
+import type { ClaimedDevices } from '../resourcemanagers/dra/claim-manager.ts';
 import type { MemoryBlock } from '../resourcemanagers/memorymanager/memory-state.ts';
 import { ALPHA_METHODS, POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from './schema.ts';
 
@@ -24,6 +25,7 @@ export interface ResourceAccounts {
   allocatableCpus(): readonly number[];
   memoryBlocks(podUid: string, container: string): readonly MemoryBlock[];
   allocatableMemory(): readonly MemoryBlock[];
+  claimedDevices(pod: Pod, container: Container): readonly ClaimedDevices[];
 }
 
 export interface PodResourcesOptions {
@@ -86,11 +88,12 @@ export function podResources(pod: Pod, accounts: ResourceAccounts): OutgoingOf<M
   return {
     name: pod.metadata.name,
     namespace: pod.metadata.namespace,
-    containers: containers.map(({ name }: Container) => ({
-      name,
-      devices: deviceRows(accounts.containerDevices(uid, name)),
-      cpuIds: accounts.exclusiveCpus(uid, name),
-      memory: accounts.memoryBlocks(uid, name).map(memoryRow),
+    containers: containers.map((container) => ({
+      name: container.name,
+      devices: deviceRows(accounts.containerDevices(uid, container.name)),
+      cpuIds: accounts.exclusiveCpus(uid, container.name),
+      memory: accounts.memoryBlocks(uid, container.name).map(memoryRow),
+      dynamicResources: accounts.claimedDevices(pod, container).map(claimRow),
     })),
   };
 }
@@ -112,6 +115,19 @@ function deviceRows(devices: Devices): readonly OutgoingOf<Messages, 'ContainerD
       return nodes.map((node) => ({ resourceName, deviceIds: [id], topology: { nodes: [{ id: node.id }] } }));
     }),
   );
+}
+
+function claimRow({ claim, namespace, devices }: ClaimedDevices): OutgoingOf<Messages, 'DynamicResource'> {
+  return {
+    claimName: claim,
+    claimNamespace: namespace,
+    claimResources: devices.map(({ driver, pool, device, cdiIds }) => ({
+      driverName: driver,
+      poolName: pool,
+      deviceName: device,
+      cdiDevices: cdiIds.map((name) => ({ name })),
+    })),
+  };
 }
 
 function memoryRow({ type, size, numaAffinity }: MemoryBlock): OutgoingOf<Messages, 'ContainerMemory'> {

@@ -132,7 +132,7 @@ export class ResourceManagers {
   }
 
   accounts(): ResourceAccounts {
-    const { cpus, memory, devices } = this.#options;
+    const { cpus, memory, devices, claims } = this.#options;
     return {
       containerDevices: (uid, container) => devices.containerDevices(uid, container),
       allocatableDevices: () => devices.allocatableDevices(),
@@ -140,6 +140,7 @@ export class ResourceManagers {
       allocatableCpus: () => (cpus.isStatic ? sortedCpus(cpus.allocatable()) : []),
       memoryBlocks: (uid, container) => memory.blocks(uid, container),
       allocatableMemory: () => memory.allocatable(),
+      claimedDevices: (pod, container) => claims.claimed(pod, container),
     };
   }
 

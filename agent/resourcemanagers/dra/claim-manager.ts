@@ -40,6 +40,18 @@ interface PreparedClaim {
   readonly DriverState: Record<string, { readonly Devices: readonly PreparedDevice[] }>;
 }
 
+/** What a container has of a claim. */
+export interface ClaimedDevices {
+  readonly claim: string;
+  readonly namespace: string;
+  readonly devices: readonly {
+    readonly driver: string;
+    readonly pool: string;
+    readonly device: string;
+    readonly cdiIds: readonly string[];
+  }[];
+}
+
 /** What is read of a claim. */
 interface ClaimJson {
   readonly metadata: { readonly name: string; readonly namespace: string; readonly uid: string };
@@ -202,21 +214,32 @@ export class ClaimManager {
     }
   }
 
-  /** Devices of the container's claims; of one request only where it names one. */
+  /** Devices of the container's claims by their names in the container device interface. */
   cdiDevices(pod: Pod, container: Container): readonly string[] {
-    const names = new Set<string>();
-    for (const { name, request } of container.resources?.claims ?? []) {
+    const claimed = this.claimed(pod, container);
+    return [...new Set(claimed.flatMap(({ devices }) => devices.flatMap(({ cdiIds }) => cdiIds)))];
+  }
+
+  /** What the container has of each of its claims; of one request only where it names one. */
+  claimed(pod: Pod, container: Container): readonly ClaimedDevices[] {
+    return (container.resources?.claims ?? []).flatMap(({ name, request }) => {
       const reference = (pod.spec.resourceClaims ?? []).find((entry) => entry.name === name);
       const claim = reference === undefined ? undefined : claimName(pod, reference);
-      for (const prepared of this.#claims.values()) {
-        if (prepared.ClaimName !== claim || !isHeldBy(prepared, pod)) continue;
-        for (const { RequestNames, CDIDeviceIDs } of Object.values(prepared.DriverState).flatMap(
-          ({ Devices }) => Devices,
-        ))
-          if (isOfRequest(RequestNames, request)) for (const id of CDIDeviceIDs) names.add(id);
-      }
-    }
-    return [...names];
+      return [...this.#claims.values()]
+        .filter((prepared) => prepared.ClaimName === claim && isHeldBy(prepared, pod))
+        .map(({ ClaimName, Namespace, DriverState }) => ({
+          claim: ClaimName,
+          namespace: Namespace,
+          devices: Object.entries(DriverState).flatMap(([driver, { Devices }]) =>
+            Devices.filter(({ RequestNames }) => isOfRequest(RequestNames, request)).map((device) => ({
+              driver,
+              pool: device.PoolName,
+              device: device.DeviceName,
+              cdiIds: device.CDIDeviceIDs,
+            })),
+          ),
+        }));
+    });
   }
 
   /** Errors of drivers are told and tried again with the next look: `pods` names the pod until all is unprepared. */

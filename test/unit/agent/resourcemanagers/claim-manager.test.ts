@@ -121,6 +121,12 @@ test('a claim is prepared once for all its pods, and unprepared with the last of
   assert.deepEqual(rig.calls, ['prepare mine']);
   assert.deepEqual(devices(rig.manager, pod('a')), [['example.com/gpu=big', 'example.com/gpu=small'], []]);
   assert.deepEqual(devices(rig.manager, pod('b', 'small')), [['example.com/gpu=small'], []]);
+  const [container] = pod('b', 'small').spec.containers;
+  assert.ok(container);
+  const small = { driver: DRIVER, pool: 'pool', device: 'small', cdiIds: ['example.com/gpu=small'] };
+  assert.deepEqual(rig.manager.claimed(pod('b'), container), [
+    { claim: 'mine', namespace: 'default', devices: [small] },
+  ]);
   await rig.manager.release('a');
   assert.deepEqual(devices(rig.manager, pod('a')), [[], []]);
   await rig.manager.release('b');
