@@ -2,8 +2,7 @@
  * `orchlet up`: a control plane and an agent in one process. The agent gets in as any node does: with a bootstrap token it
  * asks for a certificate, and goes on with that.
  */
-import { randomInt } from 'node:crypto';
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Agent, startAgent } from '../../agent/main.ts';
 import { agentFlags } from '../../agent/options.ts';
@@ -12,14 +11,14 @@ import { createLogger } from '../../api/component/logging.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
-import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
-import { nodes, pods, secrets } from '../../api/machinery/resources.ts';
+import { nodes, pods } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
+import { isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { controlPlaneFlags } from '../../controlplane/options.ts';
 import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
+import { admitOwnNode, type OwnPlane } from '../own-node.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
@@ -226,38 +225,16 @@ function planeFlags(
   };
 }
 
-interface Plane {
-  readonly ca: string;
-  readonly port: number;
-  readonly client: Client;
-}
-
-const TOKEN_LIFE_MS = 3_600_000;
-
 /** The agent's flags: its directories in the data directory, its way to the API over loopback, a fresh bootstrap token. */
 async function agentFlagsFor(
   values: UpFlags,
   given: ReadonlySet<string>,
-  plane: Plane,
+  plane: OwnPlane,
 ): Promise<Parameters<typeof startAgent>[0] extends { flags?: infer F } | undefined ? NonNullable<F> : never> {
   const directory = resolve(values.dataDir);
   const agentDirectory = join(directory, 'agent');
   await mkdir(agentDirectory, { recursive: true, mode: 0o750 });
-  const bootstrapKubeconfig = join(agentDirectory, 'bootstrap.kubeconfig');
-  const token = await bootstrapToken(plane.client);
-  const server = `https://127.0.0.1:${plane.port}`;
-  await writeKubeconfig(
-    bootstrapKubeconfig,
-    newKubeconfig({
-      cluster: 'default-cluster',
-      server,
-      ca: plane.ca,
-      user: 'tls-bootstrap-token-user',
-      credentials: { token },
-    }),
-  );
-  const kubeconfig = join(agentDirectory, 'kubeconfig');
-  await forgetOtherServer(kubeconfig, server, plane.ca);
+  const { kubeconfig, bootstrapKubeconfig } = await admitOwnNode(agentDirectory, plane);
   const {
     keepPods: _keepPods,
     serviceProxy,
@@ -294,47 +271,6 @@ async function agentFlagsFor(
     eventQps: 50,
     eventBurst: 100,
   };
-}
-
-/** Another port or authority since the last start: the node's kubeconfig is written anew. */
-async function forgetOtherServer(path: string, server: string, ca: string): Promise<void> {
-  const { readFile } = await import('node:fs/promises');
-  const text = await readFile(path, 'utf8').catch(() => '');
-  const isSame = text.includes(`server: ${server}\n`) && text.includes(Buffer.from(ca).toString('base64'));
-  if (text !== '' && !isSame) await rm(path, { force: true });
-}
-
-function randomText(length: number): string {
-  const alphabet = 'abcdefghijklmnopqrstuvwxyz0123456789';
-  return Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join('');
-}
-
-async function bootstrapToken(client: Client): Promise<string> {
-  const [id, secret] = [randomText(6), randomText(16)];
-  const data: Record<string, string> = {
-    'token-id': id,
-    'token-secret': secret,
-    description: 'for the agent of orchlet up',
-    expiration: new Date(systemClock.now() + TOKEN_LIFE_MS).toISOString(),
-    'usage-bootstrap-authentication': 'true',
-    'auth-extra-groups': 'system:bootstrappers:kubeadm:default-node-token',
-  };
-  const encoded = Object.fromEntries(
-    Object.entries(data).map(([key, value]) => [key, Buffer.from(value).toString('base64')]),
-  );
-  try {
-    await client.create(secrets, 'kube-system', {
-      apiVersion: 'v1',
-      kind: 'Secret',
-      metadata: { name: `bootstrap-token-${id}`, namespace: 'kube-system' },
-      type: 'bootstrap.kubernetes.io/token',
-      data: encoded,
-    });
-  } catch (error) {
-    if (!isAlreadyExists(error)) throw error;
-    return bootstrapToken(client);
-  }
-  return `${id}.${secret}`;
 }
 
 /** With what closing takes, and a Docker daemon of one's own, 15 s in all; sidecars end after the others. */

@@ -1,0 +1,98 @@
+/**
+ * How the node of `orchlet up` gets into the cluster of the same process: as any other, by a bootstrap token where it has no
+ * certificate yet.
+ */
+import { randomInt } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { readPair } from '../agent/certificates/certificate-store.ts';
+import { CLIENT_PAIR } from '../agent/certificates/client-bootstrap.ts';
+import type { Client } from '../api/machinery/client.ts';
+import { systemClock } from '../api/machinery/clock.ts';
+import { newKubeconfig, writeKubeconfig } from '../api/machinery/kubeconfig.ts';
+import { secrets } from '../api/machinery/resources.ts';
+import { isAlreadyExists } from '../api/meta/status-error.ts';
+import { parseCertificates } from '../api/pki/certificate.ts';
+import { verifySigned } from '../api/pki/signing.ts';
+
+export interface OwnPlane {
+  readonly ca: string;
+  readonly port: number;
+  readonly client: Client;
+}
+
+const TOKEN_LIFE_MS = 3_600_000;
+
+/** The agent's two kubeconfigs. */
+export async function admitOwnNode(
+  agentDirectory: string,
+  plane: OwnPlane,
+): Promise<{ readonly kubeconfig: string; readonly bootstrapKubeconfig: string }> {
+  const bootstrapKubeconfig = join(agentDirectory, 'bootstrap.kubeconfig');
+  const server = `https://127.0.0.1:${plane.port}`;
+  const kubeconfig = join(agentDirectory, 'kubeconfig');
+  await forgetOtherServer(kubeconfig, server, plane.ca);
+  if (!(await hasCertificate(kubeconfig, join(agentDirectory, 'pki'), plane.ca))) {
+    const token = await bootstrapToken(plane.client);
+    await writeKubeconfig(
+      bootstrapKubeconfig,
+      newKubeconfig({
+        cluster: 'default-cluster',
+        server,
+        ca: plane.ca,
+        user: 'tls-bootstrap-token-user',
+        credentials: { token },
+      }),
+    );
+  }
+  return { kubeconfig, bootstrapKubeconfig };
+}
+
+/** A token is made only for an agent that has no certificate, or soon has none, or one of another authority. */
+async function hasCertificate(kubeconfig: string, directory: string, ca: string): Promise<boolean> {
+  if (!existsSync(kubeconfig)) return false;
+  const pair = await readPair(directory, CLIENT_PAIR);
+  if (pair === undefined || pair.leaf.notAfterMs < systemClock.now() + TOKEN_LIFE_MS) return false;
+  return parseCertificates(ca).some(({ publicKey }) => verifySigned(pair.leaf.parts, publicKey));
+}
+
+/** Another port or authority since the last start: the node's kubeconfig is written anew. */
+async function forgetOtherServer(path: string, server: string, ca: string): Promise<void> {
+  const text = await readFile(path, 'utf8').catch(() => '');
+  const isSame = text.includes(`server: ${server}\n`) && text.includes(Buffer.from(ca).toString('base64'));
+  if (text !== '' && !isSame) await rm(path, { force: true });
+}
+
+function randomText(length: number): string {
+  const alphabet = 'abcdefghijklmnopqrstuvwxyz0123456789';
+  return Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join('');
+}
+
+async function bootstrapToken(client: Client): Promise<string> {
+  const [id, secret] = [randomText(6), randomText(16)];
+  const data: Record<string, string> = {
+    'token-id': id,
+    'token-secret': secret,
+    description: 'for the agent of orchlet up',
+    expiration: new Date(systemClock.now() + TOKEN_LIFE_MS).toISOString(),
+    'usage-bootstrap-authentication': 'true',
+    'auth-extra-groups': 'system:bootstrappers:kubeadm:default-node-token',
+  };
+  const encoded = Object.fromEntries(
+    Object.entries(data).map(([key, value]) => [key, Buffer.from(value).toString('base64')]),
+  );
+  try {
+    await client.create(secrets, 'kube-system', {
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name: `bootstrap-token-${id}`, namespace: 'kube-system' },
+      type: 'bootstrap.kubernetes.io/token',
+      data: encoded,
+    });
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+    return bootstrapToken(client);
+  }
+  return `${id}.${secret}`;
+}

@@ -1,0 +1,187 @@
+/**
+ * A host with its own systemd, in namespaces: processes, mounts, cgroups and network are its own; its file system is this one's with
+ * all changes in memory. What a boot would change of the kernel for everybody is left out.
+ */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { run, until } from './running-cluster.ts';
+
+const CHECKOUT = join(import.meta.dirname, '../..');
+const SYSTEMD = '/lib/systemd/systemd';
+const CGROUPS = '/sys/fs/cgroup';
+/** These act on the kernel or on devices, which are shared with the real host. */
+const MASKED = [
+  ...['systemd-sysctl', 'systemd-modules-load', 'systemd-binfmt', 'systemd-udevd', 'systemd-remount-fs'],
+  ...['systemd-update-utmp', 'systemd-random-seed', 'systemd-hwdb-update', 'systemd-timesyncd', 'docker', 'containerd'],
+].map((name) => `${name}.service`);
+
+export interface Done {
+  readonly code: number | null;
+  readonly said: string;
+}
+
+export class SystemdHost {
+  readonly #directory: string;
+  readonly #child: ChildProcess;
+  readonly #group: string;
+  readonly #pid: number;
+
+  private constructor(directory: string, child: ChildProcess, group: string, pid: number) {
+    this.#directory = directory;
+    this.#child = child;
+    this.#group = group;
+    this.#pid = pid;
+  }
+
+  static async boot(): Promise<SystemdHost> {
+    const directory = mkdtempSync(join(tmpdir(), 'systemd-'));
+    const group = `orcsd${process.pid}`;
+    const script = join(directory, 'boot');
+    writeFileSync(script, bootScript(directory, group), { mode: 0o755 });
+    const child = spawn('sh', [script], { stdio: ['ignore', 'ignore', 'pipe'] });
+    let said = '';
+    child.stderr.on('data', (chunk: Buffer) => (said = (said + chunk.toString()).slice(-4000)));
+    try {
+      const pid = await until(
+        'a systemd that runs',
+        () => {
+          const found = systemdBelow(child.pid ?? 0);
+          if (found === undefined) return undefined;
+          const state = spawnSync('nsenter', [...inside(found), 'systemctl', 'is-system-running'], {
+            encoding: 'utf8',
+          });
+          return /running|degraded/.test(state.stdout) ? found : undefined;
+        },
+        30_000,
+      );
+      return new SystemdHost(directory, child, group, pid);
+    } catch (error) {
+      child.kill('SIGKILL');
+      clean(directory, group);
+      throw new Error(`systemd did not start: ${said}`, { cause: error });
+    }
+  }
+
+  /** A command as root of that host. */
+  sh(command: string, timeoutMs = 60_000): Done {
+    const args = [
+      ...inside(this.#pid),
+      'env',
+      '-i',
+      'HOME=/root',
+      `PATH=${process.env['PATH'] ?? ''}`,
+      'sh',
+      '-c',
+      command,
+    ];
+    const done = spawnSync('nsenter', args, { encoding: 'utf8', timeout: timeoutMs });
+    return { code: done.status, said: `${done.stdout}${done.stderr}`.trim() };
+  }
+
+  must(command: string, timeoutMs?: number): string {
+    const { code, said } = this.sh(command, timeoutMs);
+    if (code !== 0) throw new Error(`${command} ended with ${code}: ${said}`);
+    return said;
+  }
+
+  write(path: string, content: Buffer): void {
+    const done = spawnSync('nsenter', [...inside(this.#pid), 'sh', '-c', `cat >${path}`], { input: content });
+    if (done.status !== 0) throw new Error(`${path} could not be written: ${done.stderr.toString()}`);
+  }
+
+  async remove(): Promise<void> {
+    const ended = new Promise<void>((resolve) => this.#child.once('exit', () => resolve()));
+    // With the first process of the namespace every other goes.
+    process.kill(this.#pid, 'SIGKILL');
+    await ended;
+    clean(this.#directory, this.#group);
+  }
+}
+
+const inside = (pid: number): string[] => [`--target=${pid}`, '--all', '--root', '--wd'];
+
+function systemdBelow(parent: number): number | undefined {
+  for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
+    try {
+      const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
+      const command = readFileSync(`/proc/${name}/cmdline`, 'utf8');
+      const isChild = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]) === parent;
+      if (isChild && command.startsWith(SYSTEMD)) return Number(name);
+    } catch {
+      // It ended meanwhile.
+    }
+  }
+  return undefined;
+}
+
+function clean(directory: string, group: string): void {
+  spawnSync('sh', ['-c', `find ${CGROUPS} -depth -type d -path '*/${group}*' -exec rmdir {} + 2>/dev/null`]);
+  rmSync(directory, { recursive: true, force: true });
+}
+
+function bootScript(directory: string, group: string): string {
+  const isV2 = existsSync(join(CGROUPS, 'cgroup.controllers'));
+  const controllers = isV2
+    ? []
+    : readdirSync(CGROUPS).filter((name) => existsSync(join(CGROUPS, name, 'cgroup.procs')));
+  const groups = isV2 ? [join(CGROUPS, group)] : controllers.map((name) => join(CGROUPS, name, group));
+  const root = join(directory, 'root');
+  const memory = join(directory, 'memory');
+  const mountOf = (name: string): string =>
+    name === 'unified'
+      ? `mount -t cgroup2 cgroup2 ${root}${CGROUPS}/unified`
+      : `mount -t cgroup -o ${name === 'systemd' ? 'none,name=systemd' : name} cgroup ${root}${CGROUPS}/${name}`;
+  const mountGroups = isV2
+    ? [`mount -t cgroup2 cgroup2 ${root}${CGROUPS}`]
+    : [
+        `mount -t tmpfs -o mode=755 cgroup ${root}${CGROUPS}`,
+        ...controllers.flatMap((name) => [`mkdir -p ${root}${CGROUPS}/${name}`, mountOf(name)]),
+      ];
+  // A cpuset without processors and memory takes no process.
+  const cpuset = groups
+    .filter((path) => path.includes('/cpuset/'))
+    .flatMap((path) => ['cpus', 'mems'].map((what) => `cat ${CGROUPS}/cpuset/cpuset.${what} >${path}/cpuset.${what}`));
+  const checkouts = [CHECKOUT, run('readlink', ['-f', join(CHECKOUT, 'node_modules')]).trim()];
+  const inner = [
+    'mount --make-rprivate /',
+    `mount -t tmpfs tmpfs ${memory} && mkdir ${memory}/upper ${memory}/work`,
+    `mount -t overlay overlay -o lowerdir=/,upperdir=${memory}/upper,workdir=${memory}/work ${root}`,
+    `mount -t proc proc ${root}/proc`,
+    `mount -t sysfs sysfs ${root}/sys`,
+    `mount --rbind /dev ${root}/dev`,
+    ...['run', 'tmp'].map((path) => `mkdir -p ${root}/${path}; mount -t tmpfs tmpfs ${root}/${path}`),
+    ...checkouts.map((path) => `mkdir -p ${root}${path}; mount --bind ${path} ${root}${path}`),
+    ...mountGroups,
+    `rm -f ${root}/etc/systemd/system/*.wants/*`,
+    ...MASKED.map((unit) => `ln -sfn /dev/null ${root}/etc/systemd/system/${unit}`),
+    'ip link set lo up',
+    `exec chroot ${root} /usr/bin/env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin ${SYSTEMD} --system --unit=basic.target --log-target=journal --show-status=0`,
+  ];
+  return [
+    'set -e',
+    `mkdir -p ${root} ${memory} ${groups.join(' ')}`,
+    ...cpuset,
+    ...groups.map((path) => `echo $$ >${path}/cgroup.procs`),
+    `cat >${directory}/inner <<'END'`,
+    'set -e',
+    ...inner,
+    'END',
+    `exec unshare --mount --pid --fork --cgroup --ipc --uts --net --kill-child sh ${directory}/inner`,
+    '',
+  ].join('\n');
+}
+
+/** Why there can be no such host here; `false` where there can. */
+export async function whyNoSystemd(): Promise<string | false> {
+  if (process.getuid?.() !== 0) return 'a systemd of the test needs root';
+  if (!existsSync(SYSTEMD)) return `${SYSTEMD} is missing: apt-get install systemd`;
+  try {
+    const host = await SystemdHost.boot();
+    await host.remove();
+    return false;
+  } catch (error) {
+    return `this host runs no systemd in namespaces: ${error instanceof Error ? error.message : String(error)}`;
+  }
+}

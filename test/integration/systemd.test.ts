@@ -1,0 +1,116 @@
+/** The units under a real systemd: readiness, watchdog, restart and upgrade without an end of pods, and what uninstalling leaves. */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { imageArchive, until } from './running-cluster.ts';
+import { SystemdHost, whyNoSystemd } from './systemd-host.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const SOCKET = '/run/d/docker.sock';
+const POD = {
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name: 'stays' },
+  spec: {
+    terminationGracePeriodSeconds: 1,
+    containers: [
+      {
+        name: 'main',
+        image: 'orchlet.local/demo:1',
+        imagePullPolicy: 'IfNotPresent',
+        command: ['sleep', '10000'],
+      },
+    ],
+  },
+};
+
+const skip = imageArchive === undefined ? 'ORCHLET_TEST_IMAGES is not set: scripts/test sets it' : await whyNoSystemd();
+if (skip !== false) console.log(`# skipped: ${skip}`);
+
+describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
+  let host: SystemdHost;
+  let container = '';
+
+  const kubectl = (args: string) => host.sh(`KUBECONFIG=/var/lib/orchlet/admin.kubeconfig kubectl ${args}`);
+  const unit = (property: string): string => host.must(`systemctl show --property=${property} --value orchlet.service`);
+  /** The pod's container and how often it was restarted, when it is Ready. */
+  const running = (): Promise<string> =>
+    until('the pod Ready', () => {
+      const { code, said } = kubectl(
+        `get pod stays -o jsonpath='{.status.conditions[?(@.type=="Ready")].status} {.status.containerStatuses[0].containerID} {.status.containerStatuses[0].restartCount}'`,
+      );
+      return code === 0 && said.startsWith('True ') ? said : undefined;
+    });
+  const journal = (): string => host.sh('journalctl --no-pager --lines=30 --unit=orchlet.service').said;
+
+  before(async () => {
+    host = await SystemdHost.boot();
+    host.must(`${ROOT}/scripts/docker-private start /run/d`, 90_000);
+    host.must('mkdir -p /etc/orchlet');
+    const flags = `--container-runtime docker --docker-endpoint unix://${SOCKET} --hostname-override n1`;
+    host.must(`echo 'ORCHLET_FLAGS=${flags}' >/etc/orchlet/orchlet.env`);
+    host.write('/run/images.tar', readFileSync(imageArchive ?? ''));
+  });
+  after(async () => {
+    await host?.remove();
+  });
+
+  test('scripts/install starts it, and systemd calls it started when the API is ready', () => {
+    const installed = host.sh(`${ROOT}/scripts/install`, 120_000);
+    assert.equal(installed.code, 0, `${installed.said}\n${journal()}`);
+    assert.equal(unit('ActiveState'), 'active');
+    assert.equal(kubectl('get --raw /readyz').said, 'ok');
+    assert.equal(host.must('systemctl is-enabled orchlet.service'), 'enabled');
+  });
+
+  test('images are imported, and a pod runs', async () => {
+    const imported = host.sh(
+      `orchlet images import /run/images.tar --container-runtime docker --docker-endpoint unix://${SOCKET}`,
+    );
+    assert.equal(imported.code, 0, imported.said);
+    assert.match(imported.said, /orchlet\.local\/demo:1/);
+    await until('the service account', () => (kubectl('get serviceaccount default').code === 0 ? true : undefined));
+    host.write('/run/pod.json', Buffer.from(JSON.stringify(POD)));
+    const created = kubectl('create -f /run/pod.json');
+    assert.equal(created.code, 0, created.said);
+    container = await running();
+    assert.match(container, / 0$/);
+  });
+
+  test('a restart and an upgrade in place leave pods running, and need no new token', async () => {
+    host.must('systemctl restart orchlet.service', 120_000);
+    assert.equal(await running(), container);
+    const upgraded = host.sh(`${ROOT}/scripts/install`, 120_000);
+    assert.equal(upgraded.code, 0, upgraded.said);
+    assert.equal(await running(), container);
+    const tokens = kubectl(
+      'get secrets -n kube-system --field-selector type=bootstrap.kubernetes.io/token -o name',
+    ).said;
+    assert.equal(tokens.split('\n').filter((line) => line !== '').length, 1, tokens);
+  });
+
+  test('a process that hangs is ended by the watchdog and started again; pods run on', async () => {
+    host.must('mkdir -p /etc/systemd/system/orchlet.service.d');
+    host.must("printf '[Service]\\nWatchdogSec=10s\\n' >/etc/systemd/system/orchlet.service.d/test.conf");
+    host.must('systemctl daemon-reload && systemctl restart orchlet.service', 120_000);
+    const before = unit('MainPID');
+    host.must(`kill -STOP ${before}`);
+    await until('another process', () => {
+      const now = unit('MainPID');
+      return now !== before && now !== '0' && unit('ActiveState') === 'active' ? true : undefined;
+    });
+    assert.notEqual(unit('NRestarts'), '0');
+    assert.equal(await running(), container);
+  });
+
+  test('scripts/uninstall --purge ends the pods and leaves nothing', () => {
+    const gone = host.sh(`${ROOT}/scripts/uninstall --purge`, 120_000);
+    assert.equal(gone.code, 0, gone.said);
+    assert.equal(host.must(`docker -H unix://${SOCKET} ps -q --filter name=k8s_main_stays`), '');
+    const left = host.must(
+      'ls -d /etc/orchlet /var/lib/orchlet/* /usr/local/lib/orchlet /usr/local/bin/orchlet /etc/systemd/system/orchlet*.service 2>/dev/null || true',
+    );
+    assert.equal(left, '');
+  });
+});
