@@ -9,6 +9,7 @@ import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Entry, Rest } from '../registry/rest.ts';
 import type { Encodings, IncludeObject, ListMetadata } from './encoding.ts';
 import { acceptsGzip, contentTypeOf, negotiateError, type Format, type OutputMediaType } from './media-type.ts';
+import { Pieces } from './pieces.ts';
 import type { ApiRequest } from './request.ts';
 
 const GZIP_FROM_BYTES = 128 * 1024;
@@ -44,11 +45,12 @@ export function sendEntry(
   }
   if (media.format === 'protobuf') {
     const bytes = media.as === '' ? encodings.protobuf(entry) : encodings.protobufMetadata(entry, media.version);
-    sendBody(request, status, contentType, [bytes]);
+    sendBody(request, status, contentType, Pieces.of([bytes]));
     return;
   }
-  let pieces: Buffer[] = [entry.bytes];
-  if (media.as === 'PartialObjectMetadata') pieces = [encodings.metadata(entry, media.version)];
+  let pieces = Pieces.of([
+    media.as === 'PartialObjectMetadata' ? encodings.metadata(entry, media.version) : entry.bytes,
+  ]);
   if (media.as === 'Table') {
     const metadata = {
       resourceVersion: entry.object.metadata.resourceVersion ?? '',
@@ -86,7 +88,7 @@ export function sendList(
       media.as === ''
         ? encodings.protobufList(info, entries, metadata)
         : encodings.protobufMetadataList(entries, metadata, media.version);
-    sendBody(request, 200, contentTypeOf('protobuf'), pieces);
+    sendBody(request, 200, contentTypeOf('protobuf'), Pieces.of(pieces));
     return;
   }
   if (media.as === 'Table') {
@@ -96,20 +98,20 @@ export function sendList(
   const asMetadata = media.as === 'PartialObjectMetadataList';
   const kind = asMetadata ? 'PartialObjectMetadataList' : (info.custom?.listKind ?? `${info.kind}List`);
   const apiVersion = asMetadata ? `meta.k8s.io/${media.version}` : apiVersionOf(info);
-  const pieces: Buffer[] = [
+  const pieces = Pieces.of([
     Buffer.from(
       `{"kind":"${kind}","apiVersion":"${apiVersion}","metadata":${listMetadata(metadata, info.custom !== undefined && !asMetadata)},"items":[`,
     ),
-  ];
+  ]);
   const head = asMetadata ? undefined : itemHead(encodings, info);
   for (let index = 0; index < entries.length; index += 1) {
     const entry = entries[index];
     if (entry === undefined) continue;
-    if (index > 0) pieces.push(COMMA);
-    if (asMetadata) pieces.push(encodings.metadata(entry, media.version));
+    if (index > 0) pieces.add(COMMA);
+    if (asMetadata) pieces.add(encodings.metadata(entry, media.version));
     else pushItem(pieces, entry, head);
   }
-  pieces.push(CLOSE_LIST);
+  pieces.add(CLOSE_LIST);
   sendJson(request, encodings, 200, pieces, media);
 }
 
@@ -137,22 +139,26 @@ function itemHead(encodings: Encodings, info: ResourceInfo): ItemHead | undefine
   return known.head;
 }
 
-function pushItem(pieces: Buffer[], entry: Entry, head: ItemHead | undefined): void {
+function pushItem(pieces: Pieces, entry: Entry, head: ItemHead | undefined): void {
   if (head === undefined) {
-    pieces.push(entry.bytes);
+    pieces.add(entry.bytes);
     return;
   }
   const { length } = head.kindFirst;
   if (startsWith(entry.bytes, head.kindFirst) || startsWith(entry.bytes, head.versionFirst)) {
-    pieces.push(OPEN_OBJECT, entry.bytes.subarray(length));
+    pieces.add(OPEN_OBJECT);
+    pieces.add(entry.bytes, length);
     return;
   }
   const { kind: _kind, apiVersion: _apiVersion, ...rest } = entry.object;
-  pieces.push(Buffer.from(JSON.stringify(rest)));
+  pieces.add(Buffer.from(JSON.stringify(rest)));
 }
 
+/** A loop: a call of `compare` costs more than these few bytes. */
 function startsWith(bytes: Buffer, prefix: Buffer): boolean {
-  return bytes.length >= prefix.length && bytes.compare(prefix, 0, prefix.length, 0, prefix.length) === 0;
+  if (bytes.length < prefix.length) return false;
+  for (let at = prefix.length - 1; at >= 0; at -= 1) if (bytes[at] !== prefix[at]) return false;
+  return true;
 }
 
 /** `always`: an empty `continue` is shown too, as in lists of custom resources. */
@@ -182,23 +188,23 @@ function table(
   entries: readonly Entry[],
   metadata: ListMetadata,
   media: OutputMediaType,
-): Buffer[] {
+): Pieces {
   const include = includeObject(request);
   const nowMs = request.nowMs;
-  const pieces: Buffer[] = [
+  const pieces = Pieces.of([
     Buffer.from(
       `{"kind":"Table","apiVersion":"meta.k8s.io/${media.version}","metadata":${listMetadata(metadata)},"columnDefinitions":`,
     ),
     encodings.tableColumns(info),
     Buffer.from(',"rows":['),
-  ];
+  ]);
   for (let index = 0; index < entries.length; index += 1) {
     const entry = entries[index];
     if (entry === undefined) continue;
-    if (index > 0) pieces.push(COMMA);
-    pieces.push(encodings.tableRow(info, entry, include, media.version, nowMs));
+    if (index > 0) pieces.add(COMMA);
+    pieces.add(encodings.tableRow(info, entry, include, media.version, nowMs));
   }
-  pieces.push(CLOSE_LIST);
+  pieces.add(CLOSE_LIST);
   return pieces;
 }
 
@@ -252,7 +258,7 @@ function sendJson(
   request: ApiRequest,
   encodings: Encodings,
   status: number,
-  pieces: Buffer[],
+  pieces: Pieces,
   media: OutputMediaType,
 ): void {
   const pretty = media.pretty || wantsPretty(request);
@@ -260,19 +266,18 @@ function sendJson(
     sendBody(request, status, contentTypeOf('json'), pieces);
     return;
   }
-  const value = JSON.parse(Buffer.concat(pieces).toString()) as JsonObject;
+  const value = JSON.parse(pieces.whole().toString()) as JsonObject;
   const text = media.format === 'yaml' ? encodings.yaml(value) : `${JSON.stringify(value, null, 2)}\n`;
-  sendBody(request, status, contentTypeOf(media.format), [Buffer.from(text)]);
+  sendBody(request, status, contentTypeOf(media.format), Pieces.of([Buffer.from(text)]));
 }
 
 /** Small bodies go out at once; large ones in chunks that wait for the client, compressed where it accepts that. */
-function sendBody(request: ApiRequest, status: number, contentType: string, pieces: readonly Buffer[]): void {
-  let size = 0;
-  for (const piece of pieces) size += piece.length;
+function sendBody(request: ApiRequest, status: number, contentType: string, pieces: Pieces): void {
+  const size = pieces.bytes;
   const compress =
     size > GZIP_FROM_BYTES && request.exchange.method === 'GET' && acceptsGzip(request.header('accept-encoding'));
   if (!compress && size <= CHUNK_BYTES) {
-    request.send(status, contentType, pieces.length === 1 ? pieces[0] : Buffer.concat(pieces, size));
+    request.send(status, contentType, pieces.whole());
     return;
   }
   const { exchange } = request;
@@ -284,23 +289,9 @@ function sendBody(request: ApiRequest, status: number, contentType: string, piec
     headers['vary'] = 'Accept-Encoding';
   }
   exchange.start(status, headers);
-  const chunks = chunked(pieces);
+  const chunks = pieces.chunks(CHUNK_BYTES);
   if (compress) pumpCompressed(request, chunks);
   else pump(request, chunks);
-}
-
-function* chunked(pieces: readonly Buffer[]): Generator<Buffer> {
-  let pending: Buffer[] = [];
-  let size = 0;
-  for (const piece of pieces) {
-    pending.push(piece);
-    size += piece.length;
-    if (size < CHUNK_BYTES) continue;
-    yield Buffer.concat(pending, size);
-    pending = [];
-    size = 0;
-  }
-  if (size > 0) yield Buffer.concat(pending, size);
 }
 
 function pump(request: ApiRequest, chunks: Generator<Buffer>): void {

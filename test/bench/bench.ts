@@ -101,10 +101,11 @@ async function create(): Promise<void> {
     );
     await server.facts();
     const many = await h2load(url, { requests: 10_000, clients: 50, body: configMap() });
-    const { loopDelayP99Ms, loopDelayMaxMs } = await server.facts();
+    const { loopDelayP99Ms, loopDelayMaxMs, cpuMs } = await server.facts();
     print('create, 50 in flight, fsync on', many.perSecond, '1/s');
     print('event-loop delay during creates, 99th percentile', loopDelayP99Ms, 'ms');
     print('event-loop delay during creates, longest', loopDelayMaxMs, 'ms');
+    print('processor time of the main thread for a create', cpuMs / 10_000, 'ms');
   }, OBSERVED);
 }
 
