@@ -74,6 +74,11 @@ export const commands: readonly CommandRow[] = [
     load: async () => (await import('./commands/certs.ts')).certsRotate,
   },
   {
+    name: 'certs approve',
+    summary: 'approve certificates that nodes have asked for',
+    load: async () => (await import('./commands/approve.ts')).certsApprove,
+  },
+  {
     name: 'certs rotate-ca',
     summary: 'replace the authority of the cluster, in three stages',
     load: async () => (await import('./commands/certs.ts')).certsRotateCa,

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
-import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -94,6 +94,7 @@ describe("the cluster's authority", { timeout: 200_000 }, () => {
         bootstrapKubeconfig,
         clientCaFile,
         anonymousAuth: false,
+        rotateServerCertificates: true,
         hostnameOverride: 'n1',
         nodeIp: ['127.0.0.1'],
         rootDir: join(directory, 'root'),
@@ -115,6 +116,19 @@ describe("the cluster's authority", { timeout: 200_000 }, () => {
     unmountBelow(directory);
     rmSync(directory, { recursive: true, force: true });
     alive.cancel();
+  });
+
+  test('signs the serving certificate of a node when orchlet certs approve says so', async () => {
+    const approved = await until('a request of the node', () => {
+      const { code, said } = orchlet('certs', 'approve');
+      assert.equal(code, 0, said);
+      return said.startsWith('approved') ? said : undefined;
+    });
+    assert.match(approved, /^approved csr-\S+ of system:node:n1$/m);
+    await until('the certificate', () =>
+      existsSync(join(directory, 'root', 'pki', 'kubelet-server-current.pem')) ? true : undefined,
+    );
+    assert.match(orchlet('certs', 'approve').said, /nothing waits for approval/);
   });
 
   test('gets a successor, which is trusted everywhere before it signs anything', async () => {

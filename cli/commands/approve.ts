@@ -1,0 +1,51 @@
+/** `orchlet certs approve`: lets the cluster sign what nodes have asked for. */
+import { certificateSigningRequests } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { type Command, CommandError } from '../command.ts';
+import { access, withClient } from './token.ts';
+
+const SERVING = 'kubernetes.io/kubelet-serving';
+
+interface Request {
+  readonly spec?: { readonly signerName?: string; readonly username?: string };
+  readonly status?: { readonly conditions?: readonly { readonly type: string }[] };
+}
+
+export const certsApprove: Command = {
+  name: 'certs approve',
+  summary: 'approve certificates that nodes have asked for',
+  arguments: '[NAME…]',
+  description:
+    'Approves the named certificate signing requests; without a name those of nodes that wait for a serving certificate (--rotate-server-certificates). Look at them first where hosts of others can reach the API: kubectl get csr.',
+  flags: access,
+  examples: ['orchlet certs approve', 'orchlet certs approve csr-x7k2p'],
+  run: (parsed) =>
+    withClient(parsed, async ({ client }) => {
+      const names = new Set(parsed.arguments);
+      const all = (await client.list(certificateSigningRequests)).items;
+      for (const name of names)
+        if (!all.some(({ metadata }) => metadata.name === name))
+          throw new CommandError(`there is no certificate signing request ${JSON.stringify(name)}`);
+      const pending = all.filter((object) => {
+        const { spec, status } = object as KubeObject & Request;
+        if ((status?.conditions ?? []).length > 0) return false;
+        return names.size > 0 ? names.has(object.metadata.name ?? '') : spec?.signerName === SERVING;
+      });
+      for (const object of pending) {
+        const { spec, status } = object as KubeObject & Request;
+        const condition = {
+          type: 'Approved',
+          status: 'True',
+          reason: 'OrchletApprove',
+          message: 'This request was approved by orchlet certs approve.',
+        };
+        await client.update(
+          certificateSigningRequests,
+          { ...object, status: { ...status, conditions: [condition] } } as KubeObject,
+          { subresource: 'approval' },
+        );
+        process.stdout.write(`approved ${object.metadata.name ?? ''} of ${spec?.username ?? ''}\n`);
+      }
+      if (pending.length === 0) process.stdout.write('nothing waits for approval\n');
+    }),
+};
