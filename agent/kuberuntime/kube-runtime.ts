@@ -132,6 +132,7 @@ export class KubeRuntime {
     const sandbox = await sandboxConfig(pod, actions.attempt, this.#options.config);
     if (actions.createSandbox || sandboxId === undefined) {
       try {
+        if (sandbox.namespaces.userNamespace !== undefined) await this.#requireUserNamespaces(sandbox.runtimeHandler);
         sandboxId = await this.#options.runtime.runSandbox(sandbox);
       } catch (error) {
         const message = `Failed to create pod sandbox: ${(error as Error).message}`;
@@ -213,6 +214,13 @@ export class KubeRuntime {
   async killPod(pod: Pod, status: RuntimePodStatus, options: { readonly gracePeriodSeconds?: number }): Promise<void> {
     await killPodContainers(this.#killDeps(), pod, status, options.gracePeriodSeconds);
     for (const sandbox of status.sandboxes) await this.#options.runtime.stopSandbox(sandbox.id);
+  }
+
+  /** A runtime that knows nothing of them would run the pod as the host's own users. */
+  async #requireUserNamespaces(handler: string): Promise<void> {
+    const handlers = await this.#options.runtime.handlers();
+    if (handlers.find(({ name }) => name === handler)?.userNamespaces === true) return;
+    throw new Error("can't set `spec.hostUsers: false`, runtime does not support user namespaces");
   }
 
   #hostIps(pod: Pod): readonly string[] {

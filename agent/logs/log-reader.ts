@@ -11,6 +11,8 @@ import type { LogOptions } from '../core-types.ts';
 const CHUNK_BYTES = 64 * 1024;
 /** Runtimes cut lines into entries of 16 KiB; what is longer than this is no log of theirs. */
 const LONGEST_LINE_BYTES = 1024 * 1024;
+/** So long a log that was moved away may still be written. */
+const SETTLE_MS = 300;
 /** Where file events do not come (other hosts' file systems). */
 const POLL_MS = 1_000;
 
@@ -74,16 +76,20 @@ async function followLog(
       // Asked before the read: what is written until then is read.
       const running = await deps.isRunning();
       if (!(await drain(reader, emit))) return;
-      if (await reader.rotated()) continue;
-      if (!running) return;
-      await watcher.changed(deps.clock, signal);
+      const rotation = await reader.rotated(deps.clock.monotonic());
+      if (rotation === 'done') continue;
+      if (rotation === 'none' && !running) return;
+      await watcher.changed(deps.clock, signal, rotation === 'settling' ? SETTLE_MS : POLL_MS);
     }
   } finally {
     watcher.close();
   }
 }
 
-function watchFile(path: string): { changed(clock: Clock, signal: AbortSignal): Promise<void>; close(): void } {
+function watchFile(path: string): {
+  changed(clock: Clock, signal: AbortSignal, withinMs: number): Promise<void>;
+  close(): void;
+} {
   let wake: () => void = () => undefined;
   let dirty = false;
   let watcher: ReturnType<typeof watch> | undefined;
@@ -97,12 +103,12 @@ function watchFile(path: string): { changed(clock: Clock, signal: AbortSignal): 
     // Polling is enough.
   }
   return {
-    async changed(clock, signal) {
+    async changed(clock, signal, withinMs) {
       if (!dirty) {
         const limit = new AbortController();
         await Promise.race([
           new Promise<void>((resolve) => (wake = resolve)),
-          clock.sleep(POLL_MS, AbortSignal.any([signal, limit.signal])).catch(() => undefined),
+          clock.sleep(withinMs, AbortSignal.any([signal, limit.signal])).catch(() => undefined),
         ]);
         limit.abort();
       }
@@ -115,6 +121,8 @@ function watchFile(path: string): { changed(clock: Clock, signal: AbortSignal): 
 class FollowedFile {
   readonly path: string;
   #file: FileHandle;
+  /** What has taken its name, and since when the old one has been silent. */
+  #next: { readonly file: FileHandle; sinceMs: number } | undefined;
   #position = 0;
   #rest: Buffer = Buffer.alloc(0);
   /** In the middle of a line that is longer than any runtime writes: its end is left out. */
@@ -190,32 +198,47 @@ class FollowedFile {
     return lineTag(line) === 'P';
   }
 
-  /** Another file has taken the name: goes on with that. */
-  async rotated(): Promise<boolean> {
+  /**
+   * Another file has taken the name: goes on with that, but not before the old one has been silent for a while: who writes
+   * changes over a moment after the new one is there.
+   */
+  async rotated(nowMs: number): Promise<'none' | 'settling' | 'done'> {
+    if (this.#next === undefined) {
+      const next = await this.#namesake();
+      if (next === undefined) return 'none';
+      this.#next = { file: next, sinceMs: nowMs };
+      return 'settling';
+    }
+    if ((await this.#file.stat()).size > this.#position) {
+      this.#next.sinceMs = nowMs;
+      return 'done';
+    }
+    if (nowMs - this.#next.sinceMs < SETTLE_MS) return 'settling';
+    await this.#file.close();
+    this.#file = this.#next.file;
+    this.#next = undefined;
+    this.#position = 0;
+    return 'done';
+  }
+
+  /** The file of that name, where it is not the one that is read. */
+  async #namesake(): Promise<FileHandle | undefined> {
     let next: FileHandle;
     try {
       next = await open(this.path, 'r');
     } catch {
-      return false;
+      // Moved away, and the new one is not there yet.
+      return undefined;
     }
     const [now, then] = [await next.stat(), await this.#file.stat()];
-    if (now.ino === then.ino && now.dev === then.dev) {
-      await next.close();
-      return false;
-    }
-    // What was written to the old one in between comes first.
-    if ((await this.#file.stat()).size > this.#position) {
-      await next.close();
-      return true;
-    }
-    await this.#file.close();
-    this.#file = next;
-    this.#position = 0;
-    return true;
+    if (now.ino !== then.ino || now.dev !== then.dev) return next;
+    await next.close();
+    return undefined;
   }
 
-  close(): Promise<void> {
-    return this.#file.close();
+  async close(): Promise<void> {
+    await this.#next?.file.close();
+    await this.#file.close();
   }
 }
 

@@ -305,12 +305,19 @@ export function podLife(on: RuntimeName, skip: string | false): void {
       assert.doesNotMatch(shell('confined', 'cat /proc/1/cmdline'), /sleep/);
     });
 
+    const isMapped = (phase: string): boolean =>
+      phase === 'Running' && !/^\s+0\s+0\s/.test(shell('mapped', 'cat /proc/self/uid_map'));
+
     test('what the node does not allow is refused with its reason', async () => {
       create('unsafe', { spec: { securityContext: { sysctls: [{ name: 'kernel.msgmax', value: '65536' }] } } });
-      create('unmasked', {
-        container: { securityContext: { procMount: 'Unmasked' } },
-        spec: { hostUsers: false },
-      });
+      // A runtime without user namespaces must not run it as the host's users; one that has them runs it.
+      create('mapped', { spec: { hostUsers: false } });
+      const events = (): string =>
+        run(['get', 'events', '--field-selector', 'involvedObject.name=mapped', '-o', 'wide']);
+      await eventually(
+        'its fate',
+        () => /FailedCreatePodSandBox.*user namespaces/.test(events()) || isMapped(field('mapped', '.status.phase')),
+      );
       await eventually('the refusal', () => field('unsafe', '.status.reason') === 'SysctlForbidden');
       assert.equal(
         field('unsafe', '.status.message'),
@@ -346,15 +353,20 @@ export function podLife(on: RuntimeName, skip: string | false): void {
           command: [
             'sh',
             '-c',
-            `i=0; while [ $i -lt ${lines} ]; do echo line $i; i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.1; done; exec sleep 100000`,
+            `echo line 0; until [ -e /witness/go ]; do sleep 0.1; done; i=1; while [ $i -lt ${lines} ]; do echo line $i; i=$((i+1)); [ $((i % 20)) = 0 ] && sleep 0.1; done; exec sleep 100000`,
           ],
+          ...witnessed,
         },
+        spec: witnessing(),
       });
-      await until('the log', () => (plane.kubectl(['logs', 'talking']).stdout.includes('line 0\n') ? true : undefined));
+      ready('talking');
       const follower = plane.spawn(['logs', '-f', 'talking']);
       let seen = '';
       follower.stdout?.on('data', (chunk: Buffer) => (seen += chunk.toString()));
       try {
+        await eventually('the first line', () => seen.startsWith('line 0\n'));
+        // Not before it follows: what is rotated away then is no longer shown.
+        writeFileSync(join(witness, 'go'), '');
         await eventually('the last line', () => seen.includes(`line ${lines - 1}\n`));
       } finally {
         follower.kill();

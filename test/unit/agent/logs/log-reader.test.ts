@@ -8,6 +8,7 @@ import { after, before, describe, it } from 'node:test';
 import type { LogOptions } from '../../../../agent/core-types.ts';
 import { readLog } from '../../../../agent/logs/log-reader.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 const plain: LogOptions = { follow: false, previous: false, timestamps: false };
 const line = (second: number, text: string, tag = 'F', stream = 'stdout'): string =>
@@ -84,6 +85,28 @@ describe('reading a container log', () => {
     const [first, long = '', last] = shown.split('\n');
     assert.deepEqual([first, last], ['a', 'c']);
     assert.ok(long.length >= 1024 * 1024 - 100 && long.length < 2 * 1024 * 1024, `${long.length}`);
+  });
+
+  it('reads what was still written to the log that was moved away after the new one was there', async () => {
+    const path = join(directory, 'late.log');
+    await writeFile(path, line(1, 'a'));
+    const out = new PassThrough();
+    let text = '';
+    out.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    const clock = new FakeClock();
+    let running = true;
+    const deps = { clock, isRunning: () => Promise.resolve(running) };
+    const reading = readLog(path, { ...plain, follow: true }, out, deps, new AbortController().signal);
+    await rename(path, `${path}.1`);
+    await writeFile(path, line(3, 'c'));
+    // Some looks at the new one pass before the writer has changed over.
+    await clock.advance(100);
+    await appendFile(`${path}.1`, line(2, 'b'));
+    running = false;
+    let ended = false;
+    void reading.then(() => (ended = true));
+    while (!ended) await clock.advance(100);
+    assert.equal(text, 'a\nb\nc\n');
   });
 
   it('follows over a rotation until the container ends', async () => {
