@@ -80,9 +80,9 @@ const isNameServer = ({ metadata }: KubeObject): boolean =>
 /** The cluster's own word: whoever made `kube-dns` says that each node answers for it. */
 const isServedByNodes = ({ metadata }: KubeObject): boolean => metadata.annotations?.[SERVED_BY] === 'nodes';
 
-function servesNames({ serviceProxy, serveClusterDns }: AgentFlags, dns: KubeObject | undefined): boolean {
-  if (serviceProxy === 'auto') return dns !== undefined && isServedByNodes(dns);
-  return serviceProxy !== 'none' && serveClusterDns;
+function servesNames(flags: AgentFlags, dns: KubeObject | undefined): boolean {
+  if (flags.serviceProxy === 'auto') return dns !== undefined && isServedByNodes(dns);
+  return flags.serviceProxy !== 'none' && flags.serveClusterDns;
 }
 
 /** With `auto` not before the API server has said what kind of cluster it is. */
