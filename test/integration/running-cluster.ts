@@ -129,7 +129,12 @@ export class RunningCluster {
         : ['--container-runtime-endpoint', `unix://${containerdSocket ?? ''}`];
     const ports = [await freePort(), await freePort(), await freePort()] as const;
     const cluster = new RunningCluster(directory, ports, runtime, more);
-    await cluster.launch();
+    try {
+      await cluster.launch();
+    } catch (error) {
+      await cluster.remove();
+      throw error;
+    }
     return cluster;
   }
 
