@@ -1,5 +1,5 @@
 /** A host's `/sys/devices/system` as files, made of a short description: sockets, NUMA nodes, cores, threads, memory. */
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -22,7 +22,7 @@ export interface Machine {
   readonly withoutNuma?: boolean;
 }
 
-/** The tree's root. Nobody removes it: it stands below the system's temporary directory. */
+/** The tree's root, two directories below one of its own in the system's temporary directory. */
 export async function sysfsTree(machine: Machine): Promise<string> {
   const { sockets, nodesPerSocket = 1, coresPerNode, threads = 1, coresPerCache = coresPerNode } = machine;
   const root = join(await mkdtemp(join(tmpdir(), 'sysfs-')), 'devices', 'system');
@@ -72,5 +72,10 @@ export async function sysfsTree(machine: Machine): Promise<string> {
 }
 
 export async function hostOf(machine: Machine): Promise<HostTopology> {
-  return readHostTopology({ root: await sysfsTree(machine), memoryBytes: 2 ** 33 });
+  const root = await sysfsTree(machine);
+  try {
+    return readHostTopology({ root, memoryBytes: 2 ** 33 });
+  } finally {
+    rmSync(join(root, '..', '..'), { recursive: true });
+  }
 }
