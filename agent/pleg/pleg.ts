@@ -81,7 +81,10 @@ export class Pleg {
     this.#relist(signal);
     await runtime.events(
       signal,
-      (event) => this.look(event.podUid),
+      (event) => {
+        // Nothing comes of what has only been made: its start is told as well.
+        if (event.type !== 'created') this.look(event.podUid);
+      },
       () => this.#relist(signal),
     );
   }

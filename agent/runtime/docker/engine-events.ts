@@ -62,5 +62,10 @@ function eventOf(event: EngineEvent): (RuntimeEvent & { readonly ended: boolean 
   const podUid = labels[LABEL_POD_UID];
   if (type === undefined || podUid === undefined) return undefined;
   const sandbox = labels[LABEL_TYPE] === 'podsandbox' || labels[LABEL_SANDBOX] === undefined;
-  return { type: sandbox ? 'sandbox-changed' : type, podUid, containerId: id, ended: event.Action === 'die' };
+  return {
+    type: sandbox && type !== 'created' ? 'sandbox-changed' : type,
+    podUid,
+    containerId: id,
+    ended: event.Action === 'die',
+  };
 }
