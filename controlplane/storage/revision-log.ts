@@ -16,13 +16,16 @@ import { SortedKeys } from './sorted-keys.ts';
 import {
   isStorageError,
   StorageError,
+  type SideWrite,
   type Storage,
   type StorageEvent,
   type StorageList,
   type StorageWatch,
   type StoredValue,
   type WatchObserver,
+  type WriteOptions,
 } from './storage.ts';
+import { WriteQueue, type PendingWrite, type RequestedWrite } from './write-queue.ts';
 
 export interface RevisionLogOptions {
   readonly clock: Clock;
@@ -35,20 +38,9 @@ export interface RevisionLogOptions {
   readonly onFailure?: ((error: Error) => void) | undefined;
 }
 
-interface PendingWrite {
-  readonly key: string;
-  readonly value: Buffer | undefined;
-  readonly previous: StoredValue | undefined;
-  readonly expiresAtMs: number | undefined;
-  resolve(revision: number): void;
-  reject(error: StorageError): void;
-}
-
 /** Where revisions begin: 1, which clients take for the beginning of time, is always history that is gone. */
 const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
-const COMMIT_RECORDS = 2000;
-const COMMIT_BYTES = 16 * 1024 * 1024;
 const REMOVE_STEP = 1000;
 
 export class RevisionLog implements Storage {
@@ -67,9 +59,7 @@ export class RevisionLog implements Storage {
   #compacted = FIRST_REVISION;
   /** Revisions of a failed commit are not given again. */
   #lastGiven = FIRST_REVISION;
-  #queue: PendingWrite[] = [];
-  /** Of each key with a write under way: settles with it. */
-  readonly #underWay = new Map<string, Promise<void>>();
+  readonly #queue = new WriteQueue();
   #committing: Promise<void> | undefined;
   #scheduled = false;
   #removing: Promise<void> = Promise.resolve();
@@ -153,27 +143,26 @@ export class RevisionLog implements Storage {
     return { items: page, revision, remaining: items.length - page.length };
   }
 
-  async create(key: string, value: Buffer, options: { readonly expiresAtMs?: number } = {}): Promise<StoredValue> {
-    return this.#whenSettled(key, () => {
+  async create(key: string, value: Buffer, options: WriteOptions = {}): Promise<StoredValue> {
+    return this.#whenSettled(key, options.alongside, (sides) => {
       const current = this.#current.get(key);
       if (current !== undefined) throw new StorageError('exists', `${key} exists`, { current });
-      return this.#put(key, value, undefined, options.expiresAtMs);
+      return this.#put({ key, value, previous: undefined, expiresAtMs: options.expiresAtMs }, sides);
     });
   }
 
-  async update(
-    key: string,
-    value: Buffer,
-    expectedRevision: number,
-    options: { readonly expiresAtMs?: number } = {},
-  ): Promise<StoredValue> {
-    return this.#whenSettled(key, () =>
-      this.#put(key, value, this.#expect(key, expectedRevision), options.expiresAtMs),
-    );
+  async update(key: string, value: Buffer, expectedRevision: number, options: WriteOptions = {}): Promise<StoredValue> {
+    return this.#whenSettled(key, options.alongside, (sides) => {
+      const previous = this.#expect(key, expectedRevision);
+      return this.#put({ key, value, previous, expiresAtMs: options.expiresAtMs }, sides);
+    });
   }
 
-  async delete(key: string, expectedRevision: number): Promise<number> {
-    return this.#whenSettled(key, () => this.#write(key, undefined, this.#expect(key, expectedRevision), undefined));
+  async delete(key: string, expectedRevision: number, alongside?: readonly SideWrite[]): Promise<number> {
+    return this.#whenSettled(key, alongside, (sides) => {
+      const previous = this.#expect(key, expectedRevision);
+      return this.#write({ key, value: undefined, previous, expiresAtMs: undefined }, sides());
+    });
   }
 
   watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch {
@@ -238,14 +227,28 @@ export class RevisionLog implements Storage {
     await this.#backend?.close();
   }
 
-  /** Runs `write` when no write of the key is under way, in the same turn as that is seen. */
-  async #whenSettled<T>(key: string, write: () => Promise<T>): Promise<T> {
+  /** Runs `write` when no write of any of the keys is under way, in the same turn as that is seen. */
+  async #whenSettled<T>(
+    key: string,
+    alongside: readonly SideWrite[] = [],
+    write: (sides: () => readonly RequestedWrite[]) => Promise<T>,
+  ): Promise<T> {
     this.#assertWritable();
-    for (let before = this.#underWay.get(key); before !== undefined; before = this.#underWay.get(key)) {
+    const keys = [key, ...alongside.map((side) => side.key)];
+    for (let before = this.#queue.pendingOf(keys); before !== undefined; before = this.#queue.pendingOf(keys)) {
       await before;
       this.#assertWritable();
     }
-    return write();
+    return write(() => this.#sides(alongside));
+  }
+
+  #sides(alongside: readonly SideWrite[]): readonly RequestedWrite[] {
+    return alongside.flatMap(({ key, value }): RequestedWrite[] => {
+      const previous = this.#current.get(key);
+      if (value === undefined) return previous === undefined ? [] : [{ key, value, previous, expiresAtMs: undefined }];
+      if (previous !== undefined) throw new StorageError('occupied', `${key} exists`, { current: previous });
+      return [{ key, value, previous, expiresAtMs: undefined }];
+    });
   }
 
   #expect(key: string, revision: number): StoredValue {
@@ -256,29 +259,19 @@ export class RevisionLog implements Storage {
   }
 
   async #put(
-    key: string,
-    value: Buffer,
-    previous: StoredValue | undefined,
-    expiresAtMs: number | undefined,
+    write: RequestedWrite & { readonly value: Buffer },
+    sides: () => readonly RequestedWrite[],
   ): Promise<StoredValue> {
-    const revision = await this.#write(key, value, previous, expiresAtMs);
+    const { key, value, previous } = write;
+    const revision = await this.#write(write, sides());
     const stored = this.#current.get(key);
     if (stored?.revision === revision) return stored;
     // Written again within the same turn that made this one visible.
     return { key, value: this.#stamp(value, revision), createRevision: previous?.createRevision ?? revision, revision };
   }
 
-  #write(
-    key: string,
-    value: Buffer | undefined,
-    previous: StoredValue | undefined,
-    expiresAtMs: number | undefined,
-  ): Promise<number> {
-    const written = new Promise<number>((resolve, reject) => {
-      this.#queue.push({ key, value, previous, expiresAtMs, resolve, reject });
-    });
-    const settle = (): void => undefined;
-    this.#underWay.set(key, written.then(settle, settle));
+  #write(write: RequestedWrite, sides: readonly RequestedWrite[]): Promise<number> {
+    const written = this.#queue.add(write, sides);
     if (!this.#scheduled && this.#committing === undefined) {
       this.#scheduled = true;
       setImmediate(() => {
@@ -290,7 +283,7 @@ export class RevisionLog implements Storage {
   }
 
   #commit(): void {
-    const writes = this.#takeGroup();
+    const writes = this.#queue.takeGroup();
     const records = writes.map((write): LogRecord => {
       this.#lastGiven += 1;
       const { key, value, previous, expiresAtMs } = write;
@@ -314,24 +307,13 @@ export class RevisionLog implements Storage {
       });
   }
 
-  #takeGroup(): PendingWrite[] {
-    let bytes = 0;
-    let taken = 0;
-    for (const write of this.#queue) {
-      bytes += write.value?.length ?? 0;
-      if (taken === COMMIT_RECORDS || (taken > 0 && bytes > COMMIT_BYTES)) break;
-      taken += 1;
-    }
-    return this.#queue.splice(0, taken);
-  }
-
   #apply(writes: readonly PendingWrite[], records: readonly LogRecord[]): void {
     const events: StorageEvent[] = [];
     for (const record of records) {
       const event = this.#enter(record, this.#current.get(record.key));
       this.#history.push(event);
       events.push(event);
-      this.#underWay.delete(record.key);
+      this.#queue.settled(record.key);
     }
     this.#watches.deliver(events);
     for (const [at, write] of writes.entries()) write.resolve(records[at]?.revision ?? 0);
@@ -364,7 +346,7 @@ export class RevisionLog implements Storage {
       ? (['full', cause.message] as const)
       : (['unknown-outcome', 'the storage failed while writing'] as const);
     for (const write of writes) {
-      this.#underWay.delete(write.key);
+      this.#queue.settled(write.key);
       write.reject(new StorageError(code, message, { cause }));
     }
   }

@@ -33,6 +33,21 @@ export type StorageEvent =
   /** `revision` is that of the deletion. */
   | { readonly type: 'delete'; readonly key: string; readonly revision: number; readonly previous: StoredValue };
 
+/**
+ * A write that stands or falls with another: both are in one commit, or neither is written. With a value the key must not
+ * be there yet (the write throws `occupied`); without one it is removed if it is there.
+ */
+export interface SideWrite {
+  readonly key: string;
+  readonly value: Buffer | undefined;
+}
+
+export interface WriteOptions {
+  /** Wall clock: removes the key by itself then (events). */
+  readonly expiresAtMs?: number;
+  readonly alongside?: readonly SideWrite[];
+}
+
 export interface StorageWatch {
   /** No event is delivered after it returns. */
   close(): void;
@@ -56,17 +71,12 @@ export interface Storage {
     prefix: string,
     options?: { readonly revision?: number; readonly limit?: number; readonly startAfter?: string },
   ): Promise<StorageList>;
-  /** Throws `exists`. `expiresAtMs` (wall clock) removes the key by itself later (events). */
-  create(key: string, value: Buffer, options?: { readonly expiresAtMs?: number }): Promise<StoredValue>;
+  /** Throws `exists`. */
+  create(key: string, value: Buffer, options?: WriteOptions): Promise<StoredValue>;
   /** Throws `conflict` when the key's revision is another, `not-found` when it is gone. */
-  update(
-    key: string,
-    value: Buffer,
-    expectedRevision: number,
-    options?: { readonly expiresAtMs?: number },
-  ): Promise<StoredValue>;
+  update(key: string, value: Buffer, expectedRevision: number, options?: WriteOptions): Promise<StoredValue>;
   /** Resolves to the revision of the deletion. Throws as `update` does. */
-  delete(key: string, expectedRevision: number): Promise<number>;
+  delete(key: string, expectedRevision: number, alongside?: readonly SideWrite[]): Promise<number>;
   /** Events with a revision above `afterRevision`; the past first. Throws `compacted`. */
   watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch;
   /** Forgets versions that were superseded at or below `revision`. */
@@ -80,6 +90,8 @@ export interface Storage {
 
 export type StorageErrorCode =
   | 'exists'
+  /** A key that was to be made alongside is there already. */
+  | 'occupied'
   | 'not-found'
   | 'conflict'
   | 'compacted'

@@ -104,6 +104,50 @@ function writes(with_: With): void {
     const again = await storage.create('/core/x/a', bytes('2'));
     assert.equal(again.createRevision, again.revision);
   });
+  with_('what is written alongside is there with the write, or neither is', async ({ storage }) => {
+    const seen = record(storage, '/core/');
+    const alongside = [{ key: '/core/y/1', value: bytes('side') }];
+    const first = await storage.create('/core/x/a', bytes('1'), { alongside });
+    assert.equal((await storage.get('/core/y/1'))?.value.toString(), 'side');
+    await assert.rejects(storage.create('/core/x/b', bytes('2'), { alongside }), failsWith('occupied'));
+    await assert.rejects(
+      storage.create('/core/x/a', bytes('2'), { alongside: [{ key: '/core/y/2', value: bytes('side') }] }),
+      failsWith('exists'),
+    );
+    await assert.rejects(
+      storage.update('/core/x/a', bytes('2'), first.revision + 9, {
+        alongside: [{ key: '/core/y/1', value: undefined }],
+      }),
+      failsWith('conflict'),
+    );
+    const second = await storage.update('/core/x/a', bytes('2'), first.revision, {
+      alongside: [
+        { key: '/core/y/1', value: undefined },
+        { key: '/core/y/3', value: bytes('side') },
+        { key: '/core/y/never-there', value: undefined },
+      ],
+    });
+    await storage.delete('/core/x/a', second.revision, [{ key: '/core/y/3', value: undefined }]);
+    assert.deepEqual((await storage.list('/core/')).items, []);
+    assert.deepEqual(seen.shown(), [
+      'create /core/x/a',
+      'create /core/y/1',
+      'update /core/x/a',
+      'delete /core/y/1',
+      'create /core/y/3',
+      'delete /core/x/a',
+      'delete /core/y/3',
+    ]);
+  });
+  with_('of writes that want one key alongside at the same time one succeeds', async ({ storage }) => {
+    const alongside = [{ key: '/core/y/1', value: bytes('side') }];
+    const results = await Promise.allSettled([
+      ...Array.from({ length: 10 }, (_, i) => storage.create(`/core/x/${i}`, bytes('1'), { alongside })),
+      storage.create('/core/y/1', bytes('by itself')),
+    ]);
+    assert.equal(results.filter((one) => one.status === 'fulfilled').length, 1);
+    assert.equal((await storage.list('/core/')).items.length, 2);
+  });
   with_('revisions of concurrent writes are all different and increase', async ({ storage }) => {
     const before = storage.revision();
     const stored = await Promise.all(
