@@ -34,7 +34,7 @@ const CHECK_EVERY_MS = 2000;
 const sha256 = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;
 
 /** Tells servers of one cluster apart in metrics without giving their names. */
-export function serverIdHash(host = hostname()): string {
+function serverIdHash(host = hostname()): string {
   return sha256(`apiserver-${createHash('sha256').update(host).digest('hex').slice(0, 26)}`);
 }
 

@@ -9,7 +9,7 @@ import type { KubeObject } from '../api/meta/object.ts';
 import { isAlreadyExists, isNotFound } from '../api/meta/status-error.ts';
 
 /** The group of bootstrap tokens for nodes, as other tools name it. */
-export const NODE_BOOTSTRAP_GROUP = 'system:bootstrappers:kubeadm:default-node-token';
+const NODE_BOOTSTRAP_GROUP = 'system:bootstrappers:kubeadm:default-node-token';
 
 const BINDINGS = [
   { name: 'orchlet:node-bootstrap', role: 'system:node-bootstrapper', group: NODE_BOOTSTRAP_GROUP },

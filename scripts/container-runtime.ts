@@ -23,7 +23,7 @@ const KNOWN_CRI_SOCKETS = ['/run/containerd/containerd.sock', '/run/crio/crio.so
 const KNOWN_DOCKER_SOCKETS = ['/var/run/docker.sock', '/run/podman/podman.sock'];
 const SCRIPTS = import.meta.dirname;
 
-export function answersPing(socketPath: string): Promise<boolean> {
+function answersPing(socketPath: string): Promise<boolean> {
   if (!existsSync(socketPath)) return Promise.resolve(false);
   return new Promise((resolve) => {
     const ping = request({ socketPath, path: '/_ping', timeout: 2000 }, (response) => {

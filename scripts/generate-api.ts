@@ -65,7 +65,7 @@ function options(words: readonly string[]): Record<string, string> {
   return found;
 }
 
-export function readTypes(): TypeFacts[] {
+function readTypes(): TypeFacts[] {
   const types: TypeFacts[] = [];
   let pkg = '';
   for (const line of lines('types.txt')) {
@@ -108,7 +108,7 @@ interface PresenceRule {
   fields: Set<string>;
 }
 
-export function readPresence(): PresenceRule[] {
+function readPresence(): PresenceRule[] {
   return lines('presence.txt').map((line) => {
     const [mode = '', type = '', ...fields] = line.split(' ');
     return { mode: mode as Presence, type, fields: new Set(fields) };
@@ -230,7 +230,7 @@ export function buildResources(): string {
 }
 
 /** The client package's class of a type: `V1Pod`, or `CoreV1Event` where two groups have the name. */
-export function modelName(type: string, known: ReadonlySet<string>): string | undefined {
+function modelName(type: string, known: ReadonlySet<string>): string | undefined {
   const parts = type.split('.');
   const name = parts.pop() ?? '';
   const capital = (word: string): string => word.charAt(0).toUpperCase() + word.slice(1);

@@ -87,7 +87,7 @@ the runtime that answers is taken. \`orchlet up\` starts its agent with \`--fail
 and with higher rates to the API server, which is in the same process.
 `;
 
-export function agentPage(): string {
+function agentPage(): string {
   const rows = Object.values<AnyOption>(agentOptions);
   const without = rows.filter((row) => row.noEffect !== undefined).length;
   const sections = [...groupsOf(rows)].map(
@@ -122,7 +122,7 @@ ${gates.join('\n')}
 `;
 }
 
-export function controlPlanePage(): string {
+function controlPlanePage(): string {
   const rows: readonly AnyFlag[] = Object.values(controlPlaneFlags satisfies FlagTable as FlagTable).filter(
     (row) => row.hidden !== true,
   );

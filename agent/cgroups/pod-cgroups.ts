@@ -59,7 +59,7 @@ const V1_CONTROLLERS = [
   'systemd',
 ];
 
-export const noPodCgroups: PodCgroups = {
+const noPodCgroups: PodCgroups = {
   parent: () => '',
   ensure: () => Promise.resolve(),
   remove: () => Promise.resolve(),

@@ -168,7 +168,7 @@ function isOfOneName({ fieldSelector }: ClientListOptions): boolean {
 }
 
 /** The API server, or its storage, gave no answer to what was asked. */
-export function isUnreachable(error: unknown): boolean {
+function isUnreachable(error: unknown): boolean {
   if (!isStatusError(error)) return true;
   const { code } = error;
   return code >= 500 || code === 429 || code === 401;

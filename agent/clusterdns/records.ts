@@ -17,8 +17,6 @@ export interface ClusterNames {
   readonly slicesAt: (address: string) => readonly EndpointSlice[];
 }
 
-export type RecordType = 'A' | 'AAAA' | 'SRV' | 'PTR' | 'TXT' | 'CNAME';
-
 export type DnsRecord =
   | { readonly type: 'A' | 'AAAA' | 'PTR' | 'CNAME'; readonly name: string; readonly data: string }
   | { readonly type: 'TXT'; readonly name: string; readonly data: string }

@@ -56,7 +56,7 @@ export async function dropInFiles(directory: string): Promise<readonly string[]>
   }
 }
 
-export function parseConfigFile(text: string, file: string, table: OptionTable): ConfigFile {
+function parseConfigFile(text: string, file: string, table: OptionTable): ConfigFile {
   let value: JsonValue;
   let duplicates: readonly string[];
   try {

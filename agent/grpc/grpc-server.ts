@@ -19,7 +19,6 @@ export class GrpcRefusal extends Error {
 }
 
 export const GRPC_INVALID_ARGUMENT = 3;
-export const GRPC_NOT_FOUND = 5;
 export const GRPC_RESOURCE_EXHAUSTED = 8;
 const GRPC_UNKNOWN = 2;
 

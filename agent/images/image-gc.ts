@@ -44,7 +44,7 @@ export interface ImageRecord {
 const PERIOD_MS = 300_000;
 
 /** Pure: images that may go, the one that was used longest ago first. */
-export function collectable(
+function collectable(
   records: readonly ImageRecord[],
   containers: readonly Pick<ContainerStatus, 'imageId' | 'image' | 'imageRef'>[],
   kept: ReadonlySet<string>,

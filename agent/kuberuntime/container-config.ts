@@ -25,9 +25,9 @@ import {
 
 export const TERMINATION_PATH_ANNOTATION = 'io.kubernetes.container.terminationMessagePath';
 export const TERMINATION_POLICY_ANNOTATION = 'io.kubernetes.container.terminationMessagePolicy';
-export const GRACE_ANNOTATION = 'io.kubernetes.pod.terminationGracePeriod';
-export const PRE_STOP_ANNOTATION = 'io.kubernetes.container.preStopHandler';
-export const RESTART_COUNT_ANNOTATION = 'io.kubernetes.container.restartCount';
+const GRACE_ANNOTATION = 'io.kubernetes.pod.terminationGracePeriod';
+const PRE_STOP_ANNOTATION = 'io.kubernetes.container.preStopHandler';
+const RESTART_COUNT_ANNOTATION = 'io.kubernetes.container.restartCount';
 
 export interface ConfigSettings {
   readonly rootDirectory: string;

@@ -70,7 +70,7 @@ export function containersToRemove(
 }
 
 /** Pure: sandboxes that are down and hold nothing; of a pod that exists the newest stays. */
-export function sandboxesToRemove(
+function sandboxesToRemove(
   sandboxes: readonly SandboxStatus[],
   containers: readonly ContainerStatus[],
   podExists: (uid: string) => boolean,

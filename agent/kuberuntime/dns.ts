@@ -18,7 +18,7 @@ export interface DnsSettings {
 const MAX_SERVERS = 3;
 const MAX_SEARCHES = 32;
 
-export function parseResolvConf(text: string): DnsConfig {
+function parseResolvConf(text: string): DnsConfig {
   const servers: string[] = [];
   let searches: string[] = [];
   let options: string[] = [];

@@ -123,7 +123,7 @@ interface ServiceSpec {
 }
 
 /** The link variables of the namespace's services, and of the API server's. */
-export function serviceEnvironment(pod: Pod, services: ServiceLister): Map<string, string> {
+function serviceEnvironment(pod: Pod, services: ServiceLister): Map<string, string> {
   const result = new Map<string, string>();
   const chosen = new Map<string, KubeObject>();
   for (const service of services.list()) {

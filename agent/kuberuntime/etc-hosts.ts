@@ -4,7 +4,7 @@ import { dirname } from 'node:path';
 import type { Pod } from '../core-types.ts';
 import type { PodHostname } from './dns.ts';
 
-export function etcHosts(pod: Pod, ips: readonly string[], name: PodHostname, hostFile: string): string {
+function etcHosts(pod: Pod, ips: readonly string[], name: PodHostname, hostFile: string): string {
   const lines = pod.spec.hostNetwork === true ? hostLines(hostFile) : podLines(ips, name);
   for (const alias of pod.spec.hostAliases ?? []) {
     if (lines.at(-1)?.startsWith('# Entries') !== true && !lines.includes('# Entries added by HostAliases.'))

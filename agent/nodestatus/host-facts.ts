@@ -106,12 +106,6 @@ function hugePages(): Map<string, number> {
   return found;
 }
 
-/** Bytes that may still be used, as the eviction manager counts them: what cgroups call the working set of all is subtracted. */
-export function availableMemoryBytes(): number {
-  const meminfo = readText('/proc/meminfo') ?? '';
-  return Number(/^MemAvailable:\s+(\d+) kB/m.exec(meminfo)?.[1] ?? 0) * 1024;
-}
-
 export async function filesystemSpace(path: string): Promise<FilesystemSpace> {
   const stat = await statfs(path);
   return {

@@ -7,8 +7,6 @@ import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime/runtime.ts';
 
 export type ContainerState = 'running' | 'exited' | 'unknown' | 'created';
-/** By pod uid, by container or sandbox id. */
-export type RuntimeView = ReadonlyMap<string, ReadonlyMap<string, ContainerState>>;
 
 export interface PodEvent {
   readonly type: 'started' | 'died' | 'changed' | 'removed';

@@ -70,6 +70,6 @@ function hashOf(pod: Pod): string {
   return pod.metadata.annotations?.[ANNOTATION_CONFIG_HASH] ?? '';
 }
 
-export function isMirrorOf(mirror: Pod, pod: Pod): boolean {
+function isMirrorOf(mirror: Pod, pod: Pod): boolean {
   return mirror.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] === hashOf(pod);
 }

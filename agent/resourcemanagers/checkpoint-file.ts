@@ -45,7 +45,7 @@ export async function readStateFile(path: string): Promise<unknown> {
 }
 
 /** Whole or not at all, also after a power cut. */
-export async function writeStateFile(path: string, value: object): Promise<void> {
+async function writeStateFile(path: string, value: object): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o750 });
   const temporary = `${path}.new`;
   const file = await open(temporary, 'w', 0o600);

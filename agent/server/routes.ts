@@ -135,7 +135,7 @@ function numberOf(query: Record<string, string | undefined>, name: string): numb
   return value;
 }
 
-export function parseLogOptions(query: Record<string, string | undefined>): LogOptions {
+function parseLogOptions(query: Record<string, string | undefined>): LogOptions {
   const on = (name: string): boolean => query[name] === 'true' || query[name] === '1';
   const tailLines = numberOf(query, 'tailLines');
   const limitBytes = numberOf(query, 'limitBytes');

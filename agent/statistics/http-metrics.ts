@@ -30,7 +30,7 @@ const KNOWN = new Set([
 ]);
 
 /** Pure. */
-export function pathLabel(path: string): string {
+function pathLabel(path: string): string {
   const parts = path
     .toLowerCase()
     .split('/')

@@ -101,7 +101,7 @@ const RESOURCE = 'kubernetes.authorization.ResourceCheck';
 const PATH = 'kubernetes.authorization.PathCheck';
 
 export const authorizerType = opaque(AUTHORIZER);
-export const resourceCheckType = opaque(RESOURCE);
+const resourceCheckType = opaque(RESOURCE);
 const group = opaque(GROUP);
 const resource = resourceCheckType;
 const path = opaque(PATH);

@@ -17,11 +17,11 @@ import { operators } from './operators.ts';
 import { type Expr, parse } from './parser.ts';
 import { stringFunctions } from './strings.ts';
 import { timeFunctions } from './time.ts';
-import { type CelType, fits, isOpen, showType } from './types.ts';
+import type { CelType } from './types.ts';
 import { adapt, type CelValue, CostExceeded, Pending } from './values.ts';
 
 /** What one expression may cost. */
-export const CALL_BUDGET = 1_000_000;
+const CALL_BUDGET = 1_000_000;
 
 /** Each shows the line that it is in: a long line with many faults would fill the memory. */
 const MAX_FAULTS = 100;
@@ -128,12 +128,6 @@ export async function runWaiting(
       await error.settled;
     }
   }
-}
-
-/** Throws if the program may not come to a value of the type. */
-export function expectType(program: Program, type: CelType): void {
-  if (fits(type, program.type) && !(isOpen(program.type) && type.kind !== 'dyn')) return;
-  throw new CelCompileError(`must evaluate to ${showType(type)}`);
 }
 
 function faultText(source: string, { at, message }: Fault): string {

@@ -203,7 +203,7 @@ const sizes: FunctionRow[] = [
   ...both('size', [map(param('A'), param('B'))], int, (a: CelValue) => BigInt(entriesOf(a)?.length ?? 0)),
 ];
 
-export function codePoints(text: string): number {
+function codePoints(text: string): number {
   let count = 0;
   for (const _char of text) count += 1;
   return count;

@@ -70,7 +70,6 @@ export class MessageValue {
   }
 }
 
-export type CelKey = string | bigint | boolean | Uint;
 export type CelMap = Map<string | bigint | boolean, CelValue>;
 /** `unknown` members are JSON. */
 export type CelObject = { readonly [key: string]: unknown };
@@ -115,7 +114,7 @@ export function adapt(value: unknown): CelValue {
   return value === undefined ? null : (value as CelValue);
 }
 
-export function isPlainObject(value: unknown): value is CelObject {
+function isPlainObject(value: unknown): value is CelObject {
   if (typeof value !== 'object' || value === null) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
   return prototype === Object.prototype || prototype === null;

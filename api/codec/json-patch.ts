@@ -8,9 +8,9 @@ import { cloneJson, defineMember, jsonEqual } from '../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { newBadRequest, newRequestEntityTooLarge, newStatusError, type StatusError } from '../meta/status-error.ts';
 
-export const MAX_OPERATIONS = 10_000;
+const MAX_OPERATIONS = 10_000;
 /** What all `copy` operations of a patch may add to a document, as JSON: copies of copies double. */
-export const MAX_COPIED_BYTES = 3 * 1024 * 1024;
+const MAX_COPIED_BYTES = 3 * 1024 * 1024;
 
 interface Operation {
   readonly op: string;

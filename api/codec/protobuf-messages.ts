@@ -17,7 +17,7 @@ type Read = (reader: ProtobufReader) => JsonObject;
 /** Opens an embedded `k8s\0` envelope; `undefined` where the bytes are none. */
 export type OpenEnvelope = (bytes: Buffer) => JsonValue | undefined;
 
-export class MessageType {
+class MessageType {
   readonly struct: StructType;
   readonly #types: MessageTypes;
   #write: Write | undefined;

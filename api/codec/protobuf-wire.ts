@@ -9,7 +9,7 @@ import { TOO_MANY_VALUES } from './limits.ts';
 export const VARINT = 0;
 export const FIXED64 = 1;
 export const BYTES = 2;
-export const FIXED32 = 5;
+const FIXED32 = 5;
 
 const INITIAL_BYTES = 64 * 1024;
 const TWO_32 = 2 ** 32;

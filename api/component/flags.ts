@@ -137,7 +137,7 @@ function warningsOf(row: AnyFlag): string[] {
 }
 
 /** One value of a flag by its text. `before` is what the same command line gave already, for lists and maps. Throws `UsageError`. */
-export function takeValue(row: AnyFlag, text: string, before?: unknown): FlagTypes[FlagType] {
+function takeValue(row: AnyFlag, text: string, before?: unknown): FlagTypes[FlagType] {
   const fail = (why: string): never => {
     throw new UsageError(`invalid argument ${JSON.stringify(text)} for "--${row.name}" flag: ${why}`);
   };

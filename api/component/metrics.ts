@@ -32,7 +32,7 @@ export interface MetricOptions {
 
 type Kind = 'counter' | 'gauge' | 'histogram';
 
-export const DURATION_BUCKETS: readonly number[] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+const DURATION_BUCKETS: readonly number[] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 export class MetricsRegistry {
   readonly #families: MetricFamily<Series>[] = [];

@@ -50,7 +50,7 @@ function sleepErrors(seconds: number, path: string, graceSeconds: number | undef
   return [];
 }
 
-export function probeErrors(probe: Probe | undefined, graceSeconds: number | undefined, path: string): FieldError[] {
+function probeErrors(probe: Probe | undefined, graceSeconds: number | undefined, path: string): FieldError[] {
   if (probe === undefined) return [];
   const errors = handlerErrors(probe, path, graceSeconds);
   errors.push(

@@ -45,18 +45,18 @@ const WHOLE = 1_000_000_000n;
 export const isHugePage = (name: string): boolean => name.startsWith(HUGE_PAGES);
 export const isStandardContainerResource = (name: string): boolean => STANDARD_CONTAINER.has(name) || isHugePage(name);
 const isQuotaHugePage = (name: string): boolean => isHugePage(name) || name.startsWith(`requests.${HUGE_PAGES}`);
-export const isStandardResource = (name: string): boolean => STANDARD.has(name) || isQuotaHugePage(name);
+const isStandardResource = (name: string): boolean => STANDARD.has(name) || isQuotaHugePage(name);
 /** What a quota can count; `storage` alone would not say whether it is asked for or used. */
 export const isStandardQuotaResource = (name: string): boolean => name !== 'storage' && isStandardResource(name);
 /** Of the platform: without a domain, or with its own. */
-export const isNativeResource = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
+const isNativeResource = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
 
 export function isExtendedResource(name: string): boolean {
   if (isNativeResource(name) || name.startsWith('requests.')) return false;
   return qualifiedNameErrors(`requests.${name}`).length === 0;
 }
 
-export const isIntegerResource = (name: string): boolean => INTEGER.has(name) || isExtendedResource(name);
+const isIntegerResource = (name: string): boolean => INTEGER.has(name) || isExtendedResource(name);
 export const isOvercommitAllowed = (name: string): boolean => isNativeResource(name) && !isHugePage(name);
 
 /** A resource's name of any use. */
@@ -80,7 +80,7 @@ export function containerResourceNameErrors(field: string, name: string): Error[
   return errors;
 }
 
-export function nonNegativeQuantity(field: string, text: string): Error[] {
+function nonNegativeQuantity(field: string, text: string): Error[] {
   return parseQuantity(text).nano < 0n ? [invalid(field, text, 'must be greater than or equal to 0')] : [];
 }
 

@@ -21,16 +21,6 @@ export function oneOf(field: string, value: string | null | undefined, supported
   return supported.includes(value) ? [] : [unsupportedValue(field, value, supported)];
 }
 
-export function ifGivenOneOf(
-  field: string,
-  value: string | null | undefined,
-  supported: readonly string[],
-): FieldError[] {
-  return value === undefined || value === null || supported.includes(value)
-    ? []
-    : [unsupportedValue(field, value, supported)];
-}
-
 /** A number of a port, or the name of one. */
 export function portReference(field: string, port: unknown): FieldError[] {
   if (typeof port === 'string') return each(field, port, portNameErrors(port));

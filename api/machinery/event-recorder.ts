@@ -36,8 +36,6 @@ export interface EventRecorder {
   event(regarding: ObjectReference, type: EventType, reason: string, message: string, options?: EventOptions): void;
 }
 
-export const discardingRecorder: EventRecorder = { event: () => undefined };
-
 /** Objects out of lists may lack their kind: the resource supplies it. */
 export function referenceTo(object: KubeObject, resource: Resource): ObjectReference {
   const { namespace, name, uid, resourceVersion } = object.metadata;

@@ -114,7 +114,7 @@ interface Index {
 }
 
 /** The cache and the sink of one reflector. */
-export class CachingInformer implements Informer {
+class CachingInformer implements Informer {
   readonly resource: Resource;
   readonly #logger: Logger;
   readonly #namespaces = new Map<string, Map<string, KubeObject>>();

@@ -133,7 +133,7 @@ function firstWins<T>(
   return merged;
 }
 
-export async function parseKubeconfig(text: string, file: string): Promise<Kubeconfig> {
+async function parseKubeconfig(text: string, file: string): Promise<Kubeconfig> {
   const { load } = await import('js-yaml');
   let value: unknown;
   try {

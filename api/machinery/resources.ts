@@ -15,13 +15,6 @@ export function resource(group: string, version: string, name: string, kind: str
 }
 
 export const bindings: ResourceOf<kinds.Binding> = resource('', 'v1', 'bindings', 'Binding', true);
-export const componentStatuses: ResourceOf<kinds.ComponentStatus> = resource(
-  '',
-  'v1',
-  'componentstatuses',
-  'ComponentStatus',
-  false,
-);
 export const configMaps: ResourceOf<kinds.ConfigMap> = resource('', 'v1', 'configmaps', 'ConfigMap', true);
 export const endpoints: ResourceOf<kinds.Endpoints> = resource('', 'v1', 'endpoints', 'Endpoints', true);
 export const events: ResourceOf<kinds.CoreEvent> = resource('', 'v1', 'events', 'Event', true);
@@ -134,39 +127,11 @@ export const daemonSets: ResourceOf<kinds.DaemonSet> = resource('apps', 'v1', 'd
 export const deployments: ResourceOf<kinds.Deployment> = resource('apps', 'v1', 'deployments', 'Deployment', true);
 export const replicaSets: ResourceOf<kinds.ReplicaSet> = resource('apps', 'v1', 'replicasets', 'ReplicaSet', true);
 export const statefulSets: ResourceOf<kinds.StatefulSet> = resource('apps', 'v1', 'statefulsets', 'StatefulSet', true);
-export const selfSubjectReviews: ResourceOf<kinds.SelfSubjectReview> = resource(
-  'authentication.k8s.io',
-  'v1',
-  'selfsubjectreviews',
-  'SelfSubjectReview',
-  false,
-);
 export const tokenReviews: ResourceOf<kinds.TokenReview> = resource(
   'authentication.k8s.io',
   'v1',
   'tokenreviews',
   'TokenReview',
-  false,
-);
-export const localSubjectAccessReviews: ResourceOf<kinds.LocalSubjectAccessReview> = resource(
-  'authorization.k8s.io',
-  'v1',
-  'localsubjectaccessreviews',
-  'LocalSubjectAccessReview',
-  true,
-);
-export const selfSubjectAccessReviews: ResourceOf<kinds.SelfSubjectAccessReview> = resource(
-  'authorization.k8s.io',
-  'v1',
-  'selfsubjectaccessreviews',
-  'SelfSubjectAccessReview',
-  false,
-);
-export const selfSubjectRulesReviews: ResourceOf<kinds.SelfSubjectRulesReview> = resource(
-  'authorization.k8s.io',
-  'v1',
-  'selfsubjectrulesreviews',
-  'SelfSubjectRulesReview',
   false,
 );
 export const subjectAccessReviews: ResourceOf<kinds.SubjectAccessReview> = resource(
@@ -230,13 +195,6 @@ export const ipAddresses: ResourceOf<kinds.IPAddress> = resource(
   'IPAddress',
   false,
 );
-export const networkPolicies: ResourceOf<kinds.NetworkPolicy> = resource(
-  'networking.k8s.io',
-  'v1',
-  'networkpolicies',
-  'NetworkPolicy',
-  true,
-);
 export const serviceCIDRs: ResourceOf<kinds.ServiceCIDR> = resource(
   'networking.k8s.io',
   'v1',
@@ -294,13 +252,6 @@ export const resourceClaims: ResourceOf<kinds.ResourceClaim> = resource(
   'ResourceClaim',
   true,
 );
-export const resourceClaimTemplates: ResourceOf<kinds.ResourceClaimTemplate> = resource(
-  'resource.k8s.io',
-  'v1',
-  'resourceclaimtemplates',
-  'ResourceClaimTemplate',
-  true,
-);
 export const resourceSlices: ResourceOf<kinds.ResourceSlice> = resource(
   'resource.k8s.io',
   'v1',
@@ -323,13 +274,6 @@ export const csiDrivers: ResourceOf<kinds.CSIDriver> = resource(
   false,
 );
 export const csiNodes: ResourceOf<kinds.CSINode> = resource('storage.k8s.io', 'v1', 'csinodes', 'CSINode', false);
-export const csiStorageCapacities: ResourceOf<kinds.CSIStorageCapacity> = resource(
-  'storage.k8s.io',
-  'v1',
-  'csistoragecapacities',
-  'CSIStorageCapacity',
-  true,
-);
 export const storageClasses: ResourceOf<kinds.StorageClass> = resource(
   'storage.k8s.io',
   'v1',

@@ -86,7 +86,7 @@ function splitTerms(text: string): string[] {
   return terms;
 }
 
-export function escapeFieldValue(value: string): string {
+function escapeFieldValue(value: string): string {
   return value.replace(/[\\,=]/g, '\\$&');
 }
 

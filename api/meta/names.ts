@@ -48,7 +48,7 @@ export function patternError(message: string, pattern: string, ...examples: read
   return `${message} (e.g. ${shown}regex used for validation is '${pattern}')`;
 }
 
-export const maxLengthError = (max: number): string => `must be no more than ${max} characters`;
+const maxLengthError = (max: number): string => `must be no more than ${max} characters`;
 const maxBytesError = (max: number): string => `must be no more than ${max} bytes`;
 export const rangeError = (low: number, high: number): string => `must be between ${low} and ${high}, inclusive`;
 

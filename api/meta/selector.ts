@@ -119,7 +119,7 @@ function testOf({ key, operator, values }: LabelRequirement): (labels: Labels) =
 }
 
 /** A decimal that fits into 64 bits. */
-export function parseInt64(text: string): bigint | undefined {
+function parseInt64(text: string): bigint | undefined {
   if (!/^[+-]?[0-9]+$/.test(text)) return undefined;
   const number = BigInt(text.startsWith('+') ? text.slice(1) : text);
   return BigInt.asIntN(64, number) === number ? number : undefined;

@@ -123,10 +123,6 @@ export function newBadRequest(message: string): StatusError {
   return newStatusError(400, 'BadRequest', message);
 }
 
-export function newGone(message: string): StatusError {
-  return newStatusError(410, 'Gone', message);
-}
-
 /** 410 with reason `Expired`: history no longer holds what was asked for. */
 export function newExpired(message: string): StatusError {
   return newStatusError(410, 'Expired', message);
@@ -158,10 +154,6 @@ export function newTimeout(message: string, retryAfterSeconds = 0): StatusError 
   return newStatusError(504, 'Timeout', `Timeout: ${message}`, {
     details: retryAfterSeconds === 0 ? {} : { retryAfterSeconds },
   });
-}
-
-export function newTooManyRequests(message: string, retryAfterSeconds: number): StatusError {
-  return newStatusError(429, 'TooManyRequests', message, { details: { retryAfterSeconds } });
 }
 
 export function newRequestEntityTooLarge(message: string): StatusError {

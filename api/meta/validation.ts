@@ -121,10 +121,7 @@ export function validateAnnotations(
   return errors;
 }
 
-export function validateOwnerReferences(
-  references: readonly OwnerReference[] | null | undefined,
-  path: string,
-): FieldError[] {
+function validateOwnerReferences(references: readonly OwnerReference[] | null | undefined, path: string): FieldError[] {
   const errors: FieldError[] = [];
   let controller: string | undefined;
   for (const reference of references ?? []) {
@@ -168,7 +165,7 @@ function validateOwnerReference(reference: OwnerReference, path: string): FieldE
   return errors;
 }
 
-export function validateFinalizers(finalizers: readonly string[] | null | undefined, path: string): FieldError[] {
+function validateFinalizers(finalizers: readonly string[] | null | undefined, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const names = finalizers ?? [];
   names.forEach((name, index) => {
@@ -188,10 +185,7 @@ function validateBuiltInFinalizers(finalizers: readonly string[] | null | undefi
   });
 }
 
-export function validateManagedFields(
-  entries: readonly ManagedFieldsEntry[] | null | undefined,
-  path: string,
-): FieldError[] {
+function validateManagedFields(entries: readonly ManagedFieldsEntry[] | null | undefined, path: string): FieldError[] {
   const errors: FieldError[] = [];
   (entries ?? []).forEach((entry, index) => {
     const at = `${path}[${index}]`;
@@ -211,7 +205,7 @@ export function validateManagedFields(
 }
 
 /** Also for the `fieldManager` parameter of requests. */
-export function validateFieldManager(manager: string, field: string): FieldError[] {
+function validateFieldManager(manager: string, field: string): FieldError[] {
   const errors: FieldError[] = [];
   if (Buffer.byteLength(manager) > MAX_MANAGER_BYTES) errors.push(tooLong(field, MAX_MANAGER_BYTES));
   let position = 0;

@@ -70,7 +70,7 @@ export function unknownFieldErrors(unknown: readonly string[]): string[] {
 }
 
 /** The zero value of a field that is always printed; `null` for lists, maps and references. */
-export function zeroValue(type: TypeNode): JsonValue {
+function zeroValue(type: TypeNode): JsonValue {
   if (type.kind === 'struct') return new Walk().struct(type.struct, {});
   return type.kind === 'scalar' ? ZEROS[type.scalar] : null;
 }

@@ -135,7 +135,7 @@ function table(rows: readonly (readonly string[])[]): string {
     .join('');
 }
 
-export function formatReport(report: EvictionReport): string {
+function formatReport(report: EvictionReport): string {
   const signals = report.signals.map(({ signal, available, capacity, thresholds }) => [
     signal,
     available,

@@ -64,7 +64,7 @@ const flags = {
 } as const;
 
 /** The content of `cluster-info` is signed with the token: a detached JWS with HS256. */
-export function signatureFits(content: string, signature: string, tokenId: string, tokenSecret: string): boolean {
+function signatureFits(content: string, signature: string, tokenId: string, tokenSecret: string): boolean {
   const [header = '', payload, given = ''] = signature.split('.');
   if (payload !== '') return false;
   const decoded = Buffer.from(header, 'base64url').toString();
@@ -77,7 +77,7 @@ export function signatureFits(content: string, signature: string, tokenId: strin
 }
 
 /** `sha256:` and the hash of the key of every certificate in the bundle. */
-export function keyHashes(caPem: string): string[] {
+function keyHashes(caPem: string): string[] {
   const blocks = caPem.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
   return blocks.map((block) => {
     const key = new X509Certificate(block).publicKey.export({ type: 'spki', format: 'der' });

@@ -19,7 +19,7 @@ const isRequest = (attributes: AdmissionAttributes, subresource: string): boolea
   attributes.subresource === subresource;
 
 /** On the signer by its name, or on every signer of its domain. */
-export async function mayUseSigner(
+async function mayUseSigner(
   authorizer: Authorizer,
   user: UserInfo,
   verb: string,

@@ -70,7 +70,7 @@ export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOpt
 }
 
 /** The control plane itself, where it reads for its own purposes. */
-export function systemContext(signal: AbortSignal): RequestContext {
+function systemContext(signal: AbortSignal): RequestContext {
   return {
     user: { name: 'system:apiserver', groups: ['system:masters', 'system:authenticated'] },
     signal,

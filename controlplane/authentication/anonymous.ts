@@ -2,7 +2,7 @@
 import { UNAUTHENTICATED_GROUP } from './union.ts';
 import type { Authenticator } from './authentication.ts';
 
-export const ANONYMOUS_USER = 'system:anonymous';
+const ANONYMOUS_USER = 'system:anonymous';
 
 /** `paths`: only there; absent: everywhere. */
 export function anonymousAuthenticator(paths?: readonly string[]): Authenticator {

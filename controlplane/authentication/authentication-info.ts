@@ -32,7 +32,7 @@ const NAMESPACE = 'kube-system';
 const NAME = 'extension-apiserver-authentication';
 const LOOK_EVERY_MS = 10_000;
 
-export function authenticationData(info: AuthenticationInfo): Record<string, string> {
+function authenticationData(info: AuthenticationInfo): Record<string, string> {
   return {
     'client-ca-file': info.clientCa.pem(),
     'requestheader-allowed-names': JSON.stringify(info.allowedNames),

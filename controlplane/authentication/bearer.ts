@@ -6,7 +6,7 @@ export const INVALID_BEARER_TOKEN = 'invalid bearer token';
 const WEBSOCKET_PREFIX = 'base64url.bearer.authorization.k8s.io.';
 
 /** `undefined`: the request has no bearer token. */
-export function bearerToken(credentials: Credentials): string | undefined {
+function bearerToken(credentials: Credentials): string | undefined {
   const header = credentials.headers['authorization'];
   if (typeof header !== 'string') return websocketToken(credentials);
   // Only what HTTP calls space: a token with any other in it is another token.

@@ -6,7 +6,7 @@ import type { Authenticated, TokenAuthenticator } from './authentication.ts';
 
 const TOKEN = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
 const GROUP = /^system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]$/;
-export const BOOTSTRAP_TOKEN_TYPE = 'bootstrap.kubernetes.io/token';
+const BOOTSTRAP_TOKEN_TYPE = 'bootstrap.kubernetes.io/token';
 
 export interface BootstrapTokenOptions {
   /** A Secret of kube-system by its name. */
@@ -15,7 +15,7 @@ export interface BootstrapTokenOptions {
 }
 
 /** Extra groups, sorted, without repetition; `undefined` where one of them is not allowed. */
-export function bootstrapGroups(text: string): string[] | undefined {
+function bootstrapGroups(text: string): string[] | undefined {
   if (text === '') return [];
   const groups = [...new Set(text.split(','))].sort();
   return groups.every((group) => GROUP.test(group)) ? groups : undefined;

@@ -40,7 +40,7 @@ const REFRESH_AT_MOST_EVERY_MS = 10_000;
 const FETCH_TIMEOUT_MS = 10_000;
 const CREDENTIAL_ID = 'authentication.kubernetes.io/credential-id';
 
-export class OidcError extends Error {
+class OidcError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(`oidc: ${message}`, options);
     this.name = 'OidcError';
@@ -54,7 +54,7 @@ interface IssuerKey {
 }
 
 /** Throws for options that cannot work. */
-export function checkOidcOptions(options: OidcOptions): void {
+function checkOidcOptions(options: OidcOptions): void {
   const url = URL.parse(options.issuerUrl);
   if (url === null || url.protocol !== 'https:')
     throw new OidcError(`--oidc-issuer-url must be an https URL, not "${options.issuerUrl}"`);

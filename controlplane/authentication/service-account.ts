@@ -57,7 +57,7 @@ export function verificationKey(pem: string): VerificationKey {
   return { id, key, algorithm: algorithmFor(key) };
 }
 
-export function algorithmFor(key: KeyObject): string {
+function algorithmFor(key: KeyObject): string {
   if (key.asymmetricKeyType === 'rsa') return 'RS256';
   const curve = key.asymmetricKeyDetails?.namedCurve;
   const found = { prime256v1: 'ES256', secp384r1: 'ES384', secp521r1: 'ES512' }[curve ?? ''];
@@ -65,7 +65,7 @@ export function algorithmFor(key: KeyObject): string {
   throw new TypeError(`a ${key.asymmetricKeyType} key cannot sign service-account tokens`);
 }
 
-export class TokenError extends Error {
+class TokenError extends Error {
   override readonly name = 'TokenError';
 }
 

@@ -5,7 +5,7 @@
  */
 import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
 
-export const AUTHENTICATED_GROUP = 'system:authenticated';
+const AUTHENTICATED_GROUP = 'system:authenticated';
 export const UNAUTHENTICATED_GROUP = 'system:unauthenticated';
 
 /** Refused by at least one that felt responsible, known to none. `messages` never hold a secret. */

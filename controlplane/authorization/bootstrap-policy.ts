@@ -45,7 +45,7 @@ export function rule(verbs: string, groups: string, resources: string, resourceN
   };
 }
 
-export function urlRule(verbs: string, urls: string): PolicyRule {
+function urlRule(verbs: string, urls: string): PolicyRule {
   return { verbs: sorted(verbs), nonResourceURLs: sorted(urls) };
 }
 

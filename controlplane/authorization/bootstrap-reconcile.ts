@@ -126,7 +126,7 @@ function mergeMetadata(existing: KubeObject, wanted: KubeObject): boolean {
 const isProtected = (object: KubeObject): boolean => object.metadata.annotations?.[AUTOUPDATE] === 'false';
 
 /** `undefined`: nothing to do. Changes `existing`. */
-export function mergeRole(existing: KubeObject, wanted: KubeObject): KubeObject | undefined {
+function mergeRole(existing: KubeObject, wanted: KubeObject): KubeObject | undefined {
   if (isProtected(existing)) return undefined;
   let changed = mergeMetadata(existing, wanted);
   if (wanted['aggregationRule'] !== undefined) {
@@ -146,7 +146,7 @@ export function mergeRole(existing: KubeObject, wanted: KubeObject): KubeObject 
   return changed ? existing : undefined;
 }
 
-export function mergeBinding(existing: KubeObject, wanted: KubeObject): KubeObject | undefined {
+function mergeBinding(existing: KubeObject, wanted: KubeObject): KubeObject | undefined {
   if (isProtected(existing)) return undefined;
   let changed = mergeMetadata(existing, wanted);
   const subjects = (existing['subjects'] ?? []) as readonly BootstrapSubject[];

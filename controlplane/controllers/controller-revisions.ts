@@ -14,7 +14,7 @@ import { safeHash } from './safe-hash.ts';
 export const REVISION_HASH = 'controller-revision-hash';
 
 /** As patches that bring the template back. */
-export function revisionData(template: PodTemplate): { spec: { template: PodTemplate & { $patch: 'replace' } } } {
+function revisionData(template: PodTemplate): { spec: { template: PodTemplate & { $patch: 'replace' } } } {
   return { spec: { template: { ...structuredClone(template), $patch: 'replace' } } };
 }
 

@@ -50,7 +50,7 @@ export function ownedBy<T>(informer: Informer<T>, owner: KubeObject): T[] {
   return informer.byIndex(BY_CONTROLLER, owner.metadata.uid ?? '');
 }
 
-export function orphansIn<T>(informer: Informer<T>, namespace: string): T[] {
+function orphansIn<T>(informer: Informer<T>, namespace: string): T[] {
   return informer.byIndex(ORPHANS, namespace);
 }
 

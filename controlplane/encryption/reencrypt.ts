@@ -5,7 +5,7 @@ import { isStorageError, type Storage } from '../storage/storage.ts';
 import type { EncryptedValues } from './encrypted-values.ts';
 
 /** POST, JSON back: `{"rewritten":12}`. Only those may who may `post` to this path. */
-export const REENCRYPT_PATH = '/orchlet/reencrypt';
+const REENCRYPT_PATH = '/orchlet/reencrypt';
 
 const PAGE = 500;
 const WRITERS = 16;

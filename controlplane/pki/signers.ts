@@ -2,7 +2,7 @@
  * The four built-in signers as pure rules: what a request must and must not say, and the certificate that comes of it.
  * The controller of signing requests calls `signRequest`; admission and approval have happened by then.
  */
-import { createCertificate, certificatePem, parseCertificate } from '../../api/pki/certificate.ts';
+import { createCertificate, certificatePem } from '../../api/pki/certificate.ts';
 import type { CertificateRequest } from '../../api/pki/certificate-request.ts';
 import { EXTENDED_KEY_USAGES, isKeyUsage, type KeyUsage } from '../../api/pki/extensions.ts';
 import type { AlternativeNames } from '../../api/pki/names.ts';
@@ -133,14 +133,4 @@ export function signRequest(
     authority,
   );
   return { certificate: certificatePem(raw) };
-}
-
-/** When a signed certificate ends (epoch ms); `undefined` where it cannot be read. */
-export function certificateEnd(der: Buffer): number | undefined {
-  try {
-    return parseCertificate(der).notAfterMs;
-  } catch (error) {
-    if (error instanceof Error) return undefined;
-    throw error;
-  }
 }

@@ -48,7 +48,7 @@ function missing(pod: PodInfo, name: string): string {
   return `waiting for ephemeral volume controller to create the persistentvolumeclaim "${name}"`;
 }
 
-export function isBound(claim: PersistentVolumeClaim): boolean {
+function isBound(claim: PersistentVolumeClaim): boolean {
   return (claim.spec?.volumeName ?? '') !== '' && claim.metadata.annotations?.[BIND_COMPLETED] !== undefined;
 }
 

@@ -155,7 +155,7 @@ export function parseWriteOptions(query: URLSearchParams, kind: WriteOptionsKind
   };
 }
 
-export function fieldManagerErrors(fieldManager: string): FieldError[] {
+function fieldManagerErrors(fieldManager: string): FieldError[] {
   const errors: FieldError[] = [];
   if (Buffer.byteLength(fieldManager) > MAX_FIELD_MANAGER_BYTES) {
     errors.push(

@@ -245,7 +245,7 @@ export function sendStatus(request: ApiRequest, encodings: Encodings, status: St
 }
 
 /** As a query asks for it, and for people with a browser or a command-line client. */
-export function wantsPretty(request: ApiRequest): boolean {
+function wantsPretty(request: ApiRequest): boolean {
   if (request.rawQuery !== '') {
     const given = request.query.get('pretty');
     if (given !== null && given !== '') return ['1', 't', 'T', 'TRUE', 'true', 'True'].includes(given);

@@ -7,7 +7,7 @@ import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { isStorageError, type Storage } from './storage.ts';
 
 /** How far back reads of the past, pages and watches reach. */
-export const HISTORY_WINDOW_MS = 5 * 60_000;
+const HISTORY_WINDOW_MS = 5 * 60_000;
 
 export interface CompactorOptions {
   readonly storage: Storage;

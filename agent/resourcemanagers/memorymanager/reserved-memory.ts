@@ -15,7 +15,7 @@ import type { MachineState, MemoryTable } from './memory-state.ts';
 export type ReservedMemory = ReadonlyMap<number, Readonly<Record<string, number>>>;
 
 /** `0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=2Gi`, well-formed. */
-export function parseReservedMemory(
+function parseReservedMemory(
   text: string,
 ): readonly { readonly node: number; readonly type: string; readonly amount: Quantity }[] {
   return text

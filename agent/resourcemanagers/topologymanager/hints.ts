@@ -17,7 +17,7 @@ export interface TopologyHint {
  */
 export type ProviderHints = Readonly<Record<string, readonly TopologyHint[] | undefined>>;
 
-export const TOPOLOGY_POLICIES = ['none', 'best-effort', 'restricted', 'single-numa-node'] as const;
+const TOPOLOGY_POLICIES = ['none', 'best-effort', 'restricted', 'single-numa-node'] as const;
 export type TopologyPolicy = (typeof TOPOLOGY_POLICIES)[number];
 
 export interface MergeOptions {
@@ -123,7 +123,7 @@ function isBetterMask(mask: NumaMask, than: NumaMask, { policy, preferClosest, n
 }
 
 /** Between all pairs of the nodes, each with itself included. */
-export function averageDistance(mask: NumaMask, numaNodes: readonly NumaNode[]): number {
+function averageDistance(mask: NumaMask, numaNodes: readonly NumaNode[]): number {
   const nodes = nodesOf(mask);
   let sum = 0;
   for (const from of nodes) {

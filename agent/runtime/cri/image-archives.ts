@@ -11,7 +11,7 @@ import { RuntimeError } from '../runtime.ts';
 const LARGEST_MANIFEST_BYTES = 1 << 20;
 
 /** The references that the archive's own list names. */
-export async function archiveReferences(archive: string): Promise<readonly string[]> {
+async function archiveReferences(archive: string): Promise<readonly string[]> {
   const references: string[] = [];
   const reader = extract();
   reader.on('entry', (header, stream, next) => {

@@ -145,7 +145,7 @@ export class ContainerStates {
 }
 
 /** Pure: what a listing tells of a container. */
-export function listedStatus(entry: Docker.ContainerInfo): ContainerStatus {
+function listedStatus(entry: Docker.ContainerInfo): ContainerStatus {
   const facts = readLabels(entry.Labels);
   const state =
     entry.State === 'running' || entry.State === 'created' || entry.State === 'exited' ? entry.State : 'unknown';

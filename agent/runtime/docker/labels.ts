@@ -8,11 +8,11 @@ import type { ContainerConfig, PodIdentity, SandboxConfig } from '../runtime.ts'
 export const LABEL_INSTANCE = 'orchlet.dev/instance';
 export const LABEL_TYPE = 'io.kubernetes.docker.type';
 export const LABEL_SANDBOX = 'io.kubernetes.sandbox.id';
-export const LABEL_LOG_PATH = 'io.kubernetes.container.logpath';
-export const LABEL_POD_NAME = 'io.kubernetes.pod.name';
-export const LABEL_POD_NAMESPACE = 'io.kubernetes.pod.namespace';
+const LABEL_LOG_PATH = 'io.kubernetes.container.logpath';
+const LABEL_POD_NAME = 'io.kubernetes.pod.name';
+const LABEL_POD_NAMESPACE = 'io.kubernetes.pod.namespace';
 export const LABEL_POD_UID = 'io.kubernetes.pod.uid';
-export const LABEL_CONTAINER_NAME = 'io.kubernetes.container.name';
+const LABEL_CONTAINER_NAME = 'io.kubernetes.container.name';
 const LABEL_ATTEMPT = 'orchlet.dev/attempt';
 const LABEL_CREATED = 'orchlet.dev/created-ms';
 const LABEL_IMAGE = 'orchlet.dev/image';

@@ -214,7 +214,7 @@ function routedNetworks(): { readonly interface: string; readonly network: strin
 }
 
 /** The network's first host address (IPv4); IPv6 takes the engine's own choice. */
-export function firstAddress(cidr: string): string | undefined {
+function firstAddress(cidr: string): string | undefined {
   const parts = (cidr.split('/')[0] ?? '').split('.').map(Number);
   if (parts.length !== 4) return undefined;
   const [a = 0, b = 0, c = 0, d = 0] = parts;

@@ -16,7 +16,7 @@ const PROTOCOLS = ['v4.channel.k8s.io', 'v3.channel.k8s.io', 'v2.channel.k8s.io'
 const STREAMS_WITHIN_MS = 30_000;
 
 /** The protocol to speak, of those that the client offers in order of its taste; `undefined` where none is known. */
-export function chooseProtocol(offered: readonly string[], known: readonly string[]): string | undefined {
+function chooseProtocol(offered: readonly string[], known: readonly string[]): string | undefined {
   return offered.find((protocol) => known.includes(protocol));
 }
 

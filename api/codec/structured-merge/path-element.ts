@@ -5,7 +5,6 @@
 import { quote } from '../../meta/field-error.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 
-export const fieldElement = (name: string): string => `f:${name}`;
 export const valueElement = (value: JsonValue): string => `v:${canonicalJson(value)}`;
 
 /** `keys` are in order already. */

@@ -20,7 +20,7 @@ export interface EndpointOptions {
 
 type ClientConfig = Webhook['clientConfig'];
 
-export class EndpointError extends Error {
+class EndpointError extends Error {
   override readonly name = 'EndpointError';
 }
 

@@ -78,7 +78,7 @@ export interface ReviewResult {
 }
 
 /** Why an answer is none. `call`: it is reported as a failed call, else as an invalid response. */
-export class ReviewError extends Error {
+class ReviewError extends Error {
   override readonly name = 'ReviewError';
 }
 

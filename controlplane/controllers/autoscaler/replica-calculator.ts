@@ -45,12 +45,7 @@ interface Groups {
 }
 
 /** `resource`: '' for metrics that are not of a resource. */
-export function groupPods(
-  pods: readonly Pod[],
-  metrics: PodMetrics,
-  resource: string,
-  options: CalculationOptions,
-): Groups {
+function groupPods(pods: readonly Pod[], metrics: PodMetrics, resource: string, options: CalculationOptions): Groups {
   const groups = { unready: new Set<string>(), missing: new Set<string>(), ignored: new Set<string>() };
   let ready = 0;
   for (const pod of pods) {

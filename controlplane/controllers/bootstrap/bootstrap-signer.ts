@@ -18,7 +18,7 @@ export function detachedSignature(content: string, tokenId: string, tokenSecret:
   return `${header}..${signature}`;
 }
 
-export function wantedSignatures(content: string, tokens: readonly Secret[], nowMs: number): Record<string, string> {
+function wantedSignatures(content: string, tokens: readonly Secret[], nowMs: number): Record<string, string> {
   const signatures: Record<string, string> = {};
   for (const secret of tokens) {
     const id = tokenField(secret, 'token-id');

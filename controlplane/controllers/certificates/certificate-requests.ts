@@ -2,7 +2,7 @@
 import type { CertificateRequest } from '../../../api/pki/certificate-request.ts';
 import type { CertificateSigningRequest } from '../../../api/machinery/kinds.ts';
 
-export const NODE_CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
+const NODE_CLIENT_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
 
 export function hasCondition(request: CertificateSigningRequest, type: string): boolean {
   return request.status?.conditions?.some((condition) => condition.type === type) ?? false;

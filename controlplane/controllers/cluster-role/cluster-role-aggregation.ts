@@ -6,7 +6,7 @@ import { clusterRoles } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 
 /** In the order of selectors and names, each rule once. Pure. */
-export function aggregatedRules(role: ClusterRole, all: readonly ClusterRole[]): NonNullable<ClusterRole['rules']> {
+function aggregatedRules(role: ClusterRole, all: readonly ClusterRole[]): NonNullable<ClusterRole['rules']> {
   const rules: NonNullable<ClusterRole['rules']> = [];
   const sorted = all.toSorted((a, b) => ((a.metadata.name ?? '') < (b.metadata.name ?? '') ? -1 : 1));
   for (const given of role.aggregationRule?.clusterRoleSelectors ?? []) {

@@ -14,7 +14,7 @@ import { parseSchedule, ScheduleError, type Schedule } from './schedule.ts';
 export const runCronJobs: RunController = (environment, signal) => new CronJobController(environment).run(signal);
 
 /** The newest moment that is due and has not been served, and how many were missed. Pure. */
-export function dueTime(
+function dueTime(
   schedule: Schedule,
   options: { readonly sinceMs: number; readonly nowMs: number },
 ): { readonly due: number | undefined; readonly missed: number } {

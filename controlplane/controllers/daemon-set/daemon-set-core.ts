@@ -154,7 +154,7 @@ function surplus(set: DaemonSet, running: readonly Pod[], hash: string): Pod[] {
   return [...old.slice(1), ...current.slice(1)];
 }
 
-export function surgeOf(set: DaemonSet, total: number): number {
+function surgeOf(set: DaemonSet, total: number): number {
   return scaledValue(set.spec?.updateStrategy?.rollingUpdate?.maxSurge ?? 0, total, { roundUp: true });
 }
 

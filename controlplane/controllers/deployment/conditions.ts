@@ -7,7 +7,7 @@ import { maxUnavailableOf, sizeOf, totalOf } from './replica-sets.ts';
 export type DeploymentCondition = Wire<V1DeploymentCondition>;
 export type DeploymentStatus = Wire<V1DeploymentStatus>;
 
-export const NO_DEADLINE = 2 ** 31 - 1;
+const NO_DEADLINE = 2 ** 31 - 1;
 
 export function conditionOf(status: DeploymentStatus | undefined, type: string): DeploymentCondition | undefined {
   return status?.conditions?.find((condition) => condition.type === type);

@@ -5,7 +5,7 @@ import type { Deployment, ReplicaSet } from '../../../api/machinery/kinds.ts';
 import type { PodTemplate } from '../pod-control.ts';
 
 export const REVISION = 'deployment.kubernetes.io/revision';
-export const REVISION_HISTORY = 'deployment.kubernetes.io/revision-history';
+const REVISION_HISTORY = 'deployment.kubernetes.io/revision-history';
 export const DESIRED_REPLICAS = 'deployment.kubernetes.io/desired-replicas';
 export const MAX_REPLICAS = 'deployment.kubernetes.io/max-replicas';
 export const TEMPLATE_HASH = 'pod-template-hash';

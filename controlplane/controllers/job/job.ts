@@ -37,7 +37,7 @@ import {
   type Verdict,
 } from './job-status.ts';
 
-export const MANAGED_BY_US = 'kubernetes.io/job-controller';
+const MANAGED_BY_US = 'kubernetes.io/job-controller';
 
 export const runJobs: RunController = (environment, signal) => new JobController(environment).run(signal);
 

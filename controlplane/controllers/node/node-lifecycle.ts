@@ -24,7 +24,7 @@ import {
   type ZoneState,
 } from './node-health.ts';
 
-export const NODE_LEASES = 'kube-node-lease';
+const NODE_LEASES = 'kube-node-lease';
 const BY_NODE = 'node-name';
 
 export function indexByNode(informer: Informer<Pod>): void {

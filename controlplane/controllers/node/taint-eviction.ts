@@ -18,7 +18,7 @@ export function tolerates(toleration: V1Toleration, taint: Taint): boolean {
 }
 
 /** When the pod must go (epoch ms); `undefined` for never. The shortest toleration counts. */
-export function evictionTime(pod: Pod, taints: readonly Taint[], taintedAtMs: number): number | undefined {
+function evictionTime(pod: Pod, taints: readonly Taint[], taintedAtMs: number): number | undefined {
   let shortest = Number.POSITIVE_INFINITY;
   for (const taint of taints) {
     const matching = (pod.spec?.tolerations ?? []).filter((toleration) => tolerates(toleration, taint));

@@ -48,7 +48,7 @@ export function countedBy(name: string): CountedResource | undefined {
 const idOf = ({ group, resource }: CountedResource): string => `${group}/${resource}`;
 
 /** `objectsOf`: of the quota's namespace; `undefined` for a resource that is not served. Pure. */
-export function computeUsed(
+function computeUsed(
   quota: ResourceQuota,
   objectsOf: (counted: CountedResource) => readonly KubeObject[] | undefined,
 ): Record<string, string> {

@@ -5,7 +5,7 @@ import { configMaps, namespaces } from '../../../api/machinery/resources.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 import { isNamespaceTerminating } from '../pod-control.ts';
 
-export const ROOT_CA_CONFIG_MAP = 'kube-root-ca.crt';
+const ROOT_CA_CONFIG_MAP = 'kube-root-ca.crt';
 const DESCRIPTION =
   'Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. ' +
   'No other usage is guaranteed across distributions of Kubernetes clusters.';

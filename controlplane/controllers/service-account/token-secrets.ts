@@ -9,7 +9,7 @@ import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
 export const TOKEN_SECRET_TYPE = 'kubernetes.io/service-account-token';
 export const ACCOUNT_NAME = 'kubernetes.io/service-account.name';
-export const ACCOUNT_UID = 'kubernetes.io/service-account.uid';
+const ACCOUNT_UID = 'kubernetes.io/service-account.uid';
 
 export interface LegacyTokenSigner {
   /** A token without expiry, bound to the secret. */
@@ -17,7 +17,7 @@ export interface LegacyTokenSigner {
 }
 
 /** Base64, as it stands in `data`; pure. */
-export function wantedData(
+function wantedData(
   secret: Secret,
   account: ServiceAccount,
   options: { readonly signer: LegacyTokenSigner; readonly rootCaPem: string },

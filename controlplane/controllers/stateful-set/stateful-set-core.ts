@@ -7,8 +7,8 @@ import { isPodAvailable, isPodReady, isPodTerminating } from '../pod-state.ts';
 
 export type StatefulSetStatus = Wire<V1StatefulSetStatus>;
 
-export const POD_NAME_LABEL = 'statefulset.kubernetes.io/pod-name';
-export const POD_INDEX_LABEL = 'apps.kubernetes.io/pod-index';
+const POD_NAME_LABEL = 'statefulset.kubernetes.io/pod-name';
+const POD_INDEX_LABEL = 'apps.kubernetes.io/pod-index';
 
 export function ordinalOf(set: StatefulSet, pod: Pod): number | undefined {
   const prefix = `${set.metadata.name}-`;
@@ -89,7 +89,7 @@ export interface PlanInput {
 }
 
 const partitionOf = (set: StatefulSet): number => set.spec?.updateStrategy?.rollingUpdate?.partition ?? 0;
-export const isMonotonic = (set: StatefulSet): boolean => set.spec?.podManagementPolicy !== 'Parallel';
+const isMonotonic = (set: StatefulSet): boolean => set.spec?.podManagementPolicy !== 'Parallel';
 
 /** What to do now. Ordered sets take one step at a time, and only past members that are running and available. */
 export function planActions(input: PlanInput): Action[] {

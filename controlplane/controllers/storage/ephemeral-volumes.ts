@@ -9,7 +9,7 @@ import { isPodFinished } from '../pod-state.ts';
 type Volume = NonNullable<NonNullable<Pod['spec']>['volumes']>[number];
 
 /** The claim that an ephemeral volume of the pod asks for. Pure. */
-export function claimFor(pod: Pod, volume: Volume): PersistentVolumeClaim {
+function claimFor(pod: Pod, volume: Volume): PersistentVolumeClaim {
   const template = volume.ephemeral?.volumeClaimTemplate;
   const { labels, annotations } = template?.metadata ?? {};
   return {

@@ -22,7 +22,7 @@ const PROVISIONED_BY = 'pv.kubernetes.io/provisioned-by';
 const SELECTED_NODE = 'volume.kubernetes.io/selected-node';
 const PROVISIONER = 'volume.kubernetes.io/storage-provisioner';
 const BETA_PROVISIONER = 'volume.beta.kubernetes.io/storage-provisioner';
-export const DEFAULT_CLASS = [
+const DEFAULT_CLASS = [
   'storageclass.kubernetes.io/is-default-class',
   'storageclass.beta.kubernetes.io/is-default-class',
 ];

@@ -5,7 +5,7 @@ import { persistentVolumeClaims } from '../../../api/machinery/resources.ts';
 import { compareQuantities, parseQuantity } from '../../../api/meta/quantity.ts';
 import { ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 
-export function wantsToGrow(claim: PersistentVolumeClaim): boolean {
+function wantsToGrow(claim: PersistentVolumeClaim): boolean {
   const asked = claim.spec?.resources?.requests?.['storage'];
   const has = claim.status?.capacity?.['storage'];
   if (claim.status?.phase !== 'Bound' || asked === undefined || has === undefined) return false;

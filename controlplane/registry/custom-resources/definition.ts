@@ -119,10 +119,6 @@ export function setCondition(
   found.message = wanted.message;
 }
 
-export function storedVersionOf(definition: Definition): DefinitionVersion | undefined {
-  return definition.spec.versions.find((version) => version.storage);
-}
-
 export const isProtectedGroup = (group: string): boolean =>
   group === 'k8s.io' || group === 'kubernetes.io' || group.endsWith('.k8s.io') || group.endsWith('.kubernetes.io');
 

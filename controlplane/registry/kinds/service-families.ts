@@ -14,7 +14,7 @@ const POLICIES = ['PreferDualStack', 'RequireDualStack', 'SingleStack'];
 const IPS = 'spec.clusterIPs';
 const POLICY = 'spec.ipFamilyPolicy';
 
-export const familyOf = (address: string): Family => (parseIp(address)?.family === 6 ? 'IPv6' : 'IPv4');
+const familyOf = (address: string): Family => (parseIp(address)?.family === 6 ? 'IPv6' : 'IPv4');
 const otherFamily = (family: string | undefined): Family => (family === 'IPv4' ? 'IPv6' : 'IPv4');
 
 function sameLists(a: readonly string[] = [], b: readonly string[] = []): boolean {

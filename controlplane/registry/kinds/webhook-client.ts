@@ -19,7 +19,7 @@ const URL_FORM = '; desired format: https://host[/path]';
 /** `scheme://user@host/path?query#fragment`, as Go reads it. */
 const URL_PARTS = /^(?:([a-zA-Z][a-zA-Z0-9+.-]*):)?(?:\/\/(?:([^/?#]*)@)?([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?$/s;
 
-export function webhookUrlErrors(field: string, url: string): FieldError[] {
+function webhookUrlErrors(field: string, url: string): FieldError[] {
   const parts = URL_PARTS.exec(url);
   const controlCharacter = [...url].some((char) => char < ' ' || char === '\u007f');
   if (parts === null || controlCharacter)

@@ -50,9 +50,9 @@ export interface PathOperations {
 }
 
 export const STATUS: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.Status' };
-export const DELETE_OPTIONS: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions' };
+const DELETE_OPTIONS: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions' };
 export const PATCH: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.Patch' };
-export const WATCH_EVENT: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent' };
+const WATCH_EVENT: TypeRef = { name: 'io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent' };
 
 const METHODS_OF_CONNECT: Readonly<Record<string, readonly Method[]>> = {
   proxy: ['get', 'put', 'post', 'delete', 'options', 'head', 'patch'],
