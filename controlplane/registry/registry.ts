@@ -160,6 +160,8 @@ const ALWAYS_STORED: ReadonlySet<string> = new Set([
   '/pods',
   '/services',
   'discovery.k8s.io/endpointslices',
+  'networking.k8s.io/ipaddresses',
+  'networking.k8s.io/servicecidrs',
   'policy/poddisruptionbudgets',
 ]);
 

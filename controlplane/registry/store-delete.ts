@@ -160,7 +160,8 @@ async function removeNow(
 ): Promise<Deleted> {
   await admitDelete(store, context, target, options, 'validate', entry.object);
   if (options.dryRun) return gone(store, entry);
-  const revision = await store.storage.delete(entry.key, entry.revision);
+  const alongside = store.strategy.alongside?.(undefined, entry.object, store.clock.now());
+  const revision = await store.storage.delete(entry.key, entry.revision, alongside);
   store.strategy.afterDelete?.(entry.object);
   return gone(store, store.cache.deletedEntry(entry, revision));
 }
@@ -183,7 +184,9 @@ export async function finishDeletion(
 ): Promise<Entry> {
   last.object.metadata.resourceVersion = String(last.revision);
   if (last.options.dryRun) return looseEntry(last.object);
-  const revision = await store.storage.delete(store.cache.keyOf(last.namespace, last.name), last.revision);
+  const alongside = store.strategy.alongside?.(undefined, last.object, store.clock.now());
+  const key = store.cache.keyOf(last.namespace, last.name);
+  const revision = await store.storage.delete(key, last.revision, alongside);
   store.strategy.afterDelete?.(last.object);
   last.object.metadata.resourceVersion = String(revision);
   return looseEntry(last.object);
@@ -224,11 +227,7 @@ type Plan =
   | { readonly kind: 'mark'; readonly object: KubeObject; readonly stays: boolean };
 
 /** Pure but for `clock`: what a DELETE does to an object. */
-export function planDeletion(
-  store: Pick<Store, 'strategy' | 'clock'>,
-  current: KubeObject,
-  options: DeleteOptions,
-): Plan {
+function planDeletion(store: Pick<Store, 'strategy' | 'clock'>, current: KubeObject, options: DeleteOptions): Plan {
   const nowMs = store.clock.now();
   const object = cloneJson(current);
   const grace = gracePeriod(store, object, options, nowMs);

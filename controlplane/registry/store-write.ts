@@ -12,7 +12,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { newConflict, newInvalid } from '../../api/meta/status-error.ts';
 import { validateMetadata, validateMetadataUpdate } from '../../api/meta/validation.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
-import { isStorageError, type StoredValue } from '../storage/storage.ts';
+import { isStorageError, type StoredValue, type WriteOptions as StorageWriteOptions } from '../storage/storage.ts';
 import { encodeBounded, LARGE_BYTES, nextTurn } from './large-object.ts';
 import type { Entry, RequestContext, Written, WriteOptions } from './rest.ts';
 import { dropRepeatedOwners, fillSystemFields, matchNamespace, revisionOf } from './object-identity.ts';
@@ -152,12 +152,20 @@ async function putNew(store: Store, target: WriteTarget, object: KubeObject): Pr
     if (store.cache.get(target.namespace, name) !== undefined) throw alreadyExists(store, target.namespace, name);
     return looseEntry(object);
   }
-  const lifeMs = store.strategy.timeToLiveMs?.(object);
-  const options = lifeMs === undefined ? {} : { expiresAtMs: store.clock.now() + lifeMs };
-  const stored = await store.storage.create(key, encodeBounded(object), options);
+  const stored = await store.storage.create(key, encodeBounded(object), storageOptions(store, object, undefined));
   const entry = store.cache.entryOf(stored);
   store.strategy.afterWrite?.(entry.object, undefined);
   return entry;
+}
+
+function storageOptions(store: Store, object: KubeObject, old: KubeObject | undefined): StorageWriteOptions {
+  const nowMs = store.clock.now();
+  const lifeMs = store.strategy.timeToLiveMs?.(object);
+  const alongside = store.strategy.alongside?.(object, old, nowMs);
+  return {
+    ...(lifeMs === undefined ? {} : { expiresAtMs: nowMs + lifeMs }),
+    ...(alongside === undefined ? {} : { alongside }),
+  };
 }
 
 async function validateAdmission(
@@ -368,12 +376,11 @@ async function putChanged(
   object.metadata.resourceVersion = String(current.revision);
   if (jsonEqual(object, old)) return current;
   if (target.options.dryRun) return looseEntry(object);
-  const lifeMs = store.strategy.timeToLiveMs?.(object);
   const stored = await store.storage.update(
     store.cache.keyOf(target.namespace, target.name),
     encodeBounded(object),
     current.revision,
-    lifeMs === undefined ? {} : { expiresAtMs: store.clock.now() + lifeMs },
+    storageOptions(store, object, old),
   );
   const entry = store.cache.entryOf(stored);
   store.strategy.afterWrite?.(entry.object, old);

@@ -86,6 +86,7 @@ export function interpretStorageError(error: unknown, store: Store, name: string
     case 'not-found':
       return notFoundIn(store, name);
     case 'conflict':
+    case 'occupied':
       return newConflict(subjectOf(store.info), name, MODIFIED);
     case 'unknown-outcome':
       return newTimeout('request did not complete within requested timeout', 0);

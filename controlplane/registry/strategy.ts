@@ -10,6 +10,7 @@ import type { FieldError } from '../../api/meta/field-error.ts';
 import type { NameRule } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
+import type { SideWrite } from '../storage/storage.ts';
 import type { RequestContext } from './rest.ts';
 
 /** What a strategy may know of the request. */
@@ -106,6 +107,11 @@ export interface Strategy<Object extends KubeObject = KubeObject> extends Update
   prepareForCreate?(object: Object, context: StrategyContext): void;
   /** Takes addresses, ports, …; its errors come before validation's. `old` on update. */
   reserve?(object: Object, old: Object | undefined, context: StrategyContext): Promise<Reservation | undefined>;
+  /**
+   * What is written or removed in one commit with the object: of other kinds, that stand and fall with it. `object` is
+   * undefined when it goes, `old` when it is new.
+   */
+  alongside?(object: Object | undefined, old: Object | undefined, nowMs: number): readonly SideWrite[];
   validateCreate?(object: Object, context: StrategyContext): FieldError[];
   warningsOnCreate?(object: Object, context: StrategyContext): string[];
   /** Brings what is valid into the form that is stored. */

@@ -1,23 +1,15 @@
 /**
- * Cluster addresses and node ports of services. What is taken is known from the stored services alone, so a restart needs
- * no second record; it is read when first asked for. What a write takes is given back if the write fails, and what it no
- * longer needs is freed once it came through.
+ * What a service is given: cluster addresses (`service-ranges.ts`) and node ports. Which ports are taken is known from the
+ * stored services alone; they are read when first asked for. What a write takes is given back if the write fails, and what
+ * it no longer needs is freed once it came through.
  */
-import {
-  cidrAddress,
-  cidrContains,
-  cidrSize,
-  formatIp,
-  parseCidr,
-  parseIp,
-  type Cidr,
-} from '../../../api/meta/ip-addresses.ts';
 import { invalid, type FieldError } from '../../../api/meta/field-error.ts';
 import { newInternalError, newInvalid } from '../../../api/meta/status-error.ts';
 import { selectionOf } from '../../storage/selection.ts';
-import { unexplained, type Store } from '../store.ts';
+import { unexplained } from '../store.ts';
 import type { Reservation } from '../strategy.ts';
-import { initFamilies, keepAllocated, normalizeAddresses, staysPreferred, type Family } from './service-families.ts';
+import { initFamilies, keepAllocated, normalizeAddresses, staysPreferred } from './service-families.ts';
+import { ServiceRanges, type ServiceRangesOptions } from './service-ranges.ts';
 import {
   hasNodePorts,
   isHeadless,
@@ -28,33 +20,21 @@ import {
   type ServicePort,
   type ServiceSpec,
 } from './service-types.ts';
+import { upperFirst } from './upper-first.ts';
 
-export interface AllocationOptions {
-  readonly clusterCidrs: readonly string[];
+interface AllocationOptions extends ServiceRangesOptions {
   readonly nodePorts: { readonly from: number; readonly to: number };
-  readonly services: () => Store;
-}
-
-const TAKEN_ADDRESS = 'provided IP is already allocated';
-
-interface Range {
-  readonly family: Family;
-  readonly cidr: Cidr;
 }
 
 export class ServiceAllocator {
   readonly #options: AllocationOptions;
-  readonly #ranges: readonly Range[];
-  readonly #addresses = new Set<string>();
+  readonly #ranges: ServiceRanges;
   readonly #ports = new Set<number>();
   #loaded = false;
 
   constructor(options: AllocationOptions) {
     this.#options = options;
-    this.#ranges = options.clusterCidrs.flatMap((text) => {
-      const cidr = parseCidr(text);
-      return cidr === undefined ? [] : [{ family: cidr.family === 6 ? 'IPv6' : 'IPv4', cidr } as const];
-    });
+    this.#ranges = new ServiceRanges(options);
   }
 
   /** Takes what `service` needs beyond what `old` has. Throws 422 for what cannot be given. */
@@ -68,8 +48,7 @@ export class ServiceAllocator {
       for (const undo of taken.splice(0).reverse()) undo();
     };
     try {
-      const families = this.#ranges.map(({ family }) => family);
-      this.#refuse(service, initFamilies(spec, old?.spec, families));
+      this.#refuse(service, initFamilies(spec, old?.spec, this.#ranges.families));
       this.#takeAddresses(service, old?.spec, taken);
       this.#takePorts(service, old?.spec, taken);
     } catch (error) {
@@ -82,16 +61,16 @@ export class ServiceAllocator {
   /** After a service is gone. */
   release(service: Service): void {
     this.#load();
-    for (const address of service.spec?.clusterIPs ?? []) this.#addresses.delete(canonical(address));
+    for (const address of service.spec?.clusterIPs ?? []) this.#ranges.free(address);
     for (const port of portsOf(service.spec ?? {})) this.#ports.delete(port);
   }
 
   #load(): void {
     if (this.#loaded) return;
     this.#loaded = true;
-    for (const { object } of this.#options.services().cache.list({ selection: selectionOf('') }).entries) {
+    for (const { object } of this.#options.stores.get('', 'services').cache.list({ selection: selectionOf('') })
+      .entries) {
       const { spec = {} } = object as Service;
-      for (const address of spec.clusterIPs ?? []) if (address !== 'None') this.#addresses.add(canonical(address));
       for (const port of portsOf(spec)) this.#ports.add(port);
     }
   }
@@ -113,48 +92,22 @@ export class ServiceAllocator {
       if (asked === '') {
         const address = this.#nextAddress(family);
         addresses[index] = address;
-        taken.push(() => this.#addresses.delete(address));
+        taken.push(() => this.#ranges.free(address));
       } else {
-        this.#refuse(service, this.#takeAddress(asked, family, addresses));
-        taken.push(() => this.#addresses.delete(canonical(asked)));
+        const refusal = this.#ranges.take(asked, family);
+        if (refusal !== undefined)
+          this.#refuse(service, [invalid('spec.clusterIPs', addresses, `failed to allocate IP ${asked}: ${refusal}`)]);
+        taken.push(() => this.#ranges.free(asked));
       }
     }
     spec.clusterIPs = addresses;
     spec.clusterIP = addresses[0];
   }
 
-  #takeAddress(address: string, family: string, all: readonly string[]): FieldError[] {
-    const ip = parseIp(address);
-    const range = this.#ranges.find((one) => one.family === family);
-    if (ip === undefined || range === undefined || !cidrContains(range.cidr, ip)) {
-      return [
-        invalid(
-          'spec.clusterIPs',
-          all,
-          `failed to allocate IP ${address}: the provided network does not match the current range`,
-        ),
-      ];
-    }
-    if (this.#addresses.has(canonical(address)))
-      return [invalid('spec.clusterIPs', all, `failed to allocate IP ${address}: ${TAKEN_ADDRESS}`)];
-    this.#addresses.add(canonical(address));
-    return [];
-  }
-
   #nextAddress(family: string): string {
-    const range = this.#ranges.find((one) => one.family === family);
-    if (range === undefined) throw newInternalError(`no range of ${family} addresses is configured`);
-    // The network's own address is no service's; so is the last one of IPv4.
-    const size =
-      Number(cidrSize(range.cidr) > 65536n ? 65536n : cidrSize(range.cidr)) - (range.family === 'IPv4' ? 2 : 1);
-    const reserved = size <= 16 ? 0 : Math.min(Math.max(16, Math.floor(size / 16)), 256);
-    for (const index of upperFirst(size, reserved)) {
-      const address = canonical(cidrAddress(range.cidr, 1 + index));
-      if (this.#addresses.has(address)) continue;
-      this.#addresses.add(address);
-      return address;
-    }
-    throw newInternalError('failed to allocate a serviceIP: range is full');
+    const address = this.#ranges.takeNext(family);
+    if (address === undefined) throw newInternalError('failed to allocate a serviceIP: range is full');
+    return address;
   }
 
   #takePorts(service: Service, old: ServiceSpec | undefined, taken: (() => void)[]): void {
@@ -246,23 +199,10 @@ export class ServiceAllocator {
 
   #releaseDropped(spec: ServiceSpec, old: ServiceSpec): void {
     const addresses = new Set(spec.clusterIPs);
-    for (const address of old.clusterIPs ?? []) if (!addresses.has(address)) this.#addresses.delete(canonical(address));
+    for (const address of old.clusterIPs ?? []) if (!addresses.has(address)) this.#ranges.free(address);
     const ports = new Set(portsOf(spec));
     for (const port of portsOf(old)) if (!ports.has(port)) this.#ports.delete(port);
   }
-}
-
-/** All indexes from a random one on. The lower part comes last: it is for what is asked for by name. */
-function* upperFirst(size: number, reserved: number): Generator<number> {
-  const upper = size - reserved;
-  const start = Math.floor(Math.random() * upper);
-  for (let step = 0; step < upper; step++) yield reserved + ((start + step) % upper);
-  for (let index = 0; index < reserved; index++) yield index;
-}
-
-function canonical(address: string): string {
-  const ip = parseIp(address);
-  return ip === undefined ? address : formatIp(ip);
 }
 
 function portsOf(spec: ServiceSpec): number[] {

@@ -5,6 +5,7 @@ import { restore } from '../generic-strategy.ts';
 import type { KindOptions } from '../kinds.ts';
 import { kindRow, type KindRow, type Strategy } from '../strategy.ts';
 import { ServiceAllocator } from './service-allocation.ts';
+import { addressWrites } from './service-ip-addresses.ts';
 import { sameAddresses, sameFamilies } from './service-families.ts';
 import { isExternal, needsClusterIp, needsHealthPort, hasNodePorts, type Service } from './service-types.ts';
 import { serviceErrors, serviceStatusErrors, serviceUpdateErrors, serviceWarnings } from './service-validation.ts';
@@ -69,7 +70,7 @@ export function serviceKinds(options: KindOptions): KindRow[] {
   const allocator = new ServiceAllocator({
     clusterCidrs: options.serviceClusterCidrs,
     nodePorts: options.serviceNodePorts,
-    services: () => options.stores.get('', 'services'),
+    stores: options.stores,
   });
   const services: Strategy<Service> = {
     nameRule: nameIsLabel,
@@ -85,6 +86,8 @@ export function serviceKinds(options: KindOptions): KindRow[] {
       if (service.spec?.type !== 'LoadBalancer' && old.spec?.type === 'LoadBalancer')
         service.status = { ...service.status, loadBalancer: {} };
     },
+    alongside: (service, old, nowMs) =>
+      addressWrites(options.stores.get('networking.k8s.io', 'ipaddresses'), service, old, nowMs),
     validateCreate: (service) => serviceErrors(service),
     validateUpdate: serviceUpdateErrors,
     warningsOnCreate: serviceWarnings,

@@ -20,6 +20,7 @@ import type {
 } from '../../../../controlplane/registry/rest.ts';
 import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
 import { stampRevision } from '../../../../controlplane/storage/object-bytes.ts';
+import type { Storage } from '../../../../controlplane/storage/storage.ts';
 
 export interface Fixture {
   readonly registry: Registry;
@@ -41,15 +42,17 @@ export interface Fixture {
 
 const NAMESPACE = 'default';
 
-export async function openFixture(): Promise<Fixture> {
-  const storage = openMemoryStorage({ clock: systemClock, stamp: stampRevision });
+export async function openFixture(
+  storage: Storage = openMemoryStorage({ clock: systemClock, stamp: stampRevision }),
+  serviceClusterCidrs: readonly string[] = ['10.96.0.0/16'],
+): Promise<Fixture> {
   const registry = await createRegistry({
     storage,
     schema: loadSchema(),
     admission: { admit: async () => undefined, validate: async () => undefined },
     clock: systemClock,
     logger: silentLogger,
-    serviceClusterCidrs: ['10.96.0.0/16'],
+    serviceClusterCidrs,
     serviceNodePorts: { from: 30000, to: 30100 },
     eventTtlMs: 3_600_000,
     fieldManagement: () => withoutFieldManagement,

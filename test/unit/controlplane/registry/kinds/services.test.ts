@@ -10,9 +10,11 @@ function allocatorOver(
   stored: readonly Service[],
   clusterCidrs: readonly string[] = ['10.96.0.0/24'],
 ): ServiceAllocator {
-  const entries = stored.map((object) => ({ object }));
-  const store = { cache: { list: () => ({ entries }) } } as unknown as Store;
-  return new ServiceAllocator({ clusterCidrs, nodePorts: { from: 30000, to: 30009 }, services: () => store });
+  const services = stored.map((object) => ({ object }));
+  const storeOf = (entries: readonly object[]) =>
+    ({ cache: { list: () => ({ entries }), get: () => undefined } }) as unknown as Store;
+  const stores = { get: (_: string, resource: string) => storeOf(resource === 'services' ? services : []) };
+  return new ServiceAllocator({ clusterCidrs, nodePorts: { from: 30000, to: 30009 }, stores });
 }
 
 const DUAL = ['10.96.0.0/24', 'fd00::/112'];
