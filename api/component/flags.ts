@@ -70,6 +70,11 @@ export interface ParsedFlags<Table> {
   readonly warnings: readonly string[];
 }
 
+/** The rows of a table, or the values of its flags, that another command takes over. */
+export function pickKeys<T extends object, K extends keyof T>(record: T, keys: readonly K[]): Pick<T, K> {
+  return Object.fromEntries(keys.map((key) => [key, record[key]])) as Pick<T, K>;
+}
+
 /** Bad usage: one line; the command exits with 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';

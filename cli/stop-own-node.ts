@@ -1,0 +1,82 @@
+/**
+ * How the node of `orchlet up` ends: closed to new pods, its pods deleted and waited for; opened again at the end, or by the
+ * next start where the end did not come so far.
+ */
+import type { Agent } from '../agent/main.ts';
+import type { Logger } from '../api/component/logger.ts';
+import type { Client } from '../api/machinery/client.ts';
+import { systemClock } from '../api/machinery/clock.ts';
+import { nodes, pods } from '../api/machinery/resources.ts';
+import type { KubeObject } from '../api/meta/object.ts';
+import { isNotFound } from '../api/meta/status-error.ts';
+
+/** With what closing takes, and a Docker daemon of one's own, 15 s in all; sidecars end after the others. */
+const STOP_WITHIN_MS = 8000;
+const STOP_GRACE_SECONDS = 3;
+
+/**
+ * Daemon sets put pods on nodes that are unschedulable as well; this keeps them away while the node stops. The value says
+ * whether the node was cordoned before.
+ */
+const STOPPING_TAINT = 'orchlet.local/stopping';
+
+interface NodeSpec {
+  readonly unschedulable?: boolean;
+  readonly taints?: readonly { readonly key: string; readonly value?: string; readonly effect: string }[];
+}
+
+/**
+ * The pods of this node are deleted with a short grace, and waited for; the node takes no new ones meanwhile. Their owners
+ * make them again, pending, for the next start.
+ */
+export async function stopPods(client: Client, agent: Agent, logger: Logger): Promise<void> {
+  const fieldSelector = `spec.nodeName=${agent.nodeName}`;
+  const deleted = new Set<string>();
+  try {
+    await closeNode(client, agent.nodeName);
+    const deadline = systemClock.monotonic() + STOP_WITHIN_MS;
+    for (;;) {
+      const left = (await client.list(pods, { fieldSelector })).items.filter(
+        (pod) => pod.metadata.annotations?.['kubernetes.io/config.mirror'] === undefined,
+      );
+      if (left.length === 0 || systemClock.monotonic() >= deadline) break;
+      await Promise.all(left.map((pod) => deleteSoon(client, pod, deleted)));
+      await systemClock.sleep(100);
+    }
+  } catch (error) {
+    logger.warn({ err: error instanceof Error ? error.message : error }, 'not all pods could be stopped');
+  }
+}
+
+/** Once for each pod. A pod that is being deleted with a longer grace has its grace cut. */
+async function deleteSoon(client: Client, { metadata }: KubeObject, deleted: Set<string>): Promise<void> {
+  if (deleted.has(metadata.uid ?? '')) return;
+  deleted.add(metadata.uid ?? '');
+  try {
+    await client.delete(pods, metadata.namespace ?? '', metadata.name ?? '', {
+      gracePeriodSeconds: STOP_GRACE_SECONDS,
+    });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+}
+
+async function closeNode(client: Client, name: string): Promise<void> {
+  const { unschedulable = false, taints = [] } = await nodeSpec(client, name);
+  const taint = { key: STOPPING_TAINT, value: unschedulable ? 'cordoned' : 'open', effect: 'NoSchedule' };
+  const others = taints.filter(({ key }) => key !== STOPPING_TAINT);
+  await client.patch(nodes, '', name, 'strategic', { spec: { unschedulable: true, taints: [...others, taint] } });
+}
+
+/** Also at the start: the last stop may not have come to its end. */
+export async function openNode(client: Client, name: string): Promise<void> {
+  const { taints = [] } = await nodeSpec(client, name);
+  const taint = taints.find(({ key }) => key === STOPPING_TAINT);
+  if (taint === undefined) return;
+  const others = taints.filter(({ key }) => key !== STOPPING_TAINT);
+  const unschedulable = taint.value === 'cordoned' ? true : null;
+  await client.patch(nodes, '', name, 'strategic', { spec: { unschedulable, taints: others } });
+}
+
+const nodeSpec = async (client: Client, name: string): Promise<NodeSpec> =>
+  ((await client.get(nodes, '', name)) as { spec?: NodeSpec }).spec ?? {};
