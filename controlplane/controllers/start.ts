@@ -31,6 +31,7 @@ import { rootCaPublisher } from './service-account/root-ca.ts';
 import { runLegacyTokenCleaner } from './service-account/legacy-token-cleaner.ts';
 import { runServiceAccounts } from './service-account/service-accounts.ts';
 import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
+import { runServiceCidrs } from './service-cidrs/service-cidrs.ts';
 
 import { runAttachDetach } from './storage/attach-detach.ts';
 import { runEphemeralVolumes } from './storage/ephemeral-volumes.ts';
@@ -137,6 +138,7 @@ export function controllerTable({
       account: 'endpointslicemirroring-controller',
       run: runSliceMirroring,
     },
+    { name: 'service-cidr-controller', account: 'service-cidrs-controller', run: runServiceCidrs },
     { name: 'ttl-controller', account: 'ttl-controller', run: runNodeTtl },
     {
       name: 'legacy-serviceaccount-token-cleaner-controller',

@@ -1,0 +1,114 @@
+/**
+ * Ranges of service addresses: each gets the finalizer that keeps it while services have addresses of no other range, and
+ * says in its `Ready` condition whether addresses are given from it. The API server's allocator reads both.
+ */
+import { cidrContains, cidrCovers, parseCidr, parseIp, type Cidr } from '../../../api/meta/ip-addresses.ts';
+import { formatTime } from '../../../api/machinery/clock.ts';
+import type { IPAddress, ServiceCIDR } from '../../../api/machinery/kinds.ts';
+import { ipAddresses, serviceCIDRs } from '../../../api/machinery/resources.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import { isManaged } from '../../registry/kinds/service-ip-addresses.ts';
+import { ReconcileLoop, type RunController } from '../controller.ts';
+
+const FINALIZER = 'networking.k8s.io/service-cidr-finalizer';
+/** Until every API server has seen that a range goes. */
+const DELETION_GRACE_MS = 10_000;
+
+interface Readiness {
+  readonly status: 'True' | 'False';
+  readonly reason: string;
+  readonly message: string;
+}
+
+const READY: Readiness = { status: 'True', reason: '', message: 'Kubernetes Service CIDR is ready' };
+const TERMINATING: Readiness = {
+  status: 'False',
+  reason: 'Terminating',
+  message: 'There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR',
+};
+
+const isLeaving = ({ metadata }: ServiceCIDR): boolean => metadata.deletionTimestamp !== undefined;
+const cidrsOf = ({ spec }: ServiceCIDR): readonly Cidr[] =>
+  (spec?.cidrs ?? []).map(parseCidr).filter((cidr) => cidr !== undefined);
+
+/** Whether no address would be left without a range. Pure. */
+export function mayGo(
+  range: ServiceCIDR,
+  ranges: readonly ServiceCIDR[],
+  addresses: () => readonly IPAddress[],
+): boolean {
+  const own = cidrsOf(range);
+  const others = ranges
+    .filter((other) => other.metadata.name !== range.metadata.name && !isLeaving(other))
+    .flatMap(cidrsOf);
+  if (own.every((cidr) => others.some((other) => cidrCovers(other, cidr)))) return true;
+  return !addresses().some((address) => {
+    const ip = parseIp(address.metadata.name ?? '');
+    if (ip === undefined || !isManaged(address)) return false;
+    const isIn = (cidr: Cidr): boolean => cidrContains(cidr, ip);
+    return own.some(isIn) && !others.some(isIn);
+  });
+}
+
+export const runServiceCidrs: RunController = (environment, signal) => {
+  const { client, informers, clock } = environment;
+  const ranges = informers.for(serviceCIDRs);
+  const addresses = informers.for(ipAddresses);
+
+  const setFinalizers = async (range: ServiceCIDR, finalizers: string[]): Promise<void> => {
+    await client.update(serviceCIDRs, { ...range, metadata: { ...range.metadata, finalizers } });
+  };
+  const say = async (range: ServiceCIDR, { status, reason, message }: Readiness): Promise<void> => {
+    const conditions = range.status?.conditions ?? [];
+    const current = conditions.find(({ type }) => type === 'Ready');
+    if (current?.status === status) return;
+    const lastTransitionTime = formatTime(clock.now());
+    const others = conditions.filter(({ type }) => type !== 'Ready');
+    const ready = { type: 'Ready', status, reason, message, lastTransitionTime };
+    await client.update(
+      serviceCIDRs,
+      { ...range, status: { ...range.status, conditions: [...others, ready] } },
+      { subresource: 'status' },
+    );
+  };
+  const settle = async (range: ServiceCIDR): Promise<void> => {
+    const { name = '', finalizers = [], deletionTimestamp } = range.metadata;
+    if (deletionTimestamp === undefined) {
+      // The change is an event, after which the condition has its turn.
+      if (!finalizers.includes(FINALIZER)) await setFinalizers(range, [...finalizers, FINALIZER]);
+      else await say(range, READY);
+      return;
+    }
+    if (!finalizers.includes(FINALIZER)) return;
+    if (!mayGo(range, ranges.list(), () => addresses.list())) {
+      await say(range, TERMINATING);
+      return;
+    }
+    const waitMs = Date.parse(String(deletionTimestamp)) + DELETION_GRACE_MS - clock.now();
+    if (waitMs > 0) loop.queue.addAfter(name, waitMs);
+    else
+      await setFinalizers(
+        range,
+        finalizers.filter((other) => other !== FINALIZER),
+      );
+  };
+
+  const loop = new ReconcileLoop(environment, {
+    reconcile: async (name) => {
+      const range = ranges.get('', name);
+      if (range === undefined) return;
+      try {
+        await settle(range);
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    },
+  });
+  const lookAtLeaving = (): void => {
+    for (const range of ranges.list()) if (isLeaving(range)) loop.enqueue(range);
+  };
+  loop.follow(ranges);
+  ranges.addHandler({ add: lookAtLeaving, delete: lookAtLeaving });
+  addresses.addHandler({ delete: lookAtLeaving });
+  return loop.run(signal, ranges, addresses);
+};

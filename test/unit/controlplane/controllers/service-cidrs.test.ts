@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { IPAddress, ServiceCIDR } from '../../../../api/machinery/kinds.ts';
+import { ipAddresses, serviceCIDRs } from '../../../../api/machinery/resources.ts';
+import { mayGo, runServiceCidrs } from '../../../../controlplane/controllers/service-cidrs/service-cidrs.ts';
+import { controllerTest } from '../../../fakes/fake-controllers.ts';
+
+const FINALIZER = 'networking.k8s.io/service-cidr-finalizer';
+const range = (name: string, ...cidrs: string[]): ServiceCIDR => ({ metadata: { name }, spec: { cidrs } });
+const leaving = (one: ServiceCIDR): ServiceCIDR => ({
+  ...one,
+  metadata: { ...one.metadata, deletionTimestamp: '2026-01-01T00:00:00Z' },
+});
+const address = (name: string, managedBy = 'ipallocator.k8s.io'): IPAddress => ({
+  metadata: { name, labels: { 'ipaddress.kubernetes.io/managed-by': managedBy } },
+  spec: { parentRef: { resource: 'services', namespace: 'n', name: 's' } },
+});
+const readyOf = (one: ServiceCIDR | undefined): string | undefined =>
+  one?.status?.conditions?.find(({ type }) => type === 'Ready')?.status;
+
+test('a range may go when each address in use is in another one', () => {
+  const own = leaving(range('own', '10.1.0.0/24', 'fd01::/112'));
+  const cases: readonly [string, readonly ServiceCIDR[], readonly IPAddress[], boolean][] = [
+    ['nothing is in use', [], [], true],
+    ['an address is in use', [], [address('10.1.0.9')], false],
+    ['one of the second family is in use', [range('a', '10.0.0.0/8')], [address('fd01::9')], false],
+    ['one of another range is in use', [], [address('10.2.0.9')], true],
+    ['an address that services do not have', [], [address('10.1.0.9', 'example.com')], true],
+    ['another range has it too', [range('a', '10.1.0.0/28')], [address('10.1.0.9')], true],
+    ['another range has some', [range('a', '10.1.0.0/28')], [address('10.1.0.9'), address('10.1.0.99')], false],
+    ['larger ranges have all', [range('a', '10.0.0.0/8'), range('b', 'fd01::/64')], [address('10.1.0.9')], true],
+    ['the other one goes as well', [leaving(range('a', '10.1.0.0/24'))], [address('10.1.0.9')], false],
+  ];
+  for (const [name, others, addresses, expected] of cases)
+    assert.equal(
+      mayGo(own, [own, ...others], () => addresses),
+      expected,
+      name,
+    );
+});
+
+test('a range is kept by a finalizer and ready, until it goes and no address is in use', async () => {
+  const t = controllerTest({
+    objects: [
+      [serviceCIDRs, range('more', '10.1.0.0/24')],
+      [ipAddresses, address('10.1.0.9')],
+    ],
+  });
+  await t.start(runServiceCidrs);
+  await t.advance(100);
+  const peek = (): ServiceCIDR | undefined => t.client.peek(serviceCIDRs, '', 'more');
+  assert.deepEqual(peek()?.metadata.finalizers, [FINALIZER]);
+  assert.equal(readyOf(peek()), 'True');
+  await t.client.delete(serviceCIDRs, '', 'more');
+  await t.advance(30_000);
+  assert.equal(readyOf(peek()), 'False');
+  await t.client.delete(ipAddresses, '', '10.1.0.9');
+  await t.advance(1000);
+  assert.equal(peek(), undefined);
+  await t.stop();
+});
+
+test('a range that goes stays for the time in which API servers may not have heard of it', async () => {
+  const t = controllerTest({ objects: [[serviceCIDRs, range('more', '10.1.0.0/24')]] });
+  await t.start(runServiceCidrs);
+  await t.advance(100);
+  await t.client.delete(serviceCIDRs, '', 'more');
+  await t.advance(8000);
+  assert.ok(t.client.peek(serviceCIDRs, '', 'more'));
+  await t.advance(4000);
+  assert.equal(t.client.peek(serviceCIDRs, '', 'more'), undefined);
+  await t.stop();
+});
