@@ -201,6 +201,26 @@ export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTe
       await runtime.stopContainer(id, 0);
     });
 
+    it('tells how each of fifty commands at once ended, with all they said', async () => {
+      if (under.simulated) return;
+      const id = await run(['sleep', '1000']);
+      const one = async (code: number): Promise<readonly [number, string]> => {
+        const [stdin, stdout] = [new PassThrough(), new PassThrough()];
+        let text = '';
+        stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
+        stdin.end('in');
+        const io = { stdin, stdout, stderr: new PassThrough(), tty: false, signal: AbortSignal.timeout(2 * WAIT_MS) };
+        const command = ['sh', '-c', `cat; echo ${code}; exit ${code}`];
+        return [await runtime.exec(id, command, io), text];
+      };
+      const codes = Array.from({ length: 50 }, (_unused, index) => index + 1);
+      assert.deepEqual(
+        await Promise.all(codes.map(one)),
+        codes.map((code) => [code, `in${code}\n`]),
+      );
+      await runtime.stopContainer(id, 0);
+    });
+
     it('tells of starts and ends', async () => {
       const abort = new AbortController();
       const seen: string[] = [];

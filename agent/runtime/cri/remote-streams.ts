@@ -26,6 +26,7 @@ function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyC
     request.once('upgrade', (_response, socket: Duplex, head) => {
       // What breaks the socket ends the connection's reading, and with it every stream.
       socket.on('error', () => undefined);
+      readToTheEnd(socket);
       resolve(new SpdyConnection(socket, head));
     });
     request.once('response', (response) => {
@@ -43,7 +44,24 @@ function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyC
   });
 }
 
-/** Resolves to the exit code when the command has ended and its output is written. */
+/**
+ * A runtime closes the connection right after its last word, also while input is on its way to it. A write that fails then
+ * would destroy the socket and what waits in it unread: it is held instead, and reading tells the end.
+ */
+function readToTheEnd(socket: Duplex): void {
+  const held =
+    (done: (error?: Error | null) => void) =>
+    (error?: Error | null): void => {
+      if (!(error instanceof Error) || socket.readableEnded) done(error);
+      else socket.once('end', () => socket.destroy());
+    };
+  const write = socket._write.bind(socket);
+  const writeMany = socket._writev?.bind(socket);
+  socket._write = (chunk: unknown, encoding, done) => write(chunk, encoding, held(done));
+  if (writeMany !== undefined) socket._writev = (chunks, done) => writeMany(chunks, held(done));
+}
+
+/** Resolves to the exit code when the command has ended, its output is written and the runtime has said how it ended. */
 export async function runRemoteCommand(url: string, io: StreamIo): Promise<number> {
   const connection = await dial(url, COMMAND_PROTOCOL, io.signal);
   const onAbort = (): void => connection.close();
@@ -132,10 +150,21 @@ interface Outcome {
   readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] };
 }
 
+/** Nothing said is no success: the runtime died, or was cut off. Throws then. */
+function outcomeOf(text: string): Outcome {
+  if (text === '')
+    throw new RuntimeError('unknown', 'the runtime closed the stream without saying how the command ended');
+  try {
+    return JSON.parse(text) as Outcome;
+  } catch (error) {
+    throw new RuntimeError('unknown', `the runtime did not say in full how the command ended: ${text.slice(0, 200)}`, {
+      cause: error,
+    });
+  }
+}
+
 function exitCodeOf(text: string): number {
-  // A runtime that closes the connection right after its last word may lose that word: nothing said is success, as for kubectl.
-  if (text === '') return 0;
-  const outcome = JSON.parse(text) as Outcome;
+  const outcome = outcomeOf(text);
   if (outcome.status === 'Success') return 0;
   const code = outcome.details?.causes?.find((cause) => cause.reason === 'ExitCode')?.message;
   if (outcome.reason === 'NonZeroExitCode' && code !== undefined) return Number(code);

@@ -70,7 +70,10 @@ export class SpdyStream extends Duplex {
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#drained?.();
-    this.#connection.forget(this.id, error !== null || !this.writableFinished);
+    this.#connection.forget(this.id, {
+      isUnfinished: error !== null || !this.writableFinished,
+      hasPeerEnded: this.#hasPeerEnded,
+    });
     done(error);
   }
 }
@@ -337,10 +340,14 @@ export class SpdyConnection {
     if (!this.#ended && this.#transport.writable) this.#transport.write(frame);
   }
 
-  /** For streams that end. */
-  forget(id: number, reset: boolean): void {
+  /**
+   * For streams that end. A server that has ended a stream may have closed the connection as well: a client that resets
+   * the stream then breaks its own socket, and loses what it has not read of the other streams.
+   */
+  forget(id: number, end: { readonly isUnfinished: boolean; readonly hasPeerEnded: boolean }): void {
     if (!this.#streams.delete(id)) return;
-    if (reset) this.#reset(id, STATUS.cancel);
+    const isLate = this.#onStream === undefined && end.hasPeerEnded;
+    if (end.isUnfinished && !isLate) this.#reset(id, STATUS.cancel);
   }
 
   /** Ends all streams and the transport. */

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { PassThrough, type Duplex } from 'node:stream';
 import { afterEach, describe, it } from 'node:test';
 import { forwardRemotePort, runRemoteCommand } from '../../../../../agent/runtime/cri/remote-streams.ts';
@@ -99,10 +99,53 @@ describe('a command over the streams of a runtime', () => {
     assert.equal(sizes, '{"Width":80,"Height":25}');
   });
 
-  it('takes a connection that ends without a word for success, as kubectl does', async () => {
-    const url = await serve(['error', 'stdout'], (_streams, _connection, socket) => void socket.destroy());
-    assert.equal(await runRemoteCommand(url, { stdout: collect().stream, tty: false, signal }), 0);
+  it('reads the last word of a runtime that resets the connection while input is on its way', async () => {
+    const stdin = new PassThrough();
+    stdin.write('early');
+    const url = await serve(['error', 'stdin', 'stdout'], async (streams, _connection, socket) => {
+      await once(streams.get('stdin') ?? socket, 'data');
+      streams.get('stdout')?.end('last words');
+      streams.get('error')?.end(failure(7));
+      (socket as Socket).resetAndDestroy();
+      // Fails in the kernel before anything of the above is read.
+      stdin.write('too late');
+    });
+    const stdout = collect();
+    assert.equal(await runRemoteCommand(url, { stdin, stdout: stdout.stream, tty: false, signal }), 7);
+    assert.equal(stdout.text(), 'last words');
   });
+
+  it('resets no stream that the runtime has ended: the connection may be closed already', async () => {
+    let frames = Buffer.alloc(0);
+    const url = await serve(['error', 'stdout'], async (streams, _connection, socket) => {
+      socket.on('data', (chunk: Buffer) => (frames = Buffer.concat([frames, chunk])));
+      streams.get('stdout')?.end('x');
+      await once(streams.get('stdout') ?? socket, 'finish');
+      // What the client would send for its stdout comes before the answer to a question that is asked now.
+      const asked = once(socket, 'data');
+      socket.write(Buffer.from('800300060000000400000002', 'hex'));
+      await asked;
+      streams.get('error')?.end(success);
+    });
+    assert.equal(await runRemoteCommand(url, { stdout: collect().stream, tty: false, signal }), 0);
+    assert.equal(frames.toString('hex'), '800300060000000400000002');
+  });
+
+  for (const [what, said] of [
+    ['without a word', ''],
+    ['in the middle of its last word', '{"status":"Succ'],
+  ] as const) {
+    it(`takes a connection that ends ${what} for a failure, not for success`, async () => {
+      const url = await serve(['error', 'stdout'], (streams, _connection, socket) => {
+        if (said !== '') streams.get('error')?.write(said);
+        socket.end();
+      });
+      await assert.rejects(
+        runRemoteCommand(url, { stdout: collect().stream, tty: false, signal }),
+        (error: unknown) => error instanceof RuntimeError && /how the command ended/.test(error.message),
+      );
+    });
+  }
 
   it('ends when the caller gives up', async () => {
     const url = await serve(['error', 'stdout'], () => undefined);
