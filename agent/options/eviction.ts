@@ -1,24 +1,15 @@
 /** Options: eviction under pressure, collection of dead containers, figures. */
+import { SIGNALS } from '../eviction/thresholds.ts';
 import { notNegative } from './checks.ts';
 import { gracePeriods, thresholds } from './json-forms.ts';
 import { field, option } from './option.ts';
 
 const EVICTION = 'Eviction and collection';
-const SIGNALS: ReadonlySet<string> = new Set([
-  'memory.available',
-  'allocatableMemory.available',
-  'nodefs.available',
-  'nodefs.inodesFree',
-  'imagefs.available',
-  'imagefs.inodesFree',
-  'containerfs.available',
-  'containerfs.inodesFree',
-  'pid.available',
-]);
+const KNOWN: ReadonlySet<string> = new Set(SIGNALS);
 const AMOUNT = /^<?(\d+(\.\d+)?%|[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?)$/;
 
 function signals(map: Readonly<Record<string, string>>): string | undefined {
-  const unknown = Object.keys(map).find((signal) => !SIGNALS.has(signal));
+  const unknown = Object.keys(map).find((signal) => !KNOWN.has(signal));
   return unknown === undefined ? undefined : `unsupported eviction signal ${unknown}`;
 }
 

@@ -16,7 +16,7 @@ export type Usage = ReadonlyMap<string, Quantity>;
 const ONE = newQuantity(1);
 const NOTHING = newQuantity(0);
 /** Kinds that are counted under their bare name as well as under `count/…`. */
-const PLAIN_COUNTS = new Set([
+export const PLAIN_COUNTS: ReadonlySet<string> = new Set([
   'pods',
   'services',
   'replicationcontrollers',

@@ -28,12 +28,13 @@ interface Workload {
   readonly status?: { readonly replicas?: number };
 }
 
-/** The object's Scale; zero replicas are left out of `spec`, as the reference does. */
-export function scaleOf(object: KubeObject): Scale {
-  const { spec, status } = object as unknown as Workload;
-  const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata;
-  const replicas = spec?.replicas ?? 0;
-  const selector = selectorText(spec?.selector);
+/** Zero replicas are left out of `spec`, and no selector out of `status`, as the reference does. */
+export function newScale(
+  { metadata }: KubeObject,
+  numbers: { readonly wanted: number; readonly current: number; readonly selector: string },
+): Scale {
+  const { name, namespace, uid, resourceVersion, creationTimestamp } = metadata;
+  const { wanted, current, selector } = numbers;
   return {
     kind: 'Scale',
     apiVersion: 'autoscaling/v1',
@@ -44,9 +45,18 @@ export function scaleOf(object: KubeObject): Scale {
       ...(resourceVersion === undefined ? {} : { resourceVersion }),
       ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
     },
-    spec: replicas === 0 ? {} : { replicas },
-    status: { replicas: status?.replicas ?? 0, ...(selector === '' ? {} : { selector }) },
+    spec: wanted === 0 ? {} : { replicas: wanted },
+    status: { replicas: current, ...(selector === '' ? {} : { selector }) },
   };
+}
+
+export function scaleOf(object: KubeObject): Scale {
+  const { spec, status } = object as unknown as Workload;
+  return newScale(object, {
+    wanted: spec?.replicas ?? 0,
+    current: status?.replicas ?? 0,
+    selector: selectorText(spec?.selector),
+  });
 }
 
 /** Selectors of replication controllers are plain labels, of all others label selectors. */

@@ -1,10 +1,8 @@
 /** SubjectAccessReview and its two relatives: may somebody (or the caller, or in one namespace) do something. */
 import { FieldError, forbidden, invalid, required } from '../../api/meta/field-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { parseFieldSelector } from '../../api/meta/field-selector.ts';
-import { parseSelector } from '../../api/meta/selector-parser.ts';
 import { labelValueErrors, qualifiedNameErrors } from '../../api/meta/names.ts';
-import { newInvalid } from '../../api/meta/status-error.ts';
+import { isStatusError, newInvalid } from '../../api/meta/status-error.ts';
 import type {
   LocalSubjectAccessReview,
   SelfSubjectAccessReview,
@@ -12,6 +10,7 @@ import type {
 } from '../../api/machinery/kinds.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import type { AuthorizationAttributes, Authorizer, SelectorRequirement } from '../authorization/authorization.ts';
+import { fieldRequirements, labelRequirements } from '../authorization/selector-requirements.ts';
 import type { Reviewer } from './review-rest.ts';
 
 type Spec = NonNullable<SubjectAccessReview['spec']>;
@@ -231,8 +230,8 @@ function attributesOf(
   }
   const resource = spec.resourceAttributes ?? {};
   const errors: string[] = [];
-  const fields = fieldRequirements(resource.fieldSelector ?? undefined, errors);
-  const labels = labelRequirements(resource.labelSelector ?? undefined, errors);
+  const fields = askedFields(resource.fieldSelector ?? undefined, errors);
+  const labels = askedLabels(resource.labelSelector ?? undefined, errors);
   return {
     errors,
     attributes: {
@@ -254,22 +253,10 @@ function attributesOf(
 
 const ignored = (selector: string): string => `spec.resourceAttributes.${selector} ignored due to parse error`;
 
-/** A selector that does not parse is left out: the question is then about more than was meant, never less. */
-function fieldRequirements(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
+function askedFields(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
   if (selector === undefined) return [];
   const raw = selector.rawSelector ?? '';
-  if (raw !== '') {
-    try {
-      return parseFieldSelector(raw).requirements.map((one) => ({
-        key: one.field,
-        operator: one.operator === '!=' ? 'NotIn' : 'In',
-        values: [one.value],
-      }));
-    } catch (error) {
-      errors.push(ignored('fieldSelector'));
-      return error instanceof Error ? [] : [];
-    }
-  }
+  if (raw !== '') return parsed(() => fieldRequirements(raw), 'fieldSelector', errors);
   const known: SelectorRequirement[] = [];
   for (const one of selector.requirements ?? []) {
     if ((one.operator === 'In' || one.operator === 'NotIn') && one.values?.length === 1) {
@@ -279,28 +266,20 @@ function fieldRequirements(selector: SelectorAttributes | undefined, errors: str
   return known;
 }
 
-const OPERATORS: Readonly<Record<string, string>> = {
-  in: 'In',
-  '=': 'In',
-  '==': 'In',
-  notin: 'NotIn',
-  '!=': 'NotIn',
-  exists: 'Exists',
-  '!': 'DoesNotExist',
-};
-
-function labelRequirements(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
+function askedLabels(selector: SelectorAttributes | undefined, errors: string[]): SelectorRequirement[] {
   if (selector === undefined) return [];
   const raw = selector.rawSelector ?? '';
-  if (raw === '')
-    return (selector.requirements ?? []).map(({ key, operator, values }) => ({ key, operator, values: values ?? [] }));
+  if (raw !== '') return parsed(() => labelRequirements(raw), 'labelSelector', errors);
+  return (selector.requirements ?? []).map(({ key, operator, values }) => ({ key, operator, values: values ?? [] }));
+}
+
+/** A selector that does not parse is left out: the question is then about more than was meant, never less. */
+function parsed(read: () => SelectorRequirement[], selector: string, errors: string[]): SelectorRequirement[] {
   try {
-    return parseSelector(raw).requirements.flatMap((one) => {
-      const operator = OPERATORS[one.operator];
-      return operator === undefined ? [] : [{ key: one.key, operator, values: [...one.values] }];
-    });
+    return read();
   } catch (error) {
-    errors.push(ignored('labelSelector'));
-    return error instanceof Error ? [] : [];
+    if (!isStatusError(error)) throw error;
+    errors.push(ignored(selector));
+    return [];
   }
 }

@@ -2,7 +2,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { X509Certificate } from 'node:crypto';
 import type { TLSSocket } from 'node:tls';
-import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
+import { readWhole } from './whole-body.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
 
 export class Http1Exchange implements Exchange {
@@ -42,16 +42,8 @@ export class Http1Exchange implements Exchange {
     return (this.#request.socket as TLSSocket).getPeerX509Certificate();
   }
 
-  async readBody(limit: number): Promise<Buffer> {
-    const chunks: Buffer[] = [];
-    let size = 0;
-    for await (const chunk of this.#request.iterator({ destroyOnReturn: false })) {
-      const piece = chunk as Buffer;
-      size += piece.length;
-      if (size > limit) throw newRequestEntityTooLarge(`Request entity too large: limit is ${limit}`);
-      chunks.push(piece);
-    }
-    return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks, size);
+  readBody(limit: number): Promise<Buffer> {
+    return readWhole(this.bodyStream(), limit);
   }
 
   bodyStream(): AsyncIterable<Buffer> {

@@ -11,7 +11,7 @@ import {
 } from 'node:http2';
 import type { X509Certificate } from 'node:crypto';
 import type { TLSSocket } from 'node:tls';
-import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
+import { readWhole } from './whole-body.ts';
 import type { Exchange, RequestHeaders, ResponseHeaders, Upgrade } from './exchange.ts';
 
 /** Different in every answer: kept out of the compression's table, which it would fill, and searched in vain each time. */
@@ -61,16 +61,8 @@ export class Http2Exchange implements Exchange {
     return this.#socket.getPeerX509Certificate();
   }
 
-  async readBody(limit: number): Promise<Buffer> {
-    const chunks: Buffer[] = [];
-    let size = 0;
-    for await (const chunk of this.#stream.iterator({ destroyOnReturn: false })) {
-      const piece = chunk as Buffer;
-      size += piece.length;
-      if (size > limit) throw newRequestEntityTooLarge(`Request entity too large: limit is ${limit}`);
-      chunks.push(piece);
-    }
-    return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks, size);
+  readBody(limit: number): Promise<Buffer> {
+    return readWhole(this.bodyStream(), limit);
   }
 
   bodyStream(): AsyncIterable<Buffer> {

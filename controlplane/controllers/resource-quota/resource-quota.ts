@@ -11,7 +11,7 @@ import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { addQuantities, formatQuantity, newQuantity, type Quantity } from '../../../api/meta/quantity.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
-import { quotaMatches, usageOf } from '../../admission/quota-usage.ts';
+import { PLAIN_COUNTS, quotaMatches, usageOf } from '../../admission/quota-usage.ts';
 import { every, keyOf, ReconcileLoop, splitKey, type RunController } from '../controller.ts';
 import { isPodFinished } from '../pod-state.ts';
 import { servedResources } from '../served-resources.ts';
@@ -21,15 +21,6 @@ export interface CountedResource {
   readonly resource: string;
 }
 
-const PLAIN: ReadonlySet<string> = new Set([
-  'pods',
-  'services',
-  'replicationcontrollers',
-  'resourcequotas',
-  'secrets',
-  'configmaps',
-  'persistentvolumeclaims',
-]);
 const POD_AMOUNT = /^(?:cpu|memory|ephemeral-storage|hugepages-.+|requests\..+|limits\..+)$/;
 
 /** Whose objects a name of `spec.hard` counts; `undefined` for names that nothing counts. */
@@ -38,7 +29,7 @@ export function countedBy(name: string): CountedResource | undefined {
     const [resource = '', ...group] = name.slice('count/'.length).split('.');
     return { group: group.join('.'), resource };
   }
-  if (PLAIN.has(name)) return { group: '', resource: name };
+  if (PLAIN_COUNTS.has(name)) return { group: '', resource: name };
   if (name === 'services.nodeports' || name === 'services.loadbalancers') return { group: '', resource: 'services' };
   if (name === 'requests.storage' || name.includes('.storageclass.storage.k8s.io/'))
     return { group: '', resource: 'persistentvolumeclaims' };

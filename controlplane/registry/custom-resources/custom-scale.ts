@@ -3,7 +3,7 @@ import { invalid, type FieldError } from '../../../api/meta/field-error.ts';
 import { defineMember } from '../../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue, KubeObject } from '../../../api/meta/object.ts';
 import { newBadRequest, newInternalError } from '../../../api/meta/status-error.ts';
-import type { Scale, ScaleView } from '../scale-rest.ts';
+import { newScale, type Scale, type ScaleView } from '../scale-rest.ts';
 import type { ScaleSubresource } from './definition.ts';
 import { isObject } from './json-schema.ts';
 import { findAll, parseJsonPath } from './json-path.ts';
@@ -39,25 +39,13 @@ export function customScale(scale: ScaleSubresource): ScaleView {
 }
 
 function scaleWith(object: KubeObject, scale: ScaleSubresource, replicas: number): Scale {
-  const { name, namespace, uid, resourceVersion, creationTimestamp } = object.metadata;
   const current = valueAt(object, scale.statusReplicasPath);
   const selector = scale.labelSelectorPath ? valueAt(object, scale.labelSelectorPath) : undefined;
-  return {
-    kind: 'Scale',
-    apiVersion: 'autoscaling/v1',
-    metadata: {
-      ...(name === undefined ? {} : { name }),
-      ...(namespace === undefined ? {} : { namespace }),
-      ...(uid === undefined ? {} : { uid }),
-      ...(resourceVersion === undefined ? {} : { resourceVersion }),
-      ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
-    },
-    spec: replicas === 0 ? {} : { replicas },
-    status: {
-      replicas: typeof current === 'number' ? current : 0,
-      ...(typeof selector === 'string' && selector !== '' ? { selector } : {}),
-    },
-  };
+  return newScale(object, {
+    wanted: replicas,
+    current: typeof current === 'number' ? current : 0,
+    selector: typeof selector === 'string' ? selector : '',
+  });
 }
 
 function setAt(object: JsonObject, path: string, value: JsonValue): void {

@@ -13,6 +13,7 @@ import {
   isZero,
   madeErrors,
   notAbove100,
+  notMoreThanReady,
   notMoreThanReplicas,
   selectorErrors,
   templateDefaults,
@@ -83,15 +84,7 @@ const deploymentStatus: UpdateStrategy<Deployment> = {
     ];
     const errors = countErrors(object.status, fields);
     errors.push(...notMoreThanReplicas(object.status, ['updatedReplicas', 'readyReplicas', 'availableReplicas']));
-    if ((object.status?.['availableReplicas'] ?? 0) > (object.status?.['readyReplicas'] ?? 0)) {
-      errors.push(
-        invalid(
-          'status.availableReplicas',
-          object.status?.['availableReplicas'],
-          'cannot be greater than readyReplicas',
-        ),
-      );
-    }
+    errors.push(...notMoreThanReady(object.status, 'readyReplicas'));
     errors.push(...collisionErrors(object.status, old.status));
     return errors;
   },

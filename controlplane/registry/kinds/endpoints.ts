@@ -2,14 +2,7 @@
 import type { V1Endpoints, V1EndpointSlice } from '@kubernetes/client-node';
 import type { Kind } from '../../../api/kinds/wire.ts';
 import { duplicate, type FieldError } from '../../../api/meta/field-error.ts';
-import {
-  ipErrors,
-  isLinkLocalMulticast,
-  isLinkLocalUnicast,
-  isLoopback,
-  isUnspecified,
-  parseIp,
-} from '../../../api/meta/ip-addresses.ts';
+import { ipErrors, parseIp } from '../../../api/meta/ip-addresses.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import {
   dnsLabelErrors,
@@ -32,26 +25,12 @@ import {
   requiredText,
   within,
 } from './field-rules.ts';
+import { specialAddressErrors } from './special-addresses.ts';
 
 type Endpoints = Kind<Pick<V1Endpoints, 'subsets'>>;
 type Slice = Kind<Pick<V1EndpointSlice, 'addressType' | 'endpoints' | 'ports'>>;
 
 const PROTOCOLS = ['SCTP', 'TCP', 'UDP'];
-
-/** Addresses that mean something only on the host that uses them. */
-function specialAddressErrors(field: string, address: string): FieldError[] {
-  const ip = parseIp(address);
-  if (ip === undefined) return [invalid(field, address, 'must be a valid IP address')];
-  const errors: FieldError[] = [];
-  const refuse = (why: string): void => {
-    errors.push(invalid(field, address, why));
-  };
-  if (isUnspecified(ip)) refuse(`may not be unspecified (${address})`);
-  if (isLoopback(ip)) refuse('may not be in the loopback range (127.0.0.0/8, ::1/128)');
-  if (isLinkLocalUnicast(ip)) refuse('may not be in the link-local range (169.254.0.0/16, fe80::/10)');
-  if (isLinkLocalMulticast(ip)) refuse('may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)');
-  return errors;
-}
 
 // --- endpoints
 

@@ -11,6 +11,7 @@ import {
   controllerTemplateErrors,
   countErrors,
   madeErrors,
+  notMoreThanReady,
   notMoreThanReplicas,
   selectorErrors,
   templateDefaults,
@@ -42,9 +43,7 @@ function replicaErrors(status: Readonly<Record<string, number | undefined>> | un
     'terminatingReplicas',
   ]);
   errors.push(...notMoreThanReplicas(status, ['fullyLabeledReplicas', 'readyReplicas', 'availableReplicas']));
-  const { availableReplicas = 0, readyReplicas = 0 } = status ?? {};
-  if (availableReplicas > readyReplicas)
-    errors.push(invalid('status.availableReplicas', availableReplicas, 'cannot be greater than readyReplicas'));
+  errors.push(...notMoreThanReady(status, 'readyReplicas'));
   return errors;
 }
 

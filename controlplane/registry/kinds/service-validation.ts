@@ -1,17 +1,10 @@
 /** What services must say, alone and against what they said before, and what about them is likely not meant. */
 import { cidrWarnings, ipWarnings } from '../../../api/kinds/address-warnings.ts';
 import { duplicate, unsupportedValue, type FieldError } from '../../../api/meta/field-error.ts';
-import {
-  cidrErrors,
-  ipErrors,
-  isLinkLocalMulticast,
-  isLinkLocalUnicast,
-  isLoopback,
-  isUnspecified,
-  parseIp,
-} from '../../../api/meta/ip-addresses.ts';
+import { cidrErrors, ipErrors, parseIp } from '../../../api/meta/ip-addresses.ts';
 import { dnsLabelErrors, dnsSubdomainErrors, portNameErrors, qualifiedNameErrors } from '../../../api/meta/names.ts';
 import { validateLabels } from '../../../api/meta/selector.ts';
+import { specialAddressErrors } from './special-addresses.ts';
 import { forbidden, invalid, invalidFor, notSupported, required, within } from './field-rules.ts';
 import { clusterAddressErrors } from './service-families.ts';
 import {
@@ -56,27 +49,13 @@ function portErrors(
   return errors;
 }
 
-function nonSpecialErrors(field: string, address: string): FieldError[] {
-  const ip = parseIp(address);
-  if (ip === undefined) return [];
-  const errors: FieldError[] = [];
-  const refuse = (why: string): void => {
-    errors.push(invalid(field, address, why));
-  };
-  if (isUnspecified(ip)) refuse(`may not be unspecified (${address})`);
-  if (isLoopback(ip)) refuse('may not be in the loopback range (127.0.0.0/8, ::1/128)');
-  if (isLinkLocalUnicast(ip)) refuse('may not be in the link-local range (169.254.0.0/16, fe80::/10)');
-  if (isLinkLocalMulticast(ip)) refuse('may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)');
-  return errors;
-}
-
 /** What was stored is kept as it is written. */
 function externalAddressErrors(spec: ServiceSpec, old: ServiceSpec | undefined): FieldError[] {
   const known = new Set(old?.externalIPs);
   return (spec.externalIPs ?? []).flatMap((address, index) => {
     const field = `spec.externalIPs[${index}]`;
     const errors = known.has(address) ? [] : ipErrors(field, address);
-    return errors.length > 0 ? errors : nonSpecialErrors(field, address);
+    return errors.length > 0 ? errors : specialAddressErrors(field, address);
   });
 }
 

@@ -17,6 +17,7 @@ import {
   isZero,
   madeErrors,
   notAbove100,
+  notMoreThanReady,
   notMoreThanReplicas,
   selectorErrors,
   templateDefaults,
@@ -147,15 +148,7 @@ const statefulSetStatus: UpdateStrategy<StatefulSet> = {
         'availableReplicas',
       ]),
     );
-    if ((object.status?.['availableReplicas'] ?? 0) > (object.status?.['readyReplicas'] ?? 0)) {
-      errors.push(
-        invalid(
-          'status.availableReplicas',
-          object.status?.['availableReplicas'],
-          'cannot be greater than status.readyReplicas',
-        ),
-      );
-    }
+    errors.push(...notMoreThanReady(object.status, 'status.readyReplicas'));
     errors.push(...collisionErrors(object.status, old.status));
     return errors;
   },

@@ -153,3 +153,14 @@ export function notMoreThanReplicas(
       : [],
   );
 }
+
+/** `ready` is what the message calls the number of ready replicas. */
+export function notMoreThanReady(
+  status: Readonly<Record<string, number | undefined>> | undefined,
+  ready: string,
+): FieldError[] {
+  const available = status?.['availableReplicas'] ?? 0;
+  return available > (status?.['readyReplicas'] ?? 0)
+    ? [invalid('status.availableReplicas', available, `cannot be greater than ${ready}`)]
+    : [];
+}

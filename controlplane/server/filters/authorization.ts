@@ -1,7 +1,5 @@
 /** Whether the user may do this, with the reference's sentence where they may not. */
 import { newForbidden, newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
-import { parseSelector } from '../../../api/meta/selector-parser.ts';
-import { parseFieldSelector } from '../../../api/meta/field-selector.ts';
 import { isStatusError } from '../../../api/meta/status-error.ts';
 import type {
   AuthorizationAttributes,
@@ -9,6 +7,7 @@ import type {
   Decision,
   SelectorRequirement,
 } from '../../authorization/authorization.ts';
+import { fieldRequirements, labelRequirements } from '../../authorization/selector-requirements.ts';
 import { forbiddenMessage } from '../../authorization/union.ts';
 import type { ApiRequest, Filter, Handler, MaybePromise } from '../request.ts';
 
@@ -74,30 +73,6 @@ function requirements(
     if (isStatusError(error)) return undefined;
     throw error;
   }
-}
-
-const LABEL_OPERATORS: Readonly<Record<string, string>> = {
-  in: 'In',
-  '=': 'In',
-  '==': 'In',
-  notin: 'NotIn',
-  '!=': 'NotIn',
-  exists: 'Exists',
-  '!': 'DoesNotExist',
-};
-
-function labelRequirements(text: string): SelectorRequirement[] {
-  return parseSelector(text)
-    .requirements.filter((one) => LABEL_OPERATORS[one.operator] !== undefined)
-    .map((one) => ({ key: one.key, operator: LABEL_OPERATORS[one.operator] ?? '', values: [...one.values] }));
-}
-
-function fieldRequirements(text: string): SelectorRequirement[] {
-  return parseFieldSelector(text).requirements.map((one) => ({
-    key: one.field,
-    operator: one.operator === '=' ? 'In' : 'NotIn',
-    values: [one.value],
-  }));
 }
 
 /** 403; the reason of the authorizer follows the sentence. */
