@@ -1,11 +1,12 @@
-/** Chooses and connects the container runtime: the one that the flags name, else what answers on the known sockets. */
+/**
+ * Chooses and connects the container runtime: the one that the flags name, else what answers on the known sockets. Only the
+ * client of the one that is used is loaded: the other would take a tenth of the agent's memory.
+ */
 import { existsSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { startCriRuntime } from './cri/cri-runtime.ts';
-import { startDockerRuntime } from './docker/docker-runtime.ts';
 import { type Runtime, RuntimeError } from './runtime.ts';
 
 export interface RuntimeChoice {
@@ -37,7 +38,10 @@ const DEFAULT_DOCKER_ENDPOINT = 'unix:///var/run/docker.sock';
 /** Throws `RuntimeError('unavailable')` with one line that says what was tried. */
 export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
   const { kind, criEndpoint, dockerEndpoint } = choice;
-  const connectTo = (endpoint: string): Promise<Runtime> => startCriRuntime({ ...choice, endpoint });
+  const connectTo = async (endpoint: string): Promise<Runtime> => {
+    const { startCriRuntime } = await import('./cri/cri-runtime.ts');
+    return startCriRuntime({ ...choice, endpoint });
+  };
   if (kind !== 'docker' && criEndpoint !== '') return connectTo(criEndpoint);
   // A socket that somebody named is the one they mean.
   const searches = kind === 'remote' || (kind === '' && dockerEndpoint === DEFAULT_DOCKER_ENDPOINT);
@@ -55,6 +59,7 @@ export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
       `no container runtime: ${[...tried, `${dockerEndpoint}: nothing answers`].join('; ')} (${hint})`,
     );
   }
+  const { startDockerRuntime } = await import('./docker/docker-runtime.ts');
   return startDockerRuntime({ ...choice, endpoint: dockerEndpoint });
 }
 
