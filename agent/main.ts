@@ -21,6 +21,7 @@ import { podSources } from './assembly/pod-sources.ts';
 import { type AssembledResourceManagers, createResourceManagers } from './assembly/resource-managers.ts';
 import { createVolumes } from './assembly/volumes.ts';
 import type { CsiVolumes } from './csi/csi-volumes.ts';
+import { createCgroupManager } from './cgroups/cgroup-manager.ts';
 import { createPodCgroups } from './cgroups/pod-cgroups.ts';
 import { configz } from './config/configz.ts';
 import { type EffectiveOptions, effectiveOptions } from './config/effective-options.ts';
@@ -301,15 +302,18 @@ async function assemble(
     ...cpuQuota,
     placement: (pod, container) => managers.placement(pod, container),
   });
-  const podCgroups = await createPodCgroups({
-    hasExclusiveCpus: (pod) => managers.hasExclusiveCpus(pod),
+  const cgroupManager = await createCgroupManager({
     driver: cgroupDriver,
     root: flags.cgroupRoot,
-    perQos: flags.cgroupsPerQos,
     mountPoint: '/sys/fs/cgroup',
+    logger,
+  });
+  const podCgroups = createPodCgroups({
+    manager: cgroupManager,
+    hasExclusiveCpus: (pod) => managers.hasExclusiveCpus(pod),
+    perQos: flags.cgroupsPerQos,
     podPidsLimit: flags.podPidsLimit,
     ...cpuQuota,
-    logger,
   });
   const cgroups = measuredCgroups(podCgroups, registries.own, clock);
   const providers = await credentialProviders(base, podClient, tokens);
@@ -474,7 +478,7 @@ async function assemble(
     runtime,
     volumes,
     cgroups,
-    cgroupDriver,
+    cgroupManager,
     pods,
     workers,
     events,

@@ -5,6 +5,7 @@
 import type { Logger } from '../api/component/logger.ts';
 import { MetricsRegistry } from '../api/component/metrics.ts';
 import type { Clock } from '../api/machinery/clock.ts';
+import type { CgroupManager } from './cgroups/cgroup-resources.ts';
 import { NodeAllocatable } from './cgroups/node-allocatable.ts';
 import type { PodCgroups } from './cgroups/pod-cgroups.ts';
 import type { AgentCore } from './core.ts';
@@ -80,7 +81,7 @@ export interface ProtectionDeps {
   readonly runtime: Runtime;
   readonly volumes: VolumeManager;
   readonly cgroups: PodCgroups;
-  readonly cgroupDriver: 'cgroupfs' | 'systemd';
+  readonly cgroupManager: CgroupManager;
   readonly pods: PodManager;
   readonly workers: PodWorkers;
   readonly events: PodEventRecorder;
@@ -220,13 +221,7 @@ async function createAllocatable(deps: ProtectionDeps): Promise<{
 }> {
   const { flags, logger, clock } = deps;
   const reader = await createCgroupReader(CGROUP_MOUNT);
-  const cgroups = new NodeAllocatable({
-    driver: deps.cgroupDriver,
-    root: flags.cgroupRoot,
-    mountPoint: CGROUP_MOUNT,
-    version: reader.version,
-    logger,
-  });
+  const cgroups = new NodeAllocatable({ manager: deps.cgroupManager, logger });
   const reserved = reservedFor({ kube: flags.kubeReserved, system: flags.systemReserved, cpus: flags.reservedCpus });
   const limits = (): ReturnType<typeof podLimits> => {
     const { cpus, memoryBytes } = hostCapacity();
@@ -238,8 +233,7 @@ async function createAllocatable(deps: ProtectionDeps): Promise<{
     cgroups,
     limits,
     async run(signal) {
-      // systemd owns its slices: what is written there behind its back it takes back.
-      if (!flags.cgroupsPerQos || deps.cgroupDriver === 'systemd') return;
+      if (!flags.cgroupsPerQos) return;
       while (!signal.aborted) {
         if (wanted('pods')) await cgroups.enforcePods(limits());
         for (const [name, cgroup, amounts] of [

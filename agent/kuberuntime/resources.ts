@@ -129,7 +129,7 @@ export function linuxResources(pod: Pod, container: Container, facts: ResourceFa
 }
 
 /** `2Mi` → `2MB`, as the kernel's cgroup files name page sizes. */
-function pageSizeName(size: string): string {
+export function pageSizeName(size: string): string {
   return size.replace(/([KMGT])i$/, '$1B');
 }
 

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { NodeAllocatable } from '../../../../agent/cgroups/node-allocatable.ts';
-import { handDownControllers } from '../../../../agent/cgroups/pod-cgroups.ts';
+import { FileCgroups, handDownControllers, lookAtMount } from '../../../../agent/cgroups/file-cgroups.ts';
 
 const LIMITS = { milliCpu: 1500, memoryBytes: 2 ** 30, pids: 1000 };
 
@@ -21,13 +21,15 @@ async function hierarchy(version: 1 | 2, files: readonly string[]): Promise<stri
   return root;
 }
 
-const allocatable = (version: 1 | 2, mountPoint: string, root = ''): NodeAllocatable =>
-  new NodeAllocatable({ driver: 'cgroupfs', root, mountPoint, version, logger: silentLogger });
+async function allocatable(mountPoint: string, root = ''): Promise<NodeAllocatable> {
+  const manager = new FileCgroups(await lookAtMount(mountPoint), { root, logger: silentLogger });
+  return new NodeAllocatable({ manager, logger: silentLogger });
+}
 
 test('v1: all pods together are held to what is allocatable, each agent of a host below its own root', async () => {
   const names = ['cpu/a/kubepods/cpu.shares', 'memory/a/kubepods/memory.limit_in_bytes', 'pids/a/kubepods/pids.max'];
   const root = await hierarchy(1, [...names, ...names.map((name) => name.replace('/a/', '/b/'))]);
-  await allocatable(1, root, '/a').enforcePods(LIMITS);
+  await (await allocatable(root, '/a')).enforcePods(LIMITS);
   const read = (name: string): Promise<string> => readFile(join(root, name), 'utf8');
   assert.deepEqual(await Promise.all(names.map(read)), ['1536', '1073741824', '1000']);
   assert.equal(await read('memory/b/kubepods/memory.limit_in_bytes'), '0\n');
@@ -38,7 +40,7 @@ test('v2: weights instead of shares, and every level hands its controllers down'
   const root = await hierarchy(2, names);
   await writeFile(join(root, 'agents', 'cgroup.controllers'), 'cpu memory\n');
   await writeFile(join(root, 'agents', 'cgroup.subtree_control'), 'cpu\n');
-  await allocatable(2, root, '/agents/a').enforcePods(LIMITS);
+  await (await allocatable(root, '/agents/a')).enforcePods(LIMITS);
   const read = (name: string): Promise<string> => readFile(join(root, name), 'utf8');
   assert.deepEqual(await Promise.all(names.map(read)), ['59', '1073741824', '1000']);
   assert.equal(await read('cgroup.subtree_control'), '+cpu +cpuset +memory +pids +io');
@@ -57,7 +59,7 @@ test('cgroups of the agent and the system are held where they exist, and never m
     'memory/agent/memory.limit_in_bytes',
     'pids/agent/pids.max',
   ]);
-  const held = allocatable(1, root);
+  const held = await allocatable(root);
   await held.enforce('/agent', LIMITS);
   assert.equal(await readFile(join(root, 'memory/agent/memory.limit_in_bytes'), 'utf8'), '1073741824');
   await held.enforce('/absent', LIMITS);
@@ -66,7 +68,7 @@ test('cgroups of the agent and the system are held where they exist, and never m
 
 test('what is compressible only leaves memory alone', async () => {
   const root = await hierarchy(2, ['agent/cpu.weight', 'agent/memory.max']);
-  await allocatable(2, root).enforce('/agent', { ...LIMITS, memoryBytes: 0, pids: 0 });
+  await (await allocatable(root)).enforce('/agent', { ...LIMITS, memoryBytes: 0, pids: 0 });
   assert.equal(await readFile(join(root, 'agent/cpu.weight'), 'utf8'), '59');
   assert.equal(await readFile(join(root, 'agent/memory.max'), 'utf8'), '0\n');
 });
@@ -77,7 +79,7 @@ test('classes of pods have weight by what they request', async () => {
     metadata: { name: 'p', namespace: 'd', uid: 'u' },
     spec: { containers: [{ name: 'c', resources: { requests: { cpu: '500m' } } }] },
   };
-  await allocatable(1, root).updateQosShares([pod]);
+  await (await allocatable(root)).updateQosShares([pod]);
   assert.equal(await readFile(join(root, 'cpu/kubepods/burstable/cpu.shares'), 'utf8'), '512');
   assert.equal(await readFile(join(root, 'cpu/kubepods/besteffort/cpu.shares'), 'utf8'), '2');
 });
