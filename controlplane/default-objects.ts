@@ -13,11 +13,11 @@ import {
   flowSchemas,
   priorityClasses,
   priorityLevelConfigurations,
-  serviceCIDRs,
 } from '../api/machinery/resources.ts';
 import { semanticEqual } from '../api/meta/json-equality.ts';
 import type { GroupVersion, KubeObject } from '../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../api/meta/status-error.ts';
+import { ensureDefaultRange } from './default-service-range.ts';
 import {
   MANDATORY_LEVELS,
   MANDATORY_SCHEMAS,
@@ -44,7 +44,7 @@ export async function ensureDefaultObjects(client: Client, options: DefaultObjec
     ensureFlowControl(client, flowSchemas, 'FlowSchema', { ...SUGGESTED_SCHEMAS, ...MANDATORY_SCHEMAS }),
     ensurePriorityClasses(client),
     ensureTokenTracking(client, options.nowMs),
-    ensureServiceCidr(client, options.serviceClusterCidrs),
+    ensureDefaultRange(client, options.serviceClusterCidrs),
     ensureApiServices(client, options.groupVersions),
   ]);
 }
@@ -134,33 +134,6 @@ async function ensureFlowControl<T extends KubeObject>(
       await tolerating(client.update(resource, { ...structuredClone(found), spec: structuredClone(spec) }));
     }),
   );
-}
-
-// --- service addresses
-
-const DEFAULT_RANGE = 'kubernetes';
-
-async function ensureServiceCidr(client: Client, cidrs: readonly string[]): Promise<void> {
-  const existing = await byName(client, serviceCIDRs);
-  if (existing.has(DEFAULT_RANGE)) return;
-  const object = {
-    apiVersion: 'networking.k8s.io/v1',
-    kind: 'ServiceCIDR',
-    metadata: { name: DEFAULT_RANGE },
-    spec: { cidrs: [...cidrs] },
-  };
-  await tolerating(client.create(serviceCIDRs, '', object));
-  const created = (await byName(client, serviceCIDRs)).get(DEFAULT_RANGE);
-  if (created === undefined) return;
-  const condition = {
-    type: 'Ready',
-    status: 'True',
-    reason: '',
-    message: 'Kubernetes default Service CIDR is ready',
-    lastTransitionTime: created.metadata.creationTimestamp ?? null,
-  };
-  const withStatus = { ...structuredClone(created), status: { conditions: [condition] } };
-  await tolerating(client.update(serviceCIDRs, withStatus, { subresource: 'status' }));
 }
 
 // --- API services

@@ -13,6 +13,7 @@ import { SIGNER_NAMES, signRequest } from './pki/signers.ts';
 import { controllerOptions } from './options/controllers.ts';
 import { primaryAddress } from './host-address.ts';
 import { ensureClusterInfo } from './node-bootstrap.ts';
+import { keepServiceAddresses, stateOf } from './service-address-repair.ts';
 import { startScheduler } from './scheduler/scheduler.ts';
 
 const AUTOSCALER = 'system:serviceaccount:kube-system:horizontal-pod-autoscaler';
@@ -69,6 +70,15 @@ export async function startLoops(
     serviceClusterCidrs: flags.serviceClusterIpRange,
   });
   ends.push(() => service.close());
+  const addresses = keepServiceAddresses({
+    client: system,
+    informers,
+    clock,
+    logger: logger.child({ component: 'service-addresses' }),
+    state: stateOf(registry.stores),
+    serviceClusterCidrs: flags.serviceClusterIpRange,
+  });
+  ends.push(() => addresses.close());
   const controllers = startControllers({
     clientFor: component,
     informers,

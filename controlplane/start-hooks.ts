@@ -17,7 +17,7 @@ const HOOKS: readonly (readonly [string, StartStep])[] = [
   ['poststarthook/start-system-namespaces-controller', 'bootstrap'],
   ['poststarthook/start-cluster-authentication-info-controller', 'loops'],
   ['poststarthook/start-legacy-token-tracking-controller', 'bootstrap'],
-  ['poststarthook/start-service-ip-repair-controllers', 'bootstrap'],
+  ['poststarthook/start-service-ip-repair-controllers', 'loops'],
   ['poststarthook/rbac/bootstrap-roles', 'bootstrap'],
   ['poststarthook/scheduling/bootstrap-system-priority-classes', 'bootstrap'],
   ['poststarthook/priority-and-fairness-config-producer', 'bootstrap'],

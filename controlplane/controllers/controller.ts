@@ -45,10 +45,10 @@ export interface Cache {
 
 export class ReconcileLoop {
   readonly queue: WorkQueue;
-  readonly #environment: ControllerEnvironment;
+  readonly #environment: Pick<ControllerEnvironment, 'clock' | 'logger'>;
   readonly #options: LoopOptions;
 
-  constructor(environment: ControllerEnvironment, options: LoopOptions) {
+  constructor(environment: Pick<ControllerEnvironment, 'clock' | 'logger'>, options: LoopOptions) {
     this.#environment = environment;
     this.#options = options;
     const { baseDelayMs, maxDelayMs } = options;
