@@ -273,7 +273,6 @@ async function assemble(
     isTimeout: (error) => error instanceof RuntimeError && error.code === 'timeout',
     random: Math.random,
     observe: (probe) => registries.probes.observe(probe),
-    version: AGENT_VERSION,
   });
   closers.push(() => probes.close());
   const cpuQuota = { cpuQuota: flags.cpuCfsQuota, cpuPeriodUs: flags.cpuCfsQuotaPeriod * 1000 };

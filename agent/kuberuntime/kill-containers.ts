@@ -53,7 +53,8 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
     const limit = new AbortController();
     const timer = clock.after(grace * 1000, () => limit.abort(new Error('the grace period is over')));
     try {
-      await runHook(hook, { id, container, podIp: request.podIp }, { runtime, clock }, limit.signal);
+      const warn = (reason: string, text: string): void => events.event(pod, 'Warning', reason, text);
+      await runHook(hook, { id, container, podIp: request.podIp }, { runtime, clock, warn }, limit.signal);
     } catch (error) {
       if (!limit.signal.aborted) {
         logger.warn({ error, pod: formatPod(pod), container: name }, 'The preStop hook of a container failed');

@@ -363,7 +363,8 @@ export class KubeRuntime {
     if (hook === undefined) return;
     const { runtime, clock, events, logger } = this.#options;
     try {
-      await runHook(hook, { id, container, podIp: session.ips[0] ?? '' }, { runtime, clock }, session.signal);
+      const warn = (reason: string, text: string): void => events.event(session.pod, 'Warning', reason, text);
+      await runHook(hook, { id, container, podIp: session.ips[0] ?? '' }, { runtime, clock, warn }, session.signal);
     } catch (error) {
       logger.warn(
         { error, pod: formatPod(session.pod), container: container.name },

@@ -1,9 +1,8 @@
 /** Runs a container's postStart and preStop hooks: a command, an HTTP request, a TCP connection, a pause. Throws with what went wrong. */
 import { connect } from 'node:net';
-import { request as httpsRequest } from 'node:https';
-import { request as httpRequest } from '../../api/machinery/node-http.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Container } from '../core-types.ts';
+import { hostPort, type HttpGet, httpGet, PlainHttpError } from '../prober/http-get.ts';
 import type { ContainerId, Runtime } from '../runtime/runtime.ts';
 
 export type Hook = NonNullable<NonNullable<Container['lifecycle']>['preStop']>;
@@ -11,6 +10,8 @@ export type Hook = NonNullable<NonNullable<Container['lifecycle']>['preStop']>;
 export interface HookDeps {
   readonly runtime: Pick<Runtime, 'execSync'>;
   readonly clock: Clock;
+  /** Something that users should know though the hook did not fail. */
+  readonly warn: (reason: string, message: string) => void;
 }
 
 export interface HookTarget {
@@ -19,7 +20,6 @@ export interface HookTarget {
   readonly podIp: string;
 }
 
-const HTTP_TIMEOUT_MS = 30_000;
 const MAX_OUTPUT_BYTES = 10 * 1024;
 
 export async function runHook(hook: Hook, target: HookTarget, deps: HookDeps, signal: AbortSignal): Promise<void> {
@@ -35,15 +35,19 @@ export async function runHook(hook: Hook, target: HookTarget, deps: HookDeps, si
       );
     }
   } else if (hook.httpGet !== undefined) {
-    const { httpGet } = hook;
-    await httpHook({
-      secure: httpGet.scheme === 'HTTPS',
-      host: httpGet.host !== undefined && httpGet.host !== '' ? httpGet.host : target.podIp,
-      port: resolvePort(httpGet.port ?? 0, target.container),
-      path: httpGet.path ?? '/',
-      headers: httpGet.httpHeaders ?? [],
+    const { scheme, host, port, path = '', httpHeaders = [] } = hook.httpGet;
+    await httpHook(
+      {
+        scheme: scheme === 'HTTPS' ? 'https' : 'http',
+        host: host !== undefined && host !== '' ? host : target.podIp,
+        port: resolvePort(port ?? 0, target.container),
+        path: path.startsWith('/') ? path : `/${path}`,
+        headers: httpHeaders.map(({ name, value }) => ({ name, value })),
+        purpose: 'lifecycle',
+      },
+      deps,
       signal,
-    });
+    );
   } else if (hook.tcpSocket !== undefined) {
     await tcpHook(
       hook.tcpSocket.host !== undefined && hook.tcpSocket.host !== '' ? hook.tcpSocket.host : target.podIp,
@@ -63,39 +67,20 @@ function resolvePort(port: unknown, container: Container): number {
   return resolved;
 }
 
-interface HttpHook {
-  readonly secure: boolean;
-  readonly host: string;
-  readonly port: number;
-  readonly path: string;
-  readonly headers: readonly { readonly name?: string | undefined; readonly value?: string | undefined }[];
-  readonly signal: AbortSignal;
-}
-
-function httpHook(hook: HttpHook): Promise<void> {
-  const headers: Record<string, string> = {};
-  for (const { name = '', value = '' } of hook.headers) headers[name] = value;
-  const options = {
-    host: hook.host,
-    port: hook.port,
-    path: hook.path.startsWith('/') ? hook.path : `/${hook.path}`,
-    headers,
-    signal: hook.signal,
-    timeout: HTTP_TIMEOUT_MS,
-    rejectUnauthorized: false,
-  };
-  return new Promise((resolve, reject) => {
-    const request = (hook.secure ? httpsRequest : httpRequest)(options, (response) => {
-      response.resume();
-      const { statusCode = 0 } = response;
-      if (statusCode >= 400)
-        reject(new Error(`HTTP lifecycle hook (${hook.path}) failed: unexpected status ${statusCode}`));
-      else resolve();
-    });
-    request.on('timeout', () => request.destroy(new Error('the request timed out')));
-    request.on('error', reject);
-    request.end();
-  });
+/** Any answer will do, whatever its status: that the hook was heard is all that counts. */
+async function httpHook(target: HttpGet, deps: HookDeps, signal: AbortSignal): Promise<void> {
+  try {
+    await httpGet(target, signal);
+  } catch (error) {
+    if (!(error instanceof PlainHttpError)) throw error;
+    // Hooks that say HTTPS by mistake worked for years; credentials are not sent in the clear.
+    const headers = target.headers.filter(({ name }) => name.toLowerCase() !== 'authorization');
+    await httpGet({ ...target, scheme: 'http', headers }, signal);
+    deps.warn(
+      'LifecycleHTTPFallback',
+      `request to HTTPS lifecycle hook ${hostPort(target.host, target.port)} got HTTP response, retry with HTTP succeeded`,
+    );
+  }
 }
 
 function tcpHook(host: string, port: number, signal: AbortSignal): Promise<void> {

@@ -42,7 +42,6 @@ export interface ProbeManagerOptions {
     readonly result: string;
     readonly tookMs: number;
   }) => void;
-  readonly version: string;
 }
 
 const MOST_TRIES = 3;
@@ -342,7 +341,7 @@ class ProbeWorker {
   }
 
   async #run(podIp: string): Promise<ProbeOutcome> {
-    const { probe, container, exec, isTimeout, version } = this.#options;
+    const { probe, container, exec, isTimeout } = this.#options;
     const timeoutMs = (probe.timeoutSeconds ?? 1) * 1000;
     if (probe.exec !== undefined) {
       const command = expandCommand(probe.exec.command ?? [], container);
@@ -362,7 +361,6 @@ class ProbeWorker {
             : probe.httpGet.path.replace(/^(?!\/)/, '/'),
         headers: (probe.httpGet.httpHeaders ?? []).map(({ name, value }) => ({ name, value })),
         timeoutMs,
-        userAgent: `kube-probe/${version}`,
       });
     }
     if (probe.tcpSocket !== undefined) {

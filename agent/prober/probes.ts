@@ -2,119 +2,33 @@
  * The four kinds of probe handlers. Each resolves to an outcome and what to tell about it; none throws. The texts are those
  * that users read in `Unhealthy` events.
  */
-import type { IncomingMessage, RequestOptions } from 'node:http';
-import { request as httpsRequest } from 'node:https';
-import { connect, isIP } from 'node:net';
-import { request as httpRequest } from '../../api/machinery/node-http.ts';
+import { connect } from 'node:net';
+import { dialMessage, hostPort, type HttpGet, httpGet } from './http-get.ts';
 
 export interface ProbeOutcome {
   readonly result: 'success' | 'failure' | 'unknown' | 'warning';
   readonly output: string;
 }
 
-/** As much of an answer as is told and looked at. */
-const MAX_BODY_BYTES = 10 * 1024;
-/** Those that are followed; any other 3xx is an answer. */
-const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 /** As much of an output as an event tells. */
 const MAX_OUTPUT_CHARACTERS = 1024;
 
-export interface HttpTarget {
-  readonly scheme: 'http' | 'https';
-  readonly host: string;
-  readonly port: number;
-  readonly path: string;
-  readonly headers: readonly { readonly name: string; readonly value: string }[];
+export interface HttpTarget extends Omit<HttpGet, 'purpose'> {
   readonly timeoutMs: number;
-  readonly userAgent: string;
 }
 
-/** Success is 200 to 399; a redirect to another host counts as well, with a warning. Redirects on the same host are followed, ten at most. */
-export async function probeHttp(target: HttpTarget, redirects = 0): Promise<ProbeOutcome> {
-  const shown = `${target.scheme}://${hostPort(target.host, target.port)}${target.path}`;
+/** Success is 200 to 399; a redirect to another host counts as well, with a warning. */
+export async function probeHttp(target: HttpTarget): Promise<ProbeOutcome> {
   try {
-    const answer = await fetchOnce(target);
-    const status = answer.status;
-    if (REDIRECTS.has(status) && answer.location !== undefined) {
-      const next = new URL(answer.location, shown);
-      if (next.hostname !== new URL(shown).hostname) {
-        return { result: 'warning', output: `Probe terminated redirects, Response body: ${clip(answer.body)}` };
-      }
-      if (redirects >= 10) return { result: 'failure', output: `Get "${shown}": stopped after 10 redirects` };
-      const scheme = next.protocol === 'https:' ? 'https' : 'http';
-      const port = next.port === '' ? (scheme === 'https' ? 443 : 80) : Number(next.port);
-      return await probeHttp({ ...target, scheme, port, path: `${next.pathname}${next.search}` }, redirects + 1);
-    }
-    if (status >= 300 && status < 400)
-      return { result: 'warning', output: `Probe terminated redirects, Response body: ${clip(answer.body)}` };
-    if (status >= 200 && status < 300) return { result: 'success', output: clip(answer.body) };
+    const { timeoutMs, ...request } = target;
+    const { status, body, leadsAway } = await httpGet({ ...request, purpose: 'probe' }, AbortSignal.timeout(timeoutMs));
+    if (leadsAway || (status >= 300 && status < 400))
+      return { result: 'warning', output: `Probe terminated redirects, Response body: ${clip(body)}` };
+    if (status >= 200 && status < 300) return { result: 'success', output: clip(body) };
     return { result: 'failure', output: `HTTP probe failed with statuscode: ${status}` };
   } catch (error) {
-    const message =
-      error instanceof ProbeTimeout
-        ? 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
-        : dialMessage(error, target.host, target.port);
-    return { result: 'failure', output: `Get "${shown}": ${message}` };
+    return { result: 'failure', output: (error as Error).message };
   }
-}
-
-class ProbeTimeout extends Error {}
-
-function fetchOnce(target: HttpTarget): Promise<{ status: number; body: string; location: string | undefined }> {
-  return new Promise((resolve, reject) => {
-    const headers: Record<string, string[]> = {};
-    for (const { name, value } of target.headers) (headers[name] ??= []).push(value);
-    // Said to be empty: left out, instead of what is sent by default.
-    const dropped = Object.keys(headers).filter(
-      (name) => /^(accept|user-agent)$/i.test(name) && headers[name]?.every((value) => value === '') === true,
-    );
-    const has = (name: string): boolean => Object.keys(headers).some((key) => key.toLowerCase() === name);
-    if (!has('user-agent')) headers['User-Agent'] = [target.userAgent];
-    if (!has('accept')) headers['Accept'] = ['*/*'];
-    for (const name of dropped) delete headers[name];
-    const host = Object.entries(headers).find(([key]) => key.toLowerCase() === 'host')?.[1][0];
-    const signal = AbortSignal.timeout(target.timeoutMs);
-    const options: RequestOptions & { rejectUnauthorized?: boolean; servername?: string } = {
-      host: target.host,
-      port: target.port,
-      path: target.path,
-      method: 'GET',
-      headers: headers as Record<string, string[] | string>,
-      agent: false,
-      signal,
-      rejectUnauthorized: false,
-      ...(host === undefined ? {} : { setHost: false, servername: serverName(host) }),
-    };
-    const onResponse = (response: IncomingMessage): void => {
-      const chunks: Buffer[] = [];
-      let size = 0;
-      const done = (): void =>
-        resolve({
-          status: response.statusCode ?? 0,
-          body: Buffer.concat(chunks).toString(),
-          location: response.headers.location,
-        });
-      response.on('data', (chunk: Buffer) => {
-        chunks.push(chunk);
-        size += chunk.length;
-        if (size >= MAX_BODY_BYTES) {
-          done();
-          response.destroy();
-        }
-      });
-      response.on('end', done);
-      response.on('error', (error) => reject(signal.aborted ? new ProbeTimeout() : error));
-    };
-    const request = target.scheme === 'https' ? httpsRequest(options, onResponse) : httpRequest(options, onResponse);
-    request.on('error', (error) => reject(signal.aborted ? new ProbeTimeout() : error));
-    request.end();
-  });
-}
-
-/** The name in a Host header, for SNI; none for an address. */
-function serverName(host: string): string {
-  const name = host.startsWith('[') ? '' : (host.split(':')[0] ?? '');
-  return isIP(name) === 0 ? name : '';
 }
 
 export function probeTcp(host: string, port: number, timeoutMs: number): Promise<ProbeOutcome> {
@@ -244,24 +158,4 @@ export async function probeExec(
 
 function clip(text: string): string {
   return text.length > MAX_OUTPUT_CHARACTERS ? text.slice(0, MAX_OUTPUT_CHARACTERS) : text;
-}
-
-function hostPort(host: string, port: number): string {
-  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
-}
-
-const REASONS: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'connect: connection refused',
-  EHOSTUNREACH: 'connect: no route to host',
-  ENETUNREACH: 'connect: network is unreachable',
-  ETIMEDOUT: 'i/o timeout',
-  ECONNRESET: 'read: connection reset by peer',
-};
-
-function dialMessage(error: unknown, host: string, port: number): string {
-  const code = (error as NodeJS.ErrnoException).code ?? '';
-  if (code === 'ECONNRESET' && error instanceof Error && error.message === 'socket hang up') return 'EOF';
-  const reason = REASONS[code];
-  if (reason !== undefined) return `dial tcp ${hostPort(host, port)}: ${reason}`;
-  return error instanceof Error ? error.message : String(error);
 }

@@ -95,25 +95,44 @@ describe('preStop over HTTP', () => {
   let port = 0;
   before(async () => {
     server = createServer((request, response) => {
-      seen.push(`${request.method} ${request.url} ${request.headers['x-why'] ?? ''}`);
-      response.end();
+      seen.push(`${request.method} ${request.url} ${request.headers['x-why'] ?? ''} ${request.headers['user-agent']}`);
+      response.writeHead(request.url === '/missing' ? 404 : 200).end();
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     port = (server.address() as AddressInfo).port;
   });
   after(() => new Promise((resolve) => server.close(resolve)));
 
-  it("asks the pod's address, with headers, a named port", async () => {
-    const hook = { httpGet: { path: 'bye', port: 'web', httpHeaders: [{ name: 'X-Why', value: 'end' }] } };
-    const container = { ...withHook(hook), ports: [{ name: 'web', containerPort: port }] } as Container;
+  const heard = async (hook: object): Promise<{ seen: string[]; warnings: string[] }> => {
+    seen.length = 0;
+    const container = { ...withHook({ httpGet: hook }), ports: [{ name: 'web', containerPort: port }] } as Container;
     const clock = new FakeClock();
     const used = deps(clock);
     const done = killContainer(used, request(pod({ containers: [container] }), container));
     await eventually(() => used.calls.some((call) => call.startsWith('stop ')));
     await clock.advance(0);
     await done;
-    assert.deepEqual(seen, ['GET /bye end']);
+    return { seen: [...seen], warnings: used.calls.filter((call) => call.startsWith('event Warning')) };
+  };
+
+  it("asks the pod's address, with headers, a named port", async () => {
+    assert.deepEqual(await heard({ path: 'bye', port: 'web', httpHeaders: [{ name: 'X-Why', value: 'end' }] }), {
+      seen: ['GET /bye end kube-lifecycle/1.36'],
+      warnings: [],
+    });
   });
+  it('takes any status as an answer', async () =>
+    assert.deepEqual(await heard({ path: '/missing', port: 'web' }), {
+      seen: ['GET /missing  kube-lifecycle/1.36'],
+      warnings: [],
+    }));
+  it('asks again without TLS where the server has none, and says so', async () =>
+    assert.deepEqual(await heard({ path: '/bye', port: 'web', scheme: 'HTTPS' }), {
+      seen: ['GET /bye  kube-lifecycle/1.36'],
+      warnings: [
+        `event Warning LifecycleHTTPFallback request to HTTPS lifecycle hook 127.0.0.1:${port} got HTTP response, retry with HTTP succeeded`,
+      ],
+    }));
 });
 
 /** Something outside of virtual time has come about. */

@@ -40,7 +40,6 @@ function setUp(t: TestContext, container: Partial<Container>, podMore: Partial<P
   const answer: { value: number | Error; output: string; takesMs: number } = { value: 0, output: '', takesMs: 0 };
   const manager = createProbeManager({
     clock,
-    version: '1',
     random: () => 0,
     status: () => status,
     isTimeout: (error) => error instanceof TimedOut,
