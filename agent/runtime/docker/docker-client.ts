@@ -2,6 +2,8 @@
  * Access to the Docker Engine: one dockerode client, a time limit on every call that answers at once, and the one place
  * that turns an engine's error into a `RuntimeError`.
  */
+// Before dockerode: it keeps parts of it from being loaded.
+import './dockerode-parts.ts';
 import Docker from 'dockerode';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
