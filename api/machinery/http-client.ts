@@ -2,8 +2,8 @@
  * The `Client` over HTTP(S): paths and query parameters of the API, answers turned into objects and `StatusError`s, requests
  * held to a rate, repeated when the server asked for it or never got them, watches read only as fast as they are consumed.
  */
-import { type Readable } from 'node:stream';
-import { isStatusError, newStatusError, StatusError, type Status } from '../meta/status-error.ts';
+import type { Readable } from 'node:stream';
+import { StatusError, type Status } from '../meta/status-error.ts';
 import type { KubeList, KubeObject } from '../meta/object.ts';
 import type {
   Client,
@@ -21,6 +21,8 @@ import type { Clock } from './clock.ts';
 import { HttpTransport, NotSentError, type TransportOptions, type TransportResponse } from './http-transport.ts';
 import { JSON_TYPE, jsonFormat, type ObjectFormat } from './object-format.ts';
 import { RateLimiter } from './rate-limiter.ts';
+import { framesOf, isEndOfStream, linesOf, mapped, readAll } from './response-body.ts';
+import { retryAfter, statusOf } from './response-status.ts';
 
 export interface HttpClientOptions extends TransportOptions {
   readonly credentials?: ClientCredentials;
@@ -55,8 +57,6 @@ const PATCH_CONTENT_TYPES: Readonly<Record<PatchType, string>> = {
 };
 
 const MOST_RETRIES = 10;
-/** An answer larger than this is no API answer. */
-const LARGEST_LINE_BYTES = 512 << 20;
 
 export class HttpClient implements Client {
   readonly #transport: HttpTransport;
@@ -324,113 +324,4 @@ function deleteBody(options: ClientDeleteOptions): unknown {
 
 function signalOf(options: { readonly signal?: AbortSignal }): { signal?: AbortSignal } {
   return options.signal === undefined ? {} : { signal: options.signal };
-}
-
-async function readAll(body: Readable): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of body) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks);
-}
-
-/** Reading stops while the consumer is busy, so that the server feels it. */
-async function* linesOf(body: Readable): AsyncIterable<string> {
-  let pending: Buffer[] = [];
-  let pendingBytes = 0;
-  for await (const part of body) {
-    let chunk = part as Buffer;
-    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10)) {
-      const head = chunk.subarray(0, end);
-      const line = pending.length === 0 ? head : Buffer.concat([...pending, head]);
-      pending = [];
-      pendingBytes = 0;
-      chunk = chunk.subarray(end + 1);
-      if (line.length > 0) yield line.toString('utf8');
-    }
-    if (chunk.length === 0) continue;
-    pending.push(chunk);
-    pendingBytes += chunk.length;
-    if (pendingBytes > LARGEST_LINE_BYTES) throw new Error('a watch event is too large');
-  }
-}
-
-/** Each with its length before it, in four bytes. */
-async function* framesOf(body: Readable): AsyncIterable<Buffer> {
-  let pending: Buffer[] = [];
-  let pendingBytes = 0;
-  for await (const chunk of body) {
-    pending.push(chunk as Buffer);
-    pendingBytes += (chunk as Buffer).length;
-    while (pendingBytes >= 4) {
-      const bytes = Buffer.concat(pending);
-      const size = bytes.readUInt32BE(0);
-      if (size > LARGEST_LINE_BYTES) throw new Error('a watch event is too large');
-      pending = [bytes];
-      if (pendingBytes < 4 + size) break;
-      yield bytes.subarray(4, 4 + size);
-      pending = [bytes.subarray(4 + size)];
-      pendingBytes -= 4 + size;
-    }
-  }
-}
-
-async function* mapped<From, To>(from: AsyncIterable<From>, change: (value: From) => To): AsyncIterable<To> {
-  for await (const value of from) yield change(value);
-}
-
-/** Connections that go away under a watch are its ordinary end. */
-function isEndOfStream(error: unknown): boolean {
-  if (isStatusError(error) || !(error instanceof Error)) return false;
-  const code = (error as NodeJS.ErrnoException).code ?? '';
-  return (
-    code === 'ERR_STREAM_PREMATURE_CLOSE' ||
-    code === 'ECONNRESET' ||
-    code.startsWith('ERR_HTTP2_') ||
-    error.message === 'aborted'
-  );
-}
-
-async function statusOf(response: TransportResponse, format: ObjectFormat): Promise<StatusError> {
-  const bytes = await readAll(response.body);
-  const decoder = format.decoderFor(response.headers['content-type'] ?? '');
-  const text = decoder === undefined ? bytes.toString('utf8') : JSON.stringify(decoder.decode(bytes));
-  const status = parseStatus(text);
-  if (status !== undefined) return new StatusError(status);
-  const message = text.trim() === '' ? `the server answered ${response.status}` : text.trim().slice(0, 2048);
-  return newStatusError(response.status, REASONS[response.status] ?? '', message);
-}
-
-const REASONS: Readonly<Record<number, string>> = {
-  400: 'BadRequest',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  404: 'NotFound',
-  405: 'MethodNotAllowed',
-  406: 'NotAcceptable',
-  409: 'Conflict',
-  410: 'Gone',
-  413: 'RequestEntityTooLarge',
-  415: 'UnsupportedMediaType',
-  422: 'Invalid',
-  429: 'TooManyRequests',
-  500: 'InternalError',
-  503: 'ServiceUnavailable',
-  504: 'Timeout',
-};
-
-function parseStatus(text: string): Status | undefined {
-  if (!text.startsWith('{')) return undefined;
-  try {
-    const value = JSON.parse(text) as Partial<Status>;
-    return value.kind === 'Status' && typeof value.code === 'number' ? (value as Status) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** Seconds to wait before sending again; only for answers that mean the request was not served. */
-function retryAfter(response: TransportResponse): number | undefined {
-  if (response.status !== 429 && response.status < 500) return undefined;
-  const header = response.headers['retry-after'];
-  const seconds = header === undefined ? Number.NaN : Number(header);
-  return Number.isFinite(seconds) ? seconds : undefined;
 }

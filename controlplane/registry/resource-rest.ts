@@ -4,183 +4,30 @@
  * generic store.
  */
 import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
-import { cloneJson } from '../../api/meta/json-equality.ts';
-import { newBadRequest, newForbidden } from '../../api/meta/status-error.ts';
-import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
+import { newForbidden } from '../../api/meta/status-error.ts';
+import type { SubresourceInfo } from '../../api/schema/schema.ts';
 import { nextTurn } from './large-object.ts';
 import { dropRepeatedOwners, matchName, matchNamespace, wipeSystemFields } from './object-identity.ts';
-import type { Decoder, ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
-import type { FieldManagement, ManagedWrite } from './field-management.ts';
-import { newFieldSelector, type FieldSelector } from '../../api/meta/field-selector.ts';
-import type {
-  Body,
-  DeleteOptions,
-  Entry,
-  ListResult,
-  Patch,
-  Rest,
-  RequestContext,
-  WatchEvent,
-  WatchSink,
-  WriteOptions,
-  Written,
-} from './rest.ts';
+import type { ManagedWrite } from './field-management.ts';
+import type { Body, DeleteOptions, Entry, Patch, Rest, RequestContext, WriteOptions, Written } from './rest.ts';
 import { deleteCollection, deleteEntry } from './store-delete.ts';
 import { getEntry, listEntries, watchEntries } from './store-read.ts';
 import { changeEntry, createEntry, type Change, type WriteTarget } from './store-write.ts';
-import { looseEntry, subjectOf, type Endpoint, type Store } from './store.ts';
-import type { Conversion, UpdateStrategy } from './strategy.ts';
-
-export interface ServedVersion {
-  readonly store: Store;
-  readonly info: ResourceInfo;
-  readonly expected: ExpectedKind;
-  /** Absent where the served version is the stored one. */
-  readonly conversion: Conversion | undefined;
-  readonly decoder: Decoder;
-  readonly fieldManagement: FieldManagement;
-}
-
-/** Entries in the served version; one for each entry of the cache as long as that lives. */
-class Edge {
-  /** Converted once for all watches of the version. */
-  readonly #batches = new WeakMap<readonly WatchEvent[], readonly WatchEvent[]>();
-  readonly #version: ServedVersion;
-  readonly #served = new WeakMap<Entry, Entry>();
-
-  constructor(version: ServedVersion) {
-    this.#version = version;
-  }
-
-  entry(stored: Entry): Entry {
-    const { conversion } = this.#version;
-    if (conversion === undefined) return stored;
-    let served = this.#served.get(stored);
-    if (served === undefined) {
-      const same = conversion.isServed?.(stored.object) === true;
-      served = same ? stored : looseEntry(conversion.fromStored(cloneJson(stored.object)));
-      this.#served.set(stored, served);
-    }
-    return served;
-  }
-
-  /** Converts ahead what `entry` is asked for next, where that takes time. */
-  ready(entries: readonly Entry[]): Promise<void> | undefined {
-    const { conversion } = this.#version;
-    if (conversion?.convertAll === undefined) return undefined;
-    const missing = entries.filter((entry) => !this.#served.has(entry));
-    if (missing.length === 0) return undefined;
-    const objects = missing.map(({ object }) => object);
-    return conversion.convertAll(objects, 'served').then((converted) => {
-      missing.forEach((entry, index) => {
-        const object = converted[index];
-        if (object !== undefined) this.#served.set(entry, object === objects[index] ? entry : looseEntry(object));
-      });
-    });
-  }
-
-  /** One entry, when it is there. */
-  later(stored: Entry): Promise<Entry> | Entry {
-    const ready = this.ready([stored]);
-    return ready === undefined ? this.entry(stored) : ready.then(() => this.entry(stored));
-  }
-
-  /** With the fields' names as they are stored. Throws 400 for one that the version does not have. */
-  selecting<Options extends { readonly fieldSelector: FieldSelector }>(options: Options): Options {
-    const names = this.#version.conversion?.fieldNames;
-    if (names === undefined || options.fieldSelector.isEmpty) return options;
-    const requirements = options.fieldSelector.requirements.map((requirement) => {
-      const { field } = requirement;
-      if (field === 'metadata.name' || field === 'metadata.namespace') return requirement;
-      const stored = Object.hasOwn(names, field) ? names[field] : undefined;
-      if (stored === undefined) throw newBadRequest(`field label not supported: ${field}`);
-      return { ...requirement, field: stored };
-    });
-    return { ...options, fieldSelector: newFieldSelector(requirements) };
-  }
-
-  list(result: ListResult): Promise<ListResult> | ListResult {
-    if (this.#version.conversion === undefined) return result;
-    const ready = this.ready(result.entries);
-    return ready === undefined ? this.#listed(result) : ready.then(() => this.#listed(result));
-  }
-
-  #listed(result: ListResult): ListResult {
-    return { ...result, entries: result.entries.map((entry) => this.entry(entry)) };
-  }
-
-  sink(sink: WatchSink): WatchSink {
-    if (this.#version.conversion === undefined) return sink;
-    if (this.#version.conversion.convertAll !== undefined) return this.#waitingSink(sink);
-    const batches = this.#batches;
-    return {
-      onEvents: (events) => {
-        let served = batches.get(events);
-        if (served === undefined) {
-          served = events.map((event) =>
-            'entry' in event ? { type: event.type, entry: this.entry(event.entry) } : event,
-          );
-          batches.set(events, served);
-        }
-        return sink.onEvents(served);
-      },
-      onEnd: () => sink.onEnd(),
-    };
-  }
-
-  /** Events in their order, each batch when it is converted; a watch whose objects cannot be converted ends. */
-  #waitingSink(sink: WatchSink): WatchSink {
-    let last: Promise<void> = Promise.resolve();
-    const served = async (events: readonly WatchEvent[]): Promise<void> => {
-      await this.ready(events.flatMap((event) => ('entry' in event ? [event.entry] : [])));
-      sink.onEvents(
-        events.map((event) => ('entry' in event ? { type: event.type, entry: this.entry(event.entry) } : event)),
-      );
-    };
-    return {
-      onEvents: (events) => {
-        last = last
-          .then(() => served(events))
-          .catch((error: unknown) => {
-            sink.onEvents([{ type: 'ERROR', error: error instanceof Error ? error : new Error(String(error)) }]);
-          });
-        return true;
-      },
-      onEnd: () => {
-        void last.then(() => sink.onEnd());
-      },
-    };
-  }
-
-  async toStored(object: KubeObject): Promise<KubeObject> {
-    const { conversion, store } = this.#version;
-    if (conversion === undefined) return object;
-    if (conversion.convertAll !== undefined) return (await conversion.convertAll([object], 'stored'))[0] ?? object;
-    const stored = conversion.toStored(object);
-    store.strategy.applyDefaults?.(stored);
-    return stored;
-  }
-
-  /** What is there, in the served version; shared, not to be changed. */
-  async live(stored: KubeObject): Promise<KubeObject> {
-    const { conversion } = this.#version;
-    if (conversion?.convertAll !== undefined) return (await conversion.convertAll([stored], 'served'))[0] ?? stored;
-    if (conversion === undefined || conversion.isServed?.(stored) === true) return stored;
-    return conversion.fromStored(cloneJson(stored));
-  }
-}
+import { subjectOf, type Endpoint } from './store.ts';
+import type { UpdateStrategy } from './strategy.ts';
+import { type ServedVersion, VersionEdge } from './version-edge.ts';
 
 /** One endpoint of a version: the resource itself or a subresource that writes it. */
 interface WritePath {
   readonly version: ServedVersion;
-  readonly edge: Edge;
+  readonly edge: VersionEdge;
   readonly endpoint: Endpoint;
 }
 
 export function createResourceRest(version: ServedVersion): Rest {
   const { store, info } = version;
-  const edge = new Edge(version);
+  const edge = new VersionEdge(version);
   const path: WritePath = { version, edge, endpoint: endpointOf(version, '', store.strategy) };
   const { endpoint } = path;
   const verbs = new Set(info.verbs);
@@ -241,7 +88,7 @@ export function createSubresourceRest(
 ): Rest {
   const path: WritePath = {
     version,
-    edge: new Edge(version),
+    edge: new VersionEdge(version),
     endpoint: endpointOf(version, subresource.name, strategy),
   };
   const verbs = new Set(subresource.verbs);

@@ -39,13 +39,15 @@ export function findNewReplicaSet(deployment: Deployment, sets: readonly Replica
   return sets.toSorted(byAge).find((set) => equalIgnoringHash(set.spec?.template, deployment.spec?.template));
 }
 
-export function revisionOf(object: { metadata: { annotations?: Record<string, string> } } | undefined): number {
-  const text = object?.metadata.annotations?.[REVISION] ?? '';
-  return /^[0-9]+$/.test(text) ? Number(text) : 0;
+/** Revisions have 64 bits, more than a number holds exactly. */
+export function revisionOf(object: { metadata: { annotations?: Record<string, string> } } | undefined): bigint {
+  return parseRevision(object?.metadata.annotations?.[REVISION]);
 }
 
-export function maxRevision(sets: readonly ReplicaSet[]): number {
-  return sets.reduce((most, set) => Math.max(most, revisionOf(set)), 0);
+const parseRevision = (text = ''): bigint => (/^[0-9]+$/.test(text) ? BigInt(text) : 0n);
+
+export function maxRevision(sets: readonly ReplicaSet[]): bigint {
+  return sets.map(revisionOf).reduce((most, revision) => (revision > most ? revision : most), 0n);
 }
 
 export function sizeOf(set: ReplicaSet): number {
@@ -96,7 +98,7 @@ export function sizeAnnotations(deployment: Deployment): Record<string, string> 
 export function newSetAnnotations(
   deployment: Deployment,
   current: Readonly<Record<string, string>>,
-  revision: number,
+  revision: bigint,
   exists: boolean,
 ): Readonly<Record<string, string>> {
   const next: Record<string, string> = { ...current };
@@ -104,8 +106,7 @@ export function newSetAnnotations(
     if (!NOT_COPIED.has(key)) next[key] = value;
   }
   const old = current[REVISION];
-  const oldRevision = old !== undefined && /^[0-9]+$/.test(old) ? Number(old) : 0;
-  if (oldRevision < revision) {
+  if (parseRevision(old) < revision) {
     next[REVISION] = String(revision);
     // a revision that comes back by a rollback remembers what it was
     if (old !== undefined && old !== '') {

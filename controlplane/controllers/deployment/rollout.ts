@@ -7,6 +7,7 @@ import {
   MAX_REPLICAS,
   maxUnavailableOf,
   newSetSize,
+  revisionOf,
   sizeOf,
   surgeAndUnavailable,
   totalOf,
@@ -127,10 +128,8 @@ export function outdated(deployment: Deployment, old: readonly ReplicaSet[]): re
   const limit = deployment.spec?.revisionHistoryLimit;
   if (limit === undefined || limit === 2 ** 31 - 1) return [];
   const alive = old.filter((set) => set.metadata.deletionTimestamp === undefined);
-  const revision = (set: ReplicaSet): number =>
-    Number(set.metadata.annotations?.['deployment.kubernetes.io/revision'] ?? 0);
   return alive
-    .toSorted((a, b) => revision(a) - revision(b) || byAge(a, b))
+    .toSorted((a, b) => Number(revisionOf(a) - revisionOf(b)) || byAge(a, b))
     .slice(0, Math.max(0, alive.length - limit))
     .filter(
       (set) =>

@@ -4,7 +4,8 @@ import type { Schema, StructType, SubresourceInfo, ResourceInfo } from '../../..
 import { compareVersions } from '../../../api/meta/version-order.ts';
 import type { FieldManagement } from '../field-management.ts';
 import type { Decoder, ExpectedKind } from '../object-decoding.ts';
-import { createResourceRest, createSubresourceRest, type ServedVersion } from '../resource-rest.ts';
+import { createResourceRest, createSubresourceRest } from '../resource-rest.ts';
+import type { ServedVersion } from '../version-edge.ts';
 import type { Rest } from '../rest.ts';
 import { createScaleRest } from '../scale-rest.ts';
 import type { Store } from '../store.ts';

@@ -1,0 +1,69 @@
+/** Bodies of answers: whole, or piece by piece as watches send them (lines of JSON, frames of bytes). */
+import type { Readable } from 'node:stream';
+import { isStatusError } from '../meta/status-error.ts';
+
+/** An answer larger than this is no API answer. */
+const LARGEST_LINE_BYTES = 512 << 20;
+
+export async function readAll(body: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of body) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+/** Reading stops while the consumer is busy, so that the server feels it. */
+export async function* linesOf(body: Readable): AsyncIterable<string> {
+  let pending: Buffer[] = [];
+  let pendingBytes = 0;
+  for await (const part of body) {
+    let chunk = part as Buffer;
+    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10)) {
+      const head = chunk.subarray(0, end);
+      const line = pending.length === 0 ? head : Buffer.concat([...pending, head]);
+      pending = [];
+      pendingBytes = 0;
+      chunk = chunk.subarray(end + 1);
+      if (line.length > 0) yield line.toString('utf8');
+    }
+    if (chunk.length === 0) continue;
+    pending.push(chunk);
+    pendingBytes += chunk.length;
+    if (pendingBytes > LARGEST_LINE_BYTES) throw new Error('a watch event is too large');
+  }
+}
+
+/** Each with its length before it, in four bytes. */
+export async function* framesOf(body: Readable): AsyncIterable<Buffer> {
+  let pending: Buffer[] = [];
+  let pendingBytes = 0;
+  for await (const chunk of body) {
+    pending.push(chunk as Buffer);
+    pendingBytes += (chunk as Buffer).length;
+    while (pendingBytes >= 4) {
+      const bytes = Buffer.concat(pending);
+      const size = bytes.readUInt32BE(0);
+      if (size > LARGEST_LINE_BYTES) throw new Error('a watch event is too large');
+      pending = [bytes];
+      if (pendingBytes < 4 + size) break;
+      yield bytes.subarray(4, 4 + size);
+      pending = [bytes.subarray(4 + size)];
+      pendingBytes -= 4 + size;
+    }
+  }
+}
+
+export async function* mapped<From, To>(from: AsyncIterable<From>, change: (value: From) => To): AsyncIterable<To> {
+  for await (const value of from) yield change(value);
+}
+
+/** Connections that go away under a watch are its ordinary end. */
+export function isEndOfStream(error: unknown): boolean {
+  if (isStatusError(error) || !(error instanceof Error)) return false;
+  const code = (error as NodeJS.ErrnoException).code ?? '';
+  return (
+    code === 'ERR_STREAM_PREMATURE_CLOSE' ||
+    code === 'ECONNRESET' ||
+    code.startsWith('ERR_HTTP2_') ||
+    error.message === 'aborted'
+  );
+}

@@ -1,0 +1,51 @@
+/** What an answer that is a failure says: its Status, or one made of its code and text; and when to ask again. */
+import { newStatusError, StatusError, type Status } from '../meta/status-error.ts';
+import type { TransportResponse } from './http-transport.ts';
+import type { ObjectFormat } from './object-format.ts';
+import { readAll } from './response-body.ts';
+
+export async function statusOf(response: TransportResponse, format: ObjectFormat): Promise<StatusError> {
+  const bytes = await readAll(response.body);
+  const decoder = format.decoderFor(response.headers['content-type'] ?? '');
+  const text = decoder === undefined ? bytes.toString('utf8') : JSON.stringify(decoder.decode(bytes));
+  const status = parseStatus(text);
+  if (status !== undefined) return new StatusError(status);
+  const message = text.trim() === '' ? `the server answered ${response.status}` : text.trim().slice(0, 2048);
+  return newStatusError(response.status, REASONS[response.status] ?? '', message);
+}
+
+const REASONS: Readonly<Record<number, string>> = {
+  400: 'BadRequest',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'NotFound',
+  405: 'MethodNotAllowed',
+  406: 'NotAcceptable',
+  409: 'Conflict',
+  410: 'Gone',
+  413: 'RequestEntityTooLarge',
+  415: 'UnsupportedMediaType',
+  422: 'Invalid',
+  429: 'TooManyRequests',
+  500: 'InternalError',
+  503: 'ServiceUnavailable',
+  504: 'Timeout',
+};
+
+function parseStatus(text: string): Status | undefined {
+  if (!text.startsWith('{')) return undefined;
+  try {
+    const value = JSON.parse(text) as Partial<Status>;
+    return value.kind === 'Status' && typeof value.code === 'number' ? (value as Status) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Seconds to wait before sending again; only for answers that mean the request was not served. */
+export function retryAfter(response: TransportResponse): number | undefined {
+  if (response.status !== 429 && response.status < 500) return undefined;
+  const header = response.headers['retry-after'];
+  const seconds = header === undefined ? Number.NaN : Number(header);
+  return Number.isFinite(seconds) ? seconds : undefined;
+}

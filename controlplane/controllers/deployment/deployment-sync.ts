@@ -1,0 +1,333 @@
+/**
+ * One look at one deployment: one new replica set for the current template, old ones shrunk as the strategy allows, and a
+ * status that says how the rollout goes. Decisions stand in `replica-sets.ts`, `rollout.ts` and `conditions.ts`; this file
+ * executes them.
+ */
+import { semanticEqual } from '../../../api/meta/json-equality.ts';
+import { isAlreadyExists, isNotFound } from '../../../api/meta/status-error.ts';
+import { referenceTo, type EventType } from '../../../api/machinery/event-recorder.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { Deployment, Pod, ReplicaSet } from '../../../api/machinery/kinds.ts';
+import { deployments, replicaSets } from '../../../api/machinery/resources.ts';
+import type { ControllerEnvironment } from '../controller.ts';
+import { controllerOf, controllerReference, ownedBy } from '../owner-references.ts';
+import { isNamespaceTerminating } from '../pod-control.ts';
+import { isPodFinished } from '../pod-state.ts';
+import { safeHash } from '../safe-hash.ts';
+import {
+  computeStatus,
+  conditionOf,
+  hasDeadline,
+  hasTimedOut,
+  isComplete,
+  newCondition,
+  withCondition,
+  withProgress,
+  type DeploymentCondition,
+  type DeploymentStatus,
+} from './conditions.ts';
+import {
+  equalIgnoringHash,
+  findNewReplicaSet,
+  isRollingUpdate,
+  maxRevision,
+  newSetAnnotations,
+  newSetSize,
+  REVISION,
+  sizeAnnotations,
+  sizeOf,
+  TEMPLATE_HASH,
+} from './replica-sets.ts';
+import { isScalingEvent, outdated, resizeNew, resizeOld, scaleAll, type Resize } from './rollout.ts';
+
+/** One look at one deployment. */
+export class DeploymentSync {
+  readonly #environment: ControllerEnvironment;
+  /** With the conditions that this look has added. */
+  #deployment: Deployment;
+  #all: ReplicaSet[];
+  readonly #pods: Informer<Pod>;
+  #newSet: ReplicaSet | undefined;
+  recheckMs: number | undefined;
+
+  constructor(
+    environment: ControllerEnvironment,
+    deployment: Deployment,
+    all: readonly ReplicaSet[],
+    podInformer: Informer<Pod>,
+  ) {
+    this.#environment = environment;
+    this.#deployment = deployment;
+    this.#all = [...all];
+    this.#pods = podInformer;
+    this.#newSet = findNewReplicaSet(deployment, all);
+  }
+
+  get #old(): ReplicaSet[] {
+    return this.#all.filter((set) => set !== this.#newSet);
+  }
+
+  async step(): Promise<void> {
+    const deployment = this.#deployment;
+    if (deployment.metadata.deletionTimestamp !== undefined) {
+      await this.#ensureNewSet(false);
+      return this.#writePlainStatus();
+    }
+    await this.#notePause();
+    if (deployment.spec?.paused === true || isScalingEvent(deployment, this.#all)) {
+      await this.#ensureNewSet(false);
+      await this.#apply(scaleAll(this.#deployment, this.#newSet, this.#old));
+      if (deployment.spec?.paused === true) await this.#removeOutdated();
+      return this.#writePlainStatus();
+    }
+    await (isRollingUpdate(deployment) ? this.#roll() : this.#recreate());
+    await this.#writeStatus();
+  }
+
+  async #roll(): Promise<void> {
+    const newSet = await this.#ensureNewSet(true);
+    if (newSet === undefined) return;
+    const grow = resizeNew(this.#deployment, newSet, this.#all);
+    if (grow !== undefined) return this.#apply([grow]);
+    const shrink = resizeOld(this.#deployment, newSet, this.#old);
+    if (shrink.length > 0) return this.#apply(shrink);
+    if (isComplete(this.#deployment, this.#deployment.status ?? {})) await this.#removeOutdated();
+  }
+
+  async #recreate(): Promise<void> {
+    await this.#ensureNewSet(false);
+    const shrink = this.#old.filter((set) => sizeOf(set) > 0).map((set) => ({ set, replicas: 0 }));
+    if (shrink.length > 0) return this.#apply(shrink);
+    if (this.#old.some((set) => ownedBy(this.#pods, set).some((pod) => !isPodFinished(pod)))) return;
+    const newSet = await this.#ensureNewSet(true);
+    if (newSet === undefined) return;
+    const wanted = this.#deployment.spec?.replicas ?? 1;
+    if (sizeOf(newSet) !== wanted) return this.#apply([{ set: newSet, replicas: wanted }]);
+    if (isComplete(this.#deployment, this.#deployment.status ?? {})) await this.#removeOutdated();
+  }
+
+  async #notePause(): Promise<void> {
+    if (!hasDeadline(this.#deployment)) return;
+    const current = conditionOf(this.#deployment.status, 'Progressing');
+    if (current?.reason === 'ProgressDeadlineExceeded') return;
+    const paused = current?.reason === 'DeploymentPaused';
+    if (this.#deployment.spec?.paused === true && !paused) {
+      await this.#addCondition('Unknown', 'DeploymentPaused', 'Deployment is paused');
+    } else if (this.#deployment.spec?.paused !== true && paused) {
+      await this.#addCondition('Unknown', 'DeploymentResumed', 'Deployment is resumed');
+    }
+  }
+
+  /** Makes or updates the set of the current template, and the deployment's revision with it. */
+  async #ensureNewSet(create: boolean): Promise<ReplicaSet | undefined> {
+    const revision = maxRevision(this.#old) + 1n;
+    if (this.#newSet !== undefined) {
+      await this.#updateNewSet(this.#newSet, revision);
+      return this.#newSet;
+    }
+    if (!create) return undefined;
+    const deployment = this.#deployment;
+    const set = this.#buildNewSet(revision);
+    let created: ReplicaSet;
+    try {
+      created = await this.#environment.client.create(replicaSets, deployment.metadata.namespace ?? '', set);
+    } catch (error) {
+      const existing = isAlreadyExists(error) ? await this.#existing(set) : undefined;
+      if (existing === undefined) {
+        await this.#creationFailed(set, error);
+        throw error;
+      }
+      created = existing;
+    }
+    this.#newSet = created;
+    this.#all.push(created);
+    if (sizeOf(created) > 0) {
+      this.#event(
+        'Normal',
+        'ScalingReplicaSet',
+        `Scaled up replica set ${created.metadata.name} from 0 to ${sizeOf(created)}`,
+      );
+    }
+    await this.#setRevision(created.metadata.annotations?.[REVISION] ?? String(revision));
+    if (hasDeadline(deployment)) {
+      this.#addLocally('True', 'NewReplicaSetCreated', `Created new replica set "${created.metadata.name}"`);
+    }
+    return created;
+  }
+
+  #buildNewSet(revision: bigint): ReplicaSet {
+    const deployment = this.#deployment;
+    const template = structuredClone(deployment.spec?.template ?? {});
+    const hash = safeHash(template, deployment.status?.collisionCount ?? 0);
+    template.metadata = { ...template.metadata, labels: { ...template.metadata?.labels, [TEMPLATE_HASH]: hash } };
+    const selector = structuredClone(deployment.spec?.selector ?? {});
+    selector.matchLabels = { ...selector.matchLabels, [TEMPLATE_HASH]: hash };
+    const minReadySeconds = deployment.spec?.minReadySeconds;
+    return {
+      apiVersion: 'apps/v1',
+      kind: 'ReplicaSet',
+      metadata: {
+        name: `${deployment.metadata.name}-${hash}`,
+        namespace: deployment.metadata.namespace ?? '',
+        labels: { ...template.metadata.labels },
+        annotations: { ...newSetAnnotations(deployment, {}, revision, false) },
+        ownerReferences: [controllerReference(deployment, deployments)],
+      },
+      spec: {
+        replicas: newSetSize(deployment, this.#all, 0),
+        ...(minReadySeconds === undefined ? {} : { minReadySeconds }),
+        selector,
+        template,
+      },
+    };
+  }
+
+  /** A set of that name: ours from a look that did not finish, or a collision of hashes. */
+  async #existing(set: ReplicaSet): Promise<ReplicaSet | undefined> {
+    const deployment = this.#deployment;
+    const found = await this.#environment.client.get(
+      replicaSets,
+      set.metadata.namespace ?? '',
+      set.metadata.name ?? '',
+    );
+    if (
+      controllerOf(found)?.uid === deployment.metadata.uid &&
+      equalIgnoringHash(found.spec?.template, set.spec?.template)
+    )
+      return found;
+    const collisionCount = (deployment.status?.collisionCount ?? 0) + 1;
+    await this.#environment.client.update(
+      deployments,
+      { ...deployment, status: { ...deployment.status, collisionCount } },
+      { subresource: 'status' },
+    );
+    return undefined;
+  }
+
+  async #creationFailed(set: ReplicaSet, error: unknown): Promise<void> {
+    if (isNamespaceTerminating(error) || isAlreadyExists(error)) return;
+    const message = `Failed to create new replica set "${set.metadata.name}": ${(error as Error).message}`;
+    if (hasDeadline(this.#deployment)) await this.#addCondition('False', 'ReplicaSetCreateError', message);
+    this.#event('Warning', 'ReplicaSetCreateError', message);
+  }
+
+  async #updateNewSet(set: ReplicaSet, revision: bigint): Promise<void> {
+    const before = set.metadata.annotations ?? {};
+    const annotations = newSetAnnotations(this.#deployment, before, revision, true);
+    const minReadySeconds = this.#deployment.spec?.minReadySeconds ?? 0;
+    let current = set;
+    if (annotations !== before || (set.spec?.minReadySeconds ?? 0) !== minReadySeconds) {
+      const next = structuredClone(set);
+      next.metadata.annotations = { ...annotations };
+      if (next.spec !== undefined) next.spec.minReadySeconds = minReadySeconds;
+      current = await this.#environment.client.update(replicaSets, next);
+      this.#replace(set, current);
+      this.#newSet = current;
+    }
+    await this.#setRevision(current.metadata.annotations?.[REVISION] ?? '');
+    if (hasDeadline(this.#deployment) && conditionOf(this.#deployment.status, 'Progressing') === undefined) {
+      this.#addLocally('True', 'FoundNewReplicaSet', `Found new replica set "${set.metadata.name}"`);
+    }
+  }
+
+  async #setRevision(revision: string): Promise<void> {
+    if (revision === '' || this.#deployment.metadata.annotations?.[REVISION] === revision) return;
+    const next = structuredClone(this.#deployment);
+    next.metadata.annotations = { ...next.metadata.annotations, [REVISION]: revision };
+    const { status } = this.#deployment;
+    const written = await this.#environment.client.update(deployments, next);
+    this.#deployment = status === undefined ? written : { ...written, status };
+  }
+
+  async #apply(resizes: readonly Resize[]): Promise<void> {
+    for (const { set, replicas } of resizes) {
+      const annotations = { ...set.metadata.annotations, ...sizeAnnotations(this.#deployment) };
+      if (sizeOf(set) === replicas && semanticEqual(annotations, set.metadata.annotations)) continue;
+      const next = structuredClone(set);
+      next.metadata.annotations = annotations;
+      if (next.spec !== undefined) next.spec.replicas = replicas;
+      const written = await this.#environment.client.update(replicaSets, next);
+      if (sizeOf(set) !== replicas) {
+        const direction = sizeOf(set) < replicas ? 'up' : 'down';
+        this.#event(
+          'Normal',
+          'ScalingReplicaSet',
+          `Scaled ${direction} replica set ${set.metadata.name} from ${sizeOf(set)} to ${replicas}`,
+        );
+      }
+      this.#replace(set, written);
+      if (set === this.#newSet) this.#newSet = written;
+    }
+  }
+
+  async #removeOutdated(): Promise<void> {
+    for (const set of outdated(this.#deployment, this.#old)) {
+      try {
+        await this.#environment.client.delete(replicaSets, set.metadata.namespace ?? '', set.metadata.name ?? '');
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+      }
+    }
+  }
+
+  #replace(old: ReplicaSet, current: ReplicaSet): void {
+    this.#all = this.#all.map((set) => (set === old ? current : set));
+  }
+
+  #condition(status: string, reason: string, message: string): DeploymentCondition {
+    return newCondition('Progressing', status, reason, message, this.#environment.clock.now());
+  }
+
+  /** Written with the next status. */
+  #addLocally(status: string, reason: string, message: string): void {
+    const conditions = withCondition(
+      this.#deployment.status?.conditions ?? [],
+      this.#condition(status, reason, message),
+    );
+    this.#deployment = { ...this.#deployment, status: { ...this.#deployment.status, conditions } };
+    this.#dirty = true;
+  }
+
+  #dirty = false;
+
+  async #addCondition(status: string, reason: string, message: string): Promise<void> {
+    const conditions = withCondition(
+      this.#deployment.status?.conditions ?? [],
+      this.#condition(status, reason, message),
+    );
+    const next = { ...this.#deployment, status: { ...this.#deployment.status, conditions } };
+    this.#deployment = await this.#environment.client.update(deployments, next, { subresource: 'status' });
+  }
+
+  async #writePlainStatus(): Promise<void> {
+    await this.#write(computeStatus(this.#deployment, this.#all, this.#newSet, this.#environment.clock.now()));
+  }
+
+  async #writeStatus(): Promise<void> {
+    const now = this.#environment.clock.now();
+    const computed = computeStatus(this.#deployment, this.#all, this.#newSet, now);
+    const status = withProgress(this.#deployment, computed, this.#all, this.#newSet, now);
+    const written = await this.#write(status);
+    if (!written) this.#planRecheck(status);
+  }
+
+  async #write(status: DeploymentStatus): Promise<boolean> {
+    if (!this.#dirty && semanticEqual(status, this.#deployment.status)) return false;
+    await this.#environment.client.update(deployments, { ...this.#deployment, status }, { subresource: 'status' });
+    return true;
+  }
+
+  /** A rollout that stands still is looked at again when its deadline passes: no event would tell. */
+  #planRecheck(status: DeploymentStatus): void {
+    const current = conditionOf(status, 'Progressing');
+    if (!hasDeadline(this.#deployment) || current === undefined || isComplete(this.#deployment, status)) return;
+    if (hasTimedOut(this.#deployment, status, this.#environment.clock.now())) return;
+    const deadline =
+      Date.parse(current.lastUpdateTime ?? '') + (this.#deployment.spec?.progressDeadlineSeconds ?? 0) * 1000;
+    this.recheckMs = Math.max(1000, deadline - this.#environment.clock.now() + 1000);
+  }
+
+  #event(type: EventType, reason: string, message: string): void {
+    this.#environment.recorder.event(referenceTo(this.#deployment, deployments), type, reason, message);
+  }
+}
