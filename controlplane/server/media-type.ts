@@ -51,8 +51,8 @@ interface Clause {
 export interface NegotiationScope {
   /** `false` for custom resources. */
   readonly protobuf: boolean;
-  /** Whether Table and metadata may be asked for. */
-  readonly transforms: boolean;
+  /** Whether a Table may be asked for. */
+  readonly table: boolean;
   readonly watch: 'never' | 'possible' | 'now';
   /** The route checks first, with a text of its own. Custom resources have no such routes. */
   readonly routeCheck: boolean;
@@ -93,8 +93,12 @@ function satisfy(clause: Clause, scope: NegotiationScope): OutputMediaType | und
   if (as === undefined) return pretty ? { ...PLAIN[format], pretty } : PLAIN[format];
   const group = clause.params.get('g');
   const version = clause.params.get('v');
-  if (!scope.transforms || group !== 'meta.k8s.io' || (version !== 'v1' && version !== 'v1beta1')) return undefined;
-  if (as === 'Table' ? format === 'protobuf' : as !== 'PartialObjectMetadata' && as !== 'PartialObjectMetadataList') {
+  if (group !== 'meta.k8s.io' || (version !== 'v1' && version !== 'v1beta1')) return undefined;
+  if (
+    as === 'Table'
+      ? !scope.table || format === 'protobuf'
+      : as !== 'PartialObjectMetadata' && as !== 'PartialObjectMetadataList'
+  ) {
     return undefined;
   }
   return { format, as: as as OutputMediaType['as'], version, pretty };

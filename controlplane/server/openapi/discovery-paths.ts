@@ -5,7 +5,7 @@
 import type { JsonObject } from '../../../api/meta/object.ts';
 import { basePath, discoveryId, groupPrefix, groupTag } from './operations.ts';
 import type { SchemaWriter } from './schemas.ts';
-import { ANSWER_TYPES, type OpenApiSource } from './source.ts';
+import { BUILT_IN, type OpenApiSource } from './source.ts';
 
 export interface PlainPath {
   /** `/apis/apps/`. */
@@ -25,7 +25,7 @@ const VERSIONS = 'get available API versions';
 
 function discovery(path: string, id: string, tag: string, kind: string, description: string): PlainPath {
   const document = path.slice(1);
-  return { path: `${path}/`, document, id, tag, description, answer: `${META}${kind}`, produces: ANSWER_TYPES };
+  return { path: `${path}/`, document, id, tag, description, answer: `${META}${kind}`, produces: BUILT_IN.answers };
 }
 
 const FIXED: readonly PlainPath[] = [

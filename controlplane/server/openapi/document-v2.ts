@@ -11,15 +11,7 @@ import { plainItemV2, plainPaths } from './discovery-paths.ts';
 import { pathsOf, type Operation, type PathOperations } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
 import { SchemaWriter } from './schemas.ts';
-import {
-  ANSWER_TYPES,
-  PATCH_TYPES,
-  STREAM_TYPES,
-  codeText,
-  groupVersionsOf,
-  refer,
-  type OpenApiSource,
-} from './source.ts';
+import { mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
 
 export async function buildDocumentV2(source: OpenApiSource): Promise<JsonObject> {
   const writer = new SchemaWriter(2, source.schema, groupVersionsOf(source));
@@ -64,6 +56,7 @@ function operationOf(
   operation: Operation,
   shared: Map<string, JsonObject>,
 ): JsonObject {
+  const types = mediaTypesOf(source, row);
   const parameters: JsonObject[] = [];
   if (operation.body !== undefined) {
     const schema = refer(source, writer, row, operation.body);
@@ -77,9 +70,9 @@ function operationOf(
   for (const code of operation.codes) responses[code] = { description: codeText(code), schema };
   responses['401'] = { description: 'Unauthorized' };
   const produces =
-    operation.answer === undefined ? ['*/*'] : operation.streams ? [...ANSWER_TYPES, ...STREAM_TYPES] : ANSWER_TYPES;
+    operation.answer === undefined ? ['*/*'] : operation.streams ? [...types.answers, ...types.streams] : types.answers;
   return {
-    consumes: operation.patch ? [...PATCH_TYPES] : ['*/*'],
+    consumes: operation.patch ? [...types.patches] : ['*/*'],
     description: operation.description,
     operationId: operation.id,
     ...(parameters.length === 0 ? {} : { parameters }),

@@ -5,15 +5,7 @@ import { plainItemV3, plainPaths } from './discovery-paths.ts';
 import { documentOf, pathsOf, type Operation, type PathOperations } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
 import { SchemaWriter } from './schemas.ts';
-import {
-  ANSWER_TYPES,
-  PATCH_TYPES,
-  STREAM_TYPES,
-  codeText,
-  groupVersionsOf,
-  refer,
-  type OpenApiSource,
-} from './source.ts';
+import { mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
 
 /** `name` is that of the document: `apis/apps/v1`, or of paths that belong to no group (`version`). */
 export async function buildDocumentV3(source: OpenApiSource, name: string): Promise<JsonObject> {
@@ -52,11 +44,12 @@ function pathItem(
 }
 
 function operationOf(source: OpenApiSource, writer: SchemaWriter, row: ResourceInfo, operation: Operation): JsonObject {
-  const content = (types: readonly string[], schema: JsonObject): JsonObject =>
-    Object.fromEntries(types.map((type) => [type, { schema }]));
+  const types = mediaTypesOf(source, row);
+  const content = (of: readonly string[], schema: JsonObject): JsonObject =>
+    Object.fromEntries(of.map((type) => [type, { schema }]));
   const schema = operation.answer === undefined ? { type: 'string' } : refer(source, writer, row, operation.answer);
   const produces =
-    operation.answer === undefined ? ['*/*'] : operation.streams ? [...ANSWER_TYPES, ...STREAM_TYPES] : ANSWER_TYPES;
+    operation.answer === undefined ? ['*/*'] : operation.streams ? [...types.answers, ...types.streams] : types.answers;
   const responses: JsonObject = {};
   for (const code of operation.codes)
     responses[code] = { description: codeText(code), content: content(produces, schema) };
@@ -65,7 +58,7 @@ function operationOf(source: OpenApiSource, writer: SchemaWriter, row: ResourceI
     operation.body === undefined
       ? undefined
       : {
-          content: content(operation.patch ? PATCH_TYPES : ['*/*'], refer(source, writer, row, operation.body)),
+          content: content(operation.patch ? types.patches : ['*/*'], refer(source, writer, row, operation.body)),
           ...(operation.bodyRequired ? { required: true } : {}),
         };
   return {

@@ -50,21 +50,33 @@ function listOf(row: ResourceInfo, custom: CustomSchema, writer: SchemaWriter): 
   return { name: `${custom.name}List`, v2: definition, v3: definition };
 }
 
-export const ANSWER_TYPES: readonly string[] = [
-  'application/json',
-  'application/yaml',
-  'application/vnd.kubernetes.protobuf',
-];
-export const STREAM_TYPES: readonly string[] = [
-  'application/json;stream=watch',
-  'application/vnd.kubernetes.protobuf;stream=watch',
-];
-export const PATCH_TYPES: readonly string[] = [
-  'application/json-patch+json',
-  'application/merge-patch+json',
-  'application/strategic-merge-patch+json',
-  'application/apply-patch+yaml',
-];
+const STRATEGIC_PATCH = 'application/strategic-merge-patch+json';
+export const BUILT_IN: MediaTypes = {
+  answers: ['application/json', 'application/yaml', 'application/vnd.kubernetes.protobuf'],
+  streams: ['application/json;stream=watch', 'application/vnd.kubernetes.protobuf;stream=watch'],
+  patches: [
+    'application/json-patch+json',
+    'application/merge-patch+json',
+    STRATEGIC_PATCH,
+    'application/apply-patch+yaml',
+  ],
+};
+/** Clients choose the patch that they send by what is offered here: custom resources take no strategic one. */
+const CUSTOM: MediaTypes = {
+  answers: ['application/json', 'application/yaml'],
+  streams: ['application/json;stream=watch'],
+  patches: BUILT_IN.patches.filter((type) => type !== STRATEGIC_PATCH),
+};
+
+export interface MediaTypes {
+  readonly answers: readonly string[];
+  readonly streams: readonly string[];
+  readonly patches: readonly string[];
+}
+
+export function mediaTypesOf(source: OpenApiSource, row: ResourceInfo): MediaTypes {
+  return source.schema.struct(typeNameOf(row.group, row.version, row.kind)) === undefined ? CUSTOM : BUILT_IN;
+}
 
 const CODE_TEXTS: Readonly<Record<number, string>> = { 200: 'OK', 201: 'Created', 202: 'Accepted' };
 

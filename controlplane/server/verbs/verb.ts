@@ -26,7 +26,9 @@ function scopesOf(rest: Rest, encodings: Encodings): Scopes {
   let known = scopes.get(rest);
   if (known === undefined) {
     const protobuf = hasProtobuf(rest, encodings);
-    const base = { protobuf, transforms: true, routeCheck: protobuf };
+    // what is only created (reviews, tokens, bindings) is answered, not kept: there are no rows of it
+    const table = rest.get !== undefined || rest.list !== undefined;
+    const base = { protobuf, table, routeCheck: protobuf };
     const possible = rest.watch === undefined ? 'never' : 'possible';
     known = {
       plain: { ...base, watch: 'never' },

@@ -72,7 +72,7 @@ export const paths: Target = {
     const query = new URLSearchParams(mark < 0 ? '' : target.slice(mark + 1));
     const scope = {
       protobuf: true,
-      transforms: true,
+      table: true,
       watch: 'possible',
       routeCheck: rawPath.length % 2 === 0,
     } as const;

@@ -9,8 +9,8 @@ import {
   negotiateOutput,
 } from '../../../../controlplane/server/media-type.ts';
 
-const BUILT_IN = { protobuf: true, transforms: true, watch: 'never', routeCheck: true } as const;
-const CUSTOM = { protobuf: false, transforms: true, watch: 'never', routeCheck: false } as const;
+const BUILT_IN = { protobuf: true, table: true, watch: 'never', routeCheck: true } as const;
+const CUSTOM = { protobuf: false, table: true, watch: 'never', routeCheck: false } as const;
 const TABLE = 'application/json;as=Table;g=meta.k8s.io;v=v1';
 
 const GIVEN: readonly [string | undefined, string][] = [
@@ -55,6 +55,17 @@ test('a transformation that nobody knows is refused in other words', () => {
       (error) => isStatusError(error) && error.status.message?.startsWith('only the following media types') === true,
     );
   }
+});
+
+test('what has no rows is not given as a Table, its metadata are', () => {
+  const scope = { ...BUILT_IN, table: false };
+  assert.throws(
+    () => negotiateOutput(TABLE, scope),
+    (error) => isStatusError(error, 'NotAcceptable'),
+  );
+  assert.equal(negotiateOutput(`${TABLE}, application/json`, scope).as, '');
+  const metadata = 'application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1';
+  assert.equal(negotiateOutput(metadata, scope).as, 'PartialObjectMetadata');
 });
 
 test('custom resources have no protobuf form', () => {

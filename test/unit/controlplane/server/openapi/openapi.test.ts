@@ -197,3 +197,21 @@ test('custom resources have their own schemas, and a change of one is seen', asy
   const v2 = await buildDocumentV2(source);
   assert.ok(at(v2, 'definitions', 'com.example.v1.Thing') !== undefined);
 });
+
+test('clients are told that custom resources take no strategic patches', async () => {
+  const patchesOf = async (group: string, path: string): Promise<string[]> => {
+    const root = await document(`/openapi/v3/apis/${group}`);
+    return Object.keys(at(root, 'paths', `/apis/${group}/${path}`, 'patch', 'requestBody', 'content') as object);
+  };
+  const strategic = 'application/strategic-merge-patch+json';
+  const builtIn = await patchesOf('apps/v1', 'namespaces/{namespace}/deployments/{name}');
+  assert.ok(builtIn.includes(strategic));
+  const [, thing = ''] =
+    members(at(await document('/openapi/v3/apis/example.com/v1'), 'paths'))
+      .map(([path]) => /^\/apis\/example\.com\/v1\/(.*\{name\})$/.exec(path))
+      .find((match) => match !== null) ?? [];
+  assert.deepEqual(
+    await patchesOf('example.com/v1', thing),
+    builtIn.filter((type) => type !== strategic),
+  );
+});
