@@ -119,11 +119,14 @@ export function planActions(input: PlanInput): Action[] {
     } else if (monotonic && !healthy(pod)) return actions;
   }
   const condemned = [...byOrdinal].filter(([ordinal]) => !wanted.includes(ordinal)).toSorted(([a], [b]) => b - a);
+  // of several that are not healthy only the last may go: an ordered set shrinks past nothing that is broken
+  const firstUnhealthy = condemned.findLast(([, pod]) => !healthy(pod))?.[1];
   for (const [, pod] of condemned) {
     if (isPodTerminating(pod)) {
       if (monotonic) return actions;
       continue;
     }
+    if (monotonic && !healthy(pod) && pod !== firstUnhealthy) return actions;
     actions.push({ kind: 'delete', pod, why: 'scale-down' });
     if (monotonic) return actions;
   }

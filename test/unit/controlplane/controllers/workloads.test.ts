@@ -74,6 +74,29 @@ test('a stateful set makes its pods one after another, each with its claim, and 
   await t.stop();
 });
 
+test('an ordered stateful set does not shrink past pods that are not healthy', async () => {
+  const set: StatefulSet = {
+    metadata: { name: 'db', namespace: 'shop' },
+    spec: {
+      replicas: 2,
+      serviceName: 'db',
+      selector: { matchLabels: { app: 'db' } },
+      template: template({ app: 'db' }),
+    },
+  };
+  const t = controllerTest({ objects: [[statefulSets, set]] });
+  await t.start(runStatefulSets);
+  await t.advance(100);
+  for (const name of ['db-0', 'db-1']) await setPhase(t, name, 'Running');
+  for (const name of ['db-0', 'db-1']) await setPhase(t, name, 'Pending');
+  await t.client.patch(statefulSets, 'shop', 'db', 'merge', { spec: { replicas: 0 } });
+  await t.advance(100);
+  assert.deepEqual(names(t), ['db-0', 'db-1']);
+  await setPhase(t, 'db-1', 'Running');
+  assert.deepEqual(names(t), [], 'the last that is broken goes too');
+  await t.stop();
+});
+
 test('a rolling update of a stateful set goes from the highest ordinal down to the partition', async () => {
   const set: StatefulSet = {
     metadata: { name: 'db', namespace: 'shop' },
