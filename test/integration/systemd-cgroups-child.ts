@@ -1,0 +1,33 @@
+/**
+ * The agent's cgroups with the driver of systemd, on the host where this runs: does the steps of its argument one after the other,
+ * then prints what it warned of. Each run is an agent that starts anew.
+ */
+import { createCgroupManager } from '../../agent/cgroups/cgroup-manager.ts';
+import { type CgroupLimits, NodeAllocatable } from '../../agent/cgroups/node-allocatable.ts';
+import { createPodCgroups } from '../../agent/cgroups/pod-cgroups.ts';
+import type { Pod } from '../../agent/core-types.ts';
+import { type Logger, silentLogger } from '../../api/component/logger.ts';
+
+export interface Steps {
+  readonly enforcePods?: CgroupLimits;
+  readonly enforce?: readonly [name: string, limits: CgroupLimits];
+  readonly qosOf?: readonly Pod[];
+  readonly ensure?: Pod;
+  readonly remove?: Pod;
+}
+
+const steps = JSON.parse(process.argv[2] ?? '{}') as Steps;
+const warnings: unknown[] = [];
+const logger = {
+  ...silentLogger,
+  warn: (fields: { readonly error?: unknown }, message: string) => warnings.push(message, String(fields.error)),
+} as Logger;
+const manager = await createCgroupManager({ driver: 'systemd', root: '', mountPoint: '/sys/fs/cgroup', logger });
+const node = new NodeAllocatable({ manager, logger });
+const pods = createPodCgroups({ manager, perQos: true, podPidsLimit: 77, cpuQuota: true, cpuPeriodUs: 100_000 });
+if (steps.enforcePods !== undefined) await node.enforcePods(steps.enforcePods);
+if (steps.enforce !== undefined) await node.enforce(...steps.enforce);
+if (steps.qosOf !== undefined) await node.updateQosShares(steps.qosOf);
+if (steps.ensure !== undefined) await pods.ensure(steps.ensure);
+if (steps.remove !== undefined) await pods.remove(steps.remove);
+console.log(JSON.stringify(warnings));

@@ -1,0 +1,112 @@
+/** Limits of pods, of all pods and of what is reserved as properties of slices, under a real systemd: set, changed, kept, gone. */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { until } from './running-cluster.ts';
+import type { Steps } from './systemd-cgroups-child.ts';
+import { SystemdHost, whyNoSystemd } from './systemd-host.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const SLICE = 'kubepods-burstable-pod1234_5678.slice';
+const PATH = `kubepods.slice/kubepods-burstable.slice/${SLICE}`;
+
+const podOf = (resources: object) =>
+  ({
+    metadata: { name: 'p', namespace: 'd', uid: '1234-5678' },
+    spec: { containers: [{ name: 'c', resources }] },
+  }) as NonNullable<Steps['ensure']>;
+const POD = podOf({ limits: { cpu: '500m', memory: '64Mi' }, requests: { cpu: '250m', memory: '32Mi' } });
+
+const skip = await whyNoSystemd();
+if (skip !== false) console.log(`# skipped: ${skip}`);
+
+describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
+  let host: SystemdHost;
+  let isV2 = false;
+
+  /** An agent that starts, does this, and has nothing to warn of. */
+  function agent(steps: Steps): void {
+    const said = host.must(
+      `${ROOT}/bin/node ${ROOT}/test/integration/systemd-cgroups-child.ts '${JSON.stringify(steps)}'`,
+    );
+    assert.equal(said, '[]');
+  }
+  const shown = (unit: string, names: readonly string[]): readonly string[] =>
+    names.map((name) => host.must(`systemctl show --property=${name} --value ${unit}`));
+  /** A file of the kernel, by its place on v2 and on v1. */
+  const file = (path: string, v2: string, v1: string): string => {
+    const [controller, name] = v1.split('/');
+    return `/sys/fs/cgroup/${isV2 ? `${path}/${v2}` : `${controller}/${path}/${name}`}`;
+  };
+  /** systemd does what it was asked after it answered. */
+  const reads = (path: string, expected: string): Promise<true> =>
+    until(`${expected} in ${path}`, () => (host.sh(`cat ${path}`).said === expected ? true : undefined));
+
+  before(async () => {
+    host = await SystemdHost.boot();
+    isV2 = host.sh('test -e /sys/fs/cgroup/cgroup.controllers').code === 0;
+  });
+  after(async () => {
+    await host?.remove();
+  });
+
+  test('all pods are a slice that is held to what is allocatable', async () => {
+    agent({ enforcePods: { milliCpu: 1500, memoryBytes: 2 ** 30, pids: 1000 } });
+    await reads(file('kubepods.slice', 'memory.max', 'memory/memory.limit_in_bytes'), '1073741824');
+    await reads(file('kubepods.slice', 'cpu.weight', 'cpu/cpu.shares'), isV2 ? '59' : '1536');
+    await reads(file('kubepods.slice', 'pids.max', 'pids/pids.max'), '1000');
+    assert.deepEqual(shown('kubepods.slice', ['ActiveState', 'Transient', 'TasksMax']), ['active', 'yes', '1000']);
+  });
+
+  test('a pod is a slice below its class, with its limits', async () => {
+    agent({ ensure: POD, qosOf: [POD] });
+    await reads(file(PATH, 'memory.max', 'memory/memory.limit_in_bytes'), '67108864');
+    await reads(file(PATH, 'cpu.weight', 'cpu/cpu.shares'), isV2 ? '10' : '256');
+    await reads(file(PATH, 'cpu.max', 'cpu/cpu.cfs_quota_us'), isV2 ? '50000 100000' : '50000');
+    await reads(file(PATH, 'pids.max', 'pids/pids.max'), '77');
+    await reads(file('kubepods.slice/kubepods-burstable.slice', 'cpu.weight', 'cpu/cpu.shares'), isV2 ? '10' : '256');
+    assert.deepEqual(shown(SLICE, ['ControlGroup', 'Transient']), [`/${PATH}`, 'yes']);
+  });
+
+  test('systemd keeps them when it reads its units anew', async () => {
+    host.must('systemctl daemon-reload');
+    await reads(file(PATH, 'memory.max', 'memory/memory.limit_in_bytes'), '67108864');
+    await reads(file('kubepods.slice', 'memory.max', 'memory/memory.limit_in_bytes'), '1073741824');
+  });
+
+  test('an agent that starts anew changes what was resized', async () => {
+    agent({ ensure: podOf({ limits: { memory: '128Mi' }, requests: { cpu: '500m' } }) });
+    await reads(file(PATH, 'memory.max', 'memory/memory.limit_in_bytes'), '134217728');
+    await reads(file(PATH, 'cpu.max', 'cpu/cpu.cfs_quota_us'), isV2 ? 'max 100000' : '-1');
+    await reads(file(PATH, 'cpu.weight', 'cpu/cpu.shares'), isV2 ? '20' : '512');
+  });
+
+  test('what runs in the slice is left running, and the slice goes with its end', async () => {
+    host.must(`systemd-run --scope --unit=container --slice=${SLICE} sleep 1000 >/dev/null 2>&1 & true`);
+    await until('the scope', () =>
+      host.sh('systemctl is-active container.scope').said === 'active' ? true : undefined,
+    );
+    assert.equal(
+      host.must('systemctl show --property=ControlGroup --value container.scope'),
+      `/${PATH}/container.scope`,
+    );
+    agent({ remove: POD });
+    assert.equal(host.sh('systemctl is-active container.scope').said, 'active');
+    host.must('systemctl stop container.scope');
+    agent({ remove: POD });
+    await until('the end of the slice', () =>
+      host.sh(`ls -d /sys/fs/cgroup/${isV2 ? '' : '*/'}${PATH}`).code === 0 ? undefined : true,
+    );
+    await until('the end of the unit', () =>
+      host.must(`systemctl list-units --all --no-legend ${SLICE}`) === '' ? true : undefined,
+    );
+    assert.deepEqual(shown('kubepods.slice', ['ActiveState']), ['active']);
+  });
+
+  test('the slice of the system is held to what is reserved for it', async () => {
+    host.must('systemctl start system.slice');
+    agent({ enforce: ['/system.slice', { milliCpu: 500, memoryBytes: 2 ** 29, pids: 0 }] });
+    await reads(file('system.slice', 'memory.max', 'memory/memory.limit_in_bytes'), '536870912');
+    await reads(file('system.slice', 'cpu.weight', 'cpu/cpu.shares'), isV2 ? '20' : '512');
+  });
+});
