@@ -7,7 +7,7 @@ import { configMaps, namespaces } from '../../api/machinery/resources.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
 
 test('starts in memory, serves over TLS with its kubeconfig', async () => {
-  const { startControlPlane } = (await import('orchlet')) as typeof import('../../controlplane/main.ts');
+  const { startControlPlane } = (await import('orchlet' as string)) as typeof import('../../controlplane/main.ts');
   const plane = await startControlPlane({ memory: true });
   try {
     const config = parseYaml(plane.kubeconfig).value as {

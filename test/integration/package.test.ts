@@ -1,0 +1,33 @@
+/** The npm package of scripts/build-package, as somebody's project has it: below node_modules, where no types are stripped. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+const PROGRAM = `
+import { startControlPlane } from 'orchlet';
+const plane = await startControlPlane({ flags: { dataDir: process.argv[2], securePort: 0, bindAddress: '127.0.0.1' } });
+console.log(plane.url);
+await plane.close();
+`;
+
+test('an installed package gives the control plane with its storage, and the command', (t) => {
+  const project = mkdtempSync(join(tmpdir(), 'orchlet-package-'));
+  t.after(() => rmSync(project, { recursive: true, force: true }));
+  const packed = execFileSync(join(ROOT, 'scripts/build-package'), { cwd: ROOT, encoding: 'utf8' }).trim();
+  const installed = join(project, 'node_modules/orchlet');
+  mkdirSync(installed, { recursive: true });
+  execFileSync('tar', ['xzf', join(ROOT, packed), '-C', installed, '--strip-components=1']);
+  for (const name of readdirSync(join(ROOT, 'node_modules')).filter((candidate) => !candidate.startsWith('.')))
+    symlinkSync(join(ROOT, 'node_modules', name), join(project, 'node_modules', name));
+  writeFileSync(join(project, 'program.mjs'), PROGRAM);
+
+  const run = (file: string, args: readonly string[]): string =>
+    execFileSync(file, args, { cwd: project, encoding: 'utf8', timeout: 120_000 });
+  assert.match(run(process.execPath, ['program.mjs', join(project, 'data')]), /^https:\/\/127\.0\.0\.1:\d+\n$/);
+  assert.match(run(join(installed, 'bin/orchlet'), ['version']), /^orchlet \d/);
+});
