@@ -9,6 +9,8 @@ import type { Pod } from '../../agent/core-types.ts';
 import { type Logger, silentLogger } from '../../api/component/logger.ts';
 
 export interface Steps {
+  /** Other than the host's. */
+  readonly mountPoint?: string;
   readonly enforcePods?: CgroupLimits;
   readonly enforce?: readonly [name: string, limits: CgroupLimits];
   readonly qosOf?: readonly Pod[];
@@ -22,7 +24,8 @@ const logger = {
   ...silentLogger,
   warn: (fields: { readonly error?: unknown }, message: string) => warnings.push(message, String(fields.error)),
 } as Logger;
-const manager = await createCgroupManager({ driver: 'systemd', root: '', mountPoint: '/sys/fs/cgroup', logger });
+const { mountPoint = '/sys/fs/cgroup' } = steps;
+const manager = await createCgroupManager({ driver: 'systemd', root: '', mountPoint, logger });
 const node = new NodeAllocatable({ manager, logger });
 const pods = createPodCgroups({ manager, perQos: true, podPidsLimit: 77, cpuQuota: true, cpuPeriodUs: 100_000 });
 if (steps.enforcePods !== undefined) await node.enforcePods(steps.enforcePods);

@@ -103,6 +103,18 @@ describe('cgroups that systemd owns', { skip, timeout: 120_000 }, () => {
     assert.deepEqual(shown('kubepods.slice', ['ActiveState']), ['active']);
   });
 
+  test('systemd knows the properties of v2 whichever version the host has', () => {
+    host.must('mkdir -p /run/v2 && echo cpu memory pids >/run/v2/cgroup.controllers');
+    agent({ mountPoint: '/run/v2', ensure: POD });
+    assert.deepEqual(
+      shown(SLICE, ['CPUWeight', 'CPUQuotaPerSecUSec', 'MemoryMax', 'TasksMax', 'IOAccounting', 'DefaultDependencies']),
+      ['10', '500ms', '67108864', '77', 'yes', 'no'],
+    );
+    agent({ mountPoint: '/run/v2', ensure: podOf({ requests: { cpu: '500m' } }) });
+    assert.deepEqual(shown(SLICE, ['CPUWeight', 'CPUQuotaPerSecUSec', 'MemoryMax']), ['20', 'infinity', 'infinity']);
+    host.must(`systemctl stop ${SLICE}`);
+  });
+
   test('the slice of the system is held to what is reserved for it', async () => {
     host.must('systemctl start system.slice');
     agent({ enforce: ['/system.slice', { milliCpu: 500, memoryBytes: 2 ** 29, pids: 0 }] });
