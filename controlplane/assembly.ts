@@ -1,10 +1,6 @@
-/** The parts of the control plane that `main.ts` puts together in the order of the start: server, plugins, loops. */
+/** The parts of the control plane that `main.ts` puts together in the order of the start: plugins, reviews, custom resources, aggregation. */
 import type { Logger } from '../api/component/logger.ts';
-import { createProtobufCodec } from '../api/codec/protobuf.ts';
-import { stringifyYaml } from '../api/codec/yaml.ts';
 import type { Client } from '../api/machinery/client.ts';
-import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { type Clock, formatTime } from '../api/machinery/clock.ts';
 import type { Secret } from '../api/machinery/kinds.ts';
 import {
@@ -35,20 +31,15 @@ import { catalogConversion } from './admission/webhook/catalog-conversion.ts';
 import { WebhookClient } from './authentication/webhook-client.ts';
 import { reconcileBootstrapPolicy } from './authorization/bootstrap-reconcile.ts';
 import type { Encryption } from './encryption/build.ts';
-import { installBackup } from './backup/backup.ts';
-import { installReencrypt } from './encryption/reencrypt.ts';
-import { primaryAddress } from './host-address.ts';
 import { ensureDefaultObjects } from './default-objects.ts';
 import { ensureNodeServices } from './node-services.ts';
 import { ensureNodeBootstrap } from './node-bootstrap.ts';
 import { createAgentSummaries } from './metrics-api/agent-summaries.ts';
 import { METRICS_API, metricsRests } from './metrics-api/metrics-api.ts';
 import type { ControlPlaneFlags } from './options.ts';
-import type { Pki, PkiMaterial } from './pki/pki.ts';
+import type { Pki } from './pki/pki.ts';
 import { CustomResources } from './registry/custom-resources/custom-resources.ts';
-import { publishedSchema } from './registry/custom-resources/published-schema.ts';
 import { createDecoder } from './registry/object-decoding.ts';
-import { createEncodings } from './registry/encodings.ts';
 import { createFieldManagement } from './registry/managed-fields.ts';
 import type { Registry, RegistryOptions, Stores } from './registry/registry.ts';
 import type { Rest } from './registry/rest.ts';
@@ -56,36 +47,10 @@ import { lateReviewers } from './reviews/reviewers.ts';
 import { reviewRests, type ReviewRestsOptions } from './reviews/review-rest.ts';
 import type { Security } from './security.ts';
 import type { MetricsRegistry } from '../api/component/metrics.ts';
-import { builtinDeprecation } from './server/deprecations.ts';
-import { fetchAggregated, passAggregated } from './server/connect/aggregated.ts';
-import { createConnector } from './server/connect/connector.ts';
-import { installDiscovery } from './server/discovery.ts';
+import { fetchAggregated } from './server/connect/aggregated.ts';
 import type { AuditSink } from './server/filters/audit.ts';
-import { type HealthOptions, installHealth } from './server/health.ts';
-import { installIssuer } from './server/issuer-paths.ts';
-import type { ServingCertificate } from './server/listener.ts';
-import { installIndex } from './server/index-page.ts';
-import { installOpenApi } from './server/openapi/openapi.ts';
-import { PathHandlers } from './server/path-handlers.ts';
-import { createRequestMetrics, installMetrics } from './server/request-metrics.ts';
-import { type ApiServer, createServer } from './server/server.ts';
 import type { StartHooks } from './start-hooks.ts';
 import type { Storage } from './storage/storage.ts';
-import { textDecoders } from './server/text-decoders.ts';
-import { installVersion } from './server/version.ts';
-
-/** The release of the API that is spoken. */
-export const API_VERSION = {
-  major: '1',
-  minor: '36',
-  gitVersion: 'v1.36.2',
-  gitCommit: '',
-  gitTreeState: 'clean',
-  buildDate: '2026-06-09T00:00:00Z',
-  goVersion: 'go1.26.4',
-  compiler: 'gc',
-  platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
-} as const;
 
 export interface Parts {
   readonly flags: ControlPlaneFlags;
@@ -311,123 +276,6 @@ export function aggregatorOf(
     },
     fetchJson: fetchAggregated,
   });
-}
-
-export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer {
-  const { flags, clock, logger, registry, security, pki, schema, customResources, metrics } = parts;
-  const protobuf = createProtobufCodec(schema);
-  const encodings = createEncodings({
-    schema,
-    columnsOf: (info) => customResources.strategyOf(info)?.columns ?? registry.columnsOf(info),
-    protobuf,
-    yaml: stringifyYaml,
-  });
-  const paths = new PathHandlers();
-  const { catalog } = registry;
-  installVersion(paths, API_VERSION);
-  installDiscovery(paths, {
-    catalog,
-    aggregated: aggregator,
-    protobuf,
-    serverAddress: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
-  });
-  installOpenApi(paths, {
-    catalog,
-    aggregated: aggregator,
-    schema,
-    release: API_VERSION.gitVersion,
-    customSchema(info) {
-      const own = customResources.schemaOf(info);
-      return own === undefined ? undefined : publishedSchema(info, own);
-    },
-  });
-  installHealth(paths, { logger, ...healthChecks(parts) });
-  installIssuer(paths, security.issuer);
-  installReencrypt(paths, parts.storage, parts.encryption?.values);
-  installBackup(paths, parts.storage, resolve(flags.dataDir));
-  installMetrics(paths, metrics);
-  installIndex(paths, catalog);
-  const serving = servingCertificate(flags) ?? ownCertificate(pki.material());
-  const server = createServer({
-    catalog,
-    authenticator: security.authenticators.authenticator,
-    authorizer: security.authorizers.authorizer,
-    clock,
-    logger,
-    tls: {
-      ...serving,
-      clientCa: [security.clientCa.pem(), security.frontProxyCa.pem()],
-      minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
-      ...(flags.tlsCipherSuites.length === 0 ? {} : { ciphers: flags.tlsCipherSuites.join(':') }),
-    },
-    encodings,
-    decoders: textDecoders,
-    paths,
-    connector: createConnector({
-      agentCredentials: () => {
-        const { kubeletClient } = pki.material();
-        return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
-      },
-      clock,
-      logger,
-    }),
-    observer: createRequestMetrics(metrics, clock),
-    ...(parts.audit === undefined ? {} : { audit: parts.audit }),
-    aggregated: passAggregated(aggregator, clock),
-    deprecation: (group, version, resource) =>
-      builtinDeprecation(group, version, resource) ||
-      (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),
-    requestTimeoutMs: flags.requestTimeout,
-    maxReading: flags.maxRequestsInflight,
-    maxMutating: flags.maxMutatingRequestsInflight,
-  });
-  if (servingCertificate(flags) === undefined)
-    pki.onChange((material) => server.replaceCertificate(ownCertificate(material)));
-  return server;
-}
-
-const ownCertificate = ({ apiserver }: PkiMaterial): ServingCertificate => ({
-  cert: apiserver.certificatePem,
-  key: apiserver.privateKeyPem,
-});
-
-/** `--tls-cert-file` and `--tls-private-key-file`. */
-function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlags): ServingCertificate | undefined {
-  if (tlsCertFile === '' || tlsPrivateKeyFile === '') return undefined;
-  return { cert: readFileSync(tlsCertFile), key: readFileSync(tlsPrivateKeyFile) };
-}
-
-/** By the names that probes of the reference ask for. */
-function healthChecks({
-  storage,
-  sources,
-  encryption,
-  startHooks,
-  isClosing,
-}: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
-  return {
-    checks: [
-      // The log is written where requests are answered: whoever gets this answer knows that it can be.
-      { name: 'log', check: () => undefined },
-      {
-        name: 'etcd',
-        check: async () => {
-          await storage.get('/core/namespaces/kube-system');
-        },
-      },
-      ...(encryption?.checks ?? []),
-      ...startHooks.checks,
-    ],
-    readiness: [
-      { name: 'informer-sync', check: () => sources.synced() },
-      {
-        name: 'shutdown',
-        check: () => {
-          if (isClosing()) throw new Error('process is shutting down');
-        },
-      },
-    ],
-  };
 }
 
 /** A token of a Secret was used: the Secret says on which day that was last. */

@@ -14,12 +14,12 @@ import { loadSchema } from '../api/schema/table.ts';
 import { loadAdmissionConfiguration } from './admission/admission-config.ts';
 import { chainMetrics } from './admission/admission-metrics.ts';
 import { sourcesFromCatalog } from './admission/sources.ts';
+import { createApiServer } from './api-server.ts';
 import {
   admissionPlugins,
   aggregatorOf,
   bootstrap,
   checkPolicies,
-  createApiServer,
   customResourcesOf,
   extensions,
   fieldManagement,

@@ -36,7 +36,7 @@ export interface Compiled {
   readonly run: Run;
 }
 
-/** What macros ask of the compiler. */
+/** What macros and operators ask of the compiler. */
 export interface ExpressionCompiler {
   compile(expr: Expr): Compiled;
   /** Compiles with more variables in scope; each has its slot among the frame's locals. */

@@ -4,20 +4,18 @@
  *
  * Every step costs: a run stops when its budget is spent, so that no expression holds the server up.
  */
-import { attempt, type Compiled, type ExpressionCompiler, type Frame } from './compiled.ts';
+import type { Compiled, ExpressionCompiler, Frame } from './compiled.ts';
 import type { FunctionTable, Overload } from './functions.ts';
 import { literalFault } from './literal-checks.ts';
 import { compileMacro } from './macros.ts';
 import { TYPE_NAMES } from './operators.ts';
 import type { Expr } from './parser.ts';
-import { coerce, coerced, extent, itemAt, keyOf, literalType, selectable, shownKey } from './value-access.ts';
+import { coerce, coerced, keyOf, literalType, selectable } from './value-access.ts';
 import {
-  bool,
   type CelType,
   dyn,
   errorType,
   fits,
-  int,
   isOpen,
   join,
   list,
@@ -27,18 +25,8 @@ import {
   substitute,
   typeType,
 } from './types.ts';
-import {
-  adapt,
-  CelError,
-  type CelMap,
-  type CelValue,
-  equal,
-  hasType,
-  member,
-  MessageValue,
-  Optional,
-  TypeValue,
-} from './values.ts';
+import { CelError, type CelMap, type CelValue, hasType, MessageValue, Optional, TypeValue } from './values.ts';
+import { compileOperator } from './compile-operators.ts';
 
 export interface Fault {
   readonly at: number;
@@ -302,7 +290,7 @@ export class Compiler implements ExpressionCompiler {
   #call(expr: Extract<Expr, { kind: 'call' }>): Compiled {
     const { name, target, at } = expr;
     if (target === undefined) {
-      const special = this.#operator(expr);
+      const special = compileOperator(this, expr);
       if (special !== undefined) return special;
     }
     const qualified = target === undefined ? undefined : namespaced(target, name);
@@ -359,128 +347,6 @@ export class Compiler implements ExpressionCompiler {
         return chosen.run(values, frame);
       },
     };
-  }
-
-  /** What looks at its arguments in its own way. */
-  #operator({ name, args, at }: Extract<Expr, { kind: 'call' }>): Compiled | undefined {
-    const [a, b, c] = args;
-    if (a === undefined || b === undefined) return undefined;
-    switch (name) {
-      case '_&&_':
-      case '_||_':
-        return this.#logical(name, this.compile(a), this.compile(b), at);
-      case '_?_:_':
-        return c === undefined ? undefined : this.#conditional(this.compile(a), this.compile(b), this.compile(c), at);
-      case '_==_':
-      case '_!=_':
-        return this.#equality(name, this.compile(a), this.compile(b), at);
-      case '@in':
-        return this.#contained(this.compile(a), this.compile(b), at);
-      case '_[_]':
-      case '_[?_]':
-        return this.#index(name, this.compile(a), this.compile(b), at);
-      default:
-        return undefined;
-    }
-  }
-
-  #mismatch(name: string, args: readonly Compiled[], at: number): Compiled {
-    if (args.some(({ type }) => type.kind === 'error')) return { type: errorType, run: () => null };
-    const types = args.map(({ type }) => showType(type)).join(', ');
-    return this.fault(at, `found no matching overload for '${name}' applied to '(${types})'`);
-  }
-
-  #logical(name: string, a: Compiled, b: Compiled, at: number): Compiled {
-    if (!fits(bool, a.type) || !fits(bool, b.type)) return this.#mismatch(name, [a, b], at);
-    // One side decides whatever the other would come to, even to an error.
-    const deciding = name === '_||_';
-    return {
-      type: bool,
-      run(frame) {
-        const left = attempt(a.run, frame);
-        if (left === deciding) return deciding;
-        const right = attempt(b.run, frame);
-        if (right === deciding) return deciding;
-        if (left instanceof CelError) throw left;
-        if (right instanceof CelError) throw right;
-        if (typeof left !== 'boolean' || typeof right !== 'boolean') throw new CelError('no such overload');
-        return !deciding;
-      },
-    };
-  }
-
-  #conditional(condition: Compiled, yes: Compiled, no: Compiled, at: number): Compiled {
-    if (!fits(bool, condition.type) || !(fits(yes.type, no.type) || fits(no.type, yes.type))) {
-      return this.#mismatch('_?_:_', [condition, yes, no], at);
-    }
-    return {
-      type: join(yes.type, no.type),
-      run(frame) {
-        const chosen = condition.run(frame);
-        if (typeof chosen !== 'boolean') throw new CelError('no such overload');
-        return chosen ? yes.run(frame) : no.run(frame);
-      },
-    };
-  }
-
-  #equality(name: string, a: Compiled, b: Compiled, at: number): Compiled {
-    if (!fits(a.type, b.type) && !fits(b.type, a.type)) return this.#mismatch(name, [a, b], at);
-    const wanted = name === '_==_';
-    return {
-      type: bool,
-      run(frame) {
-        const [left, right] = [a.run(frame), b.run(frame)];
-        frame.spend(1 + Math.ceil(Math.min(extent(left), extent(right)) / 10));
-        return equal(left, right) === wanted;
-      },
-    };
-  }
-
-  #contained(item: Compiled, where: Compiled, at: number): Compiled {
-    const { type } = where;
-    const ok =
-      isOpen(type) ||
-      (type.kind === 'list' && (fits(type.item, item.type) || fits(item.type, type.item))) ||
-      (type.kind === 'map' && fits(type.key, item.type));
-    if (!ok) return this.#mismatch('@in', [item, where], at);
-    return {
-      type: bool,
-      run(frame) {
-        const [value, within] = [item.run(frame), where.run(frame)];
-        if (!Array.isArray(within)) {
-          frame.spend(1);
-          if (!hasType(within, map(dyn, dyn))) throw new CelError('no such overload');
-          return member(within, value) !== undefined;
-        }
-        frame.spend(1 + within.length);
-        return within.some((one) => equal(adapt(one), value));
-      },
-    };
-  }
-
-  #index(name: string, operand: Compiled, key: Compiled, at: number): Compiled {
-    const through = operand.type.kind === 'optional';
-    const type = operand.type.kind === 'optional' ? operand.type.of : operand.type;
-    let inner: CelType;
-    if (isOpen(type)) inner = dyn;
-    else if (type.kind === 'list' && (fits(int, key.type) || key.type.kind === 'uint')) inner = type.item;
-    else if (type.kind === 'map' && fits(type.key, key.type)) inner = type.value;
-    else return this.#mismatch(name, [operand, key], at);
-    const isOptional = name === '_[?_]' || through;
-    const run = (frame: Frame): CelValue => {
-      const outer = operand.run(frame);
-      const index = key.run(frame);
-      frame.spend(1);
-      const value = outer instanceof Optional ? outer.value : outer;
-      const found = value === undefined ? undefined : itemAt(value, index);
-      if (isOptional || outer instanceof Optional) {
-        return new Optional(found === undefined ? undefined : coerce(inner, found));
-      }
-      if (found !== undefined) return coerce(inner, found);
-      if (Array.isArray(value)) throw new CelError(`index out of bounds: ${shownKey(index)}`);
-      throw new CelError(`no such key: ${shownKey(index)}`);
-    };
-    return { type: isOptional ? optional(inner) : inner, run };
   }
 }
 
