@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Deployment, Pod } from '../../../../api/machinery/kinds.ts';
+import type { Deployment, Pod, ReplicaSet } from '../../../../api/machinery/kinds.ts';
 import { formatTime } from '../../../../api/machinery/clock.ts';
 import { deployments, pods, replicaSets } from '../../../../api/machinery/resources.ts';
 import { runDeployments } from '../../../../controlplane/controllers/deployment/deployment.ts';
@@ -165,6 +165,36 @@ test('scaling in the middle of a rollout is shared out between the sets', async 
   });
   await t.advance(50);
   assert.deepEqual(sizes(), [11, 7]);
+  await t.stop();
+});
+
+test('the revision after one that needs 64 bits is the next one', async () => {
+  const name = 'deployment.kubernetes.io/revision';
+  const spec = deployment().spec;
+  assert.ok(spec);
+  const old: ReplicaSet = {
+    apiVersion: 'apps/v1',
+    kind: 'ReplicaSet',
+    metadata: {
+      name: 'web-old',
+      namespace: 'shop',
+      labels: { app: 'web' },
+      annotations: { [name]: '3546343826724305832' },
+    },
+    spec: { replicas: 0, selector: spec.selector, template: spec.template ?? {} },
+  };
+  const next = deployment({
+    template: { metadata: { labels: { app: 'web' } }, spec: { containers: [{ name: 'web', image: 'web:2' }] } },
+  });
+  const t = controllerTest({
+    objects: [
+      [replicaSets, old],
+      [deployments, next],
+    ],
+  });
+  await t.start(runDeployments);
+  await t.advance(100);
+  assert.equal(t.client.peek(deployments, 'shop', 'web')?.metadata.annotations?.[name], '3546343826724305833');
   await t.stop();
 });
 
