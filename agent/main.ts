@@ -29,6 +29,7 @@ import { AgentCore } from './core.ts';
 import type { NodeInfo } from './core-types.ts';
 import { ImageManager } from './images/image-manager.ts';
 import { loadPreloadedImages } from './images/preloaded-images.ts';
+import { runtimeHandlerOf } from './kuberuntime/runtime-class.ts';
 import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
 import { linuxResources, type ResourceFacts } from './kuberuntime/resources.ts';
 import { LogRotation } from './logs/log-rotation.ts';
@@ -353,7 +354,7 @@ async function assemble(
         security: { seccompDirectory: join(rootDirectory, 'seccomp'), seccompDefault: flags.seccompDefault },
         resources: containerResources,
         cgroupParent: (pod) => cgroups.parent(pod),
-        runtimeHandler: () => '',
+        runtimeHandler: (pod) => runtimeHandlerOf(pod, client),
       },
       objects,
       services: services.lister,

@@ -142,7 +142,7 @@ function unknownContainer(
   mounts: Partial<ContainerStatusJson>,
 ): ContainerStatusJson {
   const { pod } = input;
-  const initializing = kind === 'regular' && (pod.spec.initContainers ?? []).length > 0;
+  const initializing = (pod.spec.initContainers ?? []).length > 0;
   const base = {
     name: container.name,
     ready: false,

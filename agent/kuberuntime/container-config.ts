@@ -37,7 +37,8 @@ export interface ConfigSettings {
   readonly security: SecuritySettings;
   readonly resources: () => ResourceFacts;
   readonly cgroupParent: (pod: Pod) => string;
-  readonly runtimeHandler: (pod: Pod) => string;
+  /** What the pod's RuntimeClass names now, `''` without one; throws where there is no such class. */
+  readonly runtimeHandler: (pod: Pod) => Promise<string>;
 }
 
 export interface ConfigDeps {
@@ -63,7 +64,12 @@ function podLabels(pod: Pod): Record<string, string> {
   };
 }
 
-export async function sandboxConfig(pod: Pod, attempt: number, deps: ConfigDeps): Promise<SandboxConfig> {
+export async function sandboxConfig(
+  pod: Pod,
+  attempt: number,
+  deps: ConfigDeps,
+  runtimeHandler: string,
+): Promise<SandboxConfig> {
   const { settings } = deps;
   const context = pod.spec.securityContext;
   const logDirectory = podLogDirectory(settings, pod);
@@ -90,7 +96,7 @@ export async function sandboxConfig(pod: Pod, attempt: number, deps: ConfigDeps)
     ),
     readOnlyRootFilesystem: false,
     seccomp: seccompProfile(context?.seccompProfile, undefined, { ...settings.security, seccompDefault: true }),
-    runtimeHandler: settings.runtimeHandler(pod),
+    runtimeHandler,
   };
 }
 

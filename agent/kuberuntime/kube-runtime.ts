@@ -129,9 +129,13 @@ export class KubeRuntime {
     }
     // 4. The sandbox.
     let { sandboxId } = actions;
-    const sandbox = await sandboxConfig(pod, actions.attempt, this.#options.config);
+    // The class may be gone while its pods run: what is there keeps its handler.
+    const found = actions.createSandbox ? undefined : status.sandboxes.find(({ id }) => id === sandboxId);
+    let sandbox = await sandboxConfig(pod, actions.attempt, this.#options.config, found?.runtimeHandler ?? '');
     if (actions.createSandbox || sandboxId === undefined) {
       try {
+        const runtimeHandler = await this.#options.config.settings.runtimeHandler(pod);
+        if (runtimeHandler !== '') sandbox = { ...sandbox, runtimeHandler };
         if (sandbox.namespaces.userNamespace !== undefined) await this.#requireUserNamespaces(sandbox.runtimeHandler);
         sandboxId = await this.#options.runtime.runSandbox(sandbox);
       } catch (error) {
@@ -147,7 +151,8 @@ export class KubeRuntime {
         };
       }
     }
-    const { ips } = await this.#options.runtime.sandboxStatus(sandboxId);
+    const known = actions.createSandbox ? undefined : status.sandboxes.find(({ id }) => id === sandboxId);
+    const { ips } = known ?? (await this.#options.runtime.sandboxStatus(sandboxId));
     const session: Session = {
       pod,
       status,
