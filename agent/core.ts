@@ -397,12 +397,13 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     out: NodeJS.WritableStream,
     signal: AbortSignal,
   ): Promise<void> {
-    const pod = this.#require(namespace, podName, '');
+    const pod = this.#deps.pods.byName(namespace, podName);
+    if (pod === undefined) throw newStatusError(404, 'NotFound', `pod "${podName}" does not exist`);
     const runtime = await this.#runtimeStatus(pod);
     const attempts = runtime.containers.filter((entry) => entry.name === container);
     const [newest, second] = attempts;
     if (!allContainers(pod).some((entry) => entry.container.name === container)) {
-      throw newBadRequest(`container ${container} is not valid for pod ${podName}`);
+      throw newStatusError(404, 'NotFound', `container "${container}" not found in pod "${podName}"`);
     }
     const chosen = options.previous ? second : newest;
     if (chosen === undefined || chosen.state === 'created') {
@@ -435,7 +436,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     const pod = this.#require(namespace, podName, uid);
     const found = findContainer(await this.#runtimeStatus(pod), container);
     if (found === undefined || found.state !== 'running')
-      throw newNotFound(PODS, `container not found ("${container}")`);
+      throw newStatusError(500, 'InternalError', `container not found ("${container}")`);
     return found.id;
   }
 
@@ -470,7 +471,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   #require(namespace: string, name: string, uid: string): Pod {
     const pod = uid === '' ? this.#deps.pods.byName(namespace, name) : this.#deps.pods.byAnyUid(uid);
     if (pod === undefined || pod.metadata.name !== name || pod.metadata.namespace !== namespace)
-      throw newNotFound(PODS, name);
+      throw newStatusError(404, 'NotFound', 'pod does not exist');
     return pod;
   }
 

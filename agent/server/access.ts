@@ -146,8 +146,11 @@ function verbOf(method: string): string {
       return 'patch';
     case 'DELETE':
       return 'delete';
-    default:
+    case 'GET':
       return 'get';
+    default:
+      // Only what may do everything may ask by another method (HEAD, OPTIONS).
+      return '';
   }
 }
 
@@ -159,6 +162,7 @@ export function subresourcesOf(path: string): string[] {
   if (under('/logs')) return ['log'];
   if (under('/checkpoint')) return ['checkpoint'];
   if (under('/configz')) return ['configz', 'proxy'];
+  if (under('/statusz')) return ['statusz', 'proxy'];
   if (under('/healthz')) return ['healthz', 'proxy'];
   if (under('/pods') || under('/runningpods')) return ['pods', 'proxy'];
   return ['proxy'];

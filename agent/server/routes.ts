@@ -3,10 +3,11 @@ import { createReadStream } from 'node:fs';
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { newBadRequest, newNotFound } from '../../api/meta/status-error.ts';
-import type { LogOptions, Pod, PodHost } from '../core-types.ts';
+import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
+import type { Pod, PodHost } from '../core-types.ts';
 import { type Signal, SIGNALS } from '../eviction/thresholds.ts';
 import type { SubmittedPods } from '../podconfig/submitted-source.ts';
+import { installContainerLogs } from './container-logs.ts';
 
 /** What a page of figures says, made when it is asked for. */
 export interface StatisticsPages {
@@ -37,32 +38,15 @@ export interface RoutesOptions {
 const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 
-/** Health alone: for port 10248 and the others. */
-export function installHealth(app: FastifyInstance, host: PodHost): void {
-  const ok = (_request: FastifyRequest, reply: FastifyReply): FastifyReply => reply.type(TEXT_TYPE).send('ok');
-  app.get('/healthz/ping', ok);
-  app.get('/healthz/log', ok);
-  const check = (_request: FastifyRequest, reply: FastifyReply): FastifyReply => {
-    const problem = host.syncLoopHealth();
-    if (problem === '') return reply.type(TEXT_TYPE).send('ok');
-    return reply
-      .code(500)
-      .type(TEXT_TYPE)
-      .send(`[+]ping ok\n[+]log ok\n[-]syncloop failed: ${problem}\nhealthz check failed\n`);
-  };
-  app.get('/healthz', check);
-  app.get('/healthz/syncloop', check);
-}
-
 /** What may be read by anybody on port 10255 and by the authorized on 10250. */
 export function installReading(app: FastifyInstance, options: RoutesOptions): void {
   const { host, statistics } = options;
   app.get('/pods', (_request, reply) => reply.send(podList(host.pods())));
   app.get('/pods/', (_request, reply) => reply.send(podList(host.pods())));
-  app.get('/metrics', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.metrics()));
-  app.get('/metrics/cadvisor', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.cadvisor()));
-  app.get('/metrics/resource', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.resource()));
-  app.get('/metrics/probes', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.probes()));
+  app.all('/metrics', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.metrics()));
+  app.all('/metrics/cadvisor', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.cadvisor()));
+  app.all('/metrics/resource', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.resource()));
+  app.all('/metrics/probes', async (_request, reply) => reply.type(METRICS_TYPE).send(await statistics.probes()));
   const summary = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { only_cpu_and_memory: only } = request.query as { only_cpu_and_memory?: string };
     return reply.type('application/json').send(await statistics.summary(only === 'true'));
@@ -77,15 +61,19 @@ export function installPrivate(app: FastifyInstance, options: RoutesOptions): vo
   app.get('/configz', (_request, reply) => reply.send(options.config()));
   if (options.debugHandlers) {
     app.get('/runningpods/', async (_request, reply) => reply.send(podList(await host.runningPods())));
-    app.get('/containerLogs/:namespace/:pod/:container', (request, reply) => serveLogs(host, request, reply));
+    installContainerLogs(app, host);
+    installStreams(app, host);
     app.post('/run/:namespace/:pod/:container', (request, reply) => runCommand(host, request, reply, ''));
     app.post('/run/:namespace/:pod/:uid/:container', (request, reply) =>
       runCommand(host, request, reply, (request.params as { uid: string }).uid),
     );
     const { logDirectory } = options;
-    if (logDirectory !== undefined)
+    if (logDirectory === undefined) installDisabled(app, ['/logs/'], 'logs endpoint is disabled.');
+    else
       app.get('/logs/*', (request, reply) => serveFile(logDirectory, (request.params as { '*': string })['*'], reply));
-  }
+    installDisabled(app, ['/debug/pprof/'], 'profiling endpoint is disabled.');
+    installDisabled(app, ['/debug/flags/v'], 'flags endpoint is disabled.');
+  } else installDebuggingDisabled(app);
   const { explainEviction } = options;
   if (explainEviction !== undefined) {
     app.get('/eviction/explain', async (request, reply) => {
@@ -103,6 +91,72 @@ export function installPrivate(app: FastifyInstance, options: RoutesOptions): vo
     });
   }
   if (options.submitted !== undefined) installSubmitted(app, options.submitted);
+}
+
+const DEBUGGING_PATHS = [
+  '/run/',
+  '/exec/',
+  '/attach/',
+  '/portForward/',
+  '/containerLogs/',
+  '/runningpods/',
+  '/debug/pprof/',
+  '/logs/',
+];
+
+/** What looks into pods is told to be switched off: on the read-only port, and without `--enable-debugging-handlers`. */
+export function installDebuggingDisabled(app: FastifyInstance): void {
+  installDisabled(app, DEBUGGING_PATHS, 'Debug endpoints are disabled.');
+}
+
+function installDisabled(app: FastifyInstance, paths: readonly string[], message: string): void {
+  const refuse = (_request: FastifyRequest, reply: FastifyReply): FastifyReply =>
+    reply.code(405).type(TEXT_TYPE).send(`${message}\n`);
+  for (const path of paths) app.all(path.endsWith('/') ? `${path}*` : path, refuse);
+}
+
+/** Streams that are asked for without an upgrade: what does not exist is told first. */
+function installStreams(app: FastifyInstance, host: PodHost): void {
+  type Params = Readonly<Record<'namespace' | 'pod' | 'uid' | 'container', string | undefined>>;
+  const method = ['GET', 'POST'];
+  const refuse = (): never => {
+    throw newStatusError(500, 'InternalError', 'Upgrade request required');
+  };
+  const command = async (request: FastifyRequest): Promise<never> => {
+    const { namespace = '', pod = '', uid = '', container = '' } = request.params as Params;
+    await host.resolveContainer(namespace, pod, uid, container);
+    return refuse();
+  };
+  const forward = async (request: FastifyRequest): Promise<never> => {
+    const { namespace = '', pod = '', uid = '' } = request.params as Params;
+    await host.resolveSandbox(namespace, pod, uid);
+    return refuse();
+  };
+  for (const action of ['exec', 'attach']) {
+    app.route({ method, url: `/${action}/:namespace/:pod/:container`, handler: command });
+    app.route({ method, url: `/${action}/:namespace/:pod/:uid/:container`, handler: command });
+  }
+  app.route({ method, url: '/portForward/:namespace/:pod', handler: forward });
+  app.route({ method, url: '/portForward/:namespace/:pod/:uid', handler: forward });
+}
+
+const READING_METHODS: readonly (readonly [RegExp, string])[] = [
+  [/^\/pods\/?$/, 'GET'],
+  [/^\/stats\/summary$/, 'GET, POST'],
+];
+const METHODS: typeof READING_METHODS = [
+  ...READING_METHODS,
+  [/^\/(runningpods\/|logs\/.*|configz)$/, 'GET'],
+  [/^\/containerLogs(\/[^/]+){3}$/, 'GET'],
+  [/^\/run(\/[^/]+){3,4}$/, 'POST'],
+  [/^\/checkpoint(\/[^/]+){3}$/, 'POST'],
+  [/^\/((exec|attach)(\/[^/]+){3,4}|portForward(\/[^/]+){2,3})$/, 'GET, POST'],
+];
+
+/** Of what no route takes: the methods that its path knows, where another one was asked. */
+export function allowedMethods(method: string, path: string, isReadOnly: boolean): string | undefined {
+  const allowed = (isReadOnly ? READING_METHODS : METHODS).find(([pattern]) => pattern.test(path))?.[1];
+  return allowed === undefined || allowed.split(', ').includes(method) ? undefined : allowed;
 }
 
 function podList(pods: readonly Pod[]): object {
@@ -127,59 +181,6 @@ function installSubmitted(app: FastifyInstance, submitted: SubmittedPods): void 
   });
 }
 
-function numberOf(query: Record<string, string | undefined>, name: string): number | undefined {
-  const text = query[name];
-  if (text === undefined || text === '') return undefined;
-  const value = Number(text);
-  if (!Number.isSafeInteger(value)) throw newBadRequest(`${name} must be a whole number, not ${JSON.stringify(text)}`);
-  return value;
-}
-
-function parseLogOptions(query: Record<string, string | undefined>): LogOptions {
-  const on = (name: string): boolean => query[name] === 'true' || query[name] === '1';
-  const tailLines = numberOf(query, 'tailLines');
-  const limitBytes = numberOf(query, 'limitBytes');
-  const sinceSeconds = numberOf(query, 'sinceSeconds');
-  if (tailLines !== undefined && tailLines < 0) throw newBadRequest('tailLines must be greater than or equal to 0');
-  if (limitBytes !== undefined && limitBytes < 1) throw newBadRequest('limitBytes must be greater than 0');
-  if (sinceSeconds !== undefined && sinceSeconds < 1) throw newBadRequest('sinceSeconds must be greater than 0');
-  const stream = query['stream'];
-  return {
-    follow: on('follow'),
-    previous: on('previous'),
-    timestamps: on('timestamps'),
-    ...(tailLines === undefined ? {} : { tailLines }),
-    ...(limitBytes === undefined ? {} : { limitBytes }),
-    ...(sinceSeconds === undefined ? {} : { sinceSeconds }),
-    ...(query['sinceTime'] === undefined ? {} : { sinceTime: query['sinceTime'] }),
-    ...(stream === 'Stdout' || stream === 'Stderr' || stream === 'All' ? { stream } : {}),
-  };
-}
-
-/** The header goes out with the first byte, so that a failure before it is an answer of its own. */
-async function serveLogs(host: PodHost, request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  const { namespace, pod, container } = request.params as Record<'namespace' | 'pod' | 'container', string>;
-  const options = parseLogOptions(request.query as Record<string, string | undefined>);
-  const gone = new AbortController();
-  const { raw } = reply;
-  raw.on('close', () => gone.abort(new Error('the client is gone')));
-  raw.setHeader('Content-Type', TEXT_TYPE);
-  raw.setHeader('Transfer-Encoding', 'chunked');
-  try {
-    await host.logs(namespace, pod, container, options, raw, gone.signal);
-    reply.hijack();
-    raw.end();
-  } catch (error) {
-    if (gone.signal.aborted || raw.headersSent) {
-      reply.hijack();
-      raw.destroy();
-      return;
-    }
-    raw.removeHeader('Transfer-Encoding');
-    throw error;
-  }
-}
-
 const RUN_TIMEOUT_MS = 60_000;
 const MOST_OUTPUT_BYTES = 16 << 20;
 
@@ -194,21 +195,27 @@ async function runCommand(
   if (cmd === undefined || cmd === '') throw newBadRequest('the parameter cmd must name the command');
   const id = await host.resolveContainer(namespace, pod, uid, container);
   const { PassThrough } = await import('node:stream');
-  const output = new PassThrough();
-  const chunks: Buffer[] = [];
-  let size = 0;
-  output.on('data', (chunk: Buffer) => {
-    size += chunk.length;
-    // The rest is read and dropped, so that the command can end.
-    if (size <= MOST_OUTPUT_BYTES) chunks.push(chunk);
-  });
-  await host.exec(id, cmd.split(' '), {
-    stdout: output,
-    stderr: output,
-    tty: false,
-    signal: AbortSignal.timeout(RUN_TIMEOUT_MS),
-  });
-  return reply.type(TEXT_TYPE).send(Buffer.concat(chunks));
+  const collect = (): { readonly stream: NodeJS.WritableStream; readonly chunks: Buffer[] } => {
+    const stream = new PassThrough();
+    const chunks: Buffer[] = [];
+    let size = 0;
+    stream.on('data', (chunk: Buffer) => {
+      size += chunk.length;
+      // The rest is read and dropped, so that the command can end.
+      if (size <= MOST_OUTPUT_BYTES) chunks.push(chunk);
+    });
+    return { stream, chunks };
+  };
+  const [stdout, stderr] = [collect(), collect()];
+  const signal = AbortSignal.timeout(RUN_TIMEOUT_MS);
+  const io = { stdout: stdout.stream, stderr: stderr.stream, tty: false, signal };
+  const exitCode = await host.exec(id, cmd.split(' '), io);
+  if (exitCode !== 0) {
+    const said = Buffer.concat(stderr.chunks).toString();
+    throw newStatusError(500, 'InternalError', `command '${cmd}' exited with ${exitCode}: ${said}`);
+  }
+  // The reference calls it JSON, whatever the command wrote.
+  return reply.type('application/json').send(Buffer.concat([...stdout.chunks, ...stderr.chunks]));
 }
 
 /** Files below the directory only, whatever the path and the links in it say. */

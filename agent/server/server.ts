@@ -3,7 +3,7 @@
  * health alone.
  */
 import type { IncomingMessage, Server } from 'node:http';
-import { createServer as createHttpsServer, type Server as HttpsServer } from 'node:https';
+import { createServer as createHttpsServer, Server as HttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { SecureContextOptions } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyServerFactory } from 'fastify';
@@ -12,7 +12,14 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import type { Access } from './access.ts';
-import { installHealth, installPrivate, installReading, type RoutesOptions } from './routes.ts';
+import { installHealth } from './health.ts';
+import {
+  allowedMethods,
+  installDebuggingDisabled,
+  installPrivate,
+  installReading,
+  type RoutesOptions,
+} from './routes.ts';
 import { createUpgrades, parseTarget, refuseUpgrade } from './streaming/upgrade.ts';
 
 export interface AgentServerOptions extends RoutesOptions {
@@ -81,6 +88,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     observeRequests(reading, options.observe, 'readonly');
     installHealth(reading, options.host);
     installReading(reading, options);
+    installDebuggingDisabled(reading);
     apps.push(reading);
     await reading.ready();
     await listen(server, options.readOnlyPort, options.address);
@@ -114,6 +122,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
 }
 
 function createApp(server: Server | HttpsServer, options: AgentServerOptions): FastifyInstance {
+  const isReadOnly = !(server instanceof HttpsServer);
   const serverFactory: FastifyServerFactory = (handler) => {
     server.on('request', handler);
     return server as Server;
@@ -122,13 +131,23 @@ function createApp(server: Server | HttpsServer, options: AgentServerOptions): F
     serverFactory,
     bodyLimit: MAX_BODY_BYTES,
     forceCloseConnections: true,
+    exposeHeadRoutes: false,
     routerOptions: { maxParamLength: 512 },
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
-  app.setNotFoundHandler((_request, reply) =>
-    reply.code(404).type('text/plain; charset=utf-8').send('404 page not found\n'),
-  );
+  // JSON is UTF-8 without saying so.
+  app.addHook('onSend', async (_request, reply, payload) => {
+    if (reply.getHeader('content-type') === 'application/json; charset=utf-8')
+      reply.header('content-type', 'application/json');
+    return payload;
+  });
+  app.setNotFoundHandler((request, reply) => {
+    reply.type('text/plain; charset=utf-8');
+    const allowed = allowedMethods(request.method, requestUrl(request.url).pathname, isReadOnly);
+    if (allowed === undefined) return reply.code(404).send('404 page not found\n');
+    return reply.code(405).header('Allow', allowed).send('405: Method Not Allowed');
+  });
   app.setErrorHandler((error, _request, reply) => {
     if (error instanceof StatusError)
       return reply.code(error.code).type('text/plain; charset=utf-8').send(`${error.message}\n`);
@@ -176,9 +195,10 @@ function serveUpgrades(server: HttpsServer, options: AgentServerOptions): void {
   server.on('upgrade', (request, socket, head) => {
     socket.on('error', () => socket.destroy());
     const serve = async (): Promise<void> => {
-      const target = options.debugHandlers ? parseTarget(requestUrl(request.url)) : undefined;
+      const target = parseTarget(requestUrl(request.url));
       if (target === undefined) throw newStatusError(404, 'NotFound', '404 page not found');
       await authorize(options.access, options.logger, request);
+      if (!options.debugHandlers) throw newStatusError(405, 'MethodNotAllowed', 'Debug endpoints are disabled.');
       await upgrade(request, socket, head, target);
     };
     serve().catch((error: unknown) => refuseUpgrade(socket, error));

@@ -203,6 +203,8 @@ export interface ConnectTarget {
   readonly credentials: 'kubelet-client' | 'none';
   /** Only a plain GET is proxied (logs). */
   readonly plain: boolean;
+  /** Whatever certificate the target shows (`insecureSkipTLSVerifyBackend`). */
+  readonly anyCertificate?: boolean;
 }
 
 /** Everything that is served. Rows come and go at run time (custom resources). */

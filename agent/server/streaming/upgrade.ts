@@ -205,6 +205,15 @@ function channelPorts(query: URLSearchParams): number[] {
   });
 }
 
+const STATUS_TEXTS: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  401: 'Unauthorized',
+  403: 'Forbidden',
+  404: 'Not Found',
+  405: 'Method Not Allowed',
+  500: 'Internal Server Error',
+};
+
 /** Answers a failure before the upgrade in plain HTTP. */
 export function refuseUpgrade(socket: Duplex, error: unknown): void {
   if (socket.destroyed || !socket.writable) return;
@@ -212,6 +221,6 @@ export function refuseUpgrade(socket: Duplex, error: unknown): void {
   const message = error instanceof Error ? error.message : String(error);
   const body = `${message}\n`;
   socket.end(
-    `HTTP/1.1 ${code} ${code === 404 ? 'Not Found' : code === 400 ? 'Bad Request' : 'Error'}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    `HTTP/1.1 ${code} ${STATUS_TEXTS[code] ?? 'Error'}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
 }

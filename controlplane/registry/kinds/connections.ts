@@ -12,6 +12,7 @@ import { newBadRequest, newInternalError, newServiceUnavailable } from '../../..
 import type { ResourceInfo, SubresourceInfo } from '../../../api/schema/schema.ts';
 import type { ConnectRequest, ConnectTarget, RequestContext, Rest } from '../rest.ts';
 import { currentEntry, listEntries } from '../store-read.ts';
+import { podLogQuery } from './pod-log-options.ts';
 import { admissionAttributes, type Store } from '../store.ts';
 
 type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
@@ -83,16 +84,6 @@ const STREAMS = [
   ['stderr', 'error'],
   ['tty', 'tty'],
 ] as const;
-const LOG_OPTIONS = [
-  'follow',
-  'previous',
-  'timestamps',
-  'sinceSeconds',
-  'sinceTime',
-  'tailLines',
-  'limitBytes',
-  'stream',
-];
 
 function execTarget(
   stores: ConnectStores,
@@ -115,16 +106,15 @@ function logTarget(
   name: string,
   query: URLSearchParams,
 ): ConnectTarget | 'empty' {
+  const sent = podLogQuery(name, query);
   const pod: Pod = currentEntry(stores.pods, namespace, name).object;
   const container = containerOf(pod, query.get('container') ?? '');
   const node = pod.spec?.nodeName ?? '';
   if (node === '') return 'empty';
   const url = new URL(`${agentOf(stores, node)}/containerLogs/${namespace}/${name}/${container}`);
-  for (const option of LOG_OPTIONS) {
-    const value = query.get(option);
-    if (value !== null && value !== '') url.searchParams.set(option, value);
-  }
-  return { url, credentials: 'kubelet-client', plain: true };
+  url.search = sent.toString();
+  const isInsecure = isTrue(query.get('insecureSkipTLSVerifyBackend'));
+  return { url, credentials: 'kubelet-client', plain: true, ...(isInsecure ? { anyCertificate: true } : {}) };
 }
 
 function forwardTarget(stores: ConnectStores, namespace: string, name: string, query: URLSearchParams): ConnectTarget {

@@ -78,6 +78,7 @@ function tlsFor(target: ConnectTarget, options: ConnectorOptions): TargetTls {
   if (target.credentials === 'none') return { rejectUnauthorized: false };
   const known = options.agentCredentials();
   if (known === undefined) return { rejectUnauthorized: false };
+  if (target.anyCertificate === true) return { cert: known.cert, key: known.key, rejectUnauthorized: false };
   return {
     cert: known.cert,
     key: known.key,

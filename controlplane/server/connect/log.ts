@@ -1,12 +1,28 @@
-/** `log`: what the agent sends, as text; its refusals become a Status. */
+/**
+ * `log`: what the agent sends, as text, or as messages of a WebSocket where the client asks for one; its refusals become a
+ * Status.
+ */
+import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
+import { type WebSocket, WebSocketServer } from 'ws';
 import { newInternalError, newStatusError } from '../../../api/meta/status-error.ts';
 import type { ConnectTarget, Rest } from '../../registry/rest.ts';
+import type { Upgrade } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 import type { TargetTls } from './connector.ts';
 import { passBody, requestTarget } from './passed-response.ts';
 
 const MAX_REASON_CHARS = 2048;
+/** Bytes that may wait for a slow client before the log is read no further. */
+const HIGH_WATER_BYTES = 1 << 20;
+const BASE64_PROTOCOL = 'base64.binary.k8s.io';
+const PROTOCOLS: ReadonlySet<string> = new Set(['binary.k8s.io', BASE64_PROTOCOL]);
+
+const webSockets = new WebSocketServer({
+  noServer: true,
+  perMessageDeflate: false,
+  handleProtocols: (offered) => [...offered].find((protocol) => PROTOCOLS.has(protocol)) ?? false,
+});
 
 export async function streamLog(request: ApiRequest, rest: Rest, target: ConnectTarget, tls: TargetTls): Promise<void> {
   const message = await requestTarget({
@@ -22,9 +38,39 @@ export async function streamLog(request: ApiRequest, rest: Rest, target: Connect
     const reason = (await text(message)).slice(0, MAX_REASON_CHARS).trim();
     throw refusal(status, reason, rest, request.info.parts[1] ?? '');
   }
+  const isWebSocket = (request.header('upgrade') ?? '').toLowerCase() === 'websocket';
+  const upgrade = isWebSocket ? request.exchange.takeUpgrade() : undefined;
+  if (upgrade !== undefined) {
+    request.status = 101;
+    await passMessages(message, upgrade);
+    return;
+  }
   request.status = 200;
   request.exchange.start(200, request.responseHeaders('text/plain'));
   await passBody(message, request.exchange);
+}
+
+/** Each piece is a message: binary, or text in base64 for browsers. Resolves when either side has ended. */
+function passMessages(message: IncomingMessage, upgrade: Upgrade): Promise<void> {
+  return new Promise((resolve) => {
+    const gone = (): void => {
+      message.destroy();
+      resolve();
+    };
+    upgrade.socket.once('close', gone);
+    webSockets.handleUpgrade(upgrade.message, upgrade.socket, upgrade.head, (socket: WebSocket) => {
+      const isBase64 = socket.protocol === BASE64_PROTOCOL;
+      socket.on('error', () => socket.terminate());
+      message.on('data', (chunk: Buffer) => {
+        socket.send(isBase64 ? chunk.toString('base64') : chunk, () => {
+          if (socket.bufferedAmount < HIGH_WATER_BYTES / 2) message.resume();
+        });
+        if (socket.bufferedAmount > HIGH_WATER_BYTES) message.pause();
+      });
+      message.once('end', () => socket.close(1000));
+      message.once('error', () => socket.terminate());
+    });
+  });
 }
 
 const REASONS: Readonly<Record<number, string>> = {

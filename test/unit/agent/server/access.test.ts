@@ -84,6 +84,7 @@ describe('what may be asked', () => {
     ['/checkpoint/a/b/c', ['checkpoint']],
     ['/configz', ['configz', 'proxy']],
     ['/healthz/ping', ['healthz', 'proxy']],
+    ['/statusz', ['statusz', 'proxy']],
     ['/pods', ['pods', 'proxy']],
     ['/runningpods/', ['pods', 'proxy']],
     ['/exec/ns/pod/c', ['proxy']],
@@ -106,11 +107,18 @@ describe('what may be asked', () => {
     const { access, asked, clock } = setUp();
     const refusal = 'Forbidden (user=jane, verb=get, resource=nodes, subresource(s)=[pods proxy])\n';
     assert.equal(await access.refusal(jane, 'GET', '/pods'), refusal);
-    assert.equal(await access.refusal(jane, 'HEAD', '/pods'), refusal);
+    assert.equal(await access.refusal(jane, 'GET', '/pods'), refusal);
     assert.equal(asked.length, 2);
     await clock.advance(30_001);
     await access.refusal(jane, 'GET', '/pods');
     assert.equal(asked.length, 4);
+  });
+
+  it('by a method that is no verb is asked as none, which only a right to everything covers', async () => {
+    const { access, granted, asked } = setUp();
+    granted.add('pods');
+    await access.refusal(jane, 'HEAD', '/pods');
+    assert.deepEqual(asked, [' pods']);
   });
 
   it('is everything with AlwaysAllow', async () => {

@@ -2,8 +2,10 @@
 import assert from 'node:assert/strict';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { once } from 'node:events';
 import { connect as connectTls } from 'node:tls';
 import { after, before, test } from 'node:test';
+import { WebSocket } from 'ws';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import type { ConnectRequest, ConnectTarget, Rest } from '../../../../controlplane/registry/rest.ts';
@@ -107,6 +109,26 @@ test('logs are streamed as text, and what the agent refuses is a Status', async 
   assert.equal(refused.status, 404);
   assert.equal(refused.body['message'], 'container is gone');
 });
+
+for (const [protocol, isBase64] of [
+  [undefined, false],
+  ['binary.k8s.io', false],
+  ['base64.binary.k8s.io', true],
+] as const) {
+  test(`logs are messages of a WebSocket that speaks ${protocol ?? 'nothing in particular'}`, async () => {
+    const socket = new WebSocket(`wss://127.0.0.1:${fake.port}/api/v1/namespaces/ns/pods/p/log`, protocol ?? [], {
+      rejectUnauthorized: false,
+      headers: { authorization: 'Bearer token' },
+    });
+    const parts: Buffer[] = [];
+    socket.on('message', (data: Buffer, isBinary: boolean) => {
+      assert.equal(isBinary, !isBase64);
+      parts.push(isBase64 ? Buffer.from(data.toString(), 'base64') : data);
+    });
+    const [code] = (await once(socket, 'close')) as [number];
+    assert.deepEqual([code, Buffer.concat(parts).toString()], [1000, 'line one\n']);
+  });
+}
 
 test('plain requests are proxied with body and headers, redirects are turned and not followed', async () => {
   const answer = await fake.request(

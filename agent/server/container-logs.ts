@@ -1,0 +1,74 @@
+/** `/containerLogs`: the options of a log, checked as the reference checks them, and the log streamed as it is read. */
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import type { LogOptions, PodHost } from '../core-types.ts';
+
+const TEXT_TYPE = 'text/plain; charset=utf-8';
+
+export function installContainerLogs(app: FastifyInstance, host: PodHost): void {
+  app.get('/containerLogs/:namespace/:pod/:container', (request, reply) => serveLogs(host, request, reply));
+}
+
+type Query = Readonly<Record<string, string | undefined>>;
+
+const unreadable = (): StatusError => newStatusError(400, 'BadRequest', '{"message": "Unable to decode query."}');
+const impossible = (): StatusError => newStatusError(422, 'Invalid', '{"message": "Invalid request."}');
+
+function numberOf(query: Query, name: string): number | undefined {
+  const text = query[name];
+  if (text === undefined || text === '') return undefined;
+  const value = Number(text);
+  if (!/^[+-]?\d+$/.test(text) || !Number.isSafeInteger(value)) throw unreadable();
+  return value;
+}
+
+/** Throws 400 where a value cannot be read, 422 where it cannot be. */
+export function parseLogOptions(query: Query): LogOptions {
+  const on = (name: string): boolean => !['', 'false', '0'].includes(query[name] ?? '');
+  const tail = query['tail'] ?? '';
+  const tailLines = tail === '' ? numberOf(query, 'tailLines') : tail === 'all' ? undefined : numberOf(query, 'tail');
+  const limitBytes = numberOf(query, 'limitBytes');
+  const sinceSeconds = numberOf(query, 'sinceSeconds');
+  const { sinceTime = '', stream = '' } = query;
+  if (sinceTime !== '' && Number.isNaN(Date.parse(sinceTime))) throw unreadable();
+  if (tailLines !== undefined && tailLines < 0) throw impossible();
+  if (limitBytes !== undefined && limitBytes < 1) throw impossible();
+  if (sinceSeconds !== undefined && (sinceSeconds < 1 || sinceTime !== '')) throw impossible();
+  const isStream = stream === 'Stdout' || stream === 'Stderr' || stream === 'All';
+  if (stream !== '' && !isStream) throw impossible();
+  if (tailLines !== undefined && (stream === 'Stdout' || stream === 'Stderr')) throw impossible();
+  return {
+    follow: on('follow'),
+    previous: on('previous'),
+    timestamps: on('timestamps'),
+    ...(tailLines === undefined ? {} : { tailLines }),
+    ...(limitBytes === undefined ? {} : { limitBytes }),
+    ...(sinceSeconds === undefined ? {} : { sinceSeconds }),
+    ...(sinceTime === '' ? {} : { sinceTime }),
+    ...(isStream ? { stream } : {}),
+  };
+}
+
+/** The header goes out with the first byte, so that a failure before it is an answer of its own. */
+async function serveLogs(host: PodHost, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const { namespace, pod, container } = request.params as Record<'namespace' | 'pod' | 'container', string>;
+  const options = parseLogOptions(request.query as Query);
+  const gone = new AbortController();
+  const { raw } = reply;
+  raw.on('close', () => gone.abort(new Error('the client is gone')));
+  raw.setHeader('Content-Type', TEXT_TYPE);
+  raw.setHeader('Transfer-Encoding', 'chunked');
+  try {
+    await host.logs(namespace, pod, container, options, raw, gone.signal);
+    reply.hijack();
+    raw.end();
+  } catch (error) {
+    if (gone.signal.aborted || raw.headersSent) {
+      reply.hijack();
+      raw.destroy();
+      return;
+    }
+    raw.removeHeader('Transfer-Encoding');
+    throw error;
+  }
+}

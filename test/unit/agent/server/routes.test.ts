@@ -1,0 +1,220 @@
+/** The plain routes of the agent's server, path by path, as the reference answers them. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import type { LogOptions, PodHost } from '../../../../agent/core-types.ts';
+import type { StreamIo } from '../../../../agent/runtime/runtime.ts';
+import { parseLogOptions } from '../../../../agent/server/container-logs.ts';
+import { newStatusError, StatusError } from '../../../../api/meta/status-error.ts';
+import { type ServerUnderTest, startServerUnderTest } from './server-under-test.ts';
+
+let problem = '';
+let logged: LogOptions | undefined;
+const host = {
+  syncLoopHealth: () => problem,
+  pods: () => [],
+  runningPods: async () => [],
+  resolveContainer: async (_namespace: string, pod: string) => {
+    if (pod === 'none') throw newStatusError(404, 'NotFound', 'pod does not exist');
+    return 'id';
+  },
+  resolveSandbox: async () => 'id',
+  exec: async (_id: string, command: readonly string[], io: StreamIo) => {
+    io.stdout?.write(`ran ${command.join('|')}\n`);
+    io.stderr?.write('oops\n');
+    return command[0] === 'false' ? 7 : 0;
+  },
+  logs: async (
+    _namespace: string,
+    pod: string,
+    _container: string,
+    options: LogOptions,
+    out: NodeJS.WritableStream,
+  ) => {
+    logged = options;
+    if (pod === 'none') throw newStatusError(404, 'NotFound', 'pod "none" does not exist');
+    out.write('a line\n');
+  },
+} as unknown as PodHost;
+
+/** The number of a port that was free a moment ago. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await new Promise((resolve) => server.once('listening', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+describe("the agent's paths", () => {
+  let open: ServerUnderTest;
+  let closed: ServerUnderTest;
+  let logs: string;
+  let readOnlyPort: number;
+  before(async () => {
+    logs = await mkdtemp(join(tmpdir(), 'orchlet-logs-'));
+    await writeFile(join(logs, 'syslog'), 'hello\n');
+    readOnlyPort = await freePort();
+    const checkpoint = async (): Promise<readonly string[]> => ['/var/lib/kubelet/checkpoints/c.tar'];
+    open = await startServerUnderTest({ host, logDirectory: logs, readOnlyPort, checkpoint });
+    closed = await startServerUnderTest({ host, debugHandlers: false });
+  });
+  after(async () => {
+    await Promise.all([open.close(), closed.close(), rm(logs, { recursive: true })]);
+  });
+
+  const JSON_TYPE = 'application/json';
+  const TEXT = 'text/plain; charset=utf-8';
+  const METRICS = 'text/plain; version=0.0.4; charset=utf-8';
+  const emptyList = '{"kind":"PodList","apiVersion":"v1","metadata":{},"items":[]}';
+  for (const [request, status, type, body] of [
+    ['GET /healthz', 200, TEXT, 'ok'],
+    ['HEAD /healthz', 200, TEXT, ''],
+    ['GET /healthz/ping', 200, TEXT, 'ok'],
+    ['GET /healthz/log', 200, TEXT, 'ok'],
+    ['GET /healthz/syncloop', 200, TEXT, 'ok'],
+    ['GET /healthz?verbose', 200, TEXT, '[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n'],
+    [
+      'GET /healthz?verbose&exclude=log&exclude=x',
+      200,
+      TEXT,
+      '[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\nwarn: some health checks cannot be excluded: no matches for "x"\nhealthz check passed\n',
+    ],
+    ['GET /pods', 200, JSON_TYPE, emptyList],
+    ['GET /pods/', 200, JSON_TYPE, emptyList],
+    ['GET /runningpods/', 200, JSON_TYPE, emptyList],
+    ['POST /pods', 405, TEXT, '405: Method Not Allowed'],
+    ['DELETE /runningpods/', 405, TEXT, '405: Method Not Allowed'],
+    ['GET /stats/summary', 200, JSON_TYPE, '{"only":false}'],
+    ['GET /stats/summary?only_cpu_and_memory=true', 200, JSON_TYPE, '{"only":true}'],
+    ['GET /metrics', 200, METRICS, 'metrics'],
+    ['GET /metrics/cadvisor', 200, METRICS, 'cadvisor'],
+    ['GET /metrics/resource', 200, METRICS, 'resource'],
+    ['GET /metrics/probes', 200, METRICS, 'probes'],
+    ['GET /configz', 200, JSON_TYPE, '{"kubeletconfig":{}}'],
+    ['GET /containerLogs/ns/p/c', 200, TEXT, 'a line\n'],
+    ['GET /containerLogs/ns/none/c', 404, TEXT, 'pod "none" does not exist\n'],
+    ['GET /containerLogs/ns/p/c?tailLines=x', 400, TEXT, '{"message": "Unable to decode query."}\n'],
+    ['GET /containerLogs/ns/p/c?tailLines=-1', 422, TEXT, '{"message": "Invalid request."}\n'],
+    ['POST /containerLogs/ns/p/c', 405, TEXT, '405: Method Not Allowed'],
+    ['POST /run/ns/p/c?cmd=echo%20x', 200, JSON_TYPE, 'ran echo|x\noops\n'],
+    ['POST /run/ns/p/uid/c?cmd=true', 200, JSON_TYPE, 'ran true\noops\n'],
+    ['POST /run/ns/p/c?cmd=false', 500, TEXT, "command 'false' exited with 7: oops\n\n"],
+    ['POST /run/ns/none/c?cmd=true', 404, TEXT, 'pod does not exist\n'],
+    ['GET /run/ns/p/c?cmd=true', 405, TEXT, '405: Method Not Allowed'],
+    ['GET /exec/ns/none/c?command=x&output=1', 404, TEXT, 'pod does not exist\n'],
+    ['POST /exec/ns/p/c?command=x&output=1', 500, TEXT, 'Upgrade request required\n'],
+    ['GET /attach/ns/p/uid/c?output=1', 500, TEXT, 'Upgrade request required\n'],
+    ['POST /portForward/ns/p', 500, TEXT, 'Upgrade request required\n'],
+    ['PUT /exec/ns/p/c', 405, TEXT, '405: Method Not Allowed'],
+    ['POST /checkpoint/ns/p/c', 200, JSON_TYPE, '{"items":["/var/lib/kubelet/checkpoints/c.tar"]}'],
+    ['GET /checkpoint/ns/p/c', 405, TEXT, '405: Method Not Allowed'],
+    ['GET /logs/syslog', 200, TEXT, 'hello\n'],
+    ['GET /logs/', 200, 'text/html; charset=utf-8', '<pre>\n<a href="syslog">syslog</a>\n</pre>\n'],
+    ['POST /logs/syslog', 405, TEXT, '405: Method Not Allowed'],
+    ['GET /debug/pprof/heap', 405, TEXT, 'profiling endpoint is disabled.\n'],
+    ['PUT /debug/flags/v', 405, TEXT, 'flags endpoint is disabled.\n'],
+    ['GET /nowhere', 404, TEXT, '404 page not found\n'],
+  ] as const) {
+    it(`answer ${request} with ${status}`, async () => {
+      const answer = await open.ask(request);
+      assert.deepEqual([answer.status, answer.type, answer.text], [status, type, body]);
+      if (status === 405 && body.startsWith('405')) assert.match(answer.allow, /^(GET|POST|GET, POST)$/);
+    });
+  }
+
+  it('tell which part is ill, and keep the reason to those who ask for the part', async () => {
+    problem = 'PLEG is not healthy';
+    try {
+      const whole = await open.ask('GET /healthz');
+      const listed = '[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n';
+      assert.deepEqual([whole.status, whole.text], [500, listed]);
+      const part = await open.ask('GET /healthz/syncloop');
+      assert.deepEqual([part.status, part.text], [500, 'internal server error: PLEG is not healthy\n']);
+      assert.equal((await open.ask('GET /healthz?exclude=syncloop')).status, 200);
+    } finally {
+      problem = '';
+    }
+  });
+
+  it('that look into pods are told to be switched off without debugging handlers, upgrades too', async () => {
+    for (const path of [
+      '/run/a/b/c',
+      '/exec/a/b/c',
+      '/containerLogs/a/b/c',
+      '/runningpods/',
+      '/logs/x',
+      '/portForward/a/b',
+    ]) {
+      const answer = await closed.ask(`GET ${path}`);
+      assert.deepEqual([answer.status, answer.text], [405, 'Debug endpoints are disabled.\n'], path);
+    }
+    const upgrade = await closed.ask('GET /exec/a/b/c?output=1', { Connection: 'Upgrade', Upgrade: 'SPDY/3.1' });
+    assert.deepEqual([upgrade.status, upgrade.text], [405, 'Debug endpoints are disabled.\n']);
+    assert.equal((await closed.ask('GET /pods')).status, 200);
+  });
+
+  it('on the read-only port show pods and figures, and nothing that looks into them', async () => {
+    const read = async (path: string): Promise<readonly [number, string]> => {
+      const answer = await fetch(`http://127.0.0.1:${readOnlyPort}${path}`);
+      return [answer.status, await answer.text()];
+    };
+    assert.deepEqual(await read('/pods'), [200, emptyList]);
+    assert.deepEqual(await read('/metrics/resource'), [200, 'resource']);
+    assert.deepEqual(await read('/stats/summary'), [200, '{"only":false}']);
+    assert.deepEqual(await read('/healthz'), [200, 'ok']);
+    for (const path of ['/exec/a/b/c', '/run/a/b/c', '/containerLogs/a/b/c', '/runningpods/', '/logs/'])
+      assert.deepEqual(await read(path), [405, 'Debug endpoints are disabled.\n'], path);
+    for (const path of ['/configz', '/checkpoint/a/b/c', '/podManifests'])
+      assert.equal((await read(path))[0], 404, path);
+  });
+
+  it('say that logs are switched off where they are', async () => {
+    const server = await startServerUnderTest({ host });
+    try {
+      const answer = await server.ask('GET /logs/syslog');
+      assert.deepEqual([answer.status, answer.text], [405, 'logs endpoint is disabled.\n']);
+    } finally {
+      await server.close();
+    }
+  });
+
+  it('pass every option of a log on', async () => {
+    await open.ask(
+      'GET /containerLogs/ns/p/c?follow=true&previous=1&timestamps=true&limitBytes=9&sinceTime=2026-01-02T03:04:05Z&stream=Stderr',
+    );
+    assert.deepEqual(logged, {
+      follow: true,
+      previous: true,
+      timestamps: true,
+      limitBytes: 9,
+      sinceTime: '2026-01-02T03:04:05Z',
+      stream: 'Stderr',
+    });
+  });
+});
+
+describe('options of a log', () => {
+  it('take the old name of the tail', () => {
+    assert.equal(parseLogOptions({ tail: '3' }).tailLines, 3);
+    assert.equal(parseLogOptions({ tail: 'all', tailLines: '4' }).tailLines, undefined);
+  });
+  for (const [query, code] of [
+    [{ limitBytes: '0' }, 422],
+    [{ sinceSeconds: '0' }, 422],
+    [{ sinceSeconds: '5', sinceTime: '2026-01-02T03:04:05Z' }, 422],
+    [{ stream: 'Both' }, 422],
+    [{ stream: 'Stdout', tailLines: '5' }, 422],
+    [{ sinceTime: 'yesterday' }, 400],
+    [{ limitBytes: '1.5' }, 400],
+  ] as const) {
+    it(`${JSON.stringify(query)} are refused with ${code}`, () =>
+      assert.throws(
+        () => parseLogOptions(query),
+        (error: unknown) => error instanceof StatusError && error.code === code,
+      ));
+  }
+});

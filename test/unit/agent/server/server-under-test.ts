@@ -1,0 +1,104 @@
+/** The agent's server with a host of the test's own, for tests of its routes and streams. */
+import { request as httpsRequest } from 'node:https';
+import type { PodHost } from '../../../../agent/core-types.ts';
+import { type AgentServerOptions, startAgentServer } from '../../../../agent/server/server.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { systemClock } from '../../../../api/machinery/clock.ts';
+import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
+import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
+
+export interface Answer {
+  readonly status: number;
+  readonly type: string;
+  readonly allow: string;
+  readonly text: string;
+}
+
+export interface ServerUnderTest {
+  readonly port: number;
+  /** `GET /path`. */
+  ask(request: string, headers?: Readonly<Record<string, string>>): Promise<Answer>;
+  close(): Promise<void>;
+}
+
+const jane = { name: 'jane', uid: '', groups: [], extra: {} };
+
+export async function startServerUnderTest(
+  options: { readonly host: PodHost } & Partial<
+    Pick<AgentServerOptions, 'debugHandlers' | 'logDirectory' | 'readOnlyPort' | 'idleTimeoutMs' | 'checkpoint'>
+  >,
+): Promise<ServerUnderTest> {
+  const keys = await generateKey('ecdsa');
+  const der = createCertificate(
+    {
+      subject: { commonName: 'n' },
+      publicKey: keys.publicKey,
+      notBeforeMs: Date.UTC(2020, 0, 1),
+      notAfterMs: Date.UTC(2100, 0, 1),
+      names: { dns: ['n'], ip: [] },
+      keyUsages: ['digital signature'],
+      extendedKeyUsages: ['server auth'],
+    },
+    { privateKey: keys.privateKey },
+  );
+  const server = await startAgentServer({
+    clock: systemClock,
+    logger: silentLogger,
+    statistics: {
+      metrics: async () => 'metrics',
+      cadvisor: async () => 'cadvisor',
+      resource: async () => 'resource',
+      probes: async () => 'probes',
+      summary: async (only) => ({ only }),
+    },
+    config: () => ({ kubeletconfig: {} }),
+    submitted: undefined,
+    logDirectory: undefined,
+    debugHandlers: true,
+    access: { authenticate: async () => jane, refusal: async () => '' },
+    tls: {
+      cert: certificatePem(der),
+      key: privateKeyPem(keys.privateKey),
+      clientCa: undefined,
+      minVersion: 'TLSv1.2',
+      ciphers: undefined,
+      groups: undefined,
+    },
+    enabled: true,
+    address: '127.0.0.1',
+    port: 0,
+    readOnlyPort: 0,
+    healthAddress: '127.0.0.1',
+    healthPort: 0,
+    idleTimeoutMs: 0,
+    ...options,
+  });
+  return {
+    port: server.port,
+    ask: (request, headers = {}) => ask(server.port, request, headers),
+    close: () => server.close(),
+  };
+}
+
+function ask(port: number, line: string, headers: Readonly<Record<string, string>>): Promise<Answer> {
+  const [method = 'GET', path = '/'] = line.split(' ');
+  return new Promise((resolve, reject) => {
+    const sent = httpsRequest(
+      { host: '127.0.0.1', port, method, path, headers, agent: false, rejectUnauthorized: false },
+      (response) => {
+        let text = '';
+        response.on('data', (chunk: Buffer) => (text += chunk.toString()));
+        response.on('end', () =>
+          resolve({
+            status: response.statusCode ?? 0,
+            type: response.headers['content-type'] ?? '',
+            allow: response.headers.allow ?? '',
+            text,
+          }),
+        );
+      },
+    );
+    sent.on('error', reject);
+    sent.end();
+  });
+}
