@@ -1,6 +1,6 @@
 /** The units under a real systemd: readiness, watchdog, restart and upgrade without an end of pods, and what uninstalling leaves. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { imageArchive, until } from './running-cluster.ts';
@@ -20,6 +20,7 @@ const POD = {
         image: 'orchlet.local/demo:1',
         imagePullPolicy: 'IfNotPresent',
         command: ['sleep', '10000'],
+        resources: { limits: { cpu: '500m', memory: '64Mi' } },
       },
     ],
   },
@@ -46,6 +47,9 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
 
   before(async () => {
     host = await SystemdHost.boot();
+    // As Docker does by default where cgroups are of version 2.
+    const engine = JSON.stringify({ 'exec-opts': ['native.cgroupdriver=systemd'] });
+    host.must(`mkdir -p /etc/docker && echo '${engine}' >/etc/docker/daemon.json`);
     host.must(`${ROOT}/scripts/docker-private start /run/d`, 90_000);
     host.must('mkdir -p /etc/orchlet');
     const flags = `--container-runtime docker --docker-endpoint unix://${SOCKET} --hostname-override n1`;
@@ -76,6 +80,18 @@ describe('orchlet under systemd', { skip, timeout: 280_000 }, () => {
     assert.equal(created.code, 0, created.said);
     container = await running();
     assert.match(container, / 0$/);
+  });
+
+  test('the pod as a whole is held by a slice of its own, and all pods by theirs', async () => {
+    const uid = kubectl("get pod stays -o jsonpath='{.metadata.uid}'").said;
+    const slice = `kubepods-pod${uid.replaceAll('-', '_')}.slice`;
+    const memory = existsSync('/sys/fs/cgroup/cgroup.controllers') ? 'MemoryMax' : 'MemoryLimit';
+    const shown = (name: string, property: string): string =>
+      host.must(`systemctl show --property=${property} --value ${name}`);
+    assert.deepEqual([shown(slice, memory), shown(slice, 'CPUQuotaPerSecUSec')], ['67108864', '500ms']);
+    await until('a limit of all pods', () => (Number(shown('kubepods.slice', memory)) > 0 ? true : undefined));
+    const id = /docker:\/\/(\S+)/.exec(container)?.[1] ?? '';
+    assert.equal(shown(`docker-${id}.scope`, 'ControlGroup'), `/kubepods.slice/${slice}/docker-${id}.scope`);
   });
 
   test('a restart and an upgrade in place leave pods running, and need no new token', async () => {
