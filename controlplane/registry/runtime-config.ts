@@ -21,6 +21,7 @@ const FALSE: ReadonlySet<string> = new Set(['0', 'f', 'F', 'FALSE', 'false', 'Fa
 const NEEDED: readonly string[] = [
   '/v1/namespaces',
   '/v1/configmaps',
+  '/v1/pods',
   'rbac.authorization.k8s.io/v1/clusterroles',
   'rbac.authorization.k8s.io/v1/clusterrolebindings',
   'rbac.authorization.k8s.io/v1/roles',

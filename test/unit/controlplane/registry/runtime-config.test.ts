@@ -80,6 +80,10 @@ describe('--runtime-config', () => {
     );
     assert.match(checkRuntimeConfig({ 'api/v1': 'false' }) ?? '', /cannot be off: the control plane itself needs them/);
     assert.match(checkRuntimeConfig({ 'api/ga': 'false' }) ?? '', /cannot be off/);
-    assert.equal(checkRuntimeConfig({ 'v1/pods': 'false' }), undefined);
+    assert.match(
+      checkRuntimeConfig({ 'v1/pods': 'false' }) ?? '',
+      /^pods of the core group, v1, cannot be off: the control plane itself needs them$/,
+    );
+    assert.equal(checkRuntimeConfig({ 'v1/limitranges': 'false' }), undefined);
   });
 });

@@ -1,0 +1,69 @@
+/** What is going away says so: in a header to the client, in a metric and in the audit log to the administrator. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { MetricsRegistry } from '../../../../api/component/metrics.ts';
+import { systemClock } from '../../../../api/machinery/clock.ts';
+import { createAudit } from '../../../../controlplane/audit/audit.ts';
+import type { AuditEvent } from '../../../../controlplane/audit/event.ts';
+import { parseAuditPolicy } from '../../../../controlplane/audit/policy.ts';
+import { builtinDeprecation } from '../../../../controlplane/server/deprecations.ts';
+import { createRequestMetrics } from '../../../../controlplane/server/request-metrics.ts';
+import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
+import { startFakeServer, type FakeServer } from '../../../fakes/fake-server.ts';
+
+const WARNING = '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"';
+const metrics = new MetricsRegistry();
+const events: AuditEvent[] = [];
+let fake: FakeServer;
+
+before(async () => {
+  const audit = createAudit({
+    policy: parseAuditPolicy('apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n', 'policy.yaml'),
+    backends: [{ process: (event) => void events.push(event), close: async () => undefined }],
+    clock: systemClock,
+    metrics,
+  });
+  const endpoints = new FakeResource(fakeInfo('endpoints', 'Endpoints'));
+  endpoints.put('n', { metadata: { name: 'a' } });
+  fake = await startFakeServer(new FakeCatalog([endpoints, new FakeResource(fakeInfo('configmaps', 'ConfigMap'))]), {
+    audit: sink,
+    observer: createRequestMetrics(metrics, systemClock),
+    deprecation: builtinDeprecation,
+  });
+});
+after(() => fake.close());
+
+const said = (): string[] => metrics.text().match(/^apiserver_requested_deprecated_apis\{.*$/gm) ?? [];
+
+/** Of the only request for the path by the verb; the event comes when the exchange is over. */
+async function isAuditedAsDeprecated(verb: string, path: string): Promise<boolean> {
+  const found = (): AuditEvent | undefined =>
+    events.find((event) => event.verb === verb && event.requestURI === path && event.stage === 'ResponseComplete');
+  while (found() === undefined) await new Promise((resolve) => setImmediate(resolve));
+  return (found()?.annotations as Record<string, string> | undefined)?.['k8s.io/deprecated'] === 'true';
+}
+
+test('a resource that stays is not told of', async () => {
+  const path = '/api/v1/namespaces/n/configmaps';
+  assert.equal((await fake.request('GET', path)).headers['warning'], undefined);
+  assert.equal(await isAuditedAsDeprecated('list', path), false);
+  assert.deepEqual(said(), []);
+});
+
+test('a deprecated resource is told of with every verb, also where nothing is found', async () => {
+  const all = '/api/v1/namespaces/n/endpoints';
+  for (const [method, verb, path, status] of [
+    ['GET', 'get', `${all}/a`, 200],
+    ['GET', 'list', all, 200],
+    ['GET', 'get', `${all}/none`, 404],
+    ['DELETE', 'delete', `${all}/a`, 200],
+  ] as const) {
+    const answer = await fake.request(method, path);
+    assert.equal(answer.status, status, path);
+    assert.equal(answer.headers['warning'], WARNING, path);
+    assert.equal(await isAuditedAsDeprecated(verb, path), true, path);
+  }
+  assert.deepEqual(said(), [
+    'apiserver_requested_deprecated_apis{group="",version="v1",resource="endpoints",subresource="",removed_release=""} 1',
+  ]);
+});
