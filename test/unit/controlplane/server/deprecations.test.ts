@@ -26,7 +26,7 @@ before(async () => {
   const endpoints = new FakeResource(fakeInfo('endpoints', 'Endpoints'));
   endpoints.put('n', { metadata: { name: 'a' } });
   fake = await startFakeServer(new FakeCatalog([endpoints, new FakeResource(fakeInfo('configmaps', 'ConfigMap'))]), {
-    audit: sink,
+    audit,
     observer: createRequestMetrics(metrics, systemClock),
     deprecation: builtinDeprecation,
   });
