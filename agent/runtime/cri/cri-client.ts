@@ -24,8 +24,8 @@ export interface CriClient {
     onEvent: (event: Answer<'getContainerEvents'>) => void,
     onOpen: () => void,
   ): Promise<void>;
-  /** containerd's own events of its Kubernetes namespace, by topic. */
-  containerdEvents(signal: AbortSignal, onTopic: (topic: string) => void, onOpen: () => void): Promise<void>;
+  /** Containers and sandboxes whose process ended, from containerd's own events of its Kubernetes namespace. */
+  containerdExits(signal: AbortSignal, onExit: (id: string) => void): Promise<void>;
   close(): void;
 }
 
@@ -38,6 +38,17 @@ export interface CriEndpoints {
 
 const EVENT_SERVICE = '/containerd.services.events.v1.Events/Subscribe';
 const KUBERNETES_NAMESPACE = 'k8s.io';
+const EXIT_TOPIC = '/tasks/exit';
+
+interface Envelope {
+  readonly topic: string;
+  readonly event: { readonly value: Buffer } | null;
+}
+
+interface TaskExit {
+  readonly containerId: string;
+  readonly id: string;
+}
 
 export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
   const grpc = await import('@grpc/grpc-js');
@@ -125,16 +136,22 @@ export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
         (bytes) => onEvent(codec('ContainerEventResponse').decode(bytes) as Answer<'getContainerEvents'>),
         onOpen,
       ),
-    containerdEvents: (signal, onTopic, onOpen) =>
+    containerdExits: (signal, onExit) =>
       stream(
         EVENT_SERVICE,
         eventCodec('SubscribeRequest').encode({
-          filters: [`namespace==${KUBERNETES_NAMESPACE},topic~="^/(tasks|containers)/"`],
+          filters: [`namespace==${KUBERNETES_NAMESPACE},topic=="${EXIT_TOPIC}"`],
         }),
         KUBERNETES_NAMESPACE,
         signal,
-        (bytes) => onTopic((eventCodec('Envelope').decode(bytes) as { topic: string }).topic),
-        onOpen,
+        (bytes) => {
+          const { topic, event } = eventCodec('Envelope').decode(bytes) as Envelope;
+          if (topic !== EXIT_TOPIC) return;
+          const { containerId, id } = eventCodec('TaskExit').decode(event?.value ?? Buffer.alloc(0)) as TaskExit;
+          // What was executed in a container has an id of its own.
+          if (id === containerId) onExit(containerId);
+        },
+        () => undefined,
       ),
     close() {
       runtime.close();

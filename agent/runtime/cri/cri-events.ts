@@ -1,6 +1,7 @@
 /**
  * What happens to a CRI runtime's containers, as the boundary's events. A runtime with container events is listened to;
- * for an older one the lists are compared, at once when containerd's own event service stirs, else every second.
+ * for an older one the lists are compared: when a request of ours has changed them, when containerd's own event service tells
+ * of an end, until the lists show it, and else now and then.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -13,8 +14,8 @@ const RETRY_MS = 1_000;
 const POLL_MS = 1_000;
 /** While containerd's events come in: only the net under them. */
 const QUIET_POLL_MS = 10_000;
-/** Its CRI part learns of an end by the same event as we do: the lists show it a moment later. */
-const LOOK_AGAIN_MS = [10, 40, 160, 640, 2_500] as const;
+/** containerd's CRI part learns of an end by the same event as we do: the lists show it a moment later. */
+const LOOK_AGAIN_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
 /** What comes at once is one look. */
 const GATHER_MS = 5;
 
@@ -22,6 +23,8 @@ export interface CriEventsDeps {
   readonly client: CriClient;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Calls back after each request of ours that changed what lists show; returns how to end that. */
+  readonly onOwnChange: (listener: () => void) => () => void;
 }
 
 interface Seen {
@@ -109,52 +112,64 @@ export function changes(before: View, after: View): readonly RuntimeEvent[] {
   return events.filter((event) => event.podUid !== '');
 }
 
+/** Nothing runs there any more. */
+function isOver(seen: Seen | undefined): boolean {
+  if (seen === undefined) return true;
+  return seen.sandbox ? seen.state !== CRI.sandboxReady : CRI.containerStates[seen.state] !== 'running';
+}
+
 async function compareLists(
-  { client, clock, logger }: CriEventsDeps,
+  { client, clock, logger, onOwnChange }: CriEventsDeps,
   signal: AbortSignal,
   onEvent: (event: RuntimeEvent) => void,
   onDisconnect: () => void,
 ): Promise<void> {
-  let stirred = 0;
+  let stirred = false;
   let wake = new AbortController();
   let flowing = true;
+  /** They have ended, and a list does not show it yet. */
+  const awaited = new Set<string>();
+  let looks = 0;
+  const stir = (): void => {
+    stirred = true;
+    wake.abort();
+  };
   const ended = new AbortController();
-  const topics = client
-    .containerdEvents(
-      AbortSignal.any([signal, ended.signal]),
-      () => {
-        stirred++;
-        wake.abort();
-      },
-      () => undefined,
-    )
+  const exits = client
+    .containerdExits(AbortSignal.any([signal, ended.signal]), (id) => {
+      awaited.add(id);
+      looks = 0;
+      stir();
+    })
     .catch((error: unknown) => {
       flowing = false;
-      wake.abort();
+      stir();
       logger.debug({ error }, 'The container runtime has no events: its lists are compared every second');
     });
+  const stopListening = onOwnChange(stir);
   try {
     let view = await look(client);
     onDisconnect();
-    let again = 0;
-    let handled = 0;
     while (!signal.aborted) {
-      const waitMs = again > 0 ? (LOOK_AGAIN_MS[LOOK_AGAIN_MS.length - again] ?? 0) : flowing ? QUIET_POLL_MS : POLL_MS;
-      wake = new AbortController();
-      if (stirred === handled) await clock.sleep(waitMs, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
+      if (!stirred) {
+        wake = new AbortController();
+        const waitMs = awaited.size > 0 ? (LOOK_AGAIN_MS[looks++] ?? 0) : flowing ? QUIET_POLL_MS : POLL_MS;
+        await clock.sleep(waitMs, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
+      }
+      if (stirred) await clock.sleep(GATHER_MS, signal).catch(() => undefined);
       if (signal.aborted) return;
-      if (stirred !== handled) {
-        await clock.sleep(GATHER_MS, signal).catch(() => undefined);
-        handled = stirred;
-        again = LOOK_AGAIN_MS.length;
-      } else if (again > 0) again--;
+      stirred = false;
       const next = await look(client);
       const found = changes(view, next);
       view = next;
+      for (const id of awaited) if (isOver(next.get(id))) awaited.delete(id);
+      // What the lists never show is left to the net.
+      if (looks >= LOOK_AGAIN_MS.length) awaited.clear();
       for (const event of found) onEvent(event);
     }
   } finally {
+    stopListening();
     ended.abort();
-    await topics;
+    await exits;
   }
 }

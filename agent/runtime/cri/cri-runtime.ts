@@ -70,6 +70,8 @@ class CriRuntime implements Runtime {
   readonly #name: string;
   readonly #timeoutMs: number;
   readonly #closed = new AbortController();
+  /** Called when a request has changed what lists show. */
+  readonly #listeners = new Set<() => void>();
 
   constructor(options: CriRuntimeOptions, client: CriClient, name: string, timeoutMs: number) {
     this.#options = options;
@@ -138,17 +140,18 @@ class CriRuntime implements Runtime {
       { config: sandboxMessage(config), runtimeHandler: config.runtimeHandler },
       { timeoutMs: this.#timeoutMs * SANDBOX_TIMEOUT_FACTOR },
     );
+    this.#changed(podSandboxId);
     return podSandboxId as SandboxId;
   }
 
   async stopSandbox(id: SandboxId): Promise<void> {
     await unlessGone(this.#client.call('stopPodSandbox', { podSandboxId: id }));
-    this.#states.forget(id);
+    this.#changed(id);
   }
 
   async removeSandbox(id: SandboxId): Promise<void> {
     await unlessGone(this.#client.call('removePodSandbox', { podSandboxId: id }));
-    this.#states.forget(id);
+    this.#changed(id);
   }
 
   sandboxStatus(id: SandboxId): Promise<SandboxStatus> {
@@ -177,7 +180,7 @@ class CriRuntime implements Runtime {
     try {
       await this.#client.call('startContainer', { containerId: id });
     } finally {
-      this.#states.forget(id);
+      this.#changed(id);
     }
   }
 
@@ -190,12 +193,12 @@ class CriRuntime implements Runtime {
         { timeoutMs: gracePeriodSeconds * 1000 + STOP_MARGIN_MS + this.#timeoutMs },
       ),
     );
-    this.#states.forget(id);
+    this.#changed(id);
   }
 
   async removeContainer(id: ContainerId): Promise<void> {
     await unlessGone(this.#client.call('removeContainer', { containerId: id }));
-    this.#states.forget(id);
+    this.#changed(id);
   }
 
   containerStatus(id: ContainerId): Promise<ContainerStatus> {
@@ -327,7 +330,16 @@ class CriRuntime implements Runtime {
   events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void> {
     const { clock, logger } = this.#options;
     const either = AbortSignal.any([signal, this.#closed.signal]);
-    return followCriEvents({ client: this.#client, clock, logger }, either, onEvent, onDisconnect);
+    const onOwnChange = (listener: () => void): (() => void) => {
+      this.#listeners.add(listener);
+      return () => this.#listeners.delete(listener);
+    };
+    return followCriEvents({ client: this.#client, clock, logger, onOwnChange }, either, onEvent, onDisconnect);
+  }
+
+  #changed(id: string): void {
+    this.#states.forget(id);
+    for (const listener of this.#listeners) listener();
   }
 
   close(): Promise<void> {

@@ -373,7 +373,9 @@ export const MESSAGES = {
 /** Of containerd's own event service (`containerd.services.events.v1`): where its CRI has no events yet. */
 export const CONTAINERD_MESSAGES = {
   SubscribeRequest: { filters: '1 string[]' },
-  Envelope: { namespace: '2 string', topic: '3 string' },
+  Envelope: { topic: '3 string', event: '4 Any' },
+  Any: { value: '2 bytes' },
+  TaskExit: { containerId: '1 string', id: '2 string' },
 } as const;
 
 /** Service, request, answer. The last of `getContainerEvents` comes as a stream. */

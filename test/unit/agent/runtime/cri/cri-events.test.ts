@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { changes } from '../../../../../agent/runtime/cri/cri-events.ts';
+import type { CriClient } from '../../../../../agent/runtime/cri/cri-client.ts';
+import { changes, followCriEvents } from '../../../../../agent/runtime/cri/cri-events.ts';
+import { RuntimeError } from '../../../../../agent/runtime/runtime.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
 const [created, running, exited] = [0, 1, 2];
 
@@ -30,5 +34,91 @@ describe('events from two looks at a runtime', () => {
     const sandbox = (state: number): Look => new Map([['s', { podUid: 'pod', state, sandbox: true }]]);
     assert.deepEqual(told(sandbox(0), sandbox(1)), ['sandbox-changed s']);
     assert.deepEqual(told(sandbox(1), new Map()), ['sandbox-changed s']);
+  });
+});
+
+describe('events of a runtime that has none of its own', () => {
+  /** A runtime with one container; `lists` counts what it was asked. */
+  async function follow(containerd: boolean) {
+    const clock = new FakeClock();
+    const abort = new AbortController();
+    const told: string[] = [];
+    const state = { lists: 0, container: running, exit: (_id: string): void => undefined, own: (): void => undefined };
+    const answers: Readonly<Record<string, () => object>> = {
+      listPodSandbox: () => ({ items: [] }),
+      listContainers: () => {
+        state.lists++;
+        return { containers: [{ id: 'a', state: state.container, labels: { 'io.kubernetes.pod.uid': 'pod' } }] };
+      },
+    };
+    const unsupported = new RuntimeError('unsupported', 'unknown method');
+    const client = {
+      call: (method: string) => Promise.resolve(answers[method]?.()),
+      containerEvents: () => Promise.reject(unsupported),
+      containerdExits(signal: AbortSignal, onExit: (id: string) => void) {
+        if (!containerd) return Promise.reject(unsupported);
+        state.exit = onExit;
+        return new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+      },
+    } as unknown as CriClient;
+    const onOwnChange = (listener: () => void): (() => void) => {
+      state.own = listener;
+      return () => undefined;
+    };
+    const following = followCriEvents(
+      { client, clock, logger: silentLogger, onOwnChange },
+      abort.signal,
+      ({ type, containerId }) => told.push(`${type} ${containerId}`),
+      () => undefined,
+    );
+    await clock.advance(50);
+    state.lists = 0;
+    const end = async (): Promise<void> => {
+      abort.abort();
+      await following;
+    };
+    return { clock, state, told, end };
+  }
+
+  it('looks at the lists again until they show the end that containerd told', async () => {
+    const { clock, state, told, end } = await follow(true);
+    state.exit('a');
+    await clock.advance(100);
+    assert.deepEqual(told, []);
+    assert.equal(state.lists, 3);
+    state.container = exited;
+    await clock.advance(1_000);
+    assert.deepEqual(told, ['stopped a']);
+    assert.equal(state.lists, 4);
+    await end();
+  });
+
+  it('leaves to the next slow look what the lists do not show', async () => {
+    const { clock, state, told, end } = await follow(true);
+    state.exit('a');
+    await clock.advance(9_000);
+    const { lists } = state;
+    state.container = exited;
+    await clock.advance(11_000);
+    assert.deepEqual([told, state.lists - lists], [['stopped a'], 1]);
+    await end();
+  });
+
+  it('looks once after a request of its own', async () => {
+    const { clock, state, told, end } = await follow(true);
+    state.container = exited;
+    state.own();
+    state.own();
+    await clock.advance(5_000);
+    assert.deepEqual([told, state.lists], [['stopped a'], 1]);
+    await end();
+  });
+
+  it('looks every second where nothing tells of ends', async () => {
+    const { clock, state, told, end } = await follow(false);
+    state.container = exited;
+    await clock.advance(3_500);
+    assert.deepEqual([told, state.lists], [['stopped a'], 3]);
+    await end();
   });
 });
