@@ -37,8 +37,8 @@ export const runTaintEviction: RunController = (environment, signal) => {
   const nodeCache = informers.for(nodes);
   const podCache = informers.for(pods);
   indexByNode(podCache);
-  /** Pods that will be deleted unless the taint goes. */
-  const planned = new Set<string>();
+  /** Pods that will be deleted unless the taint goes, and since when: taints that users set do not say it. */
+  const planned = new Map<string, number>();
   const loop = new ReconcileLoop(environment, {
     workers: 8,
     maxDelayMs: 10_000,
@@ -55,13 +55,14 @@ export const runTaintEviction: RunController = (environment, signal) => {
         return;
       }
       const times = taints.map(({ timeAdded }) => Date.parse(timeAdded ?? '')).filter(Number.isFinite);
-      const at = evictionTime(pod, taints, times.length === 0 ? clock.now() : Math.min(...times));
+      const since = times.length === 0 ? (planned.get(key) ?? clock.now()) : Math.min(...times);
+      const at = evictionTime(pod, taints, since);
       if (at === undefined) {
         planned.delete(key);
         return;
       }
       if (at > clock.now()) {
-        planned.add(key);
+        planned.set(key, since);
         return loop.queue.addAfter(key, at - clock.now());
       }
       planned.delete(key);

@@ -358,6 +358,35 @@ test('a silent node becomes Unknown after the grace period, is tainted, and its 
   await t.stop();
 });
 
+test('a pod that tolerates a taint for some seconds is evicted after them, though the taint does not say since when', async () => {
+  const t = controllerTest();
+  t.client.seed(nodes, { metadata: { name: 'a' }, spec: {} });
+  const toleration = { key: 'own', operator: 'Equal', value: 'yes', effect: 'NoExecute', tolerationSeconds: 5 };
+  for (const [name, tolerations] of [
+    ['none', []],
+    ['some', [toleration]],
+  ] as const)
+    t.client.seed(pods, {
+      metadata: { name, namespace: 'shop' },
+      spec: { containers: [], nodeName: 'a', tolerations: [...tolerations] },
+      status: { phase: 'Running' },
+    });
+  const stay = (): string[] =>
+    t.client
+      .peekAll(pods)
+      .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+      .map(({ metadata }) => metadata.name ?? '');
+  await t.start(runTaintEviction);
+  await t.client.patch(nodes, '', 'a', 'merge', {
+    spec: { taints: [{ key: 'own', value: 'yes', effect: 'NoExecute' }] },
+  });
+  await t.advance(4000);
+  assert.deepEqual(stay(), ['some']);
+  await t.advance(2000);
+  assert.deepEqual(stay(), []);
+  await t.stop();
+});
+
 test('--controllers: names decide before the star', () => {
   const row = { name: 'job-controller' };
   assert.equal(isEnabled(row, ['*']), true);
