@@ -7,7 +7,6 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { after, before, describe, it } from 'node:test';
-import { setTimeout as pause } from 'node:timers/promises';
 import {
   type ContainerConfig,
   type ContainerId,
@@ -17,6 +16,7 @@ import {
   type SandboxConfig,
   type SandboxId,
 } from '../../agent/runtime/runtime.ts';
+import { until } from '../until.ts';
 
 export interface RuntimeUnderTest {
   readonly runtime: Runtime;
@@ -31,16 +31,6 @@ export interface RuntimeUnderTest {
 }
 
 const WAIT_MS = 60_000;
-
-async function until<T>(what: string, look: () => Promise<T | undefined | false>): Promise<T> {
-  const end = Date.now() + WAIT_MS;
-  while (Date.now() < end) {
-    const found = await look();
-    if (found !== undefined && found !== false) return found;
-    await pause(50);
-  }
-  throw new Error(`${what} did not come about within ${WAIT_MS / 1000} s`);
-}
 
 export function runtimeContract(name: string, open: () => Promise<RuntimeUnderTest>): void {
   describe(`the ${name} runtime`, () => {

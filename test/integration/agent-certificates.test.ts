@@ -18,7 +18,7 @@ import { runReflector } from '../../api/machinery/reflector.ts';
 import { certificateSigningRequests, nodes, secrets } from '../../api/machinery/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { createFakeHost, FakeRuntime } from '../fakes/fake-runtime.ts';
-import { until } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const DAY_MS = 86_400_000;
 /** So short that a test sees several, so long that a busy machine renews them in time. */

@@ -17,7 +17,8 @@ import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.t
 import { configMaps, nodes, pods, serviceAccounts } from '../../api/machinery/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { createFakeHost, FakeRuntime } from '../fakes/fake-runtime.ts';
-import { unmountBelow, until } from './running-cluster.ts';
+import { unmountBelow } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const alive = keepAlive();
 after(() => alive.cancel());

@@ -19,7 +19,7 @@ import { certificatePem, createCertificate, parseCertificate } from '../../api/p
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { send } from '../hostile/send.ts';
-import { until } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const DAY = 86_400_000;
 const TOKEN = 'aggregated-token';

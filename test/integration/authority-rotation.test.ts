@@ -12,7 +12,8 @@ import { type Clock, keepAlive, systemClock } from '../../api/machinery/clock.ts
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
 import { createFakeHost, FakeRuntime } from '../fakes/fake-runtime.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import { freePort, unmountBelow, until } from './running-cluster.ts';
+import { freePort, unmountBelow } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
 const TOKEN = 'abcdef.0123456789abcdef';

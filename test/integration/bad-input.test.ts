@@ -11,7 +11,7 @@ import { after, before, describe, test } from 'node:test';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { hostileRequests, MAPS, PREPARED, WILDS } from '../hostile/requests.ts';
 import { send, type Answer, type Connection } from '../hostile/send.ts';
-import { until } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const TOKEN = 'hostile-token';
 const directory = mkdtempSync(join(tmpdir(), 'orchlet-hostile-'));

@@ -10,6 +10,7 @@ import { certificatePem, createCertificate, parseCertificates } from '../../api/
 import { basicConstraintsExtension, keyUsageExtension } from '../../api/pki/extensions.ts';
 import { generateKey, privateKeyPem, type KeyPair } from '../../api/pki/signing.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
+import { until } from '../until.ts';
 
 const DAY = 86_400_000;
 const CLIENT = 'kubernetes.io/kube-apiserver-client';
@@ -157,14 +158,12 @@ async function decide(name: string): Promise<SigningRequest['status']> {
   const condition = { type: 'Approved', status: 'True', reason: 'Test', message: 'approved' };
   const approved = { ...body, status: { ...body.status, conditions: [condition] } };
   assert.equal((await call('PUT', `${REQUESTS}/${name}/approval`, 'admin', approved)).status, 200);
-  const deadline = Date.now() + 120_000;
-  for (;;) {
+  return until(`the decision about ${name}`, async () => {
     const { status } = (await call<SigningRequest>('GET', `${REQUESTS}/${name}`, 'admin')).body;
-    if (status.certificate !== undefined || status.conditions?.some(({ type }) => type === 'Failed') === true)
-      return status;
-    assert.ok(Date.now() < deadline, `nobody signs ${name}`);
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+    return status.certificate !== undefined || status.conditions?.some(({ type }) => type === 'Failed') === true
+      ? status
+      : undefined;
+  });
 }
 
 const failureOf = (status: SigningRequest['status']): string => {
@@ -278,11 +277,8 @@ test('a node asks for no certificate of another node, and gets its own by itself
   const theirs = await ask({ subject: other }, { signerName: NODE_CLIENT, usages, who: 'node' });
   assert.equal(theirs.status, 403, theirs.body.message);
   const { name } = await ask({ subject: NODE }, { signerName: NODE_CLIENT, usages, who: 'node' });
-  const deadline = Date.now() + 120_000;
-  const certificateOf = async () =>
-    (await call<SigningRequest>('GET', `${REQUESTS}/${name}`, 'admin')).body.status.certificate;
-  while ((await certificateOf()) === undefined) {
-    assert.ok(Date.now() < deadline, 'the renewal of the node is not signed');
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
+  await until(
+    'the certificate of the node',
+    async () => (await call<SigningRequest>('GET', `${REQUESTS}/${name}`, 'admin')).body.status.certificate,
+  );
 });

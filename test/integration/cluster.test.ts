@@ -5,7 +5,8 @@ import { get as httpGet } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { freePort, kubectls, RunningCluster, skipWithoutDocker, until } from './running-cluster.ts';
+import { freePort, kubectls, RunningCluster, skipWithoutDocker } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const installed = kubectls();

@@ -6,7 +6,8 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { freePort, until } from './running-cluster.ts';
+import { freePort } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const ORCHLET = join(ROOT, 'bin/orchlet');

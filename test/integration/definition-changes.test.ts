@@ -6,7 +6,7 @@ import type { Resource } from '../../api/machinery/client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
-import { until } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const GROUP = 'changes.example.com';
 const NAME = `things.${GROUP}`;

@@ -18,7 +18,7 @@ import { configMaps } from '../../api/machinery/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { stampRevision } from '../../controlplane/storage/object-bytes.ts';
 import { openSqliteStorage } from '../../controlplane/storage/sqlite/sqlite-storage.ts';
-import { until } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const DISCONNECTS = 10;
 

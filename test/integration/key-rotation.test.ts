@@ -9,6 +9,7 @@ import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { WebhookClient } from '../../controlplane/authentication/webhook-client.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import type { ControlPlaneFlags } from '../../controlplane/options.ts';
+import { until } from '../until.ts';
 
 const DAY = 86_400_000;
 const directory = mkdtempSync(join(tmpdir(), 'orchlet-rotation-'));
@@ -155,13 +156,6 @@ test('clients of two authorities come in while both are in the file, then those 
   await withPlane({ clientCaFile }, async (plane) => {
     const may = async (who: typeof old): Promise<boolean> =>
       (await call(plane, '/api/v1/secrets', { certificate: who.certificate })).status === 200;
-    const until = async (what: string, isSo: () => Promise<boolean>): Promise<void> => {
-      const deadline = Date.now() + 120_000;
-      while (!(await isSo())) {
-        assert.ok(Date.now() < deadline, what);
-        await new Promise((resolve) => setTimeout(resolve, 100));
-      }
-    };
     assert.deepEqual([await may(old), await may(renewed)], [true, false]);
     write(renewed.pem, old.pem);
     await until('the new authority is believed', () => may(renewed));

@@ -7,7 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { NodesOfOneHost, skipWithoutNamespaces } from './namespaced-nodes.ts';
-import { until } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 interface Item {
   readonly metadata: { readonly name: string; readonly uid: string; readonly deletionTimestamp?: string };

@@ -17,6 +17,7 @@ import { certificatePem, createCertificate, parseCertificate } from '../../api/p
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { oidcAuthenticator, type OidcOptions } from '../../controlplane/authentication/oidc.ts';
 import { WebhookClient } from '../../controlplane/authentication/webhook-client.ts';
+import { until } from '../until.ts';
 
 const DAY = 86_400_000;
 const client = new WebhookClient('test');
@@ -250,14 +251,6 @@ test('a server takes issuers and anonymous paths from its configuration file, an
     const { status, text } = await call('/apis/authentication.k8s.io/v1/selfsubjectreviews', token, review);
     assert.equal(status, 201, text);
     return (JSON.parse(text) as { status: { userInfo: { username: string; groups: string[] } } }).status.userInfo;
-  };
-  /** Of the loop that looks at the file. */
-  const until = async (what: string, isSo: () => Promise<boolean>): Promise<void> => {
-    const deadline = Date.now() + 120_000;
-    while (!(await isSo())) {
-      assert.ok(Date.now() < deadline, what);
-      await new Promise((resolve) => setTimeout(resolve, 200));
-    }
   };
   const reloads = async (status: string): Promise<number> => {
     const { text } = await call('/metrics', 'admin-token');

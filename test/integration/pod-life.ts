@@ -11,7 +11,8 @@ import { after, before, describe, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { AgentProcess, type RuntimeName } from './agent-process.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import { freePort, until } from './running-cluster.ts';
+import { freePort } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const IMAGE = 'orchlet.local/demo:1';
 const LOG_BYTES = 10_000;

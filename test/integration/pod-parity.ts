@@ -21,7 +21,8 @@ import {
   type RecordedPod,
   recordedPods,
 } from '../parity/kubelet/pod-parity.ts';
-import { RunningCluster, until } from './running-cluster.ts';
+import { RunningCluster } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const NAMESPACE = 'rec';
 const NODE = 'node1';

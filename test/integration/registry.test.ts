@@ -9,14 +9,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import Docker from 'dockerode';
-import {
-  dockerSocket,
-  freePort,
-  RunningCluster,
-  skipWithoutContainerd,
-  skipWithoutDocker,
-  until,
-} from './running-cluster.ts';
+import { dockerSocket, freePort, RunningCluster, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const registryProgram = process.env['ORCHLET_TEST_REGISTRY'];
 const skipWithoutRegistry =

@@ -12,7 +12,8 @@ import { parseCpuSet } from '../../agent/resourcemanagers/cpu-set.ts';
 import { connectGrpc } from '../../agent/grpc/grpc-client.ts';
 import { POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from '../../agent/podresources/schema.ts';
 import { FakeDevicePlugin, healthy } from '../fakes/device-plugin.ts';
-import { RunningCluster, skipWithoutContainerd, skipWithoutDocker, until } from './running-cluster.ts';
+import { RunningCluster, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const DEVICE = 'example.com/thing';
 const online = parseCpuSet(readFileSync('/sys/devices/system/cpu/online', 'utf8'));

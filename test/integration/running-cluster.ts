@@ -4,7 +4,7 @@ import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdir
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemClock } from '../../api/machinery/clock.ts';
+import { Ended, until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 
@@ -54,29 +54,6 @@ export function kubectls(): { readonly version: string; readonly path: string }[
   return [...found]
     .sort(([left], [right]) => Number(left) - Number(right))
     .map(([version, path]) => ({ version: `1.${version}`, path }));
-}
-
-/** What is waited for can no longer come. */
-export class Ended extends Error {}
-
-export async function until<T>(
-  what: string,
-  look: () => Promise<T | undefined> | T | undefined,
-  timeoutMs = 90_000,
-): Promise<T> {
-  const deadline = performance.now() + timeoutMs;
-  let last: unknown;
-  while (performance.now() < deadline) {
-    try {
-      const found = await look();
-      if (found !== undefined) return found;
-    } catch (error) {
-      if (error instanceof Ended) throw error;
-      last = error;
-    }
-    await systemClock.sleep(100);
-  }
-  throw new Error(`${what} did not come within ${timeoutMs / 1000} s`, { cause: last });
 }
 
 export interface KubectlResult {

@@ -11,7 +11,7 @@ import { after, before, test } from 'node:test';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { send, type Answer } from '../hostile/send.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
-import { until } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const TOKEN = 'addresses-token';
 const SERVICES = '/api/v1/namespaces/default/services';

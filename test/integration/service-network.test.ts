@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { kubectls, RunningCluster, skipWithoutDocker, until } from './running-cluster.ts';
+import { kubectls, RunningCluster, skipWithoutDocker } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const hasIptables = spawnSync('iptables', ['-t', 'nat', '-S', 'PREROUTING']).status === 0;

@@ -4,25 +4,15 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
-import { setTimeout as pause } from 'node:timers/promises';
 import { type Agent, type AgentOptions, startAgent } from '../../agent/main.ts';
 import type { Runtime } from '../../agent/runtime/runtime.ts';
+import { until } from '../until.ts';
 
 export interface RuntimeForAgent {
   /** A boundary object of the test's own, over what the agent uses. */
   readonly open: (agent: { readonly nodeName: string; readonly rootDir: string }) => Promise<Runtime>;
   readonly flags: NonNullable<AgentOptions['flags']>;
   readonly images: string;
-}
-
-async function until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<T> {
-  const end = Date.now() + 90_000;
-  while (Date.now() < end) {
-    const found = await look();
-    if (found !== undefined && found !== false) return found;
-    await pause(100);
-  }
-  throw new Error(`${what} did not come about in time`);
 }
 
 const manifest = (image: string): string => `apiVersion: v1

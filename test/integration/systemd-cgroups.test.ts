@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { until } from './running-cluster.ts';
+import { until } from '../until.ts';
 import type { Steps } from './systemd-cgroups-child.ts';
 import { SystemdHost, whyNoSystemd } from './systemd-host.ts';
 

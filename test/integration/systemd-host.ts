@@ -6,7 +6,8 @@ import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { run, until } from './running-cluster.ts';
+import { run } from './running-cluster.ts';
+import { until } from '../until.ts';
 
 const CHECKOUT = join(import.meta.dirname, '../..');
 const SYSTEMD = '/lib/systemd/systemd';

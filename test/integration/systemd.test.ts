@@ -3,7 +3,8 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { imageArchive, until } from './running-cluster.ts';
+import { imageArchive } from './running-cluster.ts';
+import { until } from '../until.ts';
 import { SystemdHost, whyNoSystemd } from './systemd-host.ts';
 
 const ROOT = join(import.meta.dirname, '../..');

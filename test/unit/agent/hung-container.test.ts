@@ -1,5 +1,4 @@
 /** The whole agent on a runtime in memory whose calls about one pod never come back: only that pod waits, and the node stays well. */
-import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +7,7 @@ import { type Agent, startAgent } from '../../../agent/main.ts';
 import type { ContainerConfig, ContainerId, SandboxConfig, SandboxId } from '../../../agent/runtime/runtime.ts';
 import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
 import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
+import { until } from '../../until.ts';
 
 const alive = keepAlive();
 after(() => alive.cancel());
@@ -53,14 +53,6 @@ const put = (name: string): Promise<void> =>
     `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {containers: [{name: c, image: "shell:1", imagePullPolicy: Never, command: [sleep, "1000"]}]}\n`,
   );
 const phase = (name: string): string | undefined => agent.core.podByName('default', `${name}-n1`)?.status?.phase;
-
-async function until(what: string, look: () => boolean): Promise<void> {
-  const end = performance.now() + 60_000;
-  while (!look()) {
-    assert.ok(performance.now() < end, `${what} did not come`);
-    await systemClock.sleep(20);
-  }
-}
 
 beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'agent-hung-'));

@@ -8,14 +8,11 @@ import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from '../../../../agent/p
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { serveGrpc } from '../../../fakes/grpc-plugin.ts';
+import { until } from '../../../until.ts';
 
 interface Told {
   readonly pluginRegistered: boolean;
   readonly error: string;
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await systemClock.sleep(5);
 }
 
 /** A plugin's registration socket: what it says of itself, and what it was told. */
@@ -73,11 +70,11 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
   it('registers a plugin whose socket appears, tells it so, and takes it out when the socket goes', async (t) => {
     const { registry, calls } = await setUp(t);
     const { told, stop } = await plugin(join(registry, 'd-reg.sock'), info);
-    await until(() => told.length > 0);
+    await until('the answer to the plugin', () => told.length > 0);
     assert.deepEqual(told, [{ pluginRegistered: true, error: '' }]);
     assert.deepEqual(calls, ['register d.example.com /x/csi.sock 1.0.0']);
     await stop();
-    await until(() => calls.length > 1);
+    await until('the call of the handler', () => calls.length > 1);
     assert.equal(calls[1], 'deregister d.example.com /x/csi.sock');
   });
 
@@ -87,7 +84,7 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     const socket = join(registry, 'd.example.com/reg.sock');
     const { stop } = await plugin(socket, { ...info, endpoint: '' });
     t.after(stop);
-    await until(() => calls.length > 0);
+    await until('the call of the handler', () => calls.length > 0);
     assert.deepEqual(calls, [`register d.example.com ${socket} 1.0.0`]);
   });
 
@@ -95,12 +92,12 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     const { registry, calls } = await setUp(t);
     const socket = join(registry, 'd-reg.sock');
     const first = await plugin(socket, info);
-    await until(() => calls.length === 1);
+    await until('the call of the handler', () => calls.length === 1);
     const second = await plugin(join(registry, '.next.sock'), { ...info, supportedVersions: ['1.1.0'] });
     await rename(join(registry, '.next.sock'), socket);
     t.after(first.stop);
     t.after(second.stop);
-    await until(() => calls.length === 3);
+    await until('the call of the handler', () => calls.length === 3);
     assert.deepEqual(calls.slice(1), [
       'deregister d.example.com /x/csi.sock',
       'register d.example.com /x/csi.sock 1.1.0',
@@ -113,7 +110,7 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     t.after(hidden.stop);
     const shown = await plugin(join(registry, 'shown.sock'), { ...info, name: 'shown' });
     t.after(shown.stop);
-    await until(() => calls.length > 0);
+    await until('the call of the handler', () => calls.length > 0);
     assert.deepEqual(calls, ['register shown /x/csi.sock 1.0.0']);
     assert.deepEqual(hidden.told, []);
   });
@@ -123,7 +120,7 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     const socket = join(registry, 'x.sock');
     const { told, stop } = await plugin(socket, { ...info, type: 'Other' });
     t.after(stop);
-    await until(() => told.length > 0);
+    await until('the answer to the plugin', () => told.length > 0);
     assert.deepEqual(told[0], {
       pluginRegistered: false,
       error: `RegisterPlugin error -- no handler registered for plugin type: Other at socket ${socket}`,
@@ -138,7 +135,7 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     });
     const { told, stop } = await plugin(join(registry, 'x.sock'), info);
     t.after(stop);
-    await until(() => told.length > 0);
+    await until('the answer to the plugin', () => told.length > 0);
     assert.equal(told[0]?.error, 'RegisterPlugin error -- plugin validation failed with err: too old');
     assert.deepEqual(calls, []);
   });
@@ -153,7 +150,7 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
     });
     const { told, stop } = await plugin(join(registry, 'x.sock'), info);
     t.after(stop);
-    await until(() => told.length > 1);
+    await until('the answer to the plugin', () => told.length > 1);
     assert.deepEqual(told, [
       { pluginRegistered: false, error: 'RegisterPlugin error -- plugin registration failed with err: not yet' },
       { pluginRegistered: true, error: '' },

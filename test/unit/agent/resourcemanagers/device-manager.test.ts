@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
-import { systemClock } from '../../../../api/machinery/clock.ts';
 import type { PodStatus } from '../../../../agent/core-types.ts';
 import {
   DeviceManager,
@@ -16,16 +15,10 @@ import { maskOf } from '../../../../agent/resourcemanagers/topology/numa-mask.ts
 import { FakeDevicePlugin, type FakePluginOptions, healthy } from '../../../fakes/device-plugin.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { resourcePod } from '../../../fakes/resource-pod.ts';
+import { until } from '../../../until.ts';
 
 const GPU = 'example.com/gpu';
 const gpuPod = (uid: string, count: number) => resourcePod(uid, [{ limits: { [GPU]: String(count) } }]);
-
-async function until(condition: () => boolean): Promise<void> {
-  for (let tries = 0; !condition(); tries++) {
-    assert.ok(tries < 6_000, `did not come: ${condition}`);
-    await systemClock.sleep(5);
-  }
-}
 
 interface Rig {
   readonly directory: string;
@@ -66,7 +59,7 @@ async function setUp(t: TestContext, options: Partial<DeviceManagerOptions> = {}
       await plugin.serve();
       t.after(() => plugin.close());
       await plugin.register(GPU);
-      await until(() => manager.capacity().capacity[GPU] === String(of.devices.length));
+      await until('the capacity', () => manager.capacity().capacity[GPU] === String(of.devices.length));
       return plugin;
     },
   };
@@ -85,7 +78,7 @@ test('a plugin registers, its devices are on the node, the sick ones not to be h
   const gpus = await plugin({ devices: healthy({ a: undefined, b: undefined }) });
   assert.deepEqual(manager.capacity(), { capacity: { [GPU]: '2' }, allocatable: { [GPU]: '2' } });
   gpus.change([{ id: 'a', health: 'Unhealthy' }, ...healthy({ b: undefined, c: undefined })]);
-  await until(() => manager.capacity().capacity[GPU] === '3');
+  await until('the capacity', () => manager.capacity().capacity[GPU] === '3');
   assert.deepEqual(manager.capacity(), { capacity: { [GPU]: '3' }, allocatable: { [GPU]: '2' } });
 });
 
@@ -101,7 +94,7 @@ test('a plugin that goes away leaves sick devices, and after five minutes none',
   const { manager, plugin, clock } = await setUp(t);
   const gpus = await plugin({ devices: healthy({ a: undefined, b: undefined }) });
   await gpus.close();
-  await until(() => manager.capacity().allocatable[GPU] === '0');
+  await until('the change of what is allocatable', () => manager.capacity().allocatable[GPU] === '0');
   assert.equal(manager.capacity().capacity[GPU], '2');
   await clock.advance(5 * 60_000);
   assert.deepEqual(manager.capacity(), { capacity: { [GPU]: '0' }, allocatable: { [GPU]: '0' } });
@@ -110,10 +103,10 @@ test('a plugin that goes away leaves sick devices, and after five minutes none',
 test('a plugin that is back within its time has its devices again', async (t) => {
   const { manager, plugin, clock } = await setUp(t);
   await (await plugin({ devices: healthy({ a: undefined }) })).close();
-  await until(() => manager.capacity().allocatable[GPU] === '0');
+  await until('the change of what is allocatable', () => manager.capacity().allocatable[GPU] === '0');
   await clock.advance(60_000);
   await plugin({ devices: healthy({ a: undefined }), socket: 'again.sock' });
-  await until(() => manager.capacity().allocatable[GPU] === '1');
+  await until('the change of what is allocatable', () => manager.capacity().allocatable[GPU] === '1');
 });
 
 test('containers get devices, the runtime what the plugin says of them; nobody gets what another has', async (t) => {
@@ -200,7 +193,7 @@ test('hints: nodes with enough devices; no preference of devices without nodes',
   assert.deepEqual(manager.podHints(gpuPod('p', 2)), { [GPU]: [on(true, 1), on(false, 0, 1)] });
   assert.deepEqual(manager.podHints(gpuPod('p', 4)), { [GPU]: [] });
   gpus.change(healthy({ a: undefined, b: undefined }));
-  await until(() => manager.capacity().capacity[GPU] === '2');
+  await until('the capacity', () => manager.capacity().capacity[GPU] === '2');
   assert.deepEqual(manager.podHints(gpuPod('p', 2)), { [GPU]: undefined });
 });
 
@@ -210,7 +203,7 @@ test('the health of a device that a container has is told in the status of its p
   const pod = gpuPod('p', 2);
   await admit(manager, pod);
   gpus.change([{ id: 'a', health: 'Unhealthy' }, ...healthy({ b: undefined })]);
-  await until(() => changedPods.length > 0);
+  await until('word of the pod', () => changedPods.length > 0);
   assert.deepEqual(changedPods, ['p']);
   const status = { containerStatuses: [{ name: 'main' }] } as PodStatus;
   manager.fillStatus(pod, status);
@@ -260,7 +253,7 @@ test('a plugin that registers by the plugin watcher is taken in and out as well'
   assert.throws(() => handler.validate({ ...plugin, supportedVersions: ['v9'] }), /is not supported by kubelet/);
   handler.validate(plugin);
   await handler.register(plugin, new AbortController().signal);
-  await until(() => manager.capacity().allocatable[GPU] === '1');
+  await until('the change of what is allocatable', () => manager.capacity().allocatable[GPU] === '1');
   await handler.deregister(GPU, gpus.socket);
   assert.deepEqual(manager.capacity(), { capacity: { [GPU]: '1' }, allocatable: { [GPU]: '0' } });
 });

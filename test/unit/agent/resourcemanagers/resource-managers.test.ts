@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
-import { systemClock } from '../../../../api/machinery/clock.ts';
 import type { Pod } from '../../../../agent/core-types.ts';
 import { connectGrpc } from '../../../../agent/grpc/grpc-client.ts';
 import { POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from '../../../../agent/podresources/schema.ts';
@@ -25,6 +24,7 @@ import { FakeDevicePlugin, healthy } from '../../../fakes/device-plugin.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { resourcePod } from '../../../fakes/resource-pod.ts';
 import { hostOf } from '../../../fakes/sysfs-tree.ts';
+import { until } from '../../../until.ts';
 
 const GPU = 'example.com/gpu';
 const GATES = { alpha: true, beta: true };
@@ -102,10 +102,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
   const plugin = new FakeDevicePlugin({ directory, devices: healthy({ g0: 0, g1: 1, h1: 1 }) });
   await plugin.serve();
   await plugin.register(GPU);
-  for (let tries = 0; managers.capacity().capacity[GPU] !== '3'; tries++) {
-    assert.ok(tries < 6_000);
-    await systemClock.sleep(5);
-  }
+  await until('the devices', () => managers.capacity().capacity[GPU] === '3');
   t.after(async () => {
     abort.abort();
     await plugin.close();
