@@ -1,25 +1,32 @@
 /**
- * Gives back what only the start needed: code that ran once and young objects, which V8 would keep until it is short of
- * memory. One full collection in the first quiet moment after the start, a tenth of a second; a busy process is left alone.
- * Called by the commands that stay.
+ * Gives back what only the start needed, and later what a burst of work left: code that ran once and objects that died, which V8
+ * would keep until it is short of memory. One full collection, a tenth of a second, in a quiet moment after the process has
+ * grown; a busy process is left alone. Called by the commands that stay.
  */
 import type { Clock } from '../api/machinery/clock.ts';
 
-const INTERVAL_MS = 4_000;
+const FIRST_LOOK_MS = 4_000;
+/** Between looks, once the start is settled. */
+const LOOK_MS = 30_000;
 const QUIET = 0.1;
-const TRIES = 15;
+/** Less is not worth a collection. */
+const GROWN_BYTES = 12 * 1024 * 1024;
 
 /** Needs `--expose-gc`, which `bin/orchlet` and the released binary set; without it nothing happens. */
 export function settleMemory(clock: Clock): void {
   const { gc } = globalThis;
   if (gc === undefined) return;
-  const wait = (tries: number): void => {
+  let settledBytes = 0;
+  const wait = (): void => {
     const before = performance.eventLoopUtilization();
-    clock.after(INTERVAL_MS, () => {
+    clock.after(settledBytes === 0 ? FIRST_LOOK_MS : LOOK_MS, () => {
       const { utilization } = performance.eventLoopUtilization(before);
-      if (utilization < QUIET) gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });
-      else if (tries > 1) wait(tries - 1);
+      if (utilization < QUIET && process.memoryUsage.rss() >= settledBytes + GROWN_BYTES) {
+        gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+        settledBytes = process.memoryUsage.rss();
+      }
+      wait();
     });
   };
-  wait(TRIES);
+  wait();
 }

@@ -28,7 +28,7 @@ export interface FileSourceOptions {
 /** Larger files are no manifests. */
 const MAX_MANIFEST_BYTES = 3 * 1024 * 1024;
 /** Writes of a file come in several notifications. */
-const SETTLE_MS = 20;
+const SETTLE_MS = 10;
 
 interface KnownFile {
   readonly content: Buffer;

@@ -33,6 +33,8 @@ export class PodNetwork {
   readonly #bridge: string;
   #cidrs: readonly string[] = [];
   #ready: Promise<void> | undefined;
+  /** Ports of the bridge that are open already: with many pods only the new ones are written. */
+  readonly #hairpins = new Set<string>();
   #problem = '';
 
   constructor(options: PodNetworkOptions) {
@@ -72,7 +74,12 @@ export class PodNetwork {
   async openHairpins(): Promise<void> {
     const ports = `/sys/class/net/${this.#bridge}/brif`;
     try {
-      for (const port of await readdir(ports)) await writeFile(`${ports}/${port}/hairpin_mode`, '1');
+      const found = await readdir(ports);
+      for (const port of this.#hairpins) if (!found.includes(port)) this.#hairpins.delete(port);
+      for (const port of found.filter((name) => !this.#hairpins.has(name))) {
+        await writeFile(`${ports}/${port}/hairpin_mode`, '1');
+        this.#hairpins.add(port);
+      }
     } catch (error) {
       // A pod that ended meanwhile took its port with it.
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
