@@ -8,6 +8,7 @@ import { newBadRequest, StatusError } from '../../../api/meta/status-error.ts';
 import type { PodHost } from '../../core-types.ts';
 import type { StreamIo } from '../../runtime/runtime.ts';
 import {
+  type Dial,
   forwardOverChannels,
   forwardOverSpdy,
   PORT_FORWARD_CHANNELS,
@@ -63,29 +64,39 @@ function decodePart(part: string): string {
   }
 }
 
+const MOST_MESSAGE_BYTES = 4 << 20;
+
 export function createUpgrades(
   options: UpgradeOptions,
 ): (request: IncomingMessage, socket: Duplex, head: Buffer, target: Target) => Promise<void> {
   const sockets = new WebSocketServer({
     noServer: true,
-    maxPayload: 4 << 20,
+    maxPayload: MOST_MESSAGE_BYTES,
     handleProtocols: (offered) => [...offered].find((protocol) => KNOWN_PROTOCOLS.has(protocol)) ?? false,
   });
+  const tunnels = createTunnelServer();
   return async (request, socket, head, target) => {
     watchIdle(socket, options.idleTimeoutMs);
     socket.on('error', () => socket.destroy());
     const isWebSocket = (request.headers.upgrade ?? '').toLowerCase() === 'websocket';
-    if (target.action === 'portForward')
+    const offered = (request.headers['sec-websocket-protocol'] ?? '').split(/, */);
+    if (target.action === 'portForward' && isWebSocket && offered.includes(TUNNEL_PROTOCOL)) {
+      delete request.headers['sec-websocket-protocol'];
+      await serveTunnel(options, request, socket, head, target, tunnels);
+    } else if (target.action === 'portForward')
       await serveForward(options, request, socket, head, target, isWebSocket ? sockets : undefined);
     else await serveCommand(options, request, socket, head, target, isWebSocket ? sockets : undefined);
   };
 }
 
-const KNOWN_PROTOCOLS: ReadonlySet<string> = new Set([
-  ...WEBSOCKET_PROTOCOLS,
-  ...PORT_FORWARD_CHANNELS,
-  TUNNEL_PROTOCOL,
-]);
+const KNOWN_PROTOCOLS: ReadonlySet<string> = new Set([...WEBSOCKET_PROTOCOLS, ...PORT_FORWARD_CHANNELS]);
+
+/** The tunnel's protocol is no token, as RFC 6455 wants them and the library holds clients to: it is answered here. */
+function createTunnelServer(): WebSocketServer {
+  const server = new WebSocketServer({ noServer: true, maxPayload: MOST_MESSAGE_BYTES });
+  server.on('headers', (headers) => headers.push(`Sec-WebSocket-Protocol: ${TUNNEL_PROTOCOL}`));
+  return server;
+}
 
 function watchIdle(socket: Duplex, idleTimeoutMs: number): void {
   if (idleTimeoutMs > 0 && 'setTimeout' in socket)
@@ -154,6 +165,34 @@ async function serveCommand(
   await command.finish(outcome);
 }
 
+interface ForwardTarget {
+  readonly dial: Dial;
+  readonly describe: (port: number, error: unknown) => string;
+}
+
+async function forwardTarget(host: PodHost, target: Target): Promise<ForwardTarget> {
+  const id = await host.resolveSandbox(target.namespace, target.pod, target.uid);
+  return {
+    dial: (port, signal) => host.portForward(id, port, signal),
+    describe: (port, error) =>
+      `error forwarding port ${port} to pod ${target.namespace}/${target.pod}, uid : ${error instanceof Error ? error.message : String(error)}`,
+  };
+}
+
+async function serveTunnel(
+  options: UpgradeOptions,
+  request: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+  target: Target,
+  tunnels: WebSocketServer,
+): Promise<void> {
+  const { dial, describe } = await forwardTarget(options.host, target);
+  const stream = createWebSocketStream(await openWebSocket(tunnels, request, socket, head));
+  stream.on('error', () => stream.destroy());
+  await forwardOverSpdy(stream, Buffer.alloc(0), dial, describe);
+}
+
 async function serveForward(
   options: UpgradeOptions,
   request: IncomingMessage,
@@ -162,23 +201,10 @@ async function serveForward(
   target: Target,
   sockets: WebSocketServer | undefined,
 ): Promise<void> {
-  const { host } = options;
-  const isTunnel = (request.headers['sec-websocket-protocol'] ?? '').split(/, */).includes(TUNNEL_PROTOCOL);
-  const ports = sockets === undefined || isTunnel ? [] : channelPorts(target.query);
-  const id = await host.resolveSandbox(target.namespace, target.pod, target.uid);
-  const dial = (port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream> =>
-    host.portForward(id, port, signal);
-  const describe = (port: number, error: unknown): string =>
-    `error forwarding port ${port} to pod ${target.namespace}/${target.pod}, uid : ${error instanceof Error ? error.message : String(error)}`;
+  const ports = sockets === undefined ? [] : channelPorts(target.query);
+  const { dial, describe } = await forwardTarget(options.host, target);
   if (sockets !== undefined) {
-    const webSocket = await openWebSocket(sockets, request, socket, head);
-    if (webSocket.protocol === TUNNEL_PROTOCOL) {
-      const stream = createWebSocketStream(webSocket);
-      stream.on('error', () => stream.destroy());
-      await forwardOverSpdy(stream, Buffer.alloc(0), dial, describe);
-      return;
-    }
-    forwardOverChannels(webSocket, ports, dial, describe);
+    forwardOverChannels(await openWebSocket(sockets, request, socket, head), ports, dial, describe);
     return;
   }
   const offered = offeredProtocols(request);
