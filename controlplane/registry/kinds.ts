@@ -28,6 +28,7 @@ import { podKinds } from './kinds/pods.ts';
 import { policyKinds } from './kinds/policy.ts';
 import { serviceKinds } from './kinds/services.ts';
 import { storageKinds } from './kinds/storage.ts';
+import { storageMigrationKinds } from './kinds/storage-migrations.ts';
 import type { Store } from './store.ts';
 import type { KindRow } from './strategy.ts';
 
@@ -68,6 +69,7 @@ export function kindRows(options: KindOptions): KindRow[] {
     ...claimKinds,
     ...volumeKinds,
     ...storageKinds,
+    ...storageMigrationKinds,
     ...autoscalingKinds,
     ...policyKinds,
   ];

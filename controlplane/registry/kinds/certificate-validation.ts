@@ -111,7 +111,7 @@ function requestFault(base64: string): string | undefined {
 }
 
 /** `example.com/signer-name`. */
-function signerNameErrors(field: string, name: string): FieldError[] {
+export function signerNameErrors(field: string, name: string): FieldError[] {
   if (name === '') return [required(field)];
   const segments = name.split('/');
   const [domain = '', path = ''] = segments;

@@ -12,6 +12,8 @@ import {
   type SigningRequest,
   updateErrors,
 } from './certificate-validation.ts';
+import { podCertificateRequests } from './pod-certificate-requests.ts';
+import { trustBundles } from './trust-bundles.ts';
 
 type Status = NonNullable<SigningRequest['status']>;
 
@@ -92,4 +94,8 @@ const request: Strategy<SigningRequest> = {
   columns: certificateRequestColumns,
 };
 
-export const certificateKinds = [kindRow('certificates.k8s.io', 'certificatesigningrequests', request)];
+export const certificateKinds = [
+  kindRow('certificates.k8s.io', 'certificatesigningrequests', request),
+  kindRow('certificates.k8s.io', 'clustertrustbundles', trustBundles),
+  kindRow('certificates.k8s.io', 'podcertificaterequests', podCertificateRequests),
+];

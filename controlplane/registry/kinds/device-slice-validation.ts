@@ -17,6 +17,7 @@ import {
 } from './device-rules.ts';
 import type { Device, SliceSpec } from './device-types.ts';
 import { forbidden, immutable, invalidFor } from './field-rules.ts';
+import { parseVersion } from './semantic-version.ts';
 
 const MAX_DEVICES = 128;
 /** Where devices have taints or share counters. */
@@ -173,9 +174,6 @@ function devicePlacementErrors(device: Device, at: string, perDevice: boolean): 
   return errors;
 }
 
-const SEMVER =
-  /^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?$/;
-
 function attributeErrors(attribute: Attribute, at: string): FieldError[] {
   const { bool, int, string, version } = attribute;
   const errors: FieldError[] = [];
@@ -184,7 +182,7 @@ function attributeErrors(attribute: Attribute, at: string): FieldError[] {
   };
   if (string !== undefined) sized('string', string);
   if (version !== undefined) {
-    if (!SEMVER.test(version))
+    if (parseVersion(version) === undefined)
       errors.push(invalid(`${at}.version`, version, 'must be a string compatible with semver.org spec 2.0.0'));
     sized('version', version);
   }
