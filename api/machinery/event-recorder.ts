@@ -10,6 +10,7 @@ import { isNotFound, isStatusError } from '../meta/status-error.ts';
 import type { Logger } from '../component/logger.ts';
 import type { Client, Resource } from './client.ts';
 import { formatTime, type Clock } from './clock.ts';
+import { EventWrites, namespaceOf, remember, subjectOf } from './event-writes.ts';
 import { RateLimiter } from './rate-limiter.ts';
 import { events } from './resources.ts';
 
@@ -61,8 +62,6 @@ export interface EventRecorderOptions {
   readonly qps?: number;
 }
 
-const LONGEST_QUEUE = 1000;
-const MOST_REMEMBERED = 4096;
 const MOST_SIMILAR = 10;
 const SIMILAR_WITHIN_MS = 600_000;
 const WRITE_ATTEMPTS = 4;
@@ -90,12 +89,10 @@ interface Report {
 
 export class CoreEventRecorder implements EventRecorder {
   readonly #options: EventRecorderOptions;
-  readonly #queue: Report[] = [];
+  readonly #writes = new EventWrites();
   readonly #remembered = new Map<string, Remembered>();
   readonly #similar = new Map<string, Similar>();
   readonly #limits = new Map<string, RateLimiter>();
-  #writing: Promise<void> | undefined;
-  #nameCounter = 0;
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
@@ -108,23 +105,13 @@ export class CoreEventRecorder implements EventRecorder {
     message: string,
     options: EventOptions = {},
   ): void {
-    if (this.#queue.length >= LONGEST_QUEUE) return;
-    this.#queue.push({ regarding, type, reason, message, options, at: this.#options.clock.now() });
-    this.#writing ??= this.#drain();
+    const at = this.#options.clock.now();
+    this.#writes.put(() => this.#record({ regarding, type, reason, message, options, at }));
   }
 
   /** Resolves when everything reported so far was written or given up. */
-  async flush(): Promise<void> {
-    await this.#writing;
-  }
-
-  async #drain(): Promise<void> {
-    // callers report in the middle of their work: start after it
-    await Promise.resolve();
-    for (let report = this.#queue.shift(); report !== undefined; report = this.#queue.shift()) {
-      await this.#record(report);
-    }
-    this.#writing = undefined;
+  flush(): Promise<void> {
+    return this.#writes.flush();
   }
 
   async #record(report: Report): Promise<void> {
@@ -180,7 +167,7 @@ export class CoreEventRecorder implements EventRecorder {
     }
     const count = known === undefined ? 1 : known.count + 1;
     const firstTimestamp = known?.firstTimestamp ?? now;
-    const name = `${report.regarding.name ?? ''}.${this.#uniqueSuffix(report.at)}`;
+    const name = this.#writes.nameOf(report.regarding, report.at);
     await client.create(events, namespace, {
       apiVersion: 'v1',
       kind: 'Event',
@@ -209,30 +196,5 @@ export class CoreEventRecorder implements EventRecorder {
     const limit = this.#limits.get(subject) ?? new RateLimiter({ clock, qps, burst });
     remember(this.#limits, subject, limit);
     return limit;
-  }
-
-  /** Nanoseconds in hexadecimal, as the reference names events. */
-  #uniqueSuffix(atMs: number): string {
-    this.#nameCounter = (this.#nameCounter + 1) % 1_000_000;
-    return (BigInt(atMs) * 1_000_000n + BigInt(this.#nameCounter)).toString(16);
-  }
-}
-
-export function namespaceOf(regarding: ObjectReference): string {
-  return regarding.namespace === undefined || regarding.namespace === '' ? 'default' : regarding.namespace;
-}
-
-export function subjectOf({ apiVersion, kind, namespace, name, uid, fieldPath }: ObjectReference): string {
-  return [apiVersion, kind, namespace, name, uid, fieldPath].join('\u0001');
-}
-
-/** The least recently used goes when there are too many. */
-function remember<T>(map: Map<string, T>, key: string, value: T): void {
-  map.delete(key);
-  map.set(key, value);
-  if (map.size <= MOST_REMEMBERED) return;
-  for (const oldest of map.keys()) {
-    map.delete(oldest);
-    return;
   }
 }

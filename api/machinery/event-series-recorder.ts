@@ -5,19 +5,16 @@
 import { isNotFound } from '../meta/status-error.ts';
 import { formatMicroTime } from './clock.ts';
 import {
-  namespaceOf,
-  subjectOf,
   type EventOptions,
   type EventRecorder,
   type EventRecorderOptions,
   type EventType,
   type ObjectReference,
 } from './event-recorder.ts';
+import { EventWrites, namespaceOf, remember, subjectOf } from './event-writes.ts';
 import { eventsV1 } from './resources.ts';
 
 const SERIES_ENDS_AFTER_MS = 360_000;
-const LONGEST_QUEUE = 1000;
-const MOST_REMEMBERED = 4096;
 /** The API's limit of `note`. */
 const LONGEST_NOTE_BYTES = 1024;
 
@@ -28,12 +25,19 @@ interface Series {
   at: number;
 }
 
+interface Report {
+  readonly regarding: ObjectReference;
+  readonly type: EventType;
+  readonly reason: string;
+  readonly message: string;
+  readonly options: EventOptions;
+  readonly at: number;
+}
+
 export class EventSeriesRecorder implements EventRecorder {
   readonly #options: EventRecorderOptions;
   readonly #series = new Map<string, Series>();
-  readonly #queue: (() => Promise<void>)[] = [];
-  #writing: Promise<void> | undefined;
-  #nameCounter = 0;
+  readonly #writes = new EventWrites();
 
   constructor(options: EventRecorderOptions) {
     this.#options = options;
@@ -46,36 +50,23 @@ export class EventSeriesRecorder implements EventRecorder {
     message: string,
     options: EventOptions = {},
   ): void {
-    if (this.#queue.length >= LONGEST_QUEUE) return;
     const at = this.#options.clock.now();
-    this.#queue.push(() => this.#write({ regarding, type, reason, message, options, at }));
-    this.#writing ??= this.#drain();
+    this.#writes.put(() => this.#record({ regarding, type, reason, message, options, at }));
   }
 
-  async flush(): Promise<void> {
-    await this.#writing;
+  flush(): Promise<void> {
+    return this.#writes.flush();
   }
 
-  async #drain(): Promise<void> {
-    await Promise.resolve();
-    for (let write = this.#queue.shift(); write !== undefined; write = this.#queue.shift()) {
-      try {
-        await write();
-      } catch (error) {
-        this.#options.logger.debug({ error: String(error) }, 'an event was not recorded');
-      }
+  async #record(report: Report): Promise<void> {
+    try {
+      await this.#write(report);
+    } catch (error) {
+      this.#options.logger.debug({ error: String(error) }, 'an event was not recorded');
     }
-    this.#writing = undefined;
   }
 
-  async #write(report: {
-    readonly regarding: ObjectReference;
-    readonly type: EventType;
-    readonly reason: string;
-    readonly message: string;
-    readonly options: EventOptions;
-    readonly at: number;
-  }): Promise<void> {
+  async #write(report: Report): Promise<void> {
     const { client, component, host = '' } = this.#options;
     const { regarding, type, reason, message, options, at } = report;
     const related = options.related === undefined ? '' : subjectOf(options.related);
@@ -86,15 +77,13 @@ export class EventSeriesRecorder implements EventRecorder {
       const series = { count: known.count + 1, lastObservedTime: formatMicroTime(at) };
       try {
         await client.patch(eventsV1, known.namespace, known.name, 'strategic', { series });
-        this.#remember(key, { ...known, count: series.count, at });
+        remember(this.#series, key, { ...known, count: series.count, at });
         return;
       } catch (error) {
         if (!isNotFound(error)) throw error;
       }
     }
-    this.#nameCounter = (this.#nameCounter + 1) % 1_000_000;
-    const suffix = (BigInt(at) * 1_000_000n + BigInt(this.#nameCounter)).toString(16);
-    const name = `${regarding.name ?? ''}.${suffix}`;
+    const name = this.#writes.nameOf(regarding, at);
     const namespace = namespaceOf(regarding);
     await client.create(eventsV1, namespace, {
       apiVersion: 'events.k8s.io/v1',
@@ -114,16 +103,7 @@ export class EventSeriesRecorder implements EventRecorder {
       note: shorten(message),
       type,
     });
-    this.#remember(key, { name, namespace, count: 1, at });
-  }
-
-  #remember(key: string, series: Series): void {
-    this.#series.set(key, series);
-    if (this.#series.size <= MOST_REMEMBERED) return;
-    for (const oldest of this.#series.keys()) {
-      this.#series.delete(oldest);
-      return;
-    }
+    remember(this.#series, key, { name, namespace, count: 1, at });
   }
 }
 
