@@ -370,7 +370,7 @@ describe('volumes of CSI drivers', () => {
   });
 
   it('of one name wait for each other, and for no other volume', async (t) => {
-    const { volumes, driver } = await setUp(t);
+    const { volumes, driver, order } = await setUp(t);
     const release = Promise.withResolvers<void>();
     let isFirst = true;
     driver.behave.set('nodePublishVolume', () => {
@@ -380,9 +380,12 @@ describe('volumes of CSI drivers', () => {
     });
     const hung = volumes.mount(persistent(podOf('a'), volumeOf('v')));
     while (isFirst) await new Promise((resolve) => setImmediate(resolve));
+    const next = volumes.mount(persistent(podOf('c'), volumeOf('v')));
     await volumes.mount(persistent(podOf('b'), volumeOf('other')));
+    assert.equal(order().filter((call) => call === 'nodePublishVolume').length, 2);
     release.resolve();
-    await hung;
+    await Promise.all([hung, next]);
+    assert.equal(order().filter((call) => call === 'nodePublishVolume').length, 3);
   });
 
   it('of pods from before a restart are found on the disk, and taken down', async (t) => {
