@@ -21,6 +21,8 @@ export interface PodCounts {
   /** Finished, and not written down before. */
   readonly newlySucceeded: readonly Pod[];
   readonly newlyFailed: readonly Pod[];
+  /** Failed, and the job's policy says not to count it: only to be let go. */
+  readonly newlyIgnored: readonly Pod[];
   readonly succeeded: number;
   /** Failures that count against the limit. */
   readonly failed: number;
@@ -44,7 +46,7 @@ export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): Po
   const failedIndexes = new Set(parseIndexes(status.failedIndexes, completions));
   const newlySucceeded: Pod[] = [];
   const newlyFailed: Pod[] = [];
-  let ignored = 0;
+  const newlyIgnored: Pod[] = [];
   let fatal: string | undefined;
   const failuresOfIndex = new Map<number, number>();
   for (const pod of pods) {
@@ -57,10 +59,7 @@ export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): Po
       const match = matchFailurePolicy(job, pod);
       if (match?.action === 'FailJob') fatal ??= match.message;
       if (match?.action === 'FailIndex' && index !== undefined) failedIndexes.add(index);
-      if (isNew(pod)) {
-        newlyFailed.push(pod);
-        if (match?.action === 'Ignore') ignored++;
-      }
+      if (isNew(pod)) (match?.action === 'Ignore' ? newlyIgnored : newlyFailed).push(pod);
       if (index !== undefined && match?.action !== 'Ignore')
         failuresOfIndex.set(index, (failuresOfIndex.get(index) ?? 0) + 1);
     }
@@ -72,8 +71,9 @@ export function countPods(job: Job, pods: readonly Pod[], status: JobStatus): Po
   return {
     newlySucceeded,
     newlyFailed,
+    newlyIgnored,
     succeeded: isIndexed(job) ? succeededIndexes.size : earlier + newlySucceeded.length,
-    failed: (status.failed ?? 0) + (status.uncountedTerminatedPods?.failed ?? []).length + newlyFailed.length - ignored,
+    failed: (status.failed ?? 0) + (status.uncountedTerminatedPods?.failed ?? []).length + newlyFailed.length,
     succeededIndexes: [...succeededIndexes],
     failedIndexes: [...failedIndexes].filter((index) => !succeededIndexes.has(index)),
     completedIndexesText: formatIndexes(succeededIndexes),

@@ -322,7 +322,8 @@ class JobController {
         uncountedTerminatedPods: {},
       });
     }
-    // pods that were deleted because the job is over are not counted, but must be let go
+    // pods that were deleted because the job is over, and those that its policy ignores, are not counted, but must be let go
+    for (const pod of counts.newlyIgnored) await this.#removeFinalizer(pod);
     if (verdict !== undefined)
       for (const pod of own) if (outcomeOf(pod, job) === 'terminating') await this.#removeFinalizer(pod);
     if (

@@ -243,6 +243,27 @@ test('a job fails when its back-off limit is exceeded', async () => {
   await t.stop();
 });
 
+test('a failed pod that the policy of its job ignores is replaced and let go, and counts for nothing', async () => {
+  const podFailurePolicy = {
+    rules: [{ action: 'Ignore', onPodConditions: [{ type: 'DisruptionTarget', status: 'True' }] }],
+  };
+  const t = controllerTest({ objects: [[jobs, job({ completions: 1, backoffLimit: 0, podFailurePolicy })]] });
+  await t.start(runJobs);
+  await t.advance(100);
+  const first = t.client.peekAll(pods)[0];
+  assert.ok(first);
+  const conditions = [{ type: 'DisruptionTarget', status: 'True' }];
+  await t.client.update(pods, { ...first, status: { phase: 'Failed', conditions } }, { subresource: 'status' });
+  await t.advance(60_000);
+  assert.equal(jobCondition(t, 'Failed'), undefined);
+  assert.equal(jobStatus(t)?.failed ?? 0, 0);
+  assert.deepEqual(t.client.peek(pods, 'shop', first.metadata.name ?? '')?.metadata.finalizers ?? [], []);
+  const next = t.client.peekAll(pods).find((pod) => pod.status?.phase === undefined);
+  await setPhase(t, next?.metadata.name ?? '', 'Succeeded');
+  assert.equal(jobCondition(t, 'Complete')?.status, 'True');
+  await t.stop();
+});
+
 test('a finished job is deleted when its time to live has passed', async () => {
   const t = controllerTest({ objects: [[jobs, job({ completions: 1, ttlSecondsAfterFinished: 60 })]] });
   await t.start(runJobs, runTtlAfterFinished);
