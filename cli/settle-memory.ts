@@ -7,10 +7,10 @@ import type { Clock } from '../api/machinery/clock.ts';
 
 const FIRST_LOOK_MS = 4_000;
 /** Between looks, once the start is settled. */
-const LOOK_MS = 30_000;
+const LOOK_MS = 20_000;
 const QUIET = 0.1;
 /** Less is not worth a collection. */
-const GROWN_BYTES = 12 * 1024 * 1024;
+const GROWN_BYTES = 8 * 1024 * 1024;
 
 /** Needs `--expose-gc`, which `bin/orchlet` and the released binary set; without it nothing happens. */
 export function settleMemory(clock: Clock): void {
