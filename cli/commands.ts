@@ -4,7 +4,7 @@ import type { CommandRow } from './command.ts';
 export const commands: readonly CommandRow[] = [
   {
     name: 'up',
-    summary: 'run a control plane and an agent: a cluster of one node',
+    summary: 'run control plane and agent: a cluster of one node',
     load: async () => (await import('./commands/up.ts')).up,
   },
   {
@@ -85,7 +85,7 @@ export const commands: readonly CommandRow[] = [
   },
   {
     name: 'secrets reencrypt',
-    summary: 'write everything that is encrypted at rest anew, after keys have changed',
+    summary: 'encrypt all objects anew, after keys changed',
     load: async () => (await import('./commands/secrets.ts')).secretsReencrypt,
   },
   {

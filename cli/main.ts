@@ -12,9 +12,9 @@ enableCompileCache();
 
 const HELP_WIDTH = 80;
 
-function overview(): string {
-  const width = Math.max(...commands.map((row) => row.name.length));
-  const lines = commands.map((row) => `  ${row.name.padEnd(width)}  ${row.summary}`);
+function overview(rows: readonly CommandRow[] = commands): string {
+  const width = Math.max(...rows.map((row) => row.name.length));
+  const lines = rows.map((row) => `  ${row.name.padEnd(width)}  ${row.summary}`);
   return [
     'orchlet turns Linux hosts into a cluster that speaks the Kubernetes API.',
     '',
@@ -67,7 +67,13 @@ function unknownCommand(words: readonly string[]): UsageError {
 }
 
 async function run(argv: readonly string[]): Promise<number> {
-  const [first] = argv;
+  const [first, second] = argv;
+  if (first === 'help' && second !== undefined) return run([...argv.slice(1), '--help']);
+  const group = commands.filter((row) => row.name.startsWith(`${first} `));
+  if (group.length > 0 && (second === '--help' || second === '-h') && find(argv) === undefined) {
+    process.stdout.write(overview(group));
+    return 0;
+  }
   if (first === undefined || first === 'help' || first === '--help' || first === '-h') {
     process.stdout.write(overview());
     return first === undefined ? 2 : 0;
@@ -87,10 +93,11 @@ async function run(argv: readonly string[]): Promise<number> {
   return command.run(parsed);
 }
 
-/** Errors that were put into words where they arose. */
+/** Errors that were put into words where they arose; those of the system name their file. */
 function isWorded(error: unknown): boolean {
   return (
     error instanceof CommandError ||
+    (error instanceof Error && 'syscall' in error && 'path' in error) ||
     (error instanceof Error && ['StartError', 'KubeconfigError', 'StatusError', 'ManifestError'].includes(error.name))
   );
 }

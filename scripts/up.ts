@@ -13,6 +13,8 @@ import { loadKubeconfig, serverAccess } from '../api/machinery/kubeconfig.ts';
 import type { Resource } from '../api/machinery/client.ts';
 import { deployments, nodes, pods, services } from '../api/machinery/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
+import { runningProcess } from '../cli/processes.ts';
+import { STORAGE_FILE } from '../controlplane/backup/backup.ts';
 import { ensureImages, findRuntime, type FoundRuntime } from './container-runtime.ts';
 
 const ROOT = join(import.meta.dirname, '..');
@@ -133,6 +135,11 @@ async function main(options: Settings, stop: AbortController): Promise<void> {
   mkdirSync(dataDirectory, { recursive: true, mode: 0o700 });
   const log = join(dataDirectory, 'orchlet.log');
   const kubeconfig = join(dataDirectory, 'admin.kubeconfig');
+  const holder = await runningProcess(join(dataDirectory, `${STORAGE_FILE}.pid`));
+  if (holder !== undefined)
+    throw new Error(
+      `process ${holder} runs a cluster in ${dataDirectory} already: stop it with Ctrl-C where it was started, or with\n  bin/orchlet stop --data-dir ${dataDirectory}`,
+    );
   const runtime = await step('container runtime', (say) =>
     findRuntime({
       directory: join(dataDirectory, 'docker'),

@@ -148,7 +148,12 @@ function takeValue(row: AnyFlag, text: string, before?: unknown): FlagTypes[Flag
   };
   const value = convert(row.type, text, before, fail);
   if (row.choices !== undefined && typeof value === 'string' && !row.choices.includes(value)) {
-    fail(`must be one of ${row.choices.map((choice) => JSON.stringify(choice)).join(', ')}`);
+    fail(
+      `must be one of ${row.choices
+        .filter((choice) => choice !== '')
+        .map((choice) => JSON.stringify(choice))
+        .join(', ')}`,
+    );
   }
   const reason = (row.check as ((value: unknown) => string | undefined) | undefined)?.(value);
   if (reason !== undefined) fail(reason);

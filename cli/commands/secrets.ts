@@ -17,7 +17,7 @@ const quiet = flag({
 
 export const secretsReencrypt: Command = {
   name: 'secrets reencrypt',
-  summary: 'write everything that is encrypted at rest anew, after keys have changed',
+  summary: 'encrypt all objects anew, after keys changed',
   description:
     'Writes all objects that are to be encrypted at rest once more, so that the first provider of --encryption-provider-config holds them. Run it after keys have changed, before old keys are taken out of the file.',
   flags: { ...access, quiet },

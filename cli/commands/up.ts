@@ -87,7 +87,7 @@ type UpFlags = FlagValues<typeof flags>;
 
 export const up: Command = {
   name: 'up',
-  summary: 'run a control plane and an agent: a cluster of one node',
+  summary: 'run control plane and agent: a cluster of one node',
   description:
     'Runs a control plane and a node agent in one process: a cluster of one node. State stands in the data directory.',
   flags,

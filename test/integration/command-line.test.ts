@@ -27,11 +27,28 @@ describe('the command', () => {
   });
   after(() => rmSync(directory, { recursive: true, force: true }));
 
+  test('shows the commands of a group, and help for the one that is asked for', () => {
+    const group = orchlet(['token', '--help']);
+    assert.equal(group.code, 0);
+    assert.match(group.stdout, /token create .*\n {2}token list/);
+    assert.equal(orchlet(['help', 'token', 'list']).stdout, orchlet(['token', 'list', '--help']).stdout);
+  });
+
+  test('tells a failure of the system in one line with its file', () => {
+    const { code, stderr } = orchlet(['controlplane', '--data-dir', '/etc/passwd']);
+    assert.equal(code, 1);
+    assert.match(stderr, /^orchlet: .*\/etc\/passwd.*\n$/);
+  });
+
   test('lists its commands, and each has help at 80 columns', () => {
     const { stdout, code } = orchlet(['--help']);
     assert.equal(code, 0);
     const names = [...stdout.matchAll(/^ {2}([a-z]+(?: [a-z]+)?) {2,}\S/gm)].map(([, name]) => name ?? '');
     assert.ok(names.length >= 8, stdout);
+    assert.ok(
+      stdout.split('\n').every((line) => line.length <= 80),
+      stdout,
+    );
     for (const name of ['agent', 'controlplane', 'up', 'token create']) {
       const help = orchlet([...name.split(' '), '--help']);
       assert.equal(help.code, 0, name);
