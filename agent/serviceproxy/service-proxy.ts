@@ -56,6 +56,8 @@ export class ServiceProxy {
   readonly #health: HealthCheckPorts;
   readonly #applied = new Map<Family, { readonly text: string; readonly chains: ReadonlySet<string> }>();
   #udp = new Map<string, ServicePort>();
+  /** Another agent has the rules: told once. */
+  #waits = false;
   #lock: Server | undefined;
   #timer: Timer | undefined;
   #inspection: Timer | undefined;
@@ -126,10 +128,12 @@ export class ServiceProxy {
       });
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
-      logger.warn(
-        {},
-        'another agent of this host keeps the rules of services; those of this cluster have no addresses here until it ends',
-      );
+      if (!this.#waits)
+        logger.warn(
+          {},
+          'another agent of this host keeps the rules of services; those of this cluster have no addresses here until it ends (or give --service-proxy=none)',
+        );
+      this.#waits = true;
       this.#inspection = clock.after(INSPECT_MS, () => {
         if (!this.#closed) void this.start(AbortSignal.timeout(INSPECT_MS)).catch(this.#complain);
       });
