@@ -44,6 +44,7 @@ import { validatingWebhooks, type WebhooksOptions } from './webhook/webhooks.ts'
 import type { AdmissionPlugin } from './admission.ts';
 import type { AdmissionConfiguration } from './admission-config.ts';
 import type { Sources } from './sources.ts';
+import { StartError } from '../start-error.ts';
 
 export interface PluginsOptions {
   readonly sources: Sources;
@@ -205,7 +206,8 @@ export const PLUGINS: readonly PluginRow[] = [
 export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {
   const known = new Set(PLUGINS.map((row) => row.name));
   for (const name of [...options.enable, ...options.disable]) {
-    if (!known.has(name)) throw new Error(`unknown admission plugin "${name}"`);
+    if (!known.has(name))
+      throw new StartError(`unknown admission plugin "${name}"; there are ${[...known].sort().join(', ')}`);
   }
   const both = options.enable.find((name) => options.disable.includes(name));
   if (both !== undefined) throw new Error(`admission plugin "${both}" is both enabled and disabled`);

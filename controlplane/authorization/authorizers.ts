@@ -16,6 +16,7 @@ import { RbacAuthorizer } from './rbac.ts';
 import { alwaysAllow, alwaysDeny, MASTERS_GROUP, privilegedGroups, unionAuthorizer, unionRules } from './union.ts';
 import { webhookAuthorizer } from './webhook.ts';
 import type { Authorizer, RuleResolver } from './authorization.ts';
+import { StartError } from '../start-error.ts';
 
 export const AUTHORIZERS: readonly SecurityPart[] = [
   { name: 'Node', flags: ['--authorization-mode=Node'], source: 'node.ts' },
@@ -125,7 +126,7 @@ async function makeWebhook(entry: AuthorizerEntry, options: AuthorizersOptions, 
   if (AT_START.has(entry.type))
     throw new Error(`authorizer type ${entry.type} is not allowed if it was not enabled at initial server startup`);
   if (entry.type !== 'Webhook')
-    throw new Error(
+    throw new StartError(
       `"${entry.type}" is no authorization mode: use Node, ABAC, RBAC, Webhook, AlwaysAllow or AlwaysDeny`,
     );
   const settings = entry.webhook ?? options.webhook;
