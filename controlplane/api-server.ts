@@ -1,4 +1,5 @@
 /** The API server of the control plane: its paths, its certificates, what it is asked about its health. */
+import { StartError } from './start-error.ts';
 import { createProtobufCodec } from '../api/codec/protobuf.ts';
 import { stringifyYaml } from '../api/codec/yaml.ts';
 import { readFileSync } from 'node:fs';
@@ -120,7 +121,9 @@ const ownCertificate = ({ apiserver }: PkiMaterial): ServingCertificate => ({
 
 /** `--tls-cert-file` and `--tls-private-key-file`. */
 function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlags): ServingCertificate | undefined {
-  if (tlsCertFile === '' || tlsPrivateKeyFile === '') return undefined;
+  if (tlsCertFile === '' && tlsPrivateKeyFile === '') return undefined;
+  if (tlsCertFile === '' || tlsPrivateKeyFile === '')
+    throw new StartError('--tls-cert-file and --tls-private-key-file belong together: give both or neither');
   return { cert: readFileSync(tlsCertFile), key: readFileSync(tlsPrivateKeyFile) };
 }
 

@@ -140,17 +140,16 @@ async function assemble(options: Assembly, { opened, close, isClosing }: Lifetim
     metrics,
   });
   if (encryption !== undefined) opened.push(() => encryption.close());
-  const [storage, pki] = await Promise.all([
-    openStorage(options, directory, encryption?.values, opened),
-    ensurePki({
-      directory: pkiDirectory(directory),
-      clock,
-      logger,
-      hosts: [...hostNames(), ...(flags.externalHostname === '' ? [] : [flags.externalHostname])],
-      addresses: () => [...hostAddresses(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
-      serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
-    }),
-  ]);
+  // Storage is first: it has the lock of the data directory, without which nothing in it may be changed.
+  const storage = await openStorage(options, directory, encryption?.values, opened);
+  const pki = await ensurePki({
+    directory: pkiDirectory(directory),
+    clock,
+    logger,
+    hosts: [...hostNames(), ...(flags.externalHostname === '' ? [] : [flags.externalHostname])],
+    addresses: () => [...hostAddresses(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
+    serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
+  });
   if (!isMemory) pki.watch(stop.signal);
   const admission = lateAdmission();
   const made: { parts?: Parts } = {};

@@ -16,6 +16,7 @@ export const servingFlags = {
     type: 'integer',
     default: 6443,
     group: SERVING,
+    check: (port) => (port >= 0 && port <= 65_535 ? undefined : 'must be between 0 and 65535'),
     help: 'Port of the API (HTTPS). 0 picks a free one.',
   }),
   advertiseAddress: flag({
