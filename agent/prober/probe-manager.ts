@@ -132,11 +132,8 @@ class Prober implements ProbeManager {
         }
         const id = container.containerID ?? '';
         const running = container.state?.running !== undefined;
-        const started =
-          running &&
-          (spec.startupProbe === undefined
-            ? spec.lifecycle?.postStart === undefined || container.started !== false
-            : this.#hasStarted(pod, id));
+        // A postStart hook has no part in it: a look at the container waits for the sync in which the hook runs.
+        const started = running && (spec.startupProbe === undefined || this.#hasStarted(pod, id));
         container.started = started;
         if (!started) {
           container.ready = false;

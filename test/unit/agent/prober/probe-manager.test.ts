@@ -74,6 +74,11 @@ describe('the prober', () => {
     assert.deepEqual(update(), { ready: false, started: false });
   });
 
+  it('says the same of a container with a postStart hook, which is over when it looks', (t) => {
+    const { update } = setUp(t, { lifecycle: { postStart: { exec: { command: ['true'] } } } });
+    assert.deepEqual(update(), { ready: true, started: true });
+  });
+
   it('asks readiness when the container has started, without waiting for a period', async (t) => {
     const { clock, pod, manager, update, commands } = setUp(t, { readinessProbe: exec({ periodSeconds: 60 }) });
     manager.addPod(pod);
