@@ -40,7 +40,7 @@ interface Watched {
   isReasonLost: boolean;
 }
 
-/** Docker 20.10 loses the kernel's word of an out-of-memory kill now and then: the exit code is all that is left. */
+/** containerd 1.6, which Docker 20.10 stands on, loses the kernel's word of an out-of-memory kill now and then: the exit code is left. */
 const LOST_OOM = /\.terminated\.reason: expected "OOMKilled", is "Error"$/;
 
 export function podParity(on: 'docker' | 'containerd', skip: string | false): void {
@@ -108,7 +108,7 @@ export function podParity(on: 'docker' | 'containerd', skip: string | false): vo
       const hostIp = (pod['status'] as { hostIP?: string } | undefined)?.hostIP;
       if (hostIp !== undefined) facts = { ...facts, hostIps: [hostIp] };
       const all = differences(expectedStatus(entry.recorded), normalizedStatus(pod, facts));
-      const found = on === 'docker' ? all.filter((difference) => !LOST_OOM.test(difference)) : all;
+      const found = all.filter((difference) => !LOST_OOM.test(difference));
       entry.isReasonLost = found.length < all.length;
       if (found.length === 0) entry.matched = pod;
       // The last one that comes near is the most telling.
