@@ -85,7 +85,7 @@ export class ServiceProxy {
       );
       return;
     }
-    if (!(await this.#takeLock())) return;
+    if (!(await this.#takeLock(signal))) return;
     await Promise.all([services.synced(signal), slices.synced(signal)]);
     const handler = { add: () => this.changed(), update: () => this.changed(), delete: () => this.changed() };
     services.addHandler(handler);
@@ -119,7 +119,7 @@ export class ServiceProxy {
   }
 
   /** An abstract socket belongs to the network namespace, as the rules do, and goes with its process. */
-  async #takeLock(): Promise<boolean> {
+  async #takeLock(signal: AbortSignal): Promise<boolean> {
     const { logger, clock, lockName = 'orchlet-service-proxy' } = this.#options;
     const server = createServer((socket) => socket.destroy());
     try {
@@ -135,7 +135,7 @@ export class ServiceProxy {
         );
       this.#waits = true;
       this.#inspection = clock.after(INSPECT_MS, () => {
-        if (!this.#closed) void this.start(AbortSignal.timeout(INSPECT_MS)).catch(this.#complain);
+        if (!this.#closed) void this.start(signal).catch(this.#complain);
       });
       return false;
     }

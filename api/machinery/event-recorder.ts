@@ -10,7 +10,7 @@ import { isNotFound, isStatusError } from '../meta/status-error.ts';
 import type { Logger } from '../component/logger.ts';
 import type { Client, Resource } from './client.ts';
 import { formatTime, type Clock } from './clock.ts';
-import { EventWrites, namespaceOf, remember, subjectOf } from './event-writes.ts';
+import { EventWrites, namespaceOf, remember, subjectOf, type Report } from './event-writes.ts';
 import { RateLimiter } from './rate-limiter.ts';
 import { events } from './resources.ts';
 
@@ -76,15 +76,6 @@ interface Remembered {
 interface Similar {
   readonly messages: Set<string>;
   at: number;
-}
-
-interface Report {
-  readonly regarding: ObjectReference;
-  readonly type: EventType;
-  readonly reason: string;
-  readonly message: string;
-  readonly options: EventOptions;
-  readonly at: number;
 }
 
 export class CoreEventRecorder implements EventRecorder {

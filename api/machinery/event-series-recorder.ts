@@ -11,7 +11,7 @@ import {
   type EventType,
   type ObjectReference,
 } from './event-recorder.ts';
-import { EventWrites, namespaceOf, remember, subjectOf } from './event-writes.ts';
+import { EventWrites, namespaceOf, remember, subjectOf, type Report } from './event-writes.ts';
 import { eventsV1 } from './resources.ts';
 
 const SERIES_ENDS_AFTER_MS = 360_000;
@@ -23,15 +23,6 @@ interface Series {
   readonly namespace: string;
   count: number;
   at: number;
-}
-
-interface Report {
-  readonly regarding: ObjectReference;
-  readonly type: EventType;
-  readonly reason: string;
-  readonly message: string;
-  readonly options: EventOptions;
-  readonly at: number;
 }
 
 export class EventSeriesRecorder implements EventRecorder {

@@ -2,10 +2,20 @@
  * What both recorders of events are made of: the bounded queue of writes, which go out one after another, the names of events,
  * and a memory that forgets what was used least recently.
  */
-import type { ObjectReference } from './event-recorder.ts';
+import type { EventOptions, EventType, ObjectReference } from './event-recorder.ts';
 
 const LONGEST_QUEUE = 1000;
 const MOST_REMEMBERED = 4096;
+
+/** What a recorder was told, and when. */
+export interface Report {
+  readonly regarding: ObjectReference;
+  readonly type: EventType;
+  readonly reason: string;
+  readonly message: string;
+  readonly options: EventOptions;
+  readonly at: number;
+}
 
 export class EventWrites {
   readonly #waiting: (() => Promise<void>)[] = [];
