@@ -52,6 +52,10 @@ export const apiFlags = {
     type: 'boolean',
     default: true,
     group: API,
-    help: 'Pods may have privileged containers.',
+    help: 'Pods may have privileged containers. Only true: Pod Security forbids them, by namespace or for all.',
+    check: (allowed) =>
+      allowed
+        ? undefined
+        : 'must be true: forbid privileged containers by Pod Security (label pod-security.kubernetes.io/enforce=baseline, or --admission-control-config-file)',
   }),
 } as const;
