@@ -8,12 +8,12 @@ import { type Clock, formatMicroTime, formatTime, type Timer, whenAborted } from
 import { Informers } from '../../api/machinery/informer.ts';
 import { leases, nodes } from '../../api/machinery/resources.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
-import type { KubeObject } from '../../api/meta/object.ts';
+import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { NodeConditionSource, NodeInfo, NodeObject } from '../core-types.ts';
 import type { Runtime, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
 import { filesystemSpace, hostAddresses, hostCapacity, maxPids, systemInfo } from './host-facts.ts';
-import { type NodeFacts, statusChanged, withStatus } from './node-object.ts';
+import { type NodeFacts, statusChanges, statusPatch, withStatus } from './node-object.ts';
 import type { DeviceCapacity } from '../resourcemanagers/devicemanager/plugin-resources.ts';
 import type { Capacity } from './reserved.ts';
 
@@ -74,6 +74,8 @@ export class NodeManager implements NodeInfo {
   #handlers: readonly RuntimeHandler[] = [];
   #cidrs: readonly string[];
   #sentAtMs = 0;
+  /** What the API server left out of the last status: an older one has not all fields. Not sent again for its own sake. */
+  #untaken: Readonly<Record<string, JsonValue>> = {};
   #registered = false;
   #wake: () => void = () => undefined;
   #retry: Timer | undefined;
@@ -341,12 +343,7 @@ export class NodeManager implements NodeInfo {
     const due = clock.now() - this.#sentAtMs >= reportIntervalMs;
     await this.#readRuntime();
     const facts = await this.#facts();
-    if (
-      !due &&
-      !statusChanged(this.#node.status, withStatus(this.#node, facts).status, jsonEqual as never) &&
-      this.#cidrs.length > 0
-    )
-      return;
+    if (!due && !this.#hasNews(this.#node, facts) && this.#cidrs.length > 0) return;
     let current: NodeObject;
     try {
       current = (await client.get(nodes, '', this.name)) as unknown as NodeObject;
@@ -356,14 +353,21 @@ export class NodeManager implements NodeInfo {
       throw error;
     }
     this.#take(current);
+    if (!due && !this.#hasNews(current, facts)) return;
     const next = withStatus(current, facts);
-    if (!due && !statusChanged(current.status, next.status, jsonEqual as never)) return;
-    const patch = { metadata: { uid: current.metadata.uid }, status: statusDifference(current, next) };
+    const patch = { metadata: { uid: current.metadata.uid }, status: statusPatch(current.status, next.status) };
     const answer = await client.patch(nodes, '', this.name, 'strategic', patch, { subresource: 'status' });
-    this.#take(answer as unknown as NodeObject);
+    const taken = answer as unknown as NodeObject;
+    this.#take(taken);
+    this.#untaken = statusChanges(taken.status, withStatus(taken, facts).status);
     this.#sentAtMs = clock.now();
     for (const reason of transitions(current, next))
       this.#options.onTransition?.(reason, `Node ${this.name} status is now: ${reason}`);
+  }
+
+  /** Something is to be told that the API server would take. */
+  #hasNews(node: NodeObject, facts: NodeFacts): boolean {
+    return !jsonEqual(statusChanges(node.status, withStatus(node, facts).status), this.#untaken);
   }
 
   async #keepLease(client: Client, signal: AbortSignal): Promise<void> {
@@ -461,17 +465,4 @@ export function chooseAddresses(wanted: readonly string[], found: () => readonly
   const [first] = ordered;
   const other = preference === undefined ? undefined : ordered.find((address) => isSix(address) !== isSix(first ?? ''));
   return [...(first === undefined ? [] : [first]), ...(other === undefined ? [] : [other])];
-}
-
-/** The parts of the status that changed, as a strategic patch: conditions and addresses merge by type, the rest is replaced. */
-function statusDifference(current: NodeObject, next: NodeObject): Record<string, unknown> {
-  const before = (current.status ?? {}) as Record<string, unknown>;
-  const after = (next.status ?? {}) as Record<string, unknown>;
-  const changes: Record<string, unknown> = {};
-  for (const key of Object.keys(after)) {
-    if (jsonEqual(before[key] as never, after[key] as never)) continue;
-    // Two addresses may have one type: the list is replaced as a whole.
-    changes[key] = key === 'addresses' ? [...(after[key] as unknown[]), { $patch: 'replace' }] : after[key];
-  }
-  return changes;
 }

@@ -2,6 +2,8 @@
  * The node as the agent would have it: a list of setters, each of which writes one part of the status into a copy. Pure, but
  * for the facts that they are given.
  */
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { JsonValue } from '../../api/meta/object.ts';
 import { formatQuantity } from '../../api/meta/quantity.ts';
 import type { NodeConditionSource, NodeObject } from '../core-types.ts';
 import type { FilesystemSpace, HostCapacity, SystemInfo } from './host-facts.ts';
@@ -235,15 +237,29 @@ function setCondition(
   else conditions[index] = entry;
 }
 
-/** Whether two statuses differ in more than heartbeats. */
-export function statusChanged(
-  before: NodeStatus | undefined,
-  next: NodeStatus | undefined,
-  equal: (left: unknown, right: unknown) => boolean,
-): boolean {
-  const strip = (status: NodeStatus | undefined): unknown =>
-    status === undefined
-      ? undefined
-      : { ...status, conditions: status.conditions?.map((entry) => ({ ...entry, lastHeartbeatTime: undefined })) };
-  return !equal(strip(before), strip(next));
+/** The fields of `next` that differ from `before` in more than heartbeats, as they are in `next`. */
+export function statusChanges(before: NodeStatus | undefined, next: NodeStatus | undefined): Record<string, JsonValue> {
+  const known = withoutHeartbeats(before);
+  return Object.fromEntries(
+    Object.entries(withoutHeartbeats(next)).filter(([key, value]) => !jsonEqual(known[key], value)),
+  );
+}
+
+function withoutHeartbeats(status: NodeStatus = {}): Record<string, JsonValue> {
+  const { conditions = [], ...rest } = status;
+  const lasting = conditions.map(({ lastHeartbeatTime: _time, ...condition }) => condition);
+  return { ...rest, conditions: lasting } as unknown as Record<string, JsonValue>;
+}
+
+/** The strategic merge patch of what differs: conditions merge by type, addresses are replaced as a list. */
+export function statusPatch(before: NodeStatus = {}, next: NodeStatus = {}): Record<string, unknown> {
+  const known = before as Record<string, JsonValue | undefined>;
+  const changes = Object.entries(next).filter(([key, value]) => !jsonEqual(known[key], value as JsonValue));
+  // Two addresses may have one type.
+  return Object.fromEntries(
+    changes.map(([key, value]) => [
+      key,
+      key === 'addresses' ? [...(value as unknown[]), { $patch: 'replace' }] : value,
+    ]),
+  );
 }

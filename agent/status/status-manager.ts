@@ -4,6 +4,7 @@
  * with no grace.
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { JsonValue } from '../../api/meta/object.ts';
 import { isNotFound, isStatusError } from '../../api/meta/status-error.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
@@ -13,12 +14,16 @@ import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE } from '../core-type
 import type { ContainerStatusJson, Pod, PodDeletionSafety, PodStatus, StatusManager } from '../core-types.ts';
 import { condition, isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
 
+type StatusPatch = ReturnType<typeof statusPatch>;
+
 interface Kept {
   pod: Pod;
   status: PodStatus;
   /** Counts changes; `sent` lags behind it until the API server has it. */
   version: number;
   sent: number;
+  /** What the API server made of the last patch, and what it left out: an older one has not all fields. */
+  answer?: { readonly status: Pod['status']; readonly untaken: StatusPatch };
   /** Since when the API server lags behind. */
   lagsSinceMs?: number;
   terminated: boolean;
@@ -212,8 +217,12 @@ class PodStatusManager implements StatusManager {
         return;
       }
       const patch = this.#patchFor(remote, kept);
-      if (patch !== undefined)
-        await client.patch(podsResource, namespace, name, 'strategic', patch, { subresource: 'status', signal });
+      if (patch !== undefined) {
+        const { status } = kept;
+        const sent = { subresource: 'status', signal };
+        const answer = (await client.patch(podsResource, namespace, name, 'strategic', patch, sent)) as unknown as Pod;
+        kept.answer = { status: answer.status, untaken: this.#changes(answer, { pod: kept.pod, status }) };
+      }
       kept.sent = version;
       this.#caughtUp(kept);
       await this.#deleteWhenOver(client, kept, remote, signal);
@@ -236,7 +245,15 @@ class PodStatusManager implements StatusManager {
     this.#options.onCaughtUp?.(this.#options.clock.monotonic() - lagsSinceMs);
   }
 
-  #patchFor(remote: Pod, kept: Kept): ReturnType<typeof statusPatch> {
+  /** What the API server lacks, but for what it has just left out of the same patch. */
+  #patchFor(remote: Pod, kept: Kept): StatusPatch {
+    const patch = this.#changes(remote, kept);
+    const { answer } = kept;
+    const isKnown = answer !== undefined && same(patch, answer.untaken) && same(remote.status, answer.status);
+    return isKnown ? undefined : patch;
+  }
+
+  #changes(remote: Pod, kept: Pick<Kept, 'pod' | 'status'>): StatusPatch {
     const mayStillRun = this.#options.safety.podCouldHaveRunningContainers(kept.pod);
     const merged = mergeStatus(remote.status, withReadiness(remote, kept.status), mayStillRun);
     return statusPatch(remote, normalize(merged, remote.status, formatTime(this.#options.clock.now())));
@@ -256,6 +273,10 @@ class PodStatusManager implements StatusManager {
       'deleted the pod from the API server: nothing of it is left here',
     );
   }
+}
+
+function same(left: Pod['status'] | StatusPatch, right: Pod['status'] | StatusPatch): boolean {
+  return jsonEqual(left as JsonValue, right as JsonValue);
 }
 
 function nameOf(pod: Pod): string {

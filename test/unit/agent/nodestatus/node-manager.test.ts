@@ -165,6 +165,30 @@ test('the status is sent when it has changed, and every five minutes though noth
   await rig.stop();
 });
 
+test('what an older API server leaves out of the status is not sent again and again', async () => {
+  const rig = setUp({ declaredFeatures: ['GuaranteedQoSPodCPUResize'] });
+  rig.client.intercept(({ verb, subresource, patch }) => {
+    if (verb === 'patch' && subresource === 'status')
+      delete (patch as { status: Record<string, unknown> }).status['declaredFeatures'];
+    return undefined;
+  });
+  rig.client.intercept(({ verb, object }) => {
+    if (verb === 'create') delete (object as NodeObject).status?.declaredFeatures;
+    return undefined;
+  });
+  await settled(rig, () => rig.manager.registered && rig.sent() >= 1);
+  await rig.clock.advance(120_000);
+  const sent = rig.sent();
+  assert.ok(sent <= 2, `sent ${sent} times`);
+  assert.equal(rig.node()?.status?.declaredFeatures, undefined);
+  rig.devices['example.com/gpu'] = '2';
+  rig.manager.changed();
+  await settled(rig, () => rig.node()?.status?.capacity?.['example.com/gpu'] === '2');
+  await rig.clock.advance(120_000);
+  assert.equal(rig.sent(), sent + 1);
+  await rig.stop();
+});
+
 test('a node that was deleted is registered anew', async () => {
   const rig = setUp();
   await settled(rig, () => rig.manager.registered && rig.sent() === 1);

@@ -79,6 +79,37 @@ describe('the status manager', () => {
     assert.equal(ready?.status, 'True');
   });
 
+  it('does not repeat what an older API server leaves out', async (t) => {
+    const { clock, client, manager, stored, pod } = setUp(t);
+    client.intercept(({ verb, patch }) => {
+      if (verb === 'patch') delete (patch as { status: PodStatus }).status.hostIPs;
+      return undefined;
+    });
+    manager.set(pod, { phase: 'Running', hostIP: '192.0.2.1', hostIPs: [{ ip: '192.0.2.1' }] });
+    await clock.settle();
+    const said = stored();
+    assert.ok(said);
+    assert.equal(said.status?.hostIPs, undefined);
+    manager.reconcile(said);
+    await clock.advance(60_000);
+    assert.equal(client.writes('patch').length, 1);
+    manager.set(
+      { ...said, metadata: { ...said.metadata, deletionTimestamp: '2026-01-01T00:00:00Z' } },
+      said.status ?? {},
+    );
+    await clock.advance(60_000);
+    const before = client.writes('patch').length;
+    const foreign = { status: { hostIP: '192.0.2.2' } };
+    await client.patch(pods, 'ns', 'p', 'strategic', foreign, { subresource: 'status' });
+    assert.equal(stored()?.status?.hostIP, '192.0.2.2');
+    const changed = stored();
+    assert.ok(changed);
+    manager.reconcile(changed);
+    await clock.settle();
+    assert.equal(stored()?.status?.hostIP, '192.0.2.1');
+    assert.equal(client.writes('patch').length, 3);
+  });
+
   it('never has two writes of one pod under way, and ends with the newest', async (t) => {
     const { clock, client, manager, stored, pod } = setUp(t);
     const gate = Promise.withResolvers<void>();
