@@ -98,7 +98,6 @@ describe('the status manager', () => {
       said.status ?? {},
     );
     await clock.advance(60_000);
-    const before = client.writes('patch').length;
     const foreign = { status: { hostIP: '192.0.2.2' } };
     await client.patch(pods, 'ns', 'p', 'strategic', foreign, { subresource: 'status' });
     assert.equal(stored()?.status?.hostIP, '192.0.2.2');
