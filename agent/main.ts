@@ -279,7 +279,7 @@ async function assemble(
   const cpuQuota = { cpuQuota: flags.cpuCfsQuota, cpuPeriodUs: flags.cpuCfsQuotaPeriod * 1000 };
   const { name: runtimeName } = await runtime.info();
   const cgroupDriver = (await runtime.cgroupDriver()) ?? (flags.cgroupDriver === 'systemd' ? 'systemd' : 'cgroupfs');
-  const memoryCapacityBytes = hostCapacity().memoryBytes;
+  const { memoryBytes: memoryCapacityBytes, hugePages } = hostCapacity();
   const resources = await createResourceManagers(
     base,
     {
@@ -300,6 +300,7 @@ async function assemble(
   const containerResources = (): ResourceFacts => ({
     memoryCapacityBytes,
     ...cpuQuota,
+    hugePageSizes: [...hugePages.keys()],
     placement: (pod, container) => managers.placement(pod, container),
   });
   const cgroupManager = await createCgroupManager({

@@ -79,8 +79,8 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
         ? {}
         : { trustBundles: (source) => trustBundleCertificates(podClient, source) }),
       fieldValue: (pod, path) => fieldValue(pod, path, { hostIps: node.hostIps() }),
-      resourceValue: (_pod, container, resource, divisor) =>
-        resourceValue(container, resource, divisor, node.allocatable()),
+      resourceValue: (pod, container, resource, divisor) =>
+        resourceValue(pod, container, resource, divisor, node.allocatable()),
     },
     refreshMs: flags.syncFrequency,
     mountTimeoutMs: MOUNT_TIMEOUT_MS,

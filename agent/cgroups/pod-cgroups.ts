@@ -2,7 +2,7 @@
  * The pods' cgroups: `kubepods`, one below it a QoS class, one below that a pod, with shares, quota, memory, processes and huge
  * pages of the whole pod. How they are named and written is the cgroup manager's business.
  */
-import type { Pod } from '../core-types.ts';
+import type { Container, Pod } from '../core-types.ts';
 import {
   bytesOf,
   cpuQuotaUs,
@@ -10,6 +10,7 @@ import {
   limitsOf,
   milliOf,
   pageSizeName,
+  podLevel,
   podResources,
   qosClass,
   requestsOf,
@@ -51,6 +52,8 @@ export function podCgroupParts(pod: Pod): readonly string[] {
   const qos = qosClass(pod);
   return ['kubepods', ...(qos === 'Guaranteed' ? [] : [qos.toLowerCase()]), `pod${pod.metadata.uid}`];
 }
+
+const allOf = (pod: Pod): readonly Container[] => [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
 
 export function createPodCgroups(options: PodCgroupOptions): PodCgroups {
   return options.perQos ? new ManagedPodCgroups(options) : noPodCgroups;
@@ -97,9 +100,10 @@ class ManagedPodCgroups implements PodCgroups {
     const requests = podResources(pod, requestsOf);
     const limits = podResources(pod, limitsOf);
     const everyLimited = (name: string): boolean =>
-      pod.spec.containers.every((container) => limitsOf(container)[name] !== undefined);
+      milliOf(podLevel(pod, 'limits')[name]) > 0 ||
+      allOf(pod).every((container) => milliOf(limitsOf(container)[name]) > 0);
     const isHeld = cpuQuota && everyLimited('cpu') && hasExclusiveCpus?.(pod) !== true;
-    const pages = Object.entries(limits).filter(([name]) => name.startsWith(HUGE_PAGES));
+    const pages = Object.entries(requests).filter(([name]) => name.startsWith(HUGE_PAGES));
     return {
       cpuShares: cpuShares(milliOf(requests['cpu'])),
       cpuQuota: { quotaUs: isHeld ? cpuQuotaUs(milliOf(limits['cpu']), periodUs) : 0, periodUs },

@@ -133,7 +133,7 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
     objects: deps.objects,
     services: deps.services,
     fieldValue: (of, path) => fieldValue(of, path, facts),
-    resourceValue: (_pod, of, resource, divisor) => resourceValue(of, resource, divisor, deps.allocatable()),
+    resourceValue: (whole, of, resource, divisor) => resourceValue(whole, of, resource, divisor, deps.allocatable()),
   });
   const lookup = (name: string): string | undefined => env.get(name);
   const prepared = await preparedMounts(request, env, deps);

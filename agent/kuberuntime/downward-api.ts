@@ -1,6 +1,7 @@
 /** The downward API: fields of a pod and resources of a container as text, for environment variables and volumes. Pure. */
 import { compareQuantities, milliUnits, parseQuantity } from '../../api/meta/quantity.ts';
 import type { Container, Pod } from '../core-types.ts';
+import { podLevel } from './resources.ts';
 
 export interface DownwardFacts {
   readonly hostIps: readonly string[];
@@ -50,8 +51,12 @@ export function fieldValue(pod: Pod, path: string, facts: DownwardFacts): string
   }
 }
 
-/** `limits.cpu` and the like, in units of the divisor, rounded up; what has no limit has the node's. */
+/** Of these a container without a limit may have what there is. */
+const OVERCOMMITTED = new Set(['cpu', 'memory', 'ephemeral-storage']);
+
+/** `limits.cpu` and the like, in units of the divisor, rounded up. What the container does not limit its pod may, or the node. */
 export function resourceValue(
+  pod: Pod,
   container: Container,
   resource: string,
   divisor: string,
@@ -61,7 +66,9 @@ export function resourceValue(
   const name = rest.join('.');
   const stated = (list === 'limits' ? container.resources?.limits : container.resources?.requests) ?? {};
   let text = (stated as Record<string, string>)[name];
-  if (text === undefined && list === 'limits') text = allocatable[name];
+  const isMissing = text === undefined || parseQuantity(text).nano === 0n;
+  if (isMissing && list === 'limits' && OVERCOMMITTED.has(name))
+    text = podLevel(pod, 'limits')[name] ?? allocatable[name];
   const unit = divisor === '0' || divisor === '' ? '1' : divisor;
   if (text === undefined) return '0';
   const value = milliUnits(parseQuantity(text));

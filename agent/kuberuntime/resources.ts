@@ -1,4 +1,5 @@
-/** Requests and limits of containers → what the kernel is told; QoS classes. Pure. */
+/** Requests and limits of containers, and of pods as a whole → what the kernel is told; QoS classes. Pure. */
+import { qosClassOf, type QosClass } from '../../api/kinds/pod-qos.ts';
 import {
   addQuantities,
   compareQuantities,
@@ -12,7 +13,6 @@ import type { Container, Pod } from '../core-types.ts';
 import type { LinuxResources } from '../runtime/runtime.ts';
 import { isSidecar } from './pod-containers.ts';
 
-export type QosClass = 'Guaranteed' | 'Burstable' | 'BestEffort';
 type List = Readonly<Record<string, string | undefined>>;
 
 const MIN_SHARES = 2;
@@ -28,28 +28,16 @@ export function requestsOf(container: Container): List {
   return { ...limitsOf(container), ...((container.resources?.requests ?? {}) as List) };
 }
 
-const isZero = (text: string): boolean => compareQuantities(parseQuantity(text), parseQuantity('0')) === 0;
+/** What the pod itself is given as a whole, its containers' together aside; only what can be given so. */
+export function podLevel(pod: Pod, of: 'requests' | 'limits'): List {
+  const stated = Object.entries((pod.spec.resources?.[of] ?? {}) as List);
+  return Object.fromEntries(
+    stated.filter(([name]) => name === 'cpu' || name === 'memory' || name.startsWith('hugepages-')),
+  );
+}
 
 export function qosClass(pod: Pod): QosClass {
-  const containers = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
-  let some = false;
-  let guaranteed = true;
-  for (const container of containers) {
-    const [limits, requests] = [limitsOf(container), requestsOf(container)];
-    for (const name of ['cpu', 'memory']) {
-      const [limit, request] = [limits[name], requests[name]];
-      if ((limit !== undefined && !isZero(limit)) || (request !== undefined && !isZero(request))) some = true;
-      if (
-        limit === undefined ||
-        isZero(limit) ||
-        request === undefined ||
-        compareQuantities(parseQuantity(limit), parseQuantity(request)) !== 0
-      )
-        guaranteed = false;
-    }
-  }
-  if (!some) return 'BestEffort';
-  return guaranteed ? 'Guaranteed' : 'Burstable';
+  return qosClassOf(pod.spec);
 }
 
 export function cpuShares(milliCpu: number): number {
@@ -73,11 +61,24 @@ export function oomScoreAdj(pod: Pod, container: Container, capacityBytes: numbe
     case 'BestEffort':
       return 1000;
     case 'Burstable': {
-      const request = bytesOf(requestsOf(container)['memory']);
-      const score = 1000 - Math.floor((1000 * request) / Math.max(capacityBytes, 1));
+      const share = memoryShareBytes(pod);
+      const scoreOf = (of: Container): number =>
+        1000 - Math.floor((1000 * (bytesOf(requestsOf(of)['memory']) + share)) / Math.max(capacityBytes, 1));
+      // A sidecar is not ended before those that it serves.
+      const score = isSidecar(container)
+        ? Math.min(scoreOf(container), Math.max(...pod.spec.containers.map(scoreOf)))
+        : scoreOf(container);
       return Math.min(Math.max(score, 3), 999);
     }
   }
+}
+
+/** Of what the pod requests beyond its containers each of them has an equal part. */
+function memoryShareBytes(pod: Pod): number {
+  const whole = bytesOf(podLevel(pod, 'requests')['memory']);
+  if (whole === 0) return 0;
+  const own = bytesOf(containersResources(pod, requestsOf)['memory']);
+  return Math.trunc((whole - own) / (pod.spec.containers.length + (pod.spec.initContainers?.length ?? 0)));
 }
 
 export interface ResourceFacts {
@@ -85,6 +86,8 @@ export interface ResourceFacts {
   /** `--cpu-cfs-quota`. */
   readonly cpuQuota: boolean;
   readonly cpuPeriodUs: number;
+  /** That this host has: `2Mi`. */
+  readonly hugePageSizes?: readonly string[];
   /** Which processors and memory nodes a container was given. */
   readonly placement?: (
     pod: Pod,
@@ -103,12 +106,12 @@ export function bytesOf(text: string | undefined): number {
 const ANYWHERE = { cpus: '', mems: '', isExclusive: false };
 
 export function linuxResources(pod: Pod, container: Container, facts: ResourceFacts): LinuxResources {
-  const limits = limitsOf(container);
-  const requests = requestsOf(container);
+  const limits = { ...podLevel(pod, 'limits'), ...nonZero(limitsOf(container)) };
+  const requested = requestsOf(container)['cpu'] ?? limits['cpu'];
   const memoryLimitBytes = bytesOf(limits['memory']);
   const { cpus, mems, isExclusive } = facts.placement?.(pod, container) ?? ANYWHERE;
   return {
-    cpuShares: cpuShares(milliOf(requests['cpu'])),
+    cpuShares: cpuShares(milliOf(requested)),
     cpuPeriodUs: facts.cpuPeriodUs,
     // Who has processors alone is not held up by a quota of them.
     cpuQuotaUs: facts.cpuQuota && !isExclusive ? cpuQuotaUs(milliOf(limits['cpu']), facts.cpuPeriodUs) : 0,
@@ -117,15 +120,25 @@ export function linuxResources(pod: Pod, container: Container, facts: ResourceFa
     oomScoreAdj: oomScoreAdj(pod, container, facts.memoryCapacityBytes),
     cpusetCpus: cpus,
     cpusetMems: mems,
-    hugepageLimits: Object.entries(limits)
-      .filter(([name]) => name.startsWith('hugepages-'))
-      .map(([name, value]) => ({
-        pageSize: pageSizeName(name.slice('hugepages-'.length)),
-        limitBytes: bytesOf(value),
-      })),
+    hugepageLimits: hugePageLimits(container, facts.hugePageSizes ?? []),
     unified: {},
     pidsLimit: 0,
   };
+}
+
+/** Pages of a size that is not asked for are not given: the kernel's own limit is none. */
+function hugePageLimits(container: Container, sizes: readonly string[]): LinuxResources['hugepageLimits'] {
+  const none = sizes.map((size) => [`hugepages-${size}`, '0'] as const);
+  return Object.entries({ ...Object.fromEntries(none), ...limitsOf(container) })
+    .filter(([name]) => name.startsWith('hugepages-'))
+    .map(([name, value]) => ({ pageSize: pageSizeName(name.slice('hugepages-'.length)), limitBytes: bytesOf(value) }));
+}
+
+/** A limit of nothing is none. */
+function nonZero(list: List): List {
+  return Object.fromEntries(
+    Object.entries(list).filter(([, text]) => text !== undefined && parseQuantity(text).nano !== 0n),
+  );
 }
 
 /** `2Mi` → `2MB`, as the kernel's cgroup files name page sizes. */
@@ -133,8 +146,23 @@ export function pageSizeName(size: string): string {
   return size.replace(/([KMGT])i$/, '$1B');
 }
 
-/** Effective requests or limits of a whole pod: the sum of its containers and sidecars, or a single init container's where that is more. */
+/** Effective requests or limits of a whole pod: what it says itself, else its containers'; and its overhead. */
 export function podResources(pod: Pod, of: (container: Container) => List): Record<string, string> {
+  const which = of === requestsOf ? 'requests' : of === limitsOf ? 'limits' : undefined;
+  const total = containersResources(pod, of);
+  if (which === undefined) return total;
+  for (const [name, text] of Object.entries(podLevel(pod, which))) if (text !== undefined) total[name] = text;
+  for (const [name, text] of Object.entries((pod.spec.overhead ?? {}) as List)) {
+    const before = total[name];
+    if (text === undefined || (before === undefined && which === 'limits')) continue;
+    total[name] =
+      before === undefined ? text : formatQuantity(addQuantities(parseQuantity(before), parseQuantity(text)));
+  }
+  return Object.fromEntries(Object.entries(total).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+/** The sum of the containers and sidecars, or a single init container's where that is more. */
+function containersResources(pod: Pod, of: (container: Container) => List): Record<string, string> {
   const total = new Map<string, Quantity>();
   const add = (into: Map<string, Quantity>, list: List): void => {
     for (const [name, text] of Object.entries(list)) {
@@ -162,7 +190,6 @@ export function podResources(pod: Pod, of: (container: Container) => List): Reco
     const before = total.get(name);
     if (before === undefined || compareQuantities(value, before) > 0) total.set(name, value);
   }
-  if (of === requestsOf || of === limitsOf) add(total, ((of === limitsOf ? {} : pod.spec.overhead) ?? {}) as List);
   return Object.fromEntries(
     [...total].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([name, value]) => [name, formatQuantity(value)]),
   );

@@ -17,11 +17,16 @@ function compute(list: unknown): Map<string, bigint> {
   return found;
 }
 
+/** The pod as a whole has resources of a kind that it can have so. */
+function saysItself({ resources }: PodSpec): boolean {
+  const names = [...Object.keys(resources?.requests ?? {}), ...Object.keys(resources?.limits ?? {})];
+  return names.some((name) => name === 'cpu' || name === 'memory' || name.startsWith('hugepages-'));
+}
+
 export function qosClassOf(spec: PodSpec): QosClass {
-  const parts =
-    spec.resources === undefined
-      ? [...(spec.containers ?? []), ...(spec.initContainers ?? [])].map(({ resources }) => resources)
-      : [spec.resources];
+  const parts = saysItself(spec)
+    ? [spec.resources]
+    : [...(spec.containers ?? []), ...(spec.initContainers ?? [])].map(({ resources }) => resources);
   const requests = new Map<string, bigint>();
   const limits = new Map<string, bigint>();
   let guaranteed = true;

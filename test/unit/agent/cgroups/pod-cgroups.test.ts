@@ -15,7 +15,7 @@ function pod(resources: object): Pod {
     spec: { containers: [{ name: 'c', resources }] },
   } as unknown as Pod;
 }
-const both = { limits: { cpu: '500m', memory: '64Mi' } };
+const both = { limits: { cpu: '500m', memory: '64Mi' }, requests: { cpu: '500m', memory: '64Mi' } };
 const burstable = {
   limits: { cpu: '1', memory: '64Mi', 'hugepages-2Mi': '4Mi' },
   requests: { cpu: '250m', memory: '32Mi', 'hugepages-2Mi': '4Mi' },
