@@ -8,6 +8,7 @@ import type { Logger } from '../api/component/logger.ts';
 import type { Clock } from '../api/machinery/clock.ts';
 import { newBadRequest, newNotFound, newStatusError } from '../api/meta/status-error.ts';
 import type {
+  ContainerStatusJson,
   LogOptions,
   MirrorPods,
   NodeConditionSource,
@@ -26,6 +27,7 @@ import type { KubeRuntime } from './kuberuntime/kube-runtime.ts';
 import { collectContainers, type CollectOptions } from './kuberuntime/container-gc.ts';
 import { allContainers, formatPod } from './kuberuntime/pod-containers.ts';
 import { findContainer, readRuntimeStatus, type RuntimePodStatus } from './kuberuntime/runtime-status.ts';
+import { chooseLog, whyNoLog } from './logs/choose-log.ts';
 import { readLog } from './logs/log-reader.ts';
 import type { Pleg } from './pleg/pleg.ts';
 import type { PodAllocations } from './podworkers/pod-allocation.ts';
@@ -33,7 +35,14 @@ import { isMirrorPod, isStaticPod, type PodManager } from './podworkers/pod-mana
 import type { PodSync } from './podworkers/pod-sync.ts';
 import { isEnded, type PodWorkers } from './podworkers/pod-workers.ts';
 import type { PodAdmission, Refusal } from './podworkers/pod-admission.ts';
-import type { ContainerId, ImageInfo, Runtime, SandboxId, StreamIo } from './runtime/runtime.ts';
+import {
+  type ContainerId,
+  type ImageInfo,
+  type Runtime,
+  RuntimeError,
+  type SandboxId,
+  type StreamIo,
+} from './runtime/runtime.ts';
 import type { RuntimeState } from './runtime/runtime-state.ts';
 
 const HOUSEKEEPING_MS = 2_000;
@@ -400,35 +409,33 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     const pod = this.#deps.pods.byName(namespace, podName);
     if (pod === undefined) throw newStatusError(404, 'NotFound', `pod "${podName}" does not exist`);
     const runtime = await this.#runtimeStatus(pod);
-    const attempts = runtime.containers.filter((entry) => entry.name === container);
-    const [newest, second] = attempts;
     if (!allContainers(pod).some((entry) => entry.container.name === container)) {
       throw newStatusError(404, 'NotFound', `container "${container}" not found in pod "${podName}"`);
     }
-    const chosen = options.previous ? second : newest;
-    if (chosen === undefined || chosen.state === 'created') {
+    const status = this.#containerStatus(pod, container);
+    const attempts = runtime.containers.filter((entry) => entry.name === container);
+    const chosen = chooseLog(attempts, status, options);
+    if (chosen === undefined) {
       if (options.previous)
         throw newBadRequest(`previous terminated container "${container}" in pod "${podName}" not found`);
-      throw newBadRequest(
-        `container "${container}" in pod "${podName}" is waiting to start: ${this.#waitingWords(pod, container)}`,
-      );
+      throw newBadRequest(`container "${container}" in pod "${podName}" is waiting to start: ${whyNoLog(status)}`);
     }
+    // The header of the answer, before the first line: a silent container is followed as well.
+    out.write('');
     const isRunning = async (): Promise<boolean> => {
       try {
         return (await this.#deps.runtime.containerStatus(chosen.id)).state === 'running';
-      } catch {
-        return false;
+      } catch (error) {
+        // A runtime that is away says nothing of its containers: they run on.
+        return !(error instanceof RuntimeError && error.code === 'not-found');
       }
     };
     try {
       await readLog(chosen.logPath, options, out, { clock: this.#deps.clock, isRunning }, signal);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') {
-        // Nothing was written yet, or the file is gone.
-        if (chosen.state === 'running') return;
-        throw newStatusError(500, 'InternalError', `unable to retrieve container logs for ${chosen.id}`);
-      }
-      throw error;
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      // Nothing was written yet, or the file is gone; the answer has begun, as with the reference.
+      if (chosen.state !== 'running') out.write(`unable to retrieve container logs for ${chosen.id}`);
     }
   }
 
@@ -483,22 +490,12 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     });
   }
 
-  #waitingWords(pod: Pod, container: string): string {
+  #containerStatus(pod: Pod, name: string): ContainerStatusJson | undefined {
     const status: PodStatus | undefined = this.#deps.statuses.get(pod.metadata.uid) ?? pod.status;
-    const found = [
+    return [
       ...(status?.containerStatuses ?? []),
       ...(status?.initContainerStatuses ?? []),
       ...(status?.ephemeralContainerStatuses ?? []),
-    ].find((entry) => entry.name === container);
-    const waiting = found?.state?.waiting;
-    if (waiting === undefined) return 'ContainerCreating';
-    switch (waiting.reason) {
-      case 'ErrImagePull':
-      case 'ImagePullBackOff':
-      case 'ErrImageNeverPull':
-        return 'trying and failing to pull image';
-      default:
-        return waiting.reason ?? 'ContainerCreating';
-    }
+    ].find((entry) => entry.name === name);
   }
 }

@@ -11,6 +11,10 @@ import type { LogOptions } from '../core-types.ts';
 const CHUNK_BYTES = 64 * 1024;
 /** Runtimes cut lines into entries of 16 KiB; what is longer than this is no log of theirs. */
 const LONGEST_LINE_BYTES = 1024 * 1024;
+/** `2026-01-02T03:04:05.000000000`: runtimes leave out the zeros at the end, readers are shown all. */
+const FRACTION_DIGITS = 9;
+/** How often a log is looked for that a running container does not have yet. */
+const APPEARANCE_MS = 100;
 /** So long a log that was moved away may still be written. */
 const SETTLE_MS = 300;
 /** Where file events do not come (other hosts' file systems). */
@@ -26,9 +30,11 @@ interface LineFilter {
   readonly sinceText: string;
   readonly timestamps: boolean;
   readonly stream: string | undefined;
+  /** What was shown last ended its line: only the first part of a line bears a time. */
+  atLineStart: boolean;
 }
 
-/** Resolves when all was written, or the signal aborted. */
+/** Resolves when all was written, or the signal aborted. A follower waits for the log of a container that has just started. */
 export async function readLog(
   path: string,
   options: LogOptions,
@@ -46,16 +52,34 @@ export async function readLog(
     if (kept.length > 0) await write(out, kept, signal);
     return leftBytes > 0 && !signal.aborted;
   };
-  const reader = await FollowedFile.open(path);
+  const reader = options.follow ? await openWhenThere(path, deps, signal) : await FollowedFile.open(path);
+  if (reader === undefined) return;
   try {
     if (options.tailLines !== undefined) await reader.seekTail(options.tailLines);
-    if (!(await drain(reader, emit)) || !options.follow) return;
-    await followLog(reader, emit, deps, signal);
+    if (!(await drain(reader, emit))) return;
+    if (options.follow && !(await followLog(reader, emit, deps, signal))) return;
+    const torn = reader.rest();
+    if (torn.length > 0) await emit(torn);
   } finally {
     await reader.close();
   }
 }
 
+/** `undefined` when the signal came first. */
+async function openWhenThere(path: string, deps: LogReadDeps, signal: AbortSignal): Promise<FollowedFile | undefined> {
+  while (!signal.aborted) {
+    try {
+      return await FollowedFile.open(path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+    if (!(await deps.isRunning())) return FollowedFile.open(path);
+    await deps.clock.sleep(APPEARANCE_MS, signal).catch(() => undefined);
+  }
+  return undefined;
+}
+
+/** False where no more is wanted. */
 async function drain(reader: FollowedFile, emit: (line: Buffer) => Promise<boolean>): Promise<boolean> {
   for (;;) {
     const lines = await reader.lines();
@@ -64,23 +88,25 @@ async function drain(reader: FollowedFile, emit: (line: Buffer) => Promise<boole
   }
 }
 
+/** True when the container has ended and all of its log was shown. */
 async function followLog(
   reader: FollowedFile,
   emit: (line: Buffer) => Promise<boolean>,
   deps: LogReadDeps,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
   const watcher = watchFile(reader.path);
   try {
     while (!signal.aborted) {
       // Asked before the read: what is written until then is read.
       const running = await deps.isRunning();
-      if (!(await drain(reader, emit))) return;
+      if (!(await drain(reader, emit))) return false;
       const rotation = await reader.rotated(deps.clock.monotonic());
       if (rotation === 'done') continue;
-      if (rotation === 'none' && !running) return;
+      if (rotation === 'none' && !running) return true;
       await watcher.changed(deps.clock, signal, rotation === 'settling' ? SETTLE_MS : POLL_MS);
     }
+    return false;
   } finally {
     watcher.close();
   }
@@ -160,42 +186,45 @@ class FollowedFile {
     return lines;
   }
 
-  /** Goes to where the last `count` lines begin; a line in parts counts once. */
+  /** The beginning of a line that has no end (yet). */
+  rest(): Buffer {
+    return this.#rest;
+  }
+
+  /** Goes to where the last `count` lines begin; a line in parts counts once. Reads back, each byte once. */
   async seekTail(count: number): Promise<void> {
     const { size } = await this.#file.stat();
-    if (count <= 0) {
-      this.#position = size;
-      return;
-    }
-    let newlines = 0;
-    let end = size;
-    while (end > 0) {
+    let lines = 0;
+    // An entry begins after the newline that ends the one before it.
+    let entryEnd = size;
+    /** Of the entry whose beginning is still to come. */
+    let carry: Buffer = Buffer.alloc(0);
+    for (let end = size; end > 0; end = Math.max(0, end - CHUNK_BYTES)) {
       const start = Math.max(0, end - CHUNK_BYTES);
       const chunk = Buffer.alloc(end - start);
       await this.#file.read(chunk, 0, chunk.length, start);
-      for (let index = chunk.length - 1; index >= 0; index--) {
-        if (chunk[index] !== 10) continue;
-        const at = start + index + 1;
-        if (at === size) continue;
-        if (await this.#isContinued(at)) continue;
-        newlines++;
-        if (newlines === count) {
-          this.#position = at;
+      const data = Buffer.concat([chunk, carry]);
+      let upTo = data.length;
+      for (;;) {
+        // The newline at the end of an entry is its own.
+        const newline = upTo > 1 ? data.lastIndexOf(10, upTo - 2) : -1;
+        if (newline === -1 && start > 0) break;
+        const begin = newline + 1;
+        // The first look finds what follows the last newline: a line that is being written belongs to the last one.
+        const isWhole = upTo > begin && data[upTo - 1] === 10;
+        if ((isWhole && lineTag(data.subarray(begin, upTo)) !== 'P') || entryEnd === size) lines++;
+        if (lines > count) {
+          this.#position = entryEnd;
           return;
         }
+        entryEnd = start + begin;
+        upTo = begin;
+        if (begin === 0) break;
       }
-      end = start;
+      // Of a line longer than any runtime writes only the beginning counts.
+      carry = Buffer.from(data.subarray(0, Math.min(upTo, LONGEST_LINE_BYTES)));
     }
     this.#position = 0;
-  }
-
-  /** The line before this place is only a part, which the line here goes on. */
-  async #isContinued(at: number): Promise<boolean> {
-    const start = Math.max(0, at - 1 - (CHUNK_BYTES >> 1));
-    const chunk = Buffer.alloc(at - 1 - start);
-    await this.#file.read(chunk, 0, chunk.length, start);
-    const line = chunk.subarray(chunk.lastIndexOf(10) + 1);
-    return lineTag(line) === 'P';
   }
 
   /**
@@ -248,10 +277,18 @@ function lineFilter(options: LogOptions, clock: Clock): LineFilter {
   else if (options.sinceSeconds !== undefined) sinceMs = clock.now() - options.sinceSeconds * 1000;
   const stream = options.stream === undefined || options.stream === 'All' ? undefined : options.stream.toLowerCase();
   return {
-    sinceText: sinceMs === 0 ? '' : new Date(sinceMs).toISOString().slice(0, 23),
+    sinceText: sinceMs === 0 ? '' : sinceText(sinceMs, options.sinceTime),
     timestamps: options.timestamps,
     stream,
+    atLineStart: true,
   };
+}
+
+/** In UTC, with the fraction that was asked for. */
+function sinceText(sinceMs: number, sinceTime: string | undefined): string {
+  const fraction = /\.(\d+)/.exec(sinceTime ?? '')?.[1];
+  const text = new Date(sinceMs).toISOString();
+  return wholeFraction(fraction === undefined ? text : `${text.slice(0, 19)}.${fraction}Z`).slice(0, -1);
 }
 
 /** `P` or `F` of a CRI line. */
@@ -267,17 +304,29 @@ function formatLine(line: Buffer, filter: LineFilter): Buffer | undefined {
   const second = first === -1 ? -1 : line.indexOf(32, first + 1);
   const third = second === -1 ? -1 : line.indexOf(32, second + 1);
   if (third === -1) return line;
-  const time = line.toString('latin1', 0, first);
+  const time = wholeFraction(line.toString('latin1', 0, first));
   if (filter.sinceText !== '' && utcText(time) < filter.sinceText) return undefined;
   if (filter.stream !== undefined && line.toString('latin1', first + 1, second) !== filter.stream) return undefined;
   const partial = line[second + 1] === 0x50;
-  const text = partial ? line.subarray(third + 1, line.length - 1) : line.subarray(third + 1);
-  return filter.timestamps ? Buffer.concat([Buffer.from(`${time} `, 'latin1'), text]) : text;
+  const isEnded = line.at(-1) === 10;
+  const text = line.subarray(third + 1, partial && isEnded ? line.length - 1 : line.length);
+  const isFirst = filter.atLineStart;
+  filter.atLineStart = text.length === 0 || text.at(-1) === 10;
+  return filter.timestamps && isFirst ? Buffer.concat([Buffer.from(`${time} `, 'latin1'), text]) : text;
 }
 
-/** Runtimes write local time with an offset, too. */
+/** All nine digits after the second, and the zone. */
+function wholeFraction(time: string): string {
+  const [, seconds, fraction = '', zone] = /^([^.Z+]{19})(?:\.(\d+))?(.+)$/.exec(time) ?? [];
+  if (seconds === undefined || zone === undefined) return time;
+  return `${seconds}.${fraction.slice(0, FRACTION_DIGITS).padEnd(FRACTION_DIGITS, '0')}${zone}`;
+}
+
+/** Of a whole time; runtimes write local time with an offset, too. */
 function utcText(time: string): string {
-  return time.endsWith('Z') ? time.slice(0, 23) : new Date(time).toISOString().slice(0, 23);
+  if (time.endsWith('Z')) return time.slice(0, -1);
+  const fraction = time.slice(19, 20 + FRACTION_DIGITS);
+  return `${new Date(time).toISOString().slice(0, 19)}${fraction}`;
 }
 
 async function write(out: NodeJS.WritableStream, data: Buffer, signal: AbortSignal): Promise<void> {

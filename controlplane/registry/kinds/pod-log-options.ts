@@ -1,9 +1,8 @@
 /** The query of a log as PodLogOptions: read, validated, and as much of it as the node's agent is to know. */
-import { type FieldError, forbidden, invalid, notSupported } from '../../../api/meta/field-error.ts';
+import { type FieldError, forbidden, invalid } from '../../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid } from '../../../api/meta/status-error.ts';
 
-const SENT = ['follow', 'previous', 'timestamps', 'sinceSeconds', 'sinceTime', 'tailLines', 'limitBytes', 'stream'];
-const STREAMS = ['All', 'Stdout', 'Stderr'];
+const SENT = ['follow', 'previous', 'timestamps', 'sinceSeconds', 'sinceTime', 'tailLines', 'limitBytes'];
 
 /** Parameters for the agent. Throws 400 where a number is none, 422 where a value is not allowed. */
 export function podLogQuery(name: string, query: URLSearchParams): URLSearchParams {
@@ -21,9 +20,8 @@ export function podLogQuery(name: string, query: URLSearchParams): URLSearchPara
       errors.push(forbidden('', 'at most one of `sinceTime` or `sinceSeconds` may be specified'));
     else if (sinceSeconds < 1) errors.push(invalid('sinceSeconds', sinceSeconds, 'must be greater than 0'));
   }
-  if (stream !== '' && !STREAMS.includes(stream)) errors.push(notSupported('stream', stream, STREAMS));
-  else if (stream !== '' && stream !== 'All' && tailLines !== undefined)
-    errors.push(forbidden('', '`tailLines` and specific `stream` are mutually exclusive for now'));
+  // One stream of a log stands behind a feature gate that is off in this release.
+  if (stream !== '') errors.push(forbidden('stream', 'may not be specified'));
   if (errors.length > 0) throw newInvalid({ group: '', resource: 'PodLogOptions' }, name, errors);
   const sent = new URLSearchParams();
   for (const option of SENT) {

@@ -49,6 +49,50 @@ describe('reading a container log', () => {
     assert.equal(await read(three, { sinceTime: '2026-01-02T03:04:02Z' }), 'b\nc\n'));
   it('ends at the limit of bytes', async () => assert.equal(await read(three, { limitBytes: 3 }), 'a\nb'));
   it('shows one stream', async () => assert.equal(await read(three, { stream: 'Stderr' }), 'b\n'));
+  it('shows one time a line, with all nine digits, however the runtime cut it', async () => {
+    const cut = '2026-01-02T03:04:05.25Z stdout P long \n2026-01-02T03:04:05.250001Z stdout F line\n';
+    assert.equal(
+      await read(`${cut}2026-01-02T04:04:06.1+01:00 stdout F next\n`, { timestamps: true }),
+      '2026-01-02T03:04:05.250000000Z long line\n2026-01-02T04:04:06.100000000+01:00 next\n',
+    );
+  });
+  it('compares times to the nanosecond, of any zone', async () => {
+    const log = ['03:04:05.1Z', '03:04:05.100000001Z', '04:04:05.2+01:00', '03:04:06Z']
+      .map((time) => `2026-01-02T${time} stdout F ${time}\n`)
+      .join('');
+    assert.equal(
+      await read(log, { sinceTime: '2026-01-02T03:04:05.100000001Z' }),
+      '03:04:05.100000001Z\n04:04:05.2+01:00\n03:04:06Z\n',
+    );
+  });
+  it('shows a last line that has no end', async () =>
+    assert.equal(await read(`${line(1, 'a')}${line(2, 'b').trimEnd()}`, {}), 'a\nb'));
+  it('counts whole lines for a tail, and one that is cut over chunks once', async () => {
+    const cut = `${line(3, 'x'.repeat(16_384), 'P').repeat(9)}${line(3, 'end')}`;
+    const log = `${line(1, 'a')}${line(2, 'b')}${cut}${line(4, 'd')}`;
+    const last = `${'x'.repeat(9 * 16_384)}end\nd\n`;
+    assert.equal(await read(log, { tailLines: 2 }), last);
+    assert.equal(await read(log, { tailLines: 3 }), `b\n${last}`);
+    assert.equal(await read(log, { tailLines: 4 }), `a\nb\n${last}`);
+    assert.equal(await read(log, { tailLines: 1 }), 'd\n');
+  });
+  it('waits for the log of a container that has just started, where it is followed', async () => {
+    const path = join(directory, 'not-yet.log');
+    const out = new PassThrough();
+    let text = '';
+    out.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    const clock = new FakeClock();
+    let running = true;
+    const deps = { clock, isRunning: () => Promise.resolve(running) };
+    let ended = false;
+    const reading = readLog(path, { ...plain, follow: true }, out, deps, new AbortController().signal);
+    void reading.then(() => (ended = true));
+    for (let looks = 0; looks < 3; looks++) await clock.advance(100);
+    await writeFile(path, line(1, 'a'));
+    running = false;
+    while (!ended) await clock.advance(100);
+    assert.equal(text, 'a\n');
+  });
   it('finds the tail of a large log', async () => {
     const many = Array.from({ length: 5_000 }, (_value, index) => line(index % 60, `line ${index}`)).join('');
     assert.equal(await read(many, { tailLines: 3 }), 'line 4997\nline 4998\nline 4999\n');

@@ -8,8 +8,8 @@ const read = (text: string): string => podLogQuery('p', new URLSearchParams(text
 describe('the query of a log', () => {
   it('goes on to the agent, but for what is for this server', () =>
     assert.equal(
-      read('container=c&follow=true&tailLines=5&pretty=1&insecureSkipTLSVerifyBackend=true&stream=All'),
-      'follow=true&tailLines=5&stream=All',
+      read('container=c&follow=true&tailLines=5&pretty=1&insecureSkipTLSVerifyBackend=true'),
+      'follow=true&tailLines=5',
     ));
 
   for (const [query, code, message] of [
@@ -21,8 +21,7 @@ describe('the query of a log', () => {
       422,
       'at most one of `sinceTime` or `sinceSeconds` may be specified',
     ],
-    ['stream=Both', 422, 'stream: Unsupported value: "Both": supported values: "All", "Stderr", "Stdout"'],
-    ['stream=Stdout&tailLines=1', 422, '`tailLines` and specific `stream` are mutually exclusive for now'],
+    ['stream=Stdout', 422, 'stream: Forbidden: may not be specified'],
     ['tailLines=abc', 400, 'strconv.ParseInt: parsing "abc": invalid syntax'],
   ] as const) {
     it(`is refused with ${code}: ${query}`, () =>
