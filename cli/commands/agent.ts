@@ -32,8 +32,9 @@ export const agent: Command = {
     for (const warning of preferFileWarnings(parsed.given)) process.stderr.write(`warning: ${warning}\n`);
     const effective = await inOneLine(() => effectiveOptions({ values, given: parsed.given }));
     const { flags } = effective;
+    const verbosity = { level: flags.verbosity };
     const logger = createLogger({
-      verbosity: flags.verbosity,
+      verbosity,
       format: flags.loggingFormat === 'json' ? 'json' : 'text',
     });
     const shutdown = onShutdown();
@@ -41,7 +42,9 @@ export const agent: Command = {
     const alive = keepAlive();
     let running: Agent;
     try {
-      running = await inOneLine(() => startAgent({ effective, logger, ownsProcess: true, signal: shutdown.signal }));
+      running = await inOneLine(() =>
+        startAgent({ effective, logger, verbosity, ownsProcess: true, signal: shutdown.signal }),
+      );
     } catch (error) {
       // Told to stop while it waited for its lock or its certificate.
       alive.cancel();

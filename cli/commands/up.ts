@@ -15,6 +15,7 @@ import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/op
 import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
 import { admitOwnNode, type OwnPlane } from '../own-node.ts';
+import { passedFlags } from '../passed-flags.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { openNode, stopPods } from '../stop-own-node.ts';
@@ -31,7 +32,27 @@ const own = {
     group: 'Node',
     help: 'Leave the pods running at the end, for the next start to take up.',
   }),
+  agentArgs: flag({
+    name: 'agent-arg',
+    type: 'array',
+    default: [],
+    group: 'Node',
+    placeholder: 'name=value',
+    help: 'Any other flag of `orchlet agent`; may be given again.',
+  }),
+  controlPlaneArgs: flag({
+    name: 'controlplane-arg',
+    type: 'array',
+    default: [],
+    group: 'API',
+    placeholder: 'name=value',
+    help: 'Any other flag of `orchlet controlplane`; may be given again.',
+  }),
 } as const;
+
+/** What this command decides: they say where the parts find each other. */
+const OWN_AGENT_KEYS = ['kubeconfig', 'bootstrapKubeconfig', 'rootDir', 'certDir', 'imagesDir'] as const;
+const OWN_PLANE_KEYS = ['dataDir', 'nodeServices'] as const;
 
 /** The flags of the control plane that one may want of a cluster of one node. */
 const PLANE_KEYS = [
@@ -94,27 +115,28 @@ export const up: Command = {
   examples: ['orchlet up', 'KUBECONFIG=/var/lib/orchlet/admin.kubeconfig kubectl get nodes'],
   async run(parsed) {
     const values = parsed.values as unknown as UpFlags;
+    const verbosity = { level: values.verbosity };
     const logger = createLogger({
-      verbosity: values.verbosity,
+      verbosity,
       format: values.loggingFormat === 'json' ? 'json' : 'text',
     });
+    const forAgent = passedFlags('agent-arg', agentFlags, values.agentArgs, OWN_AGENT_KEYS);
+    const forPlane = passedFlags('controlplane-arg', controlPlaneFlags, values.controlPlaneArgs, OWN_PLANE_KEYS);
+    for (const warning of [...forAgent.warnings, ...forPlane.warnings]) logger.warn({}, warning);
     const shutdown = onShutdown();
     const fatal = Promise.withResolvers<Error>();
     const plane = await startControlPlane({
-      flags: planeFlags(values),
+      flags: { ...planeFlags(values), ...forPlane.values },
       logger: logger.child({ part: 'controlplane' }),
       onFatal: (error) => fatal.resolve(error),
     });
     renewOnHangup(plane, logger);
     let agent: Agent | undefined;
     try {
-      const nodeFlags = await agentFlagsFor(values, parsed.given, {
-        ca: plane.ca,
-        port: plane.port,
-        client: plane.client,
-      });
+      const own = await agentFlagsFor(values, parsed.given, { ca: plane.ca, port: plane.port, client: plane.client });
+      const nodeFlags = { ...own, ...forAgent.values };
       agent = await Promise.race([
-        inOneLine(() => startAgent({ flags: nodeFlags, logger: logger.child({ part: 'agent' }) })),
+        inOneLine(() => startAgent({ flags: nodeFlags, verbosity, logger: logger.child({ part: 'agent' }) })),
         stopped(shutdown),
       ]);
       if (agent !== undefined) {

@@ -95,10 +95,15 @@ export class RunningCluster {
     ];
   }
 
-  /** Resolves when the node is Ready. */
-  static async start(more: readonly string[] = [], on: 'docker' | 'containerd' = 'docker'): Promise<RunningCluster> {
+  /** Resolves when the node is Ready. `prepare` may put things into the data directory before. */
+  static async start(
+    more: readonly string[] = [],
+    on: 'docker' | 'containerd' = 'docker',
+    prepare: (directory: string) => void = () => undefined,
+  ): Promise<RunningCluster> {
     const directory = mkdtempSync(join(tmpdir(), 'orchlet-cluster-'));
     mkdirSync(join(directory, 'images'));
+    prepare(directory);
     copyFileSync(imageArchive ?? '', join(directory, 'images', 'images.tar'));
     const runtime =
       on === 'docker'

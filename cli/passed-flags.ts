@@ -1,0 +1,37 @@
+/** Flags that one command passes on to a part of it: `--agent-arg name=value`, taken by that part's own table. */
+import { type FlagTable, type FlagValues, parseFlags, UsageError } from '../api/component/flags.ts';
+
+export interface PassedFlags<Table> {
+  /** Those that were given, alone. */
+  readonly values: Partial<FlagValues<Table>>;
+  readonly warnings: readonly string[];
+}
+
+/**
+ * `texts` are `name=value`, or the name alone for what may stand without a value; dashes before the name are taken as well.
+ * `kept` are keys that the command sets itself. Throws `UsageError`, which names `through`.
+ */
+export function passedFlags<const Table extends FlagTable>(
+  through: string,
+  table: Table,
+  texts: readonly string[],
+  kept: readonly (keyof Table)[],
+): PassedFlags<Table> {
+  const words = texts.map((text) => `--${text.replace(/^-+/, '')}`);
+  try {
+    // Each by itself first: a name without its value must not take the next one for it.
+    for (const word of words) parseFlags(table, [word]);
+    const { values, given, warnings } = parseFlags(table, words);
+    for (const key of kept)
+      if (given.has(key)) throw new UsageError(`--${table[key]?.name} is set by this command itself`);
+    return {
+      values: Object.fromEntries(Object.entries(values).filter(([key]) => given.has(key))) as Partial<
+        FlagValues<Table>
+      >,
+      warnings,
+    };
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    throw new UsageError(`--${through}: ${error.message}`, { cause: error });
+  }
+}
