@@ -5,6 +5,7 @@
 import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
+import type { Verbosity } from '../api/component/logging.ts';
 import type { MetricsRegistry } from '../api/component/metrics.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
 import { approximate, parseQuantity } from '../api/meta/quantity.ts';
@@ -24,6 +25,7 @@ import type { CsiVolumes } from './csi/csi-volumes.ts';
 import { createCgroupManager } from './cgroups/cgroup-manager.ts';
 import { createPodCgroups } from './cgroups/pod-cgroups.ts';
 import { configz } from './config/configz.ts';
+import { flagz } from './config/flagz.ts';
 import { type EffectiveOptions, effectiveOptions } from './config/effective-options.ts';
 import { AgentCore } from './core.ts';
 import type { NodeInfo } from './core-types.ts';
@@ -86,6 +88,8 @@ export interface AgentOptions {
   readonly signal?: AbortSignal;
   readonly clock?: Clock;
   readonly logger?: Logger;
+  /** Of the logger; `/debug/flags/v` changes it. */
+  readonly verbosity?: Verbosity;
   /** Instead of the one that the flags name. */
   readonly runtime?: Runtime;
 }
@@ -115,7 +119,16 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   const rootDirectory = resolve(flags.rootDir);
   const abort = new AbortController();
   options.signal?.addEventListener('abort', () => abort.abort(options.signal?.reason), { once: true });
-  const base: Base = { flags, effective, clock, logger, nodeName, rootDirectory, signal: abort.signal };
+  const base: Base = {
+    flags,
+    effective,
+    clock,
+    logger,
+    verbosity: options.verbosity,
+    nodeName,
+    rootDirectory,
+    signal: abort.signal,
+  };
   const closers: Closer[] = [];
   const close = async (how: Closing = { hostCleared: false }): Promise<void> => {
     abort.abort(new Error('the agent is stopping'));
@@ -353,6 +366,7 @@ async function assemble(
           resolvConf: flags.resolvConf,
         },
         security: { seccompDirectory: join(rootDirectory, 'seccomp'), seccompDefault: flags.seccompDefault },
+        envFiles: base.effective.gates.enabled('EnvFiles'),
         resources: containerResources,
         cgroupParent: (pod) => cgroups.parent(pod),
         runtimeHandler: (pod) => runtimeHandlerOf(pod, client),
@@ -502,6 +516,10 @@ async function assemble(
     explainEviction: (supposed) => protection.explainEviction(supposed),
     observe: createHttpObserver(registries.own, clock),
     config: () => configz(base.effective),
+    flagz: () => flagz(base.effective),
+    gates: base.effective.gates,
+    version: AGENT_VERSION,
+    runtime,
     random: Math.random,
   });
   await runtimeState.check();

@@ -1,5 +1,6 @@
 /** What every part of the agent is given. */
 import type { Logger } from '../../api/component/logger.ts';
+import type { Verbosity } from '../../api/component/logging.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { EffectiveOptions } from '../config/effective-options.ts';
 import type { AgentFlags } from '../options.ts';
@@ -9,6 +10,8 @@ export interface Base {
   readonly effective: EffectiveOptions;
   readonly clock: Clock;
   readonly logger: Logger;
+  /** Of the logger, where it may be changed. */
+  readonly verbosity: Verbosity | undefined;
   readonly nodeName: string;
   readonly rootDirectory: string;
   readonly signal: AbortSignal;

@@ -160,10 +160,16 @@ export const featureGates: ReadonlyMap<string, FeatureGate> = gateTable();
 
 /** The gates that the agent reads, and what each does. */
 export const activeGates = {
+  ComponentFlagz: '/flagz shows the flags',
+  ComponentStatusz: '/statusz shows what runs since when',
+  ContainerCheckpoint: 'POST /checkpoint/<namespace>/<pod>/<container> writes the state of a container into an archive',
+  NodeLogQuery: '/logs/?query= reads the logs of services where enableSystemLogQuery says so',
+  PodLogsQuerySplitStreams: 'one of the two streams of a log may be asked for',
   ClusterTrustBundleProjection: 'projected volumes may hold certificates of cluster trust bundles',
   CPUManager: '--cpu-manager-policy static gives containers processors of their own',
   CPUManagerPolicyAlphaOptions: 'alpha options in --cpu-manager-policy-options are taken',
   CPUManagerPolicyBetaOptions: 'beta options in --cpu-manager-policy-options are taken',
+  EnvFiles: 'variables may come from files of volumes (env valueFrom fileKeyRef)',
   DevicePlugins: 'device plugins may register',
   KubeletPodResources: 'pod-resources/kubelet.sock tells which pod has which resources',
   MemoryManager: '--memory-manager-policy Static promises containers memory of NUMA nodes',

@@ -195,8 +195,7 @@ export const serverOptions = {
     default: false,
     group: SERVER,
     config: { path: 'enableSystemLogQuery', keepsZero: true },
-    noEffect: 'the journal is not served; /logs/ serves files',
-    help: 'Answer queries of services’ logs under /logs/.',
+    help: 'Answer queries of services’ logs under /logs/ (?query=, tailLines, sinceTime, untilTime, pattern, boot).',
   }),
   enableProfilingHandler: field({
     type: 'boolean',
@@ -211,8 +210,7 @@ export const serverOptions = {
     default: true,
     group: SERVER,
     config: { path: 'enableDebugFlagsHandler', keepsZero: true },
-    noEffect: 'verbosity is set at the start',
-    help: 'Serve /debug/flags/v.',
+    help: 'PUT /debug/flags/v changes the verbosity.',
   }),
   contentionProfiling: option({
     name: 'contention-profiling',

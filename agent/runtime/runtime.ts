@@ -353,7 +353,8 @@ export interface Runtime {
   updateResources(id: ContainerId, resources: LinuxResources): Promise<void>;
   /** After the log file was moved away. */
   reopenLog(id: ContainerId): Promise<void>;
-  checkpoint(id: ContainerId, archive: string): Promise<void>;
+  /** Writes the container's state into an archive; it runs on. 0 s: as long as the runtime takes. */
+  checkpoint(id: ContainerId, archive: string, options: { readonly timeoutSeconds: number }): Promise<void>;
 
   /** Resolves to the exit code. A timeout throws `RuntimeError('timeout')`. */
   execSync(

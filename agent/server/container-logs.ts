@@ -1,12 +1,18 @@
 /** `/containerLogs`: the options of a log, checked as the reference checks them, and the log streamed as it is read. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { newStatusError, type StatusError } from '../../api/meta/status-error.ts';
+import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
 import type { LogOptions, PodHost } from '../core-types.ts';
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 
-export function installContainerLogs(app: FastifyInstance, host: PodHost): void {
-  app.get('/containerLogs/:namespace/:pod/:container', (request, reply) => serveLogs(host, request, reply));
+export interface ContainerLogsOptions {
+  readonly host: PodHost;
+  /** The gate PodLogsQuerySplitStreams: one of the two streams may be asked for. */
+  readonly splitLogStreams: boolean;
+}
+
+export function installContainerLogs(app: FastifyInstance, options: ContainerLogsOptions): void {
+  app.get('/containerLogs/:namespace/:pod/:container', (request, reply) => serveLogs(options, request, reply));
 }
 
 type Query = Readonly<Record<string, string | undefined>>;
@@ -50,9 +56,17 @@ export function parseLogOptions(query: Query): LogOptions {
 }
 
 /** The header goes out with the first byte, so that a failure before it is an answer of its own. */
-async function serveLogs(host: PodHost, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+async function serveLogs(
+  { host, splitLogStreams }: ContainerLogsOptions,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
   const { namespace, pod, container } = request.params as Record<'namespace' | 'pod' | 'container', string>;
   const options = parseLogOptions(request.query as Query);
+  if (!splitLogStreams && options.stream !== undefined && options.stream !== 'All')
+    throw newBadRequest(
+      `unable to return the given log stream: "${options.stream}". Please enable PodLogsQuerySplitStreams feature gate in kubelet`,
+    );
   const gone = new AbortController();
   const { raw } = reply;
   raw.on('close', () => gone.abort(new Error('the client is gone')));

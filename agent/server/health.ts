@@ -1,13 +1,47 @@
 /**
  * `/healthz` and its parts: ping, log and the sync loop. `?verbose` lists the checks, `?exclude=` leaves some out; a failure
- * lists them always. Installed on all three ports.
+ * lists them always. Installed on all three ports, which share one count of the results: `/metrics/slis`.
  */
+import { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { PodHost } from '../core-types.ts';
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
+export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
-export function installHealth(app: FastifyInstance, host: PodHost): void {
+/** Results of the health checks, the last one and all of them; DELETE begins anew. */
+export class HealthIndicators {
+  #registry = new MetricsRegistry();
+
+  observe(name: string, isWell: boolean): void {
+    this.#registry
+      .gauge({
+        name: 'kubernetes_healthcheck',
+        help: 'This metric records the result of a single healthcheck.',
+        labels: ['name', 'type'],
+      })
+      .with(name, 'healthz')
+      .set(isWell ? 1 : 0);
+    this.#registry
+      .counter({
+        name: 'kubernetes_healthchecks_total',
+        help: 'This metric records the results of all healthcheck.',
+        labels: ['name', 'status', 'type'],
+      })
+      .with(name, isWell ? 'success' : 'error', 'healthz')
+      .inc();
+  }
+
+  install(app: FastifyInstance): void {
+    app.all('/metrics/slis', (request: FastifyRequest, reply: FastifyReply) => {
+      if (request.method !== 'DELETE') return reply.type(METRICS_TYPE).send(this.#registry.text());
+      this.#registry = new MetricsRegistry();
+      return reply.type(TEXT_TYPE).header('X-Content-Type-Options', 'nosniff').send('metrics reset\n');
+    });
+  }
+}
+
+export function installHealth(app: FastifyInstance, host: PodHost, indicators: HealthIndicators): void {
   /** What is wrong; '' where nothing is. */
   const checks: readonly (readonly [string, () => string])[] = [
     ['ping', () => ''],
@@ -20,12 +54,14 @@ export function installHealth(app: FastifyInstance, host: PodHost): void {
     const lines: string[] = [];
     let failed = false;
     for (const [name, look] of checks) {
-      if (excluded.delete(name)) lines.push(`[+]${name} excluded: ok`);
-      else if (look() === '') lines.push(`[+]${name} ok`);
-      else {
-        failed = true;
-        lines.push(`[-]${name} failed: reason withheld`);
+      if (excluded.delete(name)) {
+        lines.push(`[+]${name} excluded: ok`);
+        continue;
       }
+      const isWell = look() === '';
+      indicators.observe(name, isWell);
+      lines.push(isWell ? `[+]${name} ok` : `[-]${name} failed: reason withheld`);
+      failed ||= !isWell;
     }
     if (excluded.size > 0) {
       const names = [...excluded].map((name) => JSON.stringify(name)).join(', ');

@@ -1,13 +1,15 @@
 /** The agent's plain routes: health, pods, logs, configuration, statistics, submitted pods. Streams stand in `streaming/`. */
-import { createReadStream } from 'node:fs';
-import { readdir, realpath, stat } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { newBadRequest, newNotFound, newStatusError } from '../../api/meta/status-error.ts';
+import type { Verbosity } from '../../api/component/logging.ts';
+import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
 import type { Pod, PodHost } from '../core-types.ts';
 import { type Signal, SIGNALS } from '../eviction/thresholds.ts';
 import type { SubmittedPods } from '../podconfig/submitted-source.ts';
+import { type CheckpointOptions, installCheckpoint } from './checkpoint.ts';
 import { installContainerLogs } from './container-logs.ts';
+import { METRICS_TYPE } from './health.ts';
+import { installSystemLogs, type SystemLogsOptions } from './system-logs.ts';
+import { installZpages, type Zpages } from './zpages.ts';
 
 /** What a page of figures says, made when it is asked for. */
 export interface StatisticsPages {
@@ -27,15 +29,19 @@ export interface RoutesOptions {
   /** `/configz`: the whole answer. */
   readonly config: () => object;
   readonly submitted: SubmittedPods | undefined;
-  /** `--enable-system-log-handler`: the directory, or `undefined`. */
-  readonly logDirectory: string | undefined;
+  /** `--enable-system-log-handler`. */
+  readonly systemLogs: SystemLogsOptions | undefined;
+  readonly splitLogStreams: boolean;
   readonly debugHandlers: boolean;
+  /** `enableDebugFlagsHandler`: what `PUT /debug/flags/v` sets. */
+  readonly verbosity: Verbosity | undefined;
+  readonly zpages: Zpages;
   /** `/eviction/explain`; the signal is a supposed pressure. */
   readonly explainEviction?: (signal: Signal | undefined) => Promise<object>;
-  readonly checkpoint?: (namespace: string, pod: string, container: string) => Promise<readonly string[]>;
+  /** The gate ContainerCheckpoint. */
+  readonly checkpoint: CheckpointOptions | undefined;
 }
 
-const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 
 /** What may be read by anybody on port 10255 and by the authorized on 10250. */
@@ -57,22 +63,23 @@ export function installReading(app: FastifyInstance, options: RoutesOptions): vo
 
 /** What only the authorized may ask. */
 export function installPrivate(app: FastifyInstance, options: RoutesOptions): void {
-  const { host } = options;
+  const { host, checkpoint, systemLogs, verbosity } = options;
   app.get('/configz', (_request, reply) => reply.send(options.config()));
   if (options.debugHandlers) {
     app.get('/runningpods/', async (_request, reply) => reply.send(podList(await host.runningPods())));
-    installContainerLogs(app, host);
+    installContainerLogs(app, options);
     installStreams(app, host);
     app.post('/run/:namespace/:pod/:container', (request, reply) => runCommand(host, request, reply, ''));
     app.post('/run/:namespace/:pod/:uid/:container', (request, reply) =>
       runCommand(host, request, reply, (request.params as { uid: string }).uid),
     );
-    const { logDirectory } = options;
-    if (logDirectory === undefined) installDisabled(app, ['/logs/'], 'logs endpoint is disabled.');
-    else
-      app.get('/logs/*', (request, reply) => serveFile(logDirectory, (request.params as { '*': string })['*'], reply));
+    if (systemLogs === undefined) installDisabled(app, ['/logs/'], 'logs endpoint is disabled.');
+    else installSystemLogs(app, systemLogs);
     installDisabled(app, ['/debug/pprof/'], 'profiling endpoint is disabled.');
-    installDisabled(app, ['/debug/flags/v'], 'flags endpoint is disabled.');
+    if (verbosity === undefined) installDisabled(app, ['/debug/flags/v'], 'flags endpoint is disabled.');
+    else app.all('/debug/flags/v', (request, reply) => changeVerbosity(verbosity, request, reply));
+    if (checkpoint !== undefined) installCheckpoint(app, host, checkpoint);
+    installZpages(app, options.zpages, ['/configz', '/debug', '/healthz', '/metrics']);
   } else installDebuggingDisabled(app);
   const { explainEviction } = options;
   if (explainEviction !== undefined) {
@@ -81,13 +88,6 @@ export function installPrivate(app: FastifyInstance, options: RoutesOptions): vo
       const signal = SIGNALS.find((name) => name === asked);
       if (asked !== '' && signal === undefined) throw newBadRequest(`unsupported eviction signal ${asked}`);
       return reply.type('application/json').send(await explainEviction(signal));
-    });
-  }
-  const { checkpoint } = options;
-  if (checkpoint !== undefined) {
-    app.post('/checkpoint/:namespace/:pod/:container', async (request, reply) => {
-      const { namespace, pod, container } = request.params as Record<'namespace' | 'pod' | 'container', string>;
-      return reply.send({ items: await checkpoint(namespace, pod, container) });
     });
   }
   if (options.submitted !== undefined) installSubmitted(app, options.submitted);
@@ -113,6 +113,17 @@ function installDisabled(app: FastifyInstance, paths: readonly string[], message
   const refuse = (_request: FastifyRequest, reply: FastifyReply): FastifyReply =>
     reply.code(405).type(TEXT_TYPE).send(`${message}\n`);
   for (const path of paths) app.all(path.endsWith('/') ? `${path}*` : path, refuse);
+}
+
+/** The body is the new verbosity. */
+function changeVerbosity(verbosity: Verbosity, request: FastifyRequest, reply: FastifyReply): FastifyReply {
+  reply.type(TEXT_TYPE).header('X-Content-Type-Options', 'nosniff');
+  if (request.method !== 'PUT') return reply.code(406).send('unacceptable http method\n');
+  const text = (request.body as Buffer | undefined)?.toString('utf8') ?? '';
+  if (!/^[+-]?\d{1,9}$/.test(text))
+    return reply.code(400).send(`failed set klog.logging.verbosity ${text}: it is no whole number\n`);
+  verbosity.level = Number(text);
+  return reply.send(`successfully set klog.logging.verbosity to ${text}\n`);
 }
 
 /** Streams that are asked for without an upgrade: what does not exist is told first. */
@@ -216,21 +227,4 @@ async function runCommand(
   }
   // The reference calls it JSON, whatever the command wrote.
   return reply.type('application/json').send(Buffer.concat([...stdout.chunks, ...stderr.chunks]));
-}
-
-/** Files below the directory only, whatever the path and the links in it say. */
-async function serveFile(directory: string, path: string, reply: FastifyReply): Promise<FastifyReply> {
-  const root = await realpath(directory);
-  const file = await realpath(join(root, path)).catch(() => undefined);
-  if (file === undefined || (file !== root && !file.startsWith(`${root}/`)))
-    throw newNotFound({ group: '', resource: 'logs' }, path);
-  const kind = await stat(file);
-  if (!kind.isDirectory()) return reply.type(TEXT_TYPE).send(createReadStream(file));
-  const names = await readdir(file, { withFileTypes: true });
-  const rows = names.map((entry) => {
-    const name = `${entry.name}${entry.isDirectory() ? '/' : ''}`;
-    const text = name.replace(/[&<>"]/g, (char) => `&#${char.charCodeAt(0)};`);
-    return `<a href="${encodeURI(name)}">${text}</a>`;
-  });
-  return reply.type('text/html; charset=utf-8').send(`<pre>\n${rows.join('\n')}\n</pre>\n`);
 }

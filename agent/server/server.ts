@@ -12,7 +12,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
 import type { Access } from './access.ts';
-import { installHealth } from './health.ts';
+import { HealthIndicators, installHealth } from './health.ts';
 import {
   allowedMethods,
   installDebuggingDisabled,
@@ -75,7 +75,9 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   const main = createApp(secure, options);
   observeRequests(main, options.observe, 'readwrite');
   main.addHook('onRequest', async (request) => authorize(options.access, options.logger, request.raw));
-  installHealth(main, options.host);
+  const indicators = new HealthIndicators();
+  installHealth(main, options.host, indicators);
+  indicators.install(main);
   installReading(main, options);
   installPrivate(main, options);
   const apps: FastifyInstance[] = [main];
@@ -86,7 +88,8 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
     const server = createHttpServer();
     const reading = createApp(server, options);
     observeRequests(reading, options.observe, 'readonly');
-    installHealth(reading, options.host);
+    installHealth(reading, options.host, indicators);
+    indicators.install(reading);
     installReading(reading, options);
     installDebuggingDisabled(reading);
     apps.push(reading);
@@ -96,7 +99,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   if (options.healthPort > 0) {
     const server = createHttpServer();
     const health = createApp(server, options);
-    installHealth(health, options.host);
+    installHealth(health, options.host, indicators);
     apps.push(health);
     await health.ready();
     await listen(server, options.healthPort, options.healthAddress);

@@ -6,9 +6,15 @@ import { createRequire } from 'node:module';
 import type { Logger as PinoLogger } from 'pino';
 import type { Logger } from './logger.ts';
 
+/** What `-v` said, and what is said later: looked at for each line. */
+export interface Verbosity {
+  level: number;
+}
+
 export interface LoggingOptions {
   readonly format: 'text' | 'json';
-  readonly verbosity: number;
+  /** A number, or one that may change while the program runs. */
+  readonly verbosity: number | Verbosity;
   /** Where lines go; stderr without it. */
   readonly write?: (line: string) => void;
 }
@@ -17,16 +23,17 @@ const DEBUG_FROM_VERBOSITY = 4;
 
 export function createLogger(options: LoggingOptions): Logger {
   const write = options.write ?? ((line: string) => void process.stderr.write(line));
-  const level = options.verbosity >= DEBUG_FROM_VERBOSITY ? 'debug' : 'info';
-  return options.format === 'json' ? jsonLogger(level, write) : textLogger(level, write, {});
+  const verbosity = typeof options.verbosity === 'number' ? { level: options.verbosity } : options.verbosity;
+  const isVerbose = (): boolean => verbosity.level >= DEBUG_FROM_VERBOSITY;
+  return options.format === 'json' ? jsonLogger(isVerbose, write) : textLogger(isVerbose, write, {});
 }
 
 /** pino is loaded only by who wants JSON. */
-function jsonLogger(level: string, write: (line: string) => void): Logger {
+function jsonLogger(isVerbose: () => boolean, write: (line: string) => void): Logger {
   const { pino } = createRequire(import.meta.url)('pino') as typeof import('pino');
   const logger = pino(
     {
-      level,
+      level: 'debug',
       base: null,
       messageKey: 'msg',
       timestamp: () => `,"ts":"${new Date().toISOString()}"`,
@@ -34,20 +41,20 @@ function jsonLogger(level: string, write: (line: string) => void): Logger {
     },
     { write },
   );
-  return fromPino(logger);
+  return fromPino(logger, isVerbose);
 }
 
-function fromPino(logger: PinoLogger): Logger {
+function fromPino(logger: PinoLogger, isVerbose: () => boolean): Logger {
   return {
-    debug: (fields, message) => logger.debug(fields, message),
+    debug: (fields, message) => (isVerbose() ? logger.debug(fields, message) : undefined),
     info: (fields, message) => logger.info(fields, message),
     warn: (fields, message) => logger.warn(fields, message),
     error: (fields, message) => logger.error(fields, message),
-    child: (fields) => fromPino(logger.child(fields)),
+    child: (fields) => fromPino(logger.child(fields), isVerbose),
   };
 }
 
-function textLogger(level: string, write: (line: string) => void, bound: object): Logger {
+function textLogger(isVerbose: () => boolean, write: (line: string) => void, bound: object): Logger {
   const line = (label: string, fields: object, message: string): void => {
     const facts = Object.entries({ ...bound, ...fields })
       .filter(([, value]) => value !== undefined)
@@ -56,11 +63,11 @@ function textLogger(level: string, write: (line: string) => void, bound: object)
     write(`${new Date().toISOString()} ${label} ${message}${facts}\n`);
   };
   return {
-    debug: level === 'debug' ? (fields, message) => line('debug', fields, message) : () => undefined,
+    debug: (fields, message) => (isVerbose() ? line('debug', fields, message) : undefined),
     info: (fields, message) => line('info ', fields, message),
     warn: (fields, message) => line('warn ', fields, message),
     error: (fields, message) => line('error', fields, message),
-    child: (fields) => textLogger(level, write, { ...bound, ...fields }),
+    child: (fields) => textLogger(isVerbose, write, { ...bound, ...fields }),
   };
 }
 

@@ -220,8 +220,16 @@ class CriRuntime implements Runtime {
     await this.#client.call('reopenContainerLog', { containerId: id });
   }
 
-  async checkpoint(id: ContainerId, archive: string): Promise<void> {
-    await this.#client.call('checkpointContainer', { containerId: id, location: archive }, { timeoutMs: 0 });
+  async checkpoint(
+    id: ContainerId,
+    archive: string,
+    { timeoutSeconds }: { readonly timeoutSeconds: number },
+  ): Promise<void> {
+    await this.#client.call(
+      'checkpointContainer',
+      { containerId: id, location: archive, timeout: timeoutSeconds },
+      { timeoutMs: 0 },
+    );
   }
 
   async execSync(

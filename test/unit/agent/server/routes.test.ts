@@ -58,8 +58,7 @@ describe("the agent's paths", () => {
     logs = await mkdtemp(join(tmpdir(), 'orchlet-logs-'));
     await writeFile(join(logs, 'syslog'), 'hello\n');
     readOnlyPort = await freePort();
-    const checkpoint = async (): Promise<readonly string[]> => ['/var/lib/kubelet/checkpoints/c.tar'];
-    open = await startServerUnderTest({ host, logDirectory: logs, readOnlyPort, checkpoint });
+    open = await startServerUnderTest({ host, systemLogs: { directory: logs, queries: false }, readOnlyPort });
     closed = await startServerUnderTest({ host, debugHandlers: false });
   });
   after(async () => {
@@ -110,8 +109,14 @@ describe("the agent's paths", () => {
     ['GET /attach/ns/p/uid/c?output=1', 500, TEXT, 'Upgrade request required\n'],
     ['POST /portForward/ns/p', 500, TEXT, 'Upgrade request required\n'],
     ['PUT /exec/ns/p/c', 405, TEXT, '405: Method Not Allowed'],
-    ['POST /checkpoint/ns/p/c', 200, JSON_TYPE, '{"items":["/var/lib/kubelet/checkpoints/c.tar"]}'],
-    ['GET /checkpoint/ns/p/c', 405, TEXT, '405: Method Not Allowed'],
+    ['GET /containerLogs/ns/p/c?stream=All', 200, TEXT, 'a line\n'],
+    [
+      'GET /containerLogs/ns/p/c?stream=Stdout',
+      400,
+      TEXT,
+      'unable to return the given log stream: "Stdout". Please enable PodLogsQuerySplitStreams feature gate in kubelet\n',
+    ],
+    ['GET /logs/?query=kubelet', 200, 'text/html; charset=utf-8', '<pre>\n<a href="syslog">syslog</a>\n</pre>\n'],
     ['GET /logs/syslog', 200, TEXT, 'hello\n'],
     ['GET /logs/', 200, 'text/html; charset=utf-8', '<pre>\n<a href="syslog">syslog</a>\n</pre>\n'],
     ['POST /logs/syslog', 405, TEXT, '405: Method Not Allowed'],
@@ -183,9 +188,11 @@ describe("the agent's paths", () => {
   });
 
   it('pass every option of a log on', async () => {
-    await open.ask(
+    const server = await startServerUnderTest({ host, splitLogStreams: true });
+    await server.ask(
       'GET /containerLogs/ns/p/c?follow=true&previous=1&timestamps=true&limitBytes=9&sinceTime=2026-01-02T03:04:05Z&stream=Stderr',
     );
+    await server.close();
     assert.deepEqual(logged, {
       follow: true,
       previous: true,

@@ -17,7 +17,7 @@ export interface Answer {
 export interface ServerUnderTest {
   readonly port: number;
   /** `GET /path`. */
-  ask(request: string, headers?: Readonly<Record<string, string>>): Promise<Answer>;
+  ask(request: string, headers?: Readonly<Record<string, string>>, body?: string): Promise<Answer>;
   close(): Promise<void>;
 }
 
@@ -25,7 +25,18 @@ const jane = { name: 'jane', uid: '', groups: [], extra: {} };
 
 export async function startServerUnderTest(
   options: { readonly host: PodHost } & Partial<
-    Pick<AgentServerOptions, 'debugHandlers' | 'logDirectory' | 'readOnlyPort' | 'idleTimeoutMs' | 'checkpoint'>
+    Pick<
+      AgentServerOptions,
+      | 'debugHandlers'
+      | 'systemLogs'
+      | 'splitLogStreams'
+      | 'readOnlyPort'
+      | 'idleTimeoutMs'
+      | 'checkpoint'
+      | 'verbosity'
+      | 'zpages'
+      | 'access'
+    >
   >,
 ): Promise<ServerUnderTest> {
   const keys = await generateKey('ecdsa');
@@ -53,7 +64,11 @@ export async function startServerUnderTest(
     },
     config: () => ({ kubeletconfig: {} }),
     submitted: undefined,
-    logDirectory: undefined,
+    systemLogs: undefined,
+    splitLogStreams: false,
+    verbosity: undefined,
+    zpages: {},
+    checkpoint: undefined,
     debugHandlers: true,
     access: { authenticate: async () => jane, refusal: async () => '' },
     tls: {
@@ -75,12 +90,12 @@ export async function startServerUnderTest(
   });
   return {
     port: server.port,
-    ask: (request, headers = {}) => ask(server.port, request, headers),
+    ask: (request, headers = {}, body = '') => ask(server.port, request, headers, body),
     close: () => server.close(),
   };
 }
 
-function ask(port: number, line: string, headers: Readonly<Record<string, string>>): Promise<Answer> {
+function ask(port: number, line: string, headers: Readonly<Record<string, string>>, body: string): Promise<Answer> {
   const [method = 'GET', path = '/'] = line.split(' ');
   return new Promise((resolve, reject) => {
     const sent = httpsRequest(
@@ -99,6 +114,6 @@ function ask(port: number, line: string, headers: Readonly<Record<string, string
       },
     );
     sent.on('error', reject);
-    sent.end();
+    sent.end(body);
   });
 }

@@ -42,7 +42,11 @@ async function setUp(t: TestContext, broken: { authenticate?: boolean; authorize
     },
     config: () => ({}),
     submitted: undefined,
-    logDirectory: undefined,
+    systemLogs: undefined,
+    splitLogStreams: false,
+    verbosity: undefined,
+    zpages: {},
+    checkpoint: undefined,
     debugHandlers: true,
     access: {
       authenticate: async () => (broken.authenticate === true ? away() : jane),

@@ -1,0 +1,51 @@
+/**
+ * `POST /checkpoint/<namespace>/<pod>/<container>`: the runtime writes a container's state into an archive below the root
+ * directory; the answer names the archive. 404 where there is no such container, 500 where the runtime cannot.
+ */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { newStatusError, StatusError } from '../../api/meta/status-error.ts';
+import { type Clock, formatTime } from '../../api/machinery/clock.ts';
+import type { PodHost } from '../core-types.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+
+export interface CheckpointOptions {
+  readonly runtime: Pick<Runtime, 'checkpoint'>;
+  readonly rootDirectory: string;
+  readonly clock: Clock;
+}
+
+export function installCheckpoint(app: FastifyInstance, host: PodHost, options: CheckpointOptions): void {
+  app.post('/checkpoint/:namespace/:pod/:container', (request, reply) => checkpoint(host, options, request, reply));
+}
+
+async function checkpoint(
+  host: PodHost,
+  { runtime, rootDirectory, clock }: CheckpointOptions,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const { namespace, pod: podName, container } = request.params as Record<'namespace' | 'pod' | 'container', string>;
+  const pod = host.podByName(namespace, podName);
+  if (pod === undefined) throw newStatusError(404, 'NotFound', 'pod does not exist');
+  const { containers, initContainers = [], ephemeralContainers = [] } = pod.spec;
+  if (![...containers, ...initContainers, ...ephemeralContainers].some(({ name }) => name === container))
+    throw newStatusError(404, 'NotFound', `container ${container} does not exist`);
+  const { timeout: asked } = request.query as { readonly timeout?: string | readonly string[] };
+  // The last one counts.
+  const text = asked === undefined ? '0' : ([asked].flat().at(-1) ?? '');
+  if (!/^[+-]?\d{1,18}$/.test(text)) throw newStatusError(404, 'NotFound', 'cannot parse value of timeout parameter');
+  const directory = join(rootDirectory, 'checkpoints');
+  const archive = join(directory, `checkpoint-${podName}_${namespace}-${container}-${formatTime(clock.now())}.tar`);
+  try {
+    const id = await host.resolveContainer(namespace, podName, '', container);
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await runtime.checkpoint(id, archive, { timeoutSeconds: Number(text) });
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    if (error instanceof StatusError && error.code === 404) throw error;
+    throw newStatusError(500, 'InternalError', `checkpointing of ${namespace}/${podName}/${container} failed (${why})`);
+  }
+  return reply.send({ items: [archive] });
+}
