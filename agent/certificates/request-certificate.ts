@@ -1,8 +1,9 @@
 /** Asks the API for a certificate: a new key, a request, and the wait for its approval and certificate. */
 import type { Logger } from '../../api/component/logger.ts';
-import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { certificateSigningRequests } from '../../api/machinery/resources.ts';
+import { readAll } from '../../api/machinery/response-body.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { createCsr } from '../../api/pki/certificate-request.ts';
@@ -27,12 +28,19 @@ interface RequestStatus {
   }[];
 }
 
+/** What a certificate is asked for by. */
+export type SigningClient = Pick<HttpClient, 'create' | 'get' | 'raw'>;
+
+/** Approvers and signers before this release take requests of nodes only with a usage that means nothing to our keys. */
+const FIRST_WITHOUT_ENCIPHERMENT = 25;
+const NODE_SIGNERS = ['kubernetes.io/kube-apiserver-client-kubelet', 'kubernetes.io/kubelet-serving'];
+
 const FIRST_LOOK_MS = 100;
 const LONGEST_LOOK_MS = 10_000;
 
 /** Resolves when the certificate is there; throws when the request is denied, fails, or is not answered in `timeoutMs`. */
 export async function requestCertificate(
-  client: Client,
+  client: SigningClient,
   wish: CertificateWish,
   options: { readonly clock: Clock; readonly logger: Logger; readonly timeoutMs: number; readonly signal: AbortSignal },
 ): Promise<{ certificatePem: string; keyPem: string }> {
@@ -49,7 +57,7 @@ export async function requestCertificate(
     spec: {
       request: Buffer.from(request).toString('base64'),
       signerName: wish.signerName,
-      usages: [...wish.usages],
+      usages: await usagesFor(client, wish, signal),
       ...(wish.expirationSeconds === undefined ? {} : { expirationSeconds: wish.expirationSeconds }),
     },
   } satisfies KubeObject);
@@ -84,4 +92,18 @@ export async function requestCertificate(
   throw new Error(
     `certificate signing request ${name} was not answered within ${Math.round(timeoutMs / 1000)} s: approve it with 'kubectl certificate approve ${name}'`,
   );
+}
+
+async function usagesFor(client: SigningClient, wish: CertificateWish, signal: AbortSignal): Promise<string[]> {
+  if (!NODE_SIGNERS.includes(wish.signerName)) return [...wish.usages];
+  const { major, minor } = await serverVersion(client, signal);
+  const isOld = major === 1 && minor < FIRST_WITHOUT_ENCIPHERMENT;
+  return isOld ? ['key encipherment', ...wish.usages] : [...wish.usages];
+}
+
+async function serverVersion(client: SigningClient, signal: AbortSignal): Promise<{ major: number; minor: number }> {
+  const { body } = await client.raw({ method: 'GET', path: '/version', signal });
+  const told = JSON.parse((await readAll(body)).toString('utf8')) as { major?: string; minor?: string };
+  // Some distributions write "21+".
+  return { major: Number.parseInt(told.major ?? '', 10), minor: Number.parseInt(told.minor ?? '', 10) };
 }

@@ -1,12 +1,11 @@
 /** The certificate of the agent's own server: given by flags, asked for from the cluster, or signed by itself. */
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { certificatePem, createCertificate } from '../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { readPair, writePair } from './certificate-store.ts';
-import { requestCertificate } from './request-certificate.ts';
+import { requestCertificate, type SigningClient } from './request-certificate.ts';
 import { keepCertificate } from './rotation.ts';
 
 export interface ServingPair {
@@ -70,7 +69,7 @@ async function selfSigned(options: ServingOptions): Promise<ServingPair> {
 /** `--rotate-server-certificates`: keeps a certificate from the cluster's signer, again whenever the addresses change. */
 export function keepServingCertificate(
   options: ServingOptions & {
-    readonly client: Client;
+    readonly client: SigningClient;
     readonly random: () => number;
     readonly onRotated: (pair: ServingPair) => void;
   },

@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { describe, it, type TestContext } from 'node:test';
 import { currentPath, readPair, type StoredPair, writePair } from '../../../../agent/certificates/certificate-store.ts';
 import { requestCertificate } from '../../../../agent/certificates/request-certificate.ts';
 import { keepCertificate, renewalTime } from '../../../../agent/certificates/rotation.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
+import type { TransportResponse } from '../../../../api/machinery/http-transport.ts';
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
@@ -155,21 +157,28 @@ describe('the store of certificates', () => {
 describe('a certificate signing request', () => {
   const wish = { signerName: 'example.org/s', subject: { commonName: 'n' }, usages: ['client auth'] };
 
-  async function ask(statuses: (object | Error)[]) {
+  async function ask(statuses: (object | Error)[], { signerName = wish.signerName, minor = '36' } = {}) {
     const clock = new FakeClock();
     const client = new FakeClient(clock);
+    const raw = (): Promise<TransportResponse> =>
+      Promise.resolve({ status: 200, headers: {}, body: Readable.from([Buffer.from(JSON.stringify({ major: '1', minor }))]) });
     client.intercept((call) => {
       if (call.verb !== 'get') return undefined;
       const next = statuses.length > 1 ? statuses.shift() : statuses[0];
       if (next instanceof Error) throw next;
       return { metadata: {}, status: next } as never;
     });
-    const result = requestCertificate(client, wish, {
-      clock,
-      logger: silentLogger,
-      timeoutMs: 60_000,
-      signal: new AbortController().signal,
-    });
+    const signing = Object.assign(client, { raw });
+    const result = requestCertificate(
+      signing,
+      { ...wish, signerName },
+      {
+        clock,
+        logger: silentLogger,
+        timeoutMs: 60_000,
+        signal: new AbortController().signal,
+      },
+    );
     const settled = result.then(
       (pair) => pair.certificatePem,
       (error: Error) => error.message,
@@ -188,6 +197,19 @@ describe('a certificate signing request', () => {
     ]);
     assert.equal(answer, 'PEM');
     assert.equal(client.writes('create').length, 1);
+  });
+
+  it('of a node has the usage that control planes before 1.25 insist on, and newer ones without', async () => {
+    const signed = { certificate: Buffer.from('PEM').toString('base64') };
+    const usages = async (signerName: string, minor: string): Promise<unknown> => {
+      const { client } = await ask([signed], { signerName, minor });
+      return (client.writes('create')[0]?.object as { spec?: { usages?: string[] } } | undefined)?.spec?.usages;
+    };
+    for (const signerName of ['kubernetes.io/kube-apiserver-client-kubelet', 'kubernetes.io/kubelet-serving']) {
+      assert.deepEqual(await usages(signerName, '24+'), ['key encipherment', 'client auth']);
+      assert.deepEqual(await usages(signerName, '25'), ['client auth']);
+    }
+    assert.deepEqual(await usages('example.org/s', '20'), ['client auth']);
   });
 
   it('tells why it was denied, and how to approve it when nobody does', async () => {
