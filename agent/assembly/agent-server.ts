@@ -1,19 +1,29 @@
 /** The agent's server as its options say: certificates, who may come in, which ports. */
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
+import type { Verbosity } from '../../api/component/logging.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { initialServingPair, keepServingCertificate } from '../certificates/serving.ts';
+import type { FeatureGates } from '../config/feature-gates.ts';
 import type { PodHost } from '../core-types.ts';
 import type { AgentFlags } from '../options.ts';
 import type { SubmittedPods } from '../podconfig/submitted-source.ts';
 import { createAccess } from '../server/access.ts';
+import type { Runtime } from '../runtime/runtime.ts';
 import type { StatisticsPages } from '../server/routes.ts';
+import type { SystemLogsOptions } from '../server/system-logs.ts';
+import type { Zpages } from '../server/zpages.ts';
 import { type AgentServer, type AgentServerOptions, startAgentServer } from '../server/server.ts';
 import { cipherName, groupNames } from '../server/tls-names.ts';
 
 export interface AssembledServerOptions {
   readonly flags: AgentFlags;
+  readonly gates: FeatureGates;
+  readonly version: string;
+  readonly runtime: Runtime;
+  readonly rootDirectory: string;
+  readonly verbosity: Verbosity | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
   readonly nodeName: string;
@@ -27,12 +37,14 @@ export interface AssembledServerOptions {
   readonly observe: NonNullable<AgentServerOptions['observe']>;
   /** `/configz`. */
   readonly config: () => object;
+  /** `/flagz`. */
+  readonly flagz: () => Readonly<Record<string, string>>;
   readonly random: () => number;
   readonly signal: AbortSignal;
 }
 
 export async function assembleServer(options: AssembledServerOptions): Promise<AgentServer> {
-  const { flags, clock, logger, nodeName, client, signal } = options;
+  const { flags, gates, clock, logger, nodeName, client, signal } = options;
   const clientCa = flags.clientCaFile === '' ? undefined : await readFile(flags.clientCaFile, 'utf8');
   const serving = {
     certificateDirectory: options.certificateDirectory,
@@ -84,7 +96,13 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     observe: options.observe,
     config: options.config,
     submitted: options.submitted,
-    logDirectory: flags.enableSystemLogHandler ? '/var/log' : undefined,
+    systemLogs: systemLogs(options),
+    splitLogStreams: gates.enabled('PodLogsQuerySplitStreams'),
+    verbosity: flags.enableDebugFlagsHandler ? options.verbosity : undefined,
+    zpages: zpages(options),
+    checkpoint: gates.enabled('ContainerCheckpoint')
+      ? { runtime: options.runtime, rootDirectory: options.rootDirectory, clock }
+      : undefined,
     debugHandlers: flags.enableDebuggingHandlers,
   });
   if (flags.clientCaFile !== '') void followClientCa(flags.clientCaFile, clientCa ?? '', server, options);
@@ -95,6 +113,21 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     );
   }
   return server;
+}
+
+function systemLogs({ flags, gates }: AssembledServerOptions): SystemLogsOptions | undefined {
+  if (!flags.enableSystemLogHandler) return undefined;
+  return { directory: '/var/log', queries: flags.enableSystemLogQuery && gates.enabled('NodeLogQuery') };
+}
+
+function zpages({ gates, flagz, version, clock }: AssembledServerOptions): Zpages {
+  const startedAtMs = clock.now() - process.uptime() * 1000;
+  return {
+    ...(gates.enabled('ComponentFlagz') ? { flagz } : {}),
+    ...(gates.enabled('ComponentStatusz')
+      ? { statusz: () => ({ startedAtMs, nowMs: clock.now(), version: version.replace(/^v/, '') }) }
+      : {}),
+  };
 }
 
 const CLIENT_CA_CHECK_MS = 60_000;
