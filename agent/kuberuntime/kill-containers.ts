@@ -1,6 +1,6 @@
 /**
- * Ending containers: preStop within the grace period, the signal, the kill; the pod's containers at once, its sidecars
- * after them in reverse order, all within one grace period.
+ * Ending containers: preStop within the grace period, the signal, the kill. All of a pod begin at once, with their hooks;
+ * sidecars get the signal after the others have ended, in reverse order, or when the grace period is over.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -10,7 +10,7 @@ import { type Hook, runHook } from './lifecycle-hooks.ts';
 import { fieldPathOf, findKinded, formatPod, isSidecar } from './pod-containers.ts';
 import type { RuntimePodStatus } from './runtime-status.ts';
 
-/** A container has at least so long after its hook. */
+/** A container has at least so long, whatever was asked for and whatever its hook took. */
 const MINIMUM_GRACE_SECONDS = 2;
 
 export interface KillDeps {
@@ -31,11 +31,13 @@ export interface KillRequest {
   readonly message: string;
   /** Over the pod's own. */
   readonly gracePeriodSeconds?: number;
+  /** Those that end before it have ended. */
+  readonly turn?: Promise<unknown>;
 }
 
 export async function killContainer(deps: KillDeps, request: KillRequest): Promise<void> {
   const { pod, container, id } = request;
-  const { clock, events, runtime, logger } = deps;
+  const { clock, events, runtime } = deps;
   const name = container?.name ?? request.name ?? '';
   const kind = findKinded(pod, name)?.kind ?? 'regular';
   const fieldPath = fieldPathOf(kind, name);
@@ -48,25 +50,13 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
     fieldPath,
   });
   const hook: Hook | undefined = container?.lifecycle?.preStop;
-  if (container !== undefined && hook !== undefined && grace > 0) {
-    const from = clock.monotonic();
-    const limit = new AbortController();
-    const timer = clock.after(grace * 1000, () => limit.abort(new Error('the grace period is over')));
-    try {
-      const warn = (reason: string, text: string): void => events.event(pod, 'Warning', reason, text);
-      await runHook(hook, { id, container, podIp: request.podIp }, { runtime, clock, warn }, limit.signal);
-    } catch (error) {
-      if (!limit.signal.aborted) {
-        logger.warn({ error, pod: formatPod(pod), container: name }, 'The preStop hook of a container failed');
-        events.event(pod, 'Warning', 'FailedPreStopHook', 'PreStopHook failed', { fieldPath });
-      }
-    } finally {
-      timer.cancel();
-    }
-    grace -= Math.floor((clock.monotonic() - from) / 1000);
+  if (hook !== undefined && grace > 0) {
+    const hooked = (signal: AbortSignal): Promise<void> => preStop(deps, request, hook, { fieldPath, signal });
+    grace -= await secondsOf(clock, hooked, grace);
   }
-  if (request.gracePeriodSeconds === undefined || hook !== undefined)
-    grace = Math.max(grace, request.gracePeriodSeconds === 0 ? 0 : MINIMUM_GRACE_SECONDS);
+  const { turn } = request;
+  if (turn !== undefined && grace > 0) grace -= await secondsOf(clock, () => turn, grace);
+  grace = Math.max(grace, MINIMUM_GRACE_SECONDS);
   try {
     await runtime.stopContainer(id, grace);
   } catch (error) {
@@ -76,6 +66,45 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
     });
     throw error;
   }
+}
+
+/** A hook that fails is told, and holds nothing up. */
+async function preStop(
+  { clock, events, logger, runtime }: KillDeps,
+  { pod, container, id, podIp }: KillRequest,
+  hook: Hook,
+  { fieldPath, signal }: { readonly fieldPath: string; readonly signal: AbortSignal },
+): Promise<void> {
+  if (container === undefined) return;
+  try {
+    const warn = (reason: string, text: string): void => events.event(pod, 'Warning', reason, text);
+    await runHook(hook, { id, container, podIp }, { runtime, clock, warn }, signal);
+  } catch (error) {
+    if (signal.aborted) return;
+    logger.warn({ error, pod: formatPod(pod), container: container.name }, 'The preStop hook of a container failed');
+    events.event(pod, 'Warning', 'FailedPreStopHook', 'PreStopHook failed', { fieldPath });
+  }
+}
+
+/** Whole seconds that the work took; it is left alone after so many. */
+async function secondsOf(
+  clock: Clock,
+  work: (signal: AbortSignal) => Promise<unknown>,
+  mostSeconds: number,
+): Promise<number> {
+  const from = clock.monotonic();
+  const limit = new AbortController();
+  const over = Promise.withResolvers<void>();
+  const timer = clock.after(mostSeconds * 1000, () => {
+    limit.abort(new Error('the grace period is over'));
+    over.resolve();
+  });
+  try {
+    await Promise.race([work(limit.signal), over.promise]);
+  } finally {
+    timer.cancel();
+  }
+  return Math.floor((clock.monotonic() - from) / 1000);
 }
 
 /** All running containers of the pod, in order; throws when one could not be ended, after the others were. */
@@ -89,11 +118,8 @@ export async function killPodContainers(
     (container) => container.state === 'running' || container.state === 'unknown',
   );
   const sidecars = (pod.spec.initContainers ?? []).filter(isSidecar).map((container) => container.name);
-  const total =
-    gracePeriodSeconds ?? pod.metadata.deletionGracePeriodSeconds ?? pod.spec.terminationGracePeriodSeconds ?? 30;
-  const from = deps.clock.monotonic();
   const failures: unknown[] = [];
-  const kill = async (container: (typeof running)[number], grace: number | undefined): Promise<void> => {
+  const kill = async (container: (typeof running)[number], turn?: Promise<unknown>): Promise<void> => {
     try {
       await killContainer(deps, {
         pod,
@@ -102,23 +128,19 @@ export async function killPodContainers(
         name: container.name,
         message: '',
         podIp: status.ips[0] ?? '',
-        ...(grace === undefined ? {} : { gracePeriodSeconds: grace }),
+        ...(gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
+        ...(turn === undefined ? {} : { turn }),
       });
     } catch (error) {
       failures.push(error);
     }
   };
-  await Promise.all(
-    running
-      .filter((container) => !sidecars.includes(container.name))
-      .map((container) => kill(container, gracePeriodSeconds)),
-  );
+  const all = running.filter(({ name }) => !sidecars.includes(name)).map((container) => kill(container));
+  // Each waits for all that were begun before it.
   for (const name of sidecars.toReversed()) {
-    const left = Math.max(
-      total - Math.floor((deps.clock.monotonic() - from) / 1000),
-      total === 0 ? 0 : MINIMUM_GRACE_SECONDS,
-    );
-    await Promise.all(running.filter((container) => container.name === name).map((container) => kill(container, left)));
+    const before = Promise.all([...all]);
+    all.push(...running.filter((container) => container.name === name).map((container) => kill(container, before)));
   }
+  await Promise.all(all);
   if (failures.length > 0) throw failures[0];
 }

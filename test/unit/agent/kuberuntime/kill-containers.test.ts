@@ -75,8 +75,10 @@ describe('a container is ended', () => {
       'event Warning FailedPreStopHook PreStopHook failed',
       'stop c 30',
     ]));
-  it('at once, without its hook, with no grace', async () =>
-    assert.deepEqual(await kill(withHook({ sleep: { seconds: 5 } }), { gracePeriodSeconds: 0 }), ['stop c 0']));
+  it('without its hook, with no grace, yet not without a moment for the signal', async () =>
+    assert.deepEqual(await kill(withHook({ sleep: { seconds: 5 } }), { gracePeriodSeconds: 0 }), ['stop c 2']));
+  it('after a preStop pause of nothing', async () =>
+    assert.deepEqual(await kill(withHook({ sleep: { seconds: 0 } })), ['stop c 30']));
 
   it("by the deletion's grace before the pod's own", async () => {
     const clock = new FakeClock();
@@ -178,14 +180,38 @@ describe('the containers of a pod are ended', () => {
       'stop one 21',
       'stopped one',
     ]));
-  it('within one grace period, two seconds for each sidecar at least', async () =>
+  it('within one grace period, sidecars two seconds after its end, all of them then', async () =>
     assert.deepEqual(
-      (await order({ a: 30_000 })).filter((call) => /^stop (two|one)/.test(call)),
+      (await order({ a: 40_000 })).filter((call) => /^stop (two|one)/.test(call)),
       ['stop two 2', 'stop one 2'],
     ));
-  it('all at once with no grace', async () =>
+  it('in their order with no grace, each with a moment for the signal', async () =>
     assert.deepEqual(
       (await order({}, 0)).filter((call) => !call.startsWith('stopped')),
-      ['stop a 0', 'stop b 0', 'stop two 0', 'stop one 0'],
+      ['stop a 2', 'stop b 2', 'stop two 2', 'stop one 2'],
     ));
+
+  it('with the hooks of all at the beginning, those of sidecars too', async () => {
+    const clock = new FakeClock();
+    const used = deps(clock, { a: 5_000 });
+    const lifecycle = { preStop: { exec: { command: ['bye'] } } };
+    const hooked = pod({
+      terminationGracePeriodSeconds: 30,
+      initContainers: [{ ...side('one'), lifecycle }, side('two')],
+      containers: [{ name: 'a', image: 'i', lifecycle }],
+    });
+    const done = killPodContainers(used, hooked, running('one', 'two', 'a'), undefined);
+    await clock.advance(120_000);
+    await done;
+    const calls = used.calls.filter((call) => !call.startsWith('event'));
+    assert.deepEqual(calls.slice(0, 2).toSorted(), ['exec a bye', 'exec one bye']);
+    assert.deepEqual(calls.slice(2), [
+      'stop a 30',
+      'stopped a',
+      'stop two 25',
+      'stopped two',
+      'stop one 25',
+      'stopped one',
+    ]);
+  });
 });
