@@ -2,7 +2,6 @@
  * The `Logger` that programs run with: pino, as JSON lines or as text lines for people, on stderr. Verbosity follows the
  * component flags: warnings and errors always, `info` from -v=0, `debug` from -v=4.
  */
-import { createRequire } from 'node:module';
 import type { Logger as PinoLogger } from 'pino';
 import type { Logger } from './logger.ts';
 
@@ -21,7 +20,7 @@ export interface LoggingOptions {
 
 const DEBUG_FROM_VERBOSITY = 4;
 
-export function createLogger(options: LoggingOptions): Logger {
+export async function createLogger(options: LoggingOptions): Promise<Logger> {
   const write = options.write ?? ((line: string) => void process.stderr.write(line));
   const verbosity = typeof options.verbosity === 'number' ? { level: options.verbosity } : options.verbosity;
   const isVerbose = (): boolean => verbosity.level >= DEBUG_FROM_VERBOSITY;
@@ -29,8 +28,8 @@ export function createLogger(options: LoggingOptions): Logger {
 }
 
 /** pino is loaded only by who wants JSON. */
-function jsonLogger(isVerbose: () => boolean, write: (line: string) => void): Logger {
-  const { pino } = createRequire(import.meta.url)('pino') as typeof import('pino');
+async function jsonLogger(isVerbose: () => boolean, write: (line: string) => void): Promise<Logger> {
+  const { pino } = await import('pino');
   const logger = pino(
     {
       level: 'debug',

@@ -33,7 +33,7 @@ export const agent: Command = {
     const effective = await inOneLine(() => effectiveOptions({ values, given: parsed.given }));
     const { flags } = effective;
     const verbosity = { level: flags.verbosity };
-    const logger = createLogger({
+    const logger = await createLogger({
       verbosity,
       format: flags.loggingFormat === 'json' ? 'json' : 'text',
     });

@@ -21,7 +21,7 @@ export const controlplane: Command = {
   ],
   async run(parsed) {
     const flags = parsed.values as unknown as ControlPlaneFlags;
-    const logger = createLogger({
+    const logger = await createLogger({
       verbosity: flags.verbosity,
       format: flags.loggingFormat === 'json' ? 'json' : 'text',
     });

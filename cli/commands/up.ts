@@ -116,7 +116,7 @@ export const up: Command = {
   async run(parsed) {
     const values = parsed.values as unknown as UpFlags;
     const verbosity = { level: values.verbosity };
-    const logger = createLogger({
+    const logger = await createLogger({
       verbosity,
       format: values.loggingFormat === 'json' ? 'json' : 'text',
     });

@@ -142,7 +142,9 @@ it('/metrics/slis counts the results of the health checks, until DELETE', async 
 it('PUT /debug/flags/v changes what is logged from then on', async () => {
   const verbosity = { level: 0 };
   const lines: string[] = [];
-  const logger = createLogger({ format: 'text', verbosity, write: (line) => lines.push(line) }).child({ part: 'x' });
+  const logger = (await createLogger({ format: 'text', verbosity, write: (line) => lines.push(line) })).child({
+    part: 'x',
+  });
   const server = await startServerUnderTest({ host, verbosity });
   try {
     logger.debug({}, 'before');
