@@ -29,7 +29,7 @@ export async function createLogger(options: LoggingOptions): Promise<Logger> {
 
 /** pino is loaded only by who wants JSON. */
 async function jsonLogger(isVerbose: () => boolean, write: (line: string) => void): Promise<Logger> {
-  const { pino } = await import('pino');
+  const { default: pino } = await import('pino');
   const logger = pino(
     {
       level: 'debug',
