@@ -20,6 +20,7 @@ import { createNode } from './assembly/node.ts';
 import { createNodeShutdown, withShutdown } from './assembly/node-shutdown.ts';
 import { podSources } from './assembly/pod-sources.ts';
 import { type AssembledResourceManagers, createResourceManagers } from './assembly/resource-managers.ts';
+import { userNamespaces } from './assembly/user-namespaces.ts';
 import { createVolumes } from './assembly/volumes.ts';
 import type { CsiVolumes } from './csi/csi-volumes.ts';
 import { createCgroupManager } from './cgroups/cgroup-manager.ts';
@@ -374,6 +375,7 @@ async function assemble(
       objects,
       services: services.lister,
       volumes,
+      userNamespaces: await userNamespaces(base),
       hostIps: () => node.hostIps(),
       allocatable,
       devices: (pod, container) => managers.deviceOptions(pod, container),

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import type { Container, Pod, PreparedMounts, ReferencedObjects, ServiceLister, VolumeManager } from '../core-types.ts';
 import type { DeviceRunOptions } from '../resourcemanagers/devicemanager/pod-devices.ts';
 import type { ContainerConfig, ContainerId, ImageInfo, Mount, PortMapping, SandboxConfig } from '../runtime/runtime.ts';
-import { type DnsSettings, hostDns, podDns, podHostname } from './dns.ts';
+import { type DnsSettings, type DnsWarning, hostDns, podDns, podHostname } from './dns.ts';
 import { fieldValue, resourceValue } from './downward-api.ts';
 import { containerEnvironment, ContainerConfigError, expand } from './environment.ts';
 import { writeEtcHosts } from './etc-hosts.ts';
@@ -22,6 +22,7 @@ import {
   type SecuritySettings,
   verifyNonRoot,
 } from './security.ts';
+import type { UserNamespaces } from './user-namespaces.ts';
 
 export const TERMINATION_PATH_ANNOTATION = 'io.kubernetes.container.terminationMessagePath';
 export const TERMINATION_POLICY_ANNOTATION = 'io.kubernetes.container.terminationMessagePolicy';
@@ -35,6 +36,8 @@ export interface ConfigSettings {
   readonly podLogsDirectory: string;
   readonly dns: DnsSettings;
   readonly security: SecuritySettings;
+  /** Variables may come from files (gate `EnvFiles`). */
+  readonly envFiles: boolean;
   readonly resources: () => ResourceFacts;
   readonly cgroupParent: (pod: Pod) => string;
   /** What the pod's RuntimeClass names now, `''` without one; throws where there is no such class. */
@@ -45,7 +48,8 @@ export interface ConfigDeps {
   readonly settings: ConfigSettings;
   readonly objects: ReferencedObjects;
   readonly services: ServiceLister;
-  readonly volumes: Pick<VolumeManager, 'containerMounts' | 'extraSupplementalGroups'>;
+  readonly volumes: Pick<VolumeManager, 'containerMounts' | 'extraSupplementalGroups' | 'fileText'>;
+  readonly userNamespaces: Pick<UserNamespaces, 'mapping'>;
   readonly hostIps: () => readonly string[];
   readonly allocatable: () => Readonly<Record<string, string>>;
   /** What device plugins want done for a container that has devices. */
@@ -68,7 +72,7 @@ export async function sandboxConfig(
   pod: Pod,
   attempt: number,
   deps: ConfigDeps,
-  runtimeHandler: string,
+  { runtimeHandler, warn }: { readonly runtimeHandler: string; readonly warn: DnsWarning | undefined },
 ): Promise<SandboxConfig> {
   const { settings } = deps;
   const context = pod.spec.securityContext;
@@ -78,13 +82,13 @@ export async function sandboxConfig(
     pod: { name: pod.metadata.name, namespace: pod.metadata.namespace, uid: pod.metadata.uid, attempt },
     hostname: podHostname(pod, settings.dns.clusterDomain).hostname,
     logDirectory,
-    dns: podDns(pod, settings.dns, await hostDns(settings.dns)),
+    dns: podDns(pod, settings.dns, await hostDns(settings.dns), warn),
     portMappings: [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].flatMap(portMappings),
     labels: { ...pod.metadata.labels, ...podLabels(pod) },
     annotations: { ...pod.metadata.annotations },
     cgroupParent: settings.cgroupParent(pod),
     sysctls: Object.fromEntries((context?.sysctls ?? []).map(({ name = '', value = '' }) => [name, value])),
-    namespaces: namespaceOptions(pod),
+    namespaces: namespaceOptions(pod, { userNamespace: await deps.userNamespaces.mapping(pod) }),
     ...(context?.runAsUser === undefined ? {} : { runAsUser: context.runAsUser }),
     ...(context?.runAsGroup === undefined ? {} : { runAsGroup: context.runAsGroup }),
     supplementalGroups: [
@@ -134,6 +138,7 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
     services: deps.services,
     fieldValue: (of, path) => fieldValue(of, path, facts),
     resourceValue: (whole, of, resource, divisor) => resourceValue(whole, of, resource, divisor, deps.allocatable()),
+    fileText: deps.settings.envFiles ? (of, volume, path) => deps.volumes.fileText(of, volume, path) : undefined,
   });
   const lookup = (name: string): string | undefined => env.get(name);
   const prepared = await preparedMounts(request, env, deps);
@@ -166,7 +171,8 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
     resources: linuxResources(pod, container, deps.settings.resources()),
     security: containerSecurity(pod, container, {
       settings: deps.settings.security,
-      ...(request.target === undefined ? {} : { target: request.target }),
+      target: request.target,
+      userNamespace: await deps.userNamespaces.mapping(pod),
       extraGroups: deps.volumes.extraSupplementalGroups(pod),
     }),
     stopSignal: container.lifecycle?.stopSignal ?? '',

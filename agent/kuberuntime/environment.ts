@@ -1,8 +1,9 @@
 /**
  * A container's environment: services, then `envFrom`, then `env` with `$(VAR)` expansion, in the reference's order.
  */
-import type { Container, Pod, ReferencedObjects, ServiceLister } from '../core-types.ts';
+import { type Container, type Pod, type ReferencedObjects, type ServiceLister, VolumeError } from '../core-types.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
+import { environmentFileValue } from './environment-file.ts';
 
 export interface EnvironmentSources {
   readonly objects: ReferencedObjects;
@@ -10,6 +11,8 @@ export interface EnvironmentSources {
   /** `status.podIP` and the like are known by now. */
   readonly fieldValue: (pod: Pod, path: string) => string;
   readonly resourceValue: (pod: Pod, container: Container, resource: string, divisor: string) => string;
+  /** Of a file of one of the pod's volumes; absent: files are not read (gate `EnvFiles`). */
+  readonly fileText?: ((pod: Pod, volumeName: string, path: string) => Promise<string>) | undefined;
 }
 
 /** A reference that cannot be followed: the container waits with `CreateContainerConfigError`. */
@@ -106,7 +109,26 @@ async function variableFrom(
       data === undefined ? `secret "${name}" not found` : `couldn't find key ${key} in Secret ${namespace}/${name}`,
     );
   }
+  if (from.fileKeyRef !== undefined && sources.fileText !== undefined)
+    return variableOfFile(pod, from.fileKeyRef, sources.fileText);
   return '';
+}
+
+async function variableOfFile(
+  pod: Pod,
+  { volumeName, path, key, optional }: NonNullable<ValueFrom['fileKeyRef']>,
+  fileText: NonNullable<EnvironmentSources['fileText']>,
+): Promise<string | undefined> {
+  let value: string;
+  try {
+    value = environmentFileValue(await fileText(pod, volumeName, path), key);
+  } catch (error) {
+    if (error instanceof VolumeError) throw new ContainerConfigError(error.message, { cause: error });
+    throw new ContainerConfigError("couldn't parse env file", { cause: error });
+  }
+  if (value !== '') return value;
+  if (optional === true) return undefined;
+  throw new ContainerConfigError(`environment variable key "${key}" not found in file "${path}"`);
 }
 
 function dataOf(object: KubeObject | undefined): Record<string, string> | undefined {

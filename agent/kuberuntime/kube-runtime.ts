@@ -12,6 +12,7 @@ import { ImageError, type ImageManager } from '../images/image-manager.ts';
 import type { ContainerId, Runtime, SandboxConfig, SandboxId } from '../runtime/runtime.ts';
 import { BackOff } from './back-off.ts';
 import { type ConfigDeps, containerConfig, podLogDirectory, sandboxConfig } from './container-config.ts';
+import type { DnsWarning } from './dns.ts';
 import { ContainerConfigError } from './environment.ts';
 import { killContainer, type KillDeps, killPodContainers } from './kill-containers.ts';
 import { runHook } from './lifecycle-hooks.ts';
@@ -105,6 +106,7 @@ export class KubeRuntime {
   }
 
   async syncPod(pod: Pod, status: RuntimePodStatus, signal: AbortSignal): Promise<SyncResult> {
+    const { events } = this.#options;
     const errors: Error[] = [];
     // 1. What is to be done.
     const actions = computePodActions(pod, status, this.#options.probes, (container, last) =>
@@ -114,12 +116,7 @@ export class KubeRuntime {
     // 2. Everything is in the way: kill it all, sandbox included.
     if (actions.killPod) {
       if (actions.createSandbox && actions.sandboxId !== undefined) {
-        this.#options.events.event(
-          pod,
-          'Normal',
-          'SandboxChanged',
-          'Pod sandbox changed, it will be killed and re-created.',
-        );
+        events.event(pod, 'Normal', 'SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.');
       }
       await this.killPod(pod, status, {});
       if (!actions.createSandbox) return { errors, retryAtMs: undefined };
@@ -131,28 +128,21 @@ export class KubeRuntime {
     let { sandboxId } = actions;
     // The class may be gone while its pods run: what is there keeps its handler.
     const found = actions.createSandbox ? undefined : status.sandboxes.find(({ id }) => id === sandboxId);
-    let sandbox = await sandboxConfig(pod, actions.attempt, this.#options.config, found?.runtimeHandler ?? '');
-    if (actions.createSandbox || sandboxId === undefined) {
-      try {
-        const runtimeHandler = await this.#options.config.settings.runtimeHandler(pod);
-        if (runtimeHandler !== '') sandbox = { ...sandbox, runtimeHandler };
-        if (sandbox.namespaces.userNamespace !== undefined) await this.#requireUserNamespaces(sandbox.runtimeHandler);
-        sandboxId = await this.#options.runtime.runSandbox(sandbox);
-      } catch (error) {
-        const message = `Failed to create pod sandbox: ${(error as Error).message}`;
-        this.#options.events.event(pod, 'Warning', 'FailedCreatePodSandBox', message);
-        return {
-          errors: [
-            new Error(`failed to "CreatePodSandbox" for "${podFullName(pod)}": ${(error as Error).message}`, {
-              cause: error,
-            }),
-          ],
-          retryAtMs: undefined,
-        };
-      }
+    let sandbox: SandboxConfig;
+    try {
+      const made =
+        found === undefined || sandboxId === undefined
+          ? await this.#createSandbox(pod, actions.attempt)
+          : { id: sandboxId, config: await this.#sandboxConfig(pod, actions.attempt, found.runtimeHandler) };
+      sandboxId = made.id;
+      sandbox = made.config;
+    } catch (error) {
+      const { message } = error as Error;
+      events.event(pod, 'Warning', 'FailedCreatePodSandBox', `Failed to create pod sandbox: ${message}`);
+      const failure = `failed to "CreatePodSandbox" for "${podFullName(pod)}": ${message}`;
+      return { errors: [new Error(failure, { cause: error })], retryAtMs: undefined };
     }
-    const known = actions.createSandbox ? undefined : status.sandboxes.find(({ id }) => id === sandboxId);
-    const { ips } = known ?? (await this.#options.runtime.sandboxStatus(sandboxId));
+    const { ips } = found ?? (await this.#options.runtime.sandboxStatus(sandboxId));
     const session: Session = {
       pod,
       status,
@@ -221,11 +211,26 @@ export class KubeRuntime {
     for (const sandbox of status.sandboxes) await this.#options.runtime.stopSandbox(sandbox.id);
   }
 
+  async #createSandbox(pod: Pod, attempt: number): Promise<{ readonly id: SandboxId; readonly config: SandboxConfig }> {
+    const { runtime, config, events } = this.#options;
+    const handler = await config.settings.runtimeHandler(pod);
+    if (pod.spec.hostUsers === false) await this.#requireUserNamespaces(handler);
+    const made = await this.#sandboxConfig(pod, attempt, handler, (reason, message) =>
+      events.event(pod, 'Warning', reason, message),
+    );
+    return { id: await runtime.runSandbox(made), config: made };
+  }
+
+  #sandboxConfig(pod: Pod, attempt: number, runtimeHandler: string, warn?: DnsWarning): Promise<SandboxConfig> {
+    return sandboxConfig(pod, attempt, this.#options.config, { runtimeHandler, warn });
+  }
+
   /** A runtime that knows nothing of them would run the pod as the host's own users. */
   async #requireUserNamespaces(handler: string): Promise<void> {
     const handlers = await this.#options.runtime.handlers();
     if (handlers.find(({ name }) => name === handler)?.userNamespaces === true) return;
-    throw new Error("can't set `spec.hostUsers: false`, runtime does not support user namespaces");
+    const who = handler === '' ? 'runtime' : `RuntimeClass handler "${handler}"`;
+    throw new Error(`can't set \`spec.hostUsers: false\`, ${who} does not support user namespaces`);
   }
 
   #hostIps(pod: Pod): readonly string[] {

@@ -11,6 +11,7 @@ import type {
 import { join } from 'node:path';
 import { ContainerConfigError } from './environment.ts';
 import { formatPod } from './pod-containers.ts';
+import type { UserNamespace } from './user-namespaces.ts';
 
 export interface SecuritySettings {
   /** `<root-dir>/seccomp`. */
@@ -50,7 +51,10 @@ function appArmorProfile(pod: Pod, container: Container): SecurityProfile | unde
   return { type: chosen.type === 'Unconfined' ? 'Unconfined' : 'RuntimeDefault' };
 }
 
-export function namespaceOptions(pod: Pod, target?: ContainerId): NamespaceOptions {
+export function namespaceOptions(
+  pod: Pod,
+  { target, userNamespace }: Pick<ContainerSecurityOptions, 'target' | 'userNamespace'>,
+): NamespaceOptions {
   const pid =
     pod.spec.hostPID === true
       ? 'node'
@@ -64,11 +68,9 @@ export function namespaceOptions(pod: Pod, target?: ContainerId): NamespaceOptio
     ipc: pod.spec.hostIPC === true ? 'node' : 'pod',
     pid,
     ...(pid === 'target' && target !== undefined ? { targetId: target } : {}),
-    ...(pod.spec.hostUsers === false ? { userNamespace: { uids: USER_NAMESPACE, gids: USER_NAMESPACE } } : {}),
+    ...(userNamespace === undefined ? {} : { userNamespace }),
   };
 }
-
-const USER_NAMESPACE = { hostId: 65_536, containerId: 0, length: 65_536 };
 
 function seLinux(
   options:
@@ -81,14 +83,17 @@ function seLinux(
   };
 }
 
+export interface ContainerSecurityOptions {
+  readonly settings: SecuritySettings;
+  readonly target?: ContainerId | undefined;
+  readonly userNamespace: UserNamespace | undefined;
+  readonly extraGroups: readonly number[];
+}
+
 export function containerSecurity(
   pod: Pod,
   container: Container,
-  options: {
-    readonly settings: SecuritySettings;
-    readonly target?: ContainerId;
-    readonly extraGroups: readonly number[];
-  },
+  options: ContainerSecurityOptions,
 ): ContainerSecurity {
   const own = container.securityContext;
   const shared = pod.spec.securityContext;
@@ -104,7 +109,7 @@ export function containerSecurity(
     addCapabilities: own?.capabilities?.add ?? [],
     dropCapabilities: own?.capabilities?.drop ?? [],
     privileged,
-    namespaces: namespaceOptions(pod, options.target),
+    namespaces: namespaceOptions(pod, options),
     ...(user === undefined ? {} : { runAsUser: user }),
     ...(group === undefined ? {} : { runAsGroup: group }),
     supplementalGroups: [...new Set(groups)],

@@ -95,7 +95,6 @@ export const podOptions = {
     default: 65_536,
     group: PODS,
     config: { path: 'userNamespaces.idsPerPod', optional: true },
-    noEffect: 'the runtime maps the ids of user namespaces',
     help: 'User ids of each pod with a user namespace, a multiple of 65536.',
     check: (ids) => (ids > 0 && ids % 65_536 === 0 ? undefined : 'must be a multiple of 65536'),
   }),

@@ -4,7 +4,18 @@
  * meanwhile. Plain Node has no openat(2); `/proc/self/fd/<n>/<name>` is the same.
  */
 import { constants } from 'node:fs';
-import { chmod, type FileHandle, lstat, mkdir, open, readlink, realpath, stat, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  type FileHandle,
+  lstat,
+  mkdir,
+  open,
+  readFile,
+  readlink,
+  realpath,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
 import { dirname, join, posix } from 'node:path';
 import type { Mounter } from './mounter.ts';
 
@@ -19,7 +30,7 @@ export async function bindSubPath(
 ): Promise<string> {
   const root = await realpath(volumePath);
   const relative = await resolveInside(root, subPath);
-  const handle = await openInside(root, relative);
+  const handle = await openInside(root, relative, { create: true });
   try {
     const kind = await stat(`/proc/self/fd/${handle.fd}`);
     const points = await mounter.list();
@@ -34,6 +45,21 @@ export async function bindSubPath(
       exactSource: true,
     });
     return target;
+  } finally {
+    await handle.close();
+  }
+}
+
+/** The text of a file of a volume, of `maxBytes` at most; nothing outside of the volume is ever read. */
+export async function readInside(volumePath: string, path: string, maxBytes: number): Promise<string> {
+  const root = await realpath(volumePath);
+  const handle = await openInside(root, await resolveInside(root, path), { create: false });
+  try {
+    const link = `/proc/self/fd/${handle.fd}`;
+    const found = await stat(link);
+    if (!found.isFile()) throw new Error(`${JSON.stringify(path)} is not a file`);
+    if (found.size > maxBytes) throw new Error(`${JSON.stringify(path)} has more than ${maxBytes} bytes`);
+    return await readFile(link, 'utf8');
   } finally {
     await handle.close();
   }
@@ -72,7 +98,7 @@ async function resolveInside(root: string, subPath: string): Promise<string> {
   return done.join('/');
 }
 
-async function openInside(root: string, relative: string): Promise<FileHandle> {
+async function openInside(root: string, relative: string, { create }: { create: boolean }): Promise<FileHandle> {
   const rootStat = await lstat(root);
   let handle = await open(root, O_PATH | constants.O_DIRECTORY);
   try {
@@ -82,7 +108,7 @@ async function openInside(root: string, relative: string): Promise<FileHandle> {
       try {
         next = await openPart(at);
       } catch (error) {
-        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+        if (!create || (error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
         await mkdir(at, { mode: rootStat.mode & 0o7777 }).catch((problem: NodeJS.ErrnoException) => {
           if (problem.code !== 'EEXIST') throw problem;
         });

@@ -23,6 +23,7 @@ import { containerMounts } from './container-mounts.ts';
 import type { Mounter } from './mounter.ts';
 import type { PayloadSources, Volume } from './payload.ts';
 import { PodMounts } from './pod-mounts.ts';
+import { readInside } from './subpath.ts';
 import { VolumeNotProcessedError, VolumeStepError } from './volume-failure.ts';
 import { type CsiMounts, isPayloadVolume, type ReadyVolume, VolumeSetUp } from './volume-set-up.ts';
 
@@ -66,6 +67,8 @@ interface PodVolumes {
 /** After a first failure, and the longest: what is asked in vain is asked less often. */
 const RETRY_MS = 500;
 const LONGEST_RETRY_MS = 122_000;
+/** Of a file that variables are taken from. */
+const LONGEST_TEXT_BYTES = 1_048_576;
 /** A claim that is not bound yet is only looked at. */
 const LOOK_AGAIN_MS = 2_000;
 
@@ -248,6 +251,13 @@ class HostVolumes implements VolumeManager {
       mounts: this.#mounts,
       logger,
     });
+  }
+
+  async fileText(pod: Pod, volumeName: string, path: string): Promise<string> {
+    const volume = this.#pods.get(pod.metadata.uid)?.ready.get(volumeName);
+    if (volume === undefined || volume.path === '')
+      throw new VolumeError(`cannot find the volume "${volumeName}" referenced by FileKeyRef`);
+    return readInside(volume.path, path, LONGEST_TEXT_BYTES);
   }
 
   async releaseContainer(podUid: string, containerName: string): Promise<void> {

@@ -1,0 +1,13 @@
+/** The user namespaces of pods, from the ids that this host has for them. */
+import { readFile } from 'node:fs/promises';
+import { podIdRange, UserNamespaces } from '../kuberuntime/user-namespaces.ts';
+import type { Base } from './base.ts';
+
+export async function userNamespaces({ flags, rootDirectory }: Base): Promise<UserNamespaces> {
+  const [passwd = '', subuid = '', subgid = ''] = await Promise.all(
+    ['/etc/passwd', '/etc/subuid', '/etc/subgid'].map((path) => readFile(path, 'utf8').catch(() => '')),
+  );
+  const idsPerPod = flags.userNamespaceIdsPerPod;
+  const range = podIdRange({ passwd, subuid, subgid }, { idsPerPod, maxPods: flags.maxPods });
+  return new UserNamespaces({ rootDirectory, idsPerPod, range });
+}
