@@ -45,5 +45,7 @@ export function resolveFeatureGates(wanted: Readonly<Record<string, string>>): F
 function booleanOf(name: string, text: string): boolean {
   if (/^(1|t|T|true|TRUE|True)$/.test(text)) return true;
   if (/^(0|f|F|false|FALSE|False)$/.test(text)) return false;
-  throw new ConfigurationError(`invalid value of ${name}=${text}, must be true or false`);
+  throw new ConfigurationError(
+    `invalid value of ${name}: ${text}, err: strconv.ParseBool: parsing ${JSON.stringify(text)}: invalid syntax`,
+  );
 }

@@ -1,6 +1,7 @@
 /** What options must satisfy together. Each refusal is a line with the names of field and flag. */
 import type { AgentFlags } from '../options.ts';
 import { ConfigurationError } from './configuration-error.ts';
+import { allowlistProblem } from '../images/pull-verification.ts';
 import type { FeatureGates } from './feature-gates.ts';
 
 type Rule = (flags: AgentFlags, gates: FeatureGates) => string | undefined;
@@ -38,6 +39,14 @@ const rules: readonly Rule[] = [
     serializeImagePulls && maxParallelImagePulls > 1
       ? `maxParallelImagePulls ${maxParallelImagePulls} must be 1 if serializeImagePulls (--serialize-image-pulls) is enabled`
       : undefined,
+  ({ imagePullCredentialsVerificationPolicy: policy, preloadedImagesVerificationAllowlist: list }) =>
+    list.length > 0 && policy !== 'NeverVerifyAllowlistedImages'
+      ? 'can\'t set `preloadedImagesVerificationAllowlist` if `imagePullCredentialsVerificationPolicy` is not "NeverVerifyAllowlistedImages"'
+      : undefined,
+  ({ preloadedImagesVerificationAllowlist: list }) => {
+    const problem = list.map(allowlistProblem).find((found) => found !== undefined);
+    return problem === undefined ? undefined : `preloadedImagesVerificationAllowlist: ${problem}`;
+  },
   ({ evictionSoft, evictionSoftGracePeriod }) => {
     const missing = Object.keys(evictionSoft).find((signal) => evictionSoftGracePeriod[signal] === undefined);
     return missing === undefined

@@ -178,6 +178,7 @@ export const activeGates = {
   TopologyManager: '--topology-manager-policy aligns resources',
   TopologyManagerPolicyAlphaOptions: 'alpha options in --topology-manager-policy-options are taken',
   TopologyManagerPolicyBetaOptions: 'beta options in --topology-manager-policy-options are taken',
+  KubeletEnsureSecretPulledImages: 'imagePullCredentialsVerificationPolicy holds for images that are on the node',
   KubeletCrashLoopBackOffMax: 'crashLoopBackOff.maxContainerRestartPeriod shortens the longest wait between restarts',
   GracefulNodeShutdown: 'a shutdown of the host waits for pods where shutdownGracePeriod says so',
   GracefulNodeShutdownBasedOnPodPriority: 'shutdownGracePeriodByPodPriority counts',

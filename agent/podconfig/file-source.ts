@@ -5,7 +5,7 @@
  * Names that begin with a dot are ignored. A manifest that will not do keeps its last good pod until it is mended or removed.
  */
 import { type FSWatcher, watch } from 'node:fs';
-import { readdir, readFile, stat } from 'node:fs/promises';
+import { readdir, readFile, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
@@ -45,6 +45,8 @@ class FileSource implements PodSource {
   readonly #known = new Map<string, KnownFile>();
   readonly #complaints = new Map<string, string>();
   #watcher: FSWatcher | undefined;
+  /** What the path led to when it began to be watched. */
+  #watched = '';
   #settling: Timer | undefined;
 
   constructor(options: FileSourceOptions) {
@@ -60,7 +62,7 @@ class FileSource implements PodSource {
     };
     signal.addEventListener('abort', () => wake(), { once: true });
     while (!signal.aborted) {
-      this.#ensureWatch(onChange);
+      await this.#ensureWatch(onChange);
       const next = Promise.withResolvers<void>();
       wake = next.resolve;
       const pods = await this.#scan();
@@ -74,10 +76,13 @@ class FileSource implements PodSource {
     this.#watcher?.close();
   }
 
-  /** A watcher of a directory that is deleted falls silent: it is made anew at each scan that finds none. */
-  #ensureWatch(onChange: () => void): void {
-    if (this.#watcher !== undefined) return;
+  /** A watcher of a directory that is deleted, or that the path no longer leads to, falls silent: it is made anew. */
+  async #ensureWatch(onChange: () => void): Promise<void> {
     try {
+      const target = await realpath(this.#options.path);
+      if (this.#watcher !== undefined && target === this.#watched) return;
+      this.#watcher?.close();
+      this.#watched = target;
       const watcher = watch(this.#options.path, { persistent: false }, (event) => {
         onChange();
         // The watched path itself may be gone: the next scan watches what is there then.

@@ -69,15 +69,16 @@ export function createAccess(options: AccessOptions): Access {
   const decisions = new TimedCache<boolean>(options.clock);
   return {
     async authenticate(request) {
-      const byCertificate = options.hasClientCa ? certificateUser(request) : undefined;
-      if (byCertificate !== undefined) return byCertificate;
+      const byCertificate = options.hasClientCa ? certificateUser(request) : 'none';
+      if (typeof byCertificate === 'object') return byCertificate;
       const header = request.headers.authorization ?? '';
       const token = /^Bearer +(\S+)$/i.exec(header)?.[1];
       if (token !== undefined && options.tokenWebhook && options.client !== undefined) {
         const user = await reviewToken(token, options, tokens);
         return user === 'refused' ? undefined : user;
       }
-      if (header !== '' || !options.anonymous) return undefined;
+      // Wrong credentials make nobody anonymous.
+      if (header !== '' || byCertificate === 'refused' || !options.anonymous) return undefined;
       return { name: 'system:anonymous', uid: '', groups: ['system:unauthenticated'], extra: {} };
     },
     async refusal(user, method, path) {
@@ -93,14 +94,25 @@ export function createAccess(options: AccessOptions): Access {
   };
 }
 
-function certificateUser(request: IncomingMessage): AgentUser | undefined {
+/** `none`: no certificate, or one without a name; `refused`: one that the CA has not signed, or that has expired. */
+function certificateUser(request: IncomingMessage): AgentUser | 'none' | 'refused' {
   const socket = request.socket as TLSSocket;
-  if (socket.authorized !== true) return undefined;
-  const { subject } = socket.getPeerCertificate() as { subject?: { CN?: string | string[]; O?: string | string[] } };
+  const { subject, raw } = socket.getPeerCertificate() as {
+    subject?: { CN?: string | string[]; O?: string | string[] };
+    raw?: Buffer;
+  };
+  if (raw === undefined) return 'none';
+  if (socket.authorized !== true) return 'refused';
   const name = Array.isArray(subject?.CN) ? subject.CN[0] : subject?.CN;
-  if (name === undefined || name === '') return undefined;
+  if (name === undefined || name === '') return 'none';
   const groups = subject?.O === undefined ? [] : Array.isArray(subject.O) ? subject.O : [subject.O];
-  return { name, uid: '', groups: [...groups, 'system:authenticated'], extra: {} };
+  const credential = `X509SHA256=${createHash('sha256').update(raw).digest('hex')}`;
+  return {
+    name,
+    uid: '',
+    groups: [...groups, 'system:authenticated'],
+    extra: { 'authentication.kubernetes.io/credential-id': [credential] },
+  };
 }
 
 async function reviewToken(
@@ -162,6 +174,7 @@ export function subresourcesOf(path: string): string[] {
   if (under('/logs')) return ['log'];
   if (under('/checkpoint')) return ['checkpoint'];
   if (under('/configz')) return ['configz', 'proxy'];
+  if (under('/flagz')) return ['configz', 'proxy'];
   if (under('/statusz')) return ['statusz', 'proxy'];
   if (under('/healthz')) return ['healthz', 'proxy'];
   if (under('/pods') || under('/runningpods')) return ['pods', 'proxy'];

@@ -15,6 +15,7 @@ const KNOWN = new Set([
   'containerlogs',
   'eviction',
   'exec',
+  'flagz',
   'healthz',
   'logs',
   'metrics',
@@ -27,6 +28,7 @@ const KNOWN = new Set([
   'run',
   'runningpods',
   'stats',
+  'statusz',
 ]);
 
 /** Pure. */

@@ -273,7 +273,7 @@ test('feature gates: unknown and locked ones are refused, graduated ones and tho
     load('--feature-gates=SidecarContainers=false'),
     /cannot set feature gate SidecarContainers to false, feature is locked to true/,
   );
-  await assert.rejects(load('--feature-gates=WatchList=maybe'), /invalid value of WatchList=maybe/);
+  await assert.rejects(load('--feature-gates=WatchList=maybe'), /invalid value of WatchList: maybe/);
   const { warnings } = await load('--feature-gates=SidecarContainers=true,EphemeralContainers=false,WatchList=true');
   assert.equal(warnings.length, 2);
   assert.equal(warnings[0], 'Setting GA feature gate SidecarContainers=true. It will be removed in a future release.');

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { formatFlags, parseFlags } from '../../../../api/component/flags.ts';
+import { formatDefault, formatFlags, parseFlags } from '../../../../api/component/flags.ts';
 import { agentFlags, agentOptions } from '../../../../agent/options.ts';
 import { activeGates, featureGates } from '../../../../agent/options/feature-gates.ts';
 import type { AnyOption } from '../../../../agent/options/option.ts';
@@ -80,6 +80,31 @@ test('every flag of the reference is there, with its type', () => {
   assert.deepEqual(wrong, ['node-ip']);
 });
 
+/** Flags whose default is not upstream's, and why. */
+const OTHER_DEFAULTS: Readonly<Record<string, string>> = {
+  'container-runtime-endpoint': 'the socket that answers is taken',
+  'event-burst': 'the specification says 10',
+  'event-qps': 'the specification says 5',
+  'eviction-hard': 'the specification names the thresholds',
+  'experimental-mounter-path': 'the specification says mount',
+  'fail-cgroupv1': 'both versions are supported',
+  'kube-api-burst': 'the specification says 10',
+  'kube-api-qps': 'the specification says 5',
+  'rotate-certificates': 'a node that was bootstrapped keeps its identity',
+};
+
+test('every flag of the reference has its default, but for those that are known to differ', () => {
+  const names = new Map(options.map(([, row]) => [row.name, row]));
+  const differing = upstream('flags-kubelet.tsv').flatMap(([name = '', , , wanted = '']) => {
+    const row = names.get(name);
+    if (row === undefined) return [];
+    const shown = formatDefault(row);
+    const isEmpty = wanted === '' && ['false', '0', '0s'].includes(shown);
+    return isEmpty || shown === wanted.replace(/^\[(.*)\]$/, '$1') ? [] : [name];
+  });
+  assert.deepEqual(differing, Object.keys(OTHER_DEFAULTS));
+});
+
 test('every field of the configuration file is there', () => {
   const rows = upstream('kubelet-config-v1beta1.tsv').map(([type = '', field = '', goType = '']) => ({
     type,
@@ -113,6 +138,11 @@ test('names, keys and paths are unique', () => {
 test('every gate of the reference is there; the specification decides on stage and default where it names one', () => {
   const missing = upstream('feature-gates-1.36.tsv').filter(([name = '']) => !featureGates.has(name));
   assert.deepEqual(missing, []);
+  const differing = upstream('feature-gates-1.36.tsv').filter(([name = '', stage = '', on = '']) => {
+    const gate = featureGates.get(name);
+    return gate?.named === 'release' && (gate.stage.toUpperCase() !== stage || String(gate.default) !== on);
+  });
+  assert.deepEqual(differing, []);
   assert.deepEqual(featureGates.get('GracefulNodeShutdown'), {
     stage: 'beta',
     default: true,

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -122,6 +122,39 @@ describe('manifests in a folder', () => {
     await mkdir(directory);
     await writeFile(join(directory, 'b'), manifest('b'));
     await until(['b-node a']);
+  });
+
+  it('are followed through links that are swapped, as a config map is mounted', async (t) => {
+    const { directory, run, file, until } = await setUp(t);
+    const publish = async (generation: string, manifests: Readonly<Record<string, string>>): Promise<void> => {
+      await mkdir(join(directory, generation));
+      for (const [name, text] of Object.entries(manifests)) await writeFile(join(directory, generation, name), text);
+      await symlink(generation, join(directory, '..data_tmp'));
+      await rename(join(directory, '..data_tmp'), join(directory, '..data'));
+    };
+    await publish('..1', { 'a.yaml': manifest('a'), 'b.yaml': manifest('b') });
+    for (const name of ['a.yaml', 'b.yaml']) await symlink(join('..data', name), join(directory, name));
+    run(file());
+    await until(['a-node a', 'b-node a']);
+    await publish('..2', { 'a.yaml': manifest('a', 'new') });
+    // The link of b leads nowhere until it is taken away.
+    await until(['a-node new']);
+  });
+
+  it('of a folder behind a link are those of the folder that it leads to now', async (t) => {
+    const { root, directory, run, file, until } = await setUp(t);
+    await writeFile(join(directory, 'a'), manifest('a'));
+    const [other, link] = [join(root, 'other'), join(root, 'link')];
+    await symlink(directory, link);
+    run(file(link));
+    await until(['a-node a']);
+    await mkdir(other);
+    await writeFile(join(other, 'b'), manifest('b'));
+    await symlink(other, `${link}.new`);
+    await rename(`${link}.new`, link);
+    await until(['b-node a']);
+    await writeFile(join(other, 'c'), manifest('c'));
+    await until(['b-node a', 'c-node a']);
   });
 
   it('may be one file alone', async (t) => {

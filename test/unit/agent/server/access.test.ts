@@ -38,21 +38,36 @@ function setUp(more: Partial<AccessOptions> = {}) {
   return { clock, access, asked, granted };
 }
 
-const request = (authorization?: string, socket: object = {}): IncomingMessage =>
+const signed = {
+  authorized: true,
+  getPeerCertificate: () => ({ subject: { CN: 'admin', O: ['a', 'b'] }, raw: Buffer.from('x') }),
+};
+const request = (authorization?: string, socket: object = { getPeerCertificate: () => ({}) }): IncomingMessage =>
   ({ headers: authorization === undefined ? {} : { authorization }, socket }) as unknown as IncomingMessage;
 const jane = { name: 'jane', uid: '', groups: ['g'], extra: {} };
 
 describe('who asks the agent', () => {
   it('is known by a client certificate that the CA signed', async () => {
-    const socket = { authorized: true, getPeerCertificate: () => ({ subject: { CN: 'admin', O: ['a', 'b'] } }) };
-    const { access } = setUp();
-    assert.deepEqual(await access.authenticate(request(undefined, socket)), {
+    const { access } = setUp({ anonymous: true });
+    assert.deepEqual(await access.authenticate(request(undefined, signed)), {
       name: 'admin',
       uid: '',
       groups: ['a', 'b', 'system:authenticated'],
-      extra: {},
+      extra: {
+        'authentication.kubernetes.io/credential-id': [
+          'X509SHA256=2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881',
+        ],
+      },
     });
-    assert.equal(await access.authenticate(request(undefined, { ...socket, authorized: false })), undefined);
+  });
+
+  it('is nobody with a certificate that the CA did not sign, unless a token says who', async () => {
+    const { access } = setUp({ anonymous: true });
+    const wrong = { ...signed, authorized: false };
+    assert.equal(await access.authenticate(request(undefined, wrong)), undefined);
+    assert.equal((await access.authenticate(request('Bearer good', wrong)))?.name, 'jane');
+    const nameless = { authorized: true, getPeerCertificate: () => ({ subject: {}, raw: Buffer.from('x') }) };
+    assert.equal((await access.authenticate(request(undefined, nameless)))?.name, 'system:anonymous');
   });
 
   it('is known by a token that is reviewed, and reviewed again after its time', async () => {
@@ -85,6 +100,7 @@ describe('what may be asked', () => {
     ['/configz', ['configz', 'proxy']],
     ['/healthz/ping', ['healthz', 'proxy']],
     ['/statusz', ['statusz', 'proxy']],
+    ['/flagz', ['configz', 'proxy']],
     ['/pods', ['pods', 'proxy']],
     ['/runningpods/', ['pods', 'proxy']],
     ['/exec/ns/pod/c', ['proxy']],
