@@ -80,7 +80,7 @@ export interface GrpcEndpoint<M extends MessageTables, T extends MethodTable> {
 export async function connectGrpc<const M extends MessageTables, const T extends MethodTable>(
   endpoint: GrpcEndpoint<M, T>,
 ): Promise<GrpcClient<M, T>> {
-  const grpc = await import('@grpc/grpc-js');
+  const { default: grpc } = await import('@grpc/grpc-js');
   const codec = await buildCodecs(endpoint.packageName, endpoint.messages);
   const client = new grpc.Client(`unix:${endpoint.socket}`, grpc.credentials.createInsecure(), {
     'grpc.default_authority': 'localhost',

@@ -41,7 +41,8 @@ export interface ServedSocket {
 
 /** Takes the place of a socket that an earlier process left. Resolves when it listens, to what ends it. */
 export async function serveGrpc({ socket, services }: ServedSocket): Promise<() => Promise<void>> {
-  const { Server, ServerCredentials } = await import('@grpc/grpc-js');
+  const { default: grpc } = await import('@grpc/grpc-js');
+  const { Server, ServerCredentials } = grpc;
   const server = new Server();
   for (const service of services) server.addService(...(await definitionOf(service)));
   await mkdir(dirname(socket), { recursive: true, mode: 0o750 });

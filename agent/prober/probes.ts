@@ -48,7 +48,7 @@ export function probeTcp(host: string, port: number, timeoutMs: number): Promise
 
 /** The standard health service; loaded on first use. */
 export async function probeGrpc(host: string, port: number, service: string, timeoutMs: number): Promise<ProbeOutcome> {
-  const grpc = await import('@grpc/grpc-js');
+  const { default: grpc } = await import('@grpc/grpc-js');
   const address = hostPort(host, port);
   const identity = (value: Buffer): Buffer => value;
   const Client = grpc.makeGenericClientConstructor(

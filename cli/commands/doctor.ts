@@ -215,7 +215,8 @@ const SIGNS: Readonly<Record<Verdict, string>> = { ok: '✓', warn: '!', fail: '
 
 /** What this host is, for whoever reads the answer elsewhere. */
 async function describeHost(): Promise<Finding> {
-  const { osInfo, cpu, mem } = await import('systeminformation');
+  const { default: systeminformation } = await import('systeminformation');
+  const { osInfo, cpu, mem } = systeminformation;
   const [system, processor, memory] = await Promise.all([osInfo(), cpu(), mem()]);
   const gib = (memory.total / 2 ** 30).toFixed(0);
   return {

@@ -128,7 +128,8 @@ const SERVICE = '/v2.KeyManagementService/';
 
 /** Over a unix socket. gRPC is loaded here, because few clusters need it. */
 export async function connectKeyService({ endpoint, timeoutMs }: KmsOptions, clock: Clock): Promise<KeyService> {
-  const { Client, credentials } = await import('@grpc/grpc-js');
+  const { default: grpc } = await import('@grpc/grpc-js');
+  const { Client, credentials } = grpc;
   const client = new Client(endpoint.replace(/^unix:\/\//, 'unix:'), credentials.createInsecure());
   const call = (method: string, request: Buffer): Promise<Fields> =>
     new Promise((resolve, reject) => {

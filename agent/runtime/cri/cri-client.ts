@@ -51,7 +51,7 @@ interface TaskExit {
 }
 
 export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
-  const grpc = await import('@grpc/grpc-js');
+  const { default: grpc } = await import('@grpc/grpc-js');
   const codec = await buildCodecs('runtime', MESSAGES);
   const eventCodec = await buildCodecs('events', CONTAINERD_MESSAGES);
   const open = (endpoint: string): Client =>
