@@ -11,7 +11,7 @@ import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { NodeConditionSource, NodeInfo, NodeObject } from '../core-types.ts';
-import type { Runtime, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
+import type { Runtime, RuntimeFeatures, RuntimeInfo } from '../runtime/runtime.ts';
 import { filesystemSpace, hostAddresses, hostCapacity, maxPids, systemInfo } from './host-facts.ts';
 import { type NodeFacts, statusChanges, statusPatch, withStatus } from './node-object.ts';
 import type { DeviceCapacity } from '../resourcemanagers/devicemanager/plugin-resources.ts';
@@ -71,7 +71,7 @@ export class NodeManager implements NodeInfo {
   #source: NodeConditionSource | undefined;
   #node: NodeObject;
   #runtimeInfo: RuntimeInfo | undefined;
-  #handlers: readonly RuntimeHandler[] = [];
+  #features: RuntimeFeatures = { handlers: [], supplementalGroupsPolicy: false };
   #cidrs: readonly string[];
   #sentAtMs = 0;
   /** What the API server left out of the last status: an older one has not all fields. Not sent again for its own sake. */
@@ -234,7 +234,7 @@ export class NodeManager implements NodeInfo {
   async #readRuntime(): Promise<void> {
     try {
       this.#runtimeInfo = await this.#options.runtime.info();
-      this.#handlers = await this.#options.runtime.handlers();
+      this.#features = await this.#options.runtime.features();
     } catch (error) {
       this.#options.logger.debug({ err: error }, 'the container runtime does not answer');
     }
@@ -256,7 +256,7 @@ export class NodeManager implements NodeInfo {
       capacity,
       rootSpace,
       runtime: this.#runtimeInfo,
-      handlers: this.#handlers,
+      features: this.#features,
       images: (await source?.images().catch(() => [])) ?? [],
       maxImages: options.maxImages,
       version: options.version,

@@ -8,7 +8,7 @@ import { formatQuantity } from '../../api/meta/quantity.ts';
 import type { NodeConditionSource, NodeObject } from '../core-types.ts';
 import type { FilesystemSpace, HostCapacity, SystemInfo } from './host-facts.ts';
 import type { DeviceCapacity } from '../resourcemanagers/devicemanager/plugin-resources.ts';
-import type { ImageInfo, RuntimeHandler, RuntimeInfo } from '../runtime/runtime.ts';
+import type { ImageInfo, RuntimeFeatures, RuntimeInfo } from '../runtime/runtime.ts';
 
 type NodeStatus = NonNullable<NodeObject['status']>;
 type NodeCondition = NonNullable<NodeStatus['conditions']>[number];
@@ -22,7 +22,7 @@ export interface NodeFacts {
   readonly capacity: HostCapacity;
   readonly rootSpace: FilesystemSpace | undefined;
   readonly runtime: RuntimeInfo | undefined;
-  readonly handlers: readonly RuntimeHandler[];
+  readonly features: RuntimeFeatures;
   readonly images: readonly ImageInfo[];
   /** `--node-status-max-images`; -1 is no limit. */
   readonly maxImages: number;
@@ -161,13 +161,13 @@ function setImages(status: NodeStatus, facts: NodeFacts): void {
   }));
 }
 
-function setHandlers(status: NodeStatus, facts: NodeFacts): void {
-  if (facts.handlers.length === 0) return;
-  status.runtimeHandlers = facts.handlers.map((handler) => ({
+function setHandlers(status: NodeStatus, { features }: NodeFacts): void {
+  if (features.handlers.length === 0) return;
+  status.runtimeHandlers = features.handlers.map((handler) => ({
     name: handler.name,
     features: { recursiveReadOnlyMounts: handler.recursiveReadOnlyMounts, userNamespaces: handler.userNamespaces },
   }));
-  status.features = { supplementalGroupsPolicy: true };
+  status.features = { supplementalGroupsPolicy: features.supplementalGroupsPolicy };
 }
 
 /** Absent where there never were any: what has no attached volumes says nothing of them. */
@@ -255,11 +255,11 @@ function withoutHeartbeats(status: NodeStatus = {}): Record<string, JsonValue> {
 export function statusPatch(before: NodeStatus = {}, next: NodeStatus = {}): Record<string, unknown> {
   const known = before as Record<string, JsonValue | undefined>;
   const changes = Object.entries(next).filter(([key, value]) => !jsonEqual(known[key], value as JsonValue));
-  // Two addresses may have one type.
+  // Two addresses may have one type. Older API servers would take the directive for an entry of a list that is new.
   return Object.fromEntries(
     changes.map(([key, value]) => [
       key,
-      key === 'addresses' ? [...(value as unknown[]), { $patch: 'replace' }] : value,
+      key === 'addresses' && known[key] !== undefined ? [...(value as unknown[]), { $patch: 'replace' }] : value,
     ]),
   );
 }

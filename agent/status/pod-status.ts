@@ -85,9 +85,15 @@ const FOREIGN_FIELDS: ReadonlySet<string> = new Set([
   'extendedResourceClaimStatus',
 ]);
 
+/** Lists that merge, and by what. */
+const MERGE_KEYS: Readonly<Record<string, string>> = { conditions: 'type', podIPs: 'ip', hostIPs: 'ip' };
+
+type Entry = Readonly<Record<string, JsonValue>>;
+
 /**
- * The strategic merge patch from `remote` to `merged`, or `undefined` where there is nothing to say. Conditions merge by
- * type, addresses are replaced as a list; the pod's uid makes it a patch of this very pod.
+ * The strategic merge patch from `remote` to `merged`, or `undefined` where there is nothing to say. Directives stand only in
+ * lists that are there: older API servers would take them for entries of a new one. The pod's uid makes it a patch of this
+ * very pod.
  */
 export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonValue> | undefined {
   const remote = (pod.status ?? {}) as Record<string, JsonValue>;
@@ -97,32 +103,37 @@ export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonVal
     if (FOREIGN_FIELDS.has(key)) continue;
     const value = next[key];
     if (jsonEqual(remote[key], value)) continue;
+    const mergeKey = MERGE_KEYS[key];
+    const before = remote[key];
     if (value === undefined) changes[key] = null;
-    else if (key === 'conditions') {
-      changes[key] = changedConditions(pod.status, merged);
-      changes['$setElementOrder/conditions'] = (merged.conditions ?? []).map(({ type }) => ({ type }));
-    } else if (key === 'podIPs' || key === 'hostIPs') changes[key] = [...(value as JsonValue[]), { $patch: 'replace' }];
-    else changes[key] = value;
-  }
-  if (Array.isArray(changes.conditions) && changes.conditions.length === 0) {
-    delete changes.conditions;
-    delete changes['$setElementOrder/conditions'];
+    else if (mergeKey === undefined || before === undefined) changes[key] = value;
+    else Object.assign(changes, listChanges(key, mergeKey, before as Entry[], value as Entry[]));
   }
   if (Object.keys(changes).length === 0) return undefined;
   return { metadata: { uid: pod.metadata.uid }, status: changes };
 }
 
-function changedConditions(remote: PodStatus | undefined, merged: PodStatus): JsonValue[] {
+/** Entries that changed, those that go, and the order of what there will be. Conditions that only moved are left. */
+function listChanges(
+  list: string,
+  mergeKey: string,
+  before: readonly Entry[],
+  after: readonly Entry[],
+): Record<string, JsonValue> {
+  const find = (entries: readonly Entry[], key: JsonValue | undefined): Entry | undefined =>
+    entries.find((entry) => entry[mergeKey] === key);
   const entries: JsonValue[] = [];
-  for (const entry of merged.conditions ?? []) {
-    const before = condition(remote, entry.type) as Record<string, JsonValue> | undefined;
-    const after = entry as unknown as Record<string, JsonValue>;
-    if (before !== undefined && jsonEqual(before, after)) continue;
-    const gone = Object.keys(before ?? {}).filter((key) => after[key] === undefined);
-    entries.push({ ...after, ...Object.fromEntries(gone.map((key) => [key, null])) });
+  for (const entry of after) {
+    const was = find(before, entry[mergeKey]);
+    if (was !== undefined && jsonEqual(was, entry)) continue;
+    const gone = Object.keys(was ?? {}).filter((key) => entry[key] === undefined);
+    entries.push({ ...entry, ...Object.fromEntries(gone.map((key) => [key, null])) });
   }
-  for (const entry of remote?.conditions ?? []) {
-    if (condition(merged, entry.type) === undefined) entries.push({ type: entry.type, $patch: 'delete' });
+  for (const entry of before) {
+    const key = entry[mergeKey] ?? null;
+    if (find(after, key) === undefined) entries.push({ [mergeKey]: key, $patch: 'delete' });
   }
-  return entries;
+  if (entries.length === 0 && list === 'conditions') return {};
+  const order = after.map((entry) => ({ [mergeKey]: entry[mergeKey] ?? null }));
+  return { [`$setElementOrder/${list}`]: order, ...(entries.length === 0 ? {} : { [list]: entries }) };
 }

@@ -298,10 +298,27 @@ describe('the patch of a status', () => {
       metadata: { uid: 'u' },
       status: {
         phase: 'Running',
-        podIPs: [{ ip: '10.0.0.2' }, { $patch: 'replace' }],
+        '$setElementOrder/podIPs': [{ ip: '10.0.0.2' }],
+        podIPs: [{ ip: '10.0.0.2' }, { ip: '10.0.0.1', $patch: 'delete' }],
         '$setElementOrder/conditions': [{ type: 'Ready' }, { type: 'PodScheduled' }, { type: 'foreign' }],
         conditions: [condition('Ready', 'True'), { type: 'PodResizePending', $patch: 'delete' }],
       },
+    });
+  });
+
+  it('has no directives in lists that are new, which older API servers would keep', () => {
+    const { podIPs = [], conditions = [] } = ours;
+    assert.deepEqual(statusPatch(podOf('u', { status: {} }), { podIPs, conditions }), {
+      metadata: { uid: 'u' },
+      status: { podIPs, conditions },
+    });
+  });
+
+  it('is an order alone where addresses changed places', () => {
+    const [first, second] = [{ ip: '10.0.0.1' }, { ip: 'fd00::1' }];
+    assert.deepEqual(statusPatch(podOf('u', { status: { podIPs: [first, second] } }), { podIPs: [second, first] }), {
+      metadata: { uid: 'u' },
+      status: { '$setElementOrder/podIPs': [second, first] },
     });
   });
 
