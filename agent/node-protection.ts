@@ -88,6 +88,8 @@ export interface ProtectionDeps {
   readonly aboutNode: (reason: string, message: string) => void;
   /** References of images that came with the installation. */
   readonly preloaded: ReadonlySet<string>;
+  /** Forgets what was recorded of pulls of other images. */
+  readonly pruneImages: (ids: ReadonlySet<string>, atMs: number) => Promise<void>;
   /** There when the first look is taken. */
   readonly core: () => AgentCore;
   readonly nodeChanged: () => void;
@@ -188,7 +190,7 @@ export async function createProtection(deps: ProtectionDeps): Promise<Protection
 }
 
 function createImageGc(
-  { flags, runtime, clock, logger, preloaded, aboutNode, registries }: ProtectionDeps,
+  { flags, runtime, clock, logger, preloaded, pruneImages, aboutNode, registries }: ProtectionDeps,
   storage: StorageUsage,
 ): ImageGc {
   const removed = registries.own.counter({
@@ -210,6 +212,7 @@ function createImageGc(
     kept: new Set([...preloaded, flags.podInfraContainerImage]),
     aboutNode,
     onRemoved: (reason) => removed.with(reason).inc(),
+    onListed: pruneImages,
   });
 }
 

@@ -15,11 +15,11 @@ import type { ServiceAccount } from '../../api/machinery/kinds.ts';
 import { serviceAccounts } from '../../api/machinery/resources.ts';
 import { ConfigurationError } from '../config/configuration-error.ts';
 import type { Pod } from '../core-types.ts';
-import type { RegistryAuth } from '../runtime/runtime.ts';
 import type { CredentialProvider, TokenAttributes } from './credential-provider-config.ts';
 import { runCredentialPlugin } from './credential-plugin.ts';
 import { matchesImage } from './image-match.ts';
 import { parseImageReference } from './image-reference.ts';
+import { credentialHash, type CredentialSource, type PullCredential } from './pull-credentials.ts';
 
 export interface CredentialProvidersOptions {
   readonly providers: readonly CredentialProvider[];
@@ -41,15 +41,22 @@ interface Entry {
   readonly password: string;
 }
 
+interface Owned {
+  readonly entry: Entry;
+  readonly source: CredentialSource | undefined;
+}
+
 /** For whom credentials are asked: nobody in particular, or a service account with its token. */
 interface Identity {
   readonly token: string | undefined;
   readonly annotations: Readonly<Record<string, string>> | undefined;
   /** Keeps the credentials of one apart from those of another. */
   readonly key: string;
+  /** The service account; without one every pod of the node may use what comes. */
+  readonly source: CredentialSource | undefined;
 }
 
-const ANYBODY: Identity = { token: undefined, annotations: undefined, key: '' };
+const ANYBODY: Identity = { token: undefined, annotations: undefined, key: '', source: undefined };
 
 export class CredentialProviders {
   readonly #options: CredentialProvidersOptions;
@@ -73,15 +80,18 @@ export class CredentialProviders {
   }
 
   /** What plugins have for the image, the most specific first. */
-  async credentials(image: string, pod: Pod): Promise<readonly RegistryAuth[]> {
+  async credentials(image: string, pod: Pod): Promise<readonly PullCredential[]> {
     const { registry, repository } = parseImageReference(image);
     const target = `${registry}/${repository}`;
-    const found: Entry[] = [];
+    const found: Owned[] = [];
     for (const provider of this.#options.providers) {
       if (!provider.matchImages.some((pattern) => matchesImage(pattern, target))) continue;
       try {
-        const entries = await this.#ask(provider, target, pod);
-        found.push(...entries.filter(({ pattern }) => matchesImage(pattern, target)));
+        const identity = await this.#identity(provider.tokenAttributes, pod);
+        if (identity === undefined) continue;
+        const entries = await this.#ask(provider, target, identity);
+        for (const entry of entries)
+          if (matchesImage(entry.pattern, target)) found.push({ entry, source: identity.source });
       } catch (error) {
         this.#options.logger.error(
           { provider: provider.name, image: target, err: error },
@@ -90,14 +100,16 @@ export class CredentialProviders {
       }
     }
     return found
-      .toSorted((a, b) => b.pattern.length - a.pattern.length)
-      .map(({ username, password }) => ({ username, password, serverAddress: registry }));
+      .toSorted((a, b) => b.entry.pattern.length - a.entry.pattern.length)
+      .map(({ entry: { username, password }, source }) => ({
+        auth: { username, password, serverAddress: registry },
+        source,
+        hash: credentialHash({ username, password }),
+      }));
   }
 
-  async #ask(provider: CredentialProvider, target: string, pod: Pod): Promise<readonly Entry[]> {
+  async #ask(provider: CredentialProvider, target: string, identity: Identity): Promise<readonly Entry[]> {
     const { clock, binDirectory } = this.#options;
-    const identity = await this.#identity(provider.tokenAttributes, pod);
-    if (identity === undefined) return [];
     const keyOf = (scope: string): string => JSON.stringify([provider.name, scope, identity.key]);
     this.#dropExpired();
     const registry = target.split('/')[0] ?? '';
@@ -147,6 +159,7 @@ export class CredentialProviders {
     const token = await this.#options.token(pod, attributes.audience);
     const parts = [namespace, name, account.metadata.uid, annotations];
     if (attributes.cacheType === 'Token') parts.push(createHash('sha256').update(token).digest('hex'));
-    return { token, annotations, key: JSON.stringify(parts) };
+    const source = { kind: 'serviceAccount', uid: account.metadata.uid ?? '', namespace, name } as const;
+    return { token, annotations, key: JSON.stringify(parts), source };
   }
 }

@@ -32,6 +32,8 @@ export interface ImageGcOptions {
   readonly kept: ReadonlySet<string>;
   readonly aboutNode: (reason: string, message: string) => void;
   readonly onRemoved?: (reason: 'space' | 'age') => void;
+  /** What there was at a time of the wall clock. */
+  readonly onListed?: (ids: ReadonlySet<string>, atMs: number) => Promise<void>;
 }
 
 export interface ImageRecord {
@@ -141,7 +143,9 @@ export class ImageGc {
 
   async #candidates(): Promise<readonly ImageRecord[]> {
     const { runtime, clock, kept } = this.#options;
+    const listedAtMs = clock.now();
     const [images, containers] = [await runtime.listImages(), await runtime.listContainers()];
+    await this.#options.onListed?.(new Set(images.map(({ id }) => id)), listedAtMs);
     const nowMs = clock.monotonic();
     const inUse = new Set(containers.flatMap(({ imageId, image, imageRef }) => [imageId, image, imageRef]));
     const next = new Map<string, { firstSeenMs: number; lastUsedMs: number }>();

@@ -6,9 +6,10 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { Container, Pod, PodEventRecorder, ReferencedObjects } from '../core-types.ts';
 import { BackOff } from '../kuberuntime/back-off.ts';
 import { type ContainerKind, fieldPathOf } from '../kuberuntime/pod-containers.ts';
-import { type ImageInfo, type RegistryAuth, type Runtime, RuntimeError } from '../runtime/runtime.ts';
+import { type ImageInfo, type Runtime, RuntimeError } from '../runtime/runtime.ts';
 import { ImageReferenceError, withDefaultTag } from './image-reference.ts';
-import { pullCredentials } from './pull-credentials.ts';
+import { pullCredentials, type PullCredential } from './pull-credentials.ts';
+import type { PullVerification } from './pull-verification.ts';
 
 export type ImageErrorReason =
   | 'ErrImagePull'
@@ -16,7 +17,8 @@ export type ImageErrorReason =
   | 'ErrImageNeverPull'
   | 'InvalidImageName'
   | 'ImageInspectError'
-  | 'RegistryUnavailable';
+  | 'RegistryUnavailable'
+  | 'SignatureValidationFailed';
 
 export class ImageError extends Error {
   override readonly name = 'ImageError';
@@ -41,15 +43,34 @@ export interface ImageManagerOptions {
   /** Pulls a second and burst; 0: no limit. */
   readonly registryQps: number;
   readonly registryBurst: number;
-  /** Credential provider plugins. */
-  readonly providers?: (image: string, pod: Pod) => Promise<readonly RegistryAuth[]>;
+  /** The node's own credentials and those of credential provider plugins. */
+  readonly providers?: (image: string, pod: Pod) => Promise<readonly PullCredential[]>;
+  /** Whether pods must have the credentials of what is there; left out: they need not. */
+  readonly verification?: PullVerification;
   readonly onUsed?: (imageId: string) => void;
+  /** For each image that a container wanted. */
+  readonly onRequest?: (request: ImageRequest) => void;
+}
+
+export interface ImageRequest {
+  readonly pullPolicy: string;
+  /** `undefined`: not known. */
+  readonly isPresent: boolean | undefined;
+  readonly isPullRequired: boolean | undefined;
+}
+
+type Say = (type: 'Normal' | 'Warning', reason: string, message: string) => void;
+
+interface PullResult {
+  readonly id: string;
+  readonly tookMs: number;
+  readonly used: PullCredential | undefined;
 }
 
 export class ImageManager {
   readonly #options: ImageManagerOptions;
   readonly #backOff: BackOff;
-  readonly #pulls = new Map<string, Promise<{ readonly id: string; readonly tookMs: number }>>();
+  readonly #pulls = new Map<string, Promise<PullResult>>();
   /** The last pull's error by back-off key. */
   readonly #lastErrors = new Map<string, string>();
   readonly #waiting: (() => void)[] = [];
@@ -67,7 +88,7 @@ export class ImageManager {
   /** The image, on this host. Throws `ImageError`. */
   async ensure(pod: Pod, container: Container, kind: ContainerKind, signal: AbortSignal): Promise<ImageInfo> {
     const written = container.image ?? '';
-    const say = (type: 'Normal' | 'Warning', reason: string, message: string): void =>
+    const say: Say = (type, reason, message) =>
       this.#options.events.event(
         pod,
         type,
@@ -83,19 +104,37 @@ export class ImageManager {
       say('Warning', 'InspectFailed', error.message);
       throw new ImageError('InvalidImageName', error.message, { cause: error });
     }
-    const present = await this.#inspect(written, reference, say);
     const policy = container.imagePullPolicy ?? (reference.endsWith(':latest') ? 'Always' : 'IfNotPresent');
-    if (present !== undefined && policy !== 'Always') {
-      say('Normal', 'Pulled', `Container image "${written}" already present on machine and can be accessed by the pod`);
-      this.#options.onUsed?.(present.id);
-      return present;
+    const request: { -readonly [K in keyof ImageRequest]: ImageRequest[K] } = {
+      pullPolicy: policy,
+      isPresent: undefined,
+      isPullRequired: undefined,
+    };
+    try {
+      const credentials = once(() => this.#credentials(reference, pod));
+      const present = policy === 'Always' ? undefined : await this.#inspect(reference, say);
+      if (policy !== 'Always') request.isPresent = present !== undefined;
+      if (present !== undefined) {
+        const { verification } = this.#options;
+        request.isPullRequired = (await verification?.mustPull(written, present.id, credentials)) ?? false;
+        if (!request.isPullRequired) {
+          const access = verification === undefined ? '' : ' and can be accessed by the pod';
+          say('Normal', 'Pulled', `Container image "${written}" already present on machine${access}`);
+          this.#options.onUsed?.(present.id);
+          return present;
+        }
+      }
+      if (policy === 'Never') {
+        // Also where it is there and not this pod's: what others have is nothing to tell.
+        const message = `Container image "${written}" is not present with pull policy of Never`;
+        say('Warning', 'ErrImageNeverPull', message);
+        throw new ImageError('ErrImageNeverPull', message);
+      }
+      request.isPullRequired = true;
+      return await this.#recorded(pod, { written, reference }, credentials, say, signal);
+    } finally {
+      this.#options.onRequest?.(request);
     }
-    if (policy === 'Never') {
-      const message = `Container image "${written}" is not present with pull policy of Never`;
-      say('Warning', 'ErrImageNeverPull', message);
-      throw new ImageError('ErrImageNeverPull', message);
-    }
-    return this.#pull(pod, written, reference, say, signal);
   }
 
   /** The id of an image that a volume of the pod mounts; pulled as the volume says. */
@@ -111,42 +150,69 @@ export class ImageManager {
     for (const key of this.#lastErrors.keys()) if (this.#backOff.delayMs(key) === 0) this.#lastErrors.delete(key);
   }
 
-  async #inspect(
-    written: string,
-    reference: string,
-    say: (type: 'Normal' | 'Warning', reason: string, message: string) => void,
-  ): Promise<ImageInfo | undefined> {
+  async #inspect(reference: string, say: Say): Promise<ImageInfo | undefined> {
     try {
       return await this.#options.runtime.imageStatus(reference);
     } catch (error) {
-      const message = `Failed to inspect image "${written}": ${(error as Error).message}`;
+      // The reference names no image here.
+      const message = `Failed to inspect image "": ${(error as Error).message}`;
       say('Warning', 'InspectFailed', message);
       throw new ImageError('ImageInspectError', message, { cause: error });
     }
   }
 
-  async #pull(
+  /** A pull between its intent and its record. */
+  async #recorded(
     pod: Pod,
-    written: string,
-    reference: string,
-    say: (type: 'Normal' | 'Warning', reason: string, message: string) => void,
+    image: WantedImage,
+    credentials: () => Promise<readonly PullCredential[]>,
+    say: Say,
     signal: AbortSignal,
   ): Promise<ImageInfo> {
-    const { clock, runtime } = this.#options;
+    const { verification } = this.#options;
+    this.#waitOut(pod, image, say);
+    await verification?.starts(image.written).catch((error: unknown) => {
+      const why = `Failed to record image pull intent for container image "${image.written}": ${(error as Error).message}`;
+      throw new ImageError('ErrImagePull', why, { cause: error });
+    });
+    let pulled: Pulled | undefined;
+    try {
+      pulled = await this.#pull(pod, image, credentials, say, signal);
+      return pulled.info;
+    } finally {
+      if (pulled === undefined) await verification?.failed(image.written);
+      else await verification?.pulled(image.written, pulled.info.id, pulled.used);
+    }
+  }
+
+  /** Throws `ImagePullBackOff` while the last failure is too fresh. */
+  #waitOut(pod: Pod, { written }: WantedImage, say: Say): void {
+    const { clock } = this.#options;
     const key = `${pod.metadata.uid}_${written}`;
     const waitMs = this.#backOff.remainingMs(key, clock.now() - this.#sinceFailure(key));
-    if (waitMs > 0) {
-      say('Normal', 'BackOff', `Back-off pulling image "${written}"`);
-      throw new ImageError(
-        'ImagePullBackOff',
-        `Back-off pulling image "${written}": ErrImagePull: ${this.#lastErrors.get(key) ?? ''}`,
-        { retryAtMs: clock.now() + waitMs },
-      );
-    }
+    if (waitMs === 0) return;
+    say('Normal', 'BackOff', `Back-off pulling image "${written}"`);
+    const last = this.#lastErrors.get(key);
+    throw new ImageError(
+      'ImagePullBackOff',
+      `Back-off pulling image "${written}"${last === undefined ? '' : `: ${last}`}`,
+      { retryAtMs: clock.now() + waitMs },
+    );
+  }
+
+  async #pull(
+    pod: Pod,
+    { written, reference }: WantedImage,
+    credentials: () => Promise<readonly PullCredential[]>,
+    say: Say,
+    signal: AbortSignal,
+  ): Promise<Pulled> {
+    const { clock, runtime } = this.#options;
+    const key = `${pod.metadata.uid}_${written}`;
     say('Normal', 'Pulling', `Pulling image "${written}"`);
     const startedMs = clock.monotonic();
     try {
-      const { id, tookMs } = await this.#shared(reference, pod, signal);
+      const { id, tookMs, used } = await this.#shared(reference, await credentials(), signal);
       const info = await runtime.imageStatus(id);
       if (info === undefined)
         throw new RuntimeError('image-not-found', `image "${reference}" is not there after it was pulled`);
@@ -159,15 +225,16 @@ export class ImageManager {
         `Successfully pulled image "${written}" in ${seconds(tookMs)} (${seconds(clock.monotonic() - startedMs)} including waiting). Image size: ${info.sizeBytes} bytes.`,
       );
       this.#options.onUsed?.(info.id);
-      return info;
+      return { info, used };
     } catch (error) {
       if (signal.aborted) throw error;
       const why = (error as Error).message;
-      this.#lastErrors.set(key, why);
+      say('Warning', 'Failed', `Failed to pull image "${written}": ${why}`);
+      const [reason, message] = meaning(written, why);
+      this.#lastErrors.set(key, `${reason}: ${message}`);
       this.#backOff.next(key, clock.now());
       this.#failedAt.set(key, clock.now());
-      say('Warning', 'Failed', `Failed to pull image "${written}": ${why}`);
-      throw new ImageError('ErrImagePull', why, { cause: error, retryAtMs: clock.now() + this.#backOff.delayMs(key) });
+      throw new ImageError(reason, message, { cause: error, retryAtMs: clock.now() + this.#backOff.delayMs(key) });
     }
   }
 
@@ -178,17 +245,25 @@ export class ImageManager {
     return at === undefined ? 0 : this.#options.clock.now() - at;
   }
 
+  /** Of the pod's secrets, the node and its plugins, in the order in which they are tried. */
+  async #credentials(reference: string, pod: Pod): Promise<readonly PullCredential[]> {
+    try {
+      const secrets = await pullCredentials(reference, pod, this.#options.objects);
+      const provided = (await this.#options.providers?.(reference, pod)) ?? [];
+      return [...secrets, ...provided];
+    } catch (error) {
+      throw new ImageError('ErrImagePull', (error as Error).message, { cause: error });
+    }
+  }
+
   /** Pods that want one image at one time share its pull, where they have no credentials of their own. */
-  async #shared(reference: string, pod: Pod, signal: AbortSignal): Promise<{ id: string; tookMs: number }> {
-    const secrets = await pullCredentials(reference, pod, this.#options.objects);
-    const provided = (await this.#options.providers?.(reference, pod)) ?? [];
-    const credentials = [...secrets, ...provided];
-    const run = async (): Promise<{ id: string; tookMs: number }> => {
+  async #shared(reference: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<PullResult> {
+    const run = async (): Promise<PullResult> => {
       await this.#enter(signal);
       const from = this.#options.clock.monotonic();
       try {
-        const id = await this.#tryAll(reference, credentials, signal);
-        return { id, tookMs: this.#options.clock.monotonic() - from };
+        const { id, used } = await this.#tryAll(reference, credentials, signal);
+        return { id, used, tookMs: this.#options.clock.monotonic() - from };
       } finally {
         this.#leave();
       }
@@ -201,43 +276,80 @@ export class ImageManager {
     return started;
   }
 
-  async #tryAll(reference: string, credentials: readonly RegistryAuth[], signal: AbortSignal): Promise<string> {
-    const attempts: readonly (RegistryAuth | undefined)[] = credentials.length === 0 ? [undefined] : credentials;
+  async #tryAll(
+    reference: string,
+    credentials: readonly PullCredential[],
+    signal: AbortSignal,
+  ): Promise<Omit<PullResult, 'tookMs'>> {
+    const attempts: readonly (PullCredential | undefined)[] = credentials.length === 0 ? [undefined] : credentials;
     const errors: Error[] = [];
-    for (const auth of attempts) {
+    for (const used of attempts) {
       try {
-        return await this.#options.runtime.pullImage(reference, auth, { signal });
+        return { id: await this.#options.runtime.pullImage(reference, used?.auth, { signal }), used };
       } catch (error) {
         errors.push(error as Error);
         if (signal.aborted) break;
       }
     }
     const [first] = errors;
-    if (errors.length <= 1) throw first ?? new Error('the pull was cancelled');
-    throw new RuntimeError('unauthorized', `[${errors.map((error) => error.message).join(', ')}]`, { cause: first });
+    const messages = new Set(errors.map((error) => error.message));
+    if (messages.size <= 1) throw first ?? new Error('the pull was cancelled');
+    throw new RuntimeError('unauthorized', `[${[...messages].join(', ')}]`, { cause: first });
   }
 
+  /** A turn, and one of the pulls that may be made in a second: what comes too fast is refused and tried again after its back-off. */
   async #enter(signal: AbortSignal): Promise<void> {
-    const limit = this.#options.serialPulls ? 1 : this.#options.maxParallelPulls;
+    const { serialPulls, maxParallelPulls, registryQps: qps, registryBurst, clock } = this.#options;
+    const limit = serialPulls ? 1 : maxParallelPulls;
     while (limit > 0 && this.#running >= limit) await new Promise<void>((resolve) => this.#waiting.push(resolve));
     this.#running++;
-    const { registryQps: qps, registryBurst, clock } = this.#options;
+    if (signal.aborted) {
+      this.#leave();
+      throw new Error('the pull was cancelled', { cause: signal.reason });
+    }
     if (qps <= 0) return;
     const now = clock.monotonic();
     this.#tokens = Math.min(registryBurst, this.#tokens + ((now - this.#refilledAtMs) / 1000) * qps);
     this.#refilledAtMs = now;
-    this.#tokens -= 1;
-    if (this.#tokens >= 0) return;
-    try {
-      await clock.sleep((-this.#tokens / qps) * 1000, signal);
-    } catch (error) {
+    if (this.#tokens < 1) {
       this.#leave();
-      throw error;
+      throw new Error('pull QPS exceeded');
     }
+    this.#tokens -= 1;
   }
 
   #leave(): void {
     this.#running--;
     this.#waiting.shift()?.();
   }
+}
+
+interface WantedImage {
+  /** As the pod names it. */
+  readonly written: string;
+  /** With its tag. */
+  readonly reference: string;
+}
+
+interface Pulled {
+  readonly info: ImageInfo;
+  readonly used: PullCredential | undefined;
+}
+
+/** What CRI runtimes begin an error with that has a reason of its own, and how users read it. */
+const MEANINGS = [
+  ['RegistryUnavailable', 'the registry is unavailable'],
+  ['SignatureValidationFailed', 'the signature validation failed'],
+] as const;
+
+function meaning(image: string, why: string): readonly [reason: ImageErrorReason, message: string] {
+  const bare = why.replace(/^rpc error: code = \w+ desc = /, '');
+  const known = MEANINGS.find(([name]) => bare.startsWith(name));
+  if (known === undefined) return ['ErrImagePull', why];
+  return [known[0], `image pull failed for ${image} because ${known[1]}${bare.slice(known[0].length)}`];
+}
+
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => (made ??= make());
 }

@@ -50,6 +50,12 @@ export function parseImageReference(image: string): ImageReference {
   return { registry, repository, tag: tag === '' && digest === '' ? 'latest' : tag, digest };
 }
 
+/** Registry and path in full, without tag and digest. Throws `ImageReferenceError`. */
+export function repositoryName(image: string): string {
+  const { registry, repository } = parseImageReference(image);
+  return `${registry}/${repository}`;
+}
+
 /** As the user wrote it, with `:latest` where there is neither tag nor digest. Throws `ImageReferenceError`. */
 export function withDefaultTag(image: string): string {
   const { tag } = parseImageReference(image);

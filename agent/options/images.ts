@@ -101,16 +101,13 @@ export const imageOptions = {
     choices: ['NeverVerify', 'NeverVerifyPreloadedImages', 'NeverVerifyAllowlistedImages', 'AlwaysVerify'],
     group: IMAGES,
     config: { path: 'imagePullCredentialsVerificationPolicy' },
-    noEffect:
-      'an image that is there may be used by every pod, as with NeverVerify; the admission plugin AlwaysPullImages guards private ones',
-    help: 'Whether pods must have the credentials of images that are there already.',
+    help: 'Of which images on the node pods must have the credentials that they were pulled with.',
   }),
   preloadedImagesVerificationAllowlist: field({
     type: 'list',
     default: [],
     group: IMAGES,
     config: { path: 'preloadedImagesVerificationAllowlist' },
-    noEffect: 'credentials of present images are not verified',
-    help: 'Images that need no verification.',
+    help: 'With NeverVerifyAllowlistedImages: images, or prefixes that end in /*, that every pod may use where they are there.',
   }),
 } as const;

@@ -105,7 +105,11 @@ describe('a credential provider plugin', () => {
   it('is asked for the image without tag, with its arguments and environment, and answers with credentials', async (t) => {
     const { providers, bin } = await setUp(t, { args: ['get', 'it'], env: [{ name: 'GREETING', value: 'hello' }] });
     assert.deepEqual(await providers.credentials('reg.example.com/team/app:1', podOf('p')), [
-      { username: 'u', password: 'p', serverAddress: 'reg.example.com' },
+      {
+        auth: { username: 'u', password: 'p', serverAddress: 'reg.example.com' },
+        source: undefined,
+        hash: 'edbd57ca9372e64eb1c9070ecf3a049ac553596b0529acf034c7a71d4e618e88',
+      },
     ]);
     assert.deepEqual(JSON.parse(await readFile(join(bin, 'request'), 'utf8')), {
       kind: 'CredentialProviderRequest',
@@ -133,7 +137,7 @@ describe('a credential provider plugin', () => {
     });
     const found = await providers.credentials('reg.example.com/team/app', podOf('p'));
     assert.deepEqual(
-      found.map(({ username }) => username),
+      found.map(({ auth }) => auth.username),
       ['team', 'registry'],
     );
   });
@@ -221,7 +225,10 @@ describe('a credential provider plugin', () => {
   it('gets a token of the service account and the annotations that it wants', async (t) => {
     const { providers, client, bin } = await setUp(t, { tokenAttributes });
     client.seed(serviceAccounts, account({ 'example.com/role': 'reader', 'example.com/region': 'eu', other: 'x' }));
-    assert.equal((await providers.credentials('reg.example.com/app', podOf('p', 'robot'))).length, 1);
+    assert.deepEqual(
+      (await providers.credentials('reg.example.com/app', podOf('p', 'robot'))).map(({ source }) => source),
+      [{ kind: 'serviceAccount', uid: 'sa', namespace: 'ns', name: 'robot' }],
+    );
     assert.deepEqual(JSON.parse(await readFile(join(bin, 'request'), 'utf8')), {
       kind: 'CredentialProviderRequest',
       apiVersion: V1,
