@@ -16,6 +16,7 @@ import type { Base, Closer, Closing } from './assembly/base.ts';
 import { clusterServices } from './assembly/cluster-services.ts';
 import { createCheckpoints, restoreNode } from './assembly/checkpoints.ts';
 import { credentialProviders } from './assembly/credentials.ts';
+import { createImages } from './assembly/images.ts';
 import { createNode } from './assembly/node.ts';
 import { createNodeShutdown, withShutdown } from './assembly/node-shutdown.ts';
 import { podSources } from './assembly/pod-sources.ts';
@@ -30,7 +31,6 @@ import { flagz } from './config/flagz.ts';
 import { type EffectiveOptions, effectiveOptions } from './config/effective-options.ts';
 import { AgentCore } from './core.ts';
 import type { NodeInfo } from './core-types.ts';
-import { ImageManager } from './images/image-manager.ts';
 import { loadPreloadedImages } from './images/preloaded-images.ts';
 import { runtimeHandlerOf } from './kuberuntime/runtime-class.ts';
 import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
@@ -332,16 +332,12 @@ async function assemble(
   });
   const cgroups = measuredCgroups(podCgroups, registries.own, clock);
   const providers = await credentialProviders(base, podClient, tokens);
-  const images = new ImageManager({
+  const { manager: images, prune: pruneImages } = await createImages(base, {
     runtime,
-    clock,
     events,
     objects,
-    serialPulls: flags.serializeImagePulls,
-    maxParallelPulls: flags.maxParallelImagePulls,
-    registryQps: flags.registryQps,
-    registryBurst: flags.registryBurst,
-    ...(providers === undefined ? {} : { providers: (image, pod) => providers.credentials(image, pod) }),
+    providers,
+    metrics: registries.own,
     onUsed: (id) => parts.protection?.imageUsed(id),
   });
   const services = await clusterServices(base, client, checkpoints?.pods, node);
@@ -501,6 +497,7 @@ async function assemble(
     events,
     aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message),
     preloaded,
+    pruneImages,
     core: () => core,
     nodeChanged: () => node.changed(),
   });
