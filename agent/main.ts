@@ -37,7 +37,7 @@ import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
 import { linuxResources, type ResourceFacts } from './kuberuntime/resources.ts';
 import { LogRotation } from './logs/log-rotation.ts';
 import type { NodeShutdown } from './nodeshutdown/node-shutdown.ts';
-import { hostCapacity, hostName } from './nodestatus/host-facts.ts';
+import { hasAppArmor, hostCapacity, hostName } from './nodestatus/host-facts.ts';
 import type { AgentFlags } from './options.ts';
 import {
   type AgentRegistries,
@@ -461,6 +461,7 @@ async function assemble(
       node: () => node.node(),
       allowedUnsafeSysctls: flags.allowedUnsafeSysctls,
       pressure,
+      appArmor: hasAppArmor,
       shutdown: () => shutdown.refusal(),
     }),
     resources: managers,

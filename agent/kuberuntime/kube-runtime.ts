@@ -227,7 +227,7 @@ export class KubeRuntime {
 
   /** A runtime that knows nothing of them would run the pod as the host's own users. */
   async #requireUserNamespaces(handler: string): Promise<void> {
-    const handlers = await this.#options.runtime.handlers();
+    const { handlers } = await this.#options.runtime.features();
     if (handlers.find(({ name }) => name === handler)?.userNamespaces === true) return;
     const who = handler === '' ? 'runtime' : `RuntimeClass handler "${handler}"`;
     throw new Error(`can't set \`spec.hostUsers: false\`, ${who} does not support user namespaces`);

@@ -148,3 +148,8 @@ export const maxPids = (): number => Number(readText('/proc/sys/kernel/pid_max')
 export function runningPids(): number {
   return Number(/\/(\d+) /.exec(readText('/proc/loadavg') ?? '')?.[1] ?? 0);
 }
+
+/** The kernel enforces AppArmor profiles: what a pod asks of it holds. */
+export function hasAppArmor(): boolean {
+  return readText('/sys/module/apparmor/parameters/enabled')?.startsWith('Y') === true;
+}

@@ -28,6 +28,8 @@ export interface AdmissionOptions {
   readonly node: () => NodeObject;
   readonly allowedUnsafeSysctls: readonly string[];
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
+  /** The host's kernel enforces AppArmor profiles. */
+  readonly appArmor: () => boolean;
   /** The node is going down. */
   readonly shutdown?: () => Refusal | undefined;
 }
@@ -53,9 +55,11 @@ export function createPodAdmission(options: AdmissionOptions): PodAdmission {
       return (
         sysctls(pod, options) ??
         evictionPressure(pod, options) ??
+        unsupported(pod, options) ??
         selector(pod, options.node()) ??
         ports(pod, others) ??
         resources(pod, others, options.node()) ??
+        appArmor(pod, options) ??
         options.shutdown?.()
       );
     },
@@ -73,6 +77,36 @@ function sysctls(pod: Pod, { allowedUnsafeSysctls }: AdmissionOptions): Refusal 
     if (!allowed) return { reason: 'SysctlForbidden', message: `forbidden sysctl: "${name}" not allowlisted` };
   }
   return undefined;
+}
+
+/** What this host cannot give at all. */
+function unsupported(pod: Pod, { node }: AdmissionOptions): Refusal | undefined {
+  const { os, securityContext } = pod.spec;
+  const label = pod.metadata.labels?.['kubernetes.io/os'];
+  if (label !== undefined && label !== 'linux')
+    return {
+      reason: 'PodOSSelectorNodeLabelDoesNotMatch',
+      message: "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label",
+    };
+  if (os !== undefined && os.name !== 'linux')
+    return { reason: 'PodOSNotSupported', message: "Failed to admit pod as the OS field doesn't match node OS" };
+  const { features } = node().status ?? {};
+  if (securityContext?.supplementalGroupsPolicy === 'Strict' && features?.supplementalGroupsPolicy !== true)
+    return {
+      reason: 'SupplementalGroupsPolicyNotSupported',
+      message: 'SupplementalGroupsPolicy=Strict is not supported in this node',
+    };
+  return undefined;
+}
+
+function appArmor({ spec }: Pod, options: AdmissionOptions): Refusal | undefined {
+  const containers = [...spec.containers, ...(spec.initContainers ?? [])];
+  const profiles = [spec.securityContext, ...containers.map((container) => container.securityContext)];
+  const isAsked = profiles.some(
+    (context) => context?.appArmorProfile !== undefined && context.appArmorProfile.type !== 'Unconfined',
+  );
+  if (!isAsked || options.appArmor()) return undefined;
+  return { reason: 'AppArmor', message: 'Cannot enforce AppArmor: AppArmor is not enabled on the host' };
 }
 
 function evictionPressure(pod: Pod, { pressure }: AdmissionOptions): Refusal | undefined {

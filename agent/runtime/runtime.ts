@@ -322,10 +322,16 @@ export interface RuntimeHandler {
   readonly userNamespaces: boolean;
 }
 
+export interface RuntimeFeatures {
+  readonly handlers: readonly RuntimeHandler[];
+  /** Containers can have the groups that their pod names, and none of their image's. */
+  readonly supplementalGroupsPolicy: boolean;
+}
+
 export interface Runtime {
   info(): Promise<RuntimeInfo>;
   conditions(): Promise<readonly RuntimeCondition[]>;
-  handlers(): Promise<readonly RuntimeHandler[]>;
+  features(): Promise<RuntimeFeatures>;
   /** `cgroupfs` or `systemd`, where the runtime says so. */
   cgroupDriver(): Promise<'cgroupfs' | 'systemd' | undefined>;
   /** The pods' address range of this node; may come and change at run time. */

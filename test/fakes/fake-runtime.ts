@@ -94,8 +94,9 @@ export class FakeRuntime implements Runtime {
       ['RuntimeReady', 'NetworkReady'].map((type) => ({ type, ready: this.ready, reason: '', message: '' })),
     );
   }
-  handlers(): ReturnType<Runtime['handlers']> {
-    return Promise.resolve([{ name: '', recursiveReadOnlyMounts: false, userNamespaces: false }]);
+  features(): ReturnType<Runtime['features']> {
+    const handlers = [{ name: '', recursiveReadOnlyMounts: false, userNamespaces: false }];
+    return Promise.resolve({ handlers, supplementalGroupsPolicy: false });
   }
   cgroupDriver(): ReturnType<Runtime['cgroupDriver']> {
     return Promise.resolve('cgroupfs');

@@ -18,7 +18,7 @@ import {
   type RuntimeCondition,
   RuntimeError,
   type RuntimeEvent,
-  type RuntimeHandler,
+  type RuntimeFeatures,
   type RuntimeInfo,
   type SandboxConfig,
   type SandboxId,
@@ -96,13 +96,14 @@ class CriRuntime implements Runtime {
     }));
   }
 
-  async handlers(): Promise<readonly RuntimeHandler[]> {
-    const { runtimeHandlers } = await this.#client.call('status', {});
-    return runtimeHandlers.map(({ name, features }) => ({
+  async features(): Promise<RuntimeFeatures> {
+    const { runtimeHandlers, features: all } = await this.#client.call('status', {});
+    const handlers = runtimeHandlers.map(({ name, features }) => ({
       name,
       recursiveReadOnlyMounts: features?.recursiveReadOnlyMounts ?? false,
       userNamespaces: features?.userNamespaces ?? false,
     }));
+    return { handlers, supplementalGroupsPolicy: all?.supplementalGroupsPolicy ?? false };
   }
 
   async cgroupDriver(): Promise<'cgroupfs' | 'systemd' | undefined> {

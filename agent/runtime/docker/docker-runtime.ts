@@ -18,6 +18,7 @@ import {
   type Runtime,
   type RuntimeCondition,
   type RuntimeEvent,
+  type RuntimeFeatures,
   type SandboxConfig,
   type SandboxId,
   type SandboxStatus,
@@ -141,10 +142,12 @@ class DockerRuntime implements Runtime {
     ];
   }
 
-  async handlers(): Promise<readonly { name: string; recursiveReadOnlyMounts: boolean; userNamespaces: boolean }[]> {
+  /** The engine maps ids for all containers or none, and adds the groups that an image gives its users. */
+  async features(): Promise<RuntimeFeatures> {
     const info = await engineInfo(this.#client);
     const features = { recursiveReadOnlyMounts: this.#facts.recursiveReadOnly, userNamespaces: false };
-    return ['', ...Object.keys(info.Runtimes ?? {})].map((name) => ({ name, ...features }));
+    const handlers = ['', ...Object.keys(info.Runtimes ?? {})].map((name) => ({ name, ...features }));
+    return { handlers, supplementalGroupsPolicy: false };
   }
 
   async cgroupDriver(): Promise<'cgroupfs' | 'systemd' | undefined> {

@@ -43,7 +43,7 @@ const facts: NodeFacts = {
   },
   rootSpace: { capacityBytes: host.storageBytes, availableBytes: 1, inodes: 1, inodesFree: 1 },
   runtime: { name: 'containerd', version: '1.6.20', apiVersion: 'v1' },
-  handlers: [],
+  features: { handlers: [], supplementalGroupsPolicy: false },
   images: [
     {
       id: 'p',
@@ -181,7 +181,12 @@ test('devices are told with what their plugins say; extended resources of others
 });
 
 test('handlers of the runtime and what it can are told', () => {
-  const told = status({ handlers: [{ name: '', recursiveReadOnlyMounts: true, userNamespaces: false }] });
+  const told = status({
+    features: {
+      handlers: [{ name: '', recursiveReadOnlyMounts: true, userNamespaces: false }],
+      supplementalGroupsPolicy: true,
+    },
+  });
   assert.deepEqual(told?.runtimeHandlers, [
     { name: '', features: { recursiveReadOnlyMounts: true, userNamespaces: false } },
   ]);
