@@ -31,7 +31,7 @@ import { flagz } from './config/flagz.ts';
 import { type EffectiveOptions, effectiveOptions } from './config/effective-options.ts';
 import { AgentCore } from './core.ts';
 import type { NodeInfo } from './core-types.ts';
-import { loadPreloadedImages } from './images/preloaded-images.ts';
+import { loadPreloadedImages } from './images/imported-images.ts';
 import { runtimeHandlerOf } from './kuberuntime/runtime-class.ts';
 import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
 import { linuxResources, type ResourceFacts } from './kuberuntime/resources.ts';
@@ -151,8 +151,7 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
     if (options.runtime === undefined) closers.push(() => connected.close());
     const registries = createRegistries(clock);
     const runtime = instrumentRuntime(connected, registries.own, clock);
-    const preloaded =
-      flags.imagesDir === '' ? new Set<string>() : await loadPreloadedImages(resolve(flags.imagesDir), runtime, logger);
+    if (flags.imagesDir !== '') await loadPreloadedImages(resolve(flags.imagesDir), runtime, rootDirectory, logger);
     const api = await connectApi({
       ...base,
       version: AGENT_VERSION,
@@ -160,7 +159,7 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
       random: Math.random,
     });
     if (api !== undefined) closers.push(() => api.close());
-    const { core, server, shutdown, running } = await assemble(base, { runtime, api, preloaded, registries }, closers);
+    const { core, server, shutdown, running } = await assemble(base, { runtime, api, registries }, closers);
     closers.push(() => running);
     closers.push(() => server.close());
     if (flags.runonce) void waitForPods(core, clock, abort.signal).then((ended) => done.resolve(ended));
@@ -219,13 +218,12 @@ async function takeProcess(
 interface Outside {
   readonly runtime: Runtime;
   readonly api: ApiClients | undefined;
-  readonly preloaded: ReadonlySet<string>;
   readonly registries: AgentRegistries;
 }
 
 async function assemble(
   base: Base,
-  { runtime, api, preloaded, registries }: Outside,
+  { runtime, api, registries }: Outside,
   closers: Closer[],
 ): Promise<{
   readonly core: AgentCore;
@@ -497,7 +495,6 @@ async function assemble(
     workers,
     events,
     aboutNode: (reason, message) => events.aboutNode(node.node(), reason, message),
-    preloaded,
     pruneImages,
     core: () => core,
     nodeChanged: () => node.changed(),

@@ -15,6 +15,7 @@ import type { EvictionReport } from './eviction/explain.ts';
 import { observeSignals } from './eviction/signals.ts';
 import { DEFAULT_HARD, parseThresholds, type Signal, type Threshold } from './eviction/thresholds.ts';
 import { ImageGc } from './images/image-gc.ts';
+import { importedImages } from './images/imported-images.ts';
 import { hostCapacity, maxPids } from './nodestatus/host-facts.ts';
 import { type Capacity, podLimits, reservationLimits, reservedFor, withEviction } from './nodestatus/reserved.ts';
 import type { AgentFlags } from './options.ts';
@@ -87,7 +88,6 @@ export interface ProtectionDeps {
   readonly events: PodEventRecorder;
   readonly aboutNode: (reason: string, message: string) => void;
   /** References of images that came with the installation. */
-  readonly preloaded: ReadonlySet<string>;
   /** Forgets what was recorded of pulls of other images. */
   readonly pruneImages: (ids: ReadonlySet<string>, atMs: number) => Promise<void>;
   /** There when the first look is taken. */
@@ -190,7 +190,7 @@ export async function createProtection(deps: ProtectionDeps): Promise<Protection
 }
 
 function createImageGc(
-  { flags, runtime, clock, logger, preloaded, pruneImages, aboutNode, registries }: ProtectionDeps,
+  { flags, runtime, clock, logger, rootDirectory, pruneImages, aboutNode, registries }: ProtectionDeps,
   storage: StorageUsage,
 ): ImageGc {
   const removed = registries.own.counter({
@@ -209,7 +209,7 @@ function createImageGc(
     clock,
     logger,
     space: async () => (await storage.node()).images.filesystem,
-    kept: new Set([...preloaded, flags.podInfraContainerImage]),
+    kept: async () => new Set([...(await importedImages(rootDirectory)), flags.podInfraContainerImage]),
     aboutNode,
     onRemoved: (reason) => removed.with(reason).inc(),
     onListed: pruneImages,

@@ -20,7 +20,9 @@ const ROOT = join(import.meta.dirname, '..');
 const USAGE = `usage: scripts/test [--unit] [--no-checks] [FILE…]
 
 Runs the checks (types, format, lint) and the tests. Integration tests run on a Docker daemon and a
-containerd of their own.
+containerd of their own; or on those whose sockets ORCHLET_TEST_DOCKER_SOCKET (Docker, Podman) and
+ORCHLET_TEST_CONTAINERD_SOCKET (any CRI runtime) name: a private one of another version is started by
+PATH=…/bin:$PATH scripts/containerd-private start DIR.
 
   --unit       leave out the integration tests
   --no-checks  leave out types, format and lint
@@ -126,14 +128,20 @@ async function main(): Promise<number> {
   try {
     if (integration.length > 0) {
       say('container runtimes and images for the integration tests');
-      const docker = await findRuntime({ directory: join(directory, 'docker'), say, privately: true });
-      runtimes.push(docker);
       const archive = ensureImages(join(directory, 'images'), say);
-      const containerd = startPrivateContainerd(join(directory, 'containerd'), archive, say);
-      runtimes.push(containerd);
-      env['ORCHLET_TEST_DOCKER_SOCKET'] = docker.endpoint.replace('unix://', '');
-      env['ORCHLET_TEST_CONTAINERD_SOCKET'] = containerd.endpoint.replace('unix://', '');
       env['ORCHLET_TEST_IMAGES'] = archive;
+      const use = async (variable: string, start: () => FoundRuntime | Promise<FoundRuntime>): Promise<void> => {
+        if ((process.env[variable] ?? '') !== '') return say(`${variable}: ${process.env[variable]}`);
+        const runtime = await start();
+        runtimes.push(runtime);
+        env[variable] = runtime.endpoint.replace('unix://', '');
+      };
+      await use('ORCHLET_TEST_DOCKER_SOCKET', () =>
+        findRuntime({ directory: join(directory, 'docker'), say, privately: true }),
+      );
+      await use('ORCHLET_TEST_CONTAINERD_SOCKET', () =>
+        startPrivateContainerd(join(directory, 'containerd'), archive, say),
+      );
       env['ORCHLET_TEST_REGISTRY'] = ensureRegistry(say);
     }
     say(`${units.length + integration.length} test files`);

@@ -29,7 +29,7 @@ export interface ImageGcOptions {
   readonly logger: Logger;
   readonly space: () => Promise<ImageSpace | undefined>;
   /** References and ids that are kept whatever happens. */
-  readonly kept: ReadonlySet<string>;
+  readonly kept: () => Promise<ReadonlySet<string>>;
   readonly aboutNode: (reason: string, message: string) => void;
   readonly onRemoved?: (reason: 'space' | 'age') => void;
   /** What there was at a time of the wall clock. */
@@ -158,7 +158,7 @@ export class ImageGc {
     return collectable(
       images.map((image) => ({ image, ...(next.get(image.id) ?? { firstSeenMs: nowMs, lastUsedMs: nowMs }) })),
       containers,
-      kept,
+      await kept(),
     );
   }
 

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { agentFlags } from '../../agent/options.ts';
+import { rememberImported } from '../../agent/images/imported-images.ts';
 import { selectRuntime } from '../../agent/runtime/select-runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
@@ -15,7 +16,7 @@ export const imagesImport: Command = {
   summary: 'load an image archive into the container runtime',
   arguments: 'FILE',
   description:
-    'Loads the images of an archive (as docker save, ctr images export and scripts/airgap-images write them) into the container runtime that the agent of this host uses, and prints their names.',
+    'Loads the images of an archive (as docker save, ctr images export and scripts/airgap-images write them) into the container runtime that the agent of this host uses, and prints their names. The agent never collects them.',
   flags: { containerRuntime, containerRuntimeEndpoint, dockerEndpoint, rootDir },
   examples: ['orchlet images import orchlet-images.tar'],
   async run(parsed) {
@@ -23,6 +24,7 @@ export const imagesImport: Command = {
     if (file === undefined) throw new CommandError('name an archive');
     if (!existsSync(file)) throw new CommandError(`${file} does not exist`);
     const { values } = parsed;
+    const rootDirectory = resolve(String(values['rootDir']));
     const runtime = await inOneLine(() =>
       selectRuntime({
         kind: values['containerRuntime'] as '' | 'docker' | 'remote',
@@ -31,7 +33,7 @@ export const imagesImport: Command = {
         imageEndpoint: '',
         requestTimeoutMs: 120_000,
         nodeName: 'images-import',
-        rootDirectory: resolve(String(values['rootDir'])),
+        rootDirectory,
         sandboxImage: '',
         awaitsPodCidr: true,
         clock: systemClock,
@@ -39,7 +41,9 @@ export const imagesImport: Command = {
       }),
     );
     try {
-      for (const name of await inOneLine(() => runtime.loadImages(resolve(file)))) process.stdout.write(`${name}\n`);
+      const names = await inOneLine(() => runtime.loadImages(resolve(file)));
+      await rememberImported(rootDirectory, names);
+      for (const name of names) process.stdout.write(`${name}\n`);
       return 0;
     } finally {
       await runtime.close();

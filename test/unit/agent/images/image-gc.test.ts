@@ -44,7 +44,7 @@ function setUp(given: {
       },
     },
     space: () => Promise.resolve(given.space ?? { capacityBytes: 1000, availableBytes: 100 }),
-    kept: new Set(given.kept ?? []),
+    kept: () => Promise.resolve(new Set(given.kept ?? [])),
     aboutNode: (reason, message) => void told.push(`${reason}: ${message}`),
   });
   return { clock, gc, removed, told, used };
