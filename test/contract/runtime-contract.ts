@@ -376,7 +376,7 @@ const plainResources: ContainerConfig['resources'] = {
 
 const namespaces = { network: 'pod', pid: 'container', ipc: 'pod' } as const;
 
-function sandboxOf(directory: string, name: string): SandboxConfig {
+export function sandboxOf(directory: string, name: string): SandboxConfig {
   return {
     pod: { name, namespace: 'contract', uid: `uid-${name}-${process.pid}`, attempt: 0 },
     hostname: name,
@@ -401,7 +401,7 @@ function sandboxOf(directory: string, name: string): SandboxConfig {
   };
 }
 
-function containerOf(
+export function containerOf(
   image: string,
   name: string,
   command: readonly string[],
