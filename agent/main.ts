@@ -73,6 +73,8 @@ import {
   podMetrics,
   registerStateMetrics,
 } from './statistics/state-metrics.ts';
+import { clientMetrics } from './statistics/client-metrics.ts';
+import { volumeMetrics } from './statistics/volume-metrics.ts';
 import { createStatusManager } from './status/status-manager.ts';
 
 /** The release of Kubernetes whose agent this one stands in for. */
@@ -157,6 +159,7 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
       version: AGENT_VERSION,
       certificateDirectory: resolve(flags.certDir),
       random: Math.random,
+      observe: clientMetrics(registries.own),
     });
     if (api !== undefined) closers.push(() => api.close());
     const { core, server, shutdown, running } = await assemble(base, { runtime, api, registries }, closers);
@@ -260,7 +263,7 @@ async function assemble(
     csiDrivers,
     onObjectsChange,
     run: runVolumes,
-  } = await createVolumes(base, { client, podClient, node, events }, closers);
+  } = await createVolumes(base, { client, podClient, node, events, observe: volumeMetrics(registries.own) }, closers);
   parts.csi = csi;
   const allocatable = (): Readonly<Record<string, string>> => node.allocatable();
   const podFigures = podMetrics(registries.own, clock);
@@ -427,8 +430,8 @@ async function assemble(
     logger,
     onEvent: (event) => (event.type === 'removed' ? undefined : workers.wake(event.podUid)),
   });
-  const { sources, submitted } = podSources(base, client, checkpoints?.pods, (file, message) =>
-    badManifest(base, events, node, file, message),
+  const { sources, submitted } = podSources(base, client, checkpoints?.pods, (_file, message) =>
+    badManifest(events, node, message),
   );
   const shutdown = createNodeShutdown(base, {
     registry: registries.own,
@@ -557,8 +560,7 @@ async function assemble(
 }
 
 /** A manifest that will not do is an event about the node: there is no pod to speak of. */
-function badManifest({ logger }: Base, events: AgentEvents, node: NodeInfo, file: string, message: string): void {
-  logger.error({ file }, message);
+function badManifest(events: AgentEvents, node: NodeInfo, message: string): void {
   events.aboutNode(node.node(), 'FailedManifest', message);
 }
 

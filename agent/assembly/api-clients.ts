@@ -5,7 +5,7 @@
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { HttpClient } from '../../api/machinery/http-client.ts';
+import { HttpClient, type RequestObserver } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
 import { jsonFormat, protobufFormat } from '../../api/machinery/object-format.ts';
 import { loadSchema } from '../../api/schema/table.ts';
@@ -32,6 +32,8 @@ export interface ApiClientOptions {
   readonly version: string;
   readonly certificateDirectory: string;
   readonly random: () => number;
+  /** Told of each request, for figures. */
+  readonly observe?: RequestObserver;
   readonly signal: AbortSignal;
 }
 
@@ -58,7 +60,13 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
   const format = flags.kubeApiContentType.startsWith(PROTOBUF)
     ? protobufFormat(createProtobufCodec(loadSchema()))
     : jsonFormat;
-  const common = { ...access, clock, format, userAgent: `orchlet-agent/${options.version}` };
+  const common = {
+    ...access,
+    clock,
+    format,
+    userAgent: `orchlet-agent/${options.version}`,
+    ...(options.observe === undefined ? {} : { observe: options.observe }),
+  };
   const client = new HttpClient({ ...common, qps: flags.kubeApiQps, burst: flags.kubeApiBurst });
   const events = new HttpClient({ ...common, qps: flags.eventQps, burst: flags.eventBurst });
   const heartbeats: HttpClient = new HttpClient({

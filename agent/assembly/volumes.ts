@@ -12,7 +12,7 @@ import { hostMounter } from '../volumes/mounter.ts';
 import { noReferencedObjects, WatchedObjects } from '../volumes/referenced-objects.ts';
 import { TokenManager } from '../volumes/token-manager.ts';
 import { trustBundleCertificates } from '../volumes/trust-bundles.ts';
-import { createVolumeManager } from '../volumes/volume-manager.ts';
+import { createVolumeManager, type VolumeObserver } from '../volumes/volume-manager.ts';
 import type { Base, Closer } from './base.ts';
 
 const MOUNT_TIMEOUT_MS = 123_000;
@@ -37,11 +37,12 @@ export interface VolumeParts {
   readonly podClient: Client | undefined;
   readonly node: NodeInfo & { changed(): void };
   readonly events: PodEventRecorder;
+  readonly observe: VolumeObserver;
 }
 
 export async function createVolumes(base: Base, parts: VolumeParts, closers: Closer[]): Promise<AgentVolumes> {
   const { flags, clock, logger, rootDirectory, nodeName } = base;
-  const { client, podClient, node, events } = parts;
+  const { client, podClient, node, events, observe } = parts;
   const objects =
     podClient === undefined ? noReferencedObjects : new WatchedObjects({ client: podClient, clock, logger });
   const tokens = new TokenManager({ client: podClient, clock });
@@ -89,6 +90,7 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
     recursiveReadOnly: () =>
       node.node().status?.runtimeHandlers?.find(({ name }) => name === '')?.features?.recursiveReadOnlyMounts === true,
     forgetPod: (uid) => tokens.forgetPod(uid),
+    observe,
   });
   if (objects instanceof WatchedObjects) {
     objects.onChange((uids) => manager.refreshPods(uids));

@@ -6,6 +6,7 @@ import type { Pod } from '../core-types.ts';
 import type { ContainerStatus } from '../runtime/runtime.ts';
 import type { PodCgroups } from '../cgroups/pod-cgroups.ts';
 import { isStaticPod } from '../podworkers/pod-manager.ts';
+import { volumePlugin } from './volume-metrics.ts';
 
 export interface StateFigures {
   readonly gates: readonly { readonly name: string; readonly stage: string; readonly enabled: boolean }[];
@@ -14,22 +15,6 @@ export interface StateFigures {
   /** Volumes of a pod that are there. */
   readonly mountedVolumes: (podUid: string) => ReadonlySet<string>;
 }
-
-/** Of volume sources by their field in the specification. */
-const VOLUME_PLUGINS: Readonly<Record<string, string>> = {
-  configMap: 'kubernetes.io/configmap',
-  csi: 'kubernetes.io/csi',
-  downwardAPI: 'kubernetes.io/downward-api',
-  emptyDir: 'kubernetes.io/empty-dir',
-  ephemeral: 'kubernetes.io/csi',
-  hostPath: 'kubernetes.io/host-path',
-  image: 'kubernetes.io/image',
-  iscsi: 'kubernetes.io/iscsi',
-  nfs: 'kubernetes.io/nfs',
-  persistentVolumeClaim: 'kubernetes.io/csi',
-  projected: 'kubernetes.io/projected',
-  secret: 'kubernetes.io/secret',
-};
 
 export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mountedVolumes }: StateFigures): void {
   const enabled = metrics.gauge({
@@ -67,8 +52,7 @@ export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mo
     for (const pod of all) {
       const mounted = mountedVolumes(pod.metadata.uid);
       for (const volume of pod.spec.volumes ?? []) {
-        const source = Object.keys(volume).find((key) => VOLUME_PLUGINS[key] !== undefined) ?? 'emptyDir';
-        const plugin = VOLUME_PLUGINS[source] ?? 'kubernetes.io/empty-dir';
+        const plugin = volumePlugin(volume);
         count(plugin, 'desired_state_of_world');
         if (mounted.has(volume.name)) count(plugin, 'actual_state_of_world');
       }

@@ -46,6 +46,14 @@ export interface VolumeManagerOptions {
   readonly recursiveReadOnly?: () => boolean;
   /** Forgets tokens of a pod that is gone. */
   readonly forgetPod: (podUid: string) => void;
+  readonly observe?: VolumeObserver;
+}
+
+/** Told what was done, for figures. */
+export interface VolumeObserver {
+  mounted(volume: Volume, step: { readonly tookMs: number; readonly isDone: boolean }): void;
+  /** Of one look at what pods that are gone left behind. */
+  swept(pods: { readonly cleaned: number; readonly failed: number }): void;
 }
 
 /** Volumes of CSI drivers (`csi/`). */
@@ -139,7 +147,7 @@ class HostVolumes implements VolumeManager {
           try {
             // Only content is renewed: what is mounted is not looked at again.
             if (!state.ready.has(volume.name) || isPayloadVolume(volume))
-              state.ready.set(volume.name, await this.#setUp.setUp(pod, volume, signal));
+              state.ready.set(volume.name, await this.#make(pod, volume, signal));
             pending.delete(volume.name);
           } catch (error) {
             // What is mounted stays usable with its last content, however its source has fared.
@@ -157,6 +165,19 @@ class HostVolumes implements VolumeManager {
     }
     state.failures = 0;
     this.#scheduleRefresh(state);
+  }
+
+  async #make(pod: Pod, volume: Volume, signal: AbortSignal): Promise<ReadyVolume> {
+    const { clock, observe } = this.#options;
+    const fromMs = clock.monotonic();
+    let isDone = false;
+    try {
+      const made = await this.#setUp.setUp(pod, volume, signal);
+      isDone = true;
+      return made;
+    } finally {
+      observe?.mounted(volume, { tookMs: clock.monotonic() - fromMs, isDone });
+    }
   }
 
   #tellFailure(pod: Pod, volume: Volume, error: unknown): void {
@@ -222,7 +243,7 @@ class HostVolumes implements VolumeManager {
   /** One that cannot be brought up to date is told, and keeps no other from it. */
   async #refreshVolume(state: PodVolumes, volume: Volume): Promise<void> {
     try {
-      state.ready.set(volume.name, await this.#setUp.setUp(state.pod, volume, new AbortController().signal));
+      state.ready.set(volume.name, await this.#make(state.pod, volume, new AbortController().signal));
     } catch (error) {
       this.#tellFailure(state.pod, volume, error);
     }
@@ -298,20 +319,24 @@ class HostVolumes implements VolumeManager {
   }
 
   async cleanOrphans(known: ReadonlySet<string>): Promise<void> {
-    const { csi, logger, rootDirectory } = this.#options;
+    const { csi, logger, observe, rootDirectory } = this.#options;
     const root = join(rootDirectory, 'pods');
+    const pods = { cleaned: 0, failed: 0 };
     for (const uid of await readdir(root).catch(() => [])) {
       if (known.has(uid) || this.#pods.has(uid)) continue;
       try {
         await this.#cleanPod(uid);
         await rm(join(root, uid), { recursive: true, force: true });
+        pods.cleaned += 1;
       } catch (error) {
+        pods.failed += 1;
         logger.warn(
           { podUid: uid, err: error },
           'what is left of a pod that is gone could not be removed; trying again',
         );
       }
     }
+    observe?.swept(pods);
     await csi?.cleanUnused();
   }
 

@@ -35,7 +35,16 @@ export interface HttpClientOptions extends TransportOptions {
   /** How long an answer may take, watches apart. Then the request fails and `onTimeout` is called: the connection may be dead. */
   readonly timeoutMs?: number;
   readonly onTimeout?: () => void;
+  readonly observe?: RequestObserver;
 }
+
+/** Told of each request that was sent, for figures; without a status there was no answer. */
+export type RequestObserver = (request: {
+  readonly method: string;
+  readonly server: string;
+  readonly status: number | undefined;
+  readonly tookMs: number;
+}) => void;
 
 export interface RawRequest {
   readonly method: string;
@@ -67,6 +76,7 @@ export class HttpClient implements Client {
   readonly #format: ObjectFormat;
   readonly #timeoutMs: number | undefined;
   readonly #onTimeout: (() => void) | undefined;
+  readonly #observe: RequestObserver | undefined;
 
   constructor(options: HttpClientOptions) {
     this.#transport = new HttpTransport(options);
@@ -77,6 +87,7 @@ export class HttpClient implements Client {
     this.#format = options.format ?? jsonFormat;
     this.#timeoutMs = options.timeoutMs;
     this.#onTimeout = options.onTimeout;
+    this.#observe = options.observe;
   }
 
   close(): void {
@@ -216,7 +227,8 @@ export class HttpClient implements Client {
         ...(body === undefined ? {} : { 'content-type': contentType }),
         ...(authorization === undefined ? {} : { authorization }),
       };
-      let response: TransportResponse;
+      let response: TransportResponse | undefined;
+      const fromMs = this.#clock.monotonic();
       try {
         response = await this.#transport.request({
           method: request.method,
@@ -231,6 +243,13 @@ export class HttpClient implements Client {
         if (attempt === 0 && !request.signal?.aborted && (error instanceof NotSentError || request.method === 'GET'))
           continue;
         throw error;
+      } finally {
+        this.#observe?.({
+          method: request.method,
+          server: this.#transport.server,
+          status: response?.status,
+          tookMs: this.#clock.monotonic() - fromMs,
+        });
       }
       if (response.status < 400) return response;
       const failure = await statusOf(response, this.#format);

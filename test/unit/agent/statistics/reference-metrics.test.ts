@@ -20,9 +20,10 @@ const recorded = JSON.parse(await readFile(join(import.meta.dirname, 'reference-
 /** Recorded, and not here: there is nothing in this agent that they would count. */
 const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
   [
-    /^force_cleaned_failed_volume|^reconstruct_volume|^storage_operation|^volume_operation|^kubelet_volume_metric/,
-    'volumes are not rebuilt from directories and not measured singly',
+    /^force_cleaned_failed_volume|^reconstruct_volume/,
+    'volumes are found on the host itself, not rebuilt from directories',
   ],
+  [/^kubelet_volume_metric/, 'what volumes hold is measured for the whole node'],
   [/^kubelet_cri_losing_support/, 'the runtime interface has one version'],
   [
     /^kubelet_evented_pleg|^kubelet_pleg_discard|^kubelet_pleg_pod_relist/,
@@ -33,9 +34,8 @@ const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
   [/^kubelet_imagemanager_inmemory/, 'the records in memory have no limit to be a part of'],
   [/^kubelet_image_volume/, 'not counted by themselves'],
   [/^kubelet_lifecycle_handler|^kubelet_sleep_action/, 'handlers have no second way'],
-  [/^kubelet_orphan_pod_cleaned_volumes/, 'leftovers are not counted'],
   [/^kubelet_pod_watch_events|^kubelet_pod_worker_start/, 'told by other figures'],
-  [/^rest_client_|^workqueue_/, 'of the client library of the reference'],
+  [/^rest_client_exec_plugin|^rest_client_transport|^workqueue_/, 'of the client library of the reference'],
   [/^process_network_/, 'the process has no network of its own'],
 ];
 
