@@ -147,8 +147,11 @@ export async function createProtection(deps: ProtectionDeps): Promise<Protection
     usage: (maxAgeMs) => usage.snapshot(maxAgeMs),
     storage: (maxAgeMs) => storage.pods(maxAgeMs),
     activePods: () => deps.core().activePods(),
-    evict: (pod, { gracePeriodSeconds, message }) =>
-      deps.workers.kill(pod, { gracePeriodSeconds, status: { reason: 'Evicted', message } }),
+    evict: async (pod, { gracePeriodSeconds, message }) => {
+      await deps.workers.kill(pod, { gracePeriodSeconds, status: { reason: 'Evicted', message } });
+      // What it wrote, to memory too, is free when its volumes are gone.
+      await deps.workers.finished(pod.metadata.uid);
+    },
     events: deps.events,
     aboutNode: deps.aboutNode,
     deleteDeadContainers: () => deps.core().collectContainers({ terminatedPods: true }),

@@ -38,7 +38,7 @@ export interface EvictionDeps {
   readonly usage: (maxAgeMs: number) => Promise<UsageSnapshot>;
   readonly storage: (maxAgeMs: number) => Promise<ReadonlyMap<string, PodStorage>>;
   readonly activePods: () => readonly Pod[];
-  /** Resolves when nothing of the pod runs. */
+  /** Resolves when what the pod took is free: nothing of it runs, and its volumes are gone. */
   readonly evict: (
     pod: Pod,
     ending: { readonly gracePeriodSeconds: number; readonly message: string },

@@ -59,6 +59,7 @@ interface Worker {
   abort: AbortController;
   failures: number;
   readonly whenTerminated: (() => void)[];
+  readonly whenFinished: (() => void)[];
 }
 
 const RETRY_MS = 10_000;
@@ -105,6 +106,13 @@ export class PodWorkers {
     this.#end(worker, ending);
     this.#wake(worker);
     await terminated;
+  }
+
+  /** Resolves when nothing of an ending pod is left, neither its volumes. A pod that nobody knows has left nothing. */
+  async finished(uid: string): Promise<void> {
+    const worker = this.#workers.get(uid);
+    if (worker === undefined || worker.state.kind === 'finished') return;
+    await new Promise<void>((resolve) => worker.whenFinished.push(resolve));
   }
 
   /** Something happened to the pod: look at it again. Unknown pods are ignored. */
@@ -169,6 +177,7 @@ export class PodWorkers {
       abort: new AbortController(),
       failures: 0,
       whenTerminated: [],
+      whenFinished: [],
     };
     this.#workers.set(pod.metadata.uid, worker);
     return worker;
@@ -258,6 +267,7 @@ export class PodWorkers {
         case 'terminated':
           await syncer.cleanUp(pod, worker.abort.signal);
           worker.state = { kind: 'finished' };
+          for (const resolve of worker.whenFinished.splice(0)) resolve();
           for (const other of this.#workers.values()) if (other.state.kind === 'waiting') this.#wake(other);
           return undefined;
         case 'finished':

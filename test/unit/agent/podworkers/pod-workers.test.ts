@@ -48,6 +48,23 @@ function setUp(): { clock: FakeClock; syncer: Syncer; workers: PodWorkers } {
 }
 
 describe('pod workers', () => {
+  it('tell of the end of a pod when its containers are gone, and of the rest when its volumes are', async () => {
+    const { clock, syncer, workers } = setUp();
+    workers.update(pod('a'));
+    await clock.advance(1);
+    const cleaned = Promise.withResolvers<void>();
+    syncer.cleanUp = () => cleaned.promise;
+    let finished = false;
+    await workers.kill(pod('a'), { gracePeriodSeconds: 1, status: undefined });
+    const waiting = workers.finished('a').then(() => (finished = true));
+    await clock.advance(1);
+    assert.equal(finished, false);
+    cleaned.resolve();
+    await waiting;
+    await workers.finished('a');
+    await workers.finished('nobody');
+  });
+
   it('run one sync of a pod at a time and skip what was overtaken', async () => {
     const { clock, syncer, workers } = setUp();
     const { promise, resolve } = Promise.withResolvers<void>();
