@@ -1,5 +1,6 @@
 /** Options: the container runtime. */
 import { podRanges, positiveDuration } from './checks.ts';
+import { PAUSE_IMAGE } from '../images/pause-image.ts';
 import { option } from './option.ts';
 
 const RUNTIME = 'Container runtime';
@@ -39,9 +40,9 @@ export const runtimeOptions = {
   podInfraContainerImage: option({
     name: 'pod-infra-container-image',
     type: 'string',
-    default: 'orchlet.local/pause:1',
+    default: PAUSE_IMAGE,
     group: RUNTIME,
-    help: "Image that holds a pod's namespaces on Docker; never collected. A CRI runtime has its own.",
+    help: "Image that holds a pod's namespaces on Docker; never collected. The default is made by the agent itself, any other is pulled where it is missing. A CRI runtime has its own.",
   }),
   runtimeRequestTimeout: option({
     name: 'runtime-request-timeout',

@@ -3,11 +3,10 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { imageArchive, type FileEntry } from './archive.ts';
-import { type Architecture, pauseProgram } from './pause.ts';
+import { type FileEntry, hostArchitecture, imageArchive } from '../../agent/images/image-archive.ts';
+import { pauseImage } from '../../agent/images/pause-image.ts';
 
-/** The agent's default pod sandbox image, and what `examples/` run. */
-const PAUSE_IMAGE = 'orchlet.local/pause:1';
+/** What `examples/` run. */
 const DEMO_IMAGE = 'orchlet.local/demo:1';
 
 /** A root made of one static busybox with a link for each of its commands. */
@@ -45,19 +44,11 @@ async function main(): Promise<void> {
   const { positionals } = parseArgs({ allowPositionals: true });
   const directory = positionals[0];
   if (directory === undefined) throw new Error('usage: scripts/airgap-images DIR');
-  const architecture: Architecture = process.arch === 'arm64' ? 'arm64' : 'amd64';
+  const architecture = hostArchitecture();
   const path = join(directory, 'orchlet-images.tar');
   const env = ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'];
   const archive = await imageArchive(
-    [
-      {
-        reference: PAUSE_IMAGE,
-        files: [{ path: 'pause', type: 'file', content: pauseProgram(architecture), mode: 0o755 }],
-        command: ['/pause'],
-        env,
-      },
-      { reference: DEMO_IMAGE, files: busyboxRoot(findBusybox()), command: ['/bin/sh'], env },
-    ],
+    [pauseImage(architecture), { reference: DEMO_IMAGE, files: busyboxRoot(findBusybox()), command: ['/bin/sh'], env }],
     architecture,
   );
   mkdirSync(directory, { recursive: true });

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { PAUSE_IMAGE } from '../../agent/images/pause-image.ts';
 import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts';
 import type { Runtime } from '../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';
@@ -32,16 +33,17 @@ if (socket === undefined || images === undefined) {
       });
     const loader = await open('');
     const references = await loader.loadImages(images);
+    // The first sandbox is to bring its image by itself.
+    await loader.removeImage(PAUSE_IMAGE);
     await loader.close();
-    const pauseImage = references.find((reference) => reference.includes('pause')) ?? '';
     const image = references.find((reference) => !reference.includes('pause')) ?? '';
-    const runtime = await open(pauseImage);
+    const runtime = await open(PAUSE_IMAGE);
     return {
       runtime,
       image,
       directory: join(directory, 'logs'),
       simulated: false,
-      restart: () => open(pauseImage),
+      restart: () => open(PAUSE_IMAGE),
       close: async () => {
         await runtime.close();
         await rm(directory, { recursive: true, force: true });

@@ -40,10 +40,12 @@ import { DockerImages } from './images.ts';
 import { containerLabels, dockerName, sandboxLabels } from './labels.ts';
 import { PodNetwork } from './network.ts';
 import { dialPort } from './port-forward.ts';
+import { SandboxImage } from './sandbox-image.ts';
 import { DockerStats } from './stats.ts';
 
 /** What the engine may need beyond the grace period to see a process dead. */
 const STOP_MARGIN_MS = 60_000;
+const SANDBOX_IMAGE_TIMEOUT_MS = 120_000;
 
 export interface DockerRuntimeOptions {
   /** `unix:///var/run/docker.sock`. */
@@ -73,6 +75,7 @@ class DockerRuntime implements Runtime {
   readonly #network: PodNetwork;
   readonly #images: DockerImages;
   readonly #imageVolumes: ImageVolumes;
+  readonly #sandboxImage: SandboxImage;
   readonly #states: ContainerStates;
   readonly #stats: DockerStats;
   readonly #logs: ContainerLogs;
@@ -99,6 +102,7 @@ class DockerRuntime implements Runtime {
     });
     this.#logs = new ContainerLogs({ client: this.#client, clock: options.clock, logger: options.logger });
     this.#images = new DockerImages(this.#client);
+    this.#sandboxImage = new SandboxImage(this.#images, options.sandboxImage, options.logger);
     this.#imageVolumes = new ImageVolumes(this.#client, options.rootDirectory);
     this.#stats = new DockerStats(this.#client, options.clock, this.#instance);
     this.#states = new ContainerStates({
@@ -170,7 +174,11 @@ class DockerRuntime implements Runtime {
       { image: this.#options.sandboxImage, network: onNode ? undefined : this.#network.name, labels, name },
       this.#facts,
     );
-    const id = (await this.#create(create, name)) as SandboxId;
+    const id = (await this.#create(create, name).catch(async (error: unknown) => {
+      if (!isCode(error, 'image-not-found')) throw error;
+      await this.#sandboxImage.bring(AbortSignal.timeout(SANDBOX_IMAGE_TIMEOUT_MS));
+      return this.#create(create, name);
+    })) as SandboxId;
     try {
       if (config.dns !== undefined) await this.#writeResolvConf(id, config.dns);
       await this.#client.call('start sandbox', () => this.#client.docker.getContainer(id).start());

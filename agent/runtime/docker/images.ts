@@ -98,12 +98,12 @@ export class DockerImages {
     }
   }
 
-  async load(archive: string): Promise<readonly string[]> {
+  /** An archive by its path, or its bytes. */
+  async load(archive: string | NodeJS.ReadableStream): Promise<readonly string[]> {
     const references: string[] = [];
     try {
-      const stream = (await this.#client.docker.loadImage(createReadStream(archive), {
-        quiet: true,
-      })) as NodeJS.ReadableStream;
+      const bytes = typeof archive === 'string' ? createReadStream(archive) : archive;
+      const stream = (await this.#client.docker.loadImage(bytes, { quiet: true })) as NodeJS.ReadableStream;
       await this.#progress(stream, (text) => {
         const match = /Loaded image(?: ID)?: (\S+)/.exec(text);
         // Podman names all of an archive in one line.

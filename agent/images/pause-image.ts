@@ -1,6 +1,6 @@
 /**
- * The pause program: the smallest process that holds a pod's namespaces. Assembled from the source below, so that a host
- * needs no compiler.
+ * The agent's own image of pod sandboxes, made by itself, so that a host needs neither a registry nor a compiler. In it is the
+ * pause program, the smallest process that holds a pod's namespaces, assembled from the source below.
  *
  *   sigaction(SIGCHLD, SIG_IGN)          the kernel reaps children by itself
  *   sigaction(SIGTERM and SIGINT, leave) as process 1 it would not get them otherwise
@@ -10,26 +10,37 @@
  * (On arm64 `pause` is `ppoll(0, 0, 0, 0)`. The code is loaded at 0x400078, right behind the headers.)
  */
 import { Buffer } from 'node:buffer';
+import type { Architecture, ImageContent } from './image-archive.ts';
 
-const CODE = {
+/** The default of `--pod-infra-container-image`. */
+export const PAUSE_IMAGE = 'orchlet.local/pause:1';
+
+const CODE: Readonly<Record<Architecture, string>> = {
   amd64:
     'uA0AAAC/EQAAAEiNNVcAAAAx0kG6CAAAAA8FuA0AAAC/DwAAAEiNNVwAAAAx0kG6CAAAAA8FuA0AAAC/AgAAAEiNNUEAAAAx0kG6CAAAAA8FuCIAAAAPBev3' +
     'uOcAAAAx/w8FDx9EAAABAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAANIAQAAAAAAAAAAABAAAAADSAEAAAAAAAAAAAAAAAAAA',
   arm64:
     'yBCA0iACgNJBAwAQAgCA0gMBgNIBAADUyBCA0uABgNKBAwAQAgCA0gMBgNIBAADUyBCA0kAAgNLBAgAQAgCA0gMBgNIBAADUKAmA0gAAgNIBAIDSAgCA0gMA' +
     'gNIBAADU+v//F8gLgNIAAIDSAQAA1AEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA3ABAAAAAAAAAAAAEAAAAANwAQAAAAAAAAAAAAAAAAAA=',
-} as const;
+};
 
-const MACHINE = { amd64: 0x3e, arm64: 0xb7 } as const;
-
-export type Architecture = keyof typeof CODE;
+const MACHINE: Readonly<Record<Architecture, number>> = { amd64: 0x3e, arm64: 0xb7 };
 
 const LOAD_ADDRESS = 0x400000;
 const HEADER_BYTES = 64;
 const PROGRAM_HEADER_BYTES = 56;
 
+export function pauseImage(architecture: Architecture): ImageContent {
+  return {
+    reference: PAUSE_IMAGE,
+    files: [{ path: 'pause', type: 'file', content: pauseProgram(architecture), mode: 0o755 }],
+    command: ['/pause'],
+    env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'],
+  };
+}
+
 /** A static ELF executable of about 300 bytes. */
-export function pauseProgram(architecture: Architecture): Buffer {
+function pauseProgram(architecture: Architecture): Buffer {
   const code = Buffer.from(CODE[architecture], 'base64');
   const headers = Buffer.alloc(HEADER_BYTES + PROGRAM_HEADER_BYTES);
   const sizeBytes = headers.length + code.length;

@@ -3,8 +3,13 @@
  * gives the same bytes.
  */
 import { createHash } from 'node:crypto';
-import { pack } from 'tar-stream';
-import type { Architecture } from './pause.ts';
+
+/** As images name them. */
+export type Architecture = 'amd64' | 'arm64';
+
+export function hostArchitecture(): Architecture {
+  return process.arch === 'arm64' ? 'arm64' : 'amd64';
+}
 
 export type FileEntry =
   | { readonly path: string; readonly type: 'file'; readonly content: Buffer; readonly mode: number }
@@ -33,7 +38,7 @@ export async function imageArchive(images: readonly ImageContent[], architecture
         created: '2026-01-01T00:00:00Z',
         config: { Cmd: image.command, Env: image.env, WorkingDir: '/' },
         rootfs: { type: 'layers', diff_ids: [`sha256:${layerId}`] },
-        history: [{ created: '2026-01-01T00:00:00Z', created_by: 'orchlet scripts/airgap-images' }],
+        history: [{ created: '2026-01-01T00:00:00Z', created_by: 'orchlet' }],
       }),
     );
     const configName = `${sha256(config)}.json`;
@@ -50,6 +55,7 @@ export async function imageArchive(images: readonly ImageContent[], architecture
 }
 
 async function tar(files: readonly FileEntry[]): Promise<Buffer> {
+  const { pack } = await import('tar-stream');
   const archive = pack();
   const chunks: Buffer[] = [];
   const done = (async (): Promise<void> => {

@@ -1,0 +1,49 @@
+/** The image of pod sandboxes, brought where it is missing. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { extract } from 'tar-stream';
+import { PAUSE_IMAGE } from '../../../../../agent/images/pause-image.ts';
+import { SandboxImage } from '../../../../../agent/runtime/docker/sandbox-image.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+
+const never = (): Promise<never> => Promise.reject(new Error('not asked for'));
+
+async function namesIn(archive: NodeJS.ReadableStream): Promise<string[]> {
+  const names: string[] = [];
+  const reader = extract();
+  archive.pipe(reader);
+  for await (const entry of reader) {
+    names.push(entry.header.name);
+    entry.resume();
+  }
+  return names;
+}
+
+test("the agent's own is loaded, once for all that wait, and again when it is gone again", async () => {
+  const loaded: string[][] = [];
+  const load = async (archive: string | NodeJS.ReadableStream): Promise<string[]> => {
+    assert.ok(typeof archive !== 'string');
+    loaded.push(await namesIn(archive));
+    return [PAUSE_IMAGE];
+  };
+  const image = new SandboxImage({ load, pull: never }, PAUSE_IMAGE, silentLogger);
+  const { signal } = new AbortController();
+  await Promise.all([image.bring(signal), image.bring(signal)]);
+  assert.equal(loaded.length, 1);
+  assert.ok(loaded[0]?.includes('manifest.json'));
+  await image.bring(signal);
+  assert.equal(loaded.length, 2);
+});
+
+test('any other is pulled, and a pull that fails is tried again by the next', async () => {
+  const pulled: string[] = [];
+  const pull = (reference: string): Promise<string> => {
+    pulled.push(reference);
+    return pulled.length === 1 ? Promise.reject(new Error('no route')) : Promise.resolve('sha256:1');
+  };
+  const image = new SandboxImage({ load: never, pull }, 'registry.example/pause:3', silentLogger);
+  const { signal } = new AbortController();
+  await assert.rejects(image.bring(signal), /no route/);
+  await image.bring(signal);
+  assert.deepEqual(pulled, ['registry.example/pause:3', 'registry.example/pause:3']);
+});
