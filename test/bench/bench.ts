@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --only start,memory,get,create,list,watch,objects,auth,up,idle,agent]`: prints each figure with its unit. Every group
+ * `npm run bench [-- --only start,memory,get,create,list,watch,objects,auth,up,idle,agent,executable]`: prints each figure with its unit. Every group
  * gets a server of its own. Compare figures of one machine and one run only.
  */
 import { fork } from 'node:child_process';
@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { agent } from './agent.ts';
 import { audit, authorization, tokens } from './auth.ts';
+import { executable } from './executable.ts';
 import { idle } from './idle.ts';
 import { hostile } from './hostile.ts';
 import { h2load, openHttp, type Http } from './load.ts';
@@ -214,9 +215,10 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
   up,
   idle: () => idle(print),
   agent: () => agent(print),
+  executable: () => executable(print),
 };
 /** These need a container runtime and root; only when asked for. */
-const onDemand: ReadonlySet<string> = new Set(['up', 'idle', 'agent']);
+const onDemand: ReadonlySet<string> = new Set(['up', 'idle', 'agent', 'executable']);
 const byDefault = Object.keys(groups).filter((name) => !onDemand.has(name));
 
 const { values } = parseArgs({ options: { only: { type: 'string' } } });

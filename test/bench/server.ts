@@ -31,6 +31,9 @@ export interface ServerOptions {
   readonly readyWithinMs?: number;
   /** A program, with its arguments, that runs it: a tracer. It must keep the process's id. */
   readonly wrapper?: readonly string[];
+  /** Instead of this checkout's. */
+  readonly program?: string;
+  readonly environment?: Readonly<Record<string, string>>;
   /** Loads `observed.ts` into it, for `facts`; costs some memory. */
   readonly observed?: boolean;
 }
@@ -46,14 +49,14 @@ export async function startServer(options: ServerOptions = {}): Promise<Server> 
   const started = performance.now();
   const [program = '', ...args] = [
     ...(options.wrapper ?? []),
-    join(ROOT, 'bin/orchlet'),
+    options.program ?? join(ROOT, 'bin/orchlet'),
     ...(options.command ?? ['controlplane']),
     ...flags,
     ...(options.flags ?? []),
   ];
   const child = spawn(program, args, {
     stdio: ['ignore', log, log],
-    env: options.observed === true ? observedEnvironment(factsFile) : process.env,
+    env: { ...(options.observed === true ? observedEnvironment(factsFile) : process.env), ...options.environment },
   });
   const origin = `https://127.0.0.1:${port}`;
   const readyAfterMs = await untilReady(child, origin, {

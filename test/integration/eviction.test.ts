@@ -30,6 +30,15 @@ interface Condition {
   readonly message?: string;
 }
 
+/** As the agent's directory. */
+function mountSmallDisk(directory: string): void {
+  const [disk, root] = [join(directory, 'disk'), join(directory, 'agent')];
+  mkdirSync(root);
+  run('truncate', ['-s', `${DISK_MIB}M`, disk]);
+  run('mkfs.ext4', ['-q', disk]);
+  run('mount', ['-o', 'loop', disk, root]);
+}
+
 for (const [on, skip, cidr] of [
   ['docker', skipWithoutDocker, '10.109.0.0/17'],
   ['containerd', skipWithoutContainerd, '10.109.128.0/17'],
@@ -83,13 +92,7 @@ for (const [on, skip, cidr] of [
         ...['--system-reserved', `memory=${reservedMib}Mi`, '--agent-arg', 'eviction-pressure-transition-period=1s'],
         ...['--eviction-hard', `memory.available<${LEAST_MEMORY},nodefs.available<${LEAST_DISK}`],
       ];
-      cluster = await RunningCluster.start(flags, on, (directory) => {
-        const [disk, root] = [join(directory, 'disk'), join(directory, 'agent')];
-        mkdirSync(root);
-        run('truncate', ['-s', `${DISK_MIB}M`, disk]);
-        run('mkfs.ext4', ['-q', disk]);
-        run('mount', ['-o', 'loop', disk, root]);
-      });
+      cluster = await RunningCluster.start(flags, on, { prepare: mountSmallDisk });
       await until(
         'the service account',
         () => cluster.kubectl(['get', 'serviceaccount', 'default']).code === 0 || undefined,

@@ -62,6 +62,13 @@ export interface KubectlResult {
   readonly stderr: string;
 }
 
+export interface ClusterOptions {
+  /** Puts things into the data directory before the start. */
+  readonly prepare?: (directory: string) => void;
+  /** Instead of this checkout's. */
+  readonly program?: string;
+}
+
 export class RunningCluster {
   readonly directory: string;
   readonly kubeconfig: string;
@@ -69,13 +76,16 @@ export class RunningCluster {
   readonly agentPort: number;
   #child: ChildProcess | undefined;
   readonly #args: readonly string[];
+  readonly #program: string;
 
   private constructor(
     directory: string,
     ports: readonly [number, number, number],
     runtime: readonly string[],
     more: readonly string[],
+    program: string,
   ) {
+    this.#program = program;
     this.directory = directory;
     this.kubeconfig = join(directory, 'admin.kubeconfig');
     [this.securePort, this.agentPort] = ports;
@@ -95,11 +105,11 @@ export class RunningCluster {
     ];
   }
 
-  /** Resolves when the node is Ready. `prepare` may put things into the data directory before. */
+  /** Resolves when the node is Ready. */
   static async start(
     more: readonly string[] = [],
     on: 'docker' | 'containerd' = 'docker',
-    prepare: (directory: string) => void = () => undefined,
+    { prepare = () => undefined, program = join(ROOT, 'bin/orchlet') }: ClusterOptions = {},
   ): Promise<RunningCluster> {
     const directory = mkdtempSync(join(tmpdir(), 'orchlet-cluster-'));
     mkdirSync(join(directory, 'images'));
@@ -110,7 +120,7 @@ export class RunningCluster {
         ? ['--docker-endpoint', `unix://${dockerSocket ?? ''}`]
         : ['--container-runtime-endpoint', `unix://${containerdSocket ?? ''}`];
     const ports = [await freePort(), await freePort(), await freePort()] as const;
-    const cluster = new RunningCluster(directory, ports, runtime, more);
+    const cluster = new RunningCluster(directory, ports, runtime, more, program);
     try {
       await cluster.launch();
     } catch (error) {
@@ -121,7 +131,7 @@ export class RunningCluster {
   }
 
   async launch(): Promise<void> {
-    const child = spawn(join(ROOT, 'bin/orchlet'), this.#args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(this.#program, this.#args, { stdio: ['ignore', 'pipe', 'pipe'] });
     this.#child = child;
     let log = '';
     for (const stream of [child.stdout, child.stderr]) {

@@ -1,0 +1,78 @@
+/** The one file of scripts/build-binary, as somebody has it who has nothing else: a cluster, on both runtimes, with logs as JSON. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { RunningCluster, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { until } from '../until.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+
+/** With a probe over gRPC, whose client is a part that nothing else loads on Docker. */
+const POD = {
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name: 'p' },
+  spec: {
+    terminationGracePeriodSeconds: 0,
+    containers: [
+      {
+        name: 'c',
+        image: 'orchlet.local/demo:1',
+        command: ['sh', '-c', 'echo started; sleep 1000'],
+        startupProbe: { exec: { command: ['true'] }, periodSeconds: 1 },
+        livenessProbe: { grpc: { port: 9 }, initialDelaySeconds: 0, periodSeconds: 1, failureThreshold: 1000 },
+      },
+    ],
+  },
+};
+
+describe('the single executable', { timeout: 280_000 }, () => {
+  let directory: string;
+  let program: string;
+
+  before(() => {
+    directory = mkdtempSync(join(tmpdir(), 'orchlet-executable-'));
+    execFileSync(join(ROOT, 'scripts/build-binary'), [directory], { stdio: 'pipe' });
+    program = join(directory, 'orchlet');
+    process.env['ORCHLET_UNPACK_DIR'] = join(directory, 'unpacked');
+  });
+  after(() => {
+    delete process.env['ORCHLET_UNPACK_DIR'];
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  test('says its version, completes commands and looks at the host', () => {
+    const say = (...args: string[]): string => execFileSync(program, args, { encoding: 'utf8', cwd: '/' });
+    assert.match(say('version'), /^orchlet \d/);
+    assert.match(say('completion', 'bash'), /complete /);
+    assert.match(execFileSync('sh', ['-c', `${program} doctor; true`], { encoding: 'utf8', cwd: '/' }), /time/i);
+  });
+
+  for (const [on, skip, cidr] of [
+    ['docker', skipWithoutDocker, '10.110.0.0/17'],
+    ['containerd', skipWithoutContainerd, '10.110.128.0/17'],
+  ] as const) {
+    test(`is a cluster on ${on}`, { skip }, async () => {
+      const flags = ['--cluster-cidr', cidr, '--logging-format', 'json', '--cgroup-root', `/orchlet-executable-${on}`];
+      const cluster = await RunningCluster.start(flags, on, { program });
+      try {
+        const manifest = join(cluster.directory, 'pod.json');
+        writeFileSync(manifest, JSON.stringify(POD));
+        await until('the pod to be taken', () => cluster.kubectl(['apply', '-f', manifest]).code === 0);
+        cluster.run(['wait', '--for=condition=Ready', 'pod/p', '--timeout=100s'], { timeoutMs: 110_000 });
+        assert.equal(cluster.run(['logs', 'p']), 'started\n');
+        assert.equal(cluster.run(['exec', 'p', '--', 'echo', 'there']), 'there\n');
+        assert.match(cluster.run(['explain', 'pod.spec.hostNetwork']), /network namespace/);
+        await until('the failures of the probe', () =>
+          /Liveness probe failed/.test(cluster.run(['get', 'events', '-o', 'jsonpath={.items[*].message}'])),
+        );
+        cluster.run(['delete', 'pod', 'p', '--timeout=60s'], { timeoutMs: 70_000 });
+      } finally {
+        await cluster.remove();
+      }
+    });
+  }
+});
