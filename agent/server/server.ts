@@ -59,6 +59,12 @@ export interface AgentServer {
 
 const MAX_BODY_BYTES = 3 << 20;
 
+/** No route has a schema: fastify's compilers of them, a hundred modules, are not loaded. */
+const noSchemas = (): never => {
+  throw new Error('a route of the agent has a schema: let fastify load its own compilers');
+};
+const NO_SCHEMAS = { buildValidator: () => noSchemas, buildSerializer: () => noSchemas };
+
 /** Resolves when all ports listen. Throws with the port in the message where one is in use. */
 export async function startAgentServer(options: AgentServerOptions): Promise<AgentServer> {
   const { tls } = options;
@@ -135,6 +141,7 @@ function createApp(server: Server | HttpsServer, options: AgentServerOptions): F
     bodyLimit: MAX_BODY_BYTES,
     forceCloseConnections: true,
     exposeHeadRoutes: false,
+    schemaController: { compilersFactory: NO_SCHEMAS },
     routerOptions: { maxParamLength: 512 },
   });
   app.removeAllContentTypeParsers();
