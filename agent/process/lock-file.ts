@@ -1,6 +1,6 @@
 /**
  * `--lock-file`: held while the agent runs, so that a second one waits its turn; with `--exit-on-lock-contention` the agent ends
- * when somebody else waits for the file. Node.js cannot lock files, so a `flock` child of ours does; it lets go when the agent
+ * when somebody else waits for the file, or it is deleted. Node.js cannot lock files, so a `flock` child of ours does; it lets go when the agent
  * ends in whatever way, because its standard input closes.
  */
 import { spawn } from 'node:child_process';
@@ -14,7 +14,7 @@ export interface LockFileOptions {
   readonly logger: Logger;
   /** While waiting for the lock, and while watching for others. */
   readonly signal: AbortSignal;
-  /** Somebody waits for the file; `undefined`: nobody looks. */
+  /** Somebody waits for the file, or it is gone; `undefined`: nobody looks. */
   readonly onContention: (() => void) | undefined;
 }
 
@@ -78,8 +78,12 @@ async function watchForOthers(
   const { ino } = await stat(path);
   while (!signal.aborted) {
     try {
-      if (waitsFor(await readFile('/proc/locks', 'utf8'), ino)) {
-        logger.warn({ file: path }, 'Another process wants the lock file: ending');
+      const isThere = (await stat(path).catch(() => undefined))?.ino === ino;
+      if (!isThere || waitsFor(await readFile('/proc/locks', 'utf8'), ino)) {
+        logger.warn(
+          { file: path },
+          `${isThere ? 'Another process wants' : 'Somebody took away'} the lock file: ending`,
+        );
         onContention();
         return;
       }

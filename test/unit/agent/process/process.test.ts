@@ -126,6 +126,35 @@ test('a lock file is held by one, and the next gets it when it is let go', async
   assert.deepEqual(order, ['let go by the first', 'locked by the second']);
 });
 
+test('a lock file that somebody wants or takes away is told of', async () => {
+  const waiter = join(directory, 'wanted');
+  const deleted = join(directory, 'deleted');
+  const hold = async (path: string): Promise<{ release: () => Promise<void>; wanted: Promise<void> }> => {
+    const contention = Promise.withResolvers<void>();
+    const shared = { path, clock: systemClock, logger: silentLogger, signal: stop.signal };
+    return {
+      release: await acquireLockFile({ ...shared, onContention: () => contention.resolve() }),
+      wanted: contention.promise,
+    };
+  };
+  const stop = new AbortController();
+  const [first, second] = await Promise.all([hold(waiter), hold(deleted)]);
+  const other = new AbortController();
+  const waiting = acquireLockFile({
+    path: waiter,
+    clock: systemClock,
+    logger: silentLogger,
+    signal: other.signal,
+    onContention: undefined,
+  });
+  await rm(deleted);
+  await Promise.all([first.wanted, second.wanted]);
+  other.abort();
+  await assert.rejects(waiting, /stopped while waiting/);
+  stop.abort();
+  await Promise.all([first.release(), second.release()]);
+});
+
 test('waiting for a lock file ends when the agent is told to stop', async () => {
   const path = join(directory, 'held');
   const shared = { path, clock: systemClock, logger: silentLogger, onContention: undefined };
