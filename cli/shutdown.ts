@@ -1,5 +1,10 @@
 /** Ends a command that runs until it is told to stop: by a signal, once; a second signal ends the process at once. */
 
+/** Of `orchlet stop`: an end that leaves pods running, whatever the command does at its own end. */
+export const KEEP_PODS_SIGNAL = 'SIGQUIT';
+
+const EXIT_CODES = { SIGINT: 130, SIGQUIT: 131, SIGTERM: 143 } as const;
+
 export interface Shutdown {
   /** Resolves with the signal's name. */
   readonly asked: Promise<string>;
@@ -10,9 +15,9 @@ export interface Shutdown {
 export function onShutdown(): Shutdown {
   const controller = new AbortController();
   const asked = Promise.withResolvers<string>();
-  for (const name of ['SIGINT', 'SIGTERM'] as const) {
+  for (const [name, code] of Object.entries(EXIT_CODES)) {
     process.on(name, () => {
-      if (controller.signal.aborted) process.exit(name === 'SIGINT' ? 130 : 143);
+      if (controller.signal.aborted) process.exit(code);
       controller.abort(new Error(`stopped by ${name}`));
       asked.resolve(name);
     });

@@ -10,6 +10,7 @@ import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { AGENT_PID_FILE } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
 import { isOrchlet, runningProcess } from '../processes.ts';
+import { KEEP_PODS_SIGNAL } from '../shutdown.ts';
 
 const flags = {
   pods: flag({
@@ -82,7 +83,7 @@ async function endPods(pid: number, rootDirectory: string, timeoutMs: number): P
 async function end(pid: number, timeoutMs: number): Promise<void> {
   const unit = unitOf(pid);
   // Told by a signal, a unit would be started again.
-  if (unit === undefined) process.kill(pid, 'SIGTERM');
+  if (unit === undefined) process.kill(pid, KEEP_PODS_SIGNAL);
   else spawnSync('systemctl', ['stop', unit], { stdio: 'inherit' });
   await waitFor(`process ${pid}`, timeoutMs, async () => !(await isOrchlet(pid)));
   process.stdout.write(`${unit ?? `process ${pid}`} is stopped\n`);

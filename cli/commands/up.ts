@@ -20,7 +20,7 @@ import { renewOnHangup } from '../renew-on-hangup.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { openNode, stopPods } from '../stop-own-node.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
-import { onShutdown, type Shutdown } from '../shutdown.ts';
+import { KEEP_PODS_SIGNAL, onShutdown, type Shutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
 
 const own = {
@@ -154,8 +154,9 @@ export const up: Command = {
         return 1;
       }
       notifyStopping();
-      logger.info({ signal: ended }, values.keepPods ? 'stopping; pods run on' : 'stopping, pods as well');
-      if (!values.keepPods && agent !== undefined) {
+      const keepsPods = values.keepPods || ended === KEEP_PODS_SIGNAL;
+      logger.info({ signal: ended }, keepsPods ? 'stopping; pods run on' : 'stopping, pods as well');
+      if (!keepsPods && agent !== undefined) {
         await stopPods(plane.client, agent, logger);
         // Opened again when nobody is left to run what comes then.
         await agent.close({ hostCleared: true });
