@@ -18,6 +18,8 @@ export interface EngineFacts {
   /** Negative oom_score_adj needs CAP_SYS_RESOURCE. */
   readonly lowestOomScoreAdj: number;
   readonly recursiveReadOnly: boolean;
+  /** Podman: who joins a network has a host name of its own, unless it joins that too. Docker cannot be told so. */
+  readonly joinsHostName: boolean;
   readonly seLinux: boolean;
 }
 
@@ -124,6 +126,7 @@ export function containerCreateOptions(
       : userOption(security.runAsUser, security.runAsGroup)),
     HostConfig: {
       NetworkMode: `container:${options.sandboxId}`,
+      ...(facts.joinsHostName ? { UTSMode: `container:${options.sandboxId}` } : {}),
       IpcMode: security.namespaces.ipc === 'node' ? 'host' : `container:${options.sandboxId}`,
       ...pidMode(security, options.sandboxId),
       ...(sandbox.namespaces.network === 'node' ? { UTSMode: 'host' } : {}),

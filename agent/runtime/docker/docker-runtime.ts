@@ -83,6 +83,7 @@ class DockerRuntime implements Runtime {
     swapLimit: false,
     lowestOomScoreAdj: -1000,
     recursiveReadOnly: false,
+    joinsHostName: false,
     seLinux: false,
   };
 

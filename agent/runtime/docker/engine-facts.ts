@@ -7,7 +7,13 @@ import type { DockerClient } from './docker-client.ts';
 const TIMEOUT_MS = 20_000;
 const CAP_SYS_RESOURCE = 24n;
 
-export function engineVersion(client: DockerClient): Promise<{ Version: string; ApiVersion: string }> {
+interface EngineVersion {
+  readonly Version: string;
+  readonly ApiVersion: string;
+  readonly Components?: readonly { readonly Name: string }[];
+}
+
+export function engineVersion(client: DockerClient): Promise<EngineVersion> {
   return client.call('version', () => client.docker.version(), { timeoutMs: TIMEOUT_MS });
 }
 
@@ -29,6 +35,7 @@ export async function readEngineFacts(client: DockerClient, logger: Logger): Pro
     swapLimit: info.SwapLimit,
     lowestOomScoreAdj: await lowestOomScoreAdj(logger),
     recursiveReadOnly: Number.parseInt(version.Version, 10) >= 25,
+    joinsHostName: version.Components?.some(({ Name }) => Name === 'Podman Engine') === true,
     seLinux: info.SecurityOptions.some((option) => option.includes('selinux')),
   };
 }

@@ -4,7 +4,13 @@ import { test } from 'node:test';
 import { containerCreateOptions } from '../../../../../agent/runtime/docker/container-options.ts';
 import type { ContainerConfig, SandboxConfig } from '../../../../../agent/runtime/runtime.ts';
 
-const FACTS = { swapLimit: false, lowestOomScoreAdj: -1000, recursiveReadOnly: true, seLinux: false };
+const FACTS = {
+  swapLimit: false,
+  lowestOomScoreAdj: -1000,
+  recursiveReadOnly: true,
+  joinsHostName: false,
+  seLinux: false,
+};
 const OPTIONS = { sandboxId: 's', labels: {}, name: 'c', seccompProfile: undefined, resolvConf: undefined };
 
 const namespaces = { network: 'pod', pid: 'container', ipc: 'pod' } as const;
@@ -60,6 +66,17 @@ test('a container is put on its processors and memory nodes', () => {
   const { HostConfig } = containerCreateOptions(sandbox, config(), OPTIONS, FACTS);
   assert.deepEqual([HostConfig?.CpusetCpus, HostConfig?.CpusetMems, HostConfig?.CpuQuota], ['1,5', '0', 0]);
   assert.equal(HostConfig?.DeviceRequests, undefined);
+});
+
+test('a container of Podman joins the host name of its pod, which comes with the network on Docker', () => {
+  const modes = [FACTS, { ...FACTS, joinsHostName: true }].map((facts) => {
+    const { HostConfig } = containerCreateOptions(sandbox, config(), OPTIONS, facts);
+    return [HostConfig?.NetworkMode, HostConfig?.UTSMode];
+  });
+  assert.deepEqual(modes, [
+    ['container:s', undefined],
+    ['container:s', 'container:s'],
+  ]);
 });
 
 test('devices of the host, and those that the container device interface names, are asked for', () => {
