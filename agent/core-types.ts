@@ -134,8 +134,8 @@ export interface VolumeManager {
   unmount(pod: Pod, signal: AbortSignal): Promise<void>;
   /** The directory `<rootDir>/pods/<uid>` holds nothing mounted any more. */
   hasMounts(podUid: string): boolean;
-  /** Leftovers of pods that are not in `known` (after a restart): unmounts and removes `<rootDir>/pods/<uid>`. */
-  cleanOrphans(known: ReadonlySet<string>): Promise<void>;
+  /** Leftovers of pods that are not known once they are found (after a restart): unmounts and removes `<rootDir>/pods/<uid>`. */
+  cleanOrphans(known: () => ReadonlySet<string>): Promise<void>;
   /** Directories on the host per volume, for usage statistics and eviction. */
   podVolumes(podUid: string): readonly PodVolume[];
   /** fsGroup and supplemental groups that volumes ask for (`pv.beta.kubernetes.io/gid`). */

@@ -250,8 +250,9 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
 
   async #housekeeping(): Promise<void> {
     const { allocations, cgroups, clock, kubeRuntime, pods, probes, statuses, volumes, workers } = this.#deps;
-    const wanted = new Set(pods.list().map((pod) => pod.metadata.uid));
     for (const mirror of pods.mirrors()) if (pods.podOfMirror(mirror) === undefined) await this.#dropMirror(mirror);
+    // Up to the collection nothing is awaited: what is wanted stays true.
+    const wanted = new Set(pods.list().map((pod) => pod.metadata.uid));
     // Wanted again after its worker ended with the pod being removed: a static file that came back.
     for (const pod of pods.list())
       if (
@@ -264,7 +265,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         this.#admit(pod);
       }
     const forgotten = workers.forget(wanted);
-    const known = new Set([...wanted, ...workers.known().keys()]);
+    const known = this.#knownPods();
     probes.cleanup(known);
     allocations.forget(known);
     // Room may have come for resizes that wait.
@@ -277,9 +278,16 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     this.#lastGcMs = clock.monotonic();
     kubeRuntime.collect();
     await this.collectContainers();
-    await this.#endOrphans(known);
-    await volumes.cleanOrphans(known);
-    await cgroups.cleanOrphans(known);
+    // Each asks anew after it has looked: a pod may have come meanwhile, and what it has is not an orphan's.
+    await this.#endOrphans();
+    await volumes.cleanOrphans(() => this.#knownPods());
+    await cgroups.cleanOrphans(() => this.#knownPods());
+  }
+
+  /** Pods that are wanted, and those that have not ended yet. True until the next `await`. */
+  #knownPods(): ReadonlySet<string> {
+    const { pods, workers } = this.#deps;
+    return new Set([...pods.list().map((pod) => pod.metadata.uid), ...workers.known().keys()]);
   }
 
   /** While a source is silent only what pods that are known leave behind may go. */
@@ -307,10 +315,10 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   }
 
   /** Pods that run though nobody wants them: from before a restart, when their source had them last. */
-  async #endOrphans(known: ReadonlySet<string>): Promise<void> {
+  async #endOrphans(): Promise<void> {
     const { logger, runtime, workers } = this.#deps;
     for (const pod of await this.runningPods()) {
-      if (known.has(pod.metadata.uid)) continue;
+      if (this.#knownPods().has(pod.metadata.uid)) continue;
       logger.info({ pod: formatPod(pod) }, 'Ending a running pod that is in no source');
       this.#deps.observe?.('orphaned', pod);
       const status = await readRuntimeStatus(runtime, {

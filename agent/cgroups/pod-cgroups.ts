@@ -22,8 +22,11 @@ export interface PodCgroups {
   parent(pod: Pod): string;
   ensure(pod: Pod): Promise<void>;
   remove(pod: Pod): Promise<void>;
-  /** Removes cgroups of pods that are not wanted: what stays empty, since another agent of this host may be making one. */
-  cleanOrphans(wanted: ReadonlySet<string>): Promise<void>;
+  /**
+   * Removes cgroups of pods that are not wanted once they are found: what stays empty, since another agent of this host may be
+   * making one.
+   */
+  cleanOrphans(wanted: () => ReadonlySet<string>): Promise<void>;
 }
 
 export interface PodCgroupOptions {
@@ -80,14 +83,16 @@ class ManagedPodCgroups implements PodCgroups {
     await this.#options.manager.remove(this.parent(pod));
   }
 
-  async cleanOrphans(wanted: ReadonlySet<string>): Promise<void> {
+  async cleanOrphans(wanted: () => ReadonlySet<string>): Promise<void> {
     const { manager } = this.#options;
     const idle = new Set<string>();
     for (const parts of CLASSES) {
       const ofPods = manager.name([...parts, 'pod']).replace(/\.slice$/, '');
-      const kept = new Set([...wanted].map((uid) => manager.name([...parts, `pod${uid}`])));
-      for (const name of await manager.children(manager.name(parts))) {
-        if (!name.startsWith(ofPods) || kept.has(name) || (await manager.isUsed(name))) continue;
+      const found = await manager.children(manager.name(parts));
+      const isWanted = (name: string): boolean =>
+        [...wanted()].some((uid) => manager.name([...parts, `pod${uid}`]) === name);
+      for (const name of found) {
+        if (!name.startsWith(ofPods) || (await manager.isUsed(name)) || isWanted(name)) continue;
         if (this.#idle.has(name)) await manager.remove(name);
         else idle.add(name);
       }

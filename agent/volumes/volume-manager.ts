@@ -318,12 +318,12 @@ class HostVolumes implements VolumeManager {
     return this.#pods.has(podUid) || this.#mounts.knowsUnder(this.#directory(podUid));
   }
 
-  async cleanOrphans(known: ReadonlySet<string>): Promise<void> {
+  async cleanOrphans(known: () => ReadonlySet<string>): Promise<void> {
     const { csi, logger, observe, rootDirectory } = this.#options;
     const root = join(rootDirectory, 'pods');
     const pods = { cleaned: 0, failed: 0 };
     for (const uid of await readdir(root).catch(() => [])) {
-      if (known.has(uid) || this.#pods.has(uid)) continue;
+      if (this.#pods.has(uid) || known().has(uid)) continue;
       try {
         await this.#cleanPod(uid);
         await rm(join(root, uid), { recursive: true, force: true });

@@ -1,0 +1,100 @@
+/** Housekeeping looks at the runtime while pods come and go: what came meanwhile is nobody's orphan. */
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { startAgent } from '../../../agent/main.ts';
+import type { ContainerId, SandboxConfig, SandboxId } from '../../../agent/runtime/runtime.ts';
+import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
+import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
+import { until } from '../../until.ts';
+
+const alive = keepAlive();
+after(() => alive.cancel());
+
+/** Looks at all that runs wait while `held`; looks at one pod do not. */
+class SlowRuntime extends FakeRuntime {
+  held: Promise<void> | undefined;
+  waiting = 0;
+  readonly stopped: string[] = [];
+  lastSandbox: SandboxConfig | undefined;
+
+  override runSandbox(config: SandboxConfig): Promise<SandboxId> {
+    this.lastSandbox = config;
+    return super.runSandbox(config);
+  }
+
+  override async listSandboxes(filter: { readonly podUid?: string } = {}): ReturnType<FakeRuntime['listSandboxes']> {
+    if (filter.podUid === undefined && this.held !== undefined) {
+      this.waiting++;
+      await this.held;
+    }
+    return super.listSandboxes(filter);
+  }
+
+  override stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void> {
+    this.stopped.push(this.host.containers.get(id)?.status.labels['io.kubernetes.pod.name'] ?? '');
+    return super.stopContainer(id, gracePeriodSeconds);
+  }
+
+  /** The pod of this name has a container that runs. */
+  runs(pod: string): boolean {
+    return [...this.host.containers.values()].some(
+      ({ status }) => status.state === 'running' && status.labels['io.kubernetes.pod.name'] === pod,
+    );
+  }
+}
+
+test('a pod that comes while housekeeping looks is not ended as an orphan; one that nobody wants is', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'agent-orphans-'));
+  const podManifestPath = join(directory, 'manifests');
+  await mkdir(podManifestPath);
+  const manifest = (name: string): string => join(podManifestPath, `${name}.yaml`);
+  const put = (name: string): Promise<void> =>
+    writeFile(
+      manifest(name),
+      `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {containers: [{name: c, image: "shell:1", imagePullPolicy: Never, command: [sleep, "1000"]}]}\n`,
+    );
+  const runtime = new SlowRuntime(systemClock, createFakeHost(['shell:1']));
+  const agent = await startAgent({
+    flags: {
+      hostnameOverride: 'n1',
+      rootDir: join(directory, 'root'),
+      podLogsDir: join(directory, 'logs'),
+      podManifestPath,
+      port: 0,
+      readOnlyPort: 0,
+      healthzPort: 0,
+      cgroupsPerQos: false,
+      enforceNodeAllocatable: [],
+      failSwapOn: false,
+    },
+    runtime,
+  });
+  const look = Promise.withResolvers<void>();
+  try {
+    await put('first');
+    await until('the first pod', () => runtime.runs('first-n1'));
+    runtime.held = look.promise;
+    // The end of a pod has housekeeping look at what runs.
+    await rm(manifest('first'));
+    await until('the end of the first pod, and a look', () => !runtime.runs('first-n1') && runtime.waiting > 0);
+    await put('second');
+    await until('the second pod', () => runtime.runs('second-n1'));
+    const stray = { uid: 'stray', name: 'stray', namespace: 'default' };
+    assert.ok(runtime.lastSandbox);
+    await runtime.runSandbox({ ...runtime.lastSandbox, pod: { ...runtime.lastSandbox.pod, ...stray } });
+    runtime.held = undefined;
+    look.resolve();
+    await until('the end of the stray pod', () =>
+      [...runtime.host.sandboxes.values()].every(({ pod, state }) => pod.uid !== 'stray' || state !== 'ready'),
+    );
+    assert.deepEqual(runtime.stopped, ['first-n1']);
+    assert.ok(runtime.runs('second-n1'));
+  } finally {
+    look.resolve();
+    await agent.close();
+    await rm(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+  }
+});
