@@ -5,7 +5,7 @@
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
-import { isNotFound, isStatusError } from '../../api/meta/status-error.ts';
+import { isNotFound } from '../../api/meta/status-error.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -232,7 +232,7 @@ class PodStatusManager implements StatusManager {
         kept.sent = version;
         return;
       }
-      const fields = { pod: `${namespace}/${name}`, err: isStatusError(error) ? error.message : error };
+      const fields = { pod: `${namespace}/${name}`, err: error instanceof Error ? error.message : error };
       this.#options.logger.warn(fields, 'the status of a pod could not be sent; trying again');
     }
   }

@@ -60,6 +60,8 @@ export interface ExpectedKind {
   readonly version: string;
   readonly kind: string;
   readonly struct: StructType;
+  /** Other versions of the kind that are read as this one. */
+  readonly alsoVersions?: readonly string[];
   /** Defaults that the schema cannot say. */
   readonly applyDefaults: ((object: KubeObject) => void) | undefined;
   readonly reader: SchemaReader;
@@ -191,6 +193,8 @@ function checkKind(schema: Schema, value: unknown, expected: ExpectedKind): void
   if (kind === expected.kind && apiVersion === apiVersionOf(expected)) return;
   const gv = parseApiVersion(apiVersion);
   const version = gv?.version ?? apiVersion;
+  if (kind === expected.kind && gv?.group === expected.group && expected.alsoVersions?.includes(version) === true)
+    return;
   if (gv === undefined) throw unreadable(expected, `unexpected GroupVersion string: ${apiVersion}`, kind, version);
   const retired = gv.group === expected.group && RETIRED[gv.group]?.includes(gv.version) === true;
   const served = schema.kind(gv.group, gv.version, kind) !== undefined;

@@ -176,7 +176,7 @@ const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);
 const MAX_DISRUPTED = 2000;
 
 export function createEvictionRest(parts: ActionParts, info: ResourceInfo, subresource: SubresourceInfo): Rest {
-  const expected = expectedOf(parts.schema, 'policy', 'v1', 'Eviction');
+  const expected = { ...expectedOf(parts.schema, 'policy', 'v1', 'Eviction'), alsoVersions: ['v1beta1'] };
   const endpoint = endpointOf(info, 'eviction', { group: 'policy', version: 'v1', kind: 'Eviction' });
   return {
     info,

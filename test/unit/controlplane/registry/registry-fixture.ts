@@ -94,7 +94,8 @@ export async function openFixture(
     async create(path, object, namespace = NAMESPACE) {
       const one = at(path);
       const body = { value: cloneJson(object), duplicates: [] };
-      const created = await verb(one, 'create')(context, scope(one, namespace), '', body, write);
+      const name = path.includes(':') ? ((object as KubeObject).metadata.name ?? '') : '';
+      const created = await verb(one, 'create')(context, scope(one, namespace), name, body, write);
       return ('entry' in created ? created.entry : created).object;
     },
     async update(path, object, namespace = NAMESPACE) {

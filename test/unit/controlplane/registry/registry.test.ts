@@ -107,6 +107,18 @@ describe('the registry', () => {
     assert.equal((await refusal(fixture.get('v1/pods', 'brief'))).code, 404);
   });
 
+  it('takes evictions of both versions that clients may send, and of no other', async () => {
+    const containers = [{ name: 'c', image: 'i' }];
+    for (const [name, version] of Object.entries({ old: 'v1beta1', new: 'v1' })) {
+      await fixture.create('v1/pods', { apiVersion: 'v1', kind: 'Pod', metadata: { name }, spec: { containers } });
+      const eviction = { apiVersion: `policy/${version}`, kind: 'Eviction', metadata: { name } };
+      await fixture.create('v1/pods:eviction', eviction);
+      assert.equal((await refusal(fixture.get('v1/pods', name))).code, 404);
+    }
+    const other = { apiVersion: 'policy/v2', kind: 'Eviction', metadata: { name: 'x' } };
+    assert.equal((await refusal(fixture.create('v1/pods:eviction', other))).code, 400);
+  });
+
   it('gives generated names and refuses a taken one', async () => {
     const { metadata } = await fixture.create('v1/configmaps', { metadata: { generateName: 'gen-' } });
     assert.match(metadata.name ?? '', /^gen-[a-z0-9]{5}$/);
