@@ -38,6 +38,7 @@ const DEFAULT_TIMEOUT_MS = 120_000;
 /** A sandbox waits for its network plugins. */
 const SANDBOX_TIMEOUT_FACTOR = 2;
 const STOP_MARGIN_MS = 60_000;
+const LOAD_WAITS_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
 
 export interface CriRuntimeOptions {
   /** `unix:///run/containerd/containerd.sock`. */
@@ -265,7 +266,7 @@ class CriRuntime implements Runtime {
       stdout: io.stdout !== undefined,
       stderr: io.stderr !== undefined && !io.tty,
     });
-    return runRemoteCommand(url, io);
+    return runRemoteCommand(url, io, this.#options.clock);
   }
 
   async attach(id: ContainerId, io: StreamIo): Promise<void> {
@@ -276,7 +277,7 @@ class CriRuntime implements Runtime {
       stdout: io.stdout !== undefined,
       stderr: io.stderr !== undefined && !io.tty,
     });
-    await runRemoteCommand(url, io);
+    await runRemoteCommand(url, io, this.#options.clock);
   }
 
   async portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream> {
@@ -316,8 +317,15 @@ class CriRuntime implements Runtime {
     await unlessGone(this.#client.call('removeImage', { image: { image: reference } }));
   }
 
-  loadImages(archive: string): Promise<readonly string[]> {
-    return importArchive(this.#name, this.#options.imageEndpoint || this.#options.endpoint, archive);
+  async loadImages(archive: string): Promise<readonly string[]> {
+    const references = await importArchive(this.#name, this.#options.imageEndpoint || this.#options.endpoint, archive);
+    // The runtime's CRI part learns of what its own tool has brought by an event, a moment later.
+    for (const reference of references)
+      for (const waitMs of LOAD_WAITS_MS) {
+        if ((await this.imageStatus(reference)) !== undefined) break;
+        await this.#options.clock.sleep(waitMs, this.#closed.signal);
+      }
+    return references;
   }
 
   async imageFilesystems(): Promise<{ images: readonly FilesystemUsage[]; containers: readonly FilesystemUsage[] }> {

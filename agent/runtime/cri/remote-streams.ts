@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { request as httpsRequest } from 'node:https';
 import type { Duplex, Readable, Writable } from 'node:stream';
+import type { Clock } from '../../../api/machinery/clock.ts';
 import { request as httpRequest } from '../../../api/machinery/node-http.ts';
 import { SpdyConnection, type SpdyStream } from '../../server/spdy/connection.ts';
 import { RuntimeError, type StreamIo } from '../runtime.ts';
@@ -12,6 +13,8 @@ import { RuntimeError, type StreamIo } from '../runtime.ts';
 const COMMAND_PROTOCOL = 'v4.channel.k8s.io';
 const FORWARD_PROTOCOL = 'portforward.k8s.io';
 const LARGEST_OUTCOME_BYTES = 64 * 1024;
+/** So long a command that has closed its output may leave its input unread. */
+const STUCK_MS = 10_000;
 
 function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyConnection> {
   const request = (url.startsWith('https:') ? httpsRequest : httpRequest)(url, {
@@ -62,9 +65,9 @@ function readToTheEnd(socket: Duplex): void {
 }
 
 /** Resolves to the exit code when the command has ended, its output is written and the runtime has said how it ended. */
-export async function runRemoteCommand(url: string, io: StreamIo): Promise<number> {
+export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock): Promise<number> {
   const connection = await dial(url, COMMAND_PROTOCOL, io.signal);
-  const onAbort = (): void => connection.close();
+  const onAbort = (): void => connection.abandon();
   io.signal.addEventListener('abort', onAbort, { once: true });
   try {
     const open = (streamtype: string): Promise<SpdyStream> => connection.open({ streamtype });
@@ -80,15 +83,48 @@ export async function runRemoteCommand(url: string, io: StreamIo): Promise<numbe
       io.stdin?.pipe(stdin);
     }
     await Promise.all(outputs);
-    const text = await outcome;
-    if (stdin !== undefined) io.stdin?.unpipe(stdin);
-    return exitCodeOf(text);
+    if (stdin !== undefined && io.stdin !== undefined) await untilStuck(outcome, io.stdin, stdin, clock);
+    return exitCodeOf(await outcome);
   } catch (error) {
     if (io.signal.aborted) throw new RuntimeError('unknown', 'the stream was closed', { cause: error });
     throw error;
   } finally {
     io.signal.removeEventListener('abort', onAbort);
-    connection.close();
+    // What is left of the input stays where it is.
+    io.stdin?.unpipe();
+    io.stdin?.pause();
+    connection.abandon();
+  }
+}
+
+/**
+ * The output is over. containerd 1.6 never says how a command ended whose input it cannot get rid of: it waits for the input to
+ * be read, which nobody does any more. Throws where none is taken for a while; resolves with the outcome.
+ */
+async function untilStuck(
+  outcome: Promise<string>,
+  from: NodeJS.ReadableStream,
+  stdin: SpdyStream,
+  clock: Clock,
+): Promise<void> {
+  let taken = 0;
+  let before = -1;
+  const count = (chunk: Buffer): void => void (taken += chunk.length);
+  from.on('data', count);
+  const over = new AbortController();
+  const known = outcome.finally(() => over.abort());
+  try {
+    for (;;) {
+      await Promise.race([known, clock.sleep(STUCK_MS, over.signal).catch(() => undefined)]);
+      if (over.signal.aborted) return;
+      if (stdin.writableNeedDrain && taken === before)
+        throw new RuntimeError('unknown', 'the command has closed its output and reads no more of its input');
+      before = taken;
+    }
+  } finally {
+    from.off('data', count);
+    known.catch(() => undefined);
+    over.abort();
   }
 }
 

@@ -361,4 +361,10 @@ export class SpdyConnection {
     this.#inflate.close();
     this.#deflate.close();
   }
+
+  /** Ends it with what the peer has not taken yet: nobody wants it to any more. */
+  abandon(): void {
+    this.close();
+    this.#transport.destroy();
+  }
 }

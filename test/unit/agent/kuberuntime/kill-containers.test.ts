@@ -77,6 +77,11 @@ describe('a container is ended', () => {
     ]));
   it('without its hook, with no grace, yet not without a moment for the signal', async () =>
     assert.deepEqual(await kill(withHook({ sleep: { seconds: 5 } }), { gracePeriodSeconds: 0 }), ['stop c 2']));
+  it('though a hook by TCP never runs', async () =>
+    assert.deepEqual(await kill(withHook({ tcpSocket: { port: 80 } })), [
+      'event Warning FailedPreStopHook PreStopHook failed',
+      'stop c 30',
+    ]));
   it('after a preStop pause of nothing', async () =>
     assert.deepEqual(await kill(withHook({ sleep: { seconds: 0 } })), ['stop c 30']));
 

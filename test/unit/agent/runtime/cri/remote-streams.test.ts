@@ -7,6 +7,8 @@ import { PassThrough, type Duplex } from 'node:stream';
 import { afterEach, describe, it } from 'node:test';
 import { forwardRemotePort, runRemoteCommand } from '../../../../../agent/runtime/cri/remote-streams.ts';
 import { RuntimeError } from '../../../../../agent/runtime/runtime.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
 import { SpdyConnection, type SpdyStream } from '../../../../../agent/server/spdy/connection.ts';
 
 type Streams = ReadonlyMap<string, SpdyStream>;
@@ -67,7 +69,7 @@ describe('a command over the streams of a runtime', () => {
     const [stdin, stdout, stderr] = [new PassThrough(), collect(), collect()];
     stdin.end('hello');
     const io = { stdin, stdout: stdout.stream, stderr: stderr.stream, tty: false, signal };
-    assert.equal(await runRemoteCommand(url, io), 7);
+    assert.equal(await runRemoteCommand(url, io, systemClock), 7);
     assert.deepEqual([stdout.text(), stderr.text()], ['HELLO', 'err']);
   });
 
@@ -81,7 +83,7 @@ describe('a command over the streams of a runtime', () => {
       for (const stream of streams.values()) stream.destroy();
     });
     const stdout = collect();
-    assert.equal(await runRemoteCommand(url, { stdout: stdout.stream, tty: false, signal }), 0);
+    assert.equal(await runRemoteCommand(url, { stdout: stdout.stream, tty: false, signal }, systemClock), 0);
     assert.equal(stdout.text().length, size);
   });
 
@@ -95,7 +97,7 @@ describe('a command over the streams of a runtime', () => {
     const resize = (async function* () {
       yield { width: 80, height: 25 };
     })();
-    assert.equal(await runRemoteCommand(url, { stdout: collect().stream, tty: true, resize, signal }), 0);
+    assert.equal(await runRemoteCommand(url, { stdout: collect().stream, tty: true, resize, signal }, systemClock), 0);
     assert.equal(sizes, '{"Width":80,"Height":25}');
   });
 
@@ -111,7 +113,7 @@ describe('a command over the streams of a runtime', () => {
       stdin.write('too late');
     });
     const stdout = collect();
-    assert.equal(await runRemoteCommand(url, { stdin, stdout: stdout.stream, tty: false, signal }), 7);
+    assert.equal(await runRemoteCommand(url, { stdin, stdout: stdout.stream, tty: false, signal }, systemClock), 7);
     assert.equal(stdout.text(), 'last words');
   });
 
@@ -127,7 +129,7 @@ describe('a command over the streams of a runtime', () => {
       await asked;
       streams.get('error')?.end(success);
     });
-    assert.equal(await runRemoteCommand(url, { stdout: collect().stream, tty: false, signal }), 0);
+    assert.equal(await runRemoteCommand(url, { stdout: collect().stream, tty: false, signal }, systemClock), 0);
     assert.equal(frames.toString('hex'), '800300060000000400000002');
   });
 
@@ -141,16 +143,41 @@ describe('a command over the streams of a runtime', () => {
         socket.end();
       });
       await assert.rejects(
-        runRemoteCommand(url, { stdout: collect().stream, tty: false, signal }),
+        runRemoteCommand(url, { stdout: collect().stream, tty: false, signal }, systemClock),
         (error: unknown) => error instanceof RuntimeError && /how the command ended/.test(error.message),
       );
     });
   }
 
+  it('does not wait for ever for a command that has ended while its input goes on without end', async () => {
+    const url = await serve(['error', 'stdin', 'stdout'], (streams) => {
+      // Neither reads the input nor says how the command ended.
+      streams.get('stdout')?.end('done');
+    });
+    const stdin = new PassThrough();
+    const more = (): void => {
+      while (stdin.write(Buffer.alloc(64 * 1024)));
+      stdin.once('drain', more);
+    };
+    more();
+    const clock = new FakeClock();
+    const stdout = collect();
+    let problem: unknown;
+    runRemoteCommand(url, { stdin, stdout: stdout.stream, tty: false, signal }, clock).catch(
+      (error: unknown) => (problem = error),
+    );
+    while (problem === undefined) {
+      await new Promise((resolve) => setImmediate(resolve));
+      if (stdin.writableNeedDrain) await clock.advance(1_000);
+    }
+    assert.match(String(problem), /reads no more of its input/);
+    assert.equal(stdout.text(), 'done');
+  });
+
   it('ends when the caller gives up', async () => {
     const url = await serve(['error', 'stdout'], () => undefined);
     const abort = new AbortController();
-    const running = runRemoteCommand(url, { stdout: collect().stream, tty: false, signal: abort.signal });
+    const running = runRemoteCommand(url, { stdout: collect().stream, tty: false, signal: abort.signal }, systemClock);
     abort.abort();
     await assert.rejects(running);
   });
