@@ -96,10 +96,11 @@ function engineMessage(error: EngineError, message: string): string {
   return startMessage(message);
 }
 
-/** The engine leaves out the layer that CRI runtimes name first; users search for the whole sentence. */
+/** Older engines leave out the layer that CRI runtimes name first, newer ones name it otherwise; users search for one sentence. */
 export function startMessage(message: string): string {
-  return /^(failed to create shim|OCI runtime create failed)/.test(message)
-    ? `failed to create containerd task: ${message}`
+  const bare = message.replace(/^failed to create task for container: /, '');
+  return /^(failed to create shim|OCI runtime create failed)/.test(bare)
+    ? `failed to create containerd task: ${bare}`
     : message;
 }
 

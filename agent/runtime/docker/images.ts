@@ -88,7 +88,7 @@ export class DockerImages {
     } catch (error) {
       if (isCode(error, 'not-found', 'image-not-found')) return;
       // Several tags hold an image: each goes, the last takes the image with it.
-      const image = /multiple repositories|multiple tags/i.test((error as Error).message)
+      const image = /multiple repositories|multiple tags|more than one tag/i.test((error as Error).message)
         ? await this.status(reference)
         : undefined;
       if (image === undefined) throw error;
