@@ -1,6 +1,7 @@
 /** One plain request to a target, and its body passed on with back-pressure. */
 import type { IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
+import type { Readable } from 'node:stream';
 import { request as httpRequest } from '../../../api/machinery/node-http.ts';
 import { newServiceUnavailable } from '../../../api/meta/status-error.ts';
 import type { Exchange } from '../exchange.ts';
@@ -62,7 +63,7 @@ async function sendBody(
 }
 
 /** Resolves when the body has been passed on, or the client has gone. */
-export function passBody(message: IncomingMessage, exchange: Exchange): Promise<void> {
+export function passBody(message: Readable, exchange: Exchange): Promise<void> {
   return new Promise((resolve) => {
     message.on('data', (chunk: Buffer) => {
       if (!exchange.write(chunk)) message.pause();

@@ -1,13 +1,16 @@
 /**
  * `proxy`: a plain request passed on to a pod, a service or a node, and the answer back. Redirects are not followed; where
- * they point at the target itself, they are turned to point at the proxy's path.
+ * they point at the target itself, they are turned to point at the proxy's path, and so are the links of pages.
  */
 import type { IncomingMessage } from 'node:http';
+import { pipeline, type Readable, Transform } from 'node:stream';
+import { createDeflateRaw, createGunzip, createGzip, createInflateRaw } from 'node:zlib';
 import type { ConnectTarget } from '../../registry/rest.ts';
 import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 import type { TargetTls } from './connector.ts';
 import { forwardedHeaders, isHopByHop } from './forwarded-headers.ts';
+import { HtmlLinks, type ProxiedPlace, throughProxy } from './html-links.ts';
 import { passBody, requestTarget } from './passed-response.ts';
 
 export async function proxyRequest(request: ApiRequest, target: ConnectTarget, tls: TargetTls): Promise<void> {
@@ -30,8 +33,39 @@ export async function proxyRequest(request: ApiRequest, target: ConnectTarget, t
     signal: request.signal,
   });
   request.status = message.statusCode ?? 502;
-  exchange.start(request.status, answerHeaders(request, message, target));
-  await passBody(message, exchange);
+  const place: ProxiedPlace = { prefix: proxyPath(request), targetHost: target.url.host, requestHost: host ?? '' };
+  const answer = answerHeaders(request, message);
+  if (message.headers.location !== undefined) answer['location'] = throughProxy(message.headers.location, place);
+  const page = message.headers.location === undefined ? linkedPage(message, place) : undefined;
+  if (page !== undefined) delete answer['content-length'];
+  exchange.start(request.status, answer);
+  await passBody(page ?? message, exchange);
+}
+
+/** How a page is written; none that is missing here can be read. */
+const ENCODINGS: Readonly<Record<string, () => [first: Transform, last: Transform] | []>> = {
+  '': () => [],
+  gzip: () => [createGunzip(), createGzip()],
+  deflate: () => [createInflateRaw(), createDeflateRaw()],
+};
+
+/** The page with its links turned; `undefined` for what is no page that can be read. */
+function linkedPage(message: IncomingMessage, place: ProxiedPlace): Readable | undefined {
+  if (message.headers['content-type']?.split(';')[0]?.trim() !== 'text/html') return undefined;
+  const coding = ENCODINGS[message.headers['content-encoding'] ?? '']?.();
+  if (coding === undefined) return undefined;
+  const links = new HtmlLinks((link) => throughProxy(link, place));
+  // Latin 1 keeps each byte, whatever the page is written in.
+  const turning = new Transform({
+    transform: (chunk: Buffer, _encoding, done) =>
+      done(null, Buffer.from(links.push(chunk.toString('latin1')), 'latin1')),
+    flush: (done) => done(null, Buffer.from(links.end(), 'latin1')),
+  });
+  const [first, last] = coding;
+  // Whoever reads the end of it sees that it broke.
+  const done = (): void => undefined;
+  if (first === undefined || last === undefined) return pipeline(message, turning, done);
+  return pipeline(message, first, turning, last, done);
 }
 
 function redirectToSlash(request: ApiRequest): void {
@@ -41,22 +75,17 @@ function redirectToSlash(request: ApiRequest): void {
   request.exchange.send(301, headers, undefined);
 }
 
-function answerHeaders(request: ApiRequest, message: IncomingMessage, target: ConnectTarget): ResponseHeaders {
+function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseHeaders {
   const headers: ResponseHeaders = { 'audit-id': request.auditId };
   for (const [name, value] of Object.entries(message.headers)) {
     if (value !== undefined && !isHopByHop(name)) headers[name] = value;
   }
-  const { location } = message.headers;
-  if (location !== undefined) headers['location'] = turned(location, request, target);
   return headers;
 }
 
-/** A redirect within the target, as a path below the proxy. */
-function turned(location: string, request: ApiRequest, target: ConnectTarget): string {
-  const absolute = URL.canParse(location, target.url) ? new URL(location, target.url) : undefined;
-  if (absolute === undefined || absolute.host !== target.url.host) return location;
+/** The path up to what the target sees as its root. */
+function proxyPath(request: ApiRequest): string {
   const { path, parts } = request.info;
   const rest = parts.slice(3).join('/');
-  const base = rest === '' ? path.replace(/\/$/, '') : path.slice(0, path.lastIndexOf(`/${rest}`));
-  return `${base}${absolute.pathname}${absolute.search}`;
+  return rest === '' ? path.replace(/\/$/, '') : path.slice(0, path.lastIndexOf(`/${rest}`));
 }

@@ -1,10 +1,12 @@
 /** Tunnels, logs and proxies to a target, through the port. */
 import assert from 'node:assert/strict';
-import { createServer, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type Server } from 'node:http';
+import { request as httpsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { connect as connectTls } from 'node:tls';
 import { after, before, test } from 'node:test';
+import { gunzipSync, gzipSync } from 'node:zlib';
 import { WebSocket } from 'ws';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
@@ -34,6 +36,8 @@ function subresource(name: string, plain: boolean): Rest {
   };
 }
 
+const PAGE = '<html>é <a href="/rewriteme">test</a></html>';
+
 before(async () => {
   target = createServer((request, response) => {
     const chunks: Buffer[] = [];
@@ -42,6 +46,10 @@ before(async () => {
       seen.push({ url: request.url ?? '', headers: request.headers, body: Buffer.concat(chunks).toString() });
       if (request.url?.endsWith('/missing') === true) response.writeHead(404).end('container is gone');
       else if (request.url?.endsWith('/moved') === true) response.writeHead(302, { location: '/proxy/p/there' }).end();
+      else if (request.url?.endsWith('/page') === true)
+        response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' }).end(PAGE);
+      else if (request.url?.endsWith('/packed') === true)
+        response.writeHead(200, { 'content-type': 'text/html', 'content-encoding': 'gzip' }).end(gzipSync(PAGE));
       else response.writeHead(200, { 'x-from': 'target' }).end('line one\n');
     });
   });
@@ -148,4 +156,28 @@ test('plain requests are proxied with body and headers, redirects are turned and
   assert.equal(moved.headers['location'], '/api/v1/namespaces/n/pods/p/proxy/proxy/p/there');
   const bare = await fake.request('GET', '/api/v1/namespaces/n/pods/p/proxy');
   assert.equal(bare.status, 301);
+});
+
+/** The body of an answer as it came. */
+async function bytes(path: string): Promise<Buffer> {
+  const headers = { authorization: 'Bearer token' };
+  const sent = httpsRequest({
+    host: '127.0.0.1',
+    port: fake.port,
+    path,
+    headers,
+    rejectUnauthorized: false,
+    agent: false,
+  });
+  sent.end();
+  const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+  return Buffer.concat(await answer.toArray());
+}
+
+test('links of a page that is proxied go through the proxy, packed or not', async () => {
+  const turned = PAGE.replace('/rewriteme', '/api/v1/namespaces/n/pods/p/proxy/rewriteme');
+  const page = await fake.request('GET', '/api/v1/namespaces/n/pods/p/proxy/page');
+  assert.deepEqual([page.text, page.headers['content-length']], [turned, undefined]);
+  const packed = await bytes('/api/v1/namespaces/n/pods/p/proxy/packed');
+  assert.equal(gunzipSync(packed).toString(), turned);
 });
