@@ -48,12 +48,19 @@ export async function dropInFiles(directory: string): Promise<readonly string[]>
     return entries
       .filter((entry) => !entry.isDirectory() && entry.name.endsWith('.conf'))
       .map((entry) => join(entry.parentPath, entry.name))
-      .sort();
+      .toSorted(byParts);
   } catch (error) {
     throw new ConfigurationError(`the directory of drop-ins ${root} cannot be read: ${(error as Error).message}`, {
       cause: error,
     });
   }
+}
+
+/** Folder by folder, the names of each in their order: all of `10/` comes before `10.conf`. */
+function byParts(left: string, right: string): number {
+  const [parts, others] = [left.split('/'), right.split('/')];
+  const at = parts.findIndex((part, index) => part !== others[index]);
+  return (parts[at] ?? '') < (others[at] ?? '') ? -1 : 1;
 }
 
 function parseConfigFile(text: string, file: string, table: OptionTable): ConfigFile {

@@ -2,7 +2,7 @@
  * The typed flag table: one row a flag, from which the parser, `--help`, shell completion and the docs derive.
  *
  * The syntax is that of the reference's programs: `--flag=value` and `--flag value`, booleans without a value, `_` for `-`
- * in names, short names (`-v 4`, `-v=4`), `--` ends the flags. A flag given twice takes the last value, lists and maps
+ * in names, short names (`-v 4`, `-v=4`, `-v4`), `--` ends the flags. A flag given twice takes the last value, lists and maps
  * collect. Every error is one line that names the flag and, for an unknown name, the nearest right one.
  */
 import { formatDuration, parseDuration } from './duration.ts';
@@ -98,7 +98,7 @@ export function parseFlags<const Table extends FlagTable>(table: Table, argv: re
       rest.push(word);
       continue;
     }
-    const { name, inline } = splitWord(word);
+    const { name, inline } = splitWord(word, byName);
     const entry = byName.get(name);
     if (entry === undefined) throw new UsageError(unknownFlag(word.split('=')[0] ?? word, [...byName.keys()]));
     const [key, row] = entry;
@@ -127,10 +127,13 @@ function indexByName(table: FlagTable): Map<string, readonly [string, AnyFlag]> 
   return byName;
 }
 
-function splitWord(word: string): { name: string; inline: string | undefined } {
+function splitWord(word: string, known: ReadonlyMap<string, unknown>): { name: string; inline: string | undefined } {
   const bare = word.replace(/^--?/, '');
   const equals = bare.indexOf('=');
   const name = (equals < 0 ? bare : bare.slice(0, equals)).replaceAll('_', '-');
+  // A short name may have its value right behind it: `-v4`.
+  if (!known.has(name) && /^-\w\d/.test(word) && known.has(word.charAt(1)))
+    return { name: word.charAt(1), inline: word.slice(2) };
   return { name, inline: equals < 0 ? undefined : bare.slice(equals + 1) };
 }
 
@@ -169,9 +172,7 @@ function convert(type: FlagType, text: string, before: unknown, fail: (why: stri
       if (/^(0|f|F|false|FALSE|False)$/.test(text)) return false;
       return fail('must be true or false');
     case 'integer':
-      return /^[+-]?\d+$/.test(text) && Number.isSafeInteger(Number(text))
-        ? Number(text)
-        : fail('must be a whole number');
+      return integerOf(text) ?? fail('must be a whole number');
     case 'number':
       return text !== '' && Number.isFinite(Number(text)) ? Number(text) : fail('must be a number');
     case 'duration':
@@ -185,6 +186,14 @@ function convert(type: FlagType, text: string, before: unknown, fail: (why: stri
     default:
       return type satisfies never;
   }
+}
+
+/** As Go reads integers: `0x10`, `0b11`, `0o17` and `017` are taken by their base. */
+function integerOf(text: string): number | undefined {
+  const [, sign = '', digits = ''] = /^([+-]?)(0x[0-9a-f]+|0b[01]+|0o?[0-7]+|0|[1-9]\d*)$/i.exec(text) ?? [];
+  if (digits === '') return undefined;
+  const value = Number(digits.replace(/^0(?=[0-7])/, '0o')) * (sign === '-' ? -1 : 1);
+  return Number.isSafeInteger(value) ? value : undefined;
 }
 
 function parsePairs(text: string, fail: (why: string) => never): Record<string, string> {

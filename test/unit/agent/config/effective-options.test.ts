@@ -87,6 +87,16 @@ test('drop-ins merge maps, replace lists, and null takes a value back', async ()
   assert.equal(flags.maxPods, 110);
 });
 
+test('drop-ins are those that end in .conf, folder by folder in the order of their names', async () => {
+  const config = await file('walk/config.yaml', `${HEADER}${ALONE}maxPods: 1\n`);
+  await file('walk/drop/10.conf', `${HEADER}maxPods: 10\nport: 1010\n`);
+  await file('walk/drop/10/99.conf', `${HEADER}maxPods: 99\nport: 1099\nreadOnlyPort: 99\n`);
+  await file('walk/drop/20.yaml', 'this is no configuration');
+  const { flags, origins } = await load('--config', config, '--config-dir', join(directory, 'walk/drop'));
+  assert.deepEqual([flags.maxPods, flags.port, flags.readOnlyPort], [10, 1010, 99]);
+  assert.equal(origins.get('readOnlyPort'), join(directory, 'walk/drop/10/99.conf'));
+});
+
 test('a configuration file brings the stricter defaults of the file', async () => {
   const config = await file('strict.yaml', HEADER);
   const { flags } = await load('--config', config, '--kubeconfig', '/nowhere');

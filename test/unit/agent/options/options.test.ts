@@ -206,6 +206,17 @@ test('flags take values as the reference does', () => {
   assert.equal(parse('--anonymous-auth=false').anonymousAuth, false);
   assert.equal(parse('--runonce').runonce, true);
   assert.equal(parse('-v=4').verbosity, 4);
+  assert.equal(parse('-v4').verbosity, 4);
+  assert.equal(parse('--v', '0x10').verbosity, 16);
+  assert.equal(parse('--max-pods=010').maxPods, 8);
+  assert.equal(parse('--oom-score-adj=-0b11').oomScoreAdj, -3);
+  assert.equal(parse('--sync-frequency=1h1.5m').syncFrequency, 3_690_000);
+  assert.deepEqual(parse('--kube-reserved', 'cpu=100m, memory=1Gi', '--kube-reserved=pid=10').kubeReserved, {
+    cpu: '100m',
+    memory: '1Gi',
+    pid: '10',
+  });
+  assert.deepEqual(parse('--enforce-node-allocatable=').enforceNodeAllocatable, []);
   assert.equal(parse('--version').version, 'true');
   assert.equal(parse('--version=raw').version, 'raw');
   assert.deepEqual(parse('--eviction-hard', 'memory.available<1Gi,nodefs.available<10%').evictionHard, {
@@ -232,6 +243,12 @@ const refused: readonly (readonly [flag: string, why: RegExp])[] = [
   ['--container-log-max-size=large', /is not a quantity/],
   ['--pod-cidr=10.0.0.0/8,10.1.0.0/16', /must be a range such as/],
   ['--pod-cidr=10.0.0.0/33', /must be a range such as/],
+  ['--max-pods=08', /must be a whole number/],
+  ['--max-pods=1e3', /must be a whole number/],
+  ['--sync-frequency=10', /must be a duration such as/],
+  ['--anonymous-auth=yes', /must be true or false/],
+  ['--anonymous-auth=', /must be true or false/],
+  ['--port', /flag needs an argument: --port/],
   ['--max-pod=1', /unknown flag: --max-pod \(did you mean --max-pods\?\)/],
 ];
 for (const [flag, why] of refused)
