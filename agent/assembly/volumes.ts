@@ -8,6 +8,7 @@ import { CsiNode } from '../csi/csi-node.ts';
 import { CsiVolumes } from '../csi/csi-volumes.ts';
 import { CsiDrivers } from '../csi/drivers.ts';
 import { fieldValue, resourceValue } from '../kuberuntime/downward-api.ts';
+import { PodCertificates } from '../volumes/pod-certificates.ts';
 import { hostMounter } from '../volumes/mounter.ts';
 import { noReferencedObjects, WatchedObjects } from '../volumes/referenced-objects.ts';
 import { TokenManager } from '../volumes/token-manager.ts';
@@ -66,6 +67,16 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
   // Drivers that run as pods mount these directories, and want them to be there.
   for (const directory of ['pods', 'plugins'])
     await mkdir(join(rootDirectory, directory), { recursive: true, mode: 0o750 });
+  const certificates =
+    podClient === undefined || !base.effective.gates.enabled('PodCertificateRequest')
+      ? undefined
+      : new PodCertificates({
+          client: podClient,
+          clock,
+          events,
+          node: () => ({ name: nodeName, uid: node.node().metadata.uid ?? '' }),
+          random: Math.random,
+        });
   const manager = createVolumeManager({
     rootDirectory,
     client: podClient,
@@ -79,6 +90,9 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
       ...(podClient === undefined || !base.effective.gates.enabled('ClusterTrustBundleProjection')
         ? {}
         : { trustBundles: (source) => trustBundleCertificates(podClient, source) }),
+      ...(certificates === undefined
+        ? {}
+        : { podCertificate: (pod, volume, index, source) => certificates.bundle(pod, volume, index, source) }),
       fieldValue: (pod, path) => fieldValue(pod, path, { hostIps: node.hostIps() }),
       resourceValue: (pod, container, resource, divisor) =>
         resourceValue(pod, container, resource, divisor, node.allocatable()),
@@ -89,7 +103,10 @@ export async function createVolumes(base: Base, parts: VolumeParts, closers: Clo
     allocatableMemoryBytes: () => Number(wholeUnits(parseQuantity(node.allocatable()['memory'] ?? '0'))),
     recursiveReadOnly: () =>
       node.node().status?.runtimeHandlers?.find(({ name }) => name === '')?.features?.recursiveReadOnlyMounts === true,
-    forgetPod: (uid) => tokens.forgetPod(uid),
+    forgetPod: (uid) => {
+      tokens.forgetPod(uid);
+      certificates?.forgetPod(uid);
+    },
     observe,
   });
   if (objects instanceof WatchedObjects) {

@@ -169,6 +169,7 @@ export const activeGates = {
   CPUManager: '--cpu-manager-policy static gives containers processors of their own',
   CPUManagerPolicyAlphaOptions: 'alpha options in --cpu-manager-policy-options are taken',
   CPUManagerPolicyBetaOptions: 'beta options in --cpu-manager-policy-options are taken',
+  PodCertificateRequest: 'projected volumes may hold keys and certificates of their pods',
   EnvFiles: 'variables may come from files of volumes (env valueFrom fileKeyRef)',
   DevicePlugins: 'device plugins may register',
   KubeletPodResources: 'pod-resources/kubelet.sock tells which pod has which resources',

@@ -4,6 +4,7 @@
  */
 import type { Container, Pod, PodSpec, ReferencedObjects } from '../core-types.ts';
 import type { Payload, PayloadFile } from './atomic-writer.ts';
+import type { CredentialBundle, PodCertificateSource } from './pod-certificates.ts';
 import type { TrustBundleSource } from './trust-bundles.ts';
 
 export type Volume = NonNullable<PodSpec['volumes']>[number];
@@ -19,6 +20,13 @@ export interface PayloadSources {
   readonly token: (pod: Pod, spec: TokenRequestSpec) => Promise<string>;
   /** PEM certificates of cluster trust bundles. */
   readonly trustBundles?: (source: TrustBundleSource) => Promise<string>;
+  /** The key and certificates of a pod: of the source of this index in its volume. */
+  readonly podCertificate?: (
+    pod: Pod,
+    volume: string,
+    index: number,
+    source: PodCertificateSource,
+  ) => Promise<CredentialBundle>;
   /** The downward API: a field of the pod, and a resource of a container, as text. */
   readonly fieldValue: (pod: Pod, fieldPath: string) => string;
   readonly resourceValue: (pod: Pod, container: Container, resource: string, divisor: string) => string;
@@ -44,7 +52,7 @@ export async function volumePayload(pod: Pod, volume: Volume, sources: PayloadSo
   if (volume.downwardAPI !== undefined) {
     return downwardFiles(pod, volume.downwardAPI.items ?? [], volume.downwardAPI.defaultMode ?? 0o644, sources);
   }
-  if (volume.projected !== undefined) return projectedFiles(pod, volume.projected, sources);
+  if (volume.projected !== undefined) return projectedFiles(pod, volume, volume.projected, sources);
   return undefined;
 }
 
@@ -141,6 +149,7 @@ type ProjectedSource = NonNullable<NonNullable<Volume['projected']>['sources']>[
 
 async function projectedFiles(
   pod: Pod,
+  { name: volumeName }: Volume,
   projected: NonNullable<Volume['projected']>,
   sources: PayloadSources,
 ): Promise<Map<string, PayloadFile>> {
@@ -151,7 +160,7 @@ async function projectedFiles(
     for (const [path, file] of more) files.set(path, file);
   };
   const failures: string[] = [];
-  const project = async (source: ProjectedSource): Promise<void> => {
+  const project = async (source: ProjectedSource, index: number): Promise<void> => {
     if (source.configMap !== undefined) {
       const { name, items, optional } = source.configMap;
       add(await configMapFiles(namespace, name ?? '', items, mode, optional === true, sources));
@@ -163,26 +172,45 @@ async function projectedFiles(
     } else if (source.serviceAccountToken !== undefined) {
       const { audience, expirationSeconds, path } = source.serviceAccountToken;
       const token = await sources.token(pod, { audience, expirationSeconds: expirationSeconds ?? 3600 });
-      files.set(path, tokenFile(pod, token, mode));
+      files.set(path, credentialFile(pod, token, mode));
     } else if (source.clusterTrustBundle !== undefined) {
       if (sources.trustBundles === undefined)
         throw new Error('cluster trust bundles need an API server and the feature gate ClusterTrustBundleProjection');
       const pem = await sources.trustBundles(source.clusterTrustBundle);
       files.set(source.clusterTrustBundle.path, { content: Buffer.from(pem), mode });
+    } else if (source.podCertificate !== undefined) {
+      if (sources.podCertificate === undefined)
+        throw new Error('pod certificates need an API server and the feature gate PodCertificateRequest');
+      const bundle = await sources.podCertificate(pod, volumeName, index, source.podCertificate);
+      add(certificateFiles(pod, source.podCertificate, bundle, mode));
     } else throw new Error(`projected sources of this kind are not known here: ${Object.keys(source).join(', ')}`);
   };
   // All that is missing is told at once.
-  for (const source of projected.sources ?? [])
-    await project(source).catch((error: unknown) =>
+  for (const [index, source] of (projected.sources ?? []).entries())
+    await project(source, index).catch((error: unknown) =>
       failures.push(error instanceof Error ? error.message : String(error)),
     );
   if (failures.length > 0) throw new Error(failures.length === 1 ? failures[0] : `[${failures.join(', ')}]`);
   return files;
 }
 
-/** A token belongs to the one user of the pod where there is one; with a group for the volume the group may read it too. */
-function tokenFile(pod: Pod, token: string, mode: number): PayloadFile {
-  const content = Buffer.from(token);
+function certificateFiles(
+  pod: Pod,
+  { credentialBundlePath = '', keyPath = '', certificateChainPath = '' }: PodCertificateSource,
+  { key, chain }: CredentialBundle,
+  mode: number,
+): Map<string, PayloadFile> {
+  const parts = [
+    [credentialBundlePath, key + chain],
+    [keyPath, key],
+    [certificateChainPath, chain],
+  ] as const;
+  return new Map(parts.filter(([path]) => path !== '').map(([path, text]) => [path, credentialFile(pod, text, mode)]));
+}
+
+/** Tokens and keys belong to the one user of the pod where there is one; with a group for the volume the group may read them too. */
+function credentialFile(pod: Pod, text: string, mode: number): PayloadFile {
+  const content = Buffer.from(text);
   const users = new Set(
     [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].map(
       (container) => container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser,

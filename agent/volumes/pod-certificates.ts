@@ -1,0 +1,241 @@
+/**
+ * Certificates of pods for projected volumes: a key of this node's making, a request that a signer answers, and a new one of
+ * each when the signer says that it is time. The volume's looks drive it: each look takes one step, and what is valid is given
+ * on until its successor is there. Keys stand in memory alone: an agent that starts anew asks anew.
+ */
+import { generateKeyPair, type KeyObject } from 'node:crypto';
+import { promisify } from 'node:util';
+import type { Client, Resource } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { serviceAccounts } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isNotFound } from '../../api/meta/status-error.ts';
+import { createCsr } from '../../api/pki/certificate-request.ts';
+import { readPem, writePem } from '../../api/pki/pem.ts';
+import type { KeyPair } from '../../api/pki/signing.ts';
+import type { Pod, PodEventRecorder } from '../core-types.ts';
+import type { Volume } from './payload.ts';
+
+export type PodCertificateSource = NonNullable<
+  NonNullable<NonNullable<Volume['projected']>['sources']>[number]['podCertificate']
+>;
+
+/** PEM. */
+export interface CredentialBundle {
+  readonly key: string;
+  readonly chain: string;
+}
+
+export interface PodCertificatesOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly events: PodEventRecorder;
+  readonly node: () => { readonly name: string; readonly uid: string };
+  /** 0 to 1: many pods do not ask at once. */
+  readonly random: () => number;
+}
+
+interface Waiting {
+  readonly name: string;
+  readonly key: string;
+}
+
+interface Issued extends CredentialBundle {
+  readonly renewAtMs: number;
+  readonly expiresAtMs: number;
+  toldOverdue: boolean;
+  toldExpired: boolean;
+}
+
+interface Credential {
+  issued: Issued | undefined;
+  waiting: Waiting | undefined;
+  /** The signer's last word: nothing more is asked. */
+  refused: string | undefined;
+  busy: Promise<unknown>;
+}
+
+interface RequestStatus {
+  readonly conditions?: readonly { readonly type: string; readonly reason?: string; readonly message?: string }[];
+  readonly certificateChain?: string;
+  readonly beginRefreshAt?: string;
+  readonly notAfter?: string;
+}
+
+const podCertificateRequests: Resource = {
+  group: 'certificates.k8s.io',
+  version: 'v1beta1',
+  resource: 'podcertificaterequests',
+  kind: 'PodCertificateRequest',
+  namespaced: true,
+};
+
+const DEFAULT_SECONDS = 86_400;
+const JITTER_MS = 5 * 60_000;
+const OVERDUE_MS = 10 * 60_000;
+/** A signer that is at hand answers soon: the pod need not wait for the next look. */
+const FIRST_LOOKS_MS = [100, 300, 900];
+
+const generate = promisify(generateKeyPair);
+const KEYS: Readonly<Record<string, () => Promise<{ publicKey: KeyObject; privateKey: KeyObject }>>> = {
+  RSA3072: () => generate('rsa', { modulusLength: 3072 }),
+  RSA4096: () => generate('rsa', { modulusLength: 4096 }),
+  ECDSAP256: () => generate('ec', { namedCurve: 'prime256v1' }),
+  ECDSAP384: () => generate('ec', { namedCurve: 'secp384r1' }),
+  ECDSAP521: () => generate('ec', { namedCurve: 'secp521r1' }),
+  ED25519: () => generate('ed25519'),
+};
+
+export class PodCertificates {
+  readonly #options: PodCertificatesOptions;
+  readonly #credentials = new Map<string, Credential>();
+
+  constructor(options: PodCertificatesOptions) {
+    this.#options = options;
+  }
+
+  /** Throws while there is none yet, and for good where the signer has refused. `index`: of the source in its volume. */
+  bundle(pod: Pod, volume: string, index: number, source: PodCertificateSource): Promise<CredentialBundle> {
+    const id = `${pod.metadata.uid}/${volume}/${index}`;
+    let credential = this.#credentials.get(id);
+    if (credential === undefined) {
+      credential = { issued: undefined, waiting: undefined, refused: undefined, busy: Promise.resolve() };
+      this.#credentials.set(id, credential);
+    }
+    const known = credential;
+    const next = known.busy.then(() => this.#step(pod, known, source));
+    known.busy = next.catch(() => undefined);
+    return next;
+  }
+
+  forgetPod(podUid: string): void {
+    for (const id of this.#credentials.keys()) if (id.startsWith(`${podUid}/`)) this.#credentials.delete(id);
+  }
+
+  async #step(pod: Pod, credential: Credential, source: PodCertificateSource): Promise<CredentialBundle> {
+    const { clock } = this.#options;
+    if (credential.refused !== undefined) throw new Error(credential.refused);
+    const { issued } = credential;
+    if (issued !== undefined && clock.now() < issued.renewAtMs) return issued;
+    try {
+      const isNew = credential.waiting === undefined;
+      credential.waiting ??= await this.#ask(pod, source);
+      await this.#look(pod, credential);
+      for (const waitMs of isNew && issued === undefined ? FIRST_LOOKS_MS : []) {
+        if (credential.waiting === undefined) break;
+        await clock.sleep(waitMs);
+        await this.#look(pod, credential);
+      }
+    } catch (error) {
+      // What is there is good until it ends, whatever becomes of its successor.
+      if (credential.refused !== undefined || issued === undefined) throw error;
+      this.#tellAge(pod, issued);
+      return issued;
+    }
+    if (credential.issued === undefined) throw new Error('credential bundle is not issued yet');
+    if (credential.issued === issued) this.#tellAge(pod, issued);
+    return credential.issued;
+  }
+
+  async #ask(pod: Pod, source: PodCertificateSource): Promise<Waiting> {
+    const { client, node } = this.#options;
+    const { namespace, name, uid } = pod.metadata;
+    const account = pod.spec.serviceAccountName ?? 'default';
+    const generateKeys = KEYS[source.keyType];
+    if (generateKeys === undefined) throw new Error(`while generating keypair: unknown key type "${source.keyType}"`);
+    const keys: KeyPair = await generateKeys();
+    const { metadata } = await client.get(serviceAccounts, namespace, account);
+    const csr = readPem(createCsr({ subject: {} }, keys))[0]?.der ?? Buffer.alloc(0);
+    const created = await client.create(podCertificateRequests, namespace, {
+      apiVersion: 'certificates.k8s.io/v1beta1',
+      kind: podCertificateRequests.kind,
+      metadata: {
+        generateName: 'req-',
+        namespace,
+        ownerReferences: [{ apiVersion: 'core/v1', kind: 'Pod', name, uid }],
+      },
+      spec: {
+        signerName: source.signerName,
+        podName: name,
+        podUID: uid,
+        serviceAccountName: account,
+        serviceAccountUID: metadata.uid ?? '',
+        nodeName: node().name,
+        nodeUID: node().uid,
+        maxExpirationSeconds: source.maxExpirationSeconds ?? DEFAULT_SECONDS,
+        stubPKCS10Request: csr.toString('base64'),
+        ...(source.userAnnotations === undefined ? {} : { unverifiedUserAnnotations: source.userAnnotations }),
+      },
+    } satisfies KubeObject);
+    const key = keys.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
+    return { name: created.metadata.name ?? '', key };
+  }
+
+  /** What has become of the request that is under way. */
+  async #look(pod: Pod, credential: Credential): Promise<void> {
+    const { client, clock, random } = this.#options;
+    const { namespace } = pod.metadata;
+    const { waiting } = credential;
+    if (waiting === undefined) return;
+    let status: RequestStatus;
+    try {
+      status = ((await client.get(podCertificateRequests, namespace, waiting.name))['status'] ?? {}) as RequestStatus;
+    } catch (error) {
+      // Somebody has deleted it: the next look asks anew.
+      if (isNotFound(error)) credential.waiting = undefined;
+      throw error;
+    }
+    const end = status.conditions?.find(({ type }) => ['Issued', 'Denied', 'Failed'].includes(type));
+    if (end === undefined) return;
+    credential.waiting = undefined;
+    if (end.type !== 'Issued') this.#refuse(pod, credential, `${namespace}/${waiting.name}`, end);
+    const now = clock.now();
+    credential.issued = {
+      key: waiting.key,
+      chain: cleanChain(status.certificateChain ?? ''),
+      renewAtMs: momentOf(status.beginRefreshAt, now) + Math.floor(random() * JITTER_MS),
+      expiresAtMs: momentOf(status.notAfter, now),
+      toldOverdue: false,
+      toldExpired: false,
+    };
+  }
+
+  #refuse(
+    pod: Pod,
+    credential: Credential,
+    request: string,
+    { type, reason = '', message = '' }: NonNullable<RequestStatus['conditions']>[number],
+  ): never {
+    const how = type === 'Denied' ? 'denied' : 'failed';
+    const why = `reason=${JSON.stringify(reason)}`;
+    const was = type === 'Denied' ? 'was denied' : 'failed';
+    const said = `PodCertificateRequest ${request} ${was}, ${why}, message=${JSON.stringify(message)}`;
+    this.#options.events.event(pod, 'Warning', type, said);
+    credential.refused = `PodCertificateRequest was permanently ${how}: ${why} message=${JSON.stringify(message)}`;
+    throw new Error(credential.refused);
+  }
+
+  #tellAge(pod: Pod, issued: Issued): void {
+    const { clock, events } = this.#options;
+    if (clock.now() > issued.renewAtMs + OVERDUE_MS && !issued.toldOverdue) {
+      events.event(pod, 'Warning', 'CertificateOverdueForRefresh', 'PodCertificate refresh overdue');
+      issued.toldOverdue = true;
+    }
+    if (clock.now() > issued.expiresAtMs && !issued.toldExpired) {
+      events.event(pod, 'Warning', 'CertificateExpired', 'PodCertificate expired');
+      issued.toldExpired = true;
+    }
+  }
+}
+
+function momentOf(text: string | undefined, otherwise: number): number {
+  const moment = Date.parse(text ?? '');
+  return Number.isNaN(moment) ? otherwise : moment;
+}
+
+/** The certificates alone, each in the form that every reader takes. */
+function cleanChain(chain: string): string {
+  return readPem(chain)
+    .map(({ label, der }) => writePem(label, der))
+    .join('');
+}

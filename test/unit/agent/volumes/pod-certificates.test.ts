@@ -1,0 +1,174 @@
+import assert from 'node:assert/strict';
+import { createPrivateKey } from 'node:crypto';
+import { describe, it } from 'node:test';
+import type { Pod } from '../../../../agent/core-types.ts';
+import { volumePayload, type PayloadSources, type Volume } from '../../../../agent/volumes/payload.ts';
+import { PodCertificates, type PodCertificateSource } from '../../../../agent/volumes/pod-certificates.ts';
+import { formatTime } from '../../../../api/machinery/clock.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { newNotFound } from '../../../../api/meta/status-error.ts';
+import { parseCsrDer } from '../../../../api/pki/certificate-request.ts';
+import { FakeClient } from '../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { until } from '../../../until.ts';
+
+const HOUR_MS = 3_600_000;
+const CHAIN = '-----BEGIN CERTIFICATE-----\nAAEC\n-----END CERTIFICATE-----\n';
+const pod: Pod = {
+  metadata: { name: 'p', namespace: 'ns', uid: 'u' },
+  spec: { serviceAccountName: 'robot', containers: [{ name: 'c', securityContext: { runAsUser: 7 } }] },
+};
+const source: PodCertificateSource = {
+  signerName: 'example.com/signer',
+  keyType: 'ED25519',
+  credentialBundlePath: 'bundle.pem',
+  userAnnotations: { 'example.com/a': 'b' },
+};
+
+/** A signer that answers as `answer` says; requests are numbered from 1. */
+function setUp(answer: (request: number) => object | undefined) {
+  const clock = new FakeClock();
+  const client = new FakeClient(clock);
+  const requests: KubeObject[] = [];
+  const events: string[] = [];
+  const state = { isGone: false };
+  client.intercept((call) => {
+    if (call.resource.resource === 'serviceaccounts') return { metadata: { name: 'robot', uid: 'sa-uid' } };
+    if (call.verb === 'create' && call.object !== undefined) {
+      requests.push(call.object);
+      return { ...call.object, metadata: { ...call.object.metadata, name: `req-${requests.length}` } };
+    }
+    if (state.isGone) throw newNotFound({ group: 'certificates.k8s.io', resource: 'podcertificaterequests' }, 'req');
+    return { metadata: {}, status: answer(requests.length) } as KubeObject;
+  });
+  const certificates = new PodCertificates({
+    client,
+    clock,
+    events: { event: (_pod, _type, reason, message) => void events.push(`${reason} ${message}`) },
+    node: () => ({ name: 'n', uid: 'node-uid' }),
+    random: () => 0,
+  });
+  const issued = (hours: number): object => ({
+    conditions: [{ type: 'Issued', status: 'True' }],
+    certificateChain: `rubbish\n${CHAIN}`,
+    beginRefreshAt: formatTime(clock.now() + hours * HOUR_MS),
+    notAfter: formatTime(clock.now() + 2 * hours * HOUR_MS),
+  });
+  const look = (of = source): ReturnType<PodCertificates['bundle']> => certificates.bundle(pod, 'v', 0, of);
+  /** A look at what is not answered yet takes its time. */
+  const lookLong = async (): Promise<unknown> => {
+    let ended = false;
+    const looked = look()
+      .catch((error: Error) => error.message)
+      .finally(() => (ended = true));
+    await until('the end of the look', async () => {
+      await clock.advance(1000);
+      return ended;
+    });
+    return looked;
+  };
+  return { clock, requests, events, state, certificates, issued, look, lookLong };
+}
+
+describe('certificates of pods', () => {
+  it('are asked for once, with proof of the key that the pod is given', async () => {
+    const { requests, look, issued } = setUp(() => issued(1));
+    const bundle = await look();
+    assert.equal(bundle.chain, CHAIN);
+    assert.equal(createPrivateKey(bundle.key).asymmetricKeyType, 'ed25519');
+    const [request] = requests;
+    const { stubPKCS10Request, ...spec } = request?.['spec'] as Record<string, unknown>;
+    assert.deepEqual(spec, {
+      signerName: 'example.com/signer',
+      podName: 'p',
+      podUID: 'u',
+      serviceAccountName: 'robot',
+      serviceAccountUID: 'sa-uid',
+      nodeName: 'n',
+      nodeUID: 'node-uid',
+      maxExpirationSeconds: 86_400,
+      unverifiedUserAnnotations: { 'example.com/a': 'b' },
+    });
+    const csr = parseCsrDer(Buffer.from(String(stubPKCS10Request), 'base64'));
+    assert.equal(csr.signatureValid, true);
+    assert.deepEqual(await look(), bundle);
+    assert.equal(requests.length, 1);
+  });
+  for (const [keyType, type, size] of [
+    ['ECDSAP256', 'ec', 'prime256v1'],
+    ['ECDSAP384', 'ec', 'secp384r1'],
+    ['ECDSAP521', 'ec', 'secp521r1'],
+    ['RSA3072', 'rsa', 3072],
+  ] as const) {
+    it(`have a key of type ${keyType}`, async () => {
+      const { look, issued } = setUp(() => issued(1));
+      const key = createPrivateKey((await look({ ...source, keyType })).key);
+      const { namedCurve, modulusLength } = key.asymmetricKeyDetails ?? {};
+      assert.deepEqual([key.asymmetricKeyType, namedCurve ?? modulusLength], [type, size]);
+    });
+  }
+  it('are renewed when the signer says so, and given on until then', async () => {
+    let answers = true;
+    const { clock, requests, events, look, issued } = setUp(() => (answers ? issued(1) : {}));
+    const first = await look();
+    await clock.advance(HOUR_MS + 1);
+    answers = false;
+    assert.deepEqual(await look(), first);
+    assert.deepEqual(await look(), first);
+    assert.equal(requests.length, 2);
+    await clock.advance(HOUR_MS);
+    assert.deepEqual(await look(), first);
+    assert.deepEqual(events, [
+      'CertificateOverdueForRefresh PodCertificate refresh overdue',
+      'CertificateExpired PodCertificate expired',
+    ]);
+    answers = true;
+    assert.notEqual((await look()).key, first.key);
+    assert.equal(requests.length, 2);
+  });
+  it('are waited for while the signer is silent, and asked for anew when the request is deleted', async () => {
+    let answers = false;
+    const { requests, state, lookLong, look, issued } = setUp(() => (answers ? issued(1) : {}));
+    assert.equal(await lookLong(), 'credential bundle is not issued yet');
+    state.isGone = true;
+    await assert.rejects(look());
+    state.isGone = false;
+    answers = true;
+    assert.equal((await look()).chain, CHAIN);
+    assert.equal(requests.length, 2);
+  });
+  for (const [type, said, told] of [
+    [
+      'Denied',
+      'PodCertificateRequest was permanently denied: reason="No" message="not you"',
+      'Denied PodCertificateRequest ns/req-1 was denied, reason="No", message="not you"',
+    ],
+    [
+      'Failed',
+      'PodCertificateRequest was permanently failed: reason="No" message="not you"',
+      'Failed PodCertificateRequest ns/req-1 failed, reason="No", message="not you"',
+    ],
+  ] as const) {
+    it(`are not asked for again once ${type}`, async () => {
+      const { requests, events, look } = setUp(() => ({ conditions: [{ type, reason: 'No', message: 'not you' }] }));
+      await assert.rejects(look(), { message: said });
+      await assert.rejects(look(), { message: said });
+      assert.equal(requests.length, 1);
+      assert.deepEqual(events, [told]);
+    });
+  }
+  it('stand in files as the volume says, for the user of the pod alone', async () => {
+    const { certificates, issued } = setUp(() => issued(1));
+    const volume = {
+      name: 'v',
+      projected: { sources: [{ podCertificate: { ...source, keyPath: 'key', certificateChainPath: 'chain' } }] },
+    } as Volume;
+    const files = await volumePayload(pod, volume, {
+      podCertificate: (of, name, index, wanted) => certificates.bundle(of, name, index, wanted),
+    } as PayloadSources);
+    const text = (path: string): string => files?.get(path)?.content.toString() ?? '';
+    assert.equal(text('bundle.pem'), text('key') + text('chain'));
+    assert.equal(text('chain'), CHAIN);
+    assert.deepEqual([files?.get('key')?.mode, files?.get('key')?.uid], [0o600, 7]);
+  });
+});
