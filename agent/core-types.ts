@@ -126,6 +126,8 @@ export interface VolumeManager {
   mount(pod: Pod, signal: AbortSignal): Promise<void>;
   /** Per container start, volumes being ready: what to mount where, subPath prepared (bound safely), subPathExpr expanded with `env`. */
   containerMounts(pod: Pod, container: Container, env: ReadonlyMap<string, string>): Promise<PreparedMounts>;
+  /** The runtime can make mounts read-only with all that is mounted below them. */
+  recursiveReadOnly(): boolean;
   /** The text of a file of a volume that is ready; throws where there is no such volume or file. */
   fileText(pod: Pod, volumeName: string, path: string): Promise<string>;
   /** After the pod's containers ended: removes subPath binds of a container that is not started again. Idempotent. */

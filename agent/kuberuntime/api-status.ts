@@ -15,6 +15,8 @@ export interface StatusInput extends ConditionsInput {
   readonly runtimeName: string;
   readonly waiting: (container: string) => WaitingReason | undefined;
   readonly hostIps: readonly string[];
+  /** The runtime can make mounts read-only with all that is mounted below them. */
+  readonly recursiveReadOnly: boolean;
   /** Containers that do not have yet what the pod was allocated. */
   readonly resizing: readonly string[];
   /** Sets `ready` and `started`. */
@@ -80,7 +82,7 @@ function containerStatus(input: StatusInput, container: Container, kind: Contain
   const attempts = runtime.containers.filter((entry) => entry.name === container.name);
   const [newest, second] = attempts;
   const old = previousOf(input.previous, container.name);
-  const mounts = volumeMounts(container);
+  const mounts = volumeMounts(container, input.recursiveReadOnly);
   if (newest === undefined) return unknownContainer(input, container, kind, old, mounts);
   const status = {
     name: container.name,
@@ -234,7 +236,8 @@ function resourcesOf(container: Container): object {
   };
 }
 
-function volumeMounts(container: Container): Partial<ContainerStatusJson> {
+/** `IfPossible` is a wish: the status says what came of it. */
+function volumeMounts(container: Container, recursiveReadOnly: boolean): Partial<ContainerStatusJson> {
   const mounts = (container.volumeMounts ?? []).map((mount) => ({
     name: mount.name,
     mountPath: mount.mountPath,
@@ -242,8 +245,8 @@ function volumeMounts(container: Container): Partial<ContainerStatusJson> {
       ? {
           readOnly: true,
           recursiveReadOnly:
-            mount.recursiveReadOnly === 'Enabled' || mount.recursiveReadOnly === 'IfPossible'
-              ? mount.recursiveReadOnly
+            recursiveReadOnly && (mount.recursiveReadOnly === 'Enabled' || mount.recursiveReadOnly === 'IfPossible')
+              ? 'Enabled'
               : 'Disabled',
         }
       : {}),

@@ -204,6 +204,7 @@ export class PodSync implements PodSyncer {
       previous: this.#options.statuses.get(pod.metadata.uid) ?? pod.status,
       waiting: (name) => kubeRuntime.waitingReason(pod.metadata.uid, name),
       hostIps: this.#options.node.hostIps(),
+      recursiveReadOnly: this.#options.volumes.recursiveReadOnly(),
       nowMs: this.#options.clock.now(),
       readiness: (status) => this.#options.probes.updatePodStatus(pod, status),
       terminationMessage: (container) => this.#messages.get(container.id) ?? '',

@@ -259,15 +259,20 @@ class HostVolumes implements VolumeManager {
     }
   }
 
+  /** The runtime can make mounts read-only with all that is mounted below them. */
+  recursiveReadOnly(): boolean {
+    return this.#options.recursiveReadOnly?.() ?? false;
+  }
+
   async containerMounts(pod: Pod, container: Container, env: ReadonlyMap<string, string>): Promise<PreparedMounts> {
-    const { mounter, logger, recursiveReadOnly = () => false } = this.#options;
+    const { mounter, logger } = this.#options;
     return containerMounts({
       pod,
       container,
       env,
       ready: this.#pods.get(pod.metadata.uid)?.ready ?? new Map<string, ReadyVolume>(),
       podDirectory: this.#directory(pod.metadata.uid),
-      recursiveReadOnly: recursiveReadOnly(),
+      recursiveReadOnly: this.recursiveReadOnly(),
       mounter,
       mounts: this.#mounts,
       logger,

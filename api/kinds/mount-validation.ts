@@ -31,11 +31,6 @@ export function volumeMountErrors(
     if (devices.names.has(name)) errors.push(invalid(`${at}.name`, name, 'must not already exist in volumeDevices'));
     if (devices.paths.has(mountPath))
       errors.push(invalid(`${at}.mountPath`, mountPath, 'must not already exist as a path in volumeDevices'));
-    if (context.volumes.get(name) === 'image') {
-      for (const field of ['subPath', 'subPathExpr'] as const)
-        if (!isBlank(mount[field]))
-          errors.push(invalid(`${at}.${field}`, mount[field], 'not allowed in image volume sources'));
-    }
     if (!isBlank(mount.subPath)) errors.push(...localPathErrors(mount.subPath, `${path}.subPath`));
     if (!isBlank(mount.subPathExpr)) {
       if (!isBlank(mount.subPath))

@@ -1,13 +1,13 @@
 /** What the API is told of containers that the runtime does not have yet. */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import type { Pod } from '../../../../agent/core-types.ts';
+import type { Pod, PodStatus } from '../../../../agent/core-types.ts';
 import { apiPodStatus } from '../../../../agent/kuberuntime/api-status.ts';
 import { assembleRuntimeStatus } from '../../../../agent/kuberuntime/runtime-status.ts';
 
-function waitingReasons(spec: object): Record<string, string | undefined> {
+function statusOf(spec: object, { recursiveReadOnly }: { readonly recursiveReadOnly: boolean }): PodStatus {
   const pod = { metadata: { name: 'p', namespace: 'd', uid: 'u' }, spec: { nodeName: 'n', ...spec } } as unknown as Pod;
-  const status = apiPodStatus({
+  return apiPodStatus({
     pod,
     runtime: assembleRuntimeStatus({ uid: 'u', name: 'p', namespace: 'd' }, [], []),
     previous: undefined,
@@ -16,11 +16,16 @@ function waitingReasons(spec: object): Record<string, string | undefined> {
     resize: {},
     nowMs: 0,
     hostIps: [],
+    recursiveReadOnly,
     runtimeName: 'docker',
     waiting: () => undefined,
     readiness: () => undefined,
     terminationMessage: () => '',
   });
+}
+
+function waitingReasons(spec: object): Record<string, string | undefined> {
+  const status = statusOf(spec, { recursiveReadOnly: false });
   const all = [
     ...(status.initContainerStatuses ?? []),
     ...(status.containerStatuses ?? []),
@@ -42,4 +47,32 @@ describe('a container that was not made yet waits', () => {
       }),
       { one: 'PodInitializing', two: 'PodInitializing', a: 'PodInitializing', debug: 'PodInitializing' },
     ));
+});
+
+it('A mount that is read-only says whether all below it is too, never that this was a wish', () => {
+  const mount = (name: string, recursiveReadOnly?: string): object => ({
+    name,
+    mountPath: `/${name}`,
+    readOnly: true,
+    recursiveReadOnly,
+  });
+  const spec = {
+    containers: [
+      {
+        name: 'a',
+        volumeMounts: [
+          mount('wished', 'IfPossible'),
+          mount('no', 'Disabled'),
+          mount('unsaid'),
+          { name: 'written', mountPath: '/w' },
+        ],
+      },
+    ],
+  };
+  const modes = (recursiveReadOnly: boolean): unknown[] =>
+    (statusOf(spec, { recursiveReadOnly }).containerStatuses?.[0]?.volumeMounts ?? []).map(
+      (shown) => shown.recursiveReadOnly,
+    );
+  assert.deepEqual(modes(false), ['Disabled', 'Disabled', 'Disabled', undefined]);
+  assert.deepEqual(modes(true), ['Enabled', 'Disabled', 'Disabled', undefined]);
 });

@@ -81,14 +81,6 @@ const REFUSED: readonly (readonly [string, PodSpec, readonly string[]])[] = [
     ['spec.volumes[0].downwarAPI: Forbidden: may not specify more than 1 volume type'],
   ],
   [
-    'a part of an image volume',
-    {
-      ...volume({ image: { reference: 'i' } }),
-      ...container({ volumeMounts: [{ name: 'v', mountPath: '/v', subPath: 'a' }] }),
-    },
-    ['spec.containers[0].volumeMounts[0].subPath: Invalid value: "a": not allowed in image volume sources'],
-  ],
-  [
     'a value that no label of a node has',
     {
       affinity: {
@@ -159,6 +151,16 @@ test('a template may leave ports of the host and an image to its pods', () => {
   const spec = podOf(container({ ports: [{ containerPort: 80 }] })).spec ?? {};
   const template = { spec: { ...spec, hostNetwork: true, volumes: [{ name: 'v', image: { pullPolicy: 'Always' } }] } };
   assert.deepEqual(podTemplateErrors(template, 'spec.template'), []);
+});
+
+test('a container may mount a part of an image volume', () => {
+  const mounts = container({
+    volumeMounts: [
+      { name: 'v', mountPath: '/a', subPath: 'a' },
+      { name: 'v', mountPath: '/b', subPathExpr: '$(B)' },
+    ],
+  });
+  assert.deepEqual(errorsOf({ ...volume({ image: { reference: 'i' } }), ...mounts }), []);
 });
 
 test('the mirror annotation of a pod never changes', () => {
