@@ -56,6 +56,8 @@ export function nodeRestriction(sources: Sources): AdmissionPlugin {
           return lease(attributes, node);
         case 'certificatesigningrequests.certificates.k8s.io':
           return certificateRequest(attributes);
+        case 'podcertificaterequests.certificates.k8s.io':
+          return podCertificateRequest(attributes, node, livePod, (name) => nodeSource.live('', name));
         case 'csinodes.storage.k8s.io':
           if (attributes.operation === 'CREATE' && objectName(attributes) === node) return undefined;
           if (attributes.name === node) return undefined;
@@ -129,6 +131,37 @@ async function mainPod(
   }
   if ((pod.spec.resourceClaims?.length ?? 0) > 0)
     throw refusal(attributes, `node ${q(node)} can not create pods that reference resourceclaims`);
+}
+
+/** For a pod that it runs, as it runs it: another's certificate is no node's business. */
+async function podCertificateRequest(
+  attributes: AdmissionAttributes,
+  node: string,
+  findPod: FindPod,
+  findNode: FindNode,
+): Promise<void> {
+  if (attributes.operation !== 'CREATE' || attributes.subresource !== '')
+    throw refusal(attributes, `node ${q(node)} can only create pod certificate requests`);
+  const spec = (attributes.object?.['spec'] ?? {}) as Partial<Record<string, string>>;
+  const own = await findNode(node);
+  if (spec['nodeName'] !== node || spec['nodeUID'] !== own?.metadata.uid)
+    throw refusal(
+      attributes,
+      `node ${q(node)} can only request certificates with spec.nodeName and spec.nodeUID set to itself`,
+    );
+  const pod = await findPod(attributes, spec['podName'] ?? '');
+  if (pod.metadata.uid !== spec['podUID'] || pod.spec?.nodeName !== node)
+    throw refusal(
+      attributes,
+      `node ${q(node)} can only request certificates for pods with spec.nodeName set to itself`,
+    );
+  if (pod.metadata.annotations?.[MIRROR] !== undefined)
+    throw refusal(attributes, `node ${q(node)} can not request certificates for mirror pods`);
+  if (pod.spec.serviceAccountName !== spec['serviceAccountName'])
+    throw refusal(
+      attributes,
+      `pod ${q(pod.metadata.name ?? '')} has another service account than its certificate request`,
+    );
 }
 
 function podStatus(attributes: AdmissionAttributes, node: string): void {

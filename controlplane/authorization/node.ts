@@ -36,6 +36,7 @@ const RULES: readonly PolicyRule[] = [
   rule('create patch update', ',events.k8s.io', 'events'),
   rule('get', '', 'endpoints'),
   rule('create get list watch', 'certificates.k8s.io', 'certificatesigningrequests'),
+  rule('create get list watch', 'certificates.k8s.io', 'podcertificaterequests'),
   rule('get list watch', 'storage.k8s.io', 'csidrivers'),
   rule('get list watch', 'node.k8s.io', 'runtimeclasses'),
   rule('create', 'authentication.k8s.io', 'selfsubjectreviews'),

@@ -97,6 +97,12 @@ const csrOf = (name: string, signerName: string): Asked => ({
   namespace: '',
   object: () => object('r', { request: csr[name], signerName }),
 });
+const certificateOf = (spec: object, operation = 'CREATE'): Asked => ({
+  operation,
+  resource: 'podcertificaterequests',
+  group: 'certificates.k8s.io',
+  object: object('r', { nodeName: 'a', nodeUID: 'n1', podName: 'own', podUID: 'u1', ...spec }),
+});
 const NODE_SIGNER = 'kubernetes.io/kube-apiserver-client-kubelet';
 
 const allowed: Readonly<Record<string, Asked>> = {
@@ -118,6 +124,7 @@ const allowed: Readonly<Record<string, Asked>> = {
     },
   },
   'a token for a pod of its own': token(bound('own', 'u1')),
+  'a certificate for a pod of its own': certificateOf({}),
   'its own lease': {
     resource: 'leases',
     group: 'coordination.k8s.io',
@@ -146,6 +153,30 @@ const refused: Readonly<Record<string, readonly [Asked, string]>> = {
   'a user of no node': [
     { resource: 'pods', object: object('p'), user: 'system:node:' },
     'could not determine node from user "system:node:"',
+  ],
+  'a certificate in the name of another node': [
+    certificateOf({ nodeName: 'b' }),
+    'node "a" can only request certificates with spec.nodeName and spec.nodeUID set to itself',
+  ],
+  'a certificate in the name of an earlier node': [
+    certificateOf({ nodeUID: 'n0' }),
+    'node "a" can only request certificates with spec.nodeName and spec.nodeUID set to itself',
+  ],
+  'a certificate for a pod of another node': [
+    certificateOf({ podName: 'other', podUID: 'u2' }),
+    'node "a" can only request certificates for pods with spec.nodeName set to itself',
+  ],
+  'a certificate for an earlier pod': [
+    certificateOf({ podUID: 'u0' }),
+    'node "a" can only request certificates for pods with spec.nodeName set to itself',
+  ],
+  'a certificate for another service account': [
+    certificateOf({ serviceAccountName: 'admin' }),
+    'pod "own" has another service account than its certificate request',
+  ],
+  'another end of a certificate request': [
+    certificateOf({}, 'DELETE'),
+    'node "a" can only create pod certificate requests',
   ],
   'a pod that is no mirror': [
     { resource: 'pods', object: object('p', { nodeName: 'a' }) },
