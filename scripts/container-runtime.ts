@@ -7,6 +7,7 @@ import { existsSync } from 'node:fs';
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { startCriRuntime } from '../agent/runtime/cri/cri-runtime.ts';
+import { unmetCondition } from '../agent/runtime/select-runtime.ts';
 import { silentLogger } from '../api/component/logger.ts';
 import { systemClock } from '../api/machinery/clock.ts';
 
@@ -47,7 +48,7 @@ async function servesPods(path: string, isNew: boolean): Promise<boolean> {
     const runtime = await startCriRuntime(options);
     try {
       if (isNew && (await runtime.listSandboxes()).length > 0) return false;
-      return (await runtime.conditions()).every((condition) => condition.ready);
+      return unmetCondition(await runtime.conditions()) === undefined;
     } finally {
       await runtime.close();
     }

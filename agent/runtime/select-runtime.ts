@@ -7,7 +7,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { type Runtime, RuntimeError } from './runtime.ts';
+import { type Runtime, type RuntimeCondition, RuntimeError } from './runtime.ts';
 
 export interface RuntimeChoice {
   /** `docker`, `remote`, or '' for what answers. */
@@ -76,7 +76,7 @@ async function usable(
   let runtime: Runtime | undefined;
   try {
     runtime = await connectTo(`unix://${socket}`);
-    const missing = (await runtime.conditions()).find((condition) => !condition.ready);
+    const missing = unmetCondition(await runtime.conditions());
     const isTaken = !existsSync(join(rootDirectory, 'pods')) && (await runtime.listSandboxes()).length > 0;
     if (missing === undefined && !isTaken) return runtime;
     await runtime.close();
@@ -86,6 +86,11 @@ async function usable(
     await runtime?.close();
     return (error as Error).message;
   }
+}
+
+/** Why pods cannot run; other conditions are warnings: containerd 2 tells of deprecated parts of its configuration so. */
+export function unmetCondition(conditions: readonly RuntimeCondition[]): RuntimeCondition | undefined {
+  return conditions.find(({ type, ready }) => !ready && (type === 'RuntimeReady' || type === 'NetworkReady'));
 }
 
 function answers(path: string): Promise<boolean> {

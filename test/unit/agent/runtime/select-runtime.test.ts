@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
 import { RuntimeError } from '../../../../agent/runtime/runtime.ts';
-import { type RuntimeChoice, selectRuntime } from '../../../../agent/runtime/select-runtime.ts';
+import { type RuntimeChoice, selectRuntime, unmetCondition } from '../../../../agent/runtime/select-runtime.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 
@@ -60,6 +60,15 @@ describe('choosing the container runtime', () => {
     servers.push(server);
     await new Promise<void>((resolve) => server.listen(path, resolve));
     assert.match(await problem({ kind: 'remote', knownCriSockets: [path] }), /other\.sock: rpc error: code = /);
+  });
+
+  it('does not mind what a runtime only warns of', () => {
+    const condition = (type: string, ready: boolean) => ({ type, ready, reason: 'r', message: 'm' });
+    const warning = condition('ContainerdHasNoDeprecationWarnings', false);
+    const ready = ['RuntimeReady', 'NetworkReady'].map((type) => condition(type, true));
+    assert.equal(unmetCondition([...ready, warning]), undefined);
+    for (const type of ['RuntimeReady', 'NetworkReady'])
+      assert.equal(unmetCondition([warning, condition(type, false)])?.type, type);
   });
 
   it('takes no other than the CRI socket that somebody named', async () => {
