@@ -15,7 +15,9 @@ const MIB = 1024 * 1024;
 /** What pods may use together, and how little of it may be left. */
 const FOR_PODS_MIB = 500;
 const LEAST_MEMORY = '100Mi';
-const HOG_MIB = 430;
+/** When it is told: one block, held by who waits for a reader that never reads. */
+const FILL_MEMORY =
+  'until [ -f /tmp/go ]; do sleep 1; done; mkfifo /tmp/f; sleep 1000 </tmp/f & exec dd if=/dev/zero bs=430M count=1 of=/tmp/f';
 /** The agent's file system, and how little of it may be left. */
 const DISK_MIB = 300;
 const LEAST_DISK = '120Mi';
@@ -109,13 +111,11 @@ for (const [on, skip, cidr] of [
       const modest = { requests: { memory: '30Mi' }, limits: { memory: '60Mi' } };
       apply(
         podOf('modest', 'sleep 1000', { resources: modest }),
-        podOf(
-          'hog',
-          `i=0; while [ $i -lt ${HOG_MIB} ]; do dd if=/dev/zero of=/v/$i bs=1M count=10 2>/dev/null; i=$((i+10)); done; sleep 1000`,
-          { volume: { medium: 'Memory' }, resources: { requests: { memory: '10Mi' } } },
-        ),
+        podOf('hog', FILL_MEMORY, { resources: { requests: { memory: '10Mi' } } }),
       );
       await running('modest');
+      await running('hog');
+      cluster.run(['exec', 'hog', '--', 'touch', '/tmp/go']);
       await evicted('hog');
       assert.equal(get('pod hog', '{.status.reason}'), 'Evicted');
       assert.match(
