@@ -84,21 +84,25 @@ export class DockerImages {
   async remove(reference: string): Promise<void> {
     this.#refs.clear();
     try {
-      await this.#client.call('remove image', () => this.#client.docker.getImage(reference).remove());
+      await this.#removeName(reference);
     } catch (error) {
-      if (isCode(error, 'not-found', 'image-not-found')) return;
-      // Several tags hold an image: each goes, the last takes the image with it.
+      // Several tags hold an image: each goes, the last takes the image with it. A digest may go with its tag.
       const image = /multiple repositories|multiple tags|more than one tag/i.test((error as Error).message)
         ? await this.status(reference)
         : undefined;
       if (image === undefined) throw error;
-      for (const tag of [...image.repoTags, ...image.repoDigests]) {
-        await this.#client.call('remove image', () => this.#client.docker.getImage(tag).remove());
-      }
+      for (const name of [...image.repoTags, ...image.repoDigests]) await this.#removeName(name);
     }
   }
 
-  /** An archive by its path, or its bytes. */
+  async #removeName(name: string): Promise<void> {
+    try {
+      await this.#client.call('remove image', () => this.#client.docker.getImage(name).remove());
+    } catch (error) {
+      if (!isCode(error, 'not-found', 'image-not-found')) throw error;
+    }
+  }
+
   async load(archive: string | NodeJS.ReadableStream): Promise<readonly string[]> {
     const references: string[] = [];
     try {
