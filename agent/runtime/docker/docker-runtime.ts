@@ -33,7 +33,7 @@ import { ContainerStates } from './container-states.ts';
 import { createDockerClient, isCode, unlessGone, type DockerClient } from './docker-client.ts';
 import { ContainerLogs } from './container-logs.ts';
 import { followEvents } from './engine-events.ts';
-import { engineInfo, engineVersion, readEngineFacts } from './engine-facts.ts';
+import { EngineSelf, readEngineFacts } from './engine-facts.ts';
 import { attachStream, execCollect, execStream } from './exec.ts';
 import { ImageVolumes } from './image-volumes.ts';
 import { DockerImages } from './images.ts';
@@ -71,6 +71,7 @@ export async function startDockerRuntime(options: DockerRuntimeOptions): Promise
 class DockerRuntime implements Runtime {
   readonly #options: DockerRuntimeOptions;
   readonly #client: DockerClient;
+  readonly #engine: EngineSelf;
   readonly #instance: string;
   readonly #network: PodNetwork;
   readonly #images: DockerImages;
@@ -90,6 +91,7 @@ class DockerRuntime implements Runtime {
   constructor(options: DockerRuntimeOptions) {
     this.#options = options;
     this.#client = createDockerClient(options.endpoint, options.clock);
+    this.#engine = new EngineSelf(this.#client, options.clock);
     this.#instance = createHash('sha256')
       .update(`${options.nodeName}\0${options.rootDirectory}`)
       .digest('hex')
@@ -116,12 +118,12 @@ class DockerRuntime implements Runtime {
   }
 
   async start(): Promise<void> {
-    this.#facts = await readEngineFacts(this.#client, this.#options.logger);
+    this.#facts = await readEngineFacts(this.#engine, this.#options.logger);
     for (const container of await this.listContainers()) await this.#logs.write(container.id);
   }
 
   async info(): Promise<{ name: string; version: string; apiVersion: string }> {
-    const version = await engineVersion(this.#client);
+    const version = await this.#engine.version();
     return { name: 'docker', version: version.Version, apiVersion: version.ApiVersion };
   }
 
@@ -132,6 +134,7 @@ class DockerRuntime implements Runtime {
     } catch (error) {
       const message = `docker: ${(error as Error).message}`;
       this.#network.forget();
+      this.#engine.forget();
       return [
         { type: 'RuntimeReady', ready: false, reason: 'DockerDaemonNotReady', message },
         { type: 'NetworkReady', ...well },
@@ -149,14 +152,14 @@ class DockerRuntime implements Runtime {
 
   /** The engine maps ids for all containers or none, and adds the groups that an image gives its users. */
   async features(): Promise<RuntimeFeatures> {
-    const info = await engineInfo(this.#client);
+    const info = await this.#engine.info();
     const features = { recursiveReadOnlyMounts: this.#facts.recursiveReadOnly, userNamespaces: false };
     const handlers = ['', ...Object.keys(info.Runtimes ?? {})].map((name) => ({ name, ...features }));
     return { handlers, supplementalGroupsPolicy: false };
   }
 
   async cgroupDriver(): Promise<'cgroupfs' | 'systemd' | undefined> {
-    const { CgroupDriver: driver } = await engineInfo(this.#client);
+    const { CgroupDriver: driver } = await this.#engine.info();
     return driver === 'systemd' || driver === 'cgroupfs' ? driver : undefined;
   }
 
@@ -378,7 +381,7 @@ class DockerRuntime implements Runtime {
   }
 
   async imageFilesystems(): Promise<{ images: readonly FilesystemUsage[]; containers: readonly FilesystemUsage[] }> {
-    const { DockerRootDir: mountpoint } = await engineInfo(this.#client);
+    const { DockerRootDir: mountpoint } = await this.#engine.info();
     const stats = await statfs(mountpoint);
     const usage = {
       mountpoint,
@@ -400,7 +403,10 @@ class DockerRuntime implements Runtime {
     const { clock, logger } = this.#options;
     const settled = (id: string): Promise<void> => this.#settled(id);
     const options = { client: this.#client, clock, logger, instance: this.#instance, settled };
-    return followEvents(options, signal, onEvent, onDisconnect);
+    return followEvents(options, signal, onEvent, () => {
+      this.#engine.forget();
+      onDisconnect();
+    });
   }
 
   /** Containers stay; the log writers end. Where there are no pods the network goes, too. */

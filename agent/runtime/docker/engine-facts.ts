@@ -1,20 +1,18 @@
 /** What an engine says of itself, and what it and this host can do. */
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
 import type { EngineFacts } from './container-options.ts';
 import type { DockerClient } from './docker-client.ts';
 
 const TIMEOUT_MS = 20_000;
+const REMEMBERED_MS = 300_000;
 const CAP_SYS_RESOURCE = 24n;
 
 interface EngineVersion {
   readonly Version: string;
   readonly ApiVersion: string;
   readonly Components?: readonly { readonly Name: string }[];
-}
-
-export function engineVersion(client: DockerClient): Promise<EngineVersion> {
-  return client.call('version', () => client.docker.version(), { timeoutMs: TIMEOUT_MS });
 }
 
 export interface EngineInfo {
@@ -25,12 +23,48 @@ export interface EngineInfo {
   readonly Runtimes?: Readonly<Record<string, unknown>>;
 }
 
-export async function engineInfo(client: DockerClient): Promise<EngineInfo> {
-  return (await client.call('info', () => client.docker.info(), { timeoutMs: TIMEOUT_MS })) as EngineInfo;
+/**
+ * An engine runs two programs for each of these answers, and they stay the same until it ends: they are remembered until its
+ * events break off, and for a while where nobody follows those.
+ */
+export class EngineSelf {
+  readonly #client: DockerClient;
+  readonly #clock: Clock;
+  readonly #answers = new Map<string, { readonly atMs: number; readonly answer: Promise<unknown> }>();
+
+  constructor(client: DockerClient, clock: Clock) {
+    this.#client = client;
+    this.#clock = clock;
+  }
+
+  version(): Promise<EngineVersion> {
+    return this.#remembered('version', () => this.#client.docker.version());
+  }
+
+  info(): Promise<EngineInfo> {
+    return this.#remembered('info', async () => (await this.#client.docker.info()) as EngineInfo);
+  }
+
+  forget(): void {
+    this.#answers.clear();
+  }
+
+  #remembered<T>(what: string, ask: () => Promise<T>): Promise<T> {
+    const atMs = this.#clock.monotonic();
+    const known = this.#answers.get(what);
+    if (known !== undefined && atMs - known.atMs < REMEMBERED_MS) return known.answer as Promise<T>;
+    const answer = this.#client.call(what, ask, { timeoutMs: TIMEOUT_MS });
+    const entry = { atMs, answer };
+    this.#answers.set(what, entry);
+    answer.catch(() => {
+      if (this.#answers.get(what) === entry) this.#answers.delete(what);
+    });
+    return answer;
+  }
 }
 
-export async function readEngineFacts(client: DockerClient, logger: Logger): Promise<EngineFacts> {
-  const [version, info] = [await engineVersion(client), await engineInfo(client)];
+export async function readEngineFacts(engine: EngineSelf, logger: Logger): Promise<EngineFacts> {
+  const [version, info] = [await engine.version(), await engine.info()];
   return {
     swapLimit: info.SwapLimit,
     lowestOomScoreAdj: await lowestOomScoreAdj(logger),
