@@ -14,7 +14,7 @@ const COMMAND_PROTOCOL = 'v4.channel.k8s.io';
 const FORWARD_PROTOCOL = 'portforward.k8s.io';
 const LARGEST_OUTCOME_BYTES = 64 * 1024;
 /** So long a command that has closed its output may leave its input unread. */
-const STUCK_MS = 10_000;
+const STUCK_MS = 5_000;
 
 function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyConnection> {
   const request = (url.startsWith('https:') ? httpsRequest : httpRequest)(url, {

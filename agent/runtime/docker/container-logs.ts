@@ -1,7 +1,9 @@
 /** The writers of the containers' CRI logs, one for each that may still say something. */
+import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { DockerClient } from './docker-client.ts';
+import { RuntimeError } from '../runtime.ts';
 import { readLabels } from './labels.ts';
 import { LogWriter } from './log-writer.ts';
 
@@ -20,11 +22,11 @@ export class ContainerLogs {
     this.#logger = options.logger;
   }
 
-  /** Begins, or goes on after what is in the file that the container's label names. */
+  /** Begins, or goes on after what is in the file that the container's label names. One that is gone says nothing more. */
   async write(id: string): Promise<void> {
-    const { Config } = await this.#client.call('inspect container', () =>
-      this.#client.docker.getContainer(id).inspect(),
-    );
+    const found = await this.#inspect(id);
+    if (found === undefined) return;
+    const { Config } = found;
     const { logPath } = readLabels(Config.Labels);
     if (this.#writers.has(id) || logPath === '') return;
     const writer = new LogWriter(
@@ -44,6 +46,15 @@ export class ContainerLogs {
     );
     this.#writers.set(id, writer);
     void writer.finished.then(() => (this.#writers.get(id) === writer ? this.#writers.delete(id) : false));
+  }
+
+  async #inspect(id: string): Promise<ContainerInspectInfo | undefined> {
+    try {
+      return await this.#client.call('inspect container', () => this.#client.docker.getContainer(id).inspect());
+    } catch (error) {
+      if (error instanceof RuntimeError && error.code === 'not-found') return undefined;
+      throw error;
+    }
   }
 
   async reopen(id: string): Promise<void> {

@@ -134,6 +134,7 @@ export class SpdyConnection {
     return new Promise((resolve, reject) => {
       const done = (): void => void work.then(resolve, reject);
       transport.on('data', (chunk: Buffer) => {
+        if (this.#ended) return;
         waitingBytes += chunk.length;
         if (waitingBytes > MOST_WAITING_BYTES) transport.pause();
         work = work.then(async () => {
@@ -358,6 +359,8 @@ export class SpdyConnection {
     for (const stream of this.#streams.values()) stream.destroy();
     this.#streams.clear();
     this.#transport.end();
+    // What still comes is read and dropped: a peer that is kept from writing might never read our last word.
+    this.#transport.resume();
     this.#inflate.close();
     this.#deflate.close();
   }

@@ -4,8 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, it } from 'node:test';
+import { ContainerLogs } from '../../../../../agent/runtime/docker/container-logs.ts';
 import type { DockerClient } from '../../../../../agent/runtime/docker/docker-client.ts';
 import { EntryParser, lastPosition, LogWriter } from '../../../../../agent/runtime/docker/log-writer.ts';
+import { RuntimeError } from '../../../../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 
@@ -52,6 +54,21 @@ describe('the CRI log of a Docker container', () => {
   it('does not count a line that was cut off by a crash', () => {
     assert.deepEqual(lastPosition(`${t(1)} stdout F a\n${t(2)} stdout F b`), { time: t(1), count: 1 });
     assert.deepEqual(lastPosition(''), none);
+  });
+});
+
+describe('the writers of CRI logs', () => {
+  it('have nothing to do for a container that goes while they begin', async () => {
+    const inspect = async (): Promise<never> => {
+      throw new RuntimeError('not-found', 'No such container: c');
+    };
+    const client = {
+      call: (_what: string, ask: () => Promise<unknown>) => ask(),
+      docker: { getContainer: () => ({ inspect }) },
+    } as unknown as DockerClient;
+    const logs = new ContainerLogs({ client, clock: new FakeClock(), logger: silentLogger });
+    await logs.write('c');
+    await logs.close();
   });
 });
 
