@@ -10,7 +10,8 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFi
 import { createRequire } from 'node:module';
 import { dirname, join, relative, resolve } from 'node:path';
 import { zstdCompressSync } from 'node:zlib';
-import { build } from 'esbuild';
+import { build, type Plugin } from 'esbuild';
+import { UNUSED, unused } from '../agent/runtime/docker/dockerode-parts.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const output = resolve(process.argv[2] ?? join(ROOT, 'dist'));
@@ -18,6 +19,16 @@ const program = join(output, 'program');
 
 /** Loaded as packages of their own: native code, or large and seldom used. */
 const EXTERNAL = ['better-sqlite3', '@kubernetes/client-node'];
+
+/** As a checkout's dockerode: without what nobody asks of it. */
+const withoutUnusedParts: Plugin = {
+  name: 'without-unused-parts',
+  setup: ({ onLoad }) =>
+    onLoad({ filter: new RegExp(`/(${UNUSED.map((file) => file.replaceAll('.', '\\.')).join('|')})$`) }, () => ({
+      contents: `module.exports = ${unused.toString()}`,
+      loader: 'js',
+    })),
+};
 
 async function bundle(): Promise<void> {
   rmSync(program, { recursive: true, force: true });
@@ -33,7 +44,8 @@ async function bundle(): Promise<void> {
     minifySyntax: true,
     minifyWhitespace: true,
     keepNames: true,
-    external: [...EXTERNAL, 'cpu-features', './crypto/build/Release/sshcrypto.node'],
+    external: EXTERNAL,
+    plugins: [withoutUnusedParts],
     // CommonJS packages inside of the bundle ask for built-in modules by require.
     banner: {
       js: "import { createRequire as __createRequire } from 'node:module';import { fileURLToPath as __path } from 'node:url';import { dirname as __dirnameOf } from 'node:path';const require = __createRequire(import.meta.url);const __filename = __path(import.meta.url);const __dirname = __dirnameOf(__filename);",

@@ -1,14 +1,14 @@
 /**
  * Keeps dockerode from loading what nobody asks of it here: engines over SSH, and BuildKit's sessions with a gRPC of their own,
- * 15 MB resident. Imported before it; in a bundle, where packages have no files, nothing is done.
+ * 15 MB resident. Imported before it; in a bundle, where packages have no files, `scripts/build-binary` does the same.
  */
 import { createRequire, Module } from 'node:module';
 import { dirname, join } from 'node:path';
 
 /** Files of dockerode, and of the package that it makes its requests with. */
-const UNUSED = ['dockerode/lib/session.js', 'docker-modem/lib/ssh.js'];
+export const UNUSED = ['dockerode/lib/session.js', 'docker-modem/lib/ssh.js'];
 
-function unused(): never {
+export function unused(): never {
   throw new Error('this part of dockerode is not loaded: engines are reached at unix:// or tcp://');
 }
 
