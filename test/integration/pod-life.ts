@@ -3,94 +3,50 @@
  * debugging, what a container sees of its confinement, ports, logs that rotate. One cluster of one node a runtime.
  */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
-import { AgentProcess, type RuntimeName } from './agent-process.ts';
-import { ControlPlaneProcess } from './controlplane-process.ts';
+import type { RuntimeName } from './agent-process.ts';
+import { IMAGE, PodCluster, type PodOptions } from './pod-cluster.ts';
 import { freePort } from './running-cluster.ts';
 import { until } from '../until.ts';
 
-const IMAGE = 'orchlet.local/demo:1';
 const LOG_BYTES = 10_000;
-
-interface PodOptions {
-  readonly spec?: object;
-  readonly container?: object;
-  readonly containers?: readonly object[];
-}
 
 export function podLife(on: RuntimeName, skip: string | false): void {
   describe(`the life of pods on ${on}`, { skip, timeout: 290_000 }, () => {
-    let plane: ControlPlaneProcess;
-    let agent: AgentProcess;
-    let configuration = '';
-    let witness = '';
-    const run = (args: readonly string[], input?: object): string => {
-      const done = plane.kubectl(args, input === undefined ? {} : { input: JSON.stringify(input) });
-      assert.equal(done.code, 0, `kubectl ${args.join(' ')}: ${done.stderr}${done.stdout}`);
-      return done.stdout;
-    };
-    const field = (name: string, path: string): string => run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
-    const shell = (name: string, command: string, container = 'main'): string =>
-      run(['exec', name, '-c', container, '--', 'sh', '-c', command]);
-    /** Bound here, so that the agent judges it and no scheduler. */
-    const create = (name: string, { spec, container, containers }: PodOptions): void => {
-      const main = { name: 'main', image: IMAGE, command: ['sleep', '100000'], ...container };
-      run(['apply', '-f', '-'], {
-        apiVersion: 'v1',
-        kind: 'Pod',
-        metadata: { name },
-        spec: { nodeName: agent.nodeName, terminationGracePeriodSeconds: 1, containers: containers ?? [main], ...spec },
-      });
-    };
-    const ready = (name: string): void => void run(['wait', '--for=condition=Ready', `pod/${name}`, '--timeout=90s']);
-    const eventually = (what: string, look: () => boolean): Promise<boolean> =>
-      until(what, () => (look() ? true : undefined));
-    /** What the pods' processes wrote to a file of this host. */
-    const said = (name: string): string => readFileSync(join(witness, name), 'utf8');
+    let cluster: PodCluster;
+    const run = (args: readonly string[], input?: object): string => cluster.run(args, input);
+    const field = (name: string, path: string): string => cluster.field(name, path);
+    const shell = (name: string, command: string): string => cluster.shell(name, command);
+    const create = (name: string, options: PodOptions): void => cluster.create(name, options);
+    const ready = (name: string): void => cluster.ready(name);
+    const eventually = (what: string, look: () => boolean): Promise<void> => cluster.eventually(what, look);
+    const said = (name: string): string => cluster.said(name);
     const witnessed = { volumeMounts: [{ name: 'witness', mountPath: '/witness' }] };
-    const witnessing = (): object => ({ volumes: [{ name: 'witness', hostPath: { path: witness } }] });
+    const witnessing = (): object => cluster.witnessed.volumes;
 
     before(async () => {
-      plane = await ControlPlaneProcess.start(['--cluster-cidr', on === 'docker' ? '10.107.0.0/16' : '10.108.0.0/16']);
-      configuration = join(mkdtempSync(join(tmpdir(), 'orchlet-config-')), 'config.yaml');
-      writeFileSync(
-        configuration,
-        'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerLogMonitorInterval: 3s\n',
-      );
-      agent = await AgentProcess.prepare(on, [
-        ...['--kubeconfig', plane.kubeconfig, '--client-ca-file', join(plane.directory, 'pki', 'ca.crt')],
-        ...['--container-log-max-size', String(LOG_BYTES), '--container-log-max-files', '3'],
-        ...['--config', configuration, '--allowed-unsafe-sysctls', 'net.core.somaxconn'],
-      ]);
-      witness = join(agent.directory, 'witness');
-      mkdirSync(witness);
-      const profiles = join(agent.rootDirectory, 'seccomp');
-      mkdirSync(profiles, { recursive: true });
-      const denied = { names: ['mkdir', 'mkdirat'], action: 'SCMP_ACT_ERRNO', errnoRet: 1 };
-      writeFileSync(
-        join(profiles, 'no-mkdir.json'),
-        JSON.stringify({ defaultAction: 'SCMP_ACT_ALLOW', syscalls: [denied] }),
-      );
-      agent.launch();
-      await until('a Ready node', () => {
-        agent.assertAlive();
-        const path = '{.items[*].status.conditions[?(@.type=="Ready")].status}';
-        return plane.kubectl(['get', 'nodes', '-o', `jsonpath=${path}`]).stdout === 'True' ? true : undefined;
+      cluster = await PodCluster.start({
+        on,
+        cidr: on === 'docker' ? '10.107.0.0/16' : '10.108.0.0/16',
+        flags: [
+          ...['--container-log-max-size', String(LOG_BYTES), '--container-log-max-files', '3'],
+          ...['--allowed-unsafe-sysctls', 'net.core.somaxconn'],
+        ],
+        configuration: 'containerLogMonitorInterval: 3s\n',
+        prepare: ({ rootDirectory }) => {
+          const profiles = join(rootDirectory, 'seccomp');
+          mkdirSync(profiles, { recursive: true });
+          const denied = { names: ['mkdir', 'mkdirat'], action: 'SCMP_ACT_ERRNO', errnoRet: 1 };
+          const profile = { defaultAction: 'SCMP_ACT_ALLOW', syscalls: [denied] };
+          writeFileSync(join(profiles, 'no-mkdir.json'), JSON.stringify(profile));
+        },
       });
-      await until('the service account', () =>
-        plane.kubectl(['get', 'serviceaccount', 'default']).code === 0 ? true : undefined,
-      );
     });
-    after(async () => {
-      await agent?.remove();
-      await plane?.remove();
-      rmSync(dirname(configuration), { recursive: true, force: true });
-    });
+    after(() => cluster?.remove());
 
     test('a resize reaches the running container, and restarts it only where its policy says so', async () => {
       const resources = (cpu: string, memory: string): object => ({
@@ -361,13 +317,13 @@ export function podLife(on: RuntimeName, skip: string | false): void {
         spec: witnessing(),
       });
       ready('talking');
-      const follower = plane.spawn(['logs', '-f', 'talking']);
+      const follower = cluster.spawn(['logs', '-f', 'talking']);
       let seen = '';
       follower.stdout?.on('data', (chunk: Buffer) => (seen += chunk.toString()));
       try {
         await eventually('the first line', () => seen.startsWith('line 0\n'));
         // Not before it follows: what is rotated away then is no longer shown.
-        writeFileSync(join(witness, 'go'), '');
+        writeFileSync(join(cluster.witness, 'go'), '');
         await eventually('the last line', () => seen.includes(`line ${lines - 1}\n`));
       } finally {
         follower.kill();
@@ -377,7 +333,7 @@ export function podLife(on: RuntimeName, skip: string | false): void {
         Array.from({ length: lines }, (_value, index) => `line ${index}`),
       );
       const uid = field('talking', '.metadata.uid');
-      const directory = join(agent.directory, 'logs', `default_talking_${uid}`, 'main');
+      const directory = join(cluster.agent.directory, 'logs', `default_talking_${uid}`, 'main');
       const names = await until('a rotated log and a compressed one', () => {
         const found = readdirSync(directory);
         return found.some((name) => name.endsWith('.gz')) && found.length > 2 ? found.toSorted() : undefined;

@@ -1,0 +1,109 @@
+/**
+ * Servers that probes and hooks of pods on the node's network ask: HTTP, HTTPS and gRPC, with what was asked. They run in a
+ * thread of their own: the tests' own thread stands still while kubectl runs, and probes wait for nobody.
+ */
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
+import type { AddressInfo, Server } from 'node:net';
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+import { Server as GrpcServer, ServerCredentials } from '@grpc/grpc-js';
+
+export const SERVING = 1;
+export const NOT_SERVING = 2;
+
+interface ServingPair {
+  readonly cert: string;
+  readonly key: string;
+}
+
+interface Ports {
+  readonly http: number;
+  readonly https: number;
+  readonly grpc: number;
+}
+
+export class HealthServers {
+  /** `http GET /path x-why=…`, `grpc service`, as far as the tests' thread has heard. */
+  readonly asked: string[] = [];
+  readonly ports: Ports;
+  readonly #worker: Worker;
+
+  private constructor(worker: Worker, ports: Ports) {
+    this.#worker = worker;
+    this.ports = ports;
+    worker.on('message', (line: string) => this.asked.push(line));
+  }
+
+  /** `pair` names the files of a serving certificate. */
+  static async start(pair: ServingPair): Promise<HealthServers> {
+    const worker = new Worker(import.meta.filename, { workerData: pair });
+    const [ports] = (await once(worker, 'message')) as [Ports];
+    return new HealthServers(worker, ports);
+  }
+
+  /** What a path (200 otherwise) or a gRPC service (SERVING otherwise) answers from now on. */
+  answer(what: string, with_: number): void {
+    this.#worker.postMessage([what, with_]);
+  }
+
+  async close(): Promise<void> {
+    await this.#worker.terminate();
+  }
+}
+
+async function serve(pair: ServingPair): Promise<void> {
+  const answers = new Map<string, number>();
+  parentPort?.on('message', ([what, answer]: [string, number]) => answers.set(what, answer));
+  const respond =
+    (scheme: string) =>
+    (request: IncomingMessage, response: ServerResponse): void => {
+      const path = request.url ?? '';
+      const why = request.headers['x-why'];
+      parentPort?.postMessage(`${scheme} ${request.method} ${path}${why === undefined ? '' : ` x-why=${String(why)}`}`);
+      response.writeHead(answers.get(path) ?? 200).end('said');
+    };
+  const http = await listen(createServer(respond('http')));
+  const secure = { cert: readFileSync(pair.cert), key: readFileSync(pair.key) };
+  const https = await listen(createSecureServer(secure, respond('https')));
+  const grpc = await serveGrpc((service) => {
+    parentPort?.postMessage(`grpc ${service}`);
+    return answers.get(service) ?? SERVING;
+  });
+  parentPort?.postMessage({ http, https, grpc } satisfies Ports);
+}
+
+async function listen(server: Server): Promise<number> {
+  server.listen(0, '0.0.0.0');
+  await once(server, 'listening');
+  return (server.address() as AddressInfo).port;
+}
+
+function serveGrpc(answer: (service: string) => number): Promise<number> {
+  const identity = (value: Buffer): Buffer => value;
+  const check = {
+    path: '/grpc.health.v1.Health/Check',
+    requestStream: false,
+    responseStream: false,
+    requestSerialize: identity,
+    requestDeserialize: identity,
+    responseSerialize: identity,
+    responseDeserialize: identity,
+  } as const;
+  const server = new GrpcServer();
+  server.addService(
+    { check },
+    {
+      check: (call: { request: Buffer }, done: (error: null, value: Buffer) => void) =>
+        done(null, Buffer.from([8, answer(call.request.subarray(2).toString())])),
+    },
+  );
+  return new Promise((resolve, reject) =>
+    server.bindAsync('0.0.0.0:0', ServerCredentials.createInsecure(), (error, port) =>
+      error === null ? resolve(port) : reject(error),
+    ),
+  );
+}
+
+if (!isMainThread) await serve(workerData as ServingPair);

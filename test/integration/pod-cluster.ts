@@ -1,0 +1,183 @@
+/**
+ * A control plane and an agent on a real container runtime, each a process of its own, and kubectl on them: for tests of the
+ * life of pods. Pods are bound to the node by the test, so that the agent judges them and no scheduler.
+ */
+import assert from 'node:assert/strict';
+import type { ChildProcess } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { AgentProcess, type RuntimeName } from './agent-process.ts';
+import { ControlPlaneProcess } from './controlplane-process.ts';
+import type { KubectlResult } from './running-cluster.ts';
+import { until } from '../until.ts';
+
+export const IMAGE = 'orchlet.local/demo:1';
+
+export interface PodOptions {
+  readonly metadata?: object;
+  readonly spec?: object;
+  /** Over the one container `main`, which sleeps. */
+  readonly container?: object;
+  readonly containers?: readonly object[];
+}
+
+export interface PodClusterOptions {
+  readonly on: RuntimeName;
+  readonly cidr: string;
+  readonly flags?: readonly string[];
+  /** Lines of a KubeletConfiguration. */
+  readonly configuration?: string;
+  /** Before the agent starts. */
+  readonly prepare?: (agent: AgentProcess) => void;
+}
+
+interface EventSeen {
+  readonly reason: string;
+  readonly message: string;
+}
+
+export class PodCluster {
+  readonly plane: ControlPlaneProcess;
+  readonly agent: AgentProcess;
+  /** A directory of this host that pods write into. */
+  readonly witness: string;
+  readonly #configuration: string;
+
+  private constructor(plane: ControlPlaneProcess, agent: AgentProcess, configuration: string) {
+    this.plane = plane;
+    this.agent = agent;
+    this.#configuration = configuration;
+    this.witness = join(agent.directory, 'witness');
+    mkdirSync(this.witness, { mode: 0o777 });
+  }
+
+  /** Resolves when the node is Ready and pods can be made. */
+  static async start(options: PodClusterOptions): Promise<PodCluster> {
+    const { on, cidr, flags = [], configuration = '', prepare } = options;
+    const plane = await ControlPlaneProcess.start(['--cluster-cidr', cidr]);
+    const file = join(mkdtempSync(join(tmpdir(), 'orchlet-config-')), 'config.yaml');
+    writeFileSync(file, `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n${configuration}`);
+    const agent = await AgentProcess.prepare(on, [
+      ...['--kubeconfig', plane.kubeconfig, '--client-ca-file', join(plane.directory, 'pki', 'ca.crt')],
+      ...['--config', file, ...flags],
+    ]);
+    const cluster = new PodCluster(plane, agent, file);
+    try {
+      prepare?.(agent);
+      agent.launch();
+      await cluster.nodeReady();
+      await until('the service account', () =>
+        plane.kubectl(['get', 'serviceaccount', 'default']).code === 0 ? true : undefined,
+      );
+    } catch (error) {
+      await cluster.remove();
+      throw error;
+    }
+    return cluster;
+  }
+
+  async remove(): Promise<void> {
+    await this.agent.remove();
+    await this.plane.remove();
+    rmSync(dirname(this.#configuration), { recursive: true, force: true });
+  }
+
+  async nodeReady(): Promise<void> {
+    await until('a Ready node', () => {
+      this.agent.assertAlive();
+      const path = '{.items[*].status.conditions[?(@.type=="Ready")].status}';
+      return this.plane.kubectl(['get', 'nodes', '-o', `jsonpath=${path}`]).stdout === 'True' ? true : undefined;
+    });
+  }
+
+  /** kubectl, which must succeed. */
+  run(args: readonly string[], input?: object): string {
+    const done = this.try(args, input);
+    assert.equal(done.code, 0, `kubectl ${args.join(' ')}: ${done.stderr}${done.stdout}`);
+    return done.stdout;
+  }
+
+  try(args: readonly string[], input?: object): KubectlResult {
+    return this.plane.kubectl(args, input === undefined ? {} : { input: JSON.stringify(input) });
+  }
+
+  spawn(args: readonly string[], path?: string): ChildProcess {
+    return this.plane.spawn(args, path);
+  }
+
+  field(name: string, path: string): string {
+    return this.run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
+  }
+
+  /** Of the container of that name, or of `main`: a path below its status. */
+  container(pod: string, path: string, name = 'main'): string {
+    return this.field(pod, `.status.containerStatuses[?(@.name=="${name}")]${path}`);
+  }
+
+  shell(pod: string, command: string, container = 'main'): string {
+    return this.run(['exec', pod, '-c', container, '--', 'sh', '-c', command]);
+  }
+
+  manifest(name: string, { metadata, spec, container, containers }: PodOptions = {}): object {
+    const main = { name: 'main', image: IMAGE, command: ['sleep', '100000'], ...container };
+    return {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name, ...metadata },
+      spec: {
+        nodeName: this.agent.nodeName,
+        terminationGracePeriodSeconds: 1,
+        containers: containers ?? [main],
+        ...spec,
+      },
+    };
+  }
+
+  create(name: string, options: PodOptions = {}): void {
+    this.run(['apply', '-f', '-'], this.manifest(name, options));
+  }
+
+  /** Of many pods in one request of kubectl. */
+  createAll(manifests: readonly object[]): void {
+    this.run(['apply', '-f', '-'], { apiVersion: 'v1', kind: 'List', items: manifests });
+  }
+
+  ready(name: string): void {
+    this.run(['wait', '--for=condition=Ready', `pod/${name}`, '--timeout=90s']);
+  }
+
+  async eventually(what: string, look: () => boolean): Promise<void> {
+    await until(what, () => {
+      this.agent.assertAlive();
+      return look() ? true : undefined;
+    });
+  }
+
+  events(pod: string): readonly EventSeen[] {
+    const text = this.run(['get', 'events', '--field-selector', `involvedObject.name=${pod}`, '-o', 'json']);
+    return (JSON.parse(text) as { readonly items: readonly EventSeen[] }).items;
+  }
+
+  told(pod: string, reason: string, message: RegExp): boolean {
+    return this.events(pod).some((event) => event.reason === reason && message.test(event.message));
+  }
+
+  /** What the pods' processes wrote to a file of this host; '' where there is none. */
+  said(name: string): string {
+    try {
+      return readFileSync(join(this.witness, name), 'utf8');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      return '';
+    }
+  }
+
+  /** For a container, and for the specification of its pod. */
+  get witnessed(): { readonly mount: object; readonly volumes: object } {
+    return {
+      mount: { volumeMounts: [{ name: 'witness', mountPath: '/witness' }] },
+      volumes: { volumes: [{ name: 'witness', hostPath: { path: this.witness } }] },
+    };
+  }
+}

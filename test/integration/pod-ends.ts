@@ -1,0 +1,299 @@
+/**
+ * Probes, hooks, restarts and ends of pods on a real runtime, beyond what was recorded of the reference. Pods are all made
+ * at the beginning and looked at one after another. One cluster of one node a runtime.
+ */
+import assert from 'node:assert/strict';
+import { createServer, type Server } from 'node:net';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import type { RuntimeName } from './agent-process.ts';
+import { HealthServers, NOT_SERVING, SERVING } from './health-servers.ts';
+import { IMAGE, PodCluster } from './pod-cluster.ts';
+import { PodWatch } from './pod-watch.ts';
+import { until } from '../until.ts';
+
+const ALWAYS = { restartPolicy: 'Always' };
+
+export function podEnds(on: RuntimeName, skip: string | false): void {
+  describe(`probes, hooks and ends of pods on ${on}`, { skip, timeout: 280_000 }, () => {
+    let cluster: PodCluster;
+    let watch: PodWatch;
+    let health: HealthServers;
+    /** A registry that takes connections and never answers. */
+    let silent: Server;
+
+    /** Words to a file of this host, from inside a container. */
+    const say = (word: string, file: string): string => `echo ${word} >> /witness/${file}`;
+    const restarts = (pod: string, name = 'main'): number => watch.container(pod, name)?.restartCount ?? 0;
+    const isReady = (pod: string): boolean => watch.container(pod)?.ready === true;
+    const remove = async (pod: string): Promise<void> => {
+      cluster.run(['delete', 'pod', pod, '--wait=false']);
+      await cluster.eventually(`the end of ${pod}`, () => watch.isGone(pod));
+    };
+    const askedFor = (start: string): readonly string[] => health.asked.filter((line) => line.startsWith(start));
+
+    before(async () => {
+      cluster = await PodCluster.start({
+        on,
+        cidr: on === 'docker' ? '10.107.0.0/16' : '10.108.0.0/16',
+        configuration: 'crashLoopBackOff: {maxContainerRestartPeriod: 2s}\n',
+      });
+      watch = new PodWatch(cluster);
+      const pki = join(cluster.plane.directory, 'pki');
+      health = await HealthServers.start({ cert: join(pki, 'apiserver.crt'), key: join(pki, 'apiserver.key') });
+      silent = createServer(() => undefined);
+      await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+      cluster.createAll(manifests());
+    });
+    after(async () => {
+      watch?.close();
+      await health?.close();
+      silent?.close();
+      await cluster?.remove();
+    });
+
+    function manifests(): object[] {
+      const { mount, volumes } = cluster.witnessed;
+      const onHost = { hostNetwork: true, dnsPolicy: 'Default' };
+      const local = { host: '127.0.0.1' };
+      const { http, https, grpc } = health.ports;
+      health.answer('/started', 503);
+      health.answer('/ready', 503);
+      const trapping = (word: string, file: string, code = 0): readonly string[] => [
+        'sh',
+        '-c',
+        `trap "${say(word, file)}; exit ${code}" TERM; while :; do sleep 0.1; done`,
+      ];
+      return [
+        cluster.manifest('asked', {
+          container: {
+            startupProbe: {
+              httpGet: { ...local, port: http, path: '/started' },
+              periodSeconds: 1,
+              timeoutSeconds: 5,
+              failureThreshold: 60,
+            },
+            readinessProbe: {
+              httpGet: {
+                ...local,
+                port: https,
+                path: '/ready',
+                scheme: 'HTTPS',
+                httpHeaders: [{ name: 'X-Why', value: 'readiness' }],
+              },
+              periodSeconds: 1,
+              timeoutSeconds: 5,
+              successThreshold: 2,
+              failureThreshold: 2,
+            },
+            livenessProbe: {
+              grpc: { port: grpc, service: 'alive' },
+              periodSeconds: 1,
+              timeoutSeconds: 5,
+              failureThreshold: 2,
+            },
+          },
+          spec: onHost,
+        }),
+        cluster.manifest('inside', {
+          container: {
+            command: ['httpd', '-f', '-p', '8080', '-h', '/etc'],
+            ports: [{ name: 'web', containerPort: 8080 }],
+            startupProbe: {
+              exec: { command: ['test', '-e', '/tmp/started'] },
+              periodSeconds: 1,
+              timeoutSeconds: 5,
+              failureThreshold: 90,
+            },
+            livenessProbe: { tcpSocket: { port: 'web' }, periodSeconds: 1, timeoutSeconds: 5 },
+            readinessProbe: { httpGet: { port: 'web', path: 'hostname' }, periodSeconds: 1, timeoutSeconds: 5 },
+          },
+        }),
+        cluster.manifest('hooked', {
+          container: {
+            command: trapping('term', 'hooked'),
+            ...mount,
+            lifecycle: {
+              postStart: {
+                httpGet: { ...local, port: http, path: 'begun', httpHeaders: [{ name: 'X-Why', value: 'hook' }] },
+              },
+              preStop: { exec: { command: ['sh', '-c', say('hook', 'hooked')] } },
+            },
+          },
+          spec: { ...volumes, terminationGracePeriodSeconds: 30 },
+        }),
+        cluster.manifest('by-tcp', {
+          container: { lifecycle: { postStart: { tcpSocket: { port: 80, host: '127.0.0.1' } } } },
+          spec: { restartPolicy: 'Never' },
+        }),
+        cluster.manifest('sleepy', { container: { lifecycle: { preStop: { sleep: { seconds: 0 } } } } }),
+        cluster.manifest('crashing', {
+          container: {
+            command: ['sh', '-c', `${say('x', 'runs')}; echo run $(($(wc -l < /witness/runs) - 1)); exit 1`],
+            ...mount,
+          },
+          spec: volumes,
+        }),
+        cluster.manifest('job', {
+          container: { command: ['sh', '-c', 'sleep 1; exit 0'], ...mount },
+          spec: {
+            ...volumes,
+            restartPolicy: 'Never',
+            terminationGracePeriodSeconds: 30,
+            initContainers: [{ name: 'side', image: IMAGE, command: trapping('ended', 'job'), ...ALWAYS, ...mount }],
+          },
+        }),
+        cluster.manifest('helped', {
+          spec: {
+            initContainers: [{ name: 'side', image: IMAGE, command: ['sh', '-c', 'sleep 1; exit 3'], ...ALWAYS }],
+          },
+        }),
+        cluster.manifest('stubborn', {
+          container: {
+            command: ['sh', '-c', `trap "" TERM; while :; do date +%s > /witness/beat; sleep 0.2; done`],
+            ...mount,
+          },
+          spec: { ...volumes, terminationGracePeriodSeconds: 3_000 },
+        }),
+        cluster.manifest('pulling', {
+          container: { image: `127.0.0.1:${(silent.address() as AddressInfo).port}/slow:1` },
+        }),
+        cluster.manifest('left', { container: { command: trapping('ended', 'left'), ...mount }, spec: volumes }),
+        cluster.manifest('target', {}),
+      ];
+    }
+
+    test('startup is asked before the others; each of them counts to its own threshold', async () => {
+      await cluster.eventually('questions for startup', () => askedFor('http GET /started').length >= 3);
+      assert.deepEqual([askedFor('https'), askedFor('grpc')], [[], []]);
+      assert.equal(watch.container('asked')?.started, false);
+      health.answer('/started', 200);
+      await cluster.eventually('questions for readiness', () => askedFor('https').length >= 3);
+      assert.deepEqual([...new Set(askedFor('https'))], ['https GET /ready x-why=readiness']);
+      assert.equal(watch.container('asked')?.started, true);
+      assert.equal(isReady('asked'), false);
+      health.answer('/ready', 200);
+      await cluster.eventually('readiness', () => isReady('asked'));
+      assert.ok(watch.told('asked', 'Unhealthy', /^Startup probe failed: HTTP probe failed with statuscode: 503$/));
+      assert.ok(watch.told('asked', 'Unhealthy', /^Readiness probe failed: HTTP probe failed with statuscode: 503$/));
+      health.answer('/ready', 500);
+      await cluster.eventually('no readiness', () => !isReady('asked'));
+      assert.equal(restarts('asked'), 0);
+      health.answer('/ready', 200);
+      health.answer('alive', NOT_SERVING);
+      await cluster.eventually('the restart', () => restarts('asked') === 1);
+      health.answer('alive', SERVING);
+      await cluster.eventually('readiness again', () => isReady('asked'));
+      await cluster.eventually(
+        'its events',
+        () =>
+          watch.told('asked', 'Killing', /^Container main failed liveness probe, will be restarted$/) &&
+          watch.told(
+            'asked',
+            'Unhealthy',
+            /^Liveness probe failed: service unhealthy \(responded with "NOT_SERVING"\)$/,
+          ),
+      );
+    });
+
+    test('commands, TCP and HTTP are asked inside a pod', async () => {
+      await cluster.eventually('a running pod', () => watch.phase('inside') === 'Running');
+      assert.equal(watch.container('inside')?.started, false);
+      cluster.shell('inside', 'touch /tmp/started');
+      await cluster.eventually('readiness of inside', () => isReady('inside'));
+      assert.equal(restarts('inside'), 0);
+    });
+
+    test('hooks run at the start and at the end, the end before the signal; no hook is by TCP', async () => {
+      await cluster.eventually('readiness of hooked', () => isReady('hooked'));
+      assert.deepEqual(askedFor('http GET /begun'), ['http GET /begun x-why=hook']);
+      await remove('hooked');
+      assert.equal(cluster.said('hooked'), 'hook\nterm\n');
+      await cluster.eventually('the failed hook', () => watch.phase('by-tcp') === 'Failed');
+      assert.ok(watch.told('by-tcp', 'FailedPostStartHook', /^PostStartHook failed$/));
+      await remove('sleepy');
+      assert.equal(watch.told('sleepy', 'FailedPreStopHook', /./), false);
+    });
+
+    test('a container that crashes waits no longer than the configuration says, and its previous log is shown', async () => {
+      await cluster.eventually('three restarts', () => restarts('crashing') >= 3);
+      await cluster.eventually('the wait', () =>
+        /^back-off 2s restarting failed container=main pod=crashing_default\(/.test(
+          watch.container('crashing')?.state.waiting?.message ?? '',
+        ),
+      );
+      await cluster.eventually('its event', () =>
+        watch.told('crashing', 'BackOff', /^Back-off restarting failed container main in pod crashing_default/),
+      );
+      // While it waits the previous run is the one that ended last.
+      await cluster.eventually('the previous log', () => {
+        const count = restarts('crashing');
+        const shown = cluster.try(['logs', 'crashing', '--previous']).stdout;
+        return shown === `run ${count}\n` && watch.container('crashing')?.state.waiting?.reason === 'CrashLoopBackOff';
+      });
+      await remove('crashing');
+    });
+
+    test('a sidecar ends after the work, restarts by itself, and keeps no pod from its end', async () => {
+      await cluster.eventually('the end', () => watch.phase('job') === 'Succeeded');
+      assert.equal(cluster.said('job'), 'ended\n');
+      assert.equal(watch.container('job', 'side')?.state.terminated?.exitCode, 0);
+      await cluster.eventually('restarts of the sidecar', () => restarts('helped', 'side') >= 2);
+      assert.equal(restarts('helped'), 0);
+      assert.equal(watch.phase('helped'), 'Running');
+    });
+
+    test('a pod that is deleted by force is gone at once, and what it ran with it', async () => {
+      await cluster.eventually('its life', () => cluster.said('beat') !== '');
+      cluster.run(['delete', 'pod', 'stubborn', '--force', '--grace-period=0']);
+      assert.notEqual(cluster.try(['get', 'pod', 'stubborn']).code, 0);
+      const runtime = await cluster.agent.openRuntime();
+      try {
+        await until('the end of its containers', async () =>
+          (await runtime.listContainers()).every(
+            ({ labels, state }) => labels['io.kubernetes.pod.name'] !== 'stubborn' || state !== 'running',
+          ),
+        );
+      } finally {
+        await runtime.close();
+      }
+    });
+
+    test('a pod can be deleted while its image is being pulled', async () => {
+      await cluster.eventually('the pull', () => watch.told('pulling', 'Pulling', /^Pulling image "127\.0\.0\.1:/));
+      await remove('pulling');
+    });
+
+    test('a copy and the node can be debugged', async () => {
+      await cluster.eventually('readiness of target', () => isReady('target'));
+      const shell = ['--', 'sh', '-c'];
+      const image = [`--image=${IMAGE}`, '--image-pull-policy=IfNotPresent'];
+      const copy = ['debug', 'target', '--copy-to=copied', '--share-processes', '--same-node', '-c', 'look', ...image];
+      cluster.run([...copy, ...shell, 'until pidof sleep; do sleep 0.2; done; exec sleep 100000']);
+      await cluster.eventually('readiness of copied', () => isReady('copied'));
+      assert.equal(watch.pod('copied')?.spec.nodeName, cluster.agent.nodeName);
+      await cluster.eventually('the process of the other', () =>
+        /^\d/.test(cluster.run(['logs', 'copied', '-c', 'look'])),
+      );
+      const node = `node/${cluster.agent.nodeName}`;
+      const made = cluster.run(['debug', node, ...image, ...shell, 'cat /host/etc/hostname; exit 5']);
+      const name = /pod (\S+) with container/.exec(made)?.[1] ?? '';
+      await cluster.eventually('its end', () => watch.container(name, 'debugger')?.state.terminated?.exitCode === 5);
+      assert.equal(cluster.run(['logs', name]), cluster.run(['logs', name, '--tail=1']));
+      assert.match(cluster.run(['logs', name]), /^\S+\n$/);
+    });
+
+    test('a pod that is deleted while the agent is away ends when it is back', async () => {
+      await cluster.eventually('readiness of left', () => isReady('left'));
+      await cluster.agent.stop('SIGKILL');
+      cluster.run(['delete', 'pod', 'left', '--wait=false', '--grace-period=20']);
+      cluster.agent.launch();
+      await cluster.eventually('the end of left', () => watch.isGone('left'));
+      assert.equal(cluster.said('left'), 'ended\n');
+      await cluster.nodeReady();
+    });
+
+    test('no status ever went back', () => watch.assertSteady());
+  });
+}

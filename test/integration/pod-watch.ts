@@ -1,0 +1,136 @@
+/**
+ * Every state of every pod and every event as watches show them, so that tests wait without asking again and again; and what
+ * may never be among the states: statuses that go back, or flap.
+ */
+import assert from 'node:assert/strict';
+import type { ChildProcess } from 'node:child_process';
+import type { PodCluster } from './pod-cluster.ts';
+
+interface State {
+  readonly waiting?: { readonly reason?: string; readonly message?: string };
+  readonly running?: object;
+  readonly terminated?: { readonly exitCode: number; readonly containerID?: string };
+}
+
+interface Container {
+  readonly name: string;
+  readonly restartCount: number;
+  readonly containerID?: string;
+  readonly ready?: boolean;
+  readonly started?: boolean;
+  readonly state: State;
+}
+
+interface Seen {
+  readonly type: string;
+  readonly object: {
+    readonly metadata: { readonly name: string; readonly uid: string };
+    readonly spec: { readonly nodeName?: string };
+    readonly status: {
+      readonly phase: string;
+      readonly observedGeneration?: number;
+      readonly initContainerStatuses?: readonly Container[];
+      readonly containerStatuses?: readonly Container[];
+      readonly ephemeralContainerStatuses?: readonly Container[];
+    };
+  };
+}
+
+const PHASES = ['Pending', 'Running', 'Succeeded', 'Failed'];
+
+interface Event {
+  readonly object: {
+    readonly involvedObject: { readonly name: string };
+    readonly reason: string;
+    readonly message: string;
+  };
+}
+
+export class PodWatch {
+  readonly #pods: Seen[] = [];
+  readonly #events: Event[] = [];
+  readonly #children: ChildProcess[];
+
+  constructor(cluster: PodCluster) {
+    this.#children = [
+      follow(cluster, 'pods', (line) => this.#pods.push(line as Seen)),
+      follow(cluster, 'events', (line) => this.#events.push(line as Event)),
+    ];
+  }
+
+  close(): void {
+    for (const child of this.#children) child.kill();
+  }
+
+  /** The pod as it is, or was last. */
+  pod(name: string): Seen['object'] | undefined {
+    return this.#pods.findLast(({ object }) => object.metadata.name === name)?.object;
+  }
+
+  phase(name: string): string | undefined {
+    return this.pod(name)?.status.phase;
+  }
+
+  /** Of any kind; its container `main` otherwise. */
+  container(pod: string, name = 'main'): Container | undefined {
+    const object = this.pod(pod);
+    return object === undefined ? undefined : containersOf(object).find((container) => container.name === name);
+  }
+
+  isGone(name: string): boolean {
+    return this.#pods.findLast(({ object }) => object.metadata.name === name)?.type === 'DELETED';
+  }
+
+  told(pod: string, reason: string, message: RegExp): boolean {
+    return this.#events.some(
+      ({ object }) => object.involvedObject.name === pod && object.reason === reason && message.test(object.message),
+    );
+  }
+
+  /** Throws with the two states where one took another back. */
+  assertSteady(): void {
+    const last = new Map<string, Seen['object']>();
+    for (const { object } of this.#pods) {
+      const before = last.get(object.metadata.uid);
+      last.set(object.metadata.uid, object);
+      if (before !== undefined) assertForward(before, object);
+    }
+    assert.ok(last.size > 0, 'the watch saw no pod');
+  }
+}
+
+function follow(cluster: PodCluster, resource: string, take: (line: unknown) => void): ChildProcess {
+  const child = cluster.spawn(['get', '--raw', `/api/v1/namespaces/default/${resource}?watch=true`]);
+  let rest = '';
+  child.stdout?.on('data', (chunk: Buffer) => {
+    const lines = (rest + chunk.toString()).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) take(JSON.parse(line));
+  });
+  return child;
+}
+
+function assertForward(before: Seen['object'], now: Seen['object']): void {
+  const says = `${now.metadata.name}: ${JSON.stringify(before.status)} was followed by ${JSON.stringify(now.status)}`;
+  const isOver = before.status.phase === 'Succeeded' || before.status.phase === 'Failed';
+  assert.ok(!isOver || now.status.phase === before.status.phase, says);
+  assert.ok(PHASES.indexOf(now.status.phase) >= PHASES.indexOf(before.status.phase), says);
+  assert.ok((now.status.observedGeneration ?? 0) >= (before.status.observedGeneration ?? 0), says);
+  for (const container of containersOf(now)) {
+    const old = containersOf(before).find(({ name }) => name === container.name);
+    if (old === undefined) continue;
+    assert.ok(container.restartCount >= old.restartCount, says);
+    if (old.containerID === undefined || container.containerID !== old.containerID) continue;
+    // What has ended does not run again under its id, and what has started does not wait for its start.
+    assert.ok(!(old.state.terminated !== undefined && container.state.running !== undefined), says);
+    assert.ok(!(old.started === true && container.started !== true && container.state.running !== undefined), says);
+  }
+}
+
+function containersOf({ status }: Seen['object']): readonly Container[] {
+  return [
+    ...(status.initContainerStatuses ?? []),
+    ...(status.containerStatuses ?? []),
+    ...(status.ephemeralContainerStatuses ?? []),
+  ];
+}
