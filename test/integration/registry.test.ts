@@ -122,6 +122,10 @@ for (const [on, skip] of [
       JSON.parse(
         cluster.run(['get', 'pod', name, '-o', 'jsonpath={.status.containerStatuses[0].state.waiting}']) || '{}',
       ) as { reason?: string; message?: string };
+    const refusal = (name: string): { readonly reason?: string; readonly message?: string } | undefined => {
+      const found = waiting(name);
+      return found.reason === 'ContainerCreating' || found.reason === undefined ? undefined : found;
+    };
     const events = (name: string): string =>
       cluster.run([
         'get',
@@ -214,6 +218,28 @@ for (const [on, skip] of [
             events('with-secret'),
           ) || undefined,
       );
+    });
+
+    test('a private image on the node is for pods with its password only', async () => {
+      const image = `${registry.address}/team/app:1`;
+      const present = (policy: string): object => ({
+        containers: [{ name: 'c', image, imagePullPolicy: policy, command: ['sleep', '1000'] }],
+      });
+      run('present-with', image, { ...present('Never'), imagePullSecrets: [{ name: 'pull' }] });
+      await isRunning('present-with');
+      const told = `Normal Pulled Container image "${image}" already present on machine and can be accessed by the pod`;
+      await until('the event', () => events('present-with').includes(told) || undefined);
+      for (const [policy, reason] of [
+        ['IfNotPresent', /^(ErrImagePull|ImagePullBackOff)$/],
+        ['Never', /^ErrImageNeverPull$/],
+      ] as const) {
+        const name = `present-without-${policy.toLowerCase()}`;
+        run(name, image, present(policy));
+        const found = await until('the refusal', () => refusal(name));
+        assert.match(found.reason ?? '', reason);
+        if (policy === 'Never')
+          assert.equal(found.message, `Container image "${image}" is not present with pull policy of Never`);
+      }
     });
 
     test('the pull secrets of the service account count as well', async () => {
