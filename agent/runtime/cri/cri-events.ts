@@ -23,8 +23,18 @@ export interface CriEventsDeps {
   readonly client: CriClient;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Calls back after each request of ours that changed what lists show; returns how to end that. */
-  readonly onOwnChange: (listener: () => void) => () => void;
+  /**
+   * Calls back after each request of ours that changed what lists show, with what has come to run where that is known; returns
+   * how to end that.
+   */
+  readonly onOwnChange: (listener: (begun?: Begun) => void) => () => void;
+}
+
+/** What a request of ours has set going: no list need be asked for it. */
+export interface Begun {
+  readonly id: string;
+  readonly podUid: string;
+  readonly sandbox: boolean;
 }
 
 interface Seen {
@@ -34,6 +44,8 @@ interface Seen {
 }
 
 type View = ReadonlyMap<string, Seen>;
+
+const RUNNING = CRI.containerStates.indexOf('running');
 
 export async function followCriEvents(
   deps: CriEventsDeps,
@@ -75,7 +87,7 @@ function tell(event: Answer<'getContainerEvents'>, onEvent: (event: RuntimeEvent
   });
 }
 
-async function look(client: CriClient): Promise<View> {
+async function look(client: CriClient): Promise<Map<string, Seen>> {
   const [{ items }, { containers }] = await Promise.all([
     client.call('listPodSandbox', {}),
     client.call('listContainers', {}),
@@ -146,9 +158,19 @@ async function compareLists(
       stir();
       logger.debug({ error }, 'The container runtime has no events: its lists are compared every second');
     });
-  const stopListening = onOwnChange(stir);
+  let view: Map<string, Seen> | undefined;
+  const stopListening = onOwnChange((begun) => {
+    const was = begun === undefined ? undefined : view?.get(begun.id);
+    // What has ended meanwhile, or could end unheard, is looked at.
+    const isNews = was === undefined || CRI.containerStates[was.state] === 'created';
+    if (begun === undefined || view === undefined || !flowing || !isNews || awaited.has(begun.id)) return stir();
+    const { id, podUid, sandbox } = begun;
+    view.set(id, { podUid, sandbox, state: sandbox ? CRI.sandboxReady : RUNNING });
+    if (!sandbox && was === undefined) onEvent({ type: 'created', podUid, containerId: id });
+    onEvent({ type: sandbox ? 'sandbox-changed' : 'started', podUid, containerId: id });
+  });
   try {
-    let view = await look(client);
+    view = await look(client);
     onDisconnect();
     while (!signal.aborted) {
       if (!stirred) {

@@ -27,7 +27,7 @@ import {
 } from '../runtime.ts';
 import { connectCri, type CriClient } from './cri-client.ts';
 import { containerMessage, resourcesMessage, sandboxMessage } from './cri-config.ts';
-import { followCriEvents } from './cri-events.ts';
+import { type Begun, followCriEvents } from './cri-events.ts';
 import { CriStates, LABEL_POD_UID } from './cri-states.ts';
 import { containerStatsOf, filesystemOf, sandboxStatsOf } from './cri-stats.ts';
 import { importArchive } from './image-archives.ts';
@@ -72,7 +72,9 @@ class CriRuntime implements Runtime {
   readonly #timeoutMs: number;
   readonly #closed = new AbortController();
   /** Called when a request has changed what lists show. */
-  readonly #listeners = new Set<() => void>();
+  readonly #listeners = new Set<(begun?: Begun) => void>();
+  /** Containers that have not been started, with their pods' uids. */
+  readonly #unstarted = new Map<string, string>();
 
   constructor(options: CriRuntimeOptions, client: CriClient, name: string, timeoutMs: number) {
     this.#options = options;
@@ -142,7 +144,7 @@ class CriRuntime implements Runtime {
       { config: sandboxMessage(config), runtimeHandler: config.runtimeHandler },
       { timeoutMs: this.#timeoutMs * SANDBOX_TIMEOUT_FACTOR },
     );
-    this.#changed(podSandboxId);
+    this.#changed(podSandboxId, { podUid: config.pod.uid, sandbox: true });
     return podSandboxId as SandboxId;
   }
 
@@ -175,15 +177,20 @@ class CriRuntime implements Runtime {
       config: containerMessage(config),
       sandboxConfig: sandboxMessage(sandboxConfig),
     });
+    this.#unstarted.set(containerId, sandboxConfig.pod.uid);
     return containerId as ContainerId;
   }
 
   async startContainer(id: ContainerId): Promise<void> {
+    const podUid = this.#unstarted.get(id);
+    this.#unstarted.delete(id);
     try {
       await this.#client.call('startContainer', { containerId: id });
-    } finally {
+    } catch (error) {
       this.#changed(id);
+      throw error;
     }
+    this.#changed(id, podUid === undefined ? undefined : { podUid, sandbox: false });
   }
 
   async stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void> {
@@ -200,6 +207,7 @@ class CriRuntime implements Runtime {
 
   async removeContainer(id: ContainerId): Promise<void> {
     await unlessGone(this.#client.call('removeContainer', { containerId: id }));
+    this.#unstarted.delete(id);
     this.#changed(id);
   }
 
@@ -347,16 +355,16 @@ class CriRuntime implements Runtime {
   events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void> {
     const { clock, logger } = this.#options;
     const either = AbortSignal.any([signal, this.#closed.signal]);
-    const onOwnChange = (listener: () => void): (() => void) => {
+    const onOwnChange = (listener: (begun?: Begun) => void): (() => void) => {
       this.#listeners.add(listener);
       return () => this.#listeners.delete(listener);
     };
     return followCriEvents({ client: this.#client, clock, logger, onOwnChange }, either, onEvent, onDisconnect);
   }
 
-  #changed(id: string): void {
+  #changed(id: string, begun?: Omit<Begun, 'id'>): void {
     this.#states.forget(id);
-    for (const listener of this.#listeners) listener();
+    for (const listener of this.#listeners) listener(begun === undefined ? undefined : { id, ...begun });
   }
 
   close(): Promise<void> {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { CriClient } from '../../../../../agent/runtime/cri/cri-client.ts';
-import { changes, followCriEvents } from '../../../../../agent/runtime/cri/cri-events.ts';
+import { type Begun, changes, followCriEvents } from '../../../../../agent/runtime/cri/cri-events.ts';
 import { RuntimeError } from '../../../../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
@@ -43,7 +43,12 @@ describe('events of a runtime that has none of its own', () => {
     const clock = new FakeClock();
     const abort = new AbortController();
     const told: string[] = [];
-    const state = { lists: 0, container: running, exit: (_id: string): void => undefined, own: (): void => undefined };
+    const state = {
+      lists: 0,
+      container: running,
+      exit: (_id: string): void => undefined,
+      own: (_begun?: Begun): void => undefined,
+    };
     const answers: Readonly<Record<string, () => object>> = {
       listPodSandbox: () => ({ items: [] }),
       listContainers: () => {
@@ -61,7 +66,7 @@ describe('events of a runtime that has none of its own', () => {
         return new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
       },
     } as unknown as CriClient;
-    const onOwnChange = (listener: () => void): (() => void) => {
+    const onOwnChange = (listener: (begun?: Begun) => void): (() => void) => {
       state.own = listener;
       return () => undefined;
     };
@@ -111,6 +116,32 @@ describe('events of a runtime that has none of its own', () => {
     state.own();
     await clock.advance(5_000);
     assert.deepEqual([told, state.lists], [['stopped a'], 1]);
+    await end();
+  });
+
+  it('tells at once what a request of its own has set going, and asks for no list', async () => {
+    const { clock, state, told, end } = await follow(true);
+    state.own({ id: 's', podUid: 'pod', sandbox: true });
+    state.own({ id: 'b', podUid: 'pod', sandbox: false });
+    await clock.advance(5_000);
+    assert.deepEqual([told, state.lists], [['sandbox-changed s', 'created b', 'started b'], 0]);
+    await end();
+  });
+
+  it('looks at what has ended before its start was answered', async () => {
+    const { clock, state, told, end } = await follow(true);
+    state.exit('b');
+    state.own({ id: 'b', podUid: 'pod', sandbox: false });
+    await clock.advance(5);
+    assert.deepEqual([told, state.lists], [[], 1]);
+    await end();
+  });
+
+  it('looks after a start where nothing tells of ends', async () => {
+    const { clock, state, end } = await follow(false);
+    state.own({ id: 'b', podUid: 'pod', sandbox: false });
+    await clock.advance(5);
+    assert.equal(state.lists, 1);
     await end();
   });
 
