@@ -15,6 +15,8 @@ export const PORT_FORWARD_CHANNELS = ['v4.channel.k8s.io', 'v4.base64.channel.k8
 /** Messages that may wait for a port that has not answered yet. */
 const MOST_EARLY_MESSAGES = 64;
 
+const MOST_LISTENERS = 30;
+
 /** Opens a connection to a port of the pod. */
 export type Dial = (port: number, signal: AbortSignal) => Promise<NodeJS.ReadWriteStream>;
 
@@ -68,6 +70,8 @@ async function forwardPair(
 
 /** Copies both ways; a half-close is passed on; ends when both ways have ended. */
 function join(left: Duplex, right: Duplex): Promise<void> {
+  // Both copies and the runtime listen on one connection: more than the ten that Node.js finds plausible, and never more.
+  right.setMaxListeners(MOST_LISTENERS);
   const copy = (from: Duplex, to: Duplex): Promise<void> =>
     new Promise((resolve) => {
       pipeline(from, to, () => resolve());
