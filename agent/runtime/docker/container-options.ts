@@ -18,8 +18,11 @@ export interface EngineFacts {
   /** Negative oom_score_adj needs CAP_SYS_RESOURCE. */
   readonly lowestOomScoreAdj: number;
   readonly recursiveReadOnly: boolean;
-  /** Podman: who joins a network has a host name of its own, unless it joins that too. Docker cannot be told so. */
-  readonly joinsHostName: boolean;
+  /**
+   * Podman's service of Docker's API. There, who joins a network has a host name of its own, unless it joins that too (Docker cannot
+   * be told so), and a seccomp profile is named by its path.
+   */
+  readonly isPodman: boolean;
   readonly seLinux: boolean;
 }
 
@@ -83,7 +86,7 @@ export interface ContainerOptions {
   readonly sandboxId: string;
   readonly labels: Record<string, string>;
   readonly name: string;
-  /** Contents of a localhost seccomp profile; the engine takes it inline. */
+  /** Contents of a localhost seccomp profile, which Docker takes inline; its path for Podman. */
   readonly seccompProfile: string | undefined;
   /** A prepared resolver configuration; absent: the engine's own. */
   readonly resolvConf: string | undefined;
@@ -126,7 +129,7 @@ export function containerCreateOptions(
       : userOption(security.runAsUser, security.runAsGroup)),
     HostConfig: {
       NetworkMode: `container:${options.sandboxId}`,
-      ...(facts.joinsHostName ? { UTSMode: `container:${options.sandboxId}` } : {}),
+      ...(facts.isPodman ? { UTSMode: `container:${options.sandboxId}` } : {}),
       IpcMode: security.namespaces.ipc === 'node' ? 'host' : `container:${options.sandboxId}`,
       ...pidMode(security, options.sandboxId),
       ...(sandbox.namespaces.network === 'node' ? { UTSMode: 'host' } : {}),

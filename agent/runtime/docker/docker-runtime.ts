@@ -84,7 +84,7 @@ class DockerRuntime implements Runtime {
     swapLimit: false,
     lowestOomScoreAdj: -1000,
     recursiveReadOnly: false,
-    joinsHostName: false,
+    isPodman: false,
     seLinux: false,
   };
 
@@ -466,7 +466,8 @@ class DockerRuntime implements Runtime {
 
   async #seccompProfile(path: string): Promise<string> {
     try {
-      return await readFile(path, 'utf8');
+      const contents = await readFile(path, 'utf8');
+      return this.#facts.isPodman ? path : contents;
     } catch (error) {
       throw new RuntimeError('invalid', `cannot load seccomp profile "${path}": ${(error as Error).message}`, {
         cause: error,

@@ -69,7 +69,7 @@ export async function readEngineFacts(engine: EngineSelf, logger: Logger): Promi
     swapLimit: info.SwapLimit,
     lowestOomScoreAdj: await lowestOomScoreAdj(logger),
     recursiveReadOnly: Number.parseInt(version.Version, 10) >= 25,
-    joinsHostName: version.Components?.some(({ Name }) => Name === 'Podman Engine') === true,
+    isPodman: version.Components?.some(({ Name }) => Name === 'Podman Engine') === true,
     seLinux: info.SecurityOptions.some((option) => option.includes('selinux')),
   };
 }

@@ -8,7 +8,7 @@ const FACTS = {
   swapLimit: false,
   lowestOomScoreAdj: -1000,
   recursiveReadOnly: true,
-  joinsHostName: false,
+  isPodman: false,
   seLinux: false,
 };
 const OPTIONS = { sandboxId: 's', labels: {}, name: 'c', seccompProfile: undefined, resolvConf: undefined };
@@ -69,7 +69,7 @@ test('a container is put on its processors and memory nodes', () => {
 });
 
 test('a container of Podman joins the host name of its pod, which comes with the network on Docker', () => {
-  const modes = [FACTS, { ...FACTS, joinsHostName: true }].map((facts) => {
+  const modes = [FACTS, { ...FACTS, isPodman: true }].map((facts) => {
     const { HostConfig } = containerCreateOptions(sandbox, config(), OPTIONS, facts);
     return [HostConfig?.NetworkMode, HostConfig?.UTSMode];
   });
