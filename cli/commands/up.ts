@@ -135,11 +135,20 @@ export const up: Command = {
     try {
       const own = await agentFlagsFor(values, parsed.given, { ca: plane.ca, port: plane.port, client: plane.client });
       const nodeFlags = { ...own, ...forAgent.values };
-      agent = await Promise.race([
-        inOneLine(() => startAgent({ flags: nodeFlags, verbosity, logger: logger.child({ part: 'agent' }) })),
-        stopped(shutdown),
-      ]);
-      if (agent !== undefined) {
+      const starting = new AbortController();
+      const { signal } = starting;
+      const started = inOneLine(() =>
+        startAgent({ flags: nodeFlags, verbosity, signal, logger: logger.child({ part: 'agent' }) }),
+      );
+      agent = await Promise.race([started, stopped(shutdown)]);
+      if (agent === undefined) {
+        // Pods may run and the API answer before the agent has quite started: what there is of it ends as well.
+        starting.abort(new Error('told to stop while the agent started'));
+        await started.then(
+          (late) => late.close(),
+          () => undefined,
+        );
+      } else {
         logger.info({ node: agent.nodeName, url: plane.url }, 'control plane and agent run');
         await announceAgent(agent, join(resolve(values.dataDir), 'agent'), logger);
         await openNode(plane.client, agent.nodeName).catch((error: unknown) => {
