@@ -1,9 +1,10 @@
 /** emptyDir: a directory of the pod's own on the disk, in memory, or on huge pages. */
-import { access, chmod, mkdir, writeFile } from 'node:fs/promises';
+import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { Pod } from '../core-types.ts';
 import { limitsOf, podResources } from '../kuberuntime/resources.ts';
+import { openToAll } from './ownership.ts';
 import type { Volume } from './payload.ts';
 import type { PodMounts } from './pod-mounts.ts';
 
@@ -39,7 +40,7 @@ export async function setUpEmptyDir(options: EmptyDirOptions): Promise<void> {
       isNew;
   }
   if (!isNew) return;
-  await chmod(path, 0o777);
+  await openToAll(path);
   await options.giveToGroup(path);
   await mkdir(dirname(ready), { recursive: true, mode: 0o750 });
   await writeFile(ready, '');

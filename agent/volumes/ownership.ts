@@ -1,4 +1,4 @@
-/** fsGroup: gives a volume's tree to the pod's group, as the reference does: group rw, set-group-id on directories. */
+/** Whose a volume is: open to all where the agent made it; fsGroup gives a volume's tree to the pod's group, as the reference does: group rw, set-group-id on directories. */
 import { chmod, lchown, lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 
@@ -16,6 +16,11 @@ export async function setVolumeOwnership(root: string, options: OwnershipOptions
     if (stat.gid === options.gid && (stat.mode & 0o7777 & wanted) === wanted) return;
   }
   await walk(root, options);
+}
+
+/** Lets everyone write. A file system's root that lets them already keeps what else it has, as the sticky bit of a tmpfs. */
+export async function openToAll(directory: string): Promise<void> {
+  if (((await lstat(directory)).mode & 0o777) !== 0o777) await chmod(directory, 0o777);
 }
 
 async function walk(path: string, options: OwnershipOptions): Promise<void> {

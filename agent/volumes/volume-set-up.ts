@@ -2,7 +2,7 @@
  * Makes one volume of a pod ready, by its kind: a row of the table each. Idempotent; what was made before is found again.
  * The volume manager says when, one operation at a time a pod.
  */
-import { chmod, mkdir } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -11,7 +11,7 @@ import type { Pod, PodVolume, VolumeMeasure } from '../core-types.ts';
 import { writePayload } from './atomic-writer.ts';
 import { setUpEmptyDir } from './empty-dir.ts';
 import { checkHostPath } from './host-path.ts';
-import { setVolumeOwnership } from './ownership.ts';
+import { openToAll, setVolumeOwnership } from './ownership.ts';
 import { type PayloadSources, type Volume, volumePayload } from './payload.ts';
 import {
   type BoundVolume,
@@ -132,7 +132,7 @@ export class VolumeSetUp {
     // Secrets never reach a disk; kernels before 6.4 do not know how to keep them from the swap.
     if (plugin !== 'kubernetes.io~configmap' && plugin !== 'kubernetes.io~downward-api')
       await this.#options.mounts.ensure(path, { source: 'tmpfs', type: 'tmpfs' }, ['noswap'], []);
-    await chmod(path, 0o777);
+    await openToAll(path);
     await writePayload(path, payload, pod.spec.securityContext?.fsGroup, new Date(this.#options.clock.now()));
     return { name: volume.name, path, readOnly: false, ephemeral: true, refreshes: true };
   }

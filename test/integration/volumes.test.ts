@@ -181,6 +181,7 @@ for (const [on, skip, cidr] of [
         .filter((line) => line !== '')
         .map((line) => Number(line.trim().split(/\s+/)[1]) / 1024);
       assert.deepEqual(sizes, [8, 64, 64]);
+      assert.equal(sh('memory', 'stat -c %a /small').trim(), '1777');
     });
 
     test('sub-paths show a part of a volume, by name and by expression, and cannot lead out of it', async () => {

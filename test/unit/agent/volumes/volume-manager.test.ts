@@ -22,6 +22,8 @@ class FakeMounter implements Mounter {
   async mount({ source, target, type = 'bind', options = [] }: Parameters<Mounter['mount']>[0]): Promise<void> {
     this.requests.push(`${type} ${options.join(',')}`);
     if (source.includes('hang')) await new Promise<void>(() => undefined);
+    // As the kernel makes the root of a tmpfs.
+    if (type === 'tmpfs') await chmod(target, 0o1777);
     this.points.push({ path: target, type, source });
   }
   async unmount(target: string): Promise<void> {
@@ -186,6 +188,27 @@ describe('the volume manager', () => {
     await manager.mount(pod, never);
     await manager.mount(pod, never);
     assert.deepEqual(mounter.requests, ['tmpfs size=67108864,noswap']);
+  });
+
+  it('leaves memory volumes the sticky bit that their file system has, as well as parts of them that it makes', async (t) => {
+    const { manager, root } = await setUp(t);
+    const pod = podOf(
+      'p',
+      [
+        { name: 'd', emptyDir: { medium: 'Memory' } },
+        { name: 'disk', emptyDir: {} },
+      ],
+      {
+        securityContext: { fsGroup: 123 },
+      },
+    );
+    await manager.mount(pod, never);
+    const volumes = join(root, 'pods/p/volumes/kubernetes.io~empty-dir');
+    const modeOf = async (path: string): Promise<number> => (await stat(join(volumes, path))).mode & 0o7777;
+    assert.deepEqual([await modeOf('d'), await modeOf('disk')], [0o3777, 0o2777]);
+    const container = { name: 'main', volumeMounts: [{ name: 'd', mountPath: '/d', subPath: 'part' }] };
+    await manager.containerMounts(pod, container, new Map());
+    assert.equal(await modeOf('d/part'), 0o3777);
   });
 
   it('takes down mounts and data with the pod', async (t) => {
