@@ -69,20 +69,28 @@ auth: {htpasswd: {realm: orchlet, path: ${join(directory, 'htpasswd')}}}
   }
 }
 
-/** A plugin that knows the password for one folder of the registry. Gives the agent's flags. */
-function installPlugin(directory: string, registry: string): string[] {
+/**
+ * Plugins that know the password for one folder of the registry each: one gives it to everybody, one for a token of a service
+ * account that says which user it is. Gives the agent's flags.
+ */
+function installPlugins(directory: string, registry: string): string[] {
   const bin = join(directory, 'bin');
   mkdirSync(bin);
-  const answer = {
-    apiVersion: 'credentialprovider.kubelet.k8s.io/v1',
-    kind: 'CredentialProviderResponse',
-    cacheKeyType: 'Registry',
-    cacheDuration: '1m',
-    auth: { [`${registry}/plugin`]: USER },
-  };
-  writeFileSync(join(bin, 'passwords'), `#!/bin/sh\ncat > /dev/null\necho '${JSON.stringify(answer)}'\n`, {
-    mode: 0o755,
-  });
+  const answer = (folder: string): string =>
+    JSON.stringify({
+      apiVersion: 'credentialprovider.kubelet.k8s.io/v1',
+      kind: 'CredentialProviderResponse',
+      cacheKeyType: 'Registry',
+      cacheDuration: '1m',
+      auth: { [`${registry}/${folder}`]: USER },
+    });
+  const install = (name: string, script: string): void =>
+    writeFileSync(join(bin, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  install('passwords', `cat > /dev/null\necho '${answer('plugin')}'`);
+  install(
+    'tokens',
+    `grep -q '"serviceAccountToken":"ey.*"example.com/user":"puller"' || exit 1\necho '${answer('token')}'`,
+  );
   const config = join(directory, 'providers.yaml');
   writeFileSync(
     config,
@@ -93,6 +101,15 @@ providers:
     apiVersion: credentialprovider.kubelet.k8s.io/v1
     matchImages: ["${registry}/plugin"]
     defaultCacheDuration: 0s
+  - name: tokens
+    apiVersion: credentialprovider.kubelet.k8s.io/v1
+    matchImages: ["${registry}/token"]
+    defaultCacheDuration: 0s
+    tokenAttributes:
+      serviceAccountTokenAudience: registry.test
+      cacheType: ServiceAccount
+      requireServiceAccount: true
+      requiredServiceAccountAnnotationKeys: [example.com/user]
 `,
   );
   return ['--image-credential-provider-config', config, '--image-credential-provider-bin-dir', bin];
@@ -154,9 +171,9 @@ for (const [on, skip] of [
       const loader = await docker.loadImage(process.env['ORCHLET_TEST_IMAGES'] ?? '', { quiet: true });
       for await (const chunk of loader) void chunk;
       digest = await registry.push(docker, 'orchlet.local/demo:1', 'team/app');
-      await registry.push(docker, 'orchlet.local/demo:1', 'plugin/app');
+      for (const name of ['plugin/app', 'token/app']) await registry.push(docker, 'orchlet.local/demo:1', name);
       plugins = mkdtempSync(join(tmpdir(), 'orchlet-plugins-'));
-      const flags = installPlugin(plugins, registry.address);
+      const flags = installPlugins(plugins, registry.address);
       cluster = await RunningCluster.start(['--cluster-cidr', '10.214.0.0/16', ...flags], on);
       cluster.run([
         'create',
@@ -252,6 +269,31 @@ for (const [on, skip] of [
     test('a credential provider plugin opens what it is for, without a secret', async () => {
       run('with-plugin', `${registry.address}/plugin/app:1`);
       await isRunning('with-plugin');
+    });
+
+    test('a plugin may have a token of the service account that says who it is', async () => {
+      const image = `${registry.address}/token/app:1`;
+      // Audiences that no pod of the node names are the administrator's to allow.
+      const named = { apiVersion: 'rbac.authorization.k8s.io/v1', metadata: { name: 'registry-audience' } };
+      const rules = [
+        { apiGroups: [''], resources: ['registry.test'], verbs: ['request-serviceaccounts-token-audience'] },
+      ];
+      const objects = [
+        { ...named, kind: 'ClusterRole', rules },
+        {
+          ...named,
+          kind: 'ClusterRoleBinding',
+          roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'registry-audience' },
+          subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'Group', name: 'system:nodes' }],
+        },
+      ];
+      for (const object of objects) cluster.run(['apply', '-f', '-'], { input: JSON.stringify(object) });
+      for (const name of ['known', 'unknown']) cluster.run(['create', 'serviceaccount', name]);
+      cluster.run(['annotate', 'serviceaccount', 'known', 'example.com/user=puller']);
+      run('with-token', image, { serviceAccountName: 'known' });
+      run('without-token', image, { serviceAccountName: 'unknown' });
+      await isRunning('with-token');
+      await until('the refusal', () => refusal('without-token'));
     });
 
     test('an image is found by its digest', async () => {
