@@ -37,7 +37,7 @@ import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
 import { linuxResources, type ResourceFacts } from './kuberuntime/resources.ts';
 import { LogRotation } from './logs/log-rotation.ts';
 import type { NodeShutdown } from './nodeshutdown/node-shutdown.ts';
-import { hasAppArmor, hostCapacity, hostName } from './nodestatus/host-facts.ts';
+import { hasAppArmor, hasUnifiedCgroups, hostCapacity, hostName } from './nodestatus/host-facts.ts';
 import type { AgentFlags } from './options.ts';
 import {
   type AgentRegistries,
@@ -294,7 +294,8 @@ async function assemble(
   const cpuQuota = { cpuQuota: flags.cpuCfsQuota, cpuPeriodUs: flags.cpuCfsQuotaPeriod * 1000 };
   const { name: runtimeName } = await runtime.info();
   const cgroupDriver = (await runtime.cgroupDriver()) ?? (flags.cgroupDriver === 'systemd' ? 'systemd' : 'cgroupfs');
-  const { memoryBytes: memoryCapacityBytes, hugePages } = hostCapacity();
+  const { memoryBytes: memoryCapacityBytes, hugePages, swapBytes } = hostCapacity();
+  const swap = hasUnifiedCgroups() ? { behavior: flags.memorySwapBehavior, capacityBytes: swapBytes } : undefined;
   const resources = await createResourceManagers(
     base,
     {
@@ -316,6 +317,7 @@ async function assemble(
     memoryCapacityBytes,
     ...cpuQuota,
     hugePageSizes: [...hugePages.keys()],
+    swap,
     placement: (pod, container) => managers.placement(pod, container),
   });
   const cgroupManager = await createCgroupManager({

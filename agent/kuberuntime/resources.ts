@@ -86,6 +86,8 @@ export interface ResourceFacts {
   /** `--cpu-cfs-quota`. */
   readonly cpuQuota: boolean;
   readonly cpuPeriodUs: number;
+  /** Of a host that bounds the swap of containers by itself (cgroup v2); absent: it is counted with their memory. */
+  readonly swap?: { readonly behavior: string; readonly capacityBytes: number } | undefined;
   /** That this host has: `2Mi`. */
   readonly hugePageSizes?: readonly string[];
   /** Which processors and memory nodes a container was given. */
@@ -116,14 +118,22 @@ export function linuxResources(pod: Pod, container: Container, facts: ResourceFa
     // Who has processors alone is not held up by a quota of them.
     cpuQuotaUs: facts.cpuQuota && !isExclusive ? cpuQuotaUs(milliOf(limits['cpu']), facts.cpuPeriodUs) : 0,
     memoryLimitBytes,
-    memorySwapLimitBytes: memoryLimitBytes,
+    memorySwapLimitBytes: facts.swap === undefined ? memoryLimitBytes : 0,
     oomScoreAdj: oomScoreAdj(pod, container, facts.memoryCapacityBytes),
     cpusetCpus: cpus,
     cpusetMems: mems,
     hugepageLimits: hugePageLimits(container, facts.hugePageSizes ?? []),
-    unified: {},
+    unified: facts.swap === undefined ? {} : { 'memory.swap.max': String(swapBytes(pod, container, facts)) },
     pidsLimit: 0,
   };
+}
+
+/** With `LimitedSwap` a part of the node's swap as large as what is requested of its memory; none for who must not be slow. */
+function swapBytes(pod: Pod, container: Container, { swap, memoryCapacityBytes }: ResourceFacts): number {
+  if (swap?.behavior !== 'LimitedSwap' || isCritical(pod) || qosClass(pod) !== 'Burstable') return 0;
+  const [request, limit] = [requestsOf(container), limitsOf(container)].map((list) => bytesOf(list['memory']));
+  if (request === undefined || request === 0 || request === limit) return 0;
+  return Math.floor((request / Math.max(memoryCapacityBytes, 1)) * swap.capacityBytes);
 }
 
 /** Pages of a size that is not asked for are not given: the kernel's own limit is none. */

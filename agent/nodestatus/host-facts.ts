@@ -153,3 +153,8 @@ export function runningPids(): number {
 export function hasAppArmor(): boolean {
   return readText('/sys/module/apparmor/parameters/enabled')?.startsWith('Y') === true;
 }
+
+/** Cgroup v2 alone, not beside v1. */
+export function hasUnifiedCgroups(): boolean {
+  return readText('/sys/fs/cgroup/cgroup.controllers') !== undefined;
+}

@@ -127,8 +127,7 @@ export const resourceOptions = {
     choices: ['', 'NoSwap', 'LimitedSwap'],
     group: CGROUPS,
     config: { path: 'memorySwap.swapBehavior' },
-    noEffect: 'pods do not swap, as with NoSwap',
-    help: 'Whether pods may use swap.',
+    help: 'Whether pods may use swap: with LimitedSwap, on cgroup v2, burstable ones by their share of memory.',
   }),
   memoryThrottlingFactor: field({
     type: 'number',

@@ -8,6 +8,7 @@ import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { hostMounter } from '../../agent/volumes/mounter.ts';
 import { AgentProcess, type RuntimeName } from './agent-process.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { run as runOnHost, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
@@ -86,6 +87,8 @@ describe('what a container sees', { skip, timeout: 290_000 }, () => {
     writeFileSync(join(host, 'file'), 'of the host');
     socket = createServer().listen(join(host, 'socket'));
     loop = makeLoopDevice(join(host, 'disk'));
+    mkdirSync(join(host, 'tree/inner'), { recursive: true });
+    await hostMounter.mount({ source: 'tmpfs', target: join(host, 'tree/inner'), type: 'tmpfs' });
     for (const on of RUNTIMES) {
       const agent = await AgentProcess.prepare(on, [
         ...['--kubeconfig', plane.kubeconfig, '--client-ca-file', join(plane.directory, 'pki', 'ca.crt')],
@@ -114,12 +117,16 @@ describe('what a container sees', { skip, timeout: 290_000 }, () => {
     apply(...preparations.flatMap((make) => make()));
   });
   after(async () => {
-    await Promise.all([...agents.values()].map((agent) => agent.remove()));
-    await plane?.remove();
-    socket?.close();
-    if (loop !== '') runOnHost('losetup', ['-d', loop]);
-    if (pagesBefore !== '') writeFileSync(HUGE_PAGES, pagesBefore);
-    if (host !== '') rmSync(host, { recursive: true, force: true });
+    try {
+      await Promise.all([...agents.values()].map((agent) => agent.remove()));
+    } finally {
+      await plane?.remove();
+      socket?.close();
+      if (loop !== '') runOnHost('losetup', ['-d', loop]);
+      if (pagesBefore !== '') writeFileSync(HUGE_PAGES, pagesBefore);
+      if (host !== '') await hostMounter.unmount(join(host, 'tree/inner'));
+      if (host !== '') rmSync(host, { recursive: true, force: true });
+    }
   });
 
   prepareObjects(() => [
@@ -364,6 +371,39 @@ describe('what a container sees', { skip, timeout: 290_000 }, () => {
       assert.equal(
         runOnHost('dd', [`if=${loop}`, 'bs=4096', 'count=1', 'status=none', 'iflag=direct']).slice(0, 11 + on.length),
         `written on ${on}`,
+      );
+    });
+  });
+
+  const below = { name: 'tree', mountPath: '/tree', readOnly: true };
+  const tree = (): object => ({ volumes: [{ name: 'tree', hostPath: { path: join(host, 'tree') } }] });
+  prepare('read-only', () => ({
+    container: {
+      volumeMounts: [
+        { ...below, recursiveReadOnly: 'IfPossible' },
+        { ...below, mountPath: '/plain' },
+      ],
+    },
+    spec: tree(),
+  }));
+  prepare('all-read-only', () => ({
+    container: { volumeMounts: [{ ...below, recursiveReadOnly: 'Enabled' }] },
+    spec: tree(),
+  }));
+  test('what is mounted below a read-only mount is read-only too, where the runtime can make it so', async () => {
+    await each('read-only', async (pod, on) => {
+      const node = agents.get(on)?.nodeName ?? '';
+      const handlers = '{.status.runtimeHandlers[?(@.name=="")].features.recursiveReadOnlyMounts}';
+      const isPossible = run(['get', 'node', node, '-o', `jsonpath=${handlers}`]) === 'true';
+      const tries =
+        'for d in /tree /plain; do touch $d/x 2>/dev/null; echo $?; touch $d/inner/x 2>/dev/null; echo $?; done';
+      assert.equal(shell(pod, tries).replaceAll('\n', ' '), isPossible ? '1 1 1 0' : '1 0 1 0');
+      await until('the fate of the one that insists', () =>
+        isPossible
+          ? shell(`all-read-only-${on}`, 'touch /tree/inner/x 2>/dev/null; echo $?') === '1'
+          : /requested recursive read-only mount, but it is not supported by the runtime/.test(
+              field(`all-read-only-${on}`, '.status.containerStatuses[0].state.waiting.message'),
+            ),
       );
     });
   });

@@ -159,7 +159,10 @@ export function containerCreateOptions(
 }
 
 export function resourceOptions(resources: LinuxResources, facts: EngineFacts): Docker.HostConfig {
-  const swap = resources.memorySwapLimitBytes !== 0 ? resources.memorySwapLimitBytes : resources.memoryLimitBytes;
+  // The engine counts swap with memory, whatever the kernel does.
+  const swapMax = Number(resources.unified['memory.swap.max'] ?? 0);
+  const swap =
+    resources.memorySwapLimitBytes !== 0 ? resources.memorySwapLimitBytes : resources.memoryLimitBytes + swapMax;
   return {
     CpuShares: resources.cpuShares,
     CpuPeriod: resources.cpuQuotaUs === 0 ? 0 : resources.cpuPeriodUs,

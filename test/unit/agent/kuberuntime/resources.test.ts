@@ -94,6 +94,28 @@ describe('what the kernel is told', () => {
     const scores = (pod.spec.initContainers ?? []).map((entry) => linuxResources(pod, entry, facts).oomScoreAdj);
     assert.deepEqual(scores, [900, 999]);
   });
+  it('lets containers swap as their node says', () => {
+    const swap = { behavior: 'LimitedSwap', capacityBytes: 5 * GIB };
+    const pod = podOf({
+      containers: [
+        { resources: { requests: { memory: '1Gi' } } },
+        { resources: { requests: { memory: '1Gi' }, limits: { memory: '1Gi' } } },
+        {},
+      ],
+    });
+    const told = (more: object, of = pod): unknown[] =>
+      of.spec.containers.map((entry) => {
+        const { unified, memorySwapLimitBytes } = linuxResources(of, entry, { ...facts, ...more });
+        return unified['memory.swap.max'] ?? memorySwapLimitBytes;
+      });
+    // A tenth of the memory: a tenth of the swap.
+    assert.deepEqual(told({ swap }), [String(GIB / 2), '0', '0']);
+    assert.deepEqual(told({ swap: { ...swap, behavior: 'NoSwap' } }), ['0', '0', '0']);
+    const critical = { ...pod, spec: { ...pod.spec, priority: 2_000_000_000 } };
+    assert.deepEqual(told({ swap }, critical), ['0', '0', '0']);
+    // Counted with the memory on cgroup v1: no more than that is none.
+    assert.deepEqual(told({}), [0, GIB, 0]);
+  });
   it('gives no huge pages of a size that is not asked for', () => {
     const pod = podOf({ containers: [{ resources: { limits: { 'hugepages-2Mi': '4Mi' } } }] });
     const [container] = pod.spec.containers;
