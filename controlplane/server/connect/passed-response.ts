@@ -54,8 +54,11 @@ async function sendBody(
     for await (const chunk of body) {
       if (request.write(chunk)) continue;
       await new Promise<void>((resolve) => {
-        request.once('drain', resolve);
-        request.once('close', resolve);
+        const done = (): void => {
+          request.off('drain', done).off('close', done);
+          resolve();
+        };
+        request.once('drain', done).once('close', done);
       });
     }
   }
