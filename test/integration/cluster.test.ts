@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { get as httpGet } from 'node:http';
+import { request as httpsRequest } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -23,7 +24,25 @@ function fetchText(url: string): Promise<string> {
   });
 }
 
-describe('a cluster of one node', { skip, timeout: 280_000 }, () => {
+function askAgent(
+  port: number,
+  path: string,
+  { token, method = 'GET', body }: { readonly token?: string; readonly method?: string; readonly body?: string },
+): Promise<{ readonly status: number; readonly text: string }> {
+  return new Promise((resolve, reject) => {
+    const headers = token === undefined ? {} : { authorization: `Bearer ${token}` };
+    const options = { host: '127.0.0.1', port, path, method, headers, agent: false, rejectUnauthorized: false };
+    const sent = httpsRequest(options, (response) => {
+      let text = '';
+      response.on('data', (chunk: Buffer) => (text += chunk.toString()));
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
+    });
+    sent.on('error', reject);
+    sent.end(body);
+  });
+}
+
+describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
   let cluster: RunningCluster;
   before(async () => {
     cluster = await RunningCluster.start(['--cluster-cidr', '10.211.0.0/16']);
@@ -128,6 +147,14 @@ describe('a cluster of one node', { skip, timeout: 280_000 }, () => {
         run(['scale', 'deploy/hello', '--replicas=1']);
       });
 
+      test('top tells what nodes, pods and containers use', async () => {
+        const top = (...args: string[]): Promise<string> =>
+          until(`top ${args.join(' ')}`, () => cluster.kubectl(['top', ...args], { path }).stdout || undefined);
+        assert.match(await top('node', '--no-headers'), /^\S+ +\d+m +\d+% +\d+Mi +\d+% *$/m);
+        assert.match(await top('pod', '--no-headers'), /^hello-\S+ +\d+m +\d+Mi *$/m);
+        assert.match(await top('pod', '--containers', '--no-headers'), /^hello-\S+ +\S+ +\d+m +\d+Mi *$/m);
+      });
+
       test('explain, api-resources and auth can-i', () => {
         assert.match(run(['explain', 'pod.spec.containers.image']), /image/i);
         assert.match(run(['api-resources']), /^deployments +deploy +apps\/v1 +true +Deployment$/m);
@@ -173,6 +200,89 @@ describe('a cluster of one node', { skip, timeout: 280_000 }, () => {
       });
     });
   }
+
+  test('pages of the agent are for who has the narrow right to them', async () => {
+    cluster.run(['create', 'serviceaccount', 'monitor']);
+    const rights = 'nodes/metrics,nodes/stats,nodes/statusz,nodes/configz';
+    cluster.run(['create', 'clusterrole', 'monitor', '--verb=get', `--resource=${rights}`]);
+    cluster.run([
+      'create',
+      'clusterrolebinding',
+      'monitor',
+      '--clusterrole=monitor',
+      '--serviceaccount=default:monitor',
+    ]);
+    const token = cluster.run(['create', 'token', 'monitor']).trim();
+    const seen: Record<string, number> = {};
+    for (const path of [
+      '/metrics',
+      '/metrics/slis',
+      '/stats/summary',
+      '/statusz',
+      '/flagz',
+      '/configz',
+      '/pods',
+      '/logs/',
+    ])
+      seen[path] = (await askAgent(cluster.agentPort, path, { token })).status;
+    assert.deepEqual(seen, {
+      '/metrics': 200,
+      '/metrics/slis': 200,
+      '/stats/summary': 200,
+      '/statusz': 200,
+      '/flagz': 200,
+      '/configz': 200,
+      '/pods': 403,
+      '/logs/': 403,
+    });
+    assert.equal((await askAgent(cluster.agentPort, '/pods', {})).status, 401);
+    assert.equal((await askAgent(cluster.agentPort, '/pods', { token: `${token}x` })).status, 401);
+    assert.match((await askAgent(cluster.agentPort, '/pods', { token })).text, /subresource\(s\)=\[pods proxy\]/);
+  });
+
+  test('a pod that is submitted to the agent has a mirror until it is taken back', async () => {
+    cluster.run(['create', 'serviceaccount', 'operator']);
+    cluster.run([
+      'create',
+      'clusterrolebinding',
+      'operator',
+      '--clusterrole=cluster-admin',
+      '--serviceaccount=default:operator',
+    ]);
+    const token = cluster.run(['create', 'token', 'operator']).trim();
+    const manifest = (seconds: number): string =>
+      JSON.stringify({
+        apiVersion: 'v1',
+        kind: 'Pod',
+        metadata: { name: 'given' },
+        spec: {
+          terminationGracePeriodSeconds: 0,
+          containers: [
+            {
+              name: 'main',
+              image: 'orchlet.local/demo:1',
+              imagePullPolicy: 'IfNotPresent',
+              command: ['sleep', String(seconds)],
+            },
+          ],
+        },
+      });
+    const node = cluster.run(['get', 'nodes', '-o', 'jsonpath={.items[0].metadata.name}']);
+    const mirror = (field: string): string => cluster.run(['get', 'pod', `given-${node}`, '-o', `jsonpath={${field}}`]);
+    const submit = (seconds: number): ReturnType<typeof askAgent> =>
+      askAgent(cluster.agentPort, '/podManifests', { token, method: 'POST', body: manifest(seconds) });
+    assert.equal((await submit(1000)).status, 201);
+    await until('its mirror', () => mirror('.status.phase') === 'Running');
+    const uid = mirror('.metadata.uid');
+    assert.equal((await submit(2000)).status, 201);
+    await until('the mirror of what replaced it', () => {
+      return mirror('.spec.containers[0].command[1]') === '2000' && mirror('.status.phase') === 'Running';
+    });
+    assert.notEqual(mirror('.metadata.uid'), uid);
+    const gone = { token, method: 'DELETE' };
+    assert.equal((await askAgent(cluster.agentPort, `/podManifests/default/given-${node}`, gone)).status, 200);
+    await until('no mirror', () => cluster.run(['get', 'pods', '-o', 'name']).includes('given') === false);
+  });
 
   test('pods outlive a kill, and orchlet stop; a start takes them up, and nothing is started twice', async () => {
     cluster.run(['apply', '-f', join(ROOT, 'examples/hello.yaml')]);
