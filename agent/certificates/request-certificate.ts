@@ -5,7 +5,7 @@ import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { certificateSigningRequests } from '../../api/machinery/resources.ts';
 import { readAll } from '../../api/machinery/response-body.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { isNotFound } from '../../api/meta/status-error.ts';
+import { isNotFound, isStatusError } from '../../api/meta/status-error.ts';
 import { createCsr } from '../../api/pki/certificate-request.ts';
 import type { AlternativeNames, DistinguishedName } from '../../api/pki/names.ts';
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
@@ -95,15 +95,20 @@ export async function requestCertificate(
 }
 
 async function usagesFor(client: SigningClient, wish: CertificateWish, signal: AbortSignal): Promise<string[]> {
-  if (!NODE_SIGNERS.includes(wish.signerName)) return [...wish.usages];
-  const { major, minor } = await serverVersion(client, signal);
-  const isOld = major === 1 && minor < FIRST_WITHOUT_ENCIPHERMENT;
-  return isOld ? ['key encipherment', ...wish.usages] : [...wish.usages];
+  if (!NODE_SIGNERS.includes(wish.signerName) || (await isRecent(client, signal))) return [...wish.usages];
+  return ['key encipherment', ...wish.usages];
 }
 
-async function serverVersion(client: SigningClient, signal: AbortSignal): Promise<{ major: number; minor: number }> {
-  const { body } = await client.raw({ method: 'GET', path: '/version', signal });
-  const told = JSON.parse((await readAll(body)).toString('utf8')) as { major?: string; minor?: string };
-  // Some distributions write "21+".
-  return { major: Number.parseInt(told.major ?? '', 10), minor: Number.parseInt(told.minor ?? '', 10) };
+/** What keeps its release to itself is not: the usage is taken by all. */
+async function isRecent(client: SigningClient, signal: AbortSignal): Promise<boolean> {
+  try {
+    const { body } = await client.raw({ method: 'GET', path: '/version', signal });
+    const told = JSON.parse((await readAll(body)).toString('utf8')) as { major?: string; minor?: string };
+    // Some distributions write "21+".
+    const [major, minor] = [Number.parseInt(told.major ?? '', 10), Number.parseInt(told.minor ?? '', 10)];
+    return major > 1 || (major === 1 && minor >= FIRST_WITHOUT_ENCIPHERMENT);
+  } catch (error) {
+    if (isStatusError(error) || error instanceof SyntaxError) return false;
+    throw error;
+  }
 }

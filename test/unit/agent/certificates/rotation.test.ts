@@ -11,6 +11,7 @@ import { silentLogger } from '../../../../api/component/logger.ts';
 import type { TransportResponse } from '../../../../api/machinery/http-transport.ts';
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
+import { newForbidden } from '../../../../api/meta/status-error.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
@@ -160,8 +161,14 @@ describe('a certificate signing request', () => {
   async function ask(statuses: (object | Error)[], { signerName = wish.signerName, minor = '36' } = {}) {
     const clock = new FakeClock();
     const client = new FakeClient(clock);
-    const raw = (): Promise<TransportResponse> =>
-      Promise.resolve({ status: 200, headers: {}, body: Readable.from([Buffer.from(JSON.stringify({ major: '1', minor }))]) });
+    const raw = async (): Promise<TransportResponse> => {
+      if (minor === 'secret') throw newForbidden({ group: '', resource: '' }, '', 'cannot get path "/version"');
+      return {
+        status: 200,
+        headers: {},
+        body: Readable.from([Buffer.from(JSON.stringify({ major: '1', minor }))]),
+      };
+    };
     client.intercept((call) => {
       if (call.verb !== 'get') return undefined;
       const next = statuses.length > 1 ? statuses.shift() : statuses[0];
@@ -208,6 +215,7 @@ describe('a certificate signing request', () => {
     for (const signerName of ['kubernetes.io/kube-apiserver-client-kubelet', 'kubernetes.io/kubelet-serving']) {
       assert.deepEqual(await usages(signerName, '24+'), ['key encipherment', 'client auth']);
       assert.deepEqual(await usages(signerName, '25'), ['client auth']);
+      assert.deepEqual(await usages(signerName, 'secret'), ['key encipherment', 'client auth']);
     }
     assert.deepEqual(await usages('example.org/s', '20'), ['client auth']);
   });
