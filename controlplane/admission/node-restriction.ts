@@ -7,6 +7,7 @@ import { nodes, pods } from '../../api/machinery/resources.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { newNotFound } from '../../api/meta/status-error.ts';
+import type { Authorizer } from '../authorization/authorization.ts';
 import { nodeNameOf } from '../authorization/node.ts';
 import { podReferences } from '../authorization/pod-references.ts';
 import { requestOf } from './certificates.ts';
@@ -17,7 +18,7 @@ import type { Sources } from './sources.ts';
 const MIRROR = 'kubernetes.io/config.mirror';
 const LEASES_NAMESPACE = 'kube-node-lease';
 
-export function nodeRestriction(sources: Sources): AdmissionPlugin {
+export function nodeRestriction(sources: Sources, authorizer: Authorizer): AdmissionPlugin {
   const podSource = sources.of(pods);
   const nodeSource = sources.of(nodes);
   const livePod = async (attributes: AdmissionAttributes, name: string): Promise<Pod> => {
@@ -50,7 +51,7 @@ export function nodeRestriction(sources: Sources): AdmissionPlugin {
           if (attributes.subresource === 'status') return claimStatus(attributes, node);
           throw refusal(attributes, `may only update PVC status`);
         case 'serviceaccounts':
-          if (attributes.subresource === 'token') return tokenRequest(attributes, livePod);
+          if (attributes.subresource === 'token') return tokenRequest(attributes, livePod, authorizer);
           return undefined;
         case 'leases.coordination.k8s.io':
           return lease(attributes, node);
@@ -296,7 +297,7 @@ interface TokenRequestSpec {
   } | null;
 }
 
-async function tokenRequest(attributes: AdmissionAttributes, findPod: FindPod): Promise<void> {
+async function tokenRequest(attributes: AdmissionAttributes, findPod: FindPod, authorizer: Authorizer): Promise<void> {
   if (attributes.operation !== 'CREATE') return;
   const spec = (attributes.object?.['spec'] ?? {}) as TokenRequestSpec;
   const ref = spec.boundObjectRef ?? undefined;
@@ -318,6 +319,20 @@ async function tokenRequest(attributes: AdmissionAttributes, findPod: FindPod): 
   if (audiences.length > 1) throw refusal(attributes, 'node may only request 0 or 1 audiences');
   const [audience = ''] = audiences;
   if (projectedAudiences(pod).has(audience)) return;
+  // What an administrator allows: credential provider plugins of the agent are given tokens of such audiences.
+  const { decision } = await authorizer.authorize({
+    user: attributes.user,
+    verb: 'request-serviceaccounts-token-audience',
+    isResourceRequest: true,
+    group: '',
+    version: 'v1',
+    resource: audience,
+    subresource: '',
+    namespace: attributes.namespace,
+    name: attributes.name,
+    path: '',
+  });
+  if (decision === 'allow') return;
   throw refusal(
     attributes,
     `audience ${q(audience)} not found in pod spec volume, ${attributes.user.name} is not authorized to request tokens for this audience`,

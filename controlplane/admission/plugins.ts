@@ -109,7 +109,9 @@ export const PLUGINS: readonly PluginRow[] = [
   on('ServiceAccount', 'every pod has an account and its token', ({ sources, clock }) =>
     serviceAccountPlugin(sources, clock),
   ),
-  on('NodeRestriction', 'what node agents may write', ({ sources }) => nodeRestriction(sources)),
+  on('NodeRestriction', 'what node agents may write', ({ sources, authorizer }) =>
+    nodeRestriction(sources, authorizer),
+  ),
   on('TaintNodesByCondition', 'new nodes take no pods yet', () => taintNodesByCondition()),
   off('AlwaysPullImages', 'every image is pulled anew, with the rights of its user', () => alwaysPullImages()),
   on('PodSecurity', 'the Pod Security levels of namespaces', ({ sources, configuration, podSecurityMetrics }) =>

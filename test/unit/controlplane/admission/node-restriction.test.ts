@@ -7,6 +7,7 @@ import { createCsr } from '../../../../api/pki/certificate-request.ts';
 import { generateKey } from '../../../../api/pki/signing.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { nodeRestriction } from '../../../../controlplane/admission/node-restriction.ts';
+import type { Authorizer } from '../../../../controlplane/authorization/authorization.ts';
 import { fixedSources } from '../../../../controlplane/admission/sources.ts';
 
 const object = (name: string, spec: object = {}, metadata: object = {}, status: object = {}): KubeObject =>
@@ -26,6 +27,17 @@ const plugin = nodeRestriction(
     { resource: pods, object: other },
     { resource: nodes, object: { metadata: { name: 'a', uid: 'n1' } } },
   ]),
+  // Tokens of one more audience are allowed by a role, for one account.
+  {
+    authorize: ({ verb, resource, namespace, name }) =>
+      Promise.resolve({
+        decision:
+          [verb, resource, namespace, name].join(' ') === 'request-serviceaccounts-token-audience registry n sa'
+            ? 'allow'
+            : 'no-opinion',
+        reason: '',
+      }),
+  } as Authorizer,
 );
 const csr: Record<string, string> = {};
 before(async () => {
@@ -124,6 +136,7 @@ const allowed: Readonly<Record<string, Asked>> = {
     },
   },
   'a token for a pod of its own': token(bound('own', 'u1')),
+  'a token for an audience that a role allows': token(bound('own', 'u1'), ['registry']),
   'a certificate for a pod of its own': certificateOf({}),
   'its own lease': {
     resource: 'leases',
