@@ -55,12 +55,15 @@ export interface NodeManagerOptions {
   readonly podCidr: string;
   /** 0 to 1. */
   readonly random: () => number;
+  /** Instead of those of this host. */
+  readonly addresses?: () => readonly string[];
   /** The steps of the node's start, each possibly more than once. */
   readonly onStep?: (step: 'registering' | 'registered' | 'ready') => void;
   /** A condition came or went: `NodeReady`, `NodeHasDiskPressure`, …; told as an event. */
   readonly onTransition?: (reason: string, message: string) => void;
 }
 
+const HOST_IPS_MS = 10_000;
 const LEASE_NAMESPACE = 'kube-node-lease';
 const ATTACH_DETACH = 'volumes.kubernetes.io/controller-managed-attach-detach';
 
@@ -73,6 +76,7 @@ export class NodeManager implements NodeInfo {
   #runtimeInfo: RuntimeInfo | undefined;
   #features: RuntimeFeatures = { handlers: [], supplementalGroupsPolicy: false };
   #cidrs: readonly string[];
+  #hostIps: { readonly atMs: number; readonly ips: readonly string[] } | undefined;
   #sentAtMs = 0;
   /** What the API server left out of the last status: an older one has not all fields. Not sent again for its own sake. */
   #untaken: Readonly<Record<string, JsonValue>> = {};
@@ -101,8 +105,18 @@ export class NodeManager implements NodeInfo {
     return this.#registered;
   }
 
+  /** As of the last look at the node's status: reading them costs by the pods, each of which has an interface on the host. */
   hostIps(): readonly string[] {
-    return chooseAddresses(this.#options.nodeIps, hostAddresses);
+    const known = this.#hostIps;
+    if (known !== undefined && this.#options.clock.monotonic() - known.atMs < HOST_IPS_MS) return known.ips;
+    return this.#lookForHostIps();
+  }
+
+  #lookForHostIps(): readonly string[] {
+    const { clock, nodeIps, addresses = hostAddresses } = this.#options;
+    const ips = chooseAddresses(nodeIps, addresses);
+    this.#hostIps = { atMs: clock.monotonic(), ips };
+    return ips;
   }
 
   allocatable(): Readonly<Record<string, string>> {
@@ -251,7 +265,7 @@ export class NodeManager implements NodeInfo {
     return {
       name: this.name,
       hostname: this.name,
-      addresses: this.hostIps(),
+      addresses: this.#lookForHostIps(),
       system: systemInfo(),
       capacity,
       rootSpace,

@@ -219,3 +219,23 @@ test('the lease is the node\u2019s, and renewed a good ten seconds apart', async
   assert.notEqual(lease()?.spec['renewTime'], first?.spec['renewTime']);
   await rig.stop();
 });
+
+test('the addresses of the host are read with the status, not for each pod, and new ones are seen within ten seconds', async () => {
+  let [address, reads] = ['192.0.2.8', 0];
+  const rig = setUp({
+    nodeIps: [],
+    addresses: () => {
+      reads++;
+      return [address];
+    },
+  });
+  await settled(rig, () => rig.manager.registered);
+  rig.manager.hostIps();
+  const before = reads;
+  for (let pod = 0; pod < 100; pod++) assert.deepEqual(rig.manager.hostIps(), ['192.0.2.8']);
+  assert.equal(reads, before);
+  address = '192.0.2.9';
+  await rig.clock.advance(10_000);
+  assert.deepEqual(rig.manager.hostIps(), ['192.0.2.9']);
+  await rig.stop();
+});
