@@ -103,7 +103,7 @@ export interface Agent {
   readonly core: AgentCore;
   /** What `/metrics` shows. */
   readonly metrics: MetricsRegistry;
-  /** Resolves, with the reason, when the agent has nothing more to do: run once, or somebody else wants its lock. */
+  /** Resolves, with the reason, when the agent has nothing more to do: run once, or somebody else wants its lock. Rejects when it cannot run once. */
   readonly done: Promise<string>;
   /** Ends the pods as at a shutdown of the host, by priority; the node takes no others. */
   stopPods(): Promise<void>;
@@ -138,6 +138,8 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
     for (const closer of closers.toReversed()) await closer(how);
   };
   const done = Promise.withResolvers<string>();
+  // Who does not ask for the end need not hear that there was none.
+  done.promise.catch(() => undefined);
   try {
     if (options.ownsProcess === true)
       await takeProcess(base, () => done.resolve('somebody else wants the lock file'), closers);
@@ -165,7 +167,7 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
     const { core, server, shutdown, running } = await assemble(base, { runtime, api, registries }, closers);
     closers.push(() => running);
     closers.push(() => server.close());
-    if (flags.runonce) void waitForPods(core, clock, abort.signal).then((ended) => done.resolve(ended));
+    if (flags.runonce) done.resolve(waitForPods(core, clock, abort.signal));
     return {
       nodeName,
       port: server.port,

@@ -55,12 +55,15 @@ export const agent: Command = {
     await announceAgent(running, resolve(flags.rootDir), logger);
     notifyReady();
     settleMemory(systemClock);
-    const ended = await Promise.race([shutdown.asked, running.done]);
-    notifyStopping();
-    logger.info({ reason: ended }, 'stopping; containers run on');
-    await running.close();
-    alive.cancel();
-    return 0;
+    try {
+      const ended = await inOneLine(() => Promise.race([shutdown.asked, running.done]));
+      notifyStopping();
+      logger.info({ reason: ended }, 'stopping; containers run on');
+      return 0;
+    } finally {
+      await running.close();
+      alive.cancel();
+    }
   },
 };
 

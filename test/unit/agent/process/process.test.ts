@@ -208,3 +208,17 @@ test('running once with nothing to run ends as well', async () => {
   await clock.advance(3000);
   assert.equal(await ended, 'ran 0 pods once');
 });
+
+test('running once fails, with the names, where a pod never runs', async () => {
+  const clock = new FakeClock();
+  const pods = ['Running', 'Pending'].map(
+    (phase) => ({ metadata: { namespace: 'default', name: phase.toLowerCase() }, status: { phase } }) as unknown as Pod,
+  );
+  const host = { pods: () => pods, sourcesReady: () => true };
+  const failed = assert.rejects(
+    waitForPods(host, clock, new AbortController().signal),
+    /runonce failed: after 1023 s there is no start of default\/pending/,
+  );
+  await clock.advance(1_023_500);
+  await failed;
+});
