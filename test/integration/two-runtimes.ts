@@ -1,0 +1,115 @@
+/**
+ * One control plane with a node of each container runtime, for tests of what must be alike on both. All pods of a file are made
+ * at once when it starts: starting takes the longest. Bound to their nodes, so that the agents judge them and no scheduler.
+ */
+import assert from 'node:assert/strict';
+import { AgentProcess, type RuntimeName } from './agent-process.ts';
+import { ControlPlaneProcess } from './controlplane-process.ts';
+import { skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
+import { until } from '../until.ts';
+
+export const IMAGE = 'orchlet.local/demo:1';
+export const RUNTIMES: readonly RuntimeName[] = ['docker', 'containerd'];
+export const skipWithoutBoth = skipWithoutDocker === false ? skipWithoutContainerd : skipWithoutDocker;
+
+export interface PodOptions {
+  readonly spec?: object;
+  readonly container?: object;
+  readonly containers?: readonly object[];
+  readonly metadata?: object;
+}
+
+export class TwoRuntimes {
+  readonly #agents = new Map<RuntimeName, AgentProcess>();
+  readonly #preparations: (() => object[])[] = [];
+  #plane: ControlPlaneProcess | undefined;
+
+  /** A pod of each runtime, `<name>-<runtime>`; its container is `main`. */
+  prepare(name: string, options: PodOptions | ((on: RuntimeName) => PodOptions)): void {
+    this.prepareObjects(() =>
+      RUNTIMES.map((on) => this.#podOf(on, name, typeof options === 'function' ? options(on) : options)),
+    );
+  }
+
+  prepareObjects(objects: () => object[]): void {
+    this.#preparations.push(objects);
+  }
+
+  async start(clusterCidr: string, flags: readonly string[] = []): Promise<void> {
+    const plane = await ControlPlaneProcess.start(['--cluster-cidr', clusterCidr]);
+    this.#plane = plane;
+    for (const on of RUNTIMES) {
+      const agent = await AgentProcess.prepare(on, [
+        ...['--kubeconfig', plane.kubeconfig, '--client-ca-file', `${plane.directory}/pki/ca.crt`],
+        ...['--serve-cluster-dns=false', '--service-proxy=none', ...flags],
+      ]);
+      this.#agents.set(on, agent);
+      agent.launch();
+    }
+    await until('two Ready nodes', () => {
+      for (const agent of this.#agents.values()) agent.assertAlive();
+      const path = '{.items[*].status.conditions[?(@.type=="Ready")].status}';
+      return plane.kubectl(['get', 'nodes', '-o', `jsonpath=${path}`]).stdout === 'True True';
+    });
+    await until('the service account', () => plane.kubectl(['get', 'serviceaccount', 'default']).code === 0);
+    this.apply(...this.#preparations.flatMap((make) => make()));
+  }
+
+  async remove(): Promise<void> {
+    try {
+      await Promise.all([...this.#agents.values()].map((agent) => agent.remove()));
+    } finally {
+      await this.#plane?.remove();
+    }
+  }
+
+  nodeName(on: RuntimeName): string {
+    return this.#agents.get(on)?.nodeName ?? '';
+  }
+
+  run(args: readonly string[], input?: object): string {
+    const done = this.#plane?.kubectl(args, input === undefined ? {} : { input: JSON.stringify(input) });
+    assert.equal(done?.code, 0, `kubectl ${args.join(' ')}: ${done?.stderr}${done?.stdout}`);
+    return done.stdout;
+  }
+
+  apply(...items: object[]): void {
+    this.run(['apply', '-f', '-'], { apiVersion: 'v1', kind: 'List', items });
+  }
+
+  /** Of a pod. */
+  field(name: string, path: string): string {
+    return this.run(['get', 'pod', name, '-o', `jsonpath={${path}}`]);
+  }
+
+  shell(name: string, command: string, container = 'main'): string {
+    return this.run(['exec', name, '-c', container, '--', 'sh', '-c', command]).trim();
+  }
+
+  /** `reason message`, a line each. */
+  events(name: string): string {
+    return this.run([
+      ...['get', 'events', '--field-selector', `involvedObject.name=${name}`],
+      ...['-o', 'jsonpath={range .items[*]}{.reason} {.message}{"\\n"}{end}'],
+    ]);
+  }
+
+  /** Looks at the pod of each runtime once it is ready. */
+  async each(name: string, look: (pod: string, on: RuntimeName) => Promise<void> | void): Promise<void> {
+    for (const on of RUNTIMES) {
+      this.run(['wait', '--for=condition=Ready', `pod/${name}-${on}`, '--timeout=100s']);
+      await look(`${name}-${on}`, on);
+    }
+  }
+
+  #podOf(on: RuntimeName, name: string, { spec, container, containers, metadata }: PodOptions): object {
+    const main = { name: 'main', image: IMAGE, command: ['sleep', '100000'], ...container };
+    const bound = { nodeName: this.nodeName(on), terminationGracePeriodSeconds: 0 };
+    return {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: `${name}-${on}`, ...metadata },
+      spec: { ...bound, containers: containers ?? [main], ...spec },
+    };
+  }
+}
