@@ -58,6 +58,16 @@ const COUNTERS: readonly (readonly [string, string, Read])[] = [
     'Total time duration the container has been throttled.',
     ({ cpu }) => (cpu.quotaUs > 0 ? seconds(cpu.throttledNs) : undefined),
   ],
+  [
+    'container_cpu_cfs_burst_periods_total',
+    'Number of periods when burst occurs.',
+    ({ cpu }) => (cpu.quotaUs > 0 ? cpu.burstPeriods : undefined),
+  ],
+  [
+    'container_cpu_cfs_burst_seconds_total',
+    'Total time duration the container has been bursted.',
+    ({ cpu }) => (cpu.quotaUs > 0 ? seconds(cpu.burstNs) : undefined),
+  ],
   ['container_memory_failcnt', 'Number of memory usage hits limits', ({ memory }) => memory.failures],
   [
     'container_oom_events_total',
@@ -97,6 +107,16 @@ const GAUGES: readonly (readonly [string, string, Read])[] = [
   ['container_spec_cpu_quota', 'CPU quota of the container.', ({ cpu }) => (cpu.quotaUs > 0 ? cpu.quotaUs : undefined)],
   ['container_spec_cpu_shares', 'CPU share of the container.', ({ cpu }) => (cpu.shares > 0 ? cpu.shares : undefined)],
   ['container_spec_memory_limit_bytes', 'Memory limit for the container.', ({ memory }) => memory.limitBytes ?? 0],
+  [
+    'container_spec_memory_reservation_limit_bytes',
+    'Memory reservation limit for the container.',
+    ({ memory }) => memory.reservationBytes ?? 0,
+  ],
+  [
+    'container_spec_memory_swap_limit_bytes',
+    'Memory swap limit for the container.',
+    ({ memory }) => memory.swapLimitBytes ?? 0,
+  ],
   ['container_processes', 'Number of processes running inside the container.', ({ processes }) => processes.current],
   ['container_threads', 'Number of threads running inside the container', ({ processes }) => processes.current],
   [

@@ -23,6 +23,8 @@ export interface CgroupUsage {
     readonly periods: number;
     readonly throttledPeriods: number;
     readonly throttledNs: number;
+    readonly burstPeriods: number;
+    readonly burstNs: number;
     /** 0: no quota. */
     readonly quotaUs: number;
     readonly periodUs: number;
@@ -47,6 +49,9 @@ export interface CgroupUsage {
     readonly oomKills: number;
     /** `undefined`: none. */
     readonly limitBytes: number | undefined;
+    /** What is left to it when memory is short; `undefined`: no such bound. */
+    readonly reservationBytes: number | undefined;
+    readonly swapLimitBytes: number | undefined;
     readonly pressure: Pressure | undefined;
   };
   readonly io: { readonly devices: readonly DeviceIo[]; readonly pressure: Pressure | undefined };
@@ -131,6 +136,8 @@ class UnifiedReader implements CgroupReader {
       peak,
       swap,
       limit,
+      high,
+      swapMax,
       events,
       weight,
       quota,
@@ -146,6 +153,8 @@ class UnifiedReader implements CgroupReader {
         'memory.peak',
         'memory.swap.current',
         'memory.max',
+        'memory.high',
+        'memory.swap.max',
         'memory.events',
         'cpu.weight',
         'cpu.max',
@@ -175,6 +184,8 @@ class UnifiedReader implements CgroupReader {
         periods: of(cpu, 'nr_periods'),
         throttledPeriods: of(cpu, 'nr_throttled'),
         throttledNs: of(cpu, 'throttled_usec') * 1000,
+        burstPeriods: of(cpu, 'nr_bursts'),
+        burstNs: of(cpu, 'burst_usec') * 1000,
         quotaUs: parseLimit(quotaText) ?? 0,
         periodUs: parseCount(periodText),
         shares: weight === undefined ? 0 : Math.round(2 + ((parseCount(weight) - 1) * 262_142) / 9999),
@@ -196,6 +207,8 @@ class UnifiedReader implements CgroupReader {
         failures: of(event, 'max'),
         oomKills: of(event, 'oom_kill'),
         limitBytes: parseLimit(limit),
+        reservationBytes: parseLimit(high),
+        swapLimitBytes: parseLimit(swapMax),
         pressure: memoryPressure === undefined ? undefined : parsePressure(memoryPressure),
       },
       io: {
@@ -242,6 +255,8 @@ class ControllerReader implements CgroupReader {
       memoryStat,
       max,
       limit,
+      softLimit,
+      swapLimit,
       failures,
       kernel,
       oom,
@@ -258,6 +273,8 @@ class ControllerReader implements CgroupReader {
       at('memory', 'memory.stat'),
       at('memory', 'memory.max_usage_in_bytes'),
       at('memory', 'memory.limit_in_bytes'),
+      at('memory', 'memory.soft_limit_in_bytes'),
+      at('memory', 'memory.memsw.limit_in_bytes'),
       at('memory', 'memory.failcnt'),
       at('memory', 'memory.kmem.usage_in_bytes'),
       at('memory', 'memory.oom_control'),
@@ -282,6 +299,8 @@ class ControllerReader implements CgroupReader {
         periods: of(throttling, 'nr_periods'),
         throttledPeriods: of(throttling, 'nr_throttled'),
         throttledNs: of(throttling, 'throttled_time'),
+        burstPeriods: of(throttling, 'nr_bursts'),
+        burstNs: of(throttling, 'burst_time'),
         quotaUs: parseLimit(quota) ?? 0,
         periodUs: parseCount(period),
         shares: parseCount(shares),
@@ -303,6 +322,8 @@ class ControllerReader implements CgroupReader {
         failures: parseCount(failures),
         oomKills: of(oomControl, 'oom_kill'),
         limitBytes: parseLimit(limit),
+        reservationBytes: parseLimit(softLimit),
+        swapLimitBytes: parseLimit(swapLimit),
         pressure: undefined,
       },
       io: { devices: parseBlkio(bytes ?? '', operations ?? ''), pressure: undefined },

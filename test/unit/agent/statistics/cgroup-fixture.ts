@@ -26,13 +26,15 @@ export function v1(
   return {
     [`cpuacct${path}/cpuacct.usage`]: `${figures.cpuNs}\n`,
     [`cpuacct${path}/cpuacct.stat`]: 'user 12\nsystem 3\n',
-    [`cpu${path}/cpu.stat`]: 'nr_periods 10\nnr_throttled 4\nthrottled_time 2000000\n',
+    [`cpu${path}/cpu.stat`]: 'nr_periods 10\nnr_throttled 4\nthrottled_time 2000000\nnr_bursts 2\nburst_time 7000\n',
     [`cpu${path}/cpu.cfs_quota_us`]: '-1\n',
     [`cpu${path}/cpu.cfs_period_us`]: '100000\n',
     [`cpu${path}/cpu.shares`]: '256\n',
     [`memory${path}/memory.usage_in_bytes`]: `${figures.memory}\n`,
     [`memory${path}/memory.stat`]: `cache 1\nrss 2\ntotal_cache 4096\ntotal_rss 8192\ntotal_mapped_file 512\ntotal_pgfault 77\ntotal_pgmajfault 3\ntotal_inactive_file ${figures.inactive}\ntotal_active_file 1024\n`,
     [`memory${path}/memory.limit_in_bytes`]: '9223372036854771712\n',
+    [`memory${path}/memory.soft_limit_in_bytes`]: '9223372036854771712\n',
+    [`memory${path}/memory.memsw.limit_in_bytes`]: '2097152\n',
     [`memory${path}/cgroup.procs`]: '',
     [`pids${path}/pids.current`]: '5\n',
     [`pids${path}/pids.max`]: 'max\n',
@@ -47,12 +49,14 @@ export function v2(
   figures: { readonly cpuUs: number; readonly memory: number | undefined; readonly inactive: number },
 ): Tree {
   return {
-    [`${path}/cpu.stat`]: `usage_usec ${figures.cpuUs}\nuser_usec 20\nsystem_usec 30\nnr_periods 7\nnr_throttled 2\nthrottled_usec 9\n`,
+    [`${path}/cpu.stat`]: `usage_usec ${figures.cpuUs}\nuser_usec 20\nsystem_usec 30\nnr_periods 7\nnr_throttled 2\nthrottled_usec 9\nnr_bursts 1\nburst_usec 4\n`,
     [`${path}/cpu.max`]: '50000 100000\n',
     [`${path}/cpu.weight`]: '10\n',
     ...(figures.memory === undefined ? {} : { [`${path}/memory.current`]: `${figures.memory}\n` }),
     [`${path}/memory.stat`]: `anon 8192\nfile 4096\nkernel 2048\ninactive_file ${figures.inactive}\nactive_file 1024\nfile_mapped 512\npgfault 77\npgmajfault 3\n`,
     [`${path}/memory.max`]: '1048576\n',
+    [`${path}/memory.high`]: '524288\n',
+    [`${path}/memory.swap.max`]: '0\n',
     [`${path}/memory.events`]: 'low 0\nhigh 0\nmax 6\noom 1\noom_kill 1\n',
     [`${path}/memory.pressure`]:
       'some avg10=1.50 avg60=0.50 avg300=0.10 total=1234\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=10\n',

@@ -22,6 +22,10 @@ describe('the figures of a cgroup', () => {
           [usage.memory.usageBytes, usage.memory.workingSetBytes, usage.memory.rssBytes, usage.memory.limitBytes],
           [100_000, 70_000, 8192, undefined],
         );
+        assert.deepEqual(
+          [usage.memory.reservationBytes, usage.memory.swapLimitBytes, usage.cpu.burstPeriods, usage.cpu.burstNs],
+          [undefined, 2_097_152, 2, 7000],
+        );
         assert.deepEqual(usage.processes, { current: 5, max: undefined });
         assert.deepEqual(usage.io.devices, [{ device: '8:0', readBytes: 4096, writeBytes: 8192, reads: 1, writes: 2 }]);
       },
@@ -46,6 +50,10 @@ describe('the figures of a cgroup', () => {
         assert.deepEqual(
           [usage.memory.workingSetBytes, usage.memory.limitBytes, usage.memory.oomKills, usage.memory.failures],
           [70_000, 1_048_576, 1, 6],
+        );
+        assert.deepEqual(
+          [usage.memory.reservationBytes, usage.memory.swapLimitBytes, usage.cpu.burstPeriods, usage.cpu.burstNs],
+          [524_288, 0, 1, 4000],
         );
         assert.equal(usage.memory.pressure?.some.avg10, 1.5);
         assert.deepEqual(usage.processes, { current: 5, max: 100 });
