@@ -79,6 +79,8 @@ export interface CoreDeps {
   /** Gives what is given by account: processors, memory of NUMA nodes, devices. */
   readonly resources?: ResourceAdmission;
   readonly podLogsDirectory: string;
+  readonly podsDirectory: string;
+  readonly containerLogsDirectory: string | undefined;
   /** Which dead containers are kept; the newest of each otherwise. */
   readonly deadContainers?: Pick<CollectOptions, 'keptPerContainer' | 'keptInTotal' | 'minAgeMs'>;
   readonly pressure: (kind: 'memory' | 'disk' | 'pid') => boolean;
@@ -300,11 +302,14 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
 
   /** Dead containers beyond what is kept, everything of pods that are gone; `terminatedPods`: of ended ones that are still wanted as well. */
   async collectContainers({ terminatedPods = false }: { readonly terminatedPods?: boolean } = {}): Promise<void> {
-    const { pods, podConfig, runtime, podLogsDirectory, logger, workers, clock, deadContainers } = this.#deps;
+    const { pods, podConfig, runtime, podLogsDirectory, podsDirectory, logger, workers, clock } = this.#deps;
+    const { containerLogsDirectory, deadContainers } = this.#deps;
     await collectContainers({
       runtime,
       logger,
       podLogsDirectory,
+      podsDirectory,
+      ...(containerLogsDirectory === undefined ? {} : { containerLogsDirectory }),
       nowMs: clock.now(),
       ...deadContainers,
       podExists: (uid) =>

@@ -347,6 +347,7 @@ async function assemble(
   });
   const services = await clusterServices(base, client, checkpoints?.pods, node);
   closers.push((how) => services.close(how));
+  const containerLogsDirectory = flags.podLogsDir === '/var/log/pods' ? '/var/log/containers' : undefined;
   const kubeRuntime = new KubeRuntime({
     runtime,
     clock,
@@ -355,7 +356,7 @@ async function assemble(
     images,
     probes: (kind, id) => probes.result(kind, `${runtimeName}://${id}`),
     backOff: restartBackOff(base),
-    containerLogsDirectory: flags.podLogsDir === '/var/log/pods' ? '/var/log/containers' : undefined,
+    containerLogsDirectory,
     config: {
       settings: {
         rootDirectory,
@@ -471,6 +472,8 @@ async function assemble(
     }),
     resources: managers,
     podLogsDirectory: resolve(flags.podLogsDir),
+    podsDirectory: join(rootDirectory, 'pods'),
+    containerLogsDirectory,
     deadContainers: {
       keptPerContainer: flags.maximumDeadContainersPerContainer,
       keptInTotal: flags.maximumDeadContainers,

@@ -2,7 +2,7 @@
  * Removes dead containers and sandboxes: of a pod that exists one dead container a name is kept (its log is what
  * `kubectl logs --previous` shows), of a pod that is gone nothing, log folder included.
  */
-import { readdir, rm } from 'node:fs/promises';
+import { readdir, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime/runtime.ts';
@@ -14,6 +14,10 @@ export interface CollectOptions {
   >;
   readonly logger: Logger;
   readonly podLogsDirectory: string;
+  /** `<root directory>/pods`: has a directory of each pod that this agent ran and has not cleared away yet. */
+  readonly podsDirectory: string;
+  /** `/var/log/containers`, with links into the logs. */
+  readonly containerLogsDirectory?: string;
   readonly podExists: (uid: string) => boolean;
   /** `--maximum-dead-containers-per-container`. */
   readonly keptPerContainer?: number;
@@ -124,6 +128,7 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
     });
   }
   await removeLogFolders(options, new Set(left.map(uidOf)));
+  if (options.containerLogsDirectory !== undefined) await removeDeadLinks(options.containerLogsDirectory);
 }
 
 /** The log and its rotated parts. */
@@ -134,20 +139,35 @@ async function removeLogs(path: string): Promise<void> {
     if (name === base || name.startsWith(`${base}.`)) await rm(join(directory, name), { force: true });
 }
 
+/** Another agent's pods may log here too: only empty folders go, and those of pods that this one ran. */
 async function removeLogFolders(
-  { podLogsDirectory, podExists }: CollectOptions,
+  { podLogsDirectory, podsDirectory, podExists }: CollectOptions,
   withContainers: ReadonlySet<string>,
 ): Promise<void> {
+  const own = new Set(await readdir(podsDirectory).catch(() => []));
   for (const name of await readdir(podLogsDirectory).catch(() => [])) {
     const uid = name.split('_').at(-1) ?? '';
-    // Another agent's pods may log here too: only what is provably of a pod that had containers here is ours to judge.
     if (name.split('_').length !== 3 || podExists(uid) || withContainers.has(uid)) continue;
-    const containers = await readdir(join(podLogsDirectory, name)).catch(() => []);
-    const empty = (
-      await Promise.all(
-        containers.map((container) => readdir(join(podLogsDirectory, name, container)).catch(() => ['?'])),
-      )
-    ).every((files) => files.length === 0);
-    if (empty) await rm(join(podLogsDirectory, name), { recursive: true, force: true });
+    const folder = join(podLogsDirectory, name);
+    if (own.has(uid) || (await isEmpty(folder))) await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** But for folders of containers that are empty too. */
+async function isEmpty(folder: string): Promise<boolean> {
+  const containers = await readdir(folder).catch(() => []);
+  const files = containers.map((container) => readdir(join(folder, container)).catch(() => ['?']));
+  return (await Promise.all(files)).every((found) => found.length === 0);
+}
+
+/** Links to logs that are gone. */
+async function removeDeadLinks(directory: string): Promise<void> {
+  for (const name of await readdir(directory).catch(() => [])) {
+    const path = join(directory, name);
+    const isDead = await stat(path).then(
+      () => false,
+      (error: NodeJS.ErrnoException) => error.code === 'ENOENT',
+    );
+    if (isDead) await rm(path, { force: true });
   }
 }
