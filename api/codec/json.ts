@@ -54,6 +54,18 @@ function bigintAsNumber(_key: string, value: unknown): unknown {
   return typeof value === 'bigint' ? rawJSON(String(value)) : value;
 }
 
+const MARKUP = /[<>&\u2028\u2029]/;
+const ALL_MARKUP = new RegExp(MARKUP, 'g');
+
+/**
+ * JSON text as the reference's encoder writes it: what HTML or JavaScript would take for its own stands as an escape. Its
+ * controllers compare the bytes of free JSON (`data` of a ControllerRevision) with what they would have written.
+ */
+export function escapeMarkup(json: string): string {
+  if (!MARKUP.test(json)) return json;
+  return json.replace(ALL_MARKUP, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
 /** Sets a member also where its key is `__proto__`. */
 export function setMember(object: { [key: string]: unknown }, key: string, value: unknown): void {
   if (key === '__proto__')

@@ -6,7 +6,7 @@
  */
 import { canonicalMicroTime, canonicalTime } from '../schema/time.ts';
 import type { JsonValue } from '../meta/object.ts';
-import { JsonSyntaxError, encodeJson, parseJson } from './json.ts';
+import { escapeMarkup, JsonSyntaxError, parseJson, stringifyJson } from './json.ts';
 import { BYTES, VARINT, malformed, tagOf } from './protobuf-wire.ts';
 import type { ProtobufReader, ProtobufWriter } from './protobuf-wire.ts';
 
@@ -121,7 +121,7 @@ export function readBase64(reader: ProtobufReader): string {
 /** RawExtension, FieldsV1 and free JSON: a message whose only field holds the text. */
 export function writeJson(writer: ProtobufWriter, value: JsonValue): void {
   const before = writer.length;
-  writer.bytes(encodeJson(value));
+  writer.bytes(Buffer.from(escapeMarkup(stringifyJson(value))));
   writer.varint(FIRST_BYTES);
   writer.varint(writer.length - before);
 }

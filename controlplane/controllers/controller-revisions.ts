@@ -1,5 +1,6 @@
 /** The history of pod templates that stateful sets and daemon sets keep as ControllerRevisions. */
-import type { KubeObject } from '../../api/meta/object.ts';
+import { isObject } from '../../api/codec/structured-merge/merge-types.ts';
+import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { semanticEqual } from '../../api/meta/json-equality.ts';
 import type { Selector } from '../../api/meta/selector.ts';
 import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
@@ -13,9 +14,20 @@ import { safeHash } from './safe-hash.ts';
 
 export const REVISION_HASH = 'controller-revision-hash';
 
-/** As patches that bring the template back. */
-function revisionData(template: PodTemplate): { spec: { template: PodTemplate & { $patch: 'replace' } } } {
-  return { spec: { template: { ...structuredClone(template), $patch: 'replace' } } };
+/**
+ * As patches that bring the template back, members in order: kubectl and the reference's controllers compare the bytes with those
+ * that they make of the present template.
+ */
+export function revisionData(template: PodTemplate): JsonValue {
+  return inOrder({ spec: { template: { ...(template as unknown as JsonObject), $patch: 'replace' } } });
+}
+
+function inOrder(value: JsonValue): JsonValue {
+  if (Array.isArray(value)) return value.map(inOrder);
+  if (!isObject(value)) return value;
+  const members = Object.entries(value).filter((member): member is [string, JsonValue] => member[1] !== undefined);
+  members.sort(([a], [b]) => (a < b ? -1 : 1));
+  return Object.fromEntries(members.map(([name, member]) => [name, inOrder(member)]));
 }
 
 export function templateOf(revision: ControllerRevision): PodTemplate {

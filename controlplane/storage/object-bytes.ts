@@ -2,6 +2,7 @@
  * The byte form of stored objects: JSON that begins `{"kind":K,"apiVersion":V,"metadata":{"name":…,"namespace":…,"labels":{…}`
  * so that the revision is spliced in, and labels are read, without parsing. Written by the registry, read by the watch cache.
  */
+import { escapeMarkup, stringifyJson } from '../../api/codec/json.ts';
 import type { JsonObject, KubeObject } from '../../api/meta/object.ts';
 
 /** Keys of metadata that come first, in this order; the rest follows as it is. */
@@ -23,21 +24,7 @@ export function encodeObject(object: KubeObject): Buffer {
   for (const key of LEADING_METADATA) {
     if (known[key] !== undefined) leading[key] = known[key];
   }
-  return encodeJson({ kind, apiVersion, metadata: { ...leading, ...others }, ...rest });
-}
-
-function encodeJson(value: object): Buffer {
-  try {
-    return Buffer.from(JSON.stringify(value));
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    // bigint: integers beyond a double. Rare, so the replacer is paid only then.
-    const raw = (_key: string, field: unknown): unknown =>
-      typeof field === 'bigint'
-        ? (JSON as unknown as { rawJSON(text: string): unknown }).rawJSON(String(field))
-        : field;
-    return Buffer.from(JSON.stringify(value, raw));
-  }
+  return Buffer.from(escapeMarkup(stringifyJson({ kind, apiVersion, metadata: { ...leading, ...others }, ...rest })));
 }
 
 /** Where the first member of `metadata` stands. */

@@ -1,0 +1,30 @@
+/** The bytes of revisions: the reference's controllers and kubectl compare them with those that they make themselves. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { escapeMarkup } from '../../../../api/codec/json.ts';
+import { revisionData } from '../../../../controlplane/controllers/controller-revisions.ts';
+import { encodeObject, parseObject } from '../../../../controlplane/storage/object-bytes.ts';
+
+const TEMPLATE = {
+  spec: { terminationGracePeriodSeconds: 30, containers: [{ name: 'c', image: 'i', args: ['a && b > c < d'] }] },
+  metadata: { labels: { b: '1', a: '2' } },
+} as unknown as Parameters<typeof revisionData>[0];
+
+/** What `json.Marshal` of Go writes for the patch of this template. */
+const WRITTEN =
+  '{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"a":"2","b":"1"}},"spec":{"containers":[{"args":' +
+  '["a \\u0026\\u0026 b \\u003e c \\u003c d"],"image":"i","name":"c"}],"terminationGracePeriodSeconds":30}}}}';
+
+test('a revision holds its template with members in order, written as Go writes it', () => {
+  const data = revisionData(TEMPLATE);
+  assert.equal(escapeMarkup(JSON.stringify(data)), WRITTEN);
+  const metadata = { name: 'r', namespace: 'n' };
+  const bytes = encodeObject({ apiVersion: 'apps/v1', kind: 'ControllerRevision', metadata, data, revision: 1 });
+  assert.ok(bytes.toString().includes(`"data":${WRITTEN},`), bytes.toString());
+  assert.deepEqual(parseObject(bytes)['data'], data);
+});
+
+test('text without markup is left as it is, line separators are not', () => {
+  assert.equal(escapeMarkup('{"a":"ü\\n"}'), '{"a":"ü\\n"}');
+  assert.equal(escapeMarkup('"\u2028\u2029"'), '"\\u2028\\u2029"');
+});
