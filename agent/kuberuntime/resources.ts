@@ -122,7 +122,7 @@ export function linuxResources(pod: Pod, container: Container, facts: ResourceFa
     oomScoreAdj: oomScoreAdj(pod, container, facts.memoryCapacityBytes),
     cpusetCpus: cpus,
     cpusetMems: mems,
-    hugepageLimits: hugePageLimits(container, facts.hugePageSizes ?? []),
+    hugepageLimits: hugePageLimits(pod, container, facts.hugePageSizes ?? []),
     unified: facts.swap === undefined ? {} : { 'memory.swap.max': String(swapBytes(pod, container, facts)) },
     pidsLimit: 0,
   };
@@ -137,9 +137,12 @@ function swapBytes(pod: Pod, container: Container, { swap, memoryCapacityBytes }
 }
 
 /** Pages of a size that is not asked for are not given: the kernel's own limit is none. */
-function hugePageLimits(container: Container, sizes: readonly string[]): LinuxResources['hugepageLimits'] {
+function hugePageLimits(pod: Pod, container: Container, sizes: readonly string[]): LinuxResources['hugepageLimits'] {
   const none = sizes.map((size) => [`hugepages-${size}`, '0'] as const);
-  return Object.entries({ ...Object.fromEntries(none), ...limitsOf(container) })
+  const own = limitsOf(container);
+  // A container that says nothing of them may have what its pod may.
+  const stated = Object.keys(own).some((name) => name.startsWith('hugepages-')) ? own : podLevel(pod, 'limits');
+  return Object.entries({ ...Object.fromEntries(none), ...stated })
     .filter(([name]) => name.startsWith('hugepages-'))
     .map(([name, value]) => ({ pageSize: pageSizeName(name.slice('hugepages-'.length)), limitBytes: bytesOf(value) }));
 }

@@ -124,5 +124,7 @@ describe('what the kernel is told', () => {
       { pageSize: '2MB', limitBytes: 4 * 2 ** 20 },
       { pageSize: '1GB', limitBytes: 0 },
     ]);
+    const whole = podOf({ whole: { limits: { 'hugepages-2Mi': '6Mi' } } });
+    assert.deepEqual(of(whole).hugepageLimits, [{ pageSize: '2MB', limitBytes: 6 * 2 ** 20 }]);
   });
 });
