@@ -13,6 +13,6 @@ export async function inOneLine<T>(start: () => Promise<T>): Promise<T> {
       error instanceof ReferenceError
     )
       throw error;
-    throw new CommandError(error.message.replaceAll(/\s*\n\s*/g, ' '), { cause: error });
+    throw new CommandError(error.message, { cause: error });
   }
 }

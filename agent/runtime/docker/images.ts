@@ -114,7 +114,9 @@ export class DockerImages {
         if (match?.[1] !== undefined) references.push(...match[1].split(','));
       });
     } catch (error) {
-      throw toRuntimeError(error);
+      const { code, message } = toRuntimeError(error);
+      // Podman has a line for each form that the archive is not of.
+      throw new RuntimeError(code, message.replaceAll(/\s*\n\s*/g, ' '), { cause: error });
     }
     this.#refs.clear();
     return references;
