@@ -103,7 +103,7 @@ const { dirname, join } = require('node:path');
 const { zstdDecompressSync } = require('node:zlib');
 const { createRequire, enableCompileCache } = require('node:module');
 // As bin/orchlet: the node agent's code must be far hotter before it is compiled for speed.
-if (process.argv[2] === 'agent') for (const flag of ['turbofan=1000000', 'maglev=200000', 'osr=200000', 'maglev-osr=100000']) require('node:v8').setFlagsFromString('--invocation-count-for-' + flag);
+if (process.argv[2] === 'agent') for (const tier of ['turbofan', 'maglev', 'osr', 'maglev-osr']) require('node:v8').setFlagsFromString('--invocation-count-for-' + tier + '=1000000');
 const base = process.env.ORCHLET_UNPACK_DIR || (process.getuid && process.getuid() === 0 ? '/var/lib/orchlet/program' : join(process.env.XDG_CACHE_HOME || join(process.env.HOME || '/tmp', '.cache'), 'orchlet'));
 const directory = join(base, '${hash}');
 if (!existsSync(join(directory, 'main.js'))) {

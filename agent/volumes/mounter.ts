@@ -67,6 +67,8 @@ export function parseMountInfo(text: string): MountPoint[] {
 }
 
 function unescape(path: string): string {
+  // A host with many pods has hundreds of lines, and next to none has an escape.
+  if (!path.includes('\\')) return path;
   return path.replace(/\\([0-7]{3})/g, (_whole, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
 
