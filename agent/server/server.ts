@@ -89,26 +89,15 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   const apps: FastifyInstance[] = [main];
   serveUpgrades(secure, options);
   await main.ready();
-  const port = options.enabled ? await listen(secure, options.port, options.address) : 0;
-  if (options.readOnlyPort > 0) {
-    const server = createHttpServer();
-    const reading = createApp(server, options);
-    observeRequests(reading, options.observe, 'readonly');
-    installHealth(reading, options.host, indicators);
-    indicators.install(reading);
-    installReading(reading, options);
-    installDebuggingDisabled(reading);
-    apps.push(reading);
-    await reading.ready();
-    await listen(server, options.readOnlyPort, options.address);
-  }
-  if (options.healthPort > 0) {
-    const server = createHttpServer();
-    const health = createApp(server, options);
-    installHealth(health, options.host, indicators);
-    apps.push(health);
-    await health.ready();
-    await listen(server, options.healthPort, options.healthAddress);
+  let port = 0;
+  try {
+    if (options.enabled) port = await listen(secure, options.port, options.address);
+    if (options.readOnlyPort > 0) await openReading(options, indicators, apps);
+    if (options.healthPort > 0) await openHealth(options, indicators, apps);
+  } catch (error) {
+    // A port that stayed open would keep the process, and its next start from it.
+    await closeAll(apps);
+    throw error;
   }
   return {
     port,
@@ -120,14 +109,46 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
       context = { ...context, ca };
       secure.setSecureContext(context);
     },
-    async close() {
-      for (const app of apps) {
-        app.server.closeAllConnections();
-        await app.close();
-        if (app.server.listening) app.server.close();
-      }
-    },
+    close: () => closeAll(apps),
   };
+}
+
+async function openReading(
+  options: AgentServerOptions,
+  indicators: HealthIndicators,
+  apps: FastifyInstance[],
+): Promise<void> {
+  const server = createHttpServer();
+  const reading = createApp(server, options);
+  observeRequests(reading, options.observe, 'readonly');
+  installHealth(reading, options.host, indicators);
+  indicators.install(reading);
+  installReading(reading, options);
+  installDebuggingDisabled(reading);
+  apps.push(reading);
+  await reading.ready();
+  await listen(server, options.readOnlyPort, options.address);
+}
+
+async function openHealth(
+  options: AgentServerOptions,
+  indicators: HealthIndicators,
+  apps: FastifyInstance[],
+): Promise<void> {
+  const server = createHttpServer();
+  const health = createApp(server, options);
+  installHealth(health, options.host, indicators);
+  apps.push(health);
+  await health.ready();
+  await listen(server, options.healthPort, options.healthAddress);
+}
+
+async function closeAll(apps: readonly FastifyInstance[]): Promise<void> {
+  for (const app of apps) {
+    app.server.closeAllConnections();
+    await app.close();
+    if (app.server.listening) app.server.close();
+  }
 }
 
 function createApp(server: Server | HttpsServer, options: AgentServerOptions): FastifyInstance {

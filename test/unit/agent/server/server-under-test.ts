@@ -31,6 +31,7 @@ export async function startServerUnderTest(
       | 'systemLogs'
       | 'splitLogStreams'
       | 'readOnlyPort'
+      | 'healthPort'
       | 'idleTimeoutMs'
       | 'checkpoint'
       | 'verbosity'

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { connect } from 'node:tls';
 import { describe, it, type TestContext } from 'node:test';
 import type { PodHost } from '../../../../agent/core-types.ts';
@@ -8,6 +10,8 @@ import { newStatusError } from '../../../../api/meta/status-error.ts';
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
 import { generateKey, privateKeyPem } from '../../../../api/pki/signing.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { until } from '../../../until.ts';
+import { startServerUnderTest } from './server-under-test.ts';
 
 const jane = { name: 'jane', uid: '', groups: [], extra: {} };
 
@@ -85,6 +89,20 @@ async function setUp(t: TestContext, broken: { authenticate?: boolean; authorize
 const UPGRADE = 'Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n';
 
 describe("the agent's server", () => {
+  // First: servers of other tests are still closing after them.
+  it('gives the ports back that it took when another one is in use', async (t) => {
+    const listening = (): number => process.getActiveResourcesInfo().filter((name) => name === 'TCPServerWrap').length;
+    const taken = createServer().listen(0, '127.0.0.1');
+    t.after(() => taken.close());
+    await once(taken, 'listening');
+    const { port } = taken.address() as AddressInfo;
+    const before = listening();
+    assert.ok(before > 0);
+    const start = startServerUnderTest({ host: {} as PodHost, healthPort: port });
+    await assert.rejects(start, new RegExp(`port ${port} is in use on 127.0.0.1`));
+    await until('the ports are free', () => (listening() <= before ? true : undefined));
+  });
+
   it('survives targets that are none, from anybody', async (t) => {
     const ask = await setUp(t);
     for (const target of ['//', '//:x', '/exec/%zz/p/c?output=1', '/exec/a/%/c?output=1'])
