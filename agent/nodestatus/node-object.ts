@@ -109,9 +109,10 @@ function setCapacity(status: NodeStatus, facts: NodeFacts): void {
   }
   Object.assign(amounts, facts.deviceCapacity.capacity);
   Object.assign(allocatable, facts.deviceCapacity.allocatable);
-  // Extended resources that others wrote stay.
-  status.capacity = { ...foreign(status.capacity), ...amounts };
-  status.allocatable = { ...foreign(status.allocatable), ...allocatable };
+  // Extended resources stay that others wrote into the capacity, and pods may have all of them.
+  const others = foreign(status.capacity);
+  status.capacity = { ...others, ...amounts };
+  status.allocatable = { ...others, ...allocatable };
 }
 
 /** Nothing is less than nothing. */

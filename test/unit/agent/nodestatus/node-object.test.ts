@@ -170,13 +170,15 @@ test('images are capped, the largest first; names are at most five', () => {
 test('devices are told with what their plugins say; extended resources of others stay', () => {
   const before = {
     ...BLANK,
-    status: { capacity: { 'example.com/dongle': '4' }, allocatable: { 'example.com/dongle': '4' } },
+    status: { capacity: { 'example.com/dongle': '4' }, allocatable: { 'example.com/lost': '4' } },
   } as NodeObject;
   const told = status(
     { deviceCapacity: { capacity: { 'example.com/gpu': '2' }, allocatable: { 'example.com/gpu': '1' } } },
     before,
   );
-  assert.equal(told?.capacity?.['example.com/dongle'], '4');
+  // Whoever advertises a resource writes the capacity alone.
+  assert.deepEqual([told?.capacity?.['example.com/dongle'], told?.allocatable?.['example.com/dongle']], ['4', '4']);
+  assert.equal(told?.allocatable?.['example.com/lost'], undefined);
   assert.deepEqual([told?.capacity?.['example.com/gpu'], told?.allocatable?.['example.com/gpu']], ['2', '1']);
 });
 
