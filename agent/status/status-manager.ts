@@ -24,6 +24,8 @@ interface Kept {
   sent: number;
   /** What the API server made of the last patch, and what it left out: an older one has not all fields. */
   answer?: { readonly status: Pod['status']; readonly untaken: StatusPatch };
+  /** The last try failed, and that was told. */
+  hasFailed?: boolean;
   /** Since when the API server lags behind. */
   lagsSinceMs?: number;
   terminated: boolean;
@@ -224,6 +226,7 @@ class PodStatusManager implements StatusManager {
         kept.answer = { status: answer.status, untaken: this.#changes(answer, { pod: kept.pod, status }) };
       }
       kept.sent = version;
+      delete kept.hasFailed;
       this.#caughtUp(kept);
       await this.#deleteWhenOver(client, kept, remote, signal);
     } catch (error) {
@@ -233,7 +236,11 @@ class PodStatusManager implements StatusManager {
         return;
       }
       const fields = { pod: `${namespace}/${name}`, err: error instanceof Error ? error.message : error };
-      this.#options.logger.warn(fields, 'the status of a pod could not be sent; trying again');
+      const { logger } = this.#options;
+      // Told once a pod: of one that is gone its node is refused until it has noticed.
+      if (kept.hasFailed === true) logger.debug(fields, 'the status of a pod could not be sent yet');
+      else logger.warn(fields, 'the status of a pod could not be sent; trying again');
+      kept.hasFailed = true;
     }
   }
 

@@ -219,9 +219,9 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
     test('a container that crashes waits no longer than the configuration says, and its previous log is shown', async () => {
       await cluster.eventually('three restarts', () => restarts('crashing') >= 3);
       await cluster.eventually('the wait', () =>
-        /^back-off 2s restarting failed container=main pod=crashing_default\(/.test(
-          watch.container('crashing')?.state.waiting?.message ?? '',
-        ),
+        watch
+          .container('crashing')
+          ?.state.waiting?.message?.startsWith('back-off 2s restarting failed container=main pod=crashing_default('),
       );
       await cluster.eventually('its event', () =>
         watch.told('crashing', 'BackOff', /^Back-off restarting failed container main in pod crashing_default/),

@@ -77,7 +77,7 @@ describe('certificates of pods', () => {
     assert.equal(bundle.chain, CHAIN);
     assert.equal(createPrivateKey(bundle.key).asymmetricKeyType, 'ed25519');
     const [request] = requests;
-    const { stubPKCS10Request, ...spec } = request?.['spec'] as Record<string, unknown>;
+    const { stubPKCS10Request, ...spec } = (request?.['spec'] ?? {}) as Record<string, unknown>;
     assert.deepEqual(spec, {
       signerName: 'example.com/signer',
       podName: 'p',
