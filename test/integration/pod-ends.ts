@@ -218,10 +218,9 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
 
     test('a container that crashes waits no longer than the configuration says, and its previous log is shown', async () => {
       await cluster.eventually('three restarts', () => restarts('crashing') >= 3);
+      const wait = 'back-off 2s restarting failed container=main pod=crashing_default(';
       await cluster.eventually('the wait', () =>
-        watch
-          .container('crashing')
-          ?.state.waiting?.message?.startsWith('back-off 2s restarting failed container=main pod=crashing_default('),
+        (watch.container('crashing')?.state.waiting?.message ?? '').startsWith(wait),
       );
       await cluster.eventually('its event', () =>
         watch.told('crashing', 'BackOff', /^Back-off restarting failed container main in pod crashing_default/),
