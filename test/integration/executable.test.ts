@@ -56,7 +56,7 @@ describe('the single executable', { timeout: 280_000 }, () => {
     ['containerd', skipWithoutContainerd, '10.110.128.0/17'],
   ] as const) {
     test(`is a cluster on ${on}`, { skip }, async () => {
-      const flags = ['--cluster-cidr', cidr, '--logging-format', 'json', '--cgroup-root', `/orchlet-executable-${on}`];
+      const flags = ['--cluster-cidr', cidr, '--logging-format', 'json'];
       const cluster = await RunningCluster.start(flags, on, { program });
       try {
         const manifest = join(cluster.directory, 'pod.json');
