@@ -69,10 +69,10 @@ export const ANNOTATION_CONFIG_SEEN = 'kubernetes.io/config.seen';
 
 /** Keeps the API server's picture of a static pod; absent where there is no API server. */
 export interface MirrorPods {
-  /** Creates it; deletes it first where it is of an older configuration. Errors are retried by the caller's next sync. */
-  ensure(pod: Pod, mirror: Pod | undefined): Promise<void>;
-  /** Deletes the mirror of a static pod that is gone; with `uid` only that one. */
-  delete(namespace: string, name: string, uid?: string): Promise<void>;
+  /** Creates it; deletes it first where it is of an older configuration. Whether it is there: the caller asks again otherwise. */
+  ensure(pod: Pod, mirror: Pod | undefined): Promise<boolean>;
+  /** Deletes the mirror of a static pod that is gone, and no other of its name. */
+  delete(mirror: Pod): Promise<void>;
 }
 
 /* ---- Config maps, secrets, service-account tokens ---- */

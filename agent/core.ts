@@ -152,7 +152,8 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     }
     switch (type) {
       case 'add':
-        this.#admit(pod);
+        // A manifest that came back has the uid that it had.
+        if (!isStaticPod(pod) || !workers.isBack(pod.metadata.uid)) this.#admit(pod);
         break;
       case 'update':
       case 'delete':
@@ -216,10 +217,12 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   }
 
   async #end(pod: Pod): Promise<void> {
-    const { mirrors, logger, workers } = this.#deps;
+    const { pods, logger, workers } = this.#deps;
     try {
       await workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
-      if (isStaticPod(pod)) await mirrors?.delete(pod.metadata.namespace, pod.metadata.name);
+      // That of a pod which took its place meanwhile stays.
+      const mirror = isStaticPod(pod) ? pods.mirrorOf(pod) : undefined;
+      if (mirror !== undefined && pods.podOfMirror(mirror) === undefined) await this.#dropMirror(mirror);
     } catch (error) {
       logger.warn({ error, pod: formatPod(pod) }, 'A removed pod could not be ended');
     }
@@ -228,7 +231,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   async #dropMirror(mirror: Pod): Promise<void> {
     if (!this.#deps.podConfig.allSourcesReady()) return;
     try {
-      await this.#deps.mirrors?.delete(mirror.metadata.namespace, mirror.metadata.name, mirror.metadata.uid);
+      await this.#deps.mirrors?.delete(mirror);
     } catch (error) {
       this.#deps.logger.debug(
         { error, pod: formatPod(mirror) },
@@ -267,16 +270,17 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         this.#admit(pod);
       }
     const forgotten = workers.forget(wanted);
-    const known = this.#knownPods();
+    // Of what starts anew nothing is remembered; the next look takes it up.
+    const known = this.#knownPods().difference(new Set(forgotten));
     probes.cleanup(known);
     allocations.forget(known);
     // Room may have come for resizes that wait.
-    if (forgotten > 0 || clock.monotonic() - this.#lastResizeMs >= RESIZE_RETRY_MS) {
+    if (forgotten.length > 0 || clock.monotonic() - this.#lastResizeMs >= RESIZE_RETRY_MS) {
       this.#lastResizeMs = clock.monotonic();
       for (const uid of allocations.deferred()) workers.wake(uid);
     }
     statuses.removeOrphans(new Set([...known, ...pods.mirrors().map((mirror) => mirror.metadata.uid)]));
-    if (forgotten === 0 && clock.monotonic() - this.#lastGcMs < CONTAINER_GC_MS && this.#lastGcMs !== 0) return;
+    if (forgotten.length === 0 && clock.monotonic() - this.#lastGcMs < CONTAINER_GC_MS && this.#lastGcMs !== 0) return;
     this.#lastGcMs = clock.monotonic();
     kubeRuntime.collect();
     await this.collectContainers();

@@ -21,12 +21,9 @@ export interface MirrorPodsOptions {
 
 export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
   const { client, logger } = options;
-  const remove = async (namespace: string, name: string, uid?: string): Promise<void> => {
+  const remove = async ({ metadata: { namespace, name, uid } }: Pod): Promise<void> => {
     try {
-      await client.delete(podsResource, namespace, name, {
-        gracePeriodSeconds: 0,
-        ...(uid === undefined ? {} : { preconditions: { uid } }),
-      });
+      await client.delete(podsResource, namespace, name, { gracePeriodSeconds: 0, preconditions: { uid } });
       logger.debug({ pod: `${namespace}/${name}` }, 'deleted a mirror pod');
     } catch (error) {
       if (!isNotFound(error)) throw error;
@@ -35,11 +32,11 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
   return {
     async ensure(pod, mirror) {
       if (mirror !== undefined) {
-        if (mirror.metadata.deletionTimestamp === undefined && isMirrorOf(mirror, pod)) return;
-        await remove(mirror.metadata.namespace, mirror.metadata.name, mirror.metadata.uid);
+        if (mirror.metadata.deletionTimestamp === undefined && isMirrorOf(mirror, pod)) return true;
+        await remove(mirror);
       }
       const node = options.node();
-      if (node?.metadata.uid === undefined || node.metadata.deletionTimestamp !== undefined) return;
+      if (node?.metadata.uid === undefined || node.metadata.deletionTimestamp !== undefined) return false;
       const annotations = { ...pod.metadata.annotations, [ANNOTATION_CONFIG_MIRROR]: hashOf(pod) };
       const object = {
         apiVersion: 'v1',
@@ -57,9 +54,11 @@ export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
       } as unknown as KubeObject;
       try {
         await client.create(podsResource, pod.metadata.namespace, object);
+        return true;
       } catch (error) {
-        // Somebody else's pod of that name, or one that the watch has not shown yet: the next sync sees it.
+        // Somebody else's pod of that name, or one that the watch has not shown yet.
         if (!isAlreadyExists(error)) throw error;
+        return false;
       }
     },
     delete: remove,

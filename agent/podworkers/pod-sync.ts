@@ -62,6 +62,7 @@ export interface PodSyncOptions {
 const SERVICES_RETRY_MS = 200;
 
 const CLAIMS_RETRY_MS = 5_000;
+const MIRROR_RETRY_MS = 10_000;
 
 const DEADLINE = {
   reason: 'DeadlineExceeded',
@@ -106,7 +107,7 @@ export class PodSync implements PodSyncer {
     // 4. What the pod refers to, its cgroup, its mirror.
     objects.registerPod(pod);
     await cgroups.ensure(pod);
-    await this.#ensureMirror(pod);
+    const mirrorAtMs = await this.#ensureMirror(pod);
     // 5. Volumes.
     try {
       await volumes.mount(pod, signal);
@@ -132,7 +133,7 @@ export class PodSync implements PodSyncer {
     return {
       ended: false,
       errors: result.errors,
-      retryAtMs: earliest(earliest(result.retryAtMs, resizedAtMs), deadlineMs),
+      retryAtMs: [result.retryAtMs, resizedAtMs, mirrorAtMs, deadlineMs].reduce(earliest),
     };
   }
 
@@ -220,14 +221,16 @@ export class PodSync implements PodSyncer {
     return seconds === undefined || start === undefined ? undefined : Date.parse(start) + seconds * 1000;
   }
 
-  async #ensureMirror(pod: Pod): Promise<void> {
-    const { mirrors, pods, logger } = this.#options;
-    if (mirrors === undefined || !isStaticPod(pod)) return;
+  /** When to see to it again; `undefined` where it is there, or is none. */
+  async #ensureMirror(pod: Pod): Promise<number | undefined> {
+    const { mirrors, pods, logger, clock } = this.#options;
+    if (mirrors === undefined || !isStaticPod(pod)) return undefined;
     try {
-      await mirrors.ensure(pod, pods.mirrorOf(pod));
+      if (await mirrors.ensure(pod, pods.mirrorOf(pod))) return undefined;
     } catch (error) {
       logger.debug({ error, pod: formatPod(pod) }, 'The mirror of a static pod is not there yet');
     }
+    return clock.now() + MIRROR_RETRY_MS;
   }
 }
 

@@ -58,6 +58,8 @@ interface Worker {
   timer: Timer | undefined;
   abort: AbortController;
   failures: number;
+  /** Taken away and wanted again since: it starts anew when its end is over. */
+  isWantedAgain: boolean;
   readonly whenTerminated: (() => void)[];
   readonly whenFinished: (() => void)[];
 }
@@ -93,6 +95,14 @@ export class PodWorkers {
       this.#end(worker, { gracePeriodSeconds: undefined, status: undefined });
     }
     this.#wake(worker);
+  }
+
+  /** A pod that was taken away is back, as it was. True where its end goes on first; then `forget` lets it start anew. */
+  isBack(uid: string): boolean {
+    const worker = this.#workers.get(uid);
+    if (worker === undefined || worker.state.kind === 'waiting' || worker.state.kind === 'syncing') return false;
+    worker.isWantedAgain = true;
+    return true;
   }
 
   /** Ends the pod; resolves when none of its containers runs. A pod that nobody knows has ended. */
@@ -138,13 +148,13 @@ export class PodWorkers {
     return this.#workers.get(uid)?.state.kind === 'finished';
   }
 
-  /** Forgets finished pods that nobody wants any more (returns how many); a finished pod that is wanted stays finished. */
-  forget(wanted: ReadonlySet<string>): number {
-    let forgotten = 0;
+  /** Forgets finished pods that nobody wants any more, or wants again, and names them; others that are wanted stay finished. */
+  forget(wanted: ReadonlySet<string>): readonly string[] {
+    const forgotten: string[] = [];
     for (const [uid, worker] of this.#workers) {
-      if (worker.state.kind !== 'finished' || wanted.has(uid)) continue;
+      if (worker.state.kind !== 'finished' || (wanted.has(uid) && !worker.isWantedAgain)) continue;
       this.#workers.delete(uid);
-      forgotten++;
+      forgotten.push(uid);
     }
     return forgotten;
   }
@@ -176,6 +186,7 @@ export class PodWorkers {
       timer: undefined,
       abort: new AbortController(),
       failures: 0,
+      isWantedAgain: false,
       whenTerminated: [],
       whenFinished: [],
     };

@@ -279,6 +279,11 @@ describe('a cluster of one node', { skip, timeout: 400_000 }, () => {
       return mirror('.spec.containers[0].command[1]') === '2000' && mirror('.status.phase') === 'Running';
     });
     assert.notEqual(mirror('.metadata.uid'), uid);
+    // What was there before is another run of the same pod.
+    assert.equal((await submit(1000)).status, 201);
+    await until('the mirror of what is back', () => {
+      return mirror('.spec.containers[0].command[1]') === '1000' && mirror('.status.phase') === 'Running';
+    });
     const gone = { token, method: 'DELETE' };
     assert.equal((await askAgent(cluster.agentPort, `/podManifests/default/given-${node}`, gone)).status, 200);
     await until('no mirror', () => cluster.run(['get', 'pods', '-o', 'name']).includes('given') === false);

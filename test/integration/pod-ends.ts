@@ -171,12 +171,19 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       health.answer('/started', 200);
       await cluster.eventually('questions for readiness', () => askedFor('https').length >= 3);
       assert.deepEqual([...new Set(askedFor('https'))], ['https GET /ready x-why=readiness']);
-      assert.equal(watch.container('asked')?.started, true);
+      await cluster.eventually('the start', () => watch.container('asked')?.started === true);
       assert.equal(isReady('asked'), false);
       health.answer('/ready', 200);
       await cluster.eventually('readiness', () => isReady('asked'));
-      assert.ok(watch.told('asked', 'Unhealthy', /^Startup probe failed: HTTP probe failed with statuscode: 503$/));
-      assert.ok(watch.told('asked', 'Unhealthy', /^Readiness probe failed: HTTP probe failed with statuscode: 503$/));
+      await cluster.eventually('what was told of them', () =>
+        ['Startup', 'Readiness'].every((kind) =>
+          watch.told(
+            'asked',
+            'Unhealthy',
+            new RegExp(`^${kind} probe failed: HTTP probe failed with statuscode: 503$`),
+          ),
+        ),
+      );
       health.answer('/ready', 500);
       await cluster.eventually('no readiness', () => !isReady('asked'));
       assert.equal(restarts('asked'), 0);
@@ -205,13 +212,15 @@ export function podEnds(on: RuntimeName, skip: string | false): void {
       assert.equal(restarts('inside'), 0);
     });
 
-    test('hooks run at the start and at the end, the end before the signal; no hook is by TCP', async () => {
+    test('hooks run at the start and at the end, the end before the signal; one by TCP that nobody answers fails', async () => {
       await cluster.eventually('readiness of hooked', () => isReady('hooked'));
       assert.deepEqual(askedFor('http GET /begun'), ['http GET /begun x-why=hook']);
       await remove('hooked');
       assert.equal(cluster.said('hooked'), 'hook\nterm\n');
       await cluster.eventually('the failed hook', () => watch.phase('by-tcp') === 'Failed');
-      assert.ok(watch.told('by-tcp', 'FailedPostStartHook', /^PostStartHook failed$/));
+      await cluster.eventually('its event', () =>
+        watch.told('by-tcp', 'FailedPostStartHook', /^PostStartHook failed$/),
+      );
       await remove('sleepy');
       assert.equal(watch.told('sleepy', 'FailedPreStopHook', /./), false);
     });

@@ -48,6 +48,25 @@ function setUp(): { clock: FakeClock; syncer: Syncer; workers: PodWorkers } {
 }
 
 describe('pod workers', () => {
+  it('let a pod that is back start anew when its end is over, and no other that is wanted', async () => {
+    const { clock, syncer, workers } = setUp();
+    assert.equal(workers.isBack('a'), false);
+    workers.update(pod('a', fileSource));
+    workers.update(pod('b', fileSource));
+    await clock.advance(1);
+    assert.equal(workers.isBack('a'), false, 'it has not left');
+    for (const uid of ['a', 'b'])
+      await workers.kill(pod(uid, fileSource), { gracePeriodSeconds: 0, status: undefined });
+    await clock.advance(1);
+    assert.equal(workers.isBack('a'), true);
+    assert.deepEqual(workers.forget(new Set(['a', 'b'])), ['a']);
+    syncer.calls.length = 0;
+    workers.update(pod('a', fileSource));
+    workers.update(pod('b', fileSource));
+    await clock.advance(1);
+    assert.deepEqual(syncer.calls, ['sync a']);
+  });
+
   it('tell of the end of a pod when its containers are gone, and of the rest when its volumes are', async () => {
     const { clock, syncer, workers } = setUp();
     workers.update(pod('a'));
