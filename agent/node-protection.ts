@@ -87,7 +87,6 @@ export interface ProtectionDeps {
   readonly workers: PodWorkers;
   readonly events: PodEventRecorder;
   readonly aboutNode: (reason: string, message: string) => void;
-  /** References of images that came with the installation. */
   /** Forgets what was recorded of pulls of other images. */
   readonly pruneImages: (ids: ReadonlySet<string>, atMs: number) => Promise<void>;
   /** There when the first look is taken. */

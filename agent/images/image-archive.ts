@@ -17,8 +17,8 @@ export type FileEntry =
   | { readonly path: string; readonly type: 'symlink'; readonly target: string };
 
 export interface ImageContent {
-  /** `name:tag`. */
-  readonly reference: string;
+  /** Each `name:tag`. */
+  readonly references: readonly string[];
   readonly files: readonly FileEntry[];
   readonly command: readonly string[];
   readonly env: readonly string[];
@@ -48,7 +48,7 @@ export async function imageArchive(images: readonly ImageContent[], architecture
       entries.push({ path: `${layerId}/`, type: 'directory', mode: 0o755 });
       entries.push({ path: layerName, type: 'file', content: layer, mode: 0o644 });
     }
-    manifest.push({ Config: configName, RepoTags: [image.reference], Layers: [layerName] });
+    manifest.push({ Config: configName, RepoTags: image.references, Layers: [layerName] });
   }
   entries.push({ path: 'manifest.json', type: 'file', content: Buffer.from(JSON.stringify(manifest)), mode: 0o644 });
   return tar(entries);

@@ -23,8 +23,9 @@ export async function importedImages(rootDirectory: string): Promise<readonly st
   throw new Error(`${join(rootDirectory, FILE)} is no list of names: remove it`);
 }
 
+/** Throws where what is known cannot be read: it would be lost. */
 export async function rememberImported(rootDirectory: string, names: readonly string[]): Promise<void> {
-  const known = await importedImages(rootDirectory).catch(() => []);
+  const known = await importedImages(rootDirectory);
   const all = [...new Set([...known, ...names])].toSorted();
   if (all.length === known.length) return;
   await mkdir(rootDirectory, { recursive: true, mode: 0o755 });

@@ -32,7 +32,7 @@ const PROGRAM_HEADER_BYTES = 56;
 
 export function pauseImage(architecture: Architecture): ImageContent {
   return {
-    reference: PAUSE_IMAGE,
+    references: [PAUSE_IMAGE],
     files: [{ path: 'pause', type: 'file', content: pauseProgram(architecture), mode: 0o755 }],
     command: ['/pause'],
     env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'],

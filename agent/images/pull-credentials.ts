@@ -6,6 +6,7 @@ import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { escapeMarkup } from '../../api/codec/json.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Pod, ReferencedObjects } from '../core-types.ts';
 import type { RegistryAuth } from '../runtime/runtime.ts';
@@ -135,9 +136,7 @@ export function credentialHash(fields: {
   readonly email?: string;
 }): string {
   const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
-  const text = JSON.stringify(given).replaceAll(
-    /[<>&\u2028\u2029]/g,
-    (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
-  return createHash('sha256').update(text).digest('hex');
+  return createHash('sha256')
+    .update(escapeMarkup(JSON.stringify(given)))
+    .digest('hex');
 }

@@ -133,8 +133,12 @@ export const up: Command = {
     renewOnHangup(plane, logger);
     let agent: Agent | undefined;
     try {
-      const own = await agentFlagsFor(values, parsed.given, { ca: plane.ca, port: plane.port, client: plane.client });
-      const nodeFlags = { ...own, ...forAgent.values };
+      const joined = await agentFlagsFor(values, parsed.given, {
+        ca: plane.ca,
+        port: plane.port,
+        client: plane.client,
+      });
+      const nodeFlags = { ...joined, ...forAgent.values };
       const starting = new AbortController();
       const { signal } = starting;
       const started = inOneLine(() =>

@@ -48,7 +48,10 @@ async function main(): Promise<void> {
   const path = join(directory, 'orchlet-images.tar');
   const env = ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'];
   const archive = await imageArchive(
-    [pauseImage(architecture), { reference: DEMO_IMAGE, files: busyboxRoot(findBusybox()), command: ['/bin/sh'], env }],
+    [
+      pauseImage(architecture),
+      { references: [DEMO_IMAGE], files: busyboxRoot(findBusybox()), command: ['/bin/sh'], env },
+    ],
     architecture,
   );
   mkdirSync(directory, { recursive: true });

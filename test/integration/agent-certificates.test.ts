@@ -9,7 +9,6 @@ import type { TLSSocket } from 'node:tls';
 import { connectApi, type ApiClientOptions } from '../../agent/assembly/api-clients.ts';
 import { readPair } from '../../agent/certificates/certificate-store.ts';
 import { effectiveOptions } from '../../agent/config/effective-options.ts';
-import { startAgent } from '../../agent/main.ts';
 import type { AgentFlags } from '../../agent/options.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { type Clock, keepAlive, systemClock } from '../../api/machinery/clock.ts';
@@ -17,7 +16,7 @@ import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.t
 import { runReflector } from '../../api/machinery/reflector.ts';
 import { certificateSigningRequests, nodes, secrets } from '../../api/machinery/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
-import { createFakeHost, FakeRuntime } from '../fakes/fake-runtime.ts';
+import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { until } from '../until.ts';
 
 const DAY_MS = 86_400_000;
@@ -228,22 +227,7 @@ test(
         );
       }
     };
-    const agent = await startAgent({
-      flags: {
-        ...flags,
-        hostnameOverride: 'n1',
-        podLogsDir: join(directory, 'logs'),
-        port: 0,
-        readOnlyPort: 0,
-        healthzPort: 0,
-        cgroupsPerQos: false,
-        enforceNodeAllocatable: [],
-        failSwapOn: false,
-        rotateServerCertificates: true,
-      },
-      signal,
-      runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
-    });
+    const agent = await startAgentInMemory(directory, { ...flags, rotateServerCertificates: true }, { signal });
     const kept = new HttpsAgent({ keepAlive: true, maxSockets: 1 });
     try {
       const { socket, status } = await ask(agent.port, kept);

@@ -10,13 +10,12 @@ import { type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test, type TestContext } from 'node:test';
-import { startAgent } from '../../agent/main.ts';
 import type { AgentFlags } from '../../agent/options.ts';
-import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
+import { keepAlive } from '../../api/machinery/clock.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
 import { configMaps, nodes, pods, serviceAccounts } from '../../api/machinery/resources.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
-import { createFakeHost, FakeRuntime } from '../fakes/fake-runtime.ts';
+import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { unmountBelow } from './running-cluster.ts';
 import { until } from '../until.ts';
 
@@ -115,22 +114,7 @@ async function agentOn(t: TestContext, more: Partial<AgentFlags>) {
   const kubeconfig = join(directory, 'kubeconfig');
   const credentials = { token: TOKEN };
   await writeKubeconfig(kubeconfig, newKubeconfig({ cluster: 'c', server: url, ca: '', user: 'u', credentials }));
-  const agent = await startAgent({
-    flags: {
-      kubeconfig,
-      hostnameOverride: 'n1',
-      rootDir: join(directory, 'root'),
-      podLogsDir: join(directory, 'logs'),
-      port: 0,
-      readOnlyPort: 0,
-      healthzPort: 0,
-      cgroupsPerQos: false,
-      enforceNodeAllocatable: [],
-      failSwapOn: false,
-      ...more,
-    },
-    runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
-  });
+  const agent = await startAgentInMemory(directory, { kubeconfig, ...more });
   t.after(() => agent.close());
   await until('the service account', () => plane.client.get(serviceAccounts, 'default', 'default'));
   await plane.client.create(configMaps, 'default', {

@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
-import { type Agent, startAgent } from '../../agent/main.ts';
+import type { Agent } from '../../agent/main.ts';
 import { type Clock, keepAlive, systemClock } from '../../api/machinery/clock.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
-import { createFakeHost, FakeRuntime } from '../fakes/fake-runtime.ts';
+import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 import { freePort, unmountBelow } from './running-cluster.ts';
 import { until } from '../until.ts';
@@ -89,27 +89,19 @@ describe("the cluster's authority", { timeout: 200_000 }, () => {
         credentials: { token: TOKEN },
       }),
     );
-    agent = await startAgent({
-      flags: {
+    agent = await startAgentInMemory(
+      directory,
+      {
         kubeconfig,
         bootstrapKubeconfig,
         clientCaFile,
         anonymousAuth: false,
         rotateServerCertificates: true,
-        hostnameOverride: 'n1',
         nodeIp: ['127.0.0.1'],
-        rootDir: join(directory, 'root'),
-        podLogsDir: join(directory, 'logs'),
         port: await freePort(),
-        readOnlyPort: 0,
-        healthzPort: 0,
-        cgroupsPerQos: false,
-        enforceNodeAllocatable: [],
-        failSwapOn: false,
       },
-      clock: hurried,
-      runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
-    });
+      { clock: hurried },
+    );
   });
   after(async () => {
     await agent?.close();

@@ -8,7 +8,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo, Server } from 'node:net';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
-import { Server as GrpcServer, ServerCredentials } from '@grpc/grpc-js';
+import { serveGrpcHealth } from '../fakes/grpc-health.ts';
 
 export const SERVING = 1;
 export const NOT_SERVING = 2;
@@ -67,7 +67,7 @@ async function serve(pair: ServingPair): Promise<void> {
   const http = await listen(createServer(respond('http')));
   const secure = { cert: readFileSync(pair.cert), key: readFileSync(pair.key) };
   const https = await listen(createSecureServer(secure, respond('https')));
-  const grpc = await serveGrpc((service) => {
+  const { port: grpc } = await serveGrpcHealth('0.0.0.0', (service) => {
     parentPort?.postMessage(`grpc ${service}`);
     return answers.get(service) ?? SERVING;
   });
@@ -78,32 +78,6 @@ async function listen(server: Server): Promise<number> {
   server.listen(0, '0.0.0.0');
   await once(server, 'listening');
   return (server.address() as AddressInfo).port;
-}
-
-function serveGrpc(answer: (service: string) => number): Promise<number> {
-  const identity = (value: Buffer): Buffer => value;
-  const check = {
-    path: '/grpc.health.v1.Health/Check',
-    requestStream: false,
-    responseStream: false,
-    requestSerialize: identity,
-    requestDeserialize: identity,
-    responseSerialize: identity,
-    responseDeserialize: identity,
-  } as const;
-  const server = new GrpcServer();
-  server.addService(
-    { check },
-    {
-      check: (call: { request: Buffer }, done: (error: null, value: Buffer) => void) =>
-        done(null, Buffer.from([8, answer(call.request.subarray(2).toString())])),
-    },
-  );
-  return new Promise((resolve, reject) =>
-    server.bindAsync('0.0.0.0:0', ServerCredentials.createInsecure(), (error, port) =>
-      error === null ? resolve(port) : reject(error),
-    ),
-  );
 }
 
 if (!isMainThread) await serve(workerData as ServingPair);

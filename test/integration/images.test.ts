@@ -1,10 +1,11 @@
 /** The image store of real runtimes: archives come in by the command, unused images go, and what is used, imported or pinned stays. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { hostArchitecture, imageArchive } from '../../agent/images/image-archive.ts';
 import { importedImages } from '../../agent/images/imported-images.ts';
 import { ImageGc, type ImageGcPolicy, type ImageSpace } from '../../agent/images/image-gc.ts';
 import { startCriRuntime } from '../../agent/runtime/cri/cri-runtime.ts';
@@ -14,7 +15,6 @@ import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { containerOf, sandboxOf } from '../contract/runtime-contract.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
-import { writeImageArchive } from './image-archive.ts';
 import { containerdSocket, dockerSocket, skipWithoutContainerd, skipWithoutDocker } from './running-cluster.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
@@ -33,11 +33,22 @@ for (const [on, skip] of [
     let directory = '';
     let runtime: Runtime;
 
+    /** An archive with an image for each list of names; no two have the same content. */
+    const write = async (file: string, what: readonly (readonly string[])[]): Promise<string> => {
+      const archive = join(directory, file);
+      const images = what.map((names) => ({
+        references: names.map(name),
+        files: [
+          { path: 'content', type: 'file', content: Buffer.from(`${mark} ${names.join()}`), mode: 0o644 } as const,
+        ],
+        command: ['/content'],
+        env: [],
+      }));
+      await writeFile(archive, await imageArchive(images, hostArchitecture()));
+      return archive;
+    };
     const load = async (...what: readonly (readonly string[])[]): Promise<void> => {
-      const archive = join(directory, 'more.tar');
-      const images = what.map((names) => ({ names: names.map(name), content: `${mark} ${names.join()}` }));
-      await writeImageArchive(archive, images);
-      await runtime.loadImages(archive);
+      await runtime.loadImages(await write('more.tar', what));
     };
     const isThere = async (what: string): Promise<boolean> => (await runtime.imageStatus(name(what))) !== undefined;
     /** Other tests' images are none of ours. */
@@ -89,11 +100,7 @@ for (const [on, skip] of [
     });
 
     test('takes an archive by the command, which names what is in it and keeps it', async () => {
-      const archive = join(directory, 'imported.tar');
-      await writeImageArchive(archive, [
-        { names: [name('imported'), name('alias')], content: `${mark} imported` },
-        { names: [name('second')], content: `${mark} second` },
-      ]);
+      const archive = await write('imported.tar', [['imported', 'alias'], ['second']]);
       const endpoint =
         on === 'docker'
           ? ['--container-runtime', 'docker', '--docker-endpoint', `unix://${dockerSocket ?? ''}`]

@@ -11,13 +11,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
-import { type Agent, startAgent } from '../../agent/main.ts';
-import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
+import type { Agent } from '../../agent/main.ts';
+import { keepAlive } from '../../api/machinery/clock.ts';
 import { nodes, pods, serviceAccounts } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { type BusAnswer, type BusCall, serveOnBus } from '../fakes/bus-service.ts';
-import { createFakeHost, FakeRuntime } from '../fakes/fake-runtime.ts';
+import { startAgentInMemory } from '../fakes/agent-in-memory.ts';
 import { run, unmountBelow } from './running-cluster.ts';
 import { until } from '../until.ts';
 
@@ -94,23 +94,11 @@ describe('a host that goes down', { skip: whyNot(), timeout: 120_000 }, () => {
     plane = await startControlPlane({ memory: true });
     const kubeconfig = join(directory, 'kubeconfig');
     writeFileSync(kubeconfig, plane.kubeconfig);
-    agent = await startAgent({
-      flags: {
-        kubeconfig,
-        hostnameOverride: 'n1',
-        rootDir: join(directory, 'root'),
-        podLogsDir: join(directory, 'logs'),
-        port: 0,
-        readOnlyPort: 0,
-        healthzPort: 0,
-        cgroupsPerQos: false,
-        enforceNodeAllocatable: [],
-        failSwapOn: false,
-        // Within the five seconds that the login manager allows: its configuration is left alone.
-        shutdownGracePeriod: 5000,
-        shutdownGracePeriodCriticalPods: 2000,
-      },
-      runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
+    agent = await startAgentInMemory(directory, {
+      kubeconfig,
+      // Within the five seconds that the login manager allows: its configuration is left alone.
+      shutdownGracePeriod: 5000,
+      shutdownGracePeriodCriticalPods: 2000,
     });
   });
 

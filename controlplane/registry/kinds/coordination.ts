@@ -7,9 +7,8 @@ import type { Kind } from '../../../api/kinds/wire.ts';
 import type { FieldError } from '../../../api/meta/field-error.ts';
 import { kindRow, type Strategy } from '../strategy.ts';
 import { leaseColumns } from '../columns/coordination.ts';
-import { forbidden, invalid, invalidFor, notSupported, positive, requiredText } from './field-rules.ts';
+import { forbidden, immutable, invalid, invalidFor, notSupported, positive, requiredText } from './field-rules.ts';
 import { configKeyErrors, qualifiedNameErrors } from '../../../api/meta/names.ts';
-import { immutable } from './field-rules.ts';
 import { compareVersions, parseVersion } from './semantic-version.ts';
 
 export type Lease = Kind<{ spec: V1LeaseSpec }>;

@@ -3,9 +3,10 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, beforeEach, test } from 'node:test';
-import { type Agent, startAgent } from '../../../agent/main.ts';
+import type { Agent } from '../../../agent/main.ts';
 import type { ContainerConfig, ContainerId, SandboxConfig, SandboxId } from '../../../agent/runtime/runtime.ts';
 import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
+import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
 import { until } from '../../until.ts';
 
@@ -58,21 +59,7 @@ beforeEach(async () => {
   directory = await mkdtemp(join(tmpdir(), 'agent-hung-'));
   await mkdir(manifests());
   runtime = new HangingRuntime(systemClock, createFakeHost(['shell:1']));
-  agent = await startAgent({
-    flags: {
-      hostnameOverride: 'n1',
-      rootDir: join(directory, 'root'),
-      podLogsDir: join(directory, 'logs'),
-      podManifestPath: manifests(),
-      port: 0,
-      readOnlyPort: 0,
-      healthzPort: 0,
-      cgroupsPerQos: false,
-      enforceNodeAllocatable: [],
-      failSwapOn: false,
-    },
-    runtime,
-  });
+  agent = await startAgentInMemory(directory, { podManifestPath: manifests() }, { runtime });
 });
 afterEach(async () => {
   await agent.close();

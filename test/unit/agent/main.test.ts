@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { after, afterEach, beforeEach, test } from 'node:test';
 import { type Agent, startAgent } from '../../../agent/main.ts';
 import type { AgentFlags } from '../../../agent/options.ts';
-import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
-import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
+import { keepAlive } from '../../../api/machinery/clock.ts';
+import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 
 // The agent's timers keep no process alive, and not every agent here has a server.
 const alive = keepAlive();
@@ -20,24 +20,7 @@ beforeEach(async () => {
 });
 afterEach(() => rm(directory, { recursive: true, force: true }));
 
-function start(flags: Partial<AgentFlags>): Promise<Agent> {
-  return startAgent({
-    flags: {
-      hostnameOverride: 'n1',
-      rootDir: join(directory, 'root'),
-      podLogsDir: join(directory, 'logs'),
-      port: 0,
-      readOnlyPort: 0,
-      healthzPort: 0,
-      // The cgroups of the machine that tests run on are left alone.
-      cgroupsPerQos: false,
-      enforceNodeAllocatable: [],
-      failSwapOn: false,
-      ...flags,
-    },
-    runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
-  });
-}
+const start = (flags: Partial<AgentFlags>): Promise<Agent> => startAgentInMemory(directory, flags);
 
 function getJson(port: number, path: string): Promise<unknown> {
   return new Promise((resolve, reject) => {

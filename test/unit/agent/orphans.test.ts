@@ -4,9 +4,9 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { startAgent } from '../../../agent/main.ts';
 import type { ContainerId, SandboxConfig, SandboxId } from '../../../agent/runtime/runtime.ts';
 import { keepAlive, systemClock } from '../../../api/machinery/clock.ts';
+import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 import { createFakeHost, FakeRuntime } from '../../fakes/fake-runtime.ts';
 import { until } from '../../until.ts';
 
@@ -57,21 +57,7 @@ test('a pod that comes while housekeeping looks is not ended as an orphan; one t
       `apiVersion: v1\nkind: Pod\nmetadata: {name: ${name}}\nspec: {containers: [{name: c, image: "shell:1", imagePullPolicy: Never, command: [sleep, "1000"]}]}\n`,
     );
   const runtime = new SlowRuntime(systemClock, createFakeHost(['shell:1']));
-  const agent = await startAgent({
-    flags: {
-      hostnameOverride: 'n1',
-      rootDir: join(directory, 'root'),
-      podLogsDir: join(directory, 'logs'),
-      podManifestPath,
-      port: 0,
-      readOnlyPort: 0,
-      healthzPort: 0,
-      cgroupsPerQos: false,
-      enforceNodeAllocatable: [],
-      failSwapOn: false,
-    },
-    runtime,
-  });
+  const agent = await startAgentInMemory(directory, { podManifestPath }, { runtime });
   const look = Promise.withResolvers<void>();
   try {
     await put('first');

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
-import { Server, ServerCredentials, status as grpcStatus } from '@grpc/grpc-js';
+import { status as grpcStatus } from '@grpc/grpc-js';
 import { probeGrpc, probeHttp, probeTcp } from '../../../../agent/prober/probes.ts';
+import { type HealthAnswer, serveGrpcHealth } from '../../../fakes/grpc-health.ts';
 
 async function serve(t: TestContext, handler: RequestListener): Promise<number> {
   const server = createServer(handler).listen(0, '127.0.0.1');
@@ -125,35 +126,10 @@ describe('a TCP probe', () => {
 });
 
 describe('a gRPC probe', () => {
-  const identity = (value: Buffer): Buffer => value;
-  async function serveHealth(t: TestContext, answer: (service: string) => number | { code: number; details: string }) {
-    const server = new Server();
-    server.addService(
-      {
-        check: {
-          path: '/grpc.health.v1.Health/Check',
-          requestStream: false,
-          responseStream: false,
-          requestSerialize: identity,
-          requestDeserialize: identity,
-          responseSerialize: identity,
-          responseDeserialize: identity,
-        },
-      },
-      {
-        check: (call: { request: Buffer }, done: (error: object | null, value?: Buffer) => void) => {
-          const said = answer(call.request.subarray(2).toString());
-          if (typeof said === 'number') done(null, Buffer.from(said === 0 ? [] : [8, said]));
-          else done(said);
-        },
-      },
-    );
-    t.after(() => server.forceShutdown());
-    return new Promise<number>((resolve, reject) =>
-      server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, port) =>
-        error === null ? resolve(port) : reject(error),
-      ),
-    );
+  async function serveHealth(t: TestContext, answer: HealthAnswer): Promise<number> {
+    const { port, close } = await serveGrpcHealth('127.0.0.1', answer);
+    t.after(close);
+    return port;
   }
 
   it('asks the health service of the name that it is given', async (t) => {

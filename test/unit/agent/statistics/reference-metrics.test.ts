@@ -5,9 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { request } from 'node:https';
 import { after, before, test } from 'node:test';
-import { type Agent, startAgent } from '../../../../agent/main.ts';
-import { keepAlive, systemClock } from '../../../../api/machinery/clock.ts';
-import { createFakeHost, FakeRuntime } from '../../../fakes/fake-runtime.ts';
+import type { Agent } from '../../../../agent/main.ts';
+import { keepAlive } from '../../../../api/machinery/clock.ts';
+import { startAgentInMemory } from '../../../fakes/agent-in-memory.ts';
 
 type Page = 'metrics' | 'resource' | 'probes' | 'cadvisor';
 
@@ -51,21 +51,7 @@ before(async () => {
     join(podManifestPath, 'a.yaml'),
     'apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: "shell:1", imagePullPolicy: Never, command: [sleep, "1000"], readinessProbe: {exec: {command: [echo]}, periodSeconds: 1}}], volumes: [{name: v, emptyDir: {}}]}\n',
   );
-  agent = await startAgent({
-    flags: {
-      hostnameOverride: 'n1',
-      rootDir: join(directory, 'root'),
-      podLogsDir: join(directory, 'logs'),
-      podManifestPath,
-      port: 0,
-      readOnlyPort: 0,
-      healthzPort: 0,
-      cgroupsPerQos: false,
-      enforceNodeAllocatable: [],
-      failSwapOn: false,
-    },
-    runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
-  });
+  agent = await startAgentInMemory(directory, { podManifestPath });
 });
 after(async () => {
   alive.cancel();

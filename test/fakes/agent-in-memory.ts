@@ -1,0 +1,29 @@
+/** The whole agent on a runtime in memory: a node `n1` on ports of its own that leaves the machine's cgroups alone. */
+import { join } from 'node:path';
+import { type Agent, type AgentOptions, startAgent } from '../../agent/main.ts';
+import type { AgentFlags } from '../../agent/options.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { createFakeHost, FakeRuntime } from './fake-runtime.ts';
+
+export function startAgentInMemory(
+  directory: string,
+  flags: Partial<AgentFlags>,
+  more: Omit<AgentOptions, 'flags'> = {},
+): Promise<Agent> {
+  return startAgent({
+    flags: {
+      hostnameOverride: 'n1',
+      rootDir: join(directory, 'root'),
+      podLogsDir: join(directory, 'logs'),
+      port: 0,
+      readOnlyPort: 0,
+      healthzPort: 0,
+      cgroupsPerQos: false,
+      enforceNodeAllocatable: [],
+      failSwapOn: false,
+      ...flags,
+    },
+    runtime: new FakeRuntime(systemClock, createFakeHost(['shell:1'])),
+    ...more,
+  });
+}

@@ -1,0 +1,38 @@
+/** gRPC's health service (`grpc.health.v1`), whose messages are short enough to be bytes: field 1 of the request names a service. */
+import { Server, ServerCredentials } from '@grpc/grpc-js';
+
+/** Of a service: a ServingStatus (1 serving, 2 not; 0 is left out as the wire does), or an error. */
+export type HealthAnswer = (service: string) => number | { readonly code: number; readonly details: string };
+
+export async function serveGrpcHealth(
+  host: string,
+  answer: HealthAnswer,
+): Promise<{ readonly port: number; readonly close: () => void }> {
+  const identity = (value: Buffer): Buffer => value;
+  const check = {
+    path: '/grpc.health.v1.Health/Check',
+    requestStream: false,
+    responseStream: false,
+    requestSerialize: identity,
+    requestDeserialize: identity,
+    responseSerialize: identity,
+    responseDeserialize: identity,
+  } as const;
+  const server = new Server();
+  server.addService(
+    { check },
+    {
+      check: (call: { request: Buffer }, done: (error: object | null, value?: Buffer) => void) => {
+        const said = answer(call.request.subarray(2).toString());
+        if (typeof said === 'number') done(null, Buffer.from(said === 0 ? [] : [8, said]));
+        else done(said);
+      },
+    },
+  );
+  const port = await new Promise<number>((resolve, reject) =>
+    server.bindAsync(`${host}:0`, ServerCredentials.createInsecure(), (error, bound) =>
+      error === null ? resolve(bound) : reject(error),
+    ),
+  );
+  return { port, close: () => server.forceShutdown() };
+}
