@@ -1,9 +1,10 @@
 /**
- * `scripts/test`: types, format and lint, then every test file. Integration tests get a private Docker daemon, a private
- * containerd and images built here. A file that fails is run once more by itself, and told as flaky when it passes then: a machine under load is
- * no fault of the code, and a fault fails twice.
+ * `scripts/test` runs types, format and lint, then every test file. Integration tests get a private Docker daemon, a private
+ * containerd and images that are built here. The files with property tests run a second time with a random seed. A file
+ * that fails runs again alone; if it passes then, the last lines of the output count and name it as flaky.
  */
 import { spawn, spawnSync } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { basename, join, relative } from 'node:path';
@@ -85,10 +86,10 @@ function both(left: Outcome, right: Outcome): Outcome {
   return { code: left.code === 0 ? right.code : left.code, failed: [...left.failed, ...right.failed] };
 }
 
-/** How often files that failed are run again. */
+/** How often files that failed run again. */
 const MOST_REPEATS = 2;
 
-/** A test that stands in a shared suite is run again through the files that use the suite. */
+/** The test files to repeat: a failed test of a shared suite is repeated through the files that use the suite. */
 function testFilesOf(failed: readonly string[], all: readonly string[]): string[] {
   const files = failed.flatMap((file) => {
     if (file.endsWith('.test.ts')) return [file];
@@ -96,6 +97,11 @@ function testFilesOf(failed: readonly string[], all: readonly string[]): string[
     return all.filter((candidate) => readFileSync(join(ROOT, candidate), 'utf8').includes(`/${name}'`));
   });
   return [...new Set(files)];
+}
+
+/** The test files whose properties are checked with random values. */
+function propertyTests(files: readonly string[]): string[] {
+  return files.filter((file) => readFileSync(join(ROOT, file), 'utf8').includes("from 'fast-check'"));
 }
 
 async function main(): Promise<number> {
@@ -147,8 +153,15 @@ async function main(): Promise<number> {
     say(`${units.length + integration.length} test files`);
     let outcome: Outcome = { code: 0, failed: [] };
     if (units.length > 0) outcome = await runTests(units, env, Math.max(2, availableParallelism()));
-    // One at a time: clusters of one host share its network.
+    const properties = propertyTests(units);
+    if (properties.length > 0) {
+      const seed = String(randomInt(2 ** 31 - 1));
+      say(`${properties.length} files with property tests once more, ORCHLET_TEST_SEED=${seed}`);
+      outcome = both(outcome, await runTests(properties, { ...env, ORCHLET_TEST_SEED: seed }, 2));
+    }
+    // Integration tests run one at a time because clusters of one host share its network.
     if (integration.length > 0) outcome = both(outcome, await runTests(integration, env, 1));
+    let flaky: readonly string[] = [];
     for (
       let round = 0;
       round < MOST_REPEATS && outcome.code !== 0 && outcome.failed.length > 0 && outcome.failed.length <= 5;
@@ -160,11 +173,12 @@ async function main(): Promise<number> {
       );
       say(`once more, one at a time: ${files.join(', ')}`);
       outcome = await runTests(files, env, 1);
-      if (outcome.code === 0) say(`flaky, passed when repeated: ${files.join(', ')}`);
+      flaky = [...new Set([...flaky, ...files])];
     }
     const seconds = ((performance.now() - started) / 1000).toFixed(1);
     if (outcome.code === 0 && checked) {
-      say(`all passed in ${seconds} s`);
+      if (flaky.length > 0) say(`${flaky.length} flaky, passed only when repeated: ${flaky.join(', ')}`);
+      say(`all passed in ${seconds} s, ${flaky.length} flaky`);
       return 0;
     }
     say(`${checked ? 'tests' : 'checks'} failed after ${seconds} s`);

@@ -1,4 +1,4 @@
-/** A reporter of node:test that writes the files with failed tests, a line each. */
+/** A reporter of node:test that prints the path of each file with a failed test, one a line. */
 interface TestEvent {
   readonly type: string;
   readonly data: { readonly file?: string };

@@ -1,6 +1,6 @@
 /**
- * Loaded before each test file: property tests begin with one seed, so that a run can be repeated. ORCHLET_TEST_SEED chooses
- * another, or `random`.
+ * Node.js loads this file before each test file. It gives property tests one seed, so that a run can be repeated.
+ * ORCHLET_TEST_SEED sets another seed; `random` leaves the choice to fast-check.
  */
 import { configureGlobal } from 'fast-check';
 

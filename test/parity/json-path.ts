@@ -9,7 +9,7 @@ export function fill<T>(value: T, variables: Variables): T {
 
 function fillAny(value: unknown, variables: Variables): unknown {
   if (typeof value === 'string') {
-    return value.replaceAll(/\{\{([\w-]+)\}\}/g, (whole, name: string) =>
+    return value.replaceAll(/\{\{([\w.-]+)\}\}/g, (whole, name: string) =>
       name in variables ? String(variables[name]) : whole,
     );
   }

@@ -1,13 +1,13 @@
-/** What matched the recorded answers of the reference still does. `npm run parity -- --diff --only NAME` shows more. */
+/** Every recorded exchange of kube-apiserver that is not listed in `differing.txt` matches. `npm run parity -- --diff --only NAME` shows more. */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
-/** Scenarios that have not begun by then are left to the next run. */
-const WITHIN_SECONDS = 100;
+/** The test fails when a scenario has not started by then. */
+const WITHIN_SECONDS = 240;
 
-test('recorded scenarios that matched still match', async () => {
+test('recorded scenarios match, and none is left out', async () => {
   const script = join(import.meta.dirname, 'parity.ts');
   const flags = ['--check', '--known', '--diff', '--parallel', '6', '--within', String(WITHIN_SECONDS)];
   const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', script, ...flags], {

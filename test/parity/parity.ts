@@ -5,9 +5,10 @@
  *                     [--patience SECONDS] [--within SECONDS]
  *                     [--server URL --token TOKEN [--client-ca-cert FILE --client-ca-key FILE]]
  *
- * `--diff` prints each difference, `--check` fails if a scenario of `matching.txt` no longer matches, not even by itself;
- * `--known` leaves the others out. `--update` writes that list anew (for the areas that ran). After `--within` no
- * scenario is begun any more; those left are told as skipped. Without `--server` a control plane is started.
+ * `differing.txt` lists the scenarios that are known to differ; every other scenario must match. `--known` leaves the
+ * listed ones out. `--check` exits with 1 when a scenario that must match differs, even when it runs alone, or did not run.
+ * `--update` rewrites the list for the areas that ran and keeps its reasons. No scenario starts after `--within`
+ * seconds. Without `--server` the program starts a control plane of its own.
  */
 import { createPrivateKey } from 'node:crypto';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -23,11 +24,11 @@ import { pick } from './json-path.ts';
 import { Replayer, type Target } from './replay.ts';
 import { areas, scenariosOf, type Scenario } from './scenario.ts';
 
-const MATCHING = join(import.meta.dirname, 'matching.txt');
+const DIFFERING = join(import.meta.dirname, 'differing.txt');
 const SHOWN_DIFFERENCES = 25;
 const SHOWN_CHARS = 600;
 const SLOW_SECONDS = 10;
-/** So many differ by accident at most. */
+/** The most scenarios that run once more alone: on a busy machine a few differ by accident, many do not. */
 const MOST_AGAIN = 10;
 
 interface Result {
@@ -57,19 +58,25 @@ const { values: options } = parseArgs({
 });
 
 const started = performance.now();
-const known = readFileSync(MATCHING, { encoding: 'utf8', flag: 'a+' })
-  .split('\n')
-  .filter((line) => line !== '');
+/** The reason of each scenario that is known to differ, by title: lines of the form `title # reason`. */
+const knownToDiffer: ReadonlyMap<string, string> = new Map(
+  readFileSync(DIFFERING, 'utf8')
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => {
+      const [title = '', reason = ''] = line.split(' # ');
+      return [title, reason];
+    }),
+);
 
 process.exitCode = await main();
 
 async function main(): Promise<number> {
   const wanted = options.area?.split(',') ?? areas();
-  const titles = new Set(known);
   const scenarios = wanted
     .flatMap(scenariosOf)
     .filter((scenario) => options.only === undefined || scenario.name.includes(options.only))
-    .filter((scenario) => !options.known || titles.has(titleOf({ scenario })));
+    .filter((scenario) => !options.known || !knownToDiffer.has(titleOf({ scenario })));
   const { target, close } = await openTarget();
   const replayer = new Replayer(target);
   try {
@@ -133,13 +140,12 @@ async function runAll(scenarios: readonly Scenario[], replayer: Replayer, target
   return results;
 }
 
-/** What differs although it is known to match runs once more by itself: beside others a machine may be too slow. */
+/** Runs scenarios that must match and differ once more alone, because a machine may be too slow for many at a time. */
 async function runLostAgain(results: Result[], replayer: Replayer, target: Target): Promise<void> {
-  const titles = new Set(known);
   let again = 0;
   for (const [index, result] of results.entries()) {
     if (again >= MOST_AGAIN) return;
-    if (result.differing.length === 0 || !titles.has(titleOf(result))) continue;
+    if (result.differing.length === 0 || knownToDiffer.has(titleOf(result))) continue;
     again += 1;
     results[index] = await runOne(result.scenario, replayer, target, true);
   }
@@ -187,8 +193,14 @@ function report(results: readonly Result[]): void {
   }
   for (const { scenario, seconds } of results)
     if (seconds > SLOW_SECONDS) lines.push(`${seconds.toFixed(1).padStart(5)} s  ${titleOf({ scenario })}`);
-  lines.push(`${matched(results).length} of ${results.length} scenarios match`);
+  const steps = sum(results.map((result) => result.steps));
+  const differ = sum(results.map((result) => result.differing.length));
+  lines.push(`${matched(results).length} of ${results.length} scenarios match, ${steps - differ} of ${steps} steps`);
   process.stdout.write(`${lines.join('\n')}\n`);
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
 }
 
 function shown(value: unknown): string {
@@ -207,12 +219,18 @@ function titleOf({ scenario }: Pick<Result, 'scenario'>): string {
 /** The exit status. */
 function settle(results: readonly Result[]): number {
   const matching = new Set(matched(results).map(titleOf));
-  const ran = new Set(results.filter((result) => !result.skipped).map(titleOf));
-  const lost = known.filter((title) => ran.has(title) && !matching.has(title));
-  for (const title of lost) process.stdout.write(`no longer matches: ${title}\n`);
+  const required = results.filter((result) => !knownToDiffer.has(titleOf(result)));
+  const lost = required.filter((result) => !result.skipped && !matching.has(titleOf(result)));
+  const leftOut = required.filter(({ skipped }) => skipped);
+  for (const result of lost) process.stdout.write(`no longer matches: ${titleOf(result)}\n`);
+  for (const result of leftOut) process.stdout.write(`left out: ${titleOf(result)}\n`);
   if (options.update) {
-    const kept = known.filter((title) => !ran.has(title));
-    writeFileSync(MATCHING, `${[...new Set([...kept, ...matching])].sort().join('\n')}\n`);
+    const ran = new Set(results.filter(({ skipped }) => !skipped).map(titleOf));
+    const kept = [...knownToDiffer.keys()].filter((title) => !ran.has(title));
+    const titles = [...kept, ...[...ran].filter((title) => !matching.has(title))].sort();
+    writeFileSync(DIFFERING, titles.map((title) => `${title} # ${knownToDiffer.get(title) ?? ''}\n`).join(''));
   }
-  return options.check && lost.length > 0 ? 1 : 0;
+  if (!options.check) return 0;
+  if (matching.size === 0) process.stdout.write('no scenario matched\n');
+  return lost.length > 0 || leftOut.length > 0 || matching.size === 0 ? 1 : 0;
 }

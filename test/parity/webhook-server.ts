@@ -106,7 +106,17 @@ function answerOf(rules: readonly WebhookRule[] | undefined, review: unknown): W
     Object.entries(one.when ?? {}).every(([path, wanted]) => pick(review, path) === wanted),
   );
   if (rule === undefined) return undefined;
-  return fill(rule.answer, { uid: pick(review, 'request.uid'), apiVersion: pick(review, 'apiVersion') });
+  return fill(rule.answer, {
+    uid: pick(review, 'request.uid'),
+    apiVersion: pick(review, 'apiVersion'),
+    ...requestValues(rule.answer, review),
+  });
+}
+
+/** The values of the review that an answer names as `{{request.…}}`; a value that the review lacks is empty. */
+function requestValues(answer: WebhookAnswer, review: unknown): Record<string, unknown> {
+  const paths = [...JSON.stringify(answer).matchAll(/\{\{(request\.[\w.]+)\}\}/g)].map(([, path = '']) => path);
+  return Object.fromEntries(paths.map((path) => [path, pick(review, path) ?? '']));
 }
 
 function reviewAround(answer: WebhookAnswer, review: unknown): unknown {
