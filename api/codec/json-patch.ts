@@ -34,7 +34,7 @@ function readOperations(patch: unknown): Operation[] {
   if (!Array.isArray(patch)) throw undecodable(`${jsonTypeName(patch)} into Go value of type []handlers.jsonPatchOp`);
   if (patch.length > MAX_OPERATIONS) {
     throw newRequestEntityTooLarge(
-      `The allowed maximum operations in a JSON patch is ${MAX_OPERATIONS}, got ${patch.length}`,
+      `Request entity too large: The allowed maximum operations in a JSON patch is ${MAX_OPERATIONS}, got ${patch.length}`,
     );
   }
   return patch.map((raw: unknown) => {

@@ -55,6 +55,7 @@ export function operatingSystemErrors(spec: PodSpec, path: string): FieldError[]
     ['shareProcessNamespace', spec.shareProcessNamespace !== undefined],
     ...LINUX_POD_LAST.map((field) => [`securityContext.${field}`, context[field] !== undefined] as const),
   ];
+  if (spec.resources !== undefined) errors.push(forbidden(`${path}.resources`, 'may not be set for a windows pod'));
   for (const [field, there] of given) if (there) errors.push(forbidden(`${path}.${field}`, text));
   for (const [container, at] of containers) {
     for (const field of LINUX_CONTAINER)

@@ -175,10 +175,13 @@ function fillRequests(resources: ResourceRequirements, limits: Quantities): void
 
 const POD_LEVEL: ReadonlySet<string> = new Set(['cpu', 'memory']);
 
-/** Pod-level requests that are missing: the containers' sum where they request, else the pod's limit. */
+/**
+ * Sets the pod-level requests that are missing of a pod with pod-level limits: to the sum of the containers' requests,
+ * or to the limit where no container requests that resource.
+ */
 function defaultPodRequests(spec: PodSpec): void {
   const { resources } = spec;
-  if (resources === undefined) return;
+  if (resources === undefined || Object.keys(resources.limits ?? {}).length === 0) return;
   const requests: Record<string, string> = { ...(resources.requests as Record<string, string> | undefined) };
   for (const name of POD_LEVEL) {
     const sum = requests[name] === undefined ? summedRequests(spec, name) : undefined;

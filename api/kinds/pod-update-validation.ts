@@ -161,7 +161,13 @@ function nodeAffinityErrors(affinity: NodeAffinity | undefined, old: NodeAffinit
   const terms = needed?.nodeSelectorTerms ?? [];
   const oldTerms = before.nodeSelectorTerms ?? [];
   if (oldTerms.length > 0 && terms.length !== oldTerms.length) {
-    return [invalid(path, terms, 'no additions/deletions to non-empty NodeSelectorTerms list are allowed')];
+    return [
+      invalid(
+        path,
+        needed?.nodeSelectorTerms ?? null,
+        'no additions/deletions to non-empty NodeSelectorTerms list are allowed',
+      ),
+    ];
   }
   return oldTerms.flatMap((term, index) => {
     const now = terms[index] ?? {};
@@ -182,7 +188,9 @@ export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   for (const [index, { type = '' }] of (status.conditions ?? []).entries()) {
     errors.push(...each(`status.conditions[${index}].Type`, type, qualifiedNameErrors(type)));
   }
-  const { nominatedNodeName = '' } = status;
+  const { nominatedNodeName = '', observedGeneration = 0 } = status;
+  if (observedGeneration < 0)
+    errors.push(invalid('status.observedGeneration', observedGeneration, 'must be a non-negative integer'));
   if (nominatedNodeName !== '')
     errors.push(...each('status.nominatedNodeName', nominatedNodeName, dnsSubdomainErrors(nominatedNodeName)));
   const moved = nominatedNodeName !== '' && nominatedNodeName !== (old.status?.nominatedNodeName ?? '');

@@ -170,7 +170,27 @@ function resourceClaimErrors(spec: PodSpec, path: string): FieldError[] {
   return errors;
 }
 
-/** Requests of the containers together fit into the pod's, and none is limited above the pod. */
+/**
+ * What the containers of a pod request together at most at one time, in nano units: all containers beside all sidecars,
+ * or an init container beside the sidecars that started before it.
+ */
+function aggregateNano(spec: PodSpec, name: string): bigint {
+  const own = ({ resources }: { resources?: { requests?: unknown } | undefined }): bigint => {
+    const value = (resources?.requests as Quantities | undefined)?.[name];
+    return value === undefined ? 0n : parseQuantity(value).nano;
+  };
+  let sidecars = 0n;
+  let starting = 0n;
+  for (const container of spec.initContainers ?? []) {
+    const peak = sidecars + own(container);
+    if (container.restartPolicy === 'Always') sidecars = peak;
+    if (peak > starting) starting = peak;
+  }
+  const running = (spec.containers ?? []).reduce((sum, container) => sum + own(container), sidecars);
+  return running > starting ? running : starting;
+}
+
+/** The aggregate requests of the containers fit into the pod's, and no container's limit exceeds the pod's. */
 function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   const { resources } = spec;
   if (resources === undefined) return [];
@@ -179,11 +199,7 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   const limits = (resources.limits ?? {}) as Quantities;
   for (const [name, value] of Object.entries(requests)) {
     if (value === undefined || (name !== 'cpu' && name !== 'memory' && !name.startsWith('hugepages-'))) continue;
-    let sum = 0n;
-    for (const container of spec.containers ?? []) {
-      const own = (container.resources?.requests as Quantities | undefined)?.[name];
-      if (own !== undefined) sum += parseQuantity(own).nano;
-    }
+    const sum = aggregateNano(spec, name);
     if (sum > parseQuantity(value).nano) {
       const text = `must be greater than or equal to aggregate container requests of ${formatNano(sum)}`;
       errors.push(invalid(`${path}.requests[${name}]`, value, text));

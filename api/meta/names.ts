@@ -138,7 +138,7 @@ const QUALIFIED_TEXT =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 const QUALIFIED_ERROR = patternError(QUALIFIED_TEXT, QUALIFIED, 'MyName', 'my.name', '123-abc');
 
-/** Label keys and annotation keys are what passed most often; a set of them spares two regular expressions a key. */
+/** Label keys and annotation keys that passed before: a look-up here saves two regular expressions a key. */
 const knownQualifiedNames = new Set<string>();
 const KNOWN_NAMES = 4096;
 
@@ -154,7 +154,7 @@ function findQualifiedNameErrors(value: string): string[] {
   const parts = value.split('/');
   if (parts.length > 2) {
     return [
-      `a qualified name ${QUALIFIED_ERROR} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`,
+      `a valid label key ${QUALIFIED_ERROR} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')`,
     ];
   }
   const errors: string[] = [];

@@ -27,6 +27,8 @@ export interface AdmissionAttributes {
   readonly options: Record<string, unknown>;
   readonly dryRun: boolean;
   readonly user: UserInfo;
+  /** A later plugin changed the object, and the chain runs again for the plugins that want to see that. */
+  isReinvocation?: boolean;
   setObject(object: KubeObject): void;
   /** A `Warning: 299` header of the answer. */
   warn(text: string): void;

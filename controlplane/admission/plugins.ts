@@ -41,7 +41,7 @@ import { mutatingAdmissionPolicy } from './policy/mutating-policy.ts';
 import { validatingAdmissionPolicy } from './policy/validating-policy.ts';
 import { mutatingWebhooks } from './webhook/mutating-webhooks.ts';
 import { validatingWebhooks, type WebhooksOptions } from './webhook/webhooks.ts';
-import type { AdmissionPlugin } from './admission.ts';
+import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { AdmissionConfiguration } from './admission-config.ts';
 import type { Sources } from './sources.ts';
 import { StartError } from '../start-error.ts';
@@ -167,10 +167,7 @@ export const PLUGINS: readonly PluginRow[] = [
         authorizer,
         conversion: webhooks.conversion,
         ...policies,
-        reinvoke: async (attributes, signal) => {
-          for (const plugin of earlier)
-            if (plugin.handles(attributes.operation)) await plugin.admit?.(attributes, signal);
-        },
+        reinvoke: reinvocationOf(earlier),
       }),
   ),
   on(
@@ -182,10 +179,7 @@ export const PLUGINS: readonly PluginRow[] = [
         clock,
         ...webhooks,
         ...credentialsOf(configuration.mutatingCredentials),
-        reinvoke: async (attributes, signal) => {
-          for (const plugin of earlier)
-            if (plugin.handles(attributes.operation)) await plugin.admit?.(attributes, signal);
-        },
+        reinvoke: reinvocationOf(earlier),
       }),
   ),
   on('ValidatingAdmissionPolicy', 'policies in CEL that judge objects', ({ sources, authorizer, webhooks, policies }) =>
@@ -203,6 +197,19 @@ export const PLUGINS: readonly PluginRow[] = [
   ),
   off('AlwaysDeny', 'refuses everything', () => alwaysDeny()),
 ];
+
+/** Runs the mutating plugins that stand before one that changed the object once more. */
+function reinvocationOf(earlier: readonly AdmissionPlugin[]) {
+  return async (attributes: AdmissionAttributes, signal: AbortSignal): Promise<void> => {
+    const isInner = attributes.isReinvocation === true;
+    attributes.isReinvocation = true;
+    try {
+      for (const plugin of earlier) if (plugin.handles(attributes.operation)) await plugin.admit?.(attributes, signal);
+    } finally {
+      attributes.isReinvocation = isInner;
+    }
+  };
+}
 
 /** Throws for a name that is no plugin. */
 export function buildPlugins(options: PluginsOptions): AdmissionPlugin[] {

@@ -40,7 +40,7 @@ function isExactly(usages: readonly string[], wanted: readonly string[]): boolea
 function refuseNodeSubject({ subject }: CertificateRequest): string | undefined {
   if (subject.organizations.length !== 1 || subject.organizations[0] !== 'system:nodes')
     return 'subject organization is not system:nodes';
-  if (!subject.commonName.startsWith(NODE_PREFIX)) return 'subject common name does not begin with system:node: ';
+  if (!subject.commonName.startsWith(NODE_PREFIX)) return 'subject common name does not begin with system:node:';
   return undefined;
 }
 

@@ -16,9 +16,10 @@ import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
 import { writeOptionsObject } from './resource-rest.ts';
 import type { ServedVersion } from './version-edge.ts';
-import type { Entry, RequestContext, Rest, WriteOptions, Written } from './rest.ts';
+import type { Entry, Patch, RequestContext, Rest, WriteOptions, Written } from './rest.ts';
 import { getEntry } from './store-read.ts';
-import { changeEntry } from './store-write.ts';
+import { changeEntry, type AdmissionView, type Change } from './store-write.ts';
+import type { ManagedWrite } from './field-management.ts';
 import { looseEntry, type Endpoint } from './store.ts';
 import { matchName, matchNamespace } from './object-identity.ts';
 
@@ -29,7 +30,7 @@ interface Workload {
   readonly status?: { readonly replicas?: number };
 }
 
-/** Zero replicas are left out of `spec`, and no selector out of `status`, as the reference does. */
+/** Leaves zero replicas out of `spec` and an empty selector out of `status`, as kube-apiserver does. */
 export function newScale(
   { metadata }: KubeObject,
   numbers: { readonly wanted: number; readonly current: number; readonly selector: string },
@@ -71,7 +72,7 @@ function selectorText(selector: unknown): string {
 /** Where an object keeps what its Scale shows. */
 export interface ScaleView {
   scaleOf(object: KubeObject): Scale;
-  /** What a write is made from, where that may lack what a read must have. */
+  /** The Scale that a write starts from, where the object may still lack what a read requires. */
   scaleBefore?(object: KubeObject): Scale;
   setReplicas(object: KubeObject, replicas: number): void;
   errorsOf(scale: Scale): FieldError[];
@@ -85,6 +86,11 @@ const workloadScale: ScaleView = {
   },
   errorsOf: scaleErrors,
 };
+
+interface Target {
+  readonly namespace: string;
+  readonly name: string;
+}
 
 export function createScaleRest(
   version: ServedVersion,
@@ -110,37 +116,81 @@ export function createScaleRest(
     strategy: store.strategy,
   };
 
-  function write(
+  /** Runs one write of the Scale through the workload; admission sees the Scale. */
+  async function write(
     context: RequestContext,
-    target: { readonly namespace: string; readonly name: string },
+    target: Target,
     options: WriteOptions,
-    optionsKind: 'UpdateOptions' | 'PatchOptions',
-    scaleFrom: (current: Scale) => Scale,
+    kind: 'UpdateOptions' | 'PatchOptions',
+    change: Pick<Change, 'compute' | 'uid'>,
   ): Promise<Written> {
-    const compute = (current: KubeObject | undefined): KubeObject => {
+    const optionsObject = writeOptionsObject(kind, options);
+    const written = await changeEntry(
+      store,
+      context,
+      { endpoint, ...target, options, optionsObject, admissionView },
+      { creates: false, ...change },
+    );
+    return { entry: view(written.entry), created: false };
+  }
+
+  /** The workload with the replicas of the Scale that `scaleFrom` makes of the current one. */
+  function rescale(context: RequestContext, scaleFrom: (current: Scale) => Scale): Change['compute'] {
+    return (current) => {
       const object = cloneJson(current ?? { metadata: {} });
       const scale = scaleFrom(shape.scaleBefore?.(object) ?? shape.scaleOf(object));
-      const errors = shape.errorsOf(scale);
-      if (errors.length > 0)
-        throw newInvalid({ group: 'autoscaling', resource: 'Scale' }, scale.metadata.name ?? '', errors);
+      checkScale(scale);
       const live = cloneJson(object);
       shape.setReplicas(object, scale.spec?.replicas ?? 0);
       setVersion(object, scale.metadata.resourceVersion);
-      return version.fieldManagement.update(live, object, {
-        manager: context.fieldManager,
-        apiVersion: `${version.info.group === '' ? '' : `${version.info.group}/`}${version.info.version}`,
-        subresource: 'scale',
-        resetFields: store.strategy.resetFields ?? [],
-      });
+      return version.fieldManagement.update(live, object, managedWrite(context));
     };
-    const optionsObject = writeOptionsObject(optionsKind, options);
-    return changeEntry(
-      store,
-      context,
-      { endpoint, ...target, options, optionsObject },
-      { creates: false, compute },
-    ).then((written) => ({ entry: view(written.entry), created: false }));
   }
+
+  /** An apply patch of the Scale is an apply patch of the workload that names the replicas alone. */
+  function applyScale(
+    context: RequestContext,
+    target: Target,
+    patch: Extract<Patch, { type: 'apply' }>,
+    options: WriteOptions,
+  ): Change['compute'] {
+    const { fieldValidation } = options;
+    const body = { value: patch.body, duplicates: patch.duplicates };
+    const scale = version.decoder.decodeBody(context, body, expected, fieldValidation) as Scale;
+    matchName(scale, target.name);
+    matchNamespace(scale, version.info, target.namespace);
+    checkScale(scale);
+    const applied: KubeObject = { apiVersion, kind: version.info.kind, metadata: { name: target.name } };
+    if (scale.spec?.replicas !== undefined) shape.setReplicas(applied, scale.spec.replicas);
+    return (current) => {
+      const object = version.fieldManagement.apply(
+        current,
+        { ...patch, body: applied, duplicates: [] },
+        { ...managedWrite(context), target, validation: fieldValidation, warn: (text) => context.warn(text) },
+      );
+      setVersion(object, scale.metadata.resourceVersion);
+      return object;
+    };
+  }
+
+  function checkScale(scale: Scale): void {
+    const errors = shape.errorsOf(scale);
+    if (errors.length > 0)
+      throw newInvalid({ group: 'autoscaling', resource: 'Scale' }, scale.metadata.name ?? '', errors);
+  }
+
+  const { group } = version.info;
+  const apiVersion = `${group === '' ? '' : `${group}/`}${version.info.version}`;
+  const managedWrite = (context: RequestContext): ManagedWrite => ({
+    manager: context.fieldManager,
+    apiVersion,
+    subresource: 'scale',
+    resetFields: store.strategy.resetFields ?? [],
+  });
+  const admissionView: AdmissionView = {
+    show: (object) => shape.scaleBefore?.(object) ?? shape.scaleOf(object),
+    take: (shown, object) => shape.setReplicas(object, (shown as Scale).spec?.replicas ?? 0),
+  };
 
   const views = new WeakMap<Entry, Entry>();
   const view = (entry: Entry): Entry => {
@@ -159,27 +209,27 @@ export function createScaleRest(
       const entry = getEntry(store, context, { namespace, name }, options);
       return entry instanceof Promise ? entry.then(view) : view(entry);
     },
-    update: (context, namespace, name, body, options) =>
-      write(context, { namespace, name }, options, 'UpdateOptions', () => {
-        const scale = version.decoder.decodeBody(context, body, expected, options.fieldValidation) as Scale;
-        matchName(scale, name);
-        matchNamespace(scale, version.info, namespace);
-        return scale;
-      }),
-    patch: (context, namespace, name, patch, options) =>
-      write(context, { namespace, name }, options, 'PatchOptions', (current) => {
-        if (patch.type === 'apply') {
-          const applied = version.decoder.decodeBody(
-            context,
-            { value: patch.body, duplicates: patch.duplicates },
-            expected,
-            options.fieldValidation,
-          ) as Scale;
-          return { ...current, spec: { ...current.spec, ...applied.spec } };
-        }
-        const patched = patchObject(current, patch, expected);
-        return version.decoder.decodePatched(context, patched, expected, options.fieldValidation) as Scale;
-      }),
+    async update(context, namespace, name, body, options) {
+      const scale = version.decoder.decodeBody(context, body, expected, options.fieldValidation) as Scale;
+      matchName(scale, name);
+      matchNamespace(scale, version.info, namespace);
+      const { uid = '' } = scale.metadata;
+      return await write(context, { namespace, name }, options, 'UpdateOptions', {
+        compute: rescale(context, () => scale),
+        ...(uid === '' ? {} : { uid }),
+      });
+    },
+    async patch(context, namespace, name, patch, options) {
+      const target = { namespace, name };
+      const compute =
+        patch.type === 'apply'
+          ? applyScale(context, target, patch, options)
+          : rescale(context, (current) => {
+              const patched = patchObject(current, patch, expected);
+              return version.decoder.decodePatched(context, patched, expected, options.fieldValidation) as Scale;
+            });
+      return await write(context, target, options, 'PatchOptions', { compute });
+    },
   };
 }
 

@@ -43,8 +43,17 @@ export interface WriteTarget {
   readonly options: WriteOptions;
   /** `CreateOptions` and the like, for admission. */
   readonly optionsObject: Record<string, unknown>;
-  /** The caller has asked admission already, about what its own body is (bindings, evictions). */
+  /** The caller has run admission already, on the object of its own body (bindings, evictions). */
   readonly skipAdmission?: boolean;
+  /** Absent: admission sees the stored object itself. */
+  readonly admissionView?: AdmissionView;
+}
+
+/** How admission sees an object that is written through a subresource of another kind, such as a Scale. */
+export interface AdmissionView {
+  show(object: KubeObject): KubeObject;
+  /** Writes what admission made of the shown object back into `object`. */
+  take(shown: KubeObject, object: KubeObject): void;
 }
 
 /** `object` is the request's own, decoded, with managed fields. */
@@ -176,14 +185,15 @@ async function validateAdmission(
   old: KubeObject | undefined,
 ): Promise<void> {
   if (target.skipAdmission === true) return;
+  const view = target.admissionView;
   await store.admission.validate(
     admissionAttributes(context, {
       operation: old === undefined ? 'CREATE' : 'UPDATE',
       endpoint: target.endpoint,
       namespace: target.namespace,
       name: object.metadata.name ?? '',
-      object,
-      oldObject: old,
+      object: view?.show(object) ?? object,
+      oldObject: old === undefined ? undefined : (view?.show(old) ?? old),
       options: target.optionsObject,
       dryRun: target.options.dryRun,
     }),
@@ -238,8 +248,10 @@ async function createInstead(
   const object = await change.compute(undefined);
   await change.authorizeCreate?.();
   delete object.metadata.resourceVersion;
-  const admitted = await admitCreate(store, context, target, object);
-  return { entry: await createAdmitted(store, context, target, admitted), created: true };
+  // Admission gets CreateOptions for an update or a patch that creates, as kube-apiserver passes them.
+  const creation = { ...target, optionsObject: { ...target.optionsObject, kind: 'CreateOptions' } };
+  const admitted = await admitCreate(store, context, creation, object);
+  return { entry: await createAdmitted(store, context, creation, admitted), created: true };
 }
 
 async function changeOnce(
@@ -289,18 +301,20 @@ async function admitChange(
   old: KubeObject,
 ): Promise<KubeObject> {
   if (target.skipAdmission === true) return object;
+  const view = target.admissionView;
   const attributes = admissionAttributes(context, {
     operation: 'UPDATE',
     endpoint: target.endpoint,
     namespace: target.namespace,
     name: target.name,
-    object,
-    oldObject: old,
+    object: view?.show(object) ?? object,
+    oldObject: view?.show(old) ?? old,
     options: target.optionsObject,
     dryRun: target.options.dryRun,
   });
   await store.admission.admit(attributes, context.signal);
-  const admitted = attributes.object ?? object;
+  if (view !== undefined && attributes.object !== undefined) view.take(attributes.object, object);
+  const admitted = view === undefined ? (attributes.object ?? object) : object;
   dropRepeatedOwners(admitted, context, true);
   return admitted;
 }

@@ -106,10 +106,11 @@ class Discovery {
     await sendDocument(request, document, { negotiated: aggregates, tagged: wanted.aggregated !== '' });
   }
 
-  /** A version that a served group does not have is missing in the API's words, an unknown group in the server's. */
+  /** A version that a built-in group lacks is a Status; anything else that is missing is plain text, as kube-apiserver answers. */
   #missing(request: ApiRequest, path: string): void | Promise<void> {
     const [root, group = ''] = path.split('/').filter((part) => part !== '');
-    if (root === 'api' || this.#grouped().has(group)) throw notFound();
+    const rows = [...(this.#grouped().get(group)?.versions.values() ?? [])].flat();
+    if (root === 'api' || rows.some(({ custom }) => custom === undefined)) throw notFound();
     return pageNotFound(request);
   }
 

@@ -100,9 +100,11 @@ export function sendList(
   const apiVersion = asMetadata ? `meta.k8s.io/${media.version}` : apiVersionOf(info);
   const pieces = Pieces.of([
     Buffer.from(
-      `{"kind":"${kind}","apiVersion":"${apiVersion}","metadata":${listMetadata(metadata, info.custom !== undefined && !asMetadata)},"items":[`,
+      `{"kind":"${kind}","apiVersion":"${apiVersion}","metadata":${listMetadata(metadata, info.custom !== undefined && !asMetadata)},"items":`,
     ),
+    asMetadata && entries.length === 0 ? NO_ITEMS : OPEN_LIST,
   ]);
+  if (asMetadata && entries.length === 0) return sendJson(request, encodings, 200, pieces, media);
   const head = asMetadata ? undefined : itemHead(encodings, info);
   for (let index = 0; index < entries.length; index += 1) {
     const entry = entries[index];
@@ -115,6 +117,9 @@ export function sendList(
   sendJson(request, encodings, 200, pieces, media);
 }
 
+/** kube-apiserver converts an empty list to metadata with a nil slice. */
+const NO_ITEMS = Buffer.from('null}\n');
+const OPEN_LIST = Buffer.from('[');
 const CLOSE_LIST = Buffer.from(']}\n');
 const OPEN_OBJECT = Buffer.from('{');
 
@@ -161,14 +166,14 @@ function startsWith(bytes: Buffer, prefix: Buffer): boolean {
   return true;
 }
 
-/** `always`: an empty `continue` is shown too, as in lists of custom resources. */
+/** `always` shows an empty `continue` too, as in lists of custom resources. A dry run has no resource version. */
 export function listMetadata(metadata: ListMetadata, always = false): string {
-  let text = `{"resourceVersion":${JSON.stringify(metadata.resourceVersion)}`;
-  if (always || metadata.continue !== '') text += `,"continue":${JSON.stringify(metadata.continue)}`;
-  if (metadata.remainingItemCount !== undefined && metadata.remainingItemCount > 0) {
-    text += `,"remainingItemCount":${metadata.remainingItemCount}`;
-  }
-  return `${text}}`;
+  const members: string[] = [];
+  if (metadata.resourceVersion !== '') members.push(`"resourceVersion":${JSON.stringify(metadata.resourceVersion)}`);
+  if (always || metadata.continue !== '') members.push(`"continue":${JSON.stringify(metadata.continue)}`);
+  if (metadata.remainingItemCount !== undefined && metadata.remainingItemCount > 0)
+    members.push(`"remainingItemCount":${metadata.remainingItemCount}`);
+  return `{${members.join(',')}}`;
 }
 
 /** `includeObject`; throws 400. */

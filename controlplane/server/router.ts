@@ -1,6 +1,6 @@
 /**
- * From a request to the resource and the verb that answer it, or to the reference's 404 and 405. Reads nothing but
- * `RequestInfo`, which authorization has read before.
+ * Finds the resource and the verb that answer a request, or kube-apiserver's 404 and 405. Reads nothing but the
+ * `RequestInfo` that authorization has read before.
  */
 import { newNotFound, type StatusError } from '../../api/meta/status-error.ts';
 import type { ResourceCatalog, Rest } from '../registry/rest.ts';
@@ -31,12 +31,14 @@ export class Router {
     });
   }
 
-  /** Whether the path is the API's: anything of a built-in group, and custom resources that are served. */
-  serves({ group, version, resource }: RequestInfo): boolean {
-    return this.servesGroup(group) || this.#catalog.find(group, version, resource, '') !== undefined;
+  /** Whether the path is the API's: anything of a built-in group, and custom resources that are served in that scope. */
+  serves(info: RequestInfo): boolean {
+    if (this.servesGroup(info.group)) return true;
+    const rest = this.#catalog.find(info.group, info.version, info.resource, '');
+    return rest !== undefined && scopeFits(rest, info);
   }
 
-  /** Of built-in groups also what they do not have is answered in the API's words. */
+  /** The API answers paths of a built-in group that it lacks with a Status, and paths of other groups as plain text. */
   servesGroup(group: string): boolean {
     return group === '' || this.#groups.has(group);
   }
@@ -50,7 +52,7 @@ export class Router {
     const verbs = info.subresource !== '' ? subresourceVerbs(rest) : objectVerbs(rest, info);
     if (Object.keys(verbs).length === 0) throw notFound();
     const verb = verbs[method];
-    if (verb === undefined) throw methodNotAllowed();
+    if (verb === undefined) throw rest.info.custom === undefined ? methodNotAllowed() : unsupported(method, rest);
     // Whether it can be watched is the verb's to say.
     return info.watchPrefix || (verb === 'list' && info.verb === 'watch') ? { rest, verb: 'watch' } : { rest, verb };
   }
@@ -79,6 +81,15 @@ function scopeFits(rest: Rest, info: RequestInfo): boolean {
   if (rest.info.namespaced) return info.namespace !== '' || !named;
   if (info.namespace === '') return true;
   return rest.info.resource === 'namespaces' && rest.info.group === '' && info.namespace === info.parts[1];
+}
+
+const VERB_OF_METHOD: Readonly<Record<string, string>> = { POST: 'create', PUT: 'update', PATCH: 'patch' };
+
+/** Custom resources name the verb, as kube-apiserver's handler of definitions does. */
+function unsupported(method: string, { info }: Rest): StatusError {
+  const verb = VERB_OF_METHOD[method] ?? method.toLowerCase();
+  const kind = `${info.resource}.${info.group}`;
+  return routeError(405, 'MethodNotAllowed', `${verb} is not supported on resources of kind ${JSON.stringify(kind)}`);
 }
 
 type MethodVerbs = Partial<Record<string, Verb>>;

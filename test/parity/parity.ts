@@ -15,16 +15,16 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { parseYaml } from '../../api/codec/yaml.ts';
 import { parseCertificates } from '../../api/pki/certificate.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import type { SigningAuthority } from './certificates.ts';
 import { compare, type Difference } from './compare.ts';
-import { pick } from './json-path.ts';
 import { Replayer, type Target } from './replay.ts';
 import { areas, scenariosOf, type Scenario } from './scenario.ts';
 
 const DIFFERING = join(import.meta.dirname, 'differing.txt');
+/** The recorded administrator: kube-apiserver ran with a token file and without ranges of pod addresses for nodes. */
+const ADMIN_TOKEN = 'parity-administrator';
 const SHOWN_DIFFERENCES = 25;
 const SHOWN_CHARS = 600;
 const SLOW_SECONDS = 10;
@@ -98,14 +98,15 @@ async function openTarget(): Promise<{ target: Target; close: () => Promise<void
     return { target: { url: server, admin: { token }, clientCa, patienceSeconds }, close: async () => undefined };
   }
   const dataDir = mkdtempSync(join(tmpdir(), 'parity-'));
-  const controlPlane = await startControlPlane({ flags: { dataDir, securePort: 0, bindAddress: '127.0.0.1' } });
-  const kubeconfig = parseYaml(controlPlane.kubeconfig).value;
-  const pem = (name: string): string =>
-    Buffer.from(String(pick(kubeconfig, `users.0.user.${name}-data`)), 'base64').toString('utf8');
+  const tokenAuthFile = join(dataDir, 'tokens.csv');
+  writeFileSync(tokenAuthFile, `${ADMIN_TOKEN},rigadmin,1,"system:masters"\n`);
+  const controlPlane = await startControlPlane({
+    flags: { dataDir, tokenAuthFile, securePort: 0, bindAddress: '127.0.0.1', clusterCidr: [] },
+  });
   const target: Target = {
     url: controlPlane.url,
     patienceSeconds,
-    admin: { cert: pem('client-certificate'), key: pem('client-key') },
+    admin: { token: ADMIN_TOKEN },
     clientCa: readAuthority(join(dataDir, 'pki', 'ca.crt'), join(dataDir, 'pki', 'ca.key')),
   };
   return {

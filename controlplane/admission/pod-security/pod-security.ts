@@ -123,27 +123,21 @@ function podTarget(attributes: AdmissionAttributes): PodLike | undefined {
   return { metadata: pod.metadata, spec: pod.spec };
 }
 
+/**
+ * Whether an update may change what the policy judges: the set of containers, an image, or an annotation about AppArmor
+ * or seccomp. Everything else that matters to the policy is immutable in a pod.
+ */
 function isSignificant(pod: Pod, spec: PodSpec, old: Pod, oldSpec: PodSpec): boolean {
-  const strip = (one: PodSpec): object => {
-    const {
-      tolerations: _t,
-      activeDeadlineSeconds: _a,
-      terminationGracePeriodSeconds: _g,
-      schedulingGates: _s,
-      nodeSelector: _n,
-      affinity: _f,
-      ...rest
-    } = one;
-    const plain = (list: PodSpec['containers'] | undefined) =>
-      list?.map(({ image: _i, resources: _r, ...container }) => container);
-    return { ...rest, containers: plain(one.containers), initContainers: plain(one.initContainers) };
-  };
-  const security = (one: Pod): [string, string][] =>
+  const judged = (one: PodSpec): object =>
+    CONTAINER_LISTS.map((list) => (one[list] ?? []).map(({ name, image }) => ({ name, image })));
+  const annotations = (one: Pod): [string, string][] =>
     Object.entries(one.metadata.annotations ?? {}).filter(
       ([key]) => key.startsWith('container.apparmor.security') || key.startsWith('seccomp.security'),
     );
-  return !jsonEqual(strip(spec), strip(oldSpec)) || !jsonEqual(security(pod), security(old));
+  return !jsonEqual(judged(spec), judged(oldSpec)) || !jsonEqual(annotations(pod), annotations(old));
 }
+
+const CONTAINER_LISTS = ['containers', 'initContainers', 'ephemeralContainers'] as const;
 
 interface Template {
   readonly metadata?: Pod['metadata'];

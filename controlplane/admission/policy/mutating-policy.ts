@@ -41,7 +41,8 @@ export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): Admissi
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE' || operation === 'CONNECT',
     async admit(attributes, signal) {
       if (attributes.object === undefined) return;
-      const judges = await source.judges(attributes);
+      const matching = await source.judges(attributes);
+      const judges = attributes.isReinvocation === true ? matching.filter(isReinvocable) : matching;
       if (judges.length === 0) return;
       const namespace = await source.namespace(attributes.namespace);
       /** Policies that are asked again when something changes after them. */
@@ -53,13 +54,15 @@ export function mutatingAdmissionPolicy(options: MutatingPolicyOptions): Admissi
           changed = true;
           for (const earlier of again) later.add(earlier);
         }
-        if (judge.policy.spec?.reinvocationPolicy === 'IfNeeded') again.add(judge);
+        if (isReinvocable(judge)) again.add(judge);
       }
       for (const judge of later) await applied(judge, { source, attributes, namespace, options });
       if (changed) await options.reinvoke(attributes, signal);
     },
   };
 }
+
+const isReinvocable = ({ policy }: Judge): boolean => policy.spec?.reinvocationPolicy === 'IfNeeded';
 
 interface Case {
   readonly source: PolicySource;

@@ -32,13 +32,13 @@ function completions({ spec, status }: Job): string {
   return parallelism > 1 ? `${succeeded}/1 of ${parallelism}` : `${succeeded}/1`;
 }
 
-function state({ metadata, spec, status }: Job): string {
+function state({ metadata, status }: Job): string {
   const has = (type: string): boolean =>
     (status?.conditions ?? []).some((one) => one.type === type && one.status === 'True');
   if (has('Complete')) return 'Complete';
   if (has('Failed')) return 'Failed';
   if (metadata.deletionTimestamp !== undefined) return 'Terminating';
-  if (spec?.suspend === true || has('Suspended')) return 'Suspended';
+  if (has('Suspended')) return 'Suspended';
   if (has('FailureTarget')) return 'FailureTarget';
   return has('SuccessCriteriaMet') ? 'SuccessCriteriaMet' : 'Running';
 }
@@ -88,8 +88,8 @@ export const cronJobColumns: TableColumns = {
     nameColumn,
     column('Schedule', field('batch.v1.CronJobSpec', 'schedule')),
     column('Timezone', field('batch.v1.CronJobSpec', 'timeZone')),
-    column('Suspend', field('batch.v1.CronJobSpec', 'suspend')),
-    column('Active', field('batch.v1.CronJobStatus', 'active')),
+    column('Suspend', field('batch.v1.CronJobSpec', 'suspend'), { type: 'boolean' }),
+    column('Active', field('batch.v1.CronJobStatus', 'active'), { type: 'integer' }),
     column('Last Schedule', field('batch.v1.CronJobStatus', 'lastScheduleTime')),
     ageColumn,
     ...wide,

@@ -1,5 +1,5 @@
 /** Columns of the core group except pods and services. */
-import type { V1ConfigMap, V1Namespace, V1Node, V1Secret, V1ServiceAccount } from '@kubernetes/client-node';
+import type { V1ConfigMap, V1Namespace, V1Node, V1Secret } from '@kubernetes/client-node';
 import type { Kind } from '../../../api/kinds/wire.ts';
 import type { PodTemplate } from '../../../api/kinds/pod-types.ts';
 import type { TableColumns } from '../strategy.ts';
@@ -32,8 +32,8 @@ export const secretColumns: TableColumns = {
 };
 
 export const serviceAccountColumns: TableColumns = {
-  columns: [nameColumn, column('Secrets', field('core.v1.ServiceAccount', 'secrets')), ageColumn],
-  cells: (object) => [nameOf(object), ((object as Kind<V1ServiceAccount>).secrets ?? []).length, age(object)],
+  columns: [nameColumn, ageColumn],
+  cells: (object) => [nameOf(object), age(object)],
 };
 
 type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
@@ -62,6 +62,11 @@ const address = (node: Node, wanted: string): string =>
   orNone((node.status?.addresses ?? []).find(({ type }) => type === wanted)?.address);
 const unknown = (text: string | undefined): string => (text === undefined || text === '' ? '<unknown>' : text);
 
+/** `6.1.0 (amd64)`. */
+function kernel(version = '', architecture = ''): string {
+  return version === '' || architecture === '' ? unknown(version) : `${version} (${architecture})`;
+}
+
 export const nodeColumns: TableColumns = {
   columns: [
     nameColumn,
@@ -87,7 +92,7 @@ export const nodeColumns: TableColumns = {
       address(node, 'InternalIP'),
       address(node, 'ExternalIP'),
       unknown(info?.osImage),
-      unknown(info?.kernelVersion),
+      kernel(info?.kernelVersion, info?.architecture),
       unknown(info?.containerRuntimeVersion),
     ];
   },
@@ -105,10 +110,9 @@ export const podTemplateColumns: TableColumns = {
     column('Containers', 'Names of each container in the template.'),
     column('Images', 'Images referenced by each container in the template.'),
     column('Pod Labels', 'The labels for the pod template.'),
-    ageColumn,
   ],
   cells(object) {
     const { template } = object as { template?: PodTemplate };
-    return [nameOf(object), ...containerCells(template), formatLabels(template?.metadata?.labels), age(object)];
+    return [nameOf(object), ...containerCells(template), formatLabels(template?.metadata?.labels)];
   },
 };

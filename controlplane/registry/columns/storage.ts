@@ -94,7 +94,7 @@ export const claimColumns: TableColumns = {
       nameOf(object),
       phaseOf(object, status?.phase),
       spec?.volumeName ?? '',
-      bound ? sizeOf(status?.capacity) : '',
+      bound ? sizeOf(status?.capacity) || '0' : '',
       bound ? shortModes(status?.accessModes) : '',
       object.metadata.annotations?.['volume.beta.kubernetes.io/storage-class'] ?? spec?.storageClassName ?? '',
       spec?.volumeAttributesClassName ?? UNSET,
@@ -173,15 +173,6 @@ export const csiNodeColumns: TableColumns = {
     ((object as Kind<{ spec: V1CSINodeSpec }>).spec?.drivers ?? []).length,
     age(object),
   ],
-};
-
-export const capacityColumns: TableColumns = {
-  columns: [
-    nameColumn,
-    column('StorageClassName', field('storage.v1.CSIStorageCapacity', 'storageClassName')),
-    column('Capacity', field('storage.v1.CSIStorageCapacity', 'capacity')),
-  ],
-  cells: (object) => [nameOf(object), String(object['storageClassName'] ?? ''), String(object['capacity'] ?? UNSET)],
 };
 
 export const attachmentColumns: TableColumns = {

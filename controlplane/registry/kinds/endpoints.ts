@@ -2,7 +2,7 @@
 import type { V1Endpoints, V1EndpointSlice } from '@kubernetes/client-node';
 import type { Kind } from '../../../api/kinds/wire.ts';
 import { duplicate, type FieldError } from '../../../api/meta/field-error.ts';
-import { ipErrors, parseIp } from '../../../api/meta/ip-addresses.ts';
+import { canonicalIp, ipErrors, parseIp } from '../../../api/meta/ip-addresses.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import {
   dnsLabelErrors,
@@ -151,12 +151,20 @@ interface FamilyRules {
   readonly known: ReadonlySet<string>;
 }
 
-/** The wrong family is an error of the list, everything else one of the address. */
+/**
+ * The wrong family is an error of the list, everything else one of the address. Addresses that the slice already held
+ * are not judged again.
+ */
 function familyErrors(list: string, field: string, address: string, { family, known }: FamilyRules): FieldError[] {
   const ip = parseIp(address);
   if (ip === undefined) return ipErrors(field, address);
-  const errors = known.has(address) ? [] : ipErrors(field, address);
+  if (known.has(address)) return specialAddressErrors(field, address);
+  const errors = ipErrors(field, address);
+  if (errors.length > 0) return errors;
   if (ip.family !== family) errors.push(invalid(list, address, `must be an IPv${family} address`));
+  const canonical = canonicalIp(address);
+  if (canonical !== undefined && canonical !== address)
+    errors.push(invalid(field, address, `must be in canonical form (${JSON.stringify(canonical)})`));
   return [...errors, ...specialAddressErrors(field, address)];
 }
 

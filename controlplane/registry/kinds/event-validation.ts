@@ -24,8 +24,8 @@ function wordErrors(field: string, value: string): FieldError[] {
 
 const tooMuch = (field: string, max: number): FieldError => invalid(field, '', `can have at most ${max} characters`);
 
-/** What every event must hold to. */
-function commonErrors(event: Event): FieldError[] {
+/** The rules for events of both groups. `strict`: the request speaks events.k8s.io, which names one field differently. */
+function commonErrors(event: Event, strict: boolean): FieldError[] {
   const { namespace = '' } = event.metadata;
   const about = event.involvedObject?.namespace ?? '';
   const errors: FieldError[] = [];
@@ -38,9 +38,10 @@ function commonErrors(event: Event): FieldError[] {
   } else {
     if (about === '' && namespace !== 'default' && namespace !== 'kube-system') foreign();
     const { reportingComponent: reporter = '', reportingInstance = '', action = '', reason = '', message = '' } = event;
-    if (reporter === '') errors.push(required('reportingController'));
+    const reporterField = strict ? 'reportingController' : 'reportingComponent';
+    if (reporter === '') errors.push(required(reporterField));
     errors.push(
-      ...invalidFor('reportingController', reporter, qualifiedNameErrors(reporter)),
+      ...invalidFor(reporterField, reporter, qualifiedNameErrors(reporter)),
       ...wordErrors('reportingInstance', reportingInstance),
       ...wordErrors('action', action),
       ...wordErrors('reason', reason),
@@ -59,7 +60,7 @@ function seriesErrors({ series }: Event): FieldError[] {
 }
 
 export function eventErrors(event: Event, context: StrategyContext): FieldError[] {
-  const errors = commonErrors(event);
+  const errors = commonErrors(event, isStrict(context));
   if (!isStrict(context)) return errors;
   const { name = '' } = event.metadata;
   const { type = '', source = {} } = event;
@@ -95,7 +96,7 @@ const FIXED = [
 ] as const;
 
 export function eventUpdateErrors(event: Event, old: Event, context: StrategyContext): FieldError[] {
-  const errors = commonErrors(event);
+  const errors = commonErrors(event, isStrict(context));
   if (!isStrict(context)) return errors;
   if (!semanticEqual(event.series, old.series)) errors.push(...seriesErrors(event));
   for (const field of FIXED) {

@@ -1,6 +1,6 @@
 /** Ingresses, their classes, network policies, and the addresses of services as objects. */
 import { invalid, notSupported, required, type FieldError } from '../../../api/meta/field-error.ts';
-import { canonicalIp, cidrErrors, ipErrors, parseCidr } from '../../../api/meta/ip-addresses.ts';
+import { canonicalIp, cidrErrors, formatCidr, ipErrors, parseCidr } from '../../../api/meta/ip-addresses.ts';
 import {
   dnsLabelErrors,
   dnsSubdomainErrors,
@@ -35,7 +35,7 @@ const ingresses: Strategy<Ingress> = {
   validateCreate: (object) => [...ingressErrors(object), ...classErrors(object)],
   validateUpdate: ingressErrors,
   warningsOnCreate: (object) =>
-    object.metadata.annotations?.[CLASS_ANNOTATION] === undefined
+    object.metadata.annotations?.[CLASS_ANNOTATION] === undefined || object.spec?.ingressClassName !== undefined
       ? []
       : [`annotation "${CLASS_ANNOTATION}" is deprecated, please use 'spec.ingressClassName' instead`],
   columns: ingressColumns,
@@ -88,7 +88,7 @@ const ingressClasses: Strategy<IngressClass> = {
   },
   validateCreate: ingressClassErrors,
   validateUpdate: (object, old) => [
-    ...immutable('spec.controller', object.spec?.controller, old.spec?.controller),
+    ...immutable('spec.controller', object.spec?.controller ?? '', old.spec?.controller),
     ...ingressClassErrors(object),
   ],
   columns: ingressClassColumns,
@@ -133,11 +133,19 @@ function canonicalFormErrors(text: string): string[] {
 
 const CIDRS = 'spec.cidrs';
 
+function canonicalRangeErrors(field: string, text: string): FieldError[] {
+  const errors = cidrErrors(field, text);
+  const cidr = parseCidr(text);
+  if (errors.length > 0 || cidr === undefined) return errors;
+  const canonical = formatCidr(cidr);
+  return canonical === text ? [] : [invalid(field, text, `must be in canonical form (${JSON.stringify(canonical)})`)];
+}
+
 function rangeErrors({ spec }: ServiceCidr): FieldError[] {
   const cidrs = spec?.cidrs ?? [];
   if (cidrs.length === 0) return [required(CIDRS, 'at least one CIDR required')];
   if (cidrs.length > 2) return [invalid(CIDRS, spec, 'may only hold up to 2 values')];
-  const errors = cidrs.flatMap((cidr, index) => cidrErrors(`${CIDRS}[${index}]`, cidr));
+  const errors = cidrs.flatMap((cidr, index) => canonicalRangeErrors(`${CIDRS}[${index}]`, cidr));
   const [first, second] = cidrs.map((cidr) => parseCidr(cidr)?.family);
   if (cidrs.length === 2 && (first === undefined || second === undefined || first === second)) {
     const text = 'may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64';

@@ -66,17 +66,19 @@ function labelWarnings({ scheduling }: RuntimeClass): string[] {
     });
 }
 
+function classErrors({ handler = '', overhead, scheduling }: RuntimeClass): FieldError[] {
+  return [
+    ...(handler === '' ? [required('handler')] : invalidFor('handler', handler, dnsLabelErrors(handler))),
+    ...(overhead === undefined ? [] : overheadErrors(overhead.podFixed ?? {})),
+    ...(scheduling === undefined ? [] : schedulingErrors(scheduling)),
+  ];
+}
+
 const runtimeClasses: Strategy<RuntimeClass> = {
   allowCreateOnUpdate: true,
   requiresResourceVersion: true,
-  validateCreate({ handler = '', overhead, scheduling }) {
-    return [
-      ...(handler === '' ? [required('handler')] : invalidFor('handler', handler, dnsLabelErrors(handler))),
-      ...(overhead === undefined ? [] : overheadErrors(overhead.podFixed ?? {})),
-      ...(scheduling === undefined ? [] : schedulingErrors(scheduling)),
-    ];
-  },
-  validateUpdate: (object, old) => immutable('handler', object.handler, old.handler),
+  validateCreate: classErrors,
+  validateUpdate: (object, old) => [...classErrors(object), ...immutable('handler', object.handler ?? '', old.handler)],
   warningsOnCreate: labelWarnings,
   warningsOnUpdate: labelWarnings,
   columns: runtimeClassColumns,

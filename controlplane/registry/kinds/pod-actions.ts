@@ -66,7 +66,6 @@ export function createBindingRest(
       const binding = parts.decoder.decodeBody(context, body, expected, options.fieldValidation) as Binding;
       matchNamespace(binding, parts.pods.info, namespace);
       const target = subresource === undefined ? (binding.metadata.name ?? '') : name;
-      if (binding.metadata.name !== target) throw newBadRequest('name in URL does not match name in Binding object');
       await admit(
         parts.pods,
         context,
@@ -74,6 +73,10 @@ export function createBindingRest(
         binding,
         { namespace, name: target },
         options,
+        () => {
+          if (binding.metadata.name !== target)
+            throw newBadRequest('name in URL does not match name in Binding object');
+        },
       );
       await bind(parts.pods, context, binding, { namespace, name: target }, options);
       return { status: 201, entry: done() };
@@ -86,6 +89,7 @@ interface Target {
   readonly name: string;
 }
 
+/** Runs mutating admission, the caller's check of the body, and validating admission, in kube-apiserver's order. */
 async function admit(
   store: Store,
   context: RequestContext,
@@ -93,6 +97,7 @@ async function admit(
   object: KubeObject,
   target: Target,
   options: WriteOptions,
+  check: () => void,
 ): Promise<void> {
   const attributes = admissionAttributes(context, {
     operation: 'CREATE',
@@ -104,6 +109,7 @@ async function admit(
     dryRun: options.dryRun,
   });
   await store.admission.admit(attributes, context.signal);
+  check();
   await store.admission.validate(attributes, context.signal);
 }
 
@@ -183,10 +189,11 @@ export function createEvictionRest(parts: ActionParts, info: ResourceInfo, subre
     subresource,
     async create(context, namespace, name, body: Body, options) {
       const eviction = parts.decoder.decodeBody(context, body, expected, options.fieldValidation) as Eviction;
-      if (eviction.metadata.name !== name) throw newBadRequest('name in URL does not match name in Eviction object');
       matchNamespace(eviction, info, namespace);
       wipeSystemFields(eviction);
-      await admit(parts.pods, context, endpoint, eviction, { namespace, name }, options);
+      await admit(parts.pods, context, endpoint, eviction, { namespace, name }, options, () => {
+        if (eviction.metadata.name !== name) throw newBadRequest('name in URL does not match name in Eviction object');
+      });
       await evict(parts, context, { namespace, name }, deleteOptionsOf(eviction, options));
       return { status: 201, entry: done() };
     },
@@ -310,9 +317,7 @@ async function budgetOf(parts: ActionParts, context: RequestContext, pod: Pod): 
     .map(({ object }) => object as Budget)
     .filter(({ spec }) => spec?.selector !== undefined && fromLabelSelector(spec.selector as never).matches(labels));
   if (budgets.length > 1) {
-    throw newStatusError(
-      500,
-      'InternalError',
+    throw unexplained(
       'This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.',
     );
   }

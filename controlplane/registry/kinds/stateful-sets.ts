@@ -67,14 +67,11 @@ function statefulSetErrors(object: StatefulSet): FieldError[] {
   return errors;
 }
 
-/** The template as its pods will have it: containers may mount the claims, which take the place of volumes of their names. */
+/** The template of the pods: a claim replaces the volume of its name, and the last claim of a name counts. */
 function withClaims({ template, volumeClaimTemplates = [] }: NonNullable<StatefulSet['spec']>): PodTemplate {
-  const claims = volumeClaimTemplates.flatMap(({ metadata }) => {
-    const name = metadata?.name ?? '';
-    return name === '' ? [] : [{ name, persistentVolumeClaim: { claimName: name } }];
-  });
-  if (claims.length === 0) return template ?? {};
-  const names = new Set(claims.map(({ name }) => name));
+  const names = new Set(volumeClaimTemplates.map(({ metadata }) => metadata?.name ?? '').filter((name) => name !== ''));
+  if (names.size === 0) return template ?? {};
+  const claims = [...names].map((name) => ({ name, persistentVolumeClaim: { claimName: name } }));
   const others = (template?.spec?.volumes ?? []).filter(({ name }) => !names.has(name ?? ''));
   return { ...template, spec: { ...template?.spec, volumes: [...others, ...claims] } };
 }

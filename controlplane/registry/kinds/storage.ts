@@ -19,7 +19,6 @@ import { validateLabelName, validateLabelSelector } from '../../../api/meta/sele
 import {
   attachmentColumns,
   attributesClassColumns,
-  capacityColumns,
   csiNodeColumns,
   driverColumns,
   storageClassColumns,
@@ -115,7 +114,7 @@ const storageClasses: Strategy<StorageClass> = {
   },
   validateCreate: classErrors,
   validateUpdate: (object, old) => [
-    ...immutable('parameters', object.parameters ?? {}, old.parameters ?? {}),
+    ...immutable('parameters', object.parameters ?? null, old.parameters ?? null),
     ...immutable('provisioner', object.provisioner, old.provisioner),
     ...immutable('reclaimPolicy', object.reclaimPolicy, old.reclaimPolicy),
     ...immutable('volumeBindingMode', object.volumeBindingMode, old.volumeBindingMode),
@@ -336,7 +335,6 @@ const capacities: Strategy<Capacity> = {
     ...immutable('nodeTopology', object.nodeTopology, old.nodeTopology),
     ...immutable('storageClassName', object.storageClassName, old.storageClassName),
   ],
-  columns: capacityColumns,
 };
 
 // --- attachments

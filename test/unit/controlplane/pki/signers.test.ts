@@ -86,7 +86,7 @@ const table: readonly (readonly [string, string, CertificateRequestTemplate, rea
       NODE_CLIENT,
       { subject: { ...NODE, commonName: 'admin' } },
       CLIENT_USAGES,
-      'subject common name does not begin with system:node: ',
+      'subject common name does not begin with system:node:',
     ],
     [
       'a node with a name to serve by',
