@@ -38,13 +38,29 @@ export function encodeJson(value: unknown): Buffer {
   return Buffer.from(stringifyJson(value));
 }
 
-export function stringifyJson(value: unknown): string {
+/** `indent`: spaces a level; 0 is one line. */
+export function stringifyJson(value: unknown, indent = 0): string {
   try {
-    return JSON.stringify(value);
+    return JSON.stringify(value, undefined, indent);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    return JSON.stringify(value, bigintAsNumber);
+    return JSON.stringify(value, bigintAsNumber, indent);
   }
+}
+
+/** Digits that a double may not hold. */
+const LONG_NUMBER = /[:[,\s]-?\d{16,}/;
+
+/** The value of JSON that this program wrote: without limits. Integers that a double cannot hold are `bigint`. */
+export function parseExactJson(text: string): JsonValue {
+  if (!LONG_NUMBER.test(text)) return JSON.parse(text) as JsonValue;
+  const exact = (_key: string, value: unknown, context?: { source?: string }): unknown => {
+    const source = context?.source;
+    if (typeof value !== 'number' || source === undefined || Number.isSafeInteger(value) || !/^-?\d+$/.test(source))
+      return value;
+    return BigInt(source);
+  };
+  return JSON.parse(text, exact as (key: string, value: unknown) => unknown) as JsonValue;
 }
 
 // In V8 since Node 22, not in TypeScript's library yet.

@@ -2,6 +2,7 @@
  * Records who asked for what, and what came of it: decides by the policy once a request's user is known, gathers what its
  * level wants, and hands an event to every backend at each stage. Requests at level None cost the decision and nothing else.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Counter, Family, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { AuditSink } from '../server/filters/audit.ts';
@@ -197,9 +198,8 @@ function withBodies({ annotations, bodyAnnotations }: ApiRequest): ReadonlyMap<s
   return bodyAnnotations === undefined ? annotations : new Map([...(annotations ?? []), ...bodyAnnotations]);
 }
 
-/** Numbers beyond what JSON's readers hold exactly are written as they are. */
 function toJson(value: unknown): string {
-  return JSON.stringify(value, (_key, inner: unknown) => (typeof inner === 'bigint' ? Number(inner) : inner)) ?? 'null';
+  return value === undefined ? 'null' : stringifyJson(value);
 }
 
 /** Proxies say for whom they ask; the peer itself comes last. */

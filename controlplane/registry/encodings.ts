@@ -4,6 +4,7 @@
  * Everything is computed once an entry and kept as long as the entry itself is, so that lists splice finished bytes. A
  * Table row is kept with the texts of its ages and made anew only when one of them has changed. The server calls this.
  */
+import { encodeJson, stringifyJson } from '../../api/codec/json.ts';
 import { MAX_VALUES } from '../../api/codec/limits.ts';
 import { messageOfItem } from '../../api/codec/protobuf.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -91,7 +92,7 @@ export function createEncodings(options: EncodingsOptions): Encodings {
       const columns = columnsOf(info);
       cached.cells = columns.cells(entry.object);
       const conditions = columns.conditions?.(entry.object) ?? [];
-      cached.conditions = conditions.length === 0 ? '' : `,"conditions":${JSON.stringify(conditions)}`;
+      cached.conditions = conditions.length === 0 ? '' : `,"conditions":${stringifyJson(conditions)}`;
       delete cached.rows;
     }
     const cells = cached.cells ?? [];
@@ -156,7 +157,7 @@ function partialObject(entry: Entry, version: MetaVersion): KubeObject {
 }
 
 function encodeMetadata(entry: Entry, version: MetaVersion): Buffer {
-  return Buffer.from(JSON.stringify(partialObject(entry, version)));
+  return encodeJson(partialObject(entry, version));
 }
 
 function listMeta(metadata: ListMetadata): object {
@@ -187,7 +188,7 @@ function encodeRow(
 ): Buffer {
   let next = 0;
   const values = cells.map((cell) => (isElapsed(cell) ? ages[next++] : cell));
-  const head = `{"cells":${JSON.stringify(values)}${conditions}`;
+  const head = `{"cells":${stringifyJson(values)}${conditions}`;
   if (object === undefined) return Buffer.from(`${head},"object":null}`);
   return Buffer.concat([Buffer.from(`${head},"object":`), object, Buffer.from('}')]);
 }

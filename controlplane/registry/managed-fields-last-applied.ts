@@ -2,6 +2,7 @@
  * Objects that a kubectl applied on the client side before: the annotation it left says which conflicts with itself are
  * none, and is kept up to date so that an older kubectl still works on them.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { difference, intersection, isEmptySet } from '../../api/codec/structured-merge/field-set.ts';
 import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts';
 import { fieldSetOf } from '../../api/codec/structured-merge/typed-value.ts';
@@ -46,7 +47,7 @@ export function withLastApplied(
   if (manager !== 'kubectl' || lastApplied(live) === '') return object;
   const metadata = object['metadata'] as KubeObject['metadata'];
   const annotations = { ...metadata.annotations };
-  const text = `${JSON.stringify(withoutAnnotation(config))}\n`;
+  const text = `${stringifyJson(withoutAnnotation(config))}\n`;
   if (Buffer.byteLength(text) > MAX_ANNOTATIONS_BYTES) delete annotations[LAST_APPLIED];
   else annotations[LAST_APPLIED] = text;
   return { ...object, metadata: { ...metadata, annotations } } as unknown as JsonObject;

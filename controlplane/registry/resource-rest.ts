@@ -46,7 +46,9 @@ export function createResourceRest(version: ServedVersion): Rest {
     ...(verbs.has('watch')
       ? {
           watch: (context, namespace, options, sink) =>
-            watchEntries(store, context, namespace, edge.selecting(options), edge.sink(sink)),
+            edge.watch(sink, (converted) =>
+              watchEntries(store, context, namespace, edge.selecting(options), converted),
+            ),
         }
       : {}),
     ...(verbs.has('create')

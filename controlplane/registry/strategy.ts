@@ -52,7 +52,7 @@ export interface Elapsed {
   readonly after?: string;
 }
 
-export type Cell = string | number | boolean | null | Elapsed;
+export type Cell = string | number | bigint | boolean | null | Elapsed;
 
 export interface TableRowCondition {
   readonly type: string;

@@ -9,7 +9,8 @@ import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Decoder, ExpectedKind } from './object-decoding.ts';
 import type { FieldManagement } from './field-management.ts';
 import { newFieldSelector, type FieldSelector } from '../../api/meta/field-selector.ts';
-import type { Entry, ListResult, WatchEvent, WatchSink } from './rest.ts';
+import { convertWatch } from './converted-watch.ts';
+import type { Entry, ListResult, WatchEvent, WatchHandle, WatchSink } from './rest.ts';
 import { looseEntry, type Store } from './store.ts';
 import type { Conversion } from './strategy.ts';
 
@@ -91,47 +92,27 @@ export class VersionEdge {
     return { ...result, entries: result.entries.map((entry) => this.entry(entry)) };
   }
 
-  sink(sink: WatchSink): WatchSink {
-    if (this.#version.conversion === undefined) return sink;
-    if (this.#version.conversion.convertAll !== undefined) return this.#waitingSink(sink);
-    const batches = this.#batches;
-    return {
-      onEvents: (events) => {
-        let served = batches.get(events);
-        if (served === undefined) {
-          served = events.map((event) =>
-            'entry' in event ? { type: event.type, entry: this.entry(event.entry) } : event,
-          );
-          batches.set(events, served);
-        }
-        return sink.onEvents(served);
-      },
-      onEnd: () => sink.onEnd(),
-    };
+  /** Opens a watch by `open`, whose events reach `client` in the served version. */
+  async watch(client: WatchSink, open: (sink: WatchSink) => Promise<WatchHandle>): Promise<WatchHandle> {
+    const { conversion } = this.#version;
+    if (conversion === undefined) return open(client);
+    if (conversion.convertAll === undefined)
+      return open({ onEvents: (events) => client.onEvents(this.#shared(events)), onEnd: () => client.onEnd() });
+    const watch = convertWatch(client, (events) => {
+      const ready = this.ready(events.flatMap((event) => ('entry' in event ? [event.entry] : [])));
+      return ready === undefined ? this.#shared(events) : ready.then(() => this.#shared(events));
+    });
+    return watch.attach(await open(watch.sink));
   }
 
-  /** Events in their order, each batch when it is converted; a watch whose objects cannot be converted ends. */
-  #waitingSink(sink: WatchSink): WatchSink {
-    let last: Promise<void> = Promise.resolve();
-    const served = async (events: readonly WatchEvent[]): Promise<void> => {
-      await this.ready(events.flatMap((event) => ('entry' in event ? [event.entry] : [])));
-      sink.onEvents(
-        events.map((event) => ('entry' in event ? { type: event.type, entry: this.entry(event.entry) } : event)),
-      );
-    };
-    return {
-      onEvents: (events) => {
-        last = last
-          .then(() => served(events))
-          .catch((error: unknown) => {
-            sink.onEvents([{ type: 'ERROR', error: error instanceof Error ? error : new Error(String(error)) }]);
-          });
-        return true;
-      },
-      onEnd: () => {
-        void last.then(() => sink.onEnd());
-      },
-    };
+  /** One array of converted events for all watches of the version. */
+  #shared(events: readonly WatchEvent[]): readonly WatchEvent[] {
+    let served = this.#batches.get(events);
+    if (served === undefined) {
+      served = events.map((event) => ('entry' in event ? { type: event.type, entry: this.entry(event.entry) } : event));
+      this.#batches.set(events, served);
+    }
+    return served;
   }
 
   async toStored(object: KubeObject): Promise<KubeObject> {

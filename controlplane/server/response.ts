@@ -3,7 +3,8 @@
  * spliced; every other encoding comes from `Encodings`.
  */
 import { createGzip, constants as zlib } from 'node:zlib';
-import { apiVersionOf, type JsonObject } from '../../api/meta/object.ts';
+import { encodeJson, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
+import { apiVersionOf } from '../../api/meta/object.ts';
 import { newBadRequest, newNotAcceptable, type Status } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { Entry, Rest } from '../registry/rest.ts';
@@ -156,7 +157,7 @@ function pushItem(pieces: Pieces, entry: Entry, head: ItemHead | undefined): voi
     return;
   }
   const { kind: _kind, apiVersion: _apiVersion, ...rest } = entry.object;
-  pieces.add(Buffer.from(JSON.stringify(rest)));
+  pieces.add(encodeJson(rest));
 }
 
 /** A loop: a call of `compare` costs more than these few bytes. */
@@ -231,7 +232,7 @@ export function sendObject(
     return;
   }
   const pretty = media.pretty || wantsPretty(request);
-  request.send(status, contentTypeOf('json'), `${JSON.stringify(object, null, pretty ? 2 : 0)}\n`);
+  request.send(status, contentTypeOf('json'), `${stringifyJson(object, pretty ? 2 : 0)}\n`);
 }
 
 /** The one place where an error becomes an answer. */
@@ -243,7 +244,7 @@ export function sendStatus(request: ApiRequest, encodings: Encodings, status: St
     request.status = status.code;
     const headers = request.responseHeaders(contentTypeOf('json'));
     headers['retry-after'] = String(retryAfter);
-    request.exchange.send(status.code, headers, `${JSON.stringify(status)}\n`);
+    request.exchange.send(status.code, headers, `${stringifyJson(status)}\n`);
     return;
   }
   sendObject(request, encodings, status.code, status, { format, pretty: false });
@@ -271,8 +272,8 @@ function sendJson(
     sendBody(request, status, contentTypeOf('json'), pieces);
     return;
   }
-  const value = JSON.parse(pieces.whole().toString()) as JsonObject;
-  const text = media.format === 'yaml' ? encodings.yaml(value) : `${JSON.stringify(value, null, 2)}\n`;
+  const value = parseExactJson(pieces.whole().toString());
+  const text = media.format === 'yaml' ? encodings.yaml(value) : `${stringifyJson(value, 2)}\n`;
   sendBody(request, status, contentTypeOf(media.format), Pieces.of([Buffer.from(text)]));
 }
 

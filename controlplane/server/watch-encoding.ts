@@ -2,6 +2,7 @@
  * How watch events look on the wire. A batch that goes to many watches is encoded once for each encoding and kept for as
  * long as the batch itself is.
  */
+import { encodeJson } from '../../api/codec/json.ts';
 import { isStatusError, newInternalError } from '../../api/meta/status-error.ts';
 import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
 import type { Entry, Rest, WatchEvent } from '../registry/rest.ts';
@@ -122,7 +123,7 @@ function errorStatus(error: Error): object {
   return isStatusError(error) ? error.status : newInternalError(error.message).status;
 }
 
-const errorBytes = (error: Error): Buffer => Buffer.from(JSON.stringify(errorStatus(error)));
+const errorBytes = (error: Error): Buffer => encodeJson(errorStatus(error));
 
 type ObjectEvent = Exclude<WatchEvent, { type: 'ERROR' }>;
 
@@ -137,5 +138,5 @@ function entryOf(event: ObjectEvent, rest: Rest): Entry {
       ...(event.initialEventsEnd ? { annotations: { 'k8s.io/initial-events-end': 'true' } } : {}),
     },
   };
-  return { object, bytes: Buffer.from(JSON.stringify(object)) };
+  return { object, bytes: encodeJson(object) };
 }

@@ -3,6 +3,7 @@
  * loaded (or at once, when a list comes before that is done), those of labels when a selector asks for one the second
  * time; then kept up to date with every event. A list by selector costs what it finds, not what there is.
  */
+import type { Logger } from '../../api/component/logger.ts';
 import type { CachedObject } from './cached-object.ts';
 import type { IndexableRequirement } from './selection.ts';
 
@@ -70,7 +71,10 @@ export class EntryIndexes {
   readonly #indexes = new Map<string, EntryIndex>();
   readonly #askedOnce = new Set<string>();
 
-  constructor(indexedFields: readonly string[], entries: ReadonlyMap<string, CachedObject>) {
+  readonly #logger: Logger;
+
+  constructor(indexedFields: readonly string[], entries: ReadonlyMap<string, CachedObject>, logger: Logger) {
+    this.#logger = logger;
     this.#indexedFields = new Set(indexedFields);
     this.#entries = entries;
   }
@@ -84,10 +88,19 @@ export class EntryIndexes {
     }
   }
 
+  /** An index that cannot read an entry is dropped: lists scan, or build it again. */
   update(previous: CachedObject | undefined, current: CachedObject | undefined): void {
-    for (const index of this.#indexes.values()) {
-      if (previous !== undefined) index.delete(previous);
-      if (current !== undefined) index.add(current);
+    for (const [id, index] of this.#indexes) {
+      try {
+        if (previous !== undefined) index.delete(previous);
+        if (current !== undefined) index.add(current);
+      } catch (error) {
+        this.#indexes.delete(id);
+        this.#logger.error(
+          { err: error, index: id, key: (current ?? previous)?.key },
+          'An index failed and is dropped',
+        );
+      }
     }
   }
 

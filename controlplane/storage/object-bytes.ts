@@ -2,7 +2,7 @@
  * The byte form of stored objects: JSON that begins `{"kind":K,"apiVersion":V,"metadata":{"name":…,"namespace":…,"labels":{…}`
  * so that the revision is spliced in, and labels are read, without parsing. Written by the registry, read by the watch cache.
  */
-import { escapeMarkup, stringifyJson } from '../../api/codec/json.ts';
+import { escapeMarkup, parseExactJson, stringifyJson } from '../../api/codec/json.ts';
 import type { JsonObject, KubeObject } from '../../api/meta/object.ts';
 
 /** Keys of metadata that come first, in this order; the rest follows as it is. */
@@ -76,18 +76,7 @@ export function labelsText(bytes: Buffer): string | undefined {
   return bytes.toString('utf8', from + LABELS.length - 1, end + 1);
 }
 
-/** Digits that a double may not hold. */
-const LONG_NUMBER = /[:[,]-?\d{16,}/;
-
 /** The object of stored or stamped bytes. Integers beyond a double are `bigint`. */
 export function parseObject(bytes: Buffer): KubeObject {
-  const text = bytes.toString('utf8');
-  if (!LONG_NUMBER.test(text)) return JSON.parse(text) as KubeObject;
-  const exact = (_key: string, value: unknown, context?: { source?: string }): unknown => {
-    const source = context?.source;
-    if (typeof value !== 'number' || source === undefined || Number.isSafeInteger(value) || !/^-?\d+$/.test(source))
-      return value;
-    return BigInt(source);
-  };
-  return JSON.parse(text, exact as (key: string, value: unknown) => unknown) as KubeObject;
+  return parseExactJson(bytes.toString('utf8')) as unknown as KubeObject;
 }

@@ -12,6 +12,7 @@ import { EventHistory, superseded } from './event-history.ts';
 import { ExpiryQueue, type Expiry } from './expiry-queue.ts';
 import type { LogBackend, LogRecord, Stamp } from './log-backend.ts';
 import { LogWatches } from './log-watches.ts';
+import { RemovalBacklog } from './removal-backlog.ts';
 import { SortedKeys } from './sorted-keys.ts';
 import {
   isStorageError,
@@ -36,12 +37,13 @@ export interface RevisionLogOptions {
   readonly historyLimitBytes?: number;
   /** The outcome of a commit is unknown: no write is taken any more, the process should start again. */
   readonly onFailure?: ((error: Error) => void) | undefined;
+  /** A watch failed and was closed. `resource` is a prefix of keys (`/core/pods/`). */
+  readonly onWatchFailed?: ((resource: string) => void) | undefined;
 }
 
 /** Where revisions begin: 1, which clients take for the beginning of time, is always history that is gone. */
 const FIRST_REVISION = 2;
 const HISTORY_LIMIT_BYTES = 96 * 1024 * 1024;
-const REMOVE_STEP = 1000;
 
 export class RevisionLog implements Storage {
   readonly #clock: Clock;
@@ -50,10 +52,11 @@ export class RevisionLog implements Storage {
   readonly #stamp: Stamp;
   readonly #historyLimitBytes: number;
   readonly #onFailure: ((error: Error) => void) | undefined;
+  readonly #onWatchFailed: ((resource: string) => void) | undefined;
   readonly #current = new Map<string, StoredValue>();
   readonly #keys = new SortedKeys();
   readonly #history = new EventHistory();
-  readonly #watches = new LogWatches();
+  readonly #watches: LogWatches;
   readonly #expiries: ExpiryQueue;
   #revision = FIRST_REVISION;
   #compacted = FIRST_REVISION;
@@ -62,7 +65,7 @@ export class RevisionLog implements Storage {
   readonly #queue = new WriteQueue();
   #committing: Promise<void> | undefined;
   #scheduled = false;
-  #removing: Promise<void> = Promise.resolve();
+  readonly #removals: RemovalBacklog;
   #closed: Promise<void> | undefined;
   #failure: Error | undefined;
 
@@ -73,7 +76,14 @@ export class RevisionLog implements Storage {
     this.#stamp = options.stamp ?? ((value) => value);
     this.#historyLimitBytes = options.historyLimitBytes ?? HISTORY_LIMIT_BYTES;
     this.#onFailure = options.onFailure;
+    this.#onWatchFailed = options.onWatchFailed;
     this.#expiries = new ExpiryQueue(this.#clock, (due) => this.#expire(due));
+    this.#watches = new LogWatches((error, prefix) => this.watchFailed(error, prefix));
+    this.#removals = new RemovalBacklog({
+      clock: options.clock,
+      remove: (compacted, revisions) => this.#remove(compacted, revisions),
+      onFailure: (error) => this.#removalFailed(error),
+    });
   }
 
   /** Fills the log before its first use, with records in order. Returns revisions of records that nothing needs. */
@@ -179,36 +189,49 @@ export class RevisionLog implements Storage {
   async compact(revision: number): Promise<void> {
     this.#assertOpen();
     if (revision > this.#revision) throw futureError(revision, this.#revision);
-    if (revision <= this.#compacted) return this.#removing;
+    return this.#compact(revision);
+  }
+
+  #compact(revision: number): Promise<void> {
+    if (revision <= this.#compacted) return this.#removals.drain();
     const dropped = this.#history.dropThrough(revision);
     this.#compacted = revision;
     this.#watches.compacted(revision);
-    // Nothing was written since the last time: nothing is to be noted either.
-    if (dropped.length === 0) return this.#removing;
+    // Where nothing was written since the last time there is nothing to write now either.
+    if (dropped.length === 0) return this.#removals.drain();
     return this.discard(dropped.flatMap((event) => [...superseded(event)]));
   }
 
-  /** Removes records that nothing needs from the backend, step by step. */
+  /** Removes records that nothing needs from the backend. Rejects when that fails; they are tried again later. */
   discard(revisions: readonly number[]): Promise<void> {
-    const backend = this.#backend;
-    if (backend === undefined) return Promise.resolve();
-    const remove = async (): Promise<void> => {
-      for (let from = 0; from === 0 || from < revisions.length; from += REMOVE_STEP) {
-        if (this.#failure !== undefined) return;
-        await backend.remove(this.#compacted, this.#revision, revisions.slice(from, from + REMOVE_STEP));
-      }
-    };
-    this.#removing = this.#removing.then(remove).catch((error: unknown) => {
-      // What stays is found again at the next start; only room is lost.
-      this.#logger.warn({ error }, 'Old revisions could not be removed from the storage.');
-    });
-    return this.#removing;
+    if (this.#backend === undefined) return Promise.resolve();
+    return this.#removals.add(this.#compacted, revisions);
+  }
+
+  async #remove(compacted: number, revisions: readonly number[]): Promise<void> {
+    if (this.#failure !== undefined) throw this.#failure;
+    await this.#backend?.remove(compacted, this.#revision, revisions);
+  }
+
+  #removalFailed(error: unknown): boolean {
+    if (this.#failure !== undefined) return false;
+    if (isStorageError(error, 'full')) {
+      this.#logger.warn({ err: error, waiting: this.#removals.size }, 'Old revisions wait for room to be removed');
+      return true;
+    }
+    this.#fail(error);
+    return false;
   }
 
   copyTo(file: string): Promise<void> {
     if (this.#backend === undefined)
       return Promise.reject(new StorageError('unusable', 'the storage is in memory: there is nothing to copy'));
     return this.#backend.copyTo(file);
+  }
+
+  watchFailed(error: unknown, resource: string): void {
+    this.#logger.error({ err: error, resource }, 'A watch failed and is closed');
+    this.#onWatchFailed?.(resource);
   }
 
   close(): Promise<void> {
@@ -222,7 +245,7 @@ export class RevisionLog implements Storage {
       if (this.#committing === undefined) this.#commit();
       await this.#committing;
     }
-    await this.#removing;
+    await this.#removals.close();
     this.#watches.end(undefined);
     await this.#backend?.close();
   }
@@ -283,30 +306,41 @@ export class RevisionLog implements Storage {
   }
 
   #commit(): void {
-    const writes = this.#queue.takeGroup();
-    const records = writes.map((write): LogRecord => {
-      this.#lastGiven += 1;
-      const { key, value, previous, expiresAtMs } = write;
-      return {
-        revision: this.#lastGiven,
-        key,
-        value,
-        createRevision: previous?.createRevision ?? this.#lastGiven,
-        expiresAtMs,
-      };
-    });
-    const append = this.#failure === undefined ? this.#backend?.append(records) : Promise.reject(this.#failure);
-    this.#committing = (append ?? Promise.resolve())
-      .then(
-        () => this.#apply(writes, records),
-        (error: unknown) => this.#refuse(writes, error),
-      )
-      .then(() => {
-        this.#committing = undefined;
-        if (this.#queue.length > 0) this.#commit();
-      });
+    this.#committing = this.#commitAll();
   }
 
+  async #commitAll(): Promise<void> {
+    while (this.#queue.length > 0) await this.#commitGroup(this.#queue.takeGroup());
+    // In the same turn as the queue was found empty: a write that comes later begins a commit of its own.
+    this.#committing = undefined;
+  }
+
+  /** Never rejects: a failure is the writers' outcome. */
+  async #commitGroup(writes: readonly PendingWrite[]): Promise<void> {
+    const records = writes.map((write) => this.#record(write));
+    try {
+      if (this.#failure !== undefined) throw this.#failure;
+      await this.#backend?.append(records);
+    } catch (error) {
+      const units = unitsOf(writes);
+      // One value that cannot be kept must not refuse the others of its group.
+      if (isStorageError(error, 'refused') && units.length > 1) for (const unit of units) await this.#commitGroup(unit);
+      else this.#refuse(writes, error);
+      return;
+    }
+    this.#apply(writes, records);
+  }
+
+  #record({ key, value, previous, expiresAtMs }: PendingWrite): LogRecord {
+    this.#lastGiven += 1;
+    const revision = this.#lastGiven;
+    return { revision, key, value, createRevision: previous?.createRevision ?? revision, expiresAtMs };
+  }
+
+  /**
+   * The commit is durable. The writers are answered before any watch is notified, so nothing that fails in a watch reaches
+   * them. Both are one turn of the event loop: whoever awaits a write finds it in every cache.
+   */
   #apply(writes: readonly PendingWrite[], records: readonly LogRecord[]): void {
     const events: StorageEvent[] = [];
     for (const record of records) {
@@ -315,12 +349,16 @@ export class RevisionLog implements Storage {
       events.push(event);
       this.#queue.settled(record.key);
     }
-    this.#watches.deliver(events);
     for (const [at, write] of writes.entries()) write.resolve(records[at]?.revision ?? 0);
-    if (this.#history.cost > this.#historyLimitBytes) {
-      this.#logger.warn({ bytes: this.#history.cost }, 'History is compacted early: too much was overwritten.');
-      void this.compact(this.#history.revisionForCost(this.#historyLimitBytes * 0.75));
-    }
+    this.#watches.deliver(events);
+    if (this.#history.cost > this.#historyLimitBytes) this.#compactEarly();
+  }
+
+  #compactEarly(): void {
+    this.#logger.warn({ bytes: this.#history.cost }, 'History is compacted early, because too much was overwritten');
+    this.#compact(this.#history.revisionForCost(this.#historyLimitBytes * 0.75)).catch((error: unknown) => {
+      this.#logger.debug({ err: error }, 'Old revisions were not removed yet');
+    });
   }
 
   #enter(record: LogRecord, previous: StoredValue | undefined): StorageEvent {
@@ -341,9 +379,10 @@ export class RevisionLog implements Storage {
   }
 
   #refuse(writes: readonly PendingWrite[], cause: unknown): void {
-    if (!isStorageError(cause, 'full')) this.#fail(cause);
-    const [code, message] = isStorageError(cause, 'full')
-      ? (['full', cause.message] as const)
+    const isClean = isStorageError(cause, 'full') || isStorageError(cause, 'refused');
+    if (!isClean) this.#fail(cause);
+    const [code, message] = isClean
+      ? [cause.code, cause.message]
       : (['unknown-outcome', 'the storage failed while writing'] as const);
     for (const write of writes) {
       this.#queue.settled(write.key);
@@ -354,11 +393,12 @@ export class RevisionLog implements Storage {
   #fail(cause: unknown): void {
     if (this.#failure !== undefined) return;
     this.#failure = cause instanceof Error ? cause : new Error(String(cause));
-    this.#logger.error(
-      { error: this.#failure },
-      'The storage failed; nothing is written any more until the next start.',
-    );
-    this.#onFailure?.(this.#failure);
+    this.#logger.error({ err: this.#failure }, 'The storage failed and takes no writes until the process restarts');
+    try {
+      this.#onFailure?.(this.#failure);
+    } catch (error) {
+      this.#logger.error({ err: error }, 'The failure of the storage could not be reported');
+    }
   }
 
   #expire(due: readonly Expiry[]): void {
@@ -366,7 +406,7 @@ export class RevisionLog implements Storage {
       if (this.#current.get(key)?.revision !== revision) continue;
       this.delete(key, revision).catch((error: unknown) => {
         if (isStorageError(error, 'full')) this.#expiries.add({ key, revision, atMs: this.#clock.now() + 60_000 });
-        else if (!isStorageError(error)) throw error;
+        else if (!isStorageError(error)) this.#logger.error({ err: error, key }, 'An expired key could not be removed');
       });
     }
   }
@@ -394,4 +434,15 @@ function compactedError(revision: number, compacted: number): StorageError {
 
 function futureError(revision: number, current: number): StorageError {
   return new StorageError('future-revision', `revision ${revision} is newer than the newest (${current})`);
+}
+
+/** Each write with those that succeed or fail together with it. */
+function unitsOf(writes: readonly PendingWrite[]): PendingWrite[][] {
+  const units: PendingWrite[][] = [];
+  for (let at = 0; at < writes.length;) {
+    const end = at + 1 + (writes[at]?.alongside ?? 0);
+    units.push(writes.slice(at, end));
+    at = end;
+  }
+  return units;
 }

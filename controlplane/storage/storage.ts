@@ -54,9 +54,9 @@ export interface StorageWatch {
 }
 
 export interface WatchObserver {
-  /** Events of one commit group, in order of revision. Must not throw. */
+  /** Events of one commit group, in order of revision. An observer that throws loses its watch: `onEnd` is called. */
   onEvents(events: readonly StorageEvent[]): void;
-  /** The watch ended by itself: compacted below its position, or the storage closed. */
+  /** The watch ended by itself: its observer threw (`unusable`), or the storage closed. */
   onEnd(error: StorageError | undefined): void;
   /** What was superseded at or below `revision` is forgotten. */
   onCompacted?(revision: number): void;
@@ -84,6 +84,8 @@ export interface Storage {
   compactedRevision(): number;
   /** A consistent copy of all that is kept, in a new file, while writes go on. Throws `unusable` where nothing is kept. */
   copyTo(file: string): Promise<void>;
+  /** Logs and counts a watch of `resource` (a prefix of keys) that failed and was closed. */
+  watchFailed(error: unknown, resource: string): void;
   /** Waits for the writes under way. */
   close(): Promise<void>;
 }
@@ -96,7 +98,10 @@ export type StorageErrorCode =
   | 'conflict'
   | 'compacted'
   | 'future-revision'
+  /** There is no room. Nothing was written; the same write succeeds when there is room again. */
   | 'full'
+  /** The value cannot be kept (it cannot be encrypted). Nothing was written. */
+  | 'refused'
   | 'locked'
   | 'unusable'
   | 'closed'

@@ -143,7 +143,7 @@ class ResourceCache implements WatchCache {
     this.#prefix = `/${resource.group === '' ? 'core' : resource.group}/${resource.resource}/`;
     this.#context = { resource, prefixLength: this.#prefix.length, labelSets: new LabelSets(), freeze };
     const indexedFields = resource.indexedFields ?? [];
-    this.#indexes = new EntryIndexes(indexedFields, this.#entries);
+    this.#indexes = new EntryIndexes(indexedFields, this.#entries, logger);
     this.#fanout = new WatchFanout({
       clock,
       history: this.#history,
@@ -152,6 +152,7 @@ class ResourceCache implements WatchCache {
       revision: () => this.revision(),
       compactedRevision: () => storage.compactedRevision(),
       keyOf: (namespace, name) => this.keyOf(namespace, name),
+      watchFailed: (error) => storage.watchFailed(error, this.#prefix),
     });
   }
 
@@ -176,7 +177,12 @@ class ResourceCache implements WatchCache {
 
   /** A piece at a time: made in one go, the indexes of a large cache would hold everybody up. */
   #proceed(pieces: Iterator<void>): void {
-    if (this.#closed || pieces.next().done === true) return;
+    try {
+      if (this.#closed || pieces.next().done === true) return;
+    } catch (error) {
+      this.#logger.error({ err: error, resource: this.resource.resource }, 'The indexes could not be built ahead');
+      return;
+    }
     this.#clock.after(INDEX_PAUSE_MS, () => this.#proceed(pieces));
   }
 
@@ -272,26 +278,30 @@ class ResourceCache implements WatchCache {
   ): Promise<void> {
     if (revision <= this.revision()) return Promise.resolve();
     const { timeoutMs = WAIT_MS, signal } = options;
-    return new Promise((resolve, reject) => {
-      const finish = (settle: () => void): void => {
-        watch.close();
-        timer.cancel();
-        signal?.removeEventListener('abort', onAbort);
-        settle();
-      };
-      const onAbort = (): void => finish(() => reject(signal?.reason as Error));
-      const late = (): void => finish(() => reject(tooLarge(revision, this.revision())));
-      const timer = this.#clock.after(timeoutMs, late);
-      const watch = this.#storage.watch(
+    if (signal?.aborted === true) return Promise.reject(signal.reason as Error);
+    const reached = Promise.withResolvers<void>();
+    const late = (): void => reached.reject(tooLarge(revision, this.revision()));
+    const onAbort = (): void => reached.reject(signal?.reason as Error);
+    let watch: StorageWatch;
+    try {
+      watch = this.#storage.watch(
         { prefix: '/', afterRevision: this.revision() },
         {
           onEvents: () => {
-            if (this.revision() >= revision) finish(resolve);
+            if (this.revision() >= revision) reached.resolve();
           },
           onEnd: late,
         },
       );
-      signal?.addEventListener('abort', onAbort, { once: true });
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
+    const timer = this.#clock.after(timeoutMs, late);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    return reached.promise.finally(() => {
+      watch.close();
+      timer.cancel();
+      signal?.removeEventListener('abort', onAbort);
     });
   }
 
@@ -323,12 +333,9 @@ class ResourceCache implements WatchCache {
   }
 
   #onEvents(events: readonly StorageEvent[]): void {
-    const changes = events.map((event) => {
-      const change = this.#apply(event);
-      this.#history.push(change);
-      this.#indexes.update(change.previous, change.current);
-      return change;
-    });
+    const changes = events.map((event) => this.#apply(event));
+    for (const change of changes) this.#history.push(change);
+    for (const change of changes) this.#indexes.update(change.previous, change.current);
     this.#fanout.deliver(changes);
   }
 

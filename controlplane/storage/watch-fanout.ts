@@ -1,10 +1,13 @@
 /**
- * Delivery of a cache's changes to its watches. Watches with equal selections form a group: what a commit shows to the
- * group is worked out once, and every member gets the same array. A member that asked for a pause holds no buffer, only
- * its position: it catches up from the group's recent batches or from history. One that falls behind history ends.
+ * Delivers a cache's changes to its watches. Watches with equal selections form a group: the events of a commit are computed
+ * once for the group, and every member gets the same array. A member that asked for a pause holds no buffer, only its
+ * position: it catches up from the group's recent batches or from history. A member that falls behind history ends.
+ *
+ * Conversion, encoding and sockets run inside a sink. What a sink throws closes its own watch, and what a selection throws
+ * closes the watches of its group; clients open them again. Nothing that fails here reaches the commit.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
-import { newExpired } from '../../api/meta/status-error.ts';
+import { newExpired, newInternalError } from '../../api/meta/status-error.ts';
 import type { WatchEvent, WatchSink } from '../registry/rest.ts';
 import type { CacheEvent, CacheHistory } from './cache-event.ts';
 import type { CachedObject } from './cached-object.ts';
@@ -54,6 +57,8 @@ export interface FanoutSource {
   compactedRevision(): number;
   keyOf(namespace: string, name: string): string;
   readonly namespaced: boolean;
+  /** Logs and counts a watch that failed. */
+  watchFailed(error: unknown): void;
 }
 
 export class WatchFanout {
@@ -129,36 +134,48 @@ export class WatchFanout {
     for (const group of this.#groups.values()) {
       for (const member of group.members) {
         this.#remove(member);
-        member.sink.onEnd();
+        this.#end(member);
       }
     }
   }
 
-  /** What a batch of changes shows to each group that it concerns. */
+  /** The events of a batch of changes for each group that they concern. */
   #shown(events: readonly CacheEvent[]): Map<Group, WatchEvent[]> {
     const shown = new Map<Group, WatchEvent[]>();
     if (this.#groups.size === 0) return shown;
+    const failed = new Set<Group>();
     for (const event of events) {
       for (const route of this.#routesOf(event)) {
         for (const group of this.#routes.get(route) ?? []) {
-          const one = event.shownTo(group.selection);
-          if (one === undefined) continue;
-          const list = shown.get(group);
-          if (list === undefined) shown.set(group, [one]);
-          else list.push(one);
+          try {
+            const one = event.shownTo(group.selection);
+            if (one === undefined) continue;
+            const list = shown.get(group);
+            if (list === undefined) shown.set(group, [one]);
+            else list.push(one);
+          } catch (error) {
+            failed.add(group);
+            for (const member of group.members) this.#fail(member, error);
+          }
         }
       }
     }
+    for (const group of failed) shown.delete(group);
     return shown;
   }
 
-  #routesOf(event: CacheEvent): Set<string> {
+  #routesOf(event: CacheEvent): Iterable<string> {
     const either = event.current ?? event.previous;
     const routes = new Set(['', `key:${event.key}`, `namespace:${either?.namespace ?? ''}`]);
     if (this.#fieldRoutes === 0) return routes;
-    for (const field of this.#source.indexedFields) {
-      if (event.current !== undefined) routes.add(`field:${field}=${event.current.field(field)}`);
-      if (event.previous !== undefined) routes.add(`field:${field}=${event.previous.field(field)}`);
+    try {
+      for (const field of this.#source.indexedFields) {
+        if (event.current !== undefined) routes.add(`field:${field}=${event.current.field(field)}`);
+        if (event.previous !== undefined) routes.add(`field:${field}=${event.previous.field(field)}`);
+      }
+    } catch {
+      // The fields cannot be read: every group decides for itself, and those that need the fields fail.
+      return [...this.#routes.keys()];
     }
     return routes;
   }
@@ -206,18 +223,53 @@ export class WatchFanout {
     group.recentFrom = dropped.at(-1)?.revision ?? group.recentFrom;
   }
 
-  /** Returns whether it goes on. */
+  /** Returns whether the member takes more. */
   #send(member: Member, events: readonly WatchEvent[], revision: number): boolean {
     member.position = revision;
     member.shown = revision;
-    if (member.sink.onEvents(events)) return !member.closed;
+    try {
+      if (member.sink.onEvents(events)) return !member.closed;
+    } catch (error) {
+      this.#fail(member, error);
+      return false;
+    }
     member.paused = true;
     member.live = false;
     return false;
   }
 
+  /** Closes a watch that failed, with an ERROR event where its sink still takes one. */
+  #fail(member: Member, cause: unknown): void {
+    if (member.closed) return;
+    this.#remove(member);
+    this.#source.watchFailed(cause);
+    const message = cause instanceof Error ? cause.message : String(cause);
+    this.#end(member, newInternalError(`the watch failed: ${message}`, cause));
+  }
+
+  #end(member: Member, error?: Error): void {
+    try {
+      if (error !== undefined) member.sink.onEvents([{ type: 'ERROR', error }]);
+    } catch (cause) {
+      this.#source.watchFailed(cause);
+    }
+    try {
+      member.sink.onEnd();
+    } catch (cause) {
+      this.#source.watchFailed(cause);
+    }
+  }
+
   /** Delivers what the member lacks until it is live, paused or ended. */
   #catchUp(member: Member): void {
+    try {
+      this.#deliverMissing(member);
+    } catch (error) {
+      this.#fail(member, error);
+    }
+  }
+
+  #deliverMissing(member: Member): void {
     if (!this.#sendInitial(member)) return;
     while (!member.closed && !member.paused) {
       if (member.position < this.#source.compactedRevision()) {
@@ -293,8 +345,7 @@ export class WatchFanout {
   #expire(member: Member): void {
     const message = `too old resource version: ${member.position} (${this.#source.compactedRevision()})`;
     this.#remove(member);
-    member.sink.onEvents([{ type: 'ERROR', error: newExpired(message) }]);
-    member.sink.onEnd();
+    this.#end(member, newExpired(message));
   }
 
   #armBookmarks(): void {

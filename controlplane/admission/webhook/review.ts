@@ -1,5 +1,6 @@
 /** AdmissionReview: what is asked of a webhook, and how its answer is read, with the reference's errors. */
 import { randomUUID } from 'node:crypto';
+import { stringifyJson } from '../../../api/codec/json.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
 import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import { isRecord } from '../../authentication/jwt.ts';
@@ -32,7 +33,7 @@ export function reviewOf(attributes: AdmissionAttributes, view: ReviewView, vers
       ? {}
       : { subResource: attributes.subresource, requestSubResource: attributes.subresource };
   const isConnect = attributes.operation === 'CONNECT';
-  const body = JSON.stringify({
+  const body = stringifyJson({
     kind: 'AdmissionReview',
     apiVersion: `${GROUP}/${version}`,
     request: {

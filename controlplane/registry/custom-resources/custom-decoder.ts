@@ -1,4 +1,5 @@
 /** Decoding of bodies of a custom resource: kind and version are checked in other words than those of built-in kinds. */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import { invalid } from '../../../api/meta/field-error.ts';
 import { apiVersionOf } from '../../../api/meta/object.ts';
 import { newBadRequest, newInvalid } from '../../../api/meta/status-error.ts';
@@ -27,7 +28,7 @@ function checkKind(value: unknown, expected: ExpectedKind): void {
   const found = typeof kind === 'string' ? kind : '';
   if (found === '') {
     throw newBadRequest(
-      `${expected.kind} in version "${expected.version}" cannot be handled as a ${expected.kind}: Object 'Kind' is missing in '${JSON.stringify(value)}'`,
+      `${expected.kind} in version "${expected.version}" cannot be handled as a ${expected.kind}: Object 'Kind' is missing in '${stringifyJson(value)}'`,
     );
   }
   if (version !== wanted) {

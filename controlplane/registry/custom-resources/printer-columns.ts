@@ -1,4 +1,5 @@
 /** Table columns of a custom resource: its name, and what its definition names by JSONPath. */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import type { JsonValue, KubeObject } from '../../../api/meta/object.ts';
 import { column, CREATED_TEXT, nameColumn, nameOf } from '../columns/column.ts';
 import type { Cell, TableColumn, TableColumns } from '../strategy.ts';
@@ -33,8 +34,9 @@ function cell(object: KubeObject, type: string, path: JsonPath | undefined): Cel
   const value = findAll(object as unknown as JsonValue, path)[0];
   if (value === undefined || value === null) return null;
   if (type === 'string') return textOf(value);
-  if (type === 'integer') return typeof value === 'number' ? Math.trunc(value) : null;
-  if (type === 'number') return typeof value === 'number' ? value : null;
+  if (type === 'integer')
+    return typeof value === 'number' ? Math.trunc(value) : typeof value === 'bigint' ? value : null;
+  if (type === 'number') return typeof value === 'number' || typeof value === 'bigint' ? Number(value) : null;
   if (type === 'boolean') return typeof value === 'boolean' ? value : null;
   if (type !== 'date' || typeof value !== 'string') return null;
   if (value === '' || value === 'null') return '<unknown>';
@@ -45,5 +47,5 @@ function cell(object: KubeObject, type: string, path: JsonPath | undefined): Cel
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)$/;
 
 function textOf(value: JsonValue): string {
-  return typeof value === 'object' ? JSON.stringify(value) : String(value);
+  return typeof value === 'object' ? stringifyJson(value) : String(value);
 }

@@ -3,6 +3,7 @@
  * its answer is taken. Of metadata only labels and annotations are.
  */
 import { randomUUID } from 'node:crypto';
+import { stringifyJson } from '../../../api/codec/json.ts';
 import { cloneJson } from '../../../api/meta/json-equality.ts';
 import { apiVersionOf, type JsonObject, type KubeObject } from '../../../api/meta/object.ts';
 import { newInternalError } from '../../../api/meta/status-error.ts';
@@ -46,7 +47,7 @@ export function webhookConversion(
     };
     let answer: unknown;
     try {
-      answer = await call(config, JSON.stringify(body));
+      answer = await call(config, stringifyJson(body));
     } catch (error) {
       throw fail(error instanceof Error ? error.message : String(error));
     }
@@ -74,17 +75,11 @@ export function webhookConversion(
       }
       // Objects may have been stored when another version was the stored one.
       const wanted = apiVersionOf({ group, version: served.name });
-      const others = objects.filter(({ apiVersion }) => apiVersion !== wanted);
-      const asked =
-        others.length === 0
-          ? []
-          : await ask(
-              others.map((object) => cloneJson(object)),
-              served.name,
-            );
+      const others = objects.filter(({ apiVersion }) => apiVersion !== wanted).map((object) => cloneJson(object));
+      const asked = others.length === 0 ? [] : await ask(others, served.name);
+      let next = 0;
       return objects.map((object) => {
-        const at = others.indexOf(object);
-        const found = at < 0 ? object : (asked[at] ?? object);
+        const found = object.apiVersion === wanted ? object : (asked[next++] ?? object);
         return shown.isServed?.(found) === true ? found : shown.fromStored(cloneJson(found));
       });
     },

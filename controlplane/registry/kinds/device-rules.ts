@@ -1,4 +1,5 @@
 /** Rules that the kinds of dynamic resource allocation share: names, lists with limits, selectors, taints. */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import {
   duplicate,
   invalid,
@@ -121,7 +122,7 @@ export function opaqueErrors(
 
 export function rawObjectErrors(field: string, value: unknown, max: number): FieldError[] {
   if (value === undefined || value === null) return [required(field)];
-  const text = JSON.stringify(value, (_key, member: unknown) => (typeof member === 'bigint' ? Number(member) : member));
+  const text = stringifyJson(value);
   if (Buffer.byteLength(text) > max) return [tooLong(field, max)];
   return typeof value === 'object' && !Array.isArray(value)
     ? []

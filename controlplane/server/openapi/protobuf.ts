@@ -2,6 +2,7 @@
  * The binary form of the documents: the messages of gnostic's `openapi.v2` and `openapi.v3`, which old and new clients
  * prefer. The tables say how each JSON member is numbered; members that they do not know are an error in the document.
  */
+import { stringifyJson } from '../../../api/codec/json.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import { BYTES, FIXED64, ProtobufWriter, VARINT, tagOf } from '../../../api/codec/protobuf-wire.ts';
 
@@ -364,7 +365,7 @@ function writeValue(writer: ProtobufWriter, number: number, kind: Kind, value: J
     case 'any': {
       const before = writer.length;
       // JSON is YAML.
-      writer.string(`${JSON.stringify(value)}\n`);
+      writer.string(`${stringifyJson(value)}\n`);
       writer.varint(tagOf(2, BYTES));
       writer.header(tagOf(number, BYTES), before);
       return;

@@ -55,7 +55,10 @@ export async function openSqliteStorage(options: SqliteStorageOptions): Promise<
     ...log.load(records, loaded.compactedRevision),
   ]);
   log.loaded(loaded.lastRevision);
-  if (garbage.length > 0) void log.discard(garbage);
+  if (garbage.length > 0)
+    log.discard(garbage).catch((error: unknown) => {
+      logger.debug({ err: error }, 'Old revisions were not removed yet');
+    });
   return log;
 }
 
@@ -131,15 +134,21 @@ class SqliteBackend implements LogBackend {
     this.opened = new Promise((resolve, reject) => this.#listen(resolve, reject));
   }
 
-  append(records: readonly LogRecord[]): Promise<void> {
+  async append(records: readonly LogRecord[]): Promise<void> {
     const columns = columnsOf(records.map((record) => this.#sealed(record)));
-    return this.#ask((id) => ({ type: 'append', id, records: columns }), [columns.values]);
+    await this.#ask((id) => ({ type: 'append', id, records: columns }), [columns.values]);
   }
 
   #sealed(record: LogRecord): LogRecord {
     const { key, value } = record;
     if (value === undefined) return record;
-    const sealed = this.#transformer.seal(key, value);
+    let sealed: Buffer;
+    try {
+      sealed = this.#transformer.seal(key, value);
+    } catch (cause) {
+      const why = cause instanceof Error ? cause.message : String(cause);
+      throw new StorageError('refused', `${key} cannot be encrypted: ${why}`, { cause });
+    }
     return sealed === value ? record : { ...record, value: sealed };
   }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { silentLogger } from '../../../../api/component/logger.ts';
 import type { CachedObject } from '../../../../controlplane/storage/cached-object.ts';
 import { EntryIndexes } from '../../../../controlplane/storage/entry-indexes.ts';
 
@@ -11,20 +12,20 @@ function manyEntries(): Map<string, CachedObject> {
 }
 
 test('indexes of fields are filled in pieces', () => {
-  const indexes = new EntryIndexes(['spec.nodeName'], manyEntries());
+  const indexes = new EntryIndexes(['spec.nodeName'], manyEntries(), silentLogger);
   assert.ok([...indexes.fillFields()].length >= 3);
   assert.equal(indexes.candidates(wanted('n3'))?.length, 100);
 });
 
 test('a list that comes before the index is full finds everything', () => {
-  const indexes = new EntryIndexes(['spec.nodeName'], manyEntries());
+  const indexes = new EntryIndexes(['spec.nodeName'], manyEntries(), silentLogger);
   indexes.fillFields().next();
   assert.equal(indexes.candidates(wanted('n3'))?.length, 100);
 });
 
 test('what changes while an index is filled is found where it is now', () => {
   const entries = manyEntries();
-  const indexes = new EntryIndexes(['spec.nodeName'], entries);
+  const indexes = new EntryIndexes(['spec.nodeName'], entries, silentLogger);
   const pieces = indexes.fillFields();
   pieces.next();
   const change = (key: string, entry: CachedObject | undefined): void => {

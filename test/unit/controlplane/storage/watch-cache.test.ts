@@ -253,6 +253,98 @@ describe('the watch cache: reads', () => {
     await fixture.clock.advance(3000);
     await late;
   });
+
+  it('does not wait where the caller is gone or the storage is closed, and leaves no timer', async () => {
+    const fixture = new Fixture();
+    const cache = await fixture.open();
+    const gone = AbortSignal.abort(new Error('the client is gone'));
+    await assert.rejects(cache.waitFor(cache.revision() + 1, { signal: gone }), /the client is gone/);
+    await fixture.storage.close();
+    const timers = fixture.clock.pendingTimers;
+    await assert.rejects(cache.waitFor(cache.revision() + 1), (error) => isStorageError(error, 'closed'));
+    assert.equal(fixture.clock.pendingTimers, timers);
+  });
+});
+
+describe('the watch cache: what fails in delivery', { timeout: 10_000 }, () => {
+  for (const moment of ['at its first events', 'at a commit', 'at a bookmark'] as const) {
+    it(`a sink that throws ${moment} loses its own watch with an ERROR event`, async () => {
+      const fixture = new Fixture();
+      const cache = await fixture.open();
+      await fixture.put('a', {});
+      const other = watch(cache, everything);
+      const shown: string[] = [];
+      let ended = false;
+      let calls = 0;
+      const failsAt = moment === 'at its first events' ? 1 : 2;
+      cache.watch(
+        { selection: everything, afterRevision: undefined, bookmarks: true, initialEventsEnd: false },
+        {
+          onEvents(events) {
+            shown.push(...events.map(({ type }) => type));
+            calls += 1;
+            if (calls === failsAt) throw new TypeError('an encoder failed');
+            return true;
+          },
+          onEnd: () => (ended = true),
+        },
+      );
+      await settle();
+      // A pod of another namespace's name that no bookmark watch lacks: only the storage moves on.
+      if (moment === 'at a commit') await fixture.put('b', {});
+      if (moment === 'at a bookmark') {
+        await fixture.storage.create('/core/other/x', Buffer.from('{"kind":"O","apiVersion":"v1","metadata":{}}'));
+        await fixture.clock.advance(61_000);
+      }
+      assert.equal(shown.at(-1), 'ERROR');
+      assert.equal(ended, true);
+      const revision = await fixture.put('c', {});
+      assert.equal(other.recorder.shown.at(-1), `ADDED c@${revision}`);
+      assert.equal(shown.at(-1), 'ERROR', 'nothing follows the error');
+    });
+  }
+
+  it('a selection that throws closes the watches that have it, and no other', async () => {
+    const fixture = new Fixture();
+    const cache = await fixture.open();
+    const failing: Selection = {
+      ...byLabel({ a: 'b' }),
+      matches: (entry) => {
+        if (entry.name === 'bad') throw new Error('the selector failed');
+        return true;
+      },
+    };
+    const [first, second, other] = [watch(cache, failing), watch(cache, failing), watch(cache, everything)];
+    await settle();
+    const bad = await fixture.put('bad', { a: 'b' });
+    const good = await fixture.put('good', { a: 'b' });
+    assert.deepEqual([first.recorder.ended, second.recorder.ended], [true, true]);
+    assert.deepEqual(other.recorder.shown, [`ADDED bad@${bad}`, `ADDED good@${good}`]);
+  });
+
+  it('fields that cannot be read close the watches that select by them; reads by name and writes go on', async () => {
+    const fixture = new Fixture();
+    const resource: CachedResource = {
+      ...PODS,
+      fields: (object) => {
+        if (object.metadata.name === 'bad') throw new Error('no such field');
+        return { 'spec.nodeName': 'n' };
+      },
+    };
+    const { storage, clock } = fixture;
+    const cache = await openWatchCache({ storage, resource, clock, logger: silentLogger });
+    for (let at = 0; at < 250; at += 1) await fixture.put(`p${at}`, {});
+    cache.list({ selection: byField('spec.nodeName=n') });
+    const selected = watch(cache, byField('spec.nodeName=n'));
+    const other = watch(cache, selectionOf('a'));
+    await settle();
+    await fixture.put('bad', {});
+    await fixture.put('good', {});
+    assert.equal(selected.recorder.ended, true);
+    assert.equal(other.recorder.ended, false);
+    assert.equal(cache.get('a', 'bad')?.name, 'bad');
+    assert.equal(cache.get('a', 'good')?.name, 'good');
+  });
 });
 
 describe('the watch cache: watches', () => {

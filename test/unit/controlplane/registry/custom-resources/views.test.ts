@@ -49,3 +49,20 @@ test('columns show values of their type, and lists and objects as text', () => {
   const [, ...shown] = cells(thing({ spec: { list: ['a', 1], ratio: 1.5, conditions } }));
   assert.deepEqual(shown, ['["a",1]', 1, 1.5, null, null, 'True']);
 });
+
+test('a column shows whole numbers that a double cannot hold, by themselves and in an object', () => {
+  const column = (type: string, jsonPath: string) => ({ name: type, type, jsonPath });
+  const { cells } = printerColumns([
+    column('string', '.spec'),
+    column('string', '.spec.n'),
+    column('integer', '.spec.n'),
+    column('number', '.spec.n'),
+  ]);
+  const [, ...shown] = cells(thing({ spec: { n: 12_345_678_901_234_567n } }));
+  assert.deepEqual(shown, [
+    '{"n":12345678901234567}',
+    '12345678901234567',
+    12_345_678_901_234_567n,
+    Number(12_345_678_901_234_567n),
+  ]);
+});

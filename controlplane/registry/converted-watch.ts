@@ -1,0 +1,78 @@
+/**
+ * A watch whose events a webhook converts. At most one batch is being converted: meanwhile the watch is paused and holds a
+ * position, not a buffer, as for a slow client. A conversion that fails ends the watch with an ERROR event, since a watch
+ * that skipped the batch would lose changes. Opened by `version-edge.ts`.
+ */
+import type { WatchEvent, WatchHandle, WatchSink } from './rest.ts';
+
+/** The events in the served version; a promise where the webhook has to be called. */
+export type ConvertEvents = (events: readonly WatchEvent[]) => readonly WatchEvent[] | Promise<readonly WatchEvent[]>;
+
+export interface ConvertedWatch {
+  /** Takes the events as they are stored. */
+  readonly sink: WatchSink;
+  /** The handle for the client of the watch. */
+  attach(handle: WatchHandle): WatchHandle;
+}
+
+export function convertWatch(client: WatchSink, convert: ConvertEvents): ConvertedWatch {
+  let source: WatchHandle | undefined;
+  /** Settles with the batch that is being converted; what must come after it waits. */
+  let converting: Promise<void> | undefined;
+  let isOver = false;
+
+  const end = (error?: Error): void => {
+    if (isOver) return;
+    isOver = true;
+    source?.close();
+    if (error !== undefined) client.onEvents([{ type: 'ERROR', error }]);
+    client.onEnd();
+  };
+  const later = async (batch: Promise<readonly WatchEvent[]>): Promise<void> => {
+    try {
+      const events = await batch;
+      converting = undefined;
+      if (!isOver && client.onEvents(events)) source?.resume();
+    } catch (error) {
+      converting = undefined;
+      end(error instanceof Error ? error : new Error(String(error)));
+    }
+  };
+  const afterConversion = (action: () => void): void => {
+    if (converting === undefined) action();
+    else converting = converting.then(action);
+  };
+
+  return {
+    sink: {
+      onEvents(events) {
+        if (isOver) return true;
+        if (converting !== undefined) {
+          // The watch is paused: only its last event comes now.
+          afterConversion(() => !isOver && client.onEvents(events));
+          return false;
+        }
+        const converted = convert(events);
+        if (!(converted instanceof Promise)) return client.onEvents(converted);
+        converting = later(converted);
+        return false;
+      },
+      onEnd: () => afterConversion(() => end()),
+    },
+    attach(handle) {
+      source = handle;
+      if (isOver) handle.close();
+      return {
+        // A batch that is being converted resumes the watch by itself.
+        resume: () => {
+          if (converting === undefined) handle.resume();
+        },
+        bookmark: () => handle.bookmark?.(),
+        close() {
+          isOver = true;
+          handle.close();
+        },
+      };
+    },
+  };
+}

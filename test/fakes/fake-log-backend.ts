@@ -1,0 +1,41 @@
+/**
+ * A backend of the revision log that keeps its records in memory as SQLite keeps them on disk, fails on demand, and can be
+ * loaded again as after a restart.
+ */
+import type { LogBackend, LogRecord } from '../../controlplane/storage/log-backend.ts';
+
+export class FakeLogBackend implements LogBackend {
+  readonly records = new Map<number, LogRecord>();
+  compactedRevision = 0;
+  lastRevision = 0;
+  /** Called before each operation; what it throws is thrown synchronously, without any effect. */
+  onCall: (operation: 'append' | 'remove', revisions: readonly number[]) => void = () => undefined;
+
+  append(records: readonly LogRecord[]): Promise<void> {
+    this.onCall(
+      'append',
+      records.map(({ revision }) => revision),
+    );
+    for (const record of records) {
+      this.records.set(record.revision, record);
+      this.lastRevision = record.revision;
+    }
+    return Promise.resolve();
+  }
+
+  remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): Promise<void> {
+    this.onCall('remove', revisions);
+    this.compactedRevision = compactedRevision;
+    this.lastRevision = lastRevision;
+    for (const revision of revisions) this.records.delete(revision);
+    return Promise.resolve();
+  }
+
+  copyTo(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+}

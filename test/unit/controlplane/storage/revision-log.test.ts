@@ -1,0 +1,184 @@
+/** The revision log over a backend that fails, and with watches that fail. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { RevisionLog, type RevisionLogOptions } from '../../../../controlplane/storage/revision-log.ts';
+import { isStorageError, StorageError, type StorageErrorCode } from '../../../../controlplane/storage/storage.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { FakeLogBackend } from '../../../fakes/fake-log-backend.ts';
+
+function open(backend: FakeLogBackend, options: Partial<RevisionLogOptions> = {}) {
+  const clock = new FakeClock();
+  const log = new RevisionLog({ clock, logger: silentLogger, backend, ...options });
+  const records = [...backend.records.values()].sort((a, b) => a.revision - b.revision);
+  const garbage = [...log.load(records, backend.compactedRevision)];
+  log.loaded(backend.lastRevision);
+  return { clock, log, garbage };
+}
+
+const value = Buffer.from('v');
+const fails = (code: StorageErrorCode) => (error: unknown) => isStorageError(error, code);
+
+async function keysAfterRestart(backend: FakeLogBackend): Promise<string[]> {
+  backend.onCall = () => undefined;
+  const { log, garbage } = open(backend);
+  await log.discard(garbage);
+  const { items } = await log.list('/core/x/');
+  return items.map(({ key }) => key);
+}
+
+describe('compaction that fails', { timeout: 10_000 }, () => {
+  it('never brings deleted objects back: what could not be removed is removed before what comes later', async () => {
+    const backend = new FakeLogBackend();
+    const { clock, log } = open(backend);
+    const objects = [];
+    for (let at = 0; at < 60; at += 1) objects.push(await log.create(`/core/x/${at}`, value));
+    for (const { key, revision } of objects.slice(0, 30)) await log.update(key, value, revision);
+    backend.onCall = (operation) => {
+      if (operation === 'remove') throw new StorageError('full', 'the disk is full');
+    };
+    await assert.rejects(log.compact(log.revision()), fails('full'));
+    const { items } = await log.list('/core/x/');
+    for (const { key, revision } of items) await log.delete(key, revision);
+    // There is room for one removal, as when little was freed, then for none.
+    let room = 1;
+    backend.onCall = (operation) => {
+      if (operation === 'remove' && (room -= 1) < 0) throw new StorageError('full', 'the disk is full');
+    };
+    await assert.rejects(log.compact(log.revision()), fails('full'));
+    assert.deepEqual(await keysAfterRestart(backend), []);
+    backend.onCall = () => undefined;
+    await clock.advance(60_000);
+    assert.equal(backend.records.size, 0, 'the backlog is removed by itself once there is room');
+  });
+
+  it('fails at any step and loses or revives nothing, whichever step it is', async () => {
+    for (let allowed = 0; allowed < 6; allowed += 1) {
+      const backend = new FakeLogBackend();
+      const { log } = open(backend);
+      let left = allowed;
+      backend.onCall = (operation) => {
+        if (operation === 'remove' && (left -= 1) < 0) throw new StorageError('full', 'the disk is full');
+      };
+      for (let round = 0; round < 3; round += 1) {
+        const gone = await log.create(`/core/x/gone-${round}`, value);
+        const kept = await log.create(`/core/x/kept-${round}`, value);
+        await log.compact(log.revision()).catch(() => undefined);
+        await log.delete(gone.key, gone.revision);
+        await log.update(kept.key, value, kept.revision);
+        await log.compact(log.revision()).catch(() => undefined);
+      }
+      assert.deepEqual(await keysAfterRestart(backend), ['/core/x/kept-0', '/core/x/kept-1', '/core/x/kept-2']);
+    }
+  });
+
+  it('while the log closes is no unhandled rejection', async () => {
+    const backend = new FakeLogBackend();
+    const { log } = open(backend, { historyLimitBytes: 500 });
+    let { revision } = await log.create('/core/x/a', Buffer.alloc(100));
+    const updates: Promise<unknown>[] = [];
+    for (let at = 0; at < 5; at += 1) {
+      const update = log.update('/core/x/a', Buffer.alloc(100), revision);
+      updates.push(update);
+      if (at < 4) ({ revision } = await update);
+    }
+    await log.close();
+    await Promise.all(updates);
+  });
+});
+
+describe('a watch that throws', { timeout: 10_000 }, () => {
+  it('is closed and counted; writes and other watches go on', async () => {
+    const failed: string[] = [];
+    const { log } = open(new FakeLogBackend(), { onWatchFailed: (resource) => failed.push(resource) });
+    const ends: unknown[] = [];
+    const seen: number[] = [];
+    for (const prefix of ['/core/x/', '/'])
+      log.watch(
+        { prefix, afterRevision: log.revision() },
+        {
+          onEvents: () => {
+            throw new Error('an encoder failed');
+          },
+          onEnd: (error) => ends.push(error?.code),
+        },
+      );
+    log.watch(
+      { prefix: '/core/x/', afterRevision: log.revision() },
+      { onEvents: (events) => seen.push(events.length), onEnd: () => undefined },
+    );
+    const { revision } = await log.create('/core/x/a', value);
+    await log.update('/core/x/a', value, revision);
+    assert.deepEqual(seen, [1, 1]);
+    assert.deepEqual(ends, ['unusable', 'unusable']);
+    assert.deepEqual(failed, ['/core/x/', '/']);
+  });
+
+  it('may throw at its end as well', async () => {
+    const { log } = open(new FakeLogBackend());
+    const fail = (): never => {
+      throw new Error('failed');
+    };
+    log.watch({ prefix: '/core/x/', afterRevision: log.revision() }, { onEvents: fail, onEnd: fail });
+    await log.create('/core/x/a', value);
+    await log.close();
+  });
+
+  it('closed twice leaves a later watch of its resource in place', async () => {
+    const { log } = open(new FakeLogBackend());
+    let seen = 0;
+    const watch = () =>
+      log.watch(
+        { prefix: '/core/x/', afterRevision: log.revision() },
+        { onEvents: () => (seen += 1), onEnd: () => undefined },
+      );
+    const first = watch();
+    first.close();
+    watch();
+    first.close();
+    await log.create('/core/x/a', value);
+    assert.equal(seen, 1);
+  });
+});
+
+describe('a backend that throws synchronously', { timeout: 10_000 }, () => {
+  it('refuses the group cleanly where there is no room, and takes the next write', async () => {
+    const backend = new FakeLogBackend();
+    const { log } = open(backend);
+    backend.onCall = () => {
+      throw new StorageError('full', 'the disk is full');
+    };
+    await assert.rejects(log.create('/core/x/a', value), fails('full'));
+    backend.onCall = () => undefined;
+    await log.create('/core/x/a', value);
+  });
+
+  it('ends writing where the outcome is unknown, and answers every writer', async () => {
+    const backend = new FakeLogBackend();
+    const failures: Error[] = [];
+    const { log } = open(backend, { onFailure: (error) => failures.push(error) });
+    backend.onCall = () => {
+      throw new TypeError('a bug');
+    };
+    const writes = [log.create('/core/x/a', value), log.create('/core/x/a', value), log.create('/core/x/b', value)];
+    const outcomes = await Promise.allSettled(writes);
+    assert.ok(outcomes.every((one) => one.status === 'rejected' && isStorageError(one.reason)));
+    await assert.rejects(log.create('/core/x/c', value), fails('unusable'));
+    assert.equal(failures.length, 1);
+  });
+
+  it('refuses only the value that cannot be kept, not the others of its group', async () => {
+    const backend = new FakeLogBackend();
+    const { log } = open(backend);
+    const append = backend.append.bind(backend);
+    backend.append = (records) => {
+      if (records.some(({ key }) => key.endsWith('/secret'))) throw new StorageError('refused', 'no key');
+      return append(records);
+    };
+    const outcomes = await Promise.allSettled(['a', 'secret', 'b'].map((name) => log.create(`/core/x/${name}`, value)));
+    assert.deepEqual(
+      outcomes.map(({ status }) => status),
+      ['fulfilled', 'rejected', 'fulfilled'],
+    );
+  });
+});
