@@ -127,7 +127,10 @@ function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlag
   return { cert: readFileSync(tlsCertFile), key: readFileSync(tlsPrivateKeyFile) };
 }
 
-/** By the names that probes of the reference ask for. */
+/**
+ * By the names that probes of kube-apiserver ask for. A full disk fails `/readyz` alone: reads are answered, and a restart
+ * would not help. A storage that failed, or whose thread does not answer, fails `/livez` as well.
+ */
 function healthChecks({
   storage,
   sources,
@@ -141,14 +144,13 @@ function healthChecks({
       { name: 'log', check: () => undefined },
       {
         name: 'etcd',
-        check: async () => {
-          await storage.get('/core/namespaces/kube-system');
-        },
+        check: () => storage.check({ writes: false }),
       },
       ...(encryption?.checks ?? []),
       ...startHooks.checks,
     ],
     readiness: [
+      { name: 'etcd-readiness', check: () => storage.check({ writes: true }) },
       { name: 'informer-sync', check: () => sources.synced() },
       {
         name: 'shutdown',

@@ -27,6 +27,7 @@ import {
   type Parts,
 } from './assembly.ts';
 import { buildAudit } from './audit/build.ts';
+import { closeAll } from './close-all.ts';
 import { buildEncryption } from './encryption/build.ts';
 import type { EncryptedValues } from './encryption/encrypted-values.ts';
 import { KUBERNETES_ADDRESS } from './kubernetes-service.ts';
@@ -85,7 +86,7 @@ export async function startControlPlane(options: ControlPlaneOptions = {}): Prom
   const state = { isClosing: false };
   const close = async (): Promise<void> => {
     state.isClosing = true;
-    for (const end of opened.splice(0).toReversed()) await end();
+    await closeAll(opened, logger);
   };
   try {
     return await assemble({ ...options, flags, clock, logger }, { opened, close, isClosing: () => state.isClosing });
@@ -141,7 +142,7 @@ async function assemble(options: Assembly, { opened, close, isClosing }: Lifetim
   });
   if (encryption !== undefined) opened.push(() => encryption.close());
   // Storage is first: it has the lock of the data directory, without which nothing in it may be changed.
-  const storage = await openStorage(options, directory, encryption?.values, opened);
+  const storage = await openStorage(options, directory, encryption?.values, metrics, opened);
   const pki = await ensurePki({
     directory: pkiDirectory(directory),
     clock,
@@ -267,17 +268,25 @@ async function openStorage(
   options: Assembly,
   directory: string,
   encryption: EncryptedValues | undefined,
+  metrics: MetricsRegistry,
   opened: (() => Promise<void> | void)[],
 ): Promise<Storage> {
   const { flags, clock, logger, onFatal } = options;
+  const failedWatches = metrics.counter({
+    name: 'orchlet_failed_watches_total',
+    help: 'Watches that were closed because delivering to them failed, by resource.',
+    labels: ['resource'],
+  });
+  const onWatchFailed = (resource: string): void => failedWatches.with(resource).inc();
   const storage =
     flags.storageBackend === 'memory'
-      ? openMemoryStorage({ clock, logger, stamp: stampRevision })
+      ? openMemoryStorage({ clock, logger, stamp: stampRevision, onWatchFailed })
       : await openSqliteStorage({
           directory: join(directory, 'storage'),
           clock,
           logger,
           stamp: stampRevision,
+          onWatchFailed,
           ...(encryption === undefined ? {} : { transformer: encryption }),
           ...(onFatal === undefined ? {} : { onFailure: onFatal }),
         });

@@ -9,7 +9,14 @@ import { flag } from '../../api/component/flags.ts';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
-import { BACKED_UP, BACKUP_PATH, copyStorage, leapAhead, STORAGE_FILE } from '../../controlplane/backup/backup.ts';
+import {
+  BACKED_UP,
+  BACKUP_PATH,
+  copyStorage,
+  leapAhead,
+  shrinkCopy,
+  STORAGE_FILE,
+} from '../../controlplane/backup/backup.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { type Command, CommandError } from '../command.ts';
 import { runningProcess } from '../processes.ts';
@@ -62,7 +69,7 @@ async function copyOfStorage(directory: string): Promise<string> {
   if ((await runningProcess(join(directory, `${STORAGE_FILE}.pid`))) === undefined) {
     await mkdir(join(directory, 'backup'), { recursive: true, mode: 0o700 });
     const file = join(directory, 'backup', `${randomBytes(8).toString('hex')}.db`);
-    copyStorage(directory, file);
+    await copyStorage(directory, file);
     return file;
   }
   const access = await serverAccess(await loadKubeconfig(join(directory, 'admin.kubeconfig')), { clock: systemClock });
@@ -81,6 +88,7 @@ async function writeArchive(file: string, directory: string, storage: string): P
   try {
     await mkdir(join(stage, dirname(STORAGE_FILE)));
     await rename(storage, join(stage, STORAGE_FILE));
+    shrinkCopy(join(stage, STORAGE_FILE));
     await writeFile(join(stage, ABOUT), JSON.stringify({ format: FORMAT, made: formatTime(systemClock.now()) }));
     const rest = BACKED_UP.filter((name) => existsSync(join(directory, name)));
     await (await open(file, 'wx', 0o600)).close();

@@ -6,6 +6,7 @@ import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/op
 import type { Command } from '../command.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
 import { settleMemory } from '../settle-memory.ts';
+import { onStorageFailure } from '../storage-failure.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
 
@@ -26,15 +27,15 @@ export const controlplane: Command = {
       format: flags.loggingFormat === 'json' ? 'json' : 'text',
     });
     const shutdown = onShutdown();
-    const fatal = Promise.withResolvers<Error>();
-    const plane = await startControlPlane({ flags, logger, onFatal: (error) => fatal.resolve(error) });
+    const failure = onStorageFailure(logger);
+    const plane = await startControlPlane({ flags, logger, onFatal: failure.onFatal });
     renewOnHangup(plane, logger);
     notifyReady();
     settleMemory(systemClock);
-    const ended = await Promise.race([shutdown.asked, fatal.promise]);
+    const ended = await Promise.race([shutdown.asked, failure.happened]);
     if (ended instanceof Error) {
-      logger.error({ err: ended }, 'the storage cannot be trusted any more; the control plane ends');
-      return 1;
+      await plane.close();
+      return failure.exitCode;
     }
     notifyStopping();
     logger.info({ signal: ended }, 'stopping');

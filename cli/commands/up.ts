@@ -19,6 +19,7 @@ import { passedFlags } from '../passed-flags.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { openNode, stopPods } from '../stop-own-node.ts';
+import { onStorageFailure } from '../storage-failure.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { KEEP_PODS_SIGNAL, onShutdown, type Shutdown } from '../shutdown.ts';
 import { inOneLine } from '../start-failure.ts';
@@ -124,11 +125,11 @@ export const up: Command = {
     const forPlane = passedFlags('controlplane-arg', controlPlaneFlags, values.controlPlaneArgs, OWN_PLANE_KEYS);
     for (const warning of [...forAgent.warnings, ...forPlane.warnings]) logger.warn({}, warning);
     const shutdown = onShutdown();
-    const fatal = Promise.withResolvers<Error>();
+    const failure = onStorageFailure(logger);
     const plane = await startControlPlane({
       flags: { ...planeFlags(values), ...forPlane.values },
       logger: logger.child({ part: 'controlplane' }),
-      onFatal: (error) => fatal.resolve(error),
+      onFatal: failure.onFatal,
     });
     renewOnHangup(plane, logger);
     let agent: Agent | undefined;
@@ -161,11 +162,8 @@ export const up: Command = {
       }
       notifyReady();
       settleMemory(systemClock);
-      const ended = await Promise.race([shutdown.asked, fatal.promise]);
-      if (ended instanceof Error) {
-        logger.error({ err: ended }, 'the storage cannot be trusted any more; orchlet ends');
-        return 1;
-      }
+      const ended = await Promise.race([shutdown.asked, failure.happened]);
+      if (ended instanceof Error) return failure.exitCode;
       notifyStopping();
       const keepsPods = values.keepPods || ended === KEEP_PODS_SIGNAL;
       logger.info({ signal: ended }, keepsPods ? 'stopping; pods run on' : 'stopping, pods as well');

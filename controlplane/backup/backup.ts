@@ -5,6 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import Database from 'better-sqlite3';
 import type { PathHandlers } from '../server/path-handlers.ts';
 import { methodNotAllowed } from '../server/router.ts';
 import { openDatabase } from '../storage/sqlite/database.ts';
@@ -38,10 +39,20 @@ export function installBackup(paths: PathHandlers, storage: Storage, dataDirecto
 }
 
 /** The same of a control plane that does not run. Throws `StorageError` `locked` where it does. */
-export function copyStorage(dataDirectory: string, file: string): void {
+export async function copyStorage(dataDirectory: string, file: string): Promise<void> {
   const database = openStorageFile(join(dataDirectory, STORAGE_FILE));
   try {
-    database.copyTo(file);
+    await database.copyTo(file);
+  } finally {
+    database.close();
+  }
+}
+
+/** Leaves nothing in a copy that was deleted or overwritten: the pages were copied as they are. */
+export function shrinkCopy(file: string): void {
+  const database = new Database(file);
+  try {
+    database.exec('VACUUM');
   } finally {
     database.close();
   }

@@ -10,12 +10,23 @@ export interface LogRecord {
 }
 
 export interface LogBackend {
-  /** All or nothing, durable when it resolves. Rejects with `full` when nothing was written; any other error leaves the outcome open. */
+  /**
+   * All or nothing, durable when it resolves. Rejects with `full` or `refused` when nothing was written; any other error
+   * leaves the outcome open.
+   */
   append(records: readonly LogRecord[]): Promise<void>;
   /** Removes records, few at a time, after noting how far history is gone. */
   remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): Promise<void>;
-  /** Writes all of it, as it is now, to another file. */
+  /** A small durable write that changes nothing: whether there is room again. Rejects as `append` does. */
+  probe(lastRevision: number): Promise<void>;
+  /** Resolves when everything that was asked before is done. */
+  ping(): Promise<void>;
+  /** Writes a consistent copy to another file, in steps between which writes go on. */
   copyTo(file: string): Promise<void>;
+  /** Calls the listener when the backend is gone without `close`. */
+  onLost(listener: (error: Error) => void): void;
+  /** Calls the listener when something fails that no request waits for, and with `undefined` when it succeeds again. */
+  onTrouble(listener: (problem: string | undefined) => void): void;
   close(): Promise<void>;
 }
 

@@ -10,9 +10,11 @@ export interface MemoryStorageOptions {
   readonly logger?: Logger;
   /** `stampRevision` of `object-bytes.ts` where a watch cache reads; values as they are otherwise. */
   readonly stamp?: Stamp;
+  /** A watch failed and was closed. */
+  readonly onWatchFailed?: (resource: string) => void;
 }
 
 export function openMemoryStorage(options: MemoryStorageOptions): Storage {
-  const { clock, logger = silentLogger, stamp } = options;
-  return new RevisionLog({ clock, logger, stamp, backend: undefined });
+  const { clock, logger = silentLogger, stamp, onWatchFailed } = options;
+  return new RevisionLog({ clock, logger, stamp, onWatchFailed, backend: undefined });
 }

@@ -14,6 +14,7 @@ import type { LogBackend, LogRecord, Stamp } from './log-backend.ts';
 import { LogWatches } from './log-watches.ts';
 import { RemovalBacklog } from './removal-backlog.ts';
 import { SortedKeys } from './sorted-keys.ts';
+import { StorageHealth } from './storage-health.ts';
 import {
   isStorageError,
   StorageError,
@@ -51,7 +52,7 @@ export class RevisionLog implements Storage {
   readonly #backend: LogBackend | undefined;
   readonly #stamp: Stamp;
   readonly #historyLimitBytes: number;
-  readonly #onFailure: ((error: Error) => void) | undefined;
+  readonly #health: StorageHealth;
   readonly #onWatchFailed: ((resource: string) => void) | undefined;
   readonly #current = new Map<string, StoredValue>();
   readonly #keys = new SortedKeys();
@@ -67,7 +68,6 @@ export class RevisionLog implements Storage {
   #scheduled = false;
   readonly #removals: RemovalBacklog;
   #closed: Promise<void> | undefined;
-  #failure: Error | undefined;
 
   constructor(options: RevisionLogOptions) {
     this.#clock = options.clock;
@@ -75,7 +75,13 @@ export class RevisionLog implements Storage {
     this.#backend = options.backend;
     this.#stamp = options.stamp ?? ((value) => value);
     this.#historyLimitBytes = options.historyLimitBytes ?? HISTORY_LIMIT_BYTES;
-    this.#onFailure = options.onFailure;
+    this.#health = new StorageHealth({
+      clock: options.clock,
+      logger: options.logger,
+      backend: options.backend,
+      lastRevision: () => this.#lastGiven,
+      onFailure: options.onFailure,
+    });
     this.#onWatchFailed = options.onWatchFailed;
     this.#expiries = new ExpiryQueue(this.#clock, (due) => this.#expire(due));
     this.#watches = new LogWatches((error, prefix) => this.watchFailed(error, prefix));
@@ -209,17 +215,19 @@ export class RevisionLog implements Storage {
   }
 
   async #remove(compacted: number, revisions: readonly number[]): Promise<void> {
-    if (this.#failure !== undefined) throw this.#failure;
-    await this.#backend?.remove(compacted, this.#revision, revisions);
+    if (this.#health.failure !== undefined) throw this.#health.failure;
+    await this.#backend?.remove(compacted, this.#lastGiven, revisions);
+    this.#health.succeeded();
   }
 
   #removalFailed(error: unknown): boolean {
-    if (this.#failure !== undefined) return false;
-    if (isStorageError(error, 'full')) {
-      this.#logger.warn({ err: error, waiting: this.#removals.size }, 'Old revisions wait for room to be removed');
+    if (this.#health.failure !== undefined) return false;
+    if (isStorageError(error, 'full') || isStorageError(error, 'refused')) {
+      if (error.code === 'full') this.#health.foundFull();
+      this.#logger.warn({ err: error, waiting: this.#removals.size }, 'Old revisions wait to be removed');
       return true;
     }
-    this.#fail(error);
+    this.#health.fail(error);
     return false;
   }
 
@@ -227,6 +235,10 @@ export class RevisionLog implements Storage {
     if (this.#backend === undefined)
       return Promise.reject(new StorageError('unusable', 'the storage is in memory: there is nothing to copy'));
     return this.#backend.copyTo(file);
+  }
+
+  check(options: { readonly writes: boolean }): Promise<void> {
+    return this.#health.check(options);
   }
 
   watchFailed(error: unknown, resource: string): void {
@@ -241,6 +253,7 @@ export class RevisionLog implements Storage {
 
   async #close(): Promise<void> {
     this.#expiries.close();
+    this.#health.close();
     while (this.#queue.length > 0 || this.#committing !== undefined) {
       if (this.#committing === undefined) this.#commit();
       await this.#committing;
@@ -319,7 +332,7 @@ export class RevisionLog implements Storage {
   async #commitGroup(writes: readonly PendingWrite[]): Promise<void> {
     const records = writes.map((write) => this.#record(write));
     try {
-      if (this.#failure !== undefined) throw this.#failure;
+      if (this.#health.failure !== undefined) throw this.#health.failure;
       await this.#backend?.append(records);
     } catch (error) {
       const units = unitsOf(writes);
@@ -349,6 +362,7 @@ export class RevisionLog implements Storage {
       events.push(event);
       this.#queue.settled(record.key);
     }
+    this.#health.succeeded();
     for (const [at, write] of writes.entries()) write.resolve(records[at]?.revision ?? 0);
     this.#watches.deliver(events);
     if (this.#history.cost > this.#historyLimitBytes) this.#compactEarly();
@@ -380,24 +394,14 @@ export class RevisionLog implements Storage {
 
   #refuse(writes: readonly PendingWrite[], cause: unknown): void {
     const isClean = isStorageError(cause, 'full') || isStorageError(cause, 'refused');
-    if (!isClean) this.#fail(cause);
+    if (!isClean) this.#health.fail(cause);
+    else if (cause.code === 'full') this.#health.foundFull();
     const [code, message] = isClean
       ? [cause.code, cause.message]
       : (['unknown-outcome', 'the storage failed while writing'] as const);
     for (const write of writes) {
       this.#queue.settled(write.key);
       write.reject(new StorageError(code, message, { cause }));
-    }
-  }
-
-  #fail(cause: unknown): void {
-    if (this.#failure !== undefined) return;
-    this.#failure = cause instanceof Error ? cause : new Error(String(cause));
-    this.#logger.error({ err: this.#failure }, 'The storage failed and takes no writes until the process restarts');
-    try {
-      this.#onFailure?.(this.#failure);
-    } catch (error) {
-      this.#logger.error({ err: error }, 'The failure of the storage could not be reported');
     }
   }
 
@@ -422,8 +426,8 @@ export class RevisionLog implements Storage {
 
   #assertWritable(): void {
     this.#assertOpen();
-    if (this.#failure !== undefined) {
-      throw new StorageError('unusable', 'the storage failed and takes no writes', { cause: this.#failure });
+    if (this.#health.failure !== undefined) {
+      throw new StorageError('unusable', 'the storage failed and takes no writes', { cause: this.#health.failure });
     }
   }
 }

@@ -84,6 +84,8 @@ export interface Storage {
   compactedRevision(): number;
   /** A consistent copy of all that is kept, in a new file, while writes go on. Throws `unusable` where nothing is kept. */
   copyTo(file: string): Promise<void>;
+  /** Throws why the storage does not work; with `writes` also why it takes no writes at present (the disk is full). */
+  check(options: { readonly writes: boolean }): Promise<void>;
   /** Logs and counts a watch of `resource` (a prefix of keys) that failed and was closed. */
   watchFailed(error: unknown, resource: string): void;
   /** Waits for the writes under way. */

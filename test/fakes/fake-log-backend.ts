@@ -9,7 +9,10 @@ export class FakeLogBackend implements LogBackend {
   compactedRevision = 0;
   lastRevision = 0;
   /** Called before each operation; what it throws is thrown synchronously, without any effect. */
-  onCall: (operation: 'append' | 'remove', revisions: readonly number[]) => void = () => undefined;
+  onCall: (operation: 'append' | 'remove' | 'probe', revisions: readonly number[]) => void = () => undefined;
+
+  lose: (error: Error) => void = () => undefined;
+  trouble: (problem: string | undefined) => void = () => undefined;
 
   append(records: readonly LogRecord[]): Promise<void> {
     this.onCall(
@@ -29,6 +32,24 @@ export class FakeLogBackend implements LogBackend {
     this.lastRevision = lastRevision;
     for (const revision of revisions) this.records.delete(revision);
     return Promise.resolve();
+  }
+
+  probe(lastRevision: number): Promise<void> {
+    this.onCall('probe', []);
+    this.lastRevision = lastRevision;
+    return Promise.resolve();
+  }
+
+  ping(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  onLost(listener: (error: Error) => void): void {
+    this.lose = listener;
+  }
+
+  onTrouble(listener: (problem: string | undefined) => void): void {
+    this.trouble = listener;
   }
 
   copyTo(): Promise<void> {

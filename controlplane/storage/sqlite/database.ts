@@ -2,12 +2,13 @@
  * The SQLite file of the storage: its format, how it is opened and refused, and the statements. One table of records in
  * order of revision and nothing else that has to be kept up to date, so a small write touches one page. Runs in the worker.
  */
-import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { crc32 } from 'node:zlib';
 import Database from 'better-sqlite3';
 import { StorageError } from '../storage.ts';
 import type { RecordColumns, WorkerOptions } from './protocol.ts';
+import { codeOf, outcomeOf } from './sqlite-errors.ts';
 import { refuseDamagedLog } from './write-ahead-log.ts';
 
 /** `orch` as SQLite's application id. */
@@ -16,6 +17,10 @@ const FORMAT = 1;
 const PAGE_BYTES = 4096;
 /** 8 MB of write-ahead log before its pages go to the file. */
 const CHECKPOINT_PAGES = 2000;
+/** After a checkpoint that failed the next one comes so many pages later. */
+const RETRY_PAGES = 100;
+/** 400 KB a step: about a millisecond. */
+const COPY_STEP_PAGES = 100;
 const LOAD_BYTES = 2 * 1024 * 1024;
 /** Free pages beyond it (16 MB), and beyond a quarter of the file, are given back. */
 const FREE_PAGES_KEPT = 4096;
@@ -36,10 +41,12 @@ export interface LogDatabase {
   load(): Generator<RecordColumns, void, undefined>;
   append(records: RecordColumns): void;
   remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): void;
-  /** Writes all of it, as it is now, to another file. */
-  copyTo(file: string): void;
-  /** Moves the write-ahead log into the file when it is long. */
-  checkpointIfLong(): void;
+  /** Writes the newest revision, and so nothing new: whether a write succeeds. */
+  probe(lastRevision: number): void;
+  /** Writes all of it to another file, which must not be there yet; gives the event loop back between steps. */
+  copyTo(file: string): Promise<void>;
+  /** Moves the write-ahead log into the file when it is long. Returns whether it tried. Throws what SQLite throws; the next call tries again. */
+  checkpointIfLong(): boolean;
   close(): void;
 }
 
@@ -146,11 +153,6 @@ function readHolder(lockFile: string): string {
   }
 }
 
-export function codeOf(error: unknown): string {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  return typeof code === 'string' ? code : '';
-}
-
 class SqliteLog implements LogDatabase {
   readonly #database: Database.Database;
   readonly #file: string;
@@ -205,6 +207,29 @@ class SqliteLog implements LogDatabase {
   }
 
   append(records: RecordColumns): void {
+    this.#makingRoom(() => this.#append(records));
+  }
+
+  /**
+   * Runs a transaction; where there is no room for it, moves the write-ahead log into the file, which needs none where the
+   * file has free pages, and runs it again over the log's own space. So deletions work on a full disk.
+   */
+  #makingRoom(transaction: () => void): void {
+    try {
+      transaction();
+    } catch (error) {
+      if (outcomeOf(codeOf(error)) !== 'full') throw error;
+      try {
+        this.#database.pragma('wal_checkpoint(RESTART)');
+      } catch (cause) {
+        if (outcomeOf(codeOf(cause)) !== 'full') throw cause;
+        throw error;
+      }
+      transaction();
+    }
+  }
+
+  #append(records: RecordColumns): void {
     let offset = 0;
     this.#database.exec('BEGIN IMMEDIATE');
     try {
@@ -231,26 +256,34 @@ class SqliteLog implements LogDatabase {
   }
 
   remove(compactedRevision: number, lastRevision: number, revisions: readonly number[]): void {
-    this.#database.transaction(() => {
+    const transaction = this.#database.transaction(() => {
       this.#mark.run(compactedRevision, 'compacted');
       this.#mark.run(lastRevision, 'last');
       for (const revision of revisions) this.#delete.run(revision);
-    })();
+    });
+    this.#makingRoom(() => transaction());
     this.#pagesSinceCheckpoint += 2 + revisions.length / 2;
     const free = Number(this.#database.pragma('freelist_count', { simple: true }));
     const all = Number(this.#database.pragma('page_count', { simple: true }));
     if (free > FREE_PAGES_KEPT && free * 4 > all) this.#database.pragma(`incremental_vacuum(${VACUUM_STEP_PAGES})`);
   }
 
-  copyTo(file: string): void {
-    this.#database.prepare('VACUUM INTO ?').run(file);
-    chmodSync(file, 0o600);
+  probe(lastRevision: number): void {
+    this.#makingRoom(() => this.#mark.run(lastRevision, 'last'));
   }
 
-  checkpointIfLong(): void {
-    if (this.#pagesSinceCheckpoint < CHECKPOINT_PAGES) return;
-    this.#pagesSinceCheckpoint = 0;
+  async copyTo(file: string): Promise<void> {
+    // It holds every secret: nobody else may open it at any moment.
+    closeSync(openSync(file, 'wx', 0o600));
+    await this.#database.backup(file, { progress: () => COPY_STEP_PAGES });
+  }
+
+  checkpointIfLong(): boolean {
+    if (this.#pagesSinceCheckpoint < CHECKPOINT_PAGES) return false;
+    this.#pagesSinceCheckpoint = CHECKPOINT_PAGES - RETRY_PAGES;
     this.#database.pragma('wal_checkpoint(PASSIVE)');
+    this.#pagesSinceCheckpoint = 0;
+    return true;
   }
 
   close(): void {

@@ -28,6 +28,8 @@ export type WorkerRequest =
       readonly lastRevision: number;
       readonly revisions: readonly number[];
     }
+  | { readonly type: 'probe'; readonly id: number; readonly lastRevision: number }
+  | { readonly type: 'ping'; readonly id: number }
   | { readonly type: 'copy'; readonly id: number; readonly file: string }
   | { readonly type: 'close'; readonly id: number };
 
@@ -35,6 +37,8 @@ export type WorkerResponse =
   | { readonly type: 'rows'; readonly records: RecordColumns }
   | { readonly type: 'opened'; readonly compactedRevision: number; readonly lastRevision: number }
   | { readonly type: 'done'; readonly id: number }
+  /** The write-ahead log could not be moved into the file (`problem`), or could be again (`undefined`). */
+  | { readonly type: 'checkpoint'; readonly problem: string | undefined }
   | { readonly type: 'failed'; readonly id: number; readonly code: StorageErrorCode; readonly message: string };
 
 /** `id` of the failure to open. */

@@ -34,6 +34,8 @@ export interface SqliteStorageOptions {
   readonly historyLimitBytes?: number;
   /** A commit's outcome is unknown: nothing is written any more, the process should end. */
   readonly onFailure?: (error: Error) => void;
+  /** A watch failed and was closed. */
+  readonly onWatchFailed?: (resource: string) => void;
 }
 
 /** Throws StorageError `locked` (another process has the directory) or `unusable`, with a message for a person. */
@@ -49,6 +51,7 @@ export async function openSqliteStorage(options: SqliteStorageOptions): Promise<
     backend,
     stamp,
     onFailure,
+    onWatchFailed: options.onWatchFailed,
     ...(historyLimitBytes === undefined ? {} : { historyLimitBytes }),
   });
   const garbage = await openRecords(backend, loaded, transformer, (records) => [
@@ -119,6 +122,8 @@ class SqliteBackend implements LogBackend {
   #lastId = OPENING;
   /** Why there is no thread any more. */
   #lost: StorageError | undefined;
+  #lostListener: (error: Error) => void = () => undefined;
+  #troubleListener: (problem: string | undefined) => void = () => undefined;
   readonly opened: Promise<Loaded>;
   readonly #transformer: ValueTransformer;
 
@@ -156,12 +161,30 @@ class SqliteBackend implements LogBackend {
     return this.#ask((id) => ({ type: 'remove', id, compactedRevision, lastRevision, revisions }));
   }
 
+  probe(lastRevision: number): Promise<void> {
+    return this.#ask((id) => ({ type: 'probe', id, lastRevision }));
+  }
+
+  ping(): Promise<void> {
+    return this.#ask((id) => ({ type: 'ping', id }));
+  }
+
   copyTo(file: string): Promise<void> {
     return this.#ask((id) => ({ type: 'copy', id, file }));
   }
 
+  onLost(listener: (error: Error) => void): void {
+    if (this.#lost === undefined) this.#lostListener = listener;
+    else listener(this.#lost);
+  }
+
+  onTrouble(listener: (problem: string | undefined) => void): void {
+    this.#troubleListener = listener;
+  }
+
   async close(): Promise<void> {
     if (this.#lost !== undefined) return;
+    this.#lostListener = () => undefined;
     await this.#ask((id) => ({ type: 'close', id }));
     await this.#worker.terminate();
   }
@@ -181,14 +204,16 @@ class SqliteBackend implements LogBackend {
   #listen(opened: (loaded: Loaded) => void, refused: (error: StorageError) => void): void {
     const chunks: RecordColumns[] = [];
     const lost = (cause: unknown): void => {
-      const error = new StorageError('unknown-outcome', 'the storage thread ended', { cause });
-      this.#lost ??= error;
+      if (this.#lost !== undefined) return;
+      const error = new StorageError('unknown-outcome', 'the storage thread exited', { cause });
+      this.#lost = error;
       refused(error);
       for (const waiting of this.#waiting.values()) waiting.reject(error);
       this.#waiting.clear();
+      this.#lostListener(error);
     };
     this.#worker.on('error', lost);
-    this.#worker.on('exit', lost);
+    this.#worker.on('exit', (code) => lost(new Error(`exit code ${code}`)));
     this.#worker.on('message', (response: WorkerResponse) => {
       switch (response.type) {
         case 'rows':
@@ -200,6 +225,9 @@ class SqliteBackend implements LogBackend {
         case 'done':
           this.#waiting.get(response.id)?.resolve();
           this.#waiting.delete(response.id);
+          break;
+        case 'checkpoint':
+          this.#troubleListener(response.problem);
           break;
         case 'failed': {
           const error = new StorageError(response.code, response.message);

@@ -4,8 +4,9 @@
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { StorageError } from '../storage.ts';
-import { codeOf, openDatabase, type LogDatabase } from './database.ts';
+import { openDatabase, type LogDatabase } from './database.ts';
 import { OPENING, type WorkerOptions, type WorkerRequest, type WorkerResponse } from './protocol.ts';
+import { codeOf, outcomeOf } from './sqlite-errors.ts';
 
 function serve(port: NonNullable<typeof parentPort>): void {
   const answer = (response: WorkerResponse, transfer: ArrayBuffer[] = []): void => port.postMessage(response, transfer);
@@ -20,7 +21,16 @@ function serve(port: NonNullable<typeof parentPort>): void {
   }
   const { compactedRevision, lastRevision } = database;
   answer({ type: 'opened', compactedRevision, lastRevision });
+  const checkpoint = checkpointer(database, answer);
   port.on('message', (request: WorkerRequest) => {
+    if (request.type === 'copy') {
+      // The one request that others overtake: it gives the thread back between its steps.
+      database.copyTo(request.file).then(
+        () => answer({ type: 'done', id: request.id }),
+        (error: unknown) => answer(failure(request.id, error)),
+      );
+      return;
+    }
     try {
       perform(database, request);
       answer({ type: 'done', id: request.id });
@@ -28,33 +38,65 @@ function serve(port: NonNullable<typeof parentPort>): void {
       answer(failure(request.id, error));
     }
     if (request.type === 'close') port.close();
-    else checkpoint(database);
+    else checkpoint();
   });
 }
 
-function perform(database: LogDatabase, request: WorkerRequest): void {
-  if (request.type === 'append') database.append(request.records);
-  else if (request.type === 'remove')
-    database.remove(request.compactedRevision, request.lastRevision, request.revisions);
-  else if (request.type === 'copy') database.copyTo(request.file);
-  else database.close();
-}
-
-function checkpoint(database: LogDatabase): void {
-  try {
-    database.checkpointIfLong();
-  } catch (error) {
-    // No room to write the file: the write-ahead log keeps everything, the next commit tries again.
-    if (!['SQLITE_FULL', 'SQLITE_BUSY'].includes(codeOf(error)) && !codeOf(error).startsWith('SQLITE_IOERR'))
-      throw error;
+function perform(database: LogDatabase, request: Exclude<WorkerRequest, { readonly type: 'copy' }>): void {
+  switch (request.type) {
+    case 'append':
+      database.append(request.records);
+      return;
+    case 'remove':
+      database.remove(request.compactedRevision, request.lastRevision, request.revisions);
+      return;
+    case 'probe':
+      database.probe(request.lastRevision);
+      return;
+    case 'ping':
+      return;
+    case 'close':
+      database.close();
+      return;
   }
 }
 
+/**
+ * A checkpoint that fails loses nothing, since the write-ahead log keeps everything and the next one writes the same pages
+ * again; but the log grows, so the main side is notified.
+ */
+function checkpointer(database: LogDatabase, answer: (response: WorkerResponse) => void): () => void {
+  let problem: string | undefined;
+  const changed = (now: string | undefined): void => {
+    if (now === problem) return;
+    problem = now;
+    answer({ type: 'checkpoint', problem });
+  };
+  return () => {
+    try {
+      if (database.checkpointIfLong()) changed(undefined);
+    } catch (error) {
+      changed(`the write-ahead log cannot be moved into the file: ${messageOf(error)}`);
+    }
+  };
+}
+
+const messageOf = (error: unknown): string => {
+  const code = codeOf(error);
+  const message = error instanceof Error ? error.message : String(error);
+  return code === '' ? message : `${message} (${code})`;
+};
+
 function failure(id: number, error: unknown): WorkerResponse {
   if (error instanceof StorageError) return { type: 'failed', id, code: error.code, message: error.message };
-  const message = error instanceof Error ? error.message : String(error);
-  if (codeOf(error) === 'SQLITE_FULL') return { type: 'failed', id, code: 'full', message: 'the disk is full' };
-  return { type: 'failed', id, code: 'unknown-outcome', message };
+  switch (outcomeOf(codeOf(error))) {
+    case 'full':
+      return { type: 'failed', id, code: 'full', message: 'the disk is full' };
+    case 'refused':
+      return { type: 'failed', id, code: 'refused', message: messageOf(error) };
+    case 'unknown':
+      return { type: 'failed', id, code: 'unknown-outcome', message: messageOf(error) };
+  }
 }
 
 if (parentPort !== null) serve(parentPort);

@@ -3,20 +3,18 @@ import assert from 'node:assert/strict';
 import { it } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { startCompactor } from '../../../../controlplane/storage/compactor.ts';
-import type { LogBackend } from '../../../../controlplane/storage/log-backend.ts';
 import { RevisionLog } from '../../../../controlplane/storage/revision-log.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { FakeLogBackend } from '../../../fakes/fake-log-backend.ts';
 
 const MINUTE = 60_000;
 
 function open() {
   const clock = new FakeClock();
   const removals: number[][] = [];
-  const backend: LogBackend = {
-    append: () => Promise.resolve(),
-    remove: (_compacted, _last, revisions) => Promise.resolve(void removals.push([...revisions])),
-    copyTo: () => Promise.resolve(),
-    close: () => Promise.resolve(),
+  const backend = new FakeLogBackend();
+  backend.onCall = (operation, revisions) => {
+    if (operation === 'remove') removals.push([...revisions]);
   };
   const storage = new RevisionLog({ clock, logger: silentLogger, backend });
   startCompactor({ storage, clock, logger: silentLogger });

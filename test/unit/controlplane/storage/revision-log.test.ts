@@ -182,3 +182,53 @@ describe('a backend that throws synchronously', { timeout: 10_000 }, () => {
     );
   });
 });
+
+describe('the health of the storage', { timeout: 10_000 }, () => {
+  it('fails at once when the backend is gone, also while nobody writes', async () => {
+    const backend = new FakeLogBackend();
+    const failures: Error[] = [];
+    const { log } = open(backend, { onFailure: (error) => failures.push(error) });
+    await log.check({ writes: true });
+    backend.lose(new Error('the thread exited'));
+    await assert.rejects(log.check({ writes: false }), /the storage failed: the thread exited/);
+    assert.equal(failures.length, 1);
+  });
+
+  it('fails for readiness alone while the disk is full, and a probe ends that', async () => {
+    const backend = new FakeLogBackend();
+    const { clock, log } = open(backend);
+    backend.onCall = () => {
+      throw new StorageError('full', 'the disk is full');
+    };
+    await assert.rejects(log.create('/core/x/a', value), fails('full'));
+    await log.check({ writes: false });
+    await assert.rejects(log.check({ writes: true }), /the disk is full/);
+    await clock.advance(20_000);
+    await assert.rejects(log.check({ writes: true }), /the disk is full/);
+    backend.onCall = () => undefined;
+    await clock.advance(6000);
+    await log.check({ writes: true });
+  });
+
+  it('fails for readiness while the write-ahead log cannot be moved into the file', async () => {
+    const backend = new FakeLogBackend();
+    const { log } = open(backend);
+    backend.trouble('the write-ahead log cannot be moved into the file: disk I/O error');
+    await log.check({ writes: false });
+    await assert.rejects(log.check({ writes: true }), /disk I\/O error/);
+    backend.trouble(undefined);
+    await log.check({ writes: true });
+  });
+
+  it('fails when the backend does not answer within two seconds', async () => {
+    const backend = new FakeLogBackend();
+    const { clock, log } = open(backend);
+    const answer = Promise.withResolvers<void>();
+    backend.ping = () => answer.promise;
+    const late = assert.rejects(log.check({ writes: false }), /has not answered for 2 s/);
+    await clock.advance(2000);
+    await late;
+    answer.resolve();
+    await log.check({ writes: false });
+  });
+});

@@ -1,0 +1,32 @@
+/**
+ * The exit of a process whose storage failed: what was written last is unknown, so nothing in memory can be relied on. A
+ * supervisor (systemd with `Restart=always` or `on-failure`) starts it again, and recovery reads what is on the disk.
+ */
+import type { Logger } from '../api/component/logger.ts';
+import { systemClock } from '../api/machinery/clock.ts';
+
+/** `EX_IOERR` of sysexits.h. */
+const EXIT_CODE = 74;
+/** How long the rest of the process may take to close. */
+const CLOSING_MS = 5000;
+
+export interface StorageFailure {
+  /** For `startControlPlane`: may be called at any time, and the process exits soon after. */
+  readonly onFatal: (error: Error) => void;
+  /** Resolves with the error. */
+  readonly happened: Promise<Error>;
+  readonly exitCode: number;
+}
+
+export function onStorageFailure(logger: Logger): StorageFailure {
+  const happened = Promise.withResolvers<Error>();
+  return {
+    onFatal(error) {
+      logger.error({ err: error }, 'The storage cannot be relied on any more, so the process exits to be restarted');
+      systemClock.after(CLOSING_MS, () => process.exit(EXIT_CODE));
+      happened.resolve(error);
+    },
+    happened: happened.promise,
+    exitCode: EXIT_CODE,
+  };
+}

@@ -1,0 +1,123 @@
+/**
+ * Whether the storage works, as its last writes and its backend show it. `failed` is final: the process exits. `full` ends
+ * with the first write that succeeds; while nobody writes, a probe finds out. Owned by the revision log, read by the health
+ * checks of the API server.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import type { LogBackend } from './log-backend.ts';
+import { isStorageError, StorageError } from './storage.ts';
+
+export interface StorageHealthOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly backend: LogBackend | undefined;
+  readonly lastRevision: () => number;
+  readonly onFailure: ((error: Error) => void) | undefined;
+}
+
+const PROBE_MS = 5000;
+/** As long as kube-apiserver waits for etcd in a health check. */
+const ANSWER_MS = 2000;
+
+export class StorageHealth {
+  readonly #options: StorageHealthOptions;
+  #failure: Error | undefined;
+  #isFull = false;
+  #trouble: string | undefined;
+  #probe: Timer | undefined;
+  #ping: Promise<void> | undefined;
+  #isClosed = false;
+
+  constructor(options: StorageHealthOptions) {
+    this.#options = options;
+    const { backend, logger } = options;
+    backend?.onLost((error) => this.fail(error));
+    backend?.onTrouble((problem) => {
+      this.#trouble = problem;
+      if (problem === undefined) logger.info({}, 'The storage works again');
+      else logger.error({ problem }, 'The storage has a problem');
+    });
+  }
+
+  /** Why no writes are taken any more. */
+  get failure(): Error | undefined {
+    return this.#failure;
+  }
+
+  /** The outcome of a write is unknown, or the backend is gone: nothing is written until the process restarts. */
+  fail(cause: unknown): void {
+    if (this.#failure !== undefined || this.#isClosed) return;
+    const { logger, onFailure } = this.#options;
+    this.#failure = cause instanceof Error ? cause : new Error(String(cause));
+    this.#probe?.cancel();
+    logger.error({ err: this.#failure }, 'The storage failed and takes no writes until the process restarts');
+    try {
+      onFailure?.(this.#failure);
+    } catch (error) {
+      logger.error({ err: error }, 'The failure of the storage could not be reported');
+    }
+  }
+
+  /** A write succeeded. */
+  succeeded(): void {
+    if (!this.#isFull) return;
+    this.#isFull = false;
+    this.#probe?.cancel();
+    this.#probe = undefined;
+    this.#options.logger.info({}, 'There is room again: the storage takes writes');
+  }
+
+  /** A write found no room. */
+  foundFull(): void {
+    if (!this.#isFull) this.#options.logger.error({}, 'The disk is full: the storage is read-only until there is room');
+    this.#isFull = true;
+    if (this.#isClosed || this.#failure !== undefined) return;
+    this.#probe ??= this.#options.clock.after(PROBE_MS, () => {
+      this.#probe = undefined;
+      void this.#probeRoom();
+    });
+  }
+
+  async #probeRoom(): Promise<void> {
+    try {
+      await this.#options.backend?.probe(this.#options.lastRevision());
+      this.succeeded();
+    } catch (error) {
+      if (isStorageError(error, 'full') || isStorageError(error, 'refused')) this.foundFull();
+      else this.fail(error);
+    }
+  }
+
+  /** Throws why the storage cannot be read, or not be written where `writes` is set. */
+  async check({ writes }: { readonly writes: boolean }): Promise<void> {
+    if (this.#failure !== undefined) throw new Error(`the storage failed: ${this.#failure.message}`);
+    if (this.#isClosed) throw new StorageError('closed', 'the storage is closed');
+    if (writes && this.#isFull) throw new Error('the disk is full: no writes are taken until there is room');
+    if (writes && this.#trouble !== undefined) throw new Error(this.#trouble);
+    await this.#answers();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#probe?.cancel();
+  }
+
+  /** One ping at a time, however many ask; a thread that hangs in fsync does not answer. */
+  async #answers(): Promise<void> {
+    const { backend, clock } = this.#options;
+    if (backend === undefined) return;
+    this.#ping ??= backend.ping().finally(() => {
+      this.#ping = undefined;
+    });
+    const late = Promise.withResolvers<void>();
+    const timer = clock.after(ANSWER_MS, () => {
+      late.reject(new Error(`the storage has not answered for ${ANSWER_MS / 1000} s`));
+    });
+    try {
+      await Promise.race([this.#ping, late.promise]);
+    } finally {
+      timer.cancel();
+    }
+  }
+}

@@ -1,0 +1,150 @@
+/** The embedded storage on a disk that fills and empties again: a small tmpfs. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { openSqliteStorage } from '../../../../controlplane/storage/sqlite/sqlite-storage.ts';
+import { isStorageError, type Storage } from '../../../../controlplane/storage/storage.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+import { until } from '../../../until.ts';
+
+let disk: string;
+let clock: FakeClock;
+let isMounted = false;
+
+const mount = (...args: readonly string[]): boolean => spawnSync('mount', args, { stdio: 'ignore' }).status === 0;
+const open = (): Promise<Storage> =>
+  openSqliteStorage({ directory: join(disk, 'storage'), clock, logger: silentLogger });
+const filler = (): string => join(disk, 'filler');
+
+function fillDisk(): void {
+  for (const size of [65_536, 4096, 1]) {
+    for (;;) {
+      try {
+        writeFileSync(filler(), Buffer.alloc(size), { flag: 'a' });
+      } catch (error) {
+        assert.equal((error as NodeJS.ErrnoException).code, 'ENOSPC');
+        break;
+      }
+    }
+  }
+}
+
+beforeEach(() => {
+  disk = mkdtempSync(join(tmpdir(), 'orchlet-disk-'));
+  clock = new FakeClock();
+  isMounted = mount('-t', 'tmpfs', '-o', 'size=3m', 'tmpfs', disk);
+});
+afterEach(() => {
+  if (isMounted) spawnSync('umount', [disk], { stdio: 'ignore' });
+  rmSync(disk, { recursive: true, force: true });
+});
+
+const value = Buffer.alloc(2000, 'v');
+
+async function createUntilFull(storage: Storage): Promise<string[]> {
+  const keys: string[] = [];
+  for (let at = 0; ; at += 1) {
+    try {
+      keys.push((await storage.create(`/core/x/${at}`, value)).key);
+    } catch (error) {
+      assert.ok(isStorageError(error, 'full'), String(error));
+      return keys;
+    }
+  }
+}
+
+describe('a full disk', { timeout: 60_000 }, () => {
+  it('refuses writes cleanly, answers reads, says so, and takes writes again by itself when there is room', async (t) => {
+    if (!isMounted) return t.skip('needs the right to mount');
+    const storage = await open();
+    fillDisk();
+    const keys = await createUntilFull(storage);
+    const { items } = await storage.list('/core/x/');
+    assert.equal(items.length, keys.length);
+    await storage.check({ writes: false });
+    await assert.rejects(storage.check({ writes: true }), /the disk is full/);
+    await clock.advance(30_000);
+    await assert.rejects(storage.check({ writes: true }), /the disk is full/);
+    rmSync(filler());
+    await until('the probe finds room', async () => {
+      await clock.advance(6000);
+      return storage.check({ writes: true }).then(
+        () => true,
+        () => undefined,
+      );
+    });
+    await storage.create('/core/x/after', value);
+    await storage.close();
+    const again = await open();
+    assert.equal((await again.list('/core/x/')).items.length, keys.length + 1);
+    await again.close();
+  });
+
+  it('never brings deleted objects back, whatever compaction managed to remove', async (t) => {
+    if (!isMounted) return t.skip('needs the right to mount');
+    const storage = await open();
+    const created = [];
+    for (let at = 0; at < 60; at += 1) created.push(await storage.create(`/core/secrets/${at}`, value));
+    for (const [at, one] of created.entries()) created[at] = await storage.update(one.key, value, one.revision);
+    fillDisk();
+    await createUntilFull(storage);
+    await storage.compact(storage.revision()).catch(() => undefined);
+    const deleted: string[] = [];
+    // Deletions are small: some find room in what the write-ahead log has already.
+    for (let round = 0; round < 20 && deleted.length < created.length; round += 1) {
+      for (const { key, revision } of created) {
+        if (deleted.includes(key)) continue;
+        await storage.delete(key, revision).then(
+          () => deleted.push(key),
+          () => undefined,
+        );
+      }
+      await storage.compact(storage.revision()).catch(() => undefined);
+      if (round === 10) rmSync(filler());
+    }
+    assert.equal(deleted.length, created.length);
+    await storage.compact(storage.revision()).catch(() => undefined);
+    await storage.close();
+    const again = await open();
+    assert.deepEqual((await again.list('/core/secrets/')).items, []);
+    await again.close();
+  });
+});
+
+describe('a copy of the storage', { timeout: 60_000 }, () => {
+  it('is taken while writes go on, and is never readable by others', async () => {
+    const storage = await openSqliteStorage({ directory: join(tmpdirOf(), 'storage'), clock, logger: silentLogger });
+    await Promise.all(
+      Array.from({ length: 400 }, (_, at) => storage.create(`/core/x/${at}`, Buffer.alloc(50_000, at))),
+    );
+    const file = join(tmpdirOf(), 'copy.db');
+    let isDone = false;
+    const copied = storage.copyTo(file).then(() => (isDone = true));
+    const modes = new Set<number>();
+    let during = 0;
+    for (let at = 0; !isDone; at += 1) {
+      await storage.create(`/core/during/${at}`, value);
+      if (!isDone) during += 1;
+      const mode = statSync(file, { throwIfNoEntry: false })?.mode;
+      if (mode !== undefined) modes.add(mode & 0o777);
+    }
+    await copied;
+    assert.ok(during >= 3, `${during} writes were answered while 20 MB were copied`);
+    assert.deepEqual([...modes], [0o600]);
+    await storage.close();
+  });
+});
+
+let scratch: string | undefined;
+function tmpdirOf(): string {
+  scratch ??= mkdtempSync(join(tmpdir(), 'orchlet-copy-'));
+  return scratch;
+}
+afterEach(() => {
+  if (scratch !== undefined) rmSync(scratch, { recursive: true, force: true });
+  scratch = undefined;
+});

@@ -1,0 +1,14 @@
+/** The table of outcomes of SQLite's errors. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { outcomeOf } from '../../../../controlplane/storage/sqlite/sqlite-errors.ts';
+
+test('an extended code has the outcome of its primary code', () => {
+  assert.equal(outcomeOf('SQLITE_IOERR_FSYNC'), 'unknown');
+  assert.equal(outcomeOf('SQLITE_BUSY_SNAPSHOT'), 'refused');
+  assert.equal(outcomeOf('SQLITE_FULL'), 'full');
+});
+
+test('an error without a row, and one that is none of SQLite, leave the outcome unknown', () => {
+  for (const code of ['SQLITE_NEW_IN_A_LATER_VERSION', '', 'EIO']) assert.equal(outcomeOf(code), 'unknown');
+});
