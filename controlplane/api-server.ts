@@ -15,6 +15,7 @@ import { createEncodings } from './registry/encodings.ts';
 import { builtinDeprecation } from './server/deprecations.ts';
 import { passAggregated } from './server/connect/aggregated.ts';
 import { createConnector } from './server/connect/connector.ts';
+import { strippedHeaders } from './server/connect/forwarded-headers.ts';
 import { installDiscovery } from './server/discovery.ts';
 import { type HealthOptions, installHealth } from './server/health.ts';
 import { installIssuer } from './server/issuer-paths.ts';
@@ -43,6 +44,14 @@ export const API_VERSION = {
 
 export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer {
   const { flags, clock, logger, registry, security, pki, schema, customResources, metrics } = parts;
+  const stripped = strippedHeaders({
+    names: [
+      ...flags.requestheaderUsernameHeaders,
+      ...flags.requestheaderUidHeaders,
+      ...flags.requestheaderGroupHeaders,
+    ],
+    prefixes: flags.requestheaderExtraHeadersPrefix,
+  });
   const protobuf = createProtobufCodec(schema);
   const encodings = createEncodings({
     schema,
@@ -92,6 +101,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer
     decoders: textDecoders,
     paths,
     connector: createConnector({
+      stripped,
       agentCredentials: () => {
         const { kubeletClient } = pki.material();
         return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
@@ -101,7 +111,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer
     }),
     observer: createRequestMetrics(metrics, clock),
     ...(parts.audit === undefined ? {} : { audit: parts.audit }),
-    aggregated: passAggregated(aggregator, clock),
+    aggregated: passAggregated(aggregator, clock, stripped),
     deprecation: (group, version, resource) =>
       builtinDeprecation(group, version, resource) ||
       (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),

@@ -20,7 +20,8 @@ import {
   installReading,
   type RoutesOptions,
 } from './routes.ts';
-import { createUpgrades, parseTarget, refuseUpgrade } from './streaming/upgrade.ts';
+import { parseTarget } from './request-target.ts';
+import { createUpgrades, refuseUpgrade, streamTarget } from './streaming/upgrade.ts';
 
 export interface AgentServerOptions extends RoutesOptions {
   readonly clock: Clock;
@@ -165,6 +166,8 @@ function createApp(server: Server | HttpsServer, options: AgentServerOptions): F
     schemaController: { compilersFactory: NO_SCHEMAS },
     routerOptions: { maxParamLength: 512 },
   });
+  // Every other hook and handler sees paths that are read in one way only.
+  app.addHook('onRequest', async (request) => void parseTarget(request.url));
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
   // JSON is UTF-8 without saying so.
@@ -175,7 +178,7 @@ function createApp(server: Server | HttpsServer, options: AgentServerOptions): F
   });
   app.setNotFoundHandler((request, reply) => {
     reply.type('text/plain; charset=utf-8');
-    const allowed = allowedMethods(request.method, requestUrl(request.url).pathname, isReadOnly);
+    const allowed = allowedMethods(request.method, parseTarget(request.url).path.decoded, isReadOnly);
     if (allowed === undefined) return reply.code(404).send('404 page not found\n');
     return reply.code(405).header('Allow', allowed).send('405: Method Not Allowed');
   });
@@ -200,7 +203,7 @@ function observeRequests(
 ): void {
   if (observe === undefined) return;
   app.addHook('onRequest', (request, reply, done) => {
-    const end = observe(request.method, URL.parse(request.url, 'https://agent')?.pathname ?? '/', serverType);
+    const end = observe(request.method, parseTarget(request.url).path.decoded, serverType);
     reply.raw.once('close', end);
     done();
   });
@@ -213,7 +216,7 @@ async function authorize(access: Access, logger: Logger, request: IncomingMessag
     return undefined;
   });
   if (user === undefined) throw newStatusError(401, 'Unauthorized', 'Unauthorized');
-  const path = requestUrl(request.url).pathname;
+  const path = parseTarget(request.url).path.decoded;
   const refusal = await access.refusal(user, request.method ?? 'GET', path).catch((error: unknown) => {
     logger.error({ err: error, user: user.name }, 'whether a request is allowed could not be found out');
     throw newStatusError(500, 'InternalError', `Authorization error (user=${user.name}, path=${path})`);
@@ -226,7 +229,7 @@ function serveUpgrades(server: HttpsServer, options: AgentServerOptions): void {
   server.on('upgrade', (request, socket, head) => {
     socket.on('error', () => socket.destroy());
     const serve = async (): Promise<void> => {
-      const target = parseTarget(requestUrl(request.url));
+      const target = streamTarget(parseTarget(request.url));
       if (target === undefined) throw newStatusError(404, 'NotFound', '404 page not found');
       await authorize(options.access, options.logger, request);
       if (!options.debugHandlers) throw newStatusError(405, 'MethodNotAllowed', 'Debug endpoints are disabled.');
@@ -234,13 +237,6 @@ function serveUpgrades(server: HttpsServer, options: AgentServerOptions): void {
     };
     serve().catch((error: unknown) => refuseUpgrade(socket, error));
   });
-}
-
-/** Throws a 400 on a target that is none. */
-function requestUrl(target: string | undefined): URL {
-  const url = URL.parse(target ?? '/', 'https://agent');
-  if (url === null) throw newStatusError(400, 'BadRequest', 'the request target is no path');
-  return url;
 }
 
 function listen(server: Server | HttpsServer, port: number, address: string): Promise<number> {

@@ -13,6 +13,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { FieldError } from '../../api/meta/field-error.ts';
 import { newNotFound } from '../../api/meta/status-error.ts';
 import { type LogQuery, parseLogQuery, validateLogQuery } from './log-query.ts';
+import { parseTarget } from './request-target.ts';
 
 export interface SystemLogsOptions {
   readonly directory: string;
@@ -29,8 +30,7 @@ export function installSystemLogs(app: FastifyInstance, options: SystemLogsOptio
   app.get('/logs/*', async (request, reply) => {
     const path = (request.params as { '*': string })['*'];
     if (!options.queries) return serveFile(options.directory, path, reply);
-    const url = URL.parse(request.url, 'https://agent');
-    const parsed = parseLogQuery(url?.searchParams ?? new URLSearchParams());
+    const parsed = parseLogQuery(new URLSearchParams(parseTarget(request.url).query));
     if (Array.isArray(parsed)) return refuse(reply, 400, parsed);
     if (parsed === undefined) return serveFile(options.directory, path, reply);
     if (path !== '') return reply.code(406).type(TEXT_TYPE).send('path not allowed in query mode\n');

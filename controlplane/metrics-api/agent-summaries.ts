@@ -4,6 +4,7 @@
  */
 import { Agent, request } from 'node:https';
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { Origin } from '../registry/rest.ts';
 
 export interface UsageFigures {
   /** RFC 3339. */
@@ -31,7 +32,7 @@ export interface AgentSummariesOptions {
 
 export interface AgentSummaries {
   /** `undefined`: the node does not answer. */
-  of(node: string, url: string): Promise<NodeSummary | undefined>;
+  of(node: string, origin: Origin): Promise<NodeSummary | undefined>;
 }
 
 const KEPT_MS = 15_000;
@@ -42,49 +43,55 @@ export function createAgentSummaries(options: AgentSummariesOptions): AgentSumma
   const kept = new Map<string, { readonly atMs: number; readonly answer: Promise<NodeSummary | undefined> }>();
   const agent = new Agent({ keepAlive: false });
   return {
-    of(node, url) {
+    of(node, origin) {
       const nowMs = options.clock.monotonic();
       for (const [name, { atMs }] of kept) if (nowMs - atMs > KEPT_MS) kept.delete(name);
       const known = kept.get(node);
       if (known !== undefined) return known.answer;
-      const answer = ask(`${url}/stats/summary?only_cpu_and_memory=true`, agent, options.credentials()).then(
-        parseSummary,
-        (error: unknown) => {
-          options.onFailure(node, error);
-          return undefined;
-        },
-      );
+      const answer = ask(origin, agent, options.credentials()).then(parseSummary, (error: unknown) => {
+        options.onFailure(node, error);
+        return undefined;
+      });
       kept.set(node, { atMs: nowMs, answer });
       return answer;
     },
   };
 }
 
-function ask(url: string, agent: Agent, tls: { readonly cert: string; readonly key: string }): Promise<unknown> {
+const SUMMARY_PATH = '/stats/summary?only_cpu_and_memory=true';
+
+function ask(
+  { host, port }: Origin,
+  agent: Agent,
+  tls: { readonly cert: string; readonly key: string },
+): Promise<unknown> {
   return new Promise((resolve, reject) => {
     // As for logs and exec: without an authority of the agents' serving certificates any is accepted.
-    const asked = request(url, { agent, ...tls, rejectUnauthorized: false, timeout: TIMEOUT_MS }, (response) => {
-      const chunks: Buffer[] = [];
-      let size = 0;
-      response.on('data', (chunk: Buffer) => {
-        size += chunk.length;
-        if (size > LARGEST_BYTES) response.destroy(new Error('the summary is too large'));
-        else chunks.push(chunk);
-      });
-      response.on('error', reject);
-      response.on('end', () => {
-        const text = Buffer.concat(chunks).toString('utf8');
-        if (response.statusCode !== 200) {
-          reject(new Error(`the agent answered ${response.statusCode ?? 0}: ${text.slice(0, 200).trim()}`));
-          return;
-        }
-        try {
-          resolve(JSON.parse(text));
-        } catch (error) {
-          reject(error as Error);
-        }
-      });
-    });
+    const asked = request(
+      { host, port, path: SUMMARY_PATH, agent, ...tls, rejectUnauthorized: false, timeout: TIMEOUT_MS },
+      (response) => {
+        const chunks: Buffer[] = [];
+        let size = 0;
+        response.on('data', (chunk: Buffer) => {
+          size += chunk.length;
+          if (size > LARGEST_BYTES) response.destroy(new Error('the summary is too large'));
+          else chunks.push(chunk);
+        });
+        response.on('error', reject);
+        response.on('end', () => {
+          const text = Buffer.concat(chunks).toString('utf8');
+          if (response.statusCode !== 200) {
+            reject(new Error(`the agent answered ${response.statusCode ?? 0}: ${text.slice(0, 200).trim()}`));
+            return;
+          }
+          try {
+            resolve(JSON.parse(text));
+          } catch (error) {
+            reject(error as Error);
+          }
+        });
+      },
+    );
     asked.on('timeout', () => asked.destroy(new Error(`the agent did not answer within ${TIMEOUT_MS / 1000} s`)));
     asked.on('error', reject);
     asked.end();

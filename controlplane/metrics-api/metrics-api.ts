@@ -5,7 +5,7 @@
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isStatusError, newNotFound } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import { agentUrl } from '../registry/kinds/connections.ts';
+import { agentOrigin } from '../registry/kinds/connections.ts';
 import type { ListOptions, RequestContext, Rest } from '../registry/rest.ts';
 import { currentEntry, listEntries } from '../registry/store-read.ts';
 import { looseEntry, type Store } from '../registry/store.ts';
@@ -31,8 +31,8 @@ interface PodLike extends KubeObject {
 
 export function metricsRests({ nodes, pods, summaries }: MetricsApiOptions): readonly Rest[] {
   const summaryOf = async (name: string): Promise<NodeSummary | undefined> => {
-    const url = agentUrl(nodeNamed(nodes, name));
-    return url === undefined ? undefined : summaries.of(name, url);
+    const origin = agentOrigin(nodeNamed(nodes, name));
+    return origin === undefined ? undefined : summaries.of(name, origin);
   };
   const nodeMetrics = async (node: KubeObject): Promise<KubeObject | undefined> => {
     const figures = (await summaryOf(node.metadata.name ?? ''))?.node;

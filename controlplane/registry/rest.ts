@@ -191,14 +191,27 @@ export interface CreatedAs {
 
 export interface ConnectRequest {
   readonly method: string;
-  /** What follows the subresource, with its leading slash, for `proxy`. */
+  /** The path after the subresource `proxy`, percent-decoded, with its leading slash: what admission sees. */
   readonly path: string;
+  /** The same path as the client sent it: what goes on to the target. */
+  readonly rawPath: string;
   readonly query: URLSearchParams;
+  /** Without the question mark. */
+  readonly rawQuery: string;
+}
+
+/** The server at the other end of a connection. */
+export interface Origin {
+  readonly secure: boolean;
+  /** A name or an address; IPv6 addresses stand without brackets. */
+  readonly host: string;
+  readonly port: number;
 }
 
 export interface ConnectTarget {
-  /** `https://10.0.0.1:10250/exec/ns/pod/container?…` */
-  readonly url: URL;
+  readonly origin: Origin;
+  /** The path and query of the request there, percent-encoded: `/exec/ns/pod/container?command=ls`. */
+  readonly target: string;
   /** How the server proves itself there. */
   readonly credentials: 'kubelet-client' | 'none';
   /** Only a plain GET is proxied (logs). */

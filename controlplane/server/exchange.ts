@@ -43,6 +43,8 @@ export interface Exchange {
   onClose(listener: () => void): void;
   /** Breaks off an answer that was started, so that the client sees that it is incomplete. */
   abort(): void;
+  /** The client asks for an HTTP/1.1 upgrade whose socket nobody has taken yet. */
+  readonly canUpgrade: boolean;
   /** HTTP/1.1 upgrades: the socket, once; `undefined` elsewhere. */
   takeUpgrade(): Upgrade | undefined;
 }

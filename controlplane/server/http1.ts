@@ -88,6 +88,10 @@ export class Http1Exchange implements Exchange {
     this.#request.socket.destroy();
   }
 
+  get canUpgrade(): boolean {
+    return this.#upgrade !== undefined;
+  }
+
   takeUpgrade(): Upgrade | undefined {
     const upgrade = this.#upgrade;
     this.#upgrade = undefined;

@@ -111,6 +111,10 @@ export class Http2Exchange implements Exchange {
     if (!this.closed) this.#stream.close(constants.NGHTTP2_INTERNAL_ERROR);
   }
 
+  get canUpgrade(): boolean {
+    return false;
+  }
+
   takeUpgrade(): Upgrade | undefined {
     return undefined;
   }

@@ -1,17 +1,16 @@
 /**
- * What a request asks for, read from its method, path and query: the same reading serves authorization and routing, so that
- * no spelling of a path can be authorized as one resource and served as another.
- *
- * The path is percent-decoded once and split at every slash afterwards; nothing is cleaned (`..` and empty segments stay
- * what they are and lead nowhere).
+ * The resource and the verb that a request names, from its method, its parsed path and its query. Authorization and routing
+ * both read this one value.
  */
-import { newBadRequest } from '../../api/meta/status-error.ts';
+import { parseFieldSelector } from '../../api/meta/field-selector.ts';
+import type { RequestPath } from '../../api/machinery/request-path.ts';
+import { isStatusError, newBadRequest } from '../../api/meta/status-error.ts';
 
 export interface RequestInfo {
   readonly isResource: boolean;
   /** `get`, `list`, `watch`, …; the lower-case method for other paths. */
   readonly verb: string;
-  /** Decoded, without the query. */
+  /** Percent-decoded, without the query. */
   readonly path: string;
   readonly group: string;
   readonly version: string;
@@ -37,10 +36,9 @@ const METHOD_VERBS: ReadonlyMap<string, string> = new Map([
   ['DELETE', 'delete'],
 ]);
 
-/** Throws 400 where the path is no valid percent-encoding, or ends after `/watch` or `/proxy`. */
-export function parseRequestInfo(method: string, rawPath: string, query: () => URLSearchParams): RequestInfo {
-  const path = decodePath(rawPath);
-  const segments = splitPath(path);
+/** Throws 400 where the path ends after `/watch`. */
+export function parseRequestInfo(method: string, from: RequestPath, query: () => URLSearchParams): RequestInfo {
+  const { decoded: path, segments } = from;
   const prefix = segments[0];
   const grouped = prefix === 'apis';
   if ((prefix !== 'api' && !grouped) || segments.length < (grouped ? 4 : 3)) return nonResource(method, path);
@@ -50,11 +48,10 @@ export function parseRequestInfo(method: string, rawPath: string, query: () => U
   const version = segments[at++] ?? '';
   let verb = METHOD_VERBS.get(method) ?? '';
   let watchPrefix = false;
-  const special = segments[at];
-  if (special === 'watch' || special === 'proxy') {
-    if (segments.length - at < 2) throw newBadRequest(`unable to determine kind and namespace from url, ${rawPath}`);
-    verb = special;
-    watchPrefix = special === 'watch';
+  if (segments[at] === 'watch') {
+    if (segments.length - at < 2) throw newBadRequest(`unable to determine kind and namespace from url, ${from.raw}`);
+    verb = 'watch';
+    watchPrefix = true;
     at += 1;
   }
   let namespace = '';
@@ -64,7 +61,7 @@ export function parseRequestInfo(method: string, rawPath: string, query: () => U
     if (next !== undefined && !NAMESPACE_SUBRESOURCES.has(next)) at += 2;
   }
   const parts = at === 0 ? segments : segments.slice(at);
-  const subresource = parts.length >= 3 && special !== 'watch' && special !== 'proxy' ? (parts[2] ?? '') : '';
+  const subresource = parts.length >= 3 && !watchPrefix ? (parts[2] ?? '') : '';
   const pathName = parts[1] ?? '';
   let name = pathName;
   if (pathName === '' && verb === 'get') {
@@ -107,25 +104,6 @@ function nonResource(method: string, path: string): RequestInfo {
   };
 }
 
-function decodePath(rawPath: string): string {
-  if (!rawPath.includes('%')) return rawPath;
-  try {
-    return decodeURIComponent(rawPath);
-  } catch (cause) {
-    if (cause instanceof URIError) throw newBadRequest(`invalid URL escape in ${JSON.stringify(rawPath)}`);
-    throw cause;
-  }
-}
-
-/** Slashes at both ends do not count. */
-function splitPath(path: string): string[] {
-  let start = 0;
-  let end = path.length;
-  while (start < end && path.charCodeAt(start) === 47) start += 1;
-  while (end > start && path.charCodeAt(end - 1) === 47) end -= 1;
-  return start === end ? [] : path.slice(start, end).split('/');
-}
-
 /** As query parameters become booleans: only `false` and `0` are false. */
 export function queryBoolean(value: string): boolean {
   return value !== '0' && value.toLowerCase() !== 'false';
@@ -136,13 +114,16 @@ function wantsWatch(query: URLSearchParams): boolean {
   return value !== null && queryBoolean(value);
 }
 
-/** The name that a field selector pins, where it is one that could stand in a path. */
+/** The name that a field selector requires, where it is one that could stand in a path; `''` also for a wrong selector. */
 function selectedName(selector: string): string {
-  if (selector === '') return '';
-  for (const term of selector.split(',')) {
-    const match = /^metadata\.name==?(.*)$/.exec(term);
-    const name = match?.[1] ?? '';
-    if (name !== '' && name !== '.' && name !== '..' && !/[/%]/.test(name)) return name;
+  if (!selector.includes('metadata.name')) return '';
+  let name: string;
+  try {
+    name = parseFieldSelector(selector).exactValue('metadata.name') ?? '';
+  } catch (error) {
+    // The verb refuses the selector later; authorization sees a request for all names.
+    if (isStatusError(error)) return '';
+    throw error;
   }
-  return '';
+  return name === '.' || name === '..' || /[/%]/.test(name) ? '' : name;
 }

@@ -4,6 +4,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { parseRequestPath, type RequestPath, RequestPathError, splitTarget } from '../../api/machinery/request-path.ts';
+import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import type { RequestContext, Rest } from '../registry/rest.ts';
@@ -46,6 +48,7 @@ const NOT_READ: RequestInfo = {
 export class ApiRequest implements RequestContext {
   readonly exchange: Exchange;
   readonly auditId: string;
+  /** As sent: percent-encoded, without the query. */
   readonly rawPath: string;
   /** Without the question mark. */
   readonly rawQuery: string;
@@ -69,6 +72,7 @@ export class ApiRequest implements RequestContext {
   audited: RequestAudit | undefined;
   #status = 0;
   readonly #authorizer: Authorizer;
+  #path: RequestPath | undefined;
   #query: URLSearchParams | undefined;
   #warnings: Set<string> | undefined;
   #abort: AbortController | undefined;
@@ -81,9 +85,9 @@ export class ApiRequest implements RequestContext {
     this.nowMs = clock.now();
     const given = exchange.headers['audit-id'];
     this.auditId = typeof given === 'string' && given !== '' && given.length <= 64 ? given : randomUUID();
-    const mark = exchange.target.indexOf('?');
-    this.rawPath = mark < 0 ? exchange.target : exchange.target.slice(0, mark);
-    this.rawQuery = mark < 0 ? '' : exchange.target.slice(mark + 1);
+    const { path, query } = splitTarget(exchange.target);
+    this.rawPath = path;
+    this.rawQuery = query;
   }
 
   /** Of the answer; 0 before it. */
@@ -95,6 +99,17 @@ export class ApiRequest implements RequestContext {
     const isFirst = this.#status === 0;
     this.#status = code;
     if (isFirst && this.audited !== undefined) this.audited.answering();
+  }
+
+  /** The path that authorization, routing and proxies use. Throws 400 where it cannot be read. */
+  get path(): RequestPath {
+    try {
+      this.#path ??= parseRequestPath(this.rawPath);
+    } catch (error) {
+      if (error instanceof RequestPathError) throw newBadRequest(error.message);
+      throw error;
+    }
+    return this.#path;
   }
 
   get query(): URLSearchParams {

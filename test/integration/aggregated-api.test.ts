@@ -94,7 +94,7 @@ before(async () => {
     apiVersion: 'v1',
     kind: 'Service',
     metadata: { name: 'echo', namespace: 'default' },
-    spec: { type: 'ExternalName', externalName: '127.0.0.1.' },
+    spec: { type: 'ExternalName', externalName: 'localhost' },
   } as unknown as KubeObject);
 });
 

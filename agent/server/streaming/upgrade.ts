@@ -18,6 +18,7 @@ import {
 import type { CommandOutcome, RemoteCommand, WantedStreams } from './remote-command.ts';
 import { acceptSpdyCommand, offeredProtocols } from './spdy-command.ts';
 import { acceptWebSocketCommand, WEBSOCKET_PROTOCOLS } from './websocket-command.ts';
+import type { RequestTarget } from '../request-target.ts';
 
 export interface UpgradeOptions {
   readonly host: PodHost;
@@ -39,29 +40,20 @@ interface Target {
 const PATHS = /^\/(exec|attach|portForward)\/([^/]+)\/([^/]+)(?:\/([^/]+))?(?:\/([^/]+))?$/;
 
 /** `/exec/<ns>/<pod>[/<uid>]/<container>`, `/portForward/<ns>/<pod>[/<uid>]`; `undefined` for another path. */
-export function parseTarget(url: URL): Target | undefined {
-  const [, action, namespace, pod, third, fourth] = PATHS.exec(url.pathname) ?? [];
+export function streamTarget({ path, query }: RequestTarget): Target | undefined {
+  const [, action, namespace, pod, third, fourth] = PATHS.exec(path.decoded) ?? [];
   if (action === undefined || namespace === undefined || pod === undefined) return undefined;
-  const decoded = [third, fourth].filter((part) => part !== undefined).map(decodePart);
+  const decoded = [third, fourth].filter((part) => part !== undefined);
   const isForward = action === 'portForward';
   if (!isForward && decoded.length === 0) return undefined;
   return {
     action: action as Target['action'],
-    namespace: decodePart(namespace),
-    pod: decodePart(pod),
+    namespace,
+    pod,
     uid: isForward ? (decoded[0] ?? '') : decoded.length === 2 ? (decoded[0] ?? '') : '',
     container: isForward ? '' : (decoded.at(-1) ?? ''),
-    query: url.searchParams,
+    query: new URLSearchParams(query),
   };
-}
-
-/** Throws a 400 where the escapes are broken. */
-function decodePart(part: string): string {
-  try {
-    return decodeURIComponent(part);
-  } catch (error) {
-    throw newBadRequest(`invalid URL escape in ${JSON.stringify(part)}: ${String(error)}`);
-  }
 }
 
 const MOST_MESSAGE_BYTES = 4 << 20;

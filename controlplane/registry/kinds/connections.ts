@@ -1,16 +1,17 @@
 /**
- * Where the streams of pods, nodes and services go: logs, exec, attach and port-forward to the pod's node agent, proxies
- * to the address itself. The server does the streaming.
+ * Finds the targets of streams: logs, exec, attach and port-forward go to the pod's node agent, proxies go to the address
+ * itself. `server/connect/` connects and streams.
  */
 import type { V1EndpointSlice, V1Node, V1Service } from '@kubernetes/client-node';
 import type { Pod } from '../../../api/kinds/pod-types.ts';
 import type { Kind } from '../../../api/kinds/wire.ts';
+import { forwardingFault } from '../../../api/machinery/request-path.ts';
 import { everyField } from '../../../api/meta/field-selector.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
 import { selectorOfLabels } from '../../../api/meta/selector.ts';
 import { newBadRequest, newInternalError, newServiceUnavailable } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../../api/schema/schema.ts';
-import type { ConnectRequest, ConnectTarget, RequestContext, Rest } from '../rest.ts';
+import type { ConnectRequest, ConnectTarget, Origin, RequestContext, Rest } from '../rest.ts';
 import { currentEntry, listEntries } from '../store-read.ts';
 import { podLogQuery } from './pod-log-options.ts';
 import { admissionAttributes, type Store } from '../store.ts';
@@ -29,26 +30,30 @@ export interface ConnectStores {
 const ADDRESS_ORDER = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'];
 const AGENT_PORT = 10250;
 
-function agentOf(stores: ConnectStores, nodeName: string): string {
-  const url = agentUrl(currentEntry(stores.nodes, '', nodeName).object);
-  if (url === undefined) throw newInternalError(`no preferred addresses found; known addresses: []`);
-  return url;
+function agentOf(stores: ConnectStores, nodeName: string): Origin {
+  const origin = agentOrigin(currentEntry(stores.nodes, '', nodeName).object);
+  if (origin === undefined) throw newInternalError(`no preferred addresses found; known addresses: []`);
+  return origin;
 }
 
 /** Where the node's agent listens; `undefined` while the node has no address. */
-export function agentUrl(object: KubeObject): string | undefined {
+export function agentOrigin(object: KubeObject): Origin | undefined {
   const { status } = object as Node;
   const addresses = status?.addresses ?? [];
   for (const wanted of ADDRESS_ORDER) {
     const found = addresses.find(({ type, address }) => type === wanted && (address ?? '') !== '');
     if (found?.address === undefined) continue;
     const endpoint = status?.daemonEndpoints?.kubeletEndpoint as { Port?: number } | undefined;
-    return `https://${host(found.address)}:${endpoint?.Port ?? AGENT_PORT}`;
+    return { secure: true, host: found.address, port: endpoint?.Port ?? AGENT_PORT };
   }
   return undefined;
 }
 
-const host = (address: string): string => (address.includes(':') ? `[${address}]` : address);
+/** A path of encoded segments and a query. */
+function targetOf(segments: readonly string[], query: URLSearchParams): string {
+  const path = segments.map((segment) => `/${encodeURIComponent(segment)}`).join('');
+  return query.size === 0 ? path : `${path}?${query.toString()}`;
+}
 
 function podOn(stores: ConnectStores, namespace: string, name: string): { readonly pod: Pod; readonly node: string } {
   const pod: Pod = currentEntry(stores.pods, namespace, name).object;
@@ -94,10 +99,11 @@ function execTarget(
 ): ConnectTarget {
   const { pod, node } = podOn(stores, namespace, name);
   const container = containerOf(pod, query.get('container') ?? '');
-  const url = new URL(`${agentOf(stores, node)}/${verb}/${namespace}/${name}/${container}`);
-  for (const [asked, sent] of STREAMS) if (isTrue(query.get(asked))) url.searchParams.set(sent, '1');
-  if (verb === 'exec') for (const word of query.getAll('command')) url.searchParams.append('command', word);
-  return { url, credentials: 'kubelet-client', plain: false };
+  const sent = new URLSearchParams();
+  for (const [asked, to] of STREAMS) if (isTrue(query.get(asked))) sent.set(to, '1');
+  if (verb === 'exec') for (const word of query.getAll('command')) sent.append('command', word);
+  const target = targetOf([verb, namespace, name, container], sent);
+  return { origin: agentOf(stores, node), target, credentials: 'kubelet-client', plain: false };
 }
 
 function logTarget(
@@ -111,62 +117,76 @@ function logTarget(
   const container = containerOf(pod, query.get('container') ?? '');
   const node = pod.spec?.nodeName ?? '';
   if (node === '') return 'empty';
-  const url = new URL(`${agentOf(stores, node)}/containerLogs/${namespace}/${name}/${container}`);
-  url.search = sent.toString();
+  const target = targetOf(['containerLogs', namespace, name, container], sent);
   const isInsecure = isTrue(query.get('insecureSkipTLSVerifyBackend'));
-  return { url, credentials: 'kubelet-client', plain: true, ...(isInsecure ? { anyCertificate: true } : {}) };
+  const origin = agentOf(stores, node);
+  return {
+    origin,
+    target,
+    credentials: 'kubelet-client',
+    plain: true,
+    ...(isInsecure ? { anyCertificate: true } : {}),
+  };
 }
 
 function forwardTarget(stores: ConnectStores, namespace: string, name: string, query: URLSearchParams): ConnectTarget {
   const { node } = podOn(stores, namespace, name);
-  const url = new URL(`${agentOf(stores, node)}/portForward/${namespace}/${name}`);
-  for (const port of query.getAll('ports')) url.searchParams.append('port', port);
-  return { url, credentials: 'kubelet-client', plain: false };
+  const sent = new URLSearchParams(query.getAll('ports').map((port) => ['port', port]));
+  const target = targetOf(['portForward', namespace, name], sent);
+  return { origin: agentOf(stores, node), target, credentials: 'kubelet-client', plain: false };
 }
 
 interface ProxyName {
-  readonly scheme: string;
+  readonly scheme: 'http' | 'https';
   readonly name: string;
   readonly port: string;
 }
 
-/** `[scheme:]name[:port]`. */
-function proxyName(text: string): ProxyName {
+/** Reads `[scheme:]name[:port]`; throws kube-apiserver's 400 for anything else. */
+function proxyName(kind: 'pod' | 'node' | 'service', text: string): ProxyName {
   const parts = text.split(':');
-  if (parts.length === 3)
-    return { scheme: parts[0] === '' ? 'http' : (parts[0] ?? ''), name: parts[1] ?? '', port: parts[2] ?? '' };
-  return { scheme: 'http', name: parts[0] ?? '', port: parts[1] ?? '' };
+  const [scheme, name = '', port = ''] = parts.length === 3 ? parts : ['', ...parts];
+  if (parts.length > 3 || !['', 'http', 'https'].includes(scheme ?? '') || name === '')
+    throw newBadRequest(`invalid ${kind} request ${JSON.stringify(text)}`);
+  return { scheme: scheme === 'https' ? 'https' : 'http', name, port };
 }
 
-function withPath(base: string, request: ConnectRequest): URL {
-  const url = new URL(base + (request.path === '' ? '/' : request.path));
-  url.search = request.query.toString();
-  return url;
+/** Throws 400 for a port that cannot be connected to. */
+function portNumber(text: string): number {
+  const number = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (number < 1 || number > 65_535) throw newBadRequest(`invalid port ${JSON.stringify(text)}`);
+  return number;
+}
+
+const DEFAULT_PORTS = { http: 80, https: 443 } as const;
+
+/** The client's own path and query, byte for byte. */
+function forwardedTarget({ rawPath, rawQuery }: ConnectRequest): string {
+  const fault = forwardingFault(rawPath);
+  if (fault !== '') throw newBadRequest(`the path cannot be forwarded: ${fault}`);
+  const path = rawPath === '' ? '/' : rawPath;
+  return rawQuery === '' ? path : `${path}?${rawQuery}`;
 }
 
 function podProxy(stores: ConnectStores, namespace: string, text: string, request: ConnectRequest): ConnectTarget {
-  const { scheme, name, port } = proxyName(text);
+  const { scheme, name, port } = proxyName('pod', text);
   const pod: Pod = currentEntry(stores.pods, namespace, name).object;
   const address = pod.status?.podIP ?? '';
   if (address === '') throw newBadRequest('address not allowed');
   const first = pod.spec?.containers?.flatMap(({ ports }) => ports ?? [])[0]?.containerPort;
-  const number = port === '' ? first : Number(port);
-  return {
-    url: withPath(`${scheme}://${host(address)}${number === undefined ? '' : `:${number}`}`, request),
-    credentials: 'none',
-    plain: false,
-  };
+  const number = port === '' ? (first ?? DEFAULT_PORTS[scheme]) : portNumber(port);
+  const origin = { secure: scheme === 'https', host: address, port: number };
+  return { origin, target: forwardedTarget(request), credentials: 'none', plain: false };
 }
 
 function nodeProxy(stores: ConnectStores, text: string, request: ConnectRequest): ConnectTarget {
-  const { name, port } = proxyName(text);
-  const base = new URL(agentOf(stores, name));
-  if (port !== '' && port !== base.port) {
-    base.port = port;
-    base.protocol = 'http:';
-    return { url: withPath(base.origin, request), credentials: 'none', plain: false };
-  }
-  return { url: withPath(base.origin, request), credentials: 'kubelet-client', plain: false };
+  const { name, port } = proxyName('node', text);
+  const agent = agentOf(stores, name);
+  const target = forwardedTarget(request);
+  if (port === '' || portNumber(port) === agent.port)
+    return { origin: agent, target, credentials: 'kubelet-client', plain: false };
+  const origin = { secure: false, host: agent.host, port: portNumber(port) };
+  return { origin, target, credentials: 'none', plain: false };
 }
 
 async function serviceProxy(
@@ -176,7 +196,7 @@ async function serviceProxy(
   text: string,
   request: ConnectRequest,
 ): Promise<ConnectTarget> {
-  const { scheme, name, port } = proxyName(text);
+  const { scheme, name, port } = proxyName('service', text);
   const service = currentEntry(stores.services, namespace, name).object as Service;
   const ports = service.spec?.ports ?? [];
   const wanted =
@@ -206,7 +226,8 @@ async function serviceProxy(
     const ready = (slice.endpoints ?? []).filter(({ conditions }) => conditions?.ready !== false);
     const address = ready[Math.floor(Math.random() * ready.length)]?.addresses?.[0];
     if (target === undefined || address === undefined) continue;
-    return { url: withPath(`${scheme}://${host(address)}:${target}`, request), credentials: 'none', plain: false };
+    const origin = { secure: scheme === 'https', host: address, port: target };
+    return { origin, target: forwardedTarget(request), credentials: 'none', plain: false };
   }
   throw newServiceUnavailable(`no endpoints available for service ${JSON.stringify(name)}`);
 }

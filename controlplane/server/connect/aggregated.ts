@@ -1,32 +1,36 @@
-/** Requests for groups that another server serves, passed on to it, and its answers (also watches) passed back. */
+/** Forwards requests for groups that another server serves, byte for byte as they were authorized, and its answers back. */
 import type { IncomingMessage } from 'node:http';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { type AggregatedTarget, type Aggregator, userHeaders } from '../../aggregation/aggregator.ts';
 import { BackendError } from '../../aggregation/api-service-target.ts';
-import { newStatusError } from '../../../api/meta/status-error.ts';
+import { apiForwardingFault } from '../../../api/machinery/request-path.ts';
+import { newBadRequest, newStatusError } from '../../../api/meta/status-error.ts';
 import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
-import { forwardedHeaders, isHopByHop } from './forwarded-headers.ts';
+import { forwardedHeaders, isHopByHop, type StrippedHeaders } from './forwarded-headers.ts';
 import { passBody, requestTarget } from './passed-response.ts';
 import { tunnel } from './tunnel.ts';
 
 const CHECK_TIMEOUT_MS = 5000;
-const IDENTITY = /^x-remote-/;
 
 /**
- * Takes the request if its group and version are another server's, and requests for what that says of its schemas;
- * `undefined`: they are not.
+ * Takes the request if an APIService names another server for its group and version, also for the OpenAPI document of that
+ * group; returns `undefined` for all others. Throws 400 for a path that servers might read differently.
  */
 export function passAggregated(
-  aggregator: Aggregator,
+  aggregator: Pick<Aggregator, 'find' | 'isAvailable' | 'target'>,
   clock: Clock,
+  stripped: StrippedHeaders,
 ): (request: ApiRequest) => MaybePromise<void> | undefined {
   return (request) => {
-    const path = request.info.path.replace(/^\/openapi\/v3(?=\/apis\/)/, '');
-    const [root, group = '', version = ''] = path.split('/').filter((part) => part !== '');
+    const { segments } = request.path;
+    const from = segments[0] === 'openapi' && segments[1] === 'v3' ? 2 : 0;
+    const [root, group = '', version = ''] = segments.slice(from, from + 3);
     if (root !== 'apis' || version === '') return undefined;
     const service = aggregator.find(group, version);
     if (service === undefined) return undefined;
+    const fault = apiForwardingFault(request.path);
+    if (fault !== '') throw newBadRequest(`the path cannot be forwarded: ${fault}`);
     if (!aggregator.isAvailable(service)) {
       unavailable(request);
       return Promise.resolve();
@@ -39,7 +43,7 @@ export function passAggregated(
       unavailable(request);
       return Promise.resolve();
     }
-    return passed(request, target, clock);
+    return passed(request, target, clock, stripped);
   };
 }
 
@@ -52,33 +56,33 @@ function unavailable(request: ApiRequest): void {
   );
 }
 
-async function passed(request: ApiRequest, target: AggregatedTarget, clock: Clock): Promise<void> {
+async function passed(
+  request: ApiRequest,
+  { host, port, tls, serverName }: AggregatedTarget,
+  clock: Clock,
+  stripped: StrippedHeaders,
+): Promise<void> {
   const { exchange } = request;
-  // Who asks is for this server alone to say.
-  const headers = forwardedHeaders(request).filter(([name]) => !IDENTITY.test(name));
-  headers.push(['host', target.serverName], ...userHeaders(request.user));
-  const query = request.rawQuery === '' ? '' : `?${request.rawQuery}`;
-  const url = urlOf(target, `${request.rawPath}${query}`);
-  const upgrade = exchange.takeUpgrade();
-  if (upgrade !== undefined) {
-    await tunnel(request, upgrade, { url, tls: target.tls, headers, clock });
+  const headers = forwardedHeaders(request, stripped);
+  headers.push(['host', serverName], ...userHeaders(request.user));
+  const target = request.rawQuery === '' ? request.rawPath : `${request.rawPath}?${request.rawQuery}`;
+  const origin = { secure: true, host, port };
+  if (exchange.canUpgrade) {
+    await tunnel(request, { origin, target, tls, headers, clock });
     return;
   }
   const message = await requestTarget({
-    url,
+    origin,
+    target,
     method: exchange.method,
     headers,
-    tls: target.tls,
+    tls,
     body: exchange.method === 'GET' || exchange.method === 'HEAD' ? undefined : exchange.bodyStream(),
     signal: request.signal,
   });
   request.status = message.statusCode ?? 502;
   exchange.start(request.status, answerHeaders(request, message));
   await passBody(message, exchange);
-}
-
-function urlOf({ host, port }: AggregatedTarget, path: string): URL {
-  return new URL(path, `https://${host.includes(':') ? `[${host}]` : host}:${port}`);
 }
 
 function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseHeaders {
@@ -96,7 +100,8 @@ export async function fetchAggregated(
   headers: readonly (readonly [string, string])[],
 ): Promise<unknown> {
   const message = await requestTarget({
-    url: urlOf(target, path),
+    origin: { secure: true, host: target.host, port: target.port },
+    target: path,
     method: 'GET',
     headers: [
       ['host', target.serverName],

@@ -7,7 +7,8 @@ import type { Logger } from '../../../api/component/logger.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import type { ConnectTarget, Rest } from '../../registry/rest.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
-import { forwardedHeaders } from './forwarded-headers.ts';
+import { parseRequestPath, rawAfter } from '../../../api/machinery/request-path.ts';
+import { forwardedHeaders, hostOf, type StrippedHeaders } from './forwarded-headers.ts';
 import { streamLog } from './log.ts';
 import { proxyRequest } from './proxy.ts';
 import { tunnel } from './tunnel.ts';
@@ -26,7 +27,11 @@ export interface AgentCredentials {
   readonly ca?: string | Buffer;
 }
 
+/** Segments from the resource to the subresource: `pods/p/proxy`. */
+const PROXY_PARTS = 3;
+
 export interface ConnectorOptions {
+  readonly stripped: StrippedHeaders;
   /** Read for each connection, as certificates are rotated. */
   readonly agentCredentials: () => AgentCredentials | undefined;
   readonly clock: Clock;
@@ -48,11 +53,14 @@ export function createConnector(options: ConnectorOptions): Connector {
     async connect(request, rest) {
       const { info, exchange } = request;
       const subresource = rest.subresource?.name ?? '';
-      const path = info.parts.length > 3 ? `/${info.parts.slice(3).join('/')}` : '';
+      const consumed = request.path.segments.length - info.parts.length + PROXY_PARTS;
+      const rawPath = rawAfter(request.path, consumed);
       const target = await rest.connect?.(request, rest.info.namespaced ? info.namespace : '', info.parts[1] ?? '', {
         method: exchange.method,
-        path: subresource === 'proxy' && request.rawPath.endsWith('/') && !path.endsWith('/') ? `${path}/` : path,
+        path: rawPath === '' ? '' : parseRequestPath(rawPath).decoded,
+        rawPath,
         query: request.query,
+        rawQuery: request.rawQuery,
       });
       if (target === undefined) return;
       if (target === 'empty') {
@@ -64,11 +72,13 @@ export function createConnector(options: ConnectorOptions): Connector {
         await streamLog(request, rest, target, tls);
         return;
       }
-      const upgrade = exchange.takeUpgrade();
-      if (upgrade !== undefined) {
-        const headers: [string, string][] = [['host', target.url.host], ...forwardedHeaders(request)];
-        await tunnel(request, upgrade, { url: target.url, tls, headers, clock: options.clock });
-      } else if (subresource === 'proxy') await proxyRequest(request, target, tls);
+      if (exchange.canUpgrade) {
+        const headers: [string, string][] = [
+          ['host', hostOf(target.origin)],
+          ...forwardedHeaders(request, options.stripped),
+        ];
+        await tunnel(request, { origin: target.origin, target: target.target, tls, headers, clock: options.clock });
+      } else if (subresource === 'proxy') await proxyRequest(request, target, tls, options.stripped);
       else throw newBadRequest('Upgrade request required');
     },
   };

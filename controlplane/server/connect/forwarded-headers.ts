@@ -1,4 +1,8 @@
-/** Which headers go on to a target: not those of the connection, and never the credentials of the caller. */
+/**
+ * The headers that a forwarded request keeps. Headers of the connection, credentials of the caller, and headers by which a
+ * front proxy names a user never reach a target: one list serves proxies, tunnels and aggregation.
+ */
+import type { Origin } from '../../registry/rest.ts';
 import type { RequestHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 
@@ -14,28 +18,57 @@ const HOP_BY_HOP: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** Pairs as they are written. */
-export function forwardedHeaders(request: ApiRequest): [string, string][] {
+/** The WebSocket sub-protocol that carries a bearer token for browsers. */
+const TOKEN_PROTOCOL = 'base64url.bearer.authorization.k8s.io.';
+
+/** Names and prefixes of headers that name a user, in lower case. */
+export interface StrippedHeaders {
+  readonly names: ReadonlySet<string>;
+  readonly prefixes: readonly string[];
+}
+
+/** The names that a front proxy is configured with, beside those that backends believe by default. */
+export function strippedHeaders(configured: {
+  readonly names: readonly string[];
+  readonly prefixes: readonly string[];
+}): StrippedHeaders {
+  const prefixes = ['impersonate-', 'x-remote-', ...configured.prefixes.map((prefix) => prefix.toLowerCase())];
+  return {
+    names: new Set(['host', 'authorization', ...configured.names.map((name) => name.toLowerCase())]),
+    // An empty prefix would strip every header.
+    prefixes: prefixes.filter((prefix) => prefix !== ''),
+  };
+}
+
+/** Pairs of name and value, in the order in which they are sent. */
+export function forwardedHeaders(request: ApiRequest, stripped: StrippedHeaders): [string, string][] {
   const pairs: [string, string][] = [];
   const { headers, remoteAddress } = request.exchange;
   const named = connectionNames(headers);
   for (const [name, value] of Object.entries(headers)) {
-    if (value === undefined || name.startsWith(':') || isKept(name, named)) continue;
-    for (const one of Array.isArray(value) ? value : [value]) pairs.push([name, one]);
+    if (value === undefined || name.startsWith(':') || named.has(name) || isStripped(name, stripped)) continue;
+    for (const one of Array.isArray(value) ? value : [value]) {
+      const kept = name === 'sec-websocket-protocol' ? withoutToken(one) : one;
+      if (kept !== undefined) pairs.push([name, kept]);
+    }
   }
   const earlier = headers['x-forwarded-for'];
   const chain = earlier === undefined ? remoteAddress : `${String(earlier)}, ${remoteAddress}`;
   return [...pairs.filter(([name]) => name !== 'x-forwarded-for'), ['x-forwarded-for', chain]];
 }
 
-function isKept(name: string, named: ReadonlySet<string>): boolean {
-  return (
-    HOP_BY_HOP.has(name) ||
-    named.has(name) ||
-    name === 'host' ||
-    name === 'authorization' ||
-    name.startsWith('impersonate-')
-  );
+function isStripped(name: string, { names, prefixes }: StrippedHeaders): boolean {
+  return HOP_BY_HOP.has(name) || names.has(name) || prefixes.some((prefix) => name.startsWith(prefix));
+}
+
+/** `undefined` where nothing but the token was offered. */
+function withoutToken(protocols: string): string | undefined {
+  if (!protocols.includes(TOKEN_PROTOCOL)) return protocols;
+  const kept = protocols
+    .split(',')
+    .map((protocol) => protocol.trim())
+    .filter((protocol) => protocol !== '' && !protocol.startsWith(TOKEN_PROTOCOL));
+  return kept.length === 0 ? undefined : kept.join(', ');
 }
 
 /** Headers that the sender declared to be of its connection alone. */
@@ -46,4 +79,10 @@ function connectionNames(headers: RequestHeaders): ReadonlySet<string> {
 
 export function isHopByHop(name: string): boolean {
   return HOP_BY_HOP.has(name);
+}
+
+/** The value of the `Host` header: the port is left out where it is the scheme's own. */
+export function hostOf({ secure, host, port }: Origin): string {
+  const name = host.includes(':') ? `[${host}]` : host;
+  return port === (secure ? 443 : 80) ? name : `${name}:${port}`;
 }

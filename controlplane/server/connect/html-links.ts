@@ -1,7 +1,6 @@
 /**
- * Links in pages that a proxied target sends: what names the target from its root is turned to go through the proxy, so that a
- * person can click on it. Pages pass through in pieces, byte by byte as they came but for those links; what is no HTML that we
- * know passes unchanged.
+ * Rewrites the links in pages that a proxied target sends: a link from the root of the target goes through the proxy, so that a
+ * person can follow it. Everything else of a page passes unchanged.
  */
 import { posix } from 'node:path';
 
@@ -58,81 +57,183 @@ const RAW: ReadonlySet<string> = new Set(
   'iframe noembed noframes noscript plaintext script style textarea title xmp'.split(' '),
 );
 
-const TAG = /<([a-z][^\s/>]*)((?:[^>"']|"[^"]*"|'[^']*')*)>/iy;
-const ATTRIBUTE = /([^\s"'>/=]+)(\s*=\s*)("[^"]*"|'[^']*'|[^\s>]+)/g;
-/** A longer tag is passed on as it is, so that a page cannot have us keep it all. */
-const LONGEST_TAG = 65_536;
+/** A longer tag passes unchanged, so that a page cannot make the proxy keep more of it. */
+const LONGEST_TAG = 16_384;
 
-/** The same page in pieces: `push` gives what can be told already, `end` the rest. */
+const COMMENT = '<!--';
+const QUOTES: ReadonlySet<string> = new Set(['"', "'"]);
+const isLetter = (char: string): boolean => (char >= 'a' && char <= 'z') || (char >= 'A' && char <= 'Z');
+const isSpace = (char: string): boolean =>
+  char === ' ' || char === '\n' || char === '\t' || char === '\r' || char === '\f';
+
+/** Where in the page the scanner stands. Each state keeps what it needs to go on in the middle of it. */
+type State =
+  | { readonly at: 'text' }
+  /** After `<`, or within `<!--`. */
+  | { readonly at: 'opening'; text: string }
+  | { readonly at: 'tag'; text: string; quote: string; afterEquals: boolean }
+  /** Until `needle`, of which the last `matched` characters were seen. */
+  | { readonly at: 'raw'; readonly needle: string; readonly restarts: readonly number[]; matched: number };
+
+const TEXT: State = { at: 'text' };
+
+/**
+ * Rewrites a page in pieces: `push` returns what is certain, `end` the rest. Every character is looked at once, whatever the
+ * page and however it is cut, so that the time is linear in its length.
+ */
 export class HtmlLinks {
   readonly #turn: (link: string) => string;
-  #kept = '';
-  /** What ends the comment or the raw text that the page is in. */
-  #until: RegExp | undefined;
+  #state: State = TEXT;
 
   constructor(turn: (link: string) => string) {
     this.#turn = turn;
   }
 
   push(text: string): string {
-    this.#kept += text;
     let out = '';
-    for (let step = this.#next(); step !== undefined; step = this.#next()) out += step;
+    for (let at = 0; at < text.length;) {
+      const state = this.#state;
+      const start = at;
+      switch (state.at) {
+        case 'text': {
+          const open = text.indexOf('<', at);
+          at = open < 0 ? text.length : open + 1;
+          out += text.slice(start, open < 0 ? at : open);
+          if (open >= 0) this.#state = { at: 'opening', text: '<' };
+          break;
+        }
+        case 'opening': {
+          const [taken, passed] = this.#open(state, text.charAt(at));
+          at += taken;
+          out += passed;
+          break;
+        }
+        case 'tag':
+          at = scanTag(state, text, at);
+          state.text += text.slice(start, at);
+          if (text[at - 1] === '>' && state.quote === '') out += this.#close(state.text);
+          else if (state.text.length > LONGEST_TAG) {
+            out += state.text;
+            this.#state = TEXT;
+          }
+          break;
+        case 'raw':
+          at = scanRaw(state, text, at);
+          out += text.slice(start, at);
+          if (state.matched === state.needle.length) this.#state = TEXT;
+          break;
+      }
+    }
     return out;
   }
 
   end(): string {
-    const rest = this.#kept;
-    this.#kept = '';
-    return rest;
+    const state = this.#state;
+    this.#state = TEXT;
+    return state.at === 'opening' || state.at === 'tag' ? state.text : '';
   }
 
-  /** Takes one piece from what is kept; `undefined` when more of the page must be seen. */
-  #next(): string | undefined {
-    if (this.#kept === '') return undefined;
-    if (this.#until !== undefined) return this.#raw(this.#until);
-    const start = this.#kept.indexOf('<');
-    if (start !== 0) return this.#take(start < 0 ? this.#kept.length : start);
-    if (this.#kept.startsWith('<!--')) {
-      this.#until = /-->/;
-      return this.#take(4);
+  /** Decides after `<` what begins: how many characters that took (0 or 1), and what passes. */
+  #open(state: Extract<State, { at: 'opening' }>, char: string): readonly [0 | 1, string] {
+    if (state.text === '<' && isLetter(char)) {
+      this.#state = { at: 'tag', text: `<${char}`, quote: '', afterEquals: false };
+      return [1, ''];
     }
-    if (this.#kept.length < 4 && '<!--'.startsWith(this.#kept)) return undefined;
-    if (!/^<[a-z]/i.test(this.#kept)) return this.#take(1);
-    TAG.lastIndex = 0;
-    const tag = TAG.exec(this.#kept);
-    if (tag === null) return this.#kept.length > LONGEST_TAG ? this.#take(1) : undefined;
-    const [whole, name = '', attributes = ''] = tag;
-    const element = name.toLowerCase();
-    if (RAW.has(element)) this.#until = new RegExp(`</${element}`, 'i');
-    this.#take(whole.length);
+    if (COMMENT[state.text.length] !== char) {
+      this.#state = TEXT;
+      return [0, state.text];
+    }
+    state.text += char;
+    if (state.text !== COMMENT) return [1, ''];
+    this.#state = rawUntil('-->');
+    return [1, COMMENT];
+  }
+
+  /** The whole tag with its links rewritten. */
+  #close(tag: string): string {
+    let end = 1;
+    while (end < tag.length && !isSpace(tag.charAt(end)) && tag[end] !== '/' && tag[end] !== '>') end += 1;
+    const element = tag.slice(1, end).toLowerCase();
+    this.#state = RAW.has(element) ? rawUntil(`</${element}`) : TEXT;
     const links = Object.hasOwn(LINKS, element) ? (LINKS[element] ?? []) : [];
-    return links.length === 0 ? whole : `<${name}${this.#turned(attributes, links)}>`;
+    return links.length === 0 ? tag : tag.slice(0, end) + this.#turnAttributes(tag.slice(end), links);
   }
 
-  #take(length: number): string {
-    const piece = this.#kept.slice(0, length);
-    this.#kept = this.#kept.slice(length);
-    return piece;
-  }
-
-  #raw(until: RegExp): string | undefined {
-    const found = until.exec(this.#kept);
-    if (found !== null) {
-      this.#until = undefined;
-      return this.#take(found.index + found[0].length);
+  #turnAttributes(text: string, links: readonly string[]): string {
+    let out = '';
+    for (let at = 0; at < text.length;) {
+      const nameStart = skip(text, at, isBetweenAttributes);
+      const nameEnd = skip(text, nameStart, isInName);
+      const equals = skip(text, nameEnd, isSpace);
+      if (text[equals] !== '=' || nameEnd === nameStart) {
+        const next = Math.max(nameEnd, at + 1);
+        out += text.slice(at, next);
+        at = next;
+        continue;
+      }
+      const valueStart = skip(text, equals + 1, isSpace);
+      const quote = QUOTES.has(text.charAt(valueStart)) ? text.charAt(valueStart) : '';
+      const from = valueStart + quote.length;
+      const to = skip(text, from, quote === '' ? isInBareValue : (char) => char !== quote);
+      const link = text.slice(from, to);
+      const isLink = links.includes(text.slice(nameStart, nameEnd).toLowerCase());
+      out += text.slice(at, from) + (isLink && link !== '' ? this.#turn(link) : link);
+      at = to;
+      if (quote !== '' && at < text.length) {
+        out += quote;
+        at += 1;
+      }
     }
-    // The end may have begun.
-    const sure = this.#kept.length - until.source.length;
-    return sure > 0 ? this.#take(sure) : undefined;
+    return out;
   }
+}
 
-  #turned(attributes: string, links: readonly string[]): string {
-    return attributes.replace(ATTRIBUTE, (all, name: string, equals: string, value: string) => {
-      if (!links.includes(name.toLowerCase())) return all;
-      const quote = /^["']/.exec(value)?.[0] ?? '';
-      const link = quote === '' ? value : value.slice(1, -1);
-      return `${name}${equals}${quote}${this.#turn(link)}${quote}`;
-    });
+const isBetweenAttributes = (char: string): boolean => isSpace(char) || char === '/' || QUOTES.has(char);
+const isInName = (char: string): boolean =>
+  !isSpace(char) && char !== '=' && char !== '>' && char !== '/' && !QUOTES.has(char);
+const isInBareValue = (char: string): boolean => !isSpace(char) && char !== '>';
+
+function skip(text: string, from: number, wanted: (char: string) => boolean): number {
+  let at = from;
+  while (at < text.length && wanted(text.charAt(at))) at += 1;
+  return at;
+}
+
+/** Goes on to the character after the tag's `>`, or to the end of the text. Quotes count only at the start of a value. */
+function scanTag(state: Extract<State, { at: 'tag' }>, text: string, from: number): number {
+  for (let at = from; at < text.length; at += 1) {
+    const char = text.charAt(at);
+    if (state.quote !== '') {
+      if (char === state.quote) state.quote = '';
+    } else if (char === '>') return at + 1;
+    else if (char === '=') state.afterEquals = true;
+    else if (state.afterEquals && !isSpace(char)) {
+      if (QUOTES.has(char)) state.quote = char;
+      state.afterEquals = false;
+    }
   }
+  return text.length;
+}
+
+/** A search that goes on where the last piece of the page ended (the algorithm of Knuth, Morris and Pratt). */
+function rawUntil(needle: string): State {
+  const restarts = [0];
+  for (let at = 1, matched = 0; at < needle.length; at += 1) {
+    while (matched > 0 && needle[at] !== needle[matched]) matched = restarts[matched - 1] ?? 0;
+    if (needle[at] === needle[matched]) matched += 1;
+    restarts.push(matched);
+  }
+  return { at: 'raw', needle, restarts, matched: 0 };
+}
+
+/** Goes on to the character after the needle, or to the end of the text. */
+function scanRaw(state: Extract<State, { at: 'raw' }>, text: string, from: number): number {
+  const { needle, restarts } = state;
+  for (let at = from; at < text.length; at += 1) {
+    const char = text.charAt(at).toLowerCase();
+    while (state.matched > 0 && needle[state.matched] !== char) state.matched = restarts[state.matched - 1] ?? 0;
+    if (needle[state.matched] === char) state.matched += 1;
+    if (state.matched === needle.length) return at + 1;
+  }
+  return text.length;
 }

@@ -26,7 +26,8 @@ const webSockets = new WebSocketServer({
 
 export async function streamLog(request: ApiRequest, rest: Rest, target: ConnectTarget, tls: TargetTls): Promise<void> {
   const message = await requestTarget({
-    url: target.url,
+    origin: target.origin,
+    target: target.target,
     method: 'GET',
     headers: [['accept', '*/*']],
     tls,

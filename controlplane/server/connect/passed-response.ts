@@ -4,11 +4,14 @@ import { request as httpsRequest } from 'node:https';
 import type { Readable } from 'node:stream';
 import { request as httpRequest } from '../../../api/machinery/node-http.ts';
 import { newServiceUnavailable } from '../../../api/meta/status-error.ts';
+import type { Origin } from '../../registry/rest.ts';
 import type { Exchange } from '../exchange.ts';
 import type { TargetTls } from './connector.ts';
 
 export interface TargetRequest {
-  readonly url: URL;
+  readonly origin: Origin;
+  /** Path and query, percent-encoded; sent as they are. */
+  readonly target: string;
   readonly method: string;
   readonly headers: readonly [string, string][];
   readonly tls: TargetTls;
@@ -22,21 +25,24 @@ const ANY_NAME = { checkServerIdentity: () => undefined };
 /** Throws 503 where the target cannot be reached. */
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    const { url } = options;
+    const { origin } = options;
     const headers: Record<string, string | string[]> = {};
     for (const [name, value] of options.headers) {
       const earlier = headers[name];
       headers[name] = earlier === undefined ? value : [...(Array.isArray(earlier) ? earlier : [earlier]), value];
     }
-    const common = { method: options.method, headers, agent: false as const, signal: options.signal };
-    const request =
-      url.protocol === 'https:'
-        ? httpsRequest(
-            url,
-            { ...common, ...options.tls, ...(options.tls.servername === undefined ? ANY_NAME : {}) },
-            resolve,
-          )
-        : httpRequest(url, common, resolve);
+    const common = {
+      host: origin.host,
+      port: origin.port,
+      path: options.target,
+      method: options.method,
+      headers,
+      agent: false as const,
+      signal: options.signal,
+    };
+    const request = origin.secure
+      ? httpsRequest({ ...common, ...options.tls, ...(options.tls.servername === undefined ? ANY_NAME : {}) }, resolve)
+      : httpRequest(common, resolve);
     request.on('error', (error: Error) => {
       reject(newServiceUnavailable(`error trying to reach service: ${error.message}`));
     });

@@ -9,23 +9,29 @@ import type { ConnectTarget } from '../../registry/rest.ts';
 import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 import type { TargetTls } from './connector.ts';
-import { forwardedHeaders, isHopByHop } from './forwarded-headers.ts';
+import { forwardedHeaders, hostOf, isHopByHop, type StrippedHeaders } from './forwarded-headers.ts';
 import { HtmlLinks, type ProxiedPlace, throughProxy } from './html-links.ts';
 import { passBody, requestTarget } from './passed-response.ts';
 
-export async function proxyRequest(request: ApiRequest, target: ConnectTarget, tls: TargetTls): Promise<void> {
+export async function proxyRequest(
+  request: ApiRequest,
+  target: ConnectTarget,
+  tls: TargetTls,
+  stripped: StrippedHeaders,
+): Promise<void> {
   const { exchange } = request;
   const bare = request.info.parts.length === 3 && !request.rawPath.endsWith('/');
   if (bare && (exchange.method === 'GET' || exchange.method === 'HEAD')) {
     redirectToSlash(request);
     return;
   }
-  const headers = forwardedHeaders(request);
-  headers.push(['host', target.url.host], ['x-forwarded-uri', request.rawPath], ['x-forwarded-proto', 'https']);
+  const headers = forwardedHeaders(request, stripped);
+  headers.push(['host', hostOf(target.origin)], ['x-forwarded-uri', request.rawPath], ['x-forwarded-proto', 'https']);
   const host = request.header('host') ?? request.header(':authority');
   if (host !== undefined) headers.push(['x-forwarded-host', host]);
   const message = await requestTarget({
-    url: target.url,
+    origin: target.origin,
+    target: target.target,
     method: exchange.method,
     headers,
     tls,
@@ -33,7 +39,11 @@ export async function proxyRequest(request: ApiRequest, target: ConnectTarget, t
     signal: request.signal,
   });
   request.status = message.statusCode ?? 502;
-  const place: ProxiedPlace = { prefix: proxyPath(request), targetHost: target.url.host, requestHost: host ?? '' };
+  const place: ProxiedPlace = {
+    prefix: proxyPath(request),
+    targetHost: hostOf(target.origin),
+    requestHost: host ?? '',
+  };
   const answer = answerHeaders(request, message);
   if (message.headers.location !== undefined) answer['location'] = throughProxy(message.headers.location, place);
   const page = message.headers.location === undefined ? linkedPage(message, place) : undefined;

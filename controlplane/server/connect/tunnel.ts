@@ -1,86 +1,125 @@
 /**
- * An upgrade (SPDY/3.1 or WebSocket alike) as a raw tunnel: the request goes on as it came but for credentials, and from
- * then on both sides' bytes pass untouched, the target's answer included.
+ * An upgrade (SPDY/3.1 or WebSocket alike) passed on to a target. The tunnel opens only after the target has answered 101:
+ * then both sides' bytes pass untouched. Any other answer goes to the client as it is and ends the connection, so that what
+ * the client sends next on it never reaches the target. Node.js' HTTP client writes the request and parses the answer: it
+ * refuses header values with control characters.
  */
-import { connect as connectTcp, type Socket } from 'node:net';
-import { connect as connectTls } from 'node:tls';
+import type { IncomingMessage } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { Duplex } from 'node:stream';
+import type { Socket } from 'node:net';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { request as httpRequest } from '../../../api/machinery/node-http.ts';
 import { newInternalError } from '../../../api/meta/status-error.ts';
-import type { Upgrade } from '../exchange.ts';
+import type { Origin } from '../../registry/rest.ts';
+import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 import type { TargetTls } from './connector.ts';
+import { isHopByHop } from './forwarded-headers.ts';
+import { passBody } from './passed-response.ts';
 
-const DIAL_TIMEOUT_MS = 30_000;
+/** From dialing to the head of the answer. */
+const ANSWER_TIMEOUT_MS = 30_000;
 
 /** Agents and pods are known by their address, not by their name. */
 const ANY_NAME = { checkServerIdentity: () => undefined };
 
 export interface TunnelTarget {
-  readonly url: URL;
+  readonly origin: Origin;
+  /** Path and query, percent-encoded; sent as they are. */
+  readonly target: string;
   readonly tls: TargetTls;
   /** `host` is among them. */
   readonly headers: readonly (readonly [string, string])[];
   readonly clock: Clock;
 }
 
-export async function tunnel(request: ApiRequest, upgrade: Upgrade, target: TunnelTarget): Promise<void> {
-  const client = upgrade.socket;
-  let backend: Socket;
+/** Throws 500 where the target cannot be reached or does not answer. */
+export async function tunnel(request: ApiRequest, target: TunnelTarget): Promise<void> {
+  let answer: Answer;
   try {
-    backend = await dial(target);
+    answer = await ask(request, target);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    const { status } = newInternalError(`error dialing backend: ${why}`, error);
-    const body = `${JSON.stringify(status)}\n`;
-    client.end(
-      `HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
-    );
+    throw newInternalError(`error dialing backend: ${why}`, error);
+  }
+  if (answer.socket === undefined) return await passRefusal(request, answer.message);
+  const upgrade = request.exchange.takeUpgrade();
+  if (upgrade === undefined) {
+    answer.socket.destroy();
     return;
   }
+  const client = upgrade.socket;
   request.status = 101;
   upgrade.response.detachSocket(client as Socket);
-  backend.write(requestHead(request, target));
-  if (upgrade.head.length > 0) backend.write(upgrade.head);
-  await join(client, backend);
+  client.write(switchingHead(answer.message));
+  if (answer.head.length > 0) client.write(answer.head);
+  if (upgrade.head.length > 0) answer.socket.write(upgrade.head);
+  await join(client, answer.socket);
 }
 
-function dial({ url, tls, clock }: TunnelTarget): Promise<Socket> {
+type Answer =
+  | { readonly message: IncomingMessage; readonly socket: Duplex; readonly head: Buffer }
+  | { readonly message: IncomingMessage; readonly socket: undefined };
+
+/** The target's answer; its socket where that is 101. */
+function ask(request: ApiRequest, { origin, target, tls, headers, clock }: TunnelTarget): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const host = url.hostname.replace(/^\[|\]$/g, '');
-    const secure = url.protocol === 'https:';
-    const port = url.port === '' ? (secure ? 443 : 80) : Number(url.port);
-    const socket = secure
-      ? connectTls({
-          host,
-          port,
+    const common = {
+      host: origin.host,
+      port: origin.port,
+      path: target,
+      method: request.exchange.method,
+      headers: [...headers, ['Connection', 'Upgrade'], ['Upgrade', request.header('upgrade') ?? '']].flat(),
+      agent: false as const,
+      setHost: false,
+      signal: request.signal,
+    };
+    const asked = origin.secure
+      ? httpsRequest({
+          ...common,
           ...tls,
-          ALPNProtocols: ['http/1.1'],
           ...(tls.servername === undefined ? ANY_NAME : {}),
         })
-      : connectTcp({ host, port });
-    const timer = clock.after(DIAL_TIMEOUT_MS, () => socket.destroy(new Error('dial timed out')));
-    socket.once(secure ? 'secureConnect' : 'connect', () => {
+      : httpRequest(common);
+    const timer = clock.after(ANSWER_TIMEOUT_MS, () => asked.destroy(new Error('the target did not answer in time')));
+    asked.once('upgrade', (message, socket, head) => {
       timer.cancel();
-      socket.removeListener('error', reject);
-      socket.setNoDelay(true);
-      resolve(socket);
+      resolve({ message, socket, head });
     });
-    socket.once('error', (error) => {
+    asked.once('response', (message) => {
+      timer.cancel();
+      resolve({ message, socket: undefined });
+    });
+    asked.once('error', (error) => {
       timer.cancel();
       reject(error);
     });
+    asked.end();
   });
 }
 
-function requestHead(request: ApiRequest, { url, headers }: TunnelTarget): string {
-  const lines = [`${request.exchange.method} ${url.pathname}${url.search} HTTP/1.1`];
-  for (const [name, value] of headers) lines.push(`${name}: ${value}`);
-  lines.push('Connection: Upgrade', `Upgrade: ${request.header('upgrade') ?? ''}`);
+/** The client's connection ends after the answer: the server closes connections whose upgrade nobody took. */
+async function passRefusal(request: ApiRequest, message: IncomingMessage): Promise<void> {
+  const headers: ResponseHeaders = { 'audit-id': request.auditId, connection: 'close' };
+  for (const [name, value] of Object.entries(message.headers)) {
+    if (value !== undefined && !isHopByHop(name)) headers[name] = value;
+  }
+  request.status = message.statusCode ?? 502;
+  request.exchange.start(request.status, headers);
+  await passBody(message, request.exchange);
+}
+
+/** Everything else of the answer's head is for this connection alone. */
+function switchingHead({ rawHeaders }: IncomingMessage): string {
+  const lines = ['HTTP/1.1 101 Switching Protocols'];
+  for (let at = 0; at + 1 < rawHeaders.length; at += 2)
+    lines.push(`${rawHeaders[at] ?? ''}: ${rawHeaders[at + 1] ?? ''}`);
   return `${lines.join('\r\n')}\r\n\r\n`;
 }
 
 /** Ends when either side has ended and what it had sent is through. */
-function join(client: Upgrade['socket'], backend: Socket): Promise<void> {
+function join(client: Duplex, backend: Duplex): Promise<void> {
   return new Promise((resolve) => {
     let open = 2;
     const closed = (): void => {
@@ -88,7 +127,7 @@ function join(client: Upgrade['socket'], backend: Socket): Promise<void> {
       if (open === 0) resolve();
     };
     client.once('close', () => {
-      backend.destroySoon();
+      if (!backend.destroyed) backend.end(() => backend.destroy());
       closed();
     });
     backend.once('close', () => {

@@ -1,4 +1,4 @@
-/** Whether the user may do this, with the reference's sentence where they may not. */
+/** Authorizes the request; a refusal has kube-apiserver's sentence. */
 import { newForbidden, newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
 import { isStatusError } from '../../../api/meta/status-error.ts';
 import type {
@@ -15,9 +15,27 @@ export function authorizationFilter(authorizer: Authorizer): Filter {
   return (request, next) => {
     const attributes = attributesOf(request);
     const decision = authorizer.authorize(attributes);
-    if (decision instanceof Promise) return decision.then((known) => decide(request, attributes, known, next));
-    return decide(request, attributes, decision, next);
+    const goOn: Handler = opensStream(attributes) ? (one) => alsoCreate(one, attributes, authorizer, next) : next;
+    if (decision instanceof Promise) return decision.then((known) => decide(request, attributes, known, goOn));
+    return decide(request, attributes, decision, goOn);
   };
+}
+
+const STREAMS: ReadonlySet<string> = new Set(['exec', 'attach', 'portforward']);
+
+/** WebSocket clients open a stream by GET; reading permissions alone must not run commands in a pod. */
+function opensStream({ verb, group, resource, subresource }: AuthorizationAttributes): boolean {
+  return verb === 'get' && group === '' && resource === 'pods' && STREAMS.has(subresource);
+}
+
+async function alsoCreate(
+  request: ApiRequest,
+  attributes: AuthorizationAttributes,
+  authorizer: Authorizer,
+  next: Handler,
+): Promise<void> {
+  const creating = { ...attributes, verb: 'create' };
+  await decide(request, creating, await authorizer.authorize(creating), next);
 }
 
 function decide(

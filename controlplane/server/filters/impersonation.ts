@@ -1,9 +1,9 @@
 /**
- * Acting as somebody else, by `Impersonate-*` headers.
+ * Impersonation by `Impersonate-*` headers.
  *
- * The narrower modes come first: each asks for `impersonate-on:<mode>:<verb>` of the request itself and for
- * `impersonate:<mode>` of whom to become; the older verb `impersonate` comes last. A caller who succeeded by one mode is
- * asked by that mode first from then on, and refusals carry the first mode's words.
+ * The constrained modes come first: each needs `impersonate-on:<mode>:<verb>` on the request itself and
+ * `impersonate:<mode>` on the wanted user; the legacy verb `impersonate` comes last. The mode by which a caller succeeded is
+ * tried first for the caller's next request, and a refusal carries the message of the first mode.
  */
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import type { UserInfo } from '../../authentication/authentication.ts';
@@ -19,6 +19,9 @@ const EXTRA_PREFIX = 'impersonate-extra-';
 const SERVICE_ACCOUNT = /^system:serviceaccount:([^:]+):([^:]+)$/;
 const NODE_PREFIX = 'system:node:';
 const NODE_NAME_EXTRA = 'authentication.kubernetes.io/node-name';
+const NODE_GROUPS: readonly string[] = ['system:nodes'];
+/** The constrained modes never grant this group. */
+const MASTERS = 'system:masters';
 const AUTHENTICATION_GROUP = 'authentication.k8s.io';
 /** Callers whose last mode is remembered; the oldest is forgotten. */
 const REMEMBERED_CALLERS = 1024;
@@ -39,23 +42,29 @@ interface Check {
 }
 
 interface Mode {
-  /** `''`: the older verb. */
+  /** `''`: the legacy verb. */
   readonly name: string;
-  /** What must be allowed; `undefined` where the mode is not for this. */
+  /** The groups of a user that is impersonated by this mode without naming groups; absent: none beside the usual ones. */
+  readonly groups?: readonly string[];
+  /** The permissions that the caller needs; `undefined` where the mode does not apply. */
   checks(wanted: Wanted, caller: UserInfo): readonly Check[] | undefined;
 }
 
 const MODES: readonly Mode[] = [
   {
     name: 'associated-node',
+    groups: NODE_GROUPS,
     checks(wanted, caller) {
       const node = nodeOf(wanted);
-      if (node === undefined || caller.extra?.[NODE_NAME_EXTRA]?.[0] !== node) return undefined;
+      // Only the token of a pod's service account proves the node; extra fields of other users can come from anywhere.
+      if (node === undefined || accountOf(caller.name) === undefined) return undefined;
+      if (caller.extra?.[NODE_NAME_EXTRA]?.[0] !== node) return undefined;
       return [{ group: AUTHENTICATION_GROUP, resource: 'nodes', name: '*' }];
     },
   },
   {
     name: 'arbitrary-node',
+    groups: NODE_GROUPS,
     checks(wanted) {
       const node = nodeOf(wanted);
       return node === undefined ? undefined : [{ group: AUTHENTICATION_GROUP, resource: 'nodes', name: node }];
@@ -73,6 +82,7 @@ const MODES: readonly Mode[] = [
     name: 'user-info',
     checks(wanted) {
       if (accountOf(wanted.name) !== undefined || wanted.name.startsWith(NODE_PREFIX)) return undefined;
+      if (wanted.groups.includes(MASTERS)) return undefined;
       return [
         { group: AUTHENTICATION_GROUP, resource: 'users', name: wanted.name },
         ...partChecks(wanted, AUTHENTICATION_GROUP),
@@ -145,7 +155,7 @@ async function become(
     if (error === undefined) {
       remember(lastModes, key, mode);
       request.impersonator = caller;
-      request.user = userOf(wanted);
+      request.user = userOf(wanted, mode.groups ?? []);
       return;
     }
     refusal ??= error;
@@ -230,7 +240,7 @@ function unescapeKey(key: string): string {
   }
 }
 
-/** As the reference prints the user in its message. */
+/** The user as kube-apiserver prints it in its message. */
 function describe(uid: string, groups: readonly string[], extra: ReadonlyMap<string, readonly string[]>): string {
   const list = (values: readonly string[]): string =>
     `[]string{${values.map((value) => JSON.stringify(value)).join(', ')}}`;
@@ -240,21 +250,21 @@ function describe(uid: string, groups: readonly string[], extra: ReadonlyMap<str
   return `&user.DefaultInfo{Name:"", UID:${JSON.stringify(uid)}, Groups:${groupText}, Extra:${extraText}}`;
 }
 
-function userOf(wanted: Wanted): UserInfo {
+function userOf(wanted: Wanted, modeGroups: readonly string[]): UserInfo {
   return {
     name: wanted.name,
-    groups: groupsOf(wanted),
+    groups: groupsOf(wanted, modeGroups),
     ...(wanted.uid === '' ? {} : { uid: wanted.uid }),
     ...(wanted.extra.size === 0 ? {} : { extra: Object.fromEntries(wanted.extra) }),
   };
 }
 
-function groupsOf(wanted: Wanted): readonly string[] {
-  let { groups } = wanted;
+function groupsOf(wanted: Wanted, modeGroups: readonly string[]): readonly string[] {
+  let groups = [...wanted.groups, ...modeGroups];
   const account = accountOf(wanted.name);
   if (account !== undefined && groups.length === 0) {
     groups = ['system:serviceaccounts', `system:serviceaccounts:${account.namespace}`];
-  } else if (nodeOf(wanted) !== undefined) groups = ['system:nodes'];
+  }
   if (wanted.name === 'system:anonymous') {
     return groups.includes('system:unauthenticated') ? groups : [...groups, 'system:unauthenticated'];
   }

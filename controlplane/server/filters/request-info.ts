@@ -1,4 +1,4 @@
-/** Reads what is asked for, and refuses a `timeout` that is none. */
+/** Parses the path into the request's info, and refuses an invalid `timeout`. */
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import { isLongRunning } from '../long-running.ts';
 import { parseRequestInfo } from '../request-info.ts';
@@ -9,7 +9,7 @@ const DURATION = /^[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+$/;
 
 export function requestInfoFilter(): Filter {
   return (request, next) => {
-    request.info = parseRequestInfo(request.exchange.method, request.rawPath, () => request.query);
+    request.info = parseRequestInfo(request.exchange.method, request.path, () => request.query);
     if (request.rawQuery !== '' && !isLongRunning(request.info)) {
       const timeout = request.query.get('timeout');
       if (timeout !== null && timeout !== '' && !DURATION.test(timeout)) {

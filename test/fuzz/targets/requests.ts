@@ -8,6 +8,7 @@ import {
   parseWriteOptions,
   validateListOptions,
 } from '../../../controlplane/server/options.ts';
+import { parseRequestPath, RequestPathError } from '../../../api/machinery/request-path.ts';
 import { parseRequestInfo } from '../../../controlplane/server/request-info.ts';
 import { StatusError } from '../../../api/meta/status-error.ts';
 import type { Random } from '../random.ts';
@@ -79,10 +80,10 @@ export const paths: Target = {
     return (
       [
         outcome(() => {
-          const info = parseRequestInfo('GET', rawPath, () => query);
+          const info = parseRequestInfo('GET', parseRequestPath(rawPath), () => query);
           law(info.isResource || info.resource === '', 'what is no resource has none');
           return `${info.isResource} ${info.verb} ${info.parts.length > 3}`;
-        }, [StatusError]),
+        }, [StatusError, RequestPathError]),
         outcome(() => {
           const options = parseListOptions(query);
           validateListOptions(options);

@@ -15,7 +15,10 @@ import { startServerUnderTest } from './server-under-test.ts';
 
 const jane = { name: 'jane', uid: '', groups: [], extra: {} };
 
-async function setUp(t: TestContext, broken: { authenticate?: boolean; authorize?: boolean } = {}) {
+async function setUp(
+  t: TestContext,
+  broken: { authenticate?: boolean; authorize?: boolean; refusal?: (path: string) => string } = {},
+) {
   const keys = await generateKey('ecdsa');
   const validity = { notBeforeMs: Date.UTC(2020, 0, 1), notAfterMs: Date.UTC(2100, 0, 1) };
   const der = createCertificate(
@@ -54,7 +57,7 @@ async function setUp(t: TestContext, broken: { authenticate?: boolean; authorize
     debugHandlers: true,
     access: {
       authenticate: async () => (broken.authenticate === true ? away() : jane),
-      refusal: async () => (broken.authorize === true ? away() : ''),
+      refusal: async (_user, _method, path) => (broken.authorize === true ? away() : (broken.refusal?.(path) ?? '')),
     },
     tls: {
       cert: certificatePem(der),
@@ -109,6 +112,26 @@ describe("the agent's server", () => {
       assert.match(await ask(target, UPGRADE), /^HTTP\/1\.1 4\d\d /, target);
     assert.match(await ask('//'), /^HTTP\/1\.1 4\d\d /);
     assert.match(await ask('/healthz'), / 200 /);
+  });
+
+  it('authorizes the path that it serves, however the path is spelled', async (t) => {
+    const ask = await setUp(t, { refusal: (path) => (/^\/metrics(\/|$)/.test(path) ? '' : 'only metrics') });
+    assert.match(await ask('/metrics'), / 200 /);
+    assert.match(await ask('/%6detrics'), / 200 /);
+    assert.match(await ask('/pods'), / 403 /);
+    assert.match(await ask('/%70ods'), / 403 /);
+    for (const target of [
+      '/logs/../metrics/..%2flog/auth.log',
+      '/metrics/../pods',
+      '/metrics/%2e%2e/pods',
+      '/metrics%2f..%2fpods',
+      '/metrics\\..\\pods',
+      '//metrics/pods',
+      '/pods//../metrics',
+    ]) {
+      assert.match(await ask(target), / 400 /, target);
+      assert.match(await ask(target, UPGRADE), / 400 /, `${target} by an upgrade`);
+    }
   });
 
   it('refuses a command without streams before the upgrade', async (t) => {

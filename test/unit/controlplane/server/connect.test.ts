@@ -11,6 +11,7 @@ import { WebSocket } from 'ws';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import type { ConnectRequest, ConnectTarget, Rest } from '../../../../controlplane/registry/rest.ts';
+import { strippedHeaders } from '../../../../controlplane/server/connect/forwarded-headers.ts';
 import { createConnector } from '../../../../controlplane/server/connect/connector.ts';
 import { FakeCatalog, fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { startFakeServer, type FakeServer } from '../../../fakes/fake-server.ts';
@@ -29,7 +30,8 @@ function subresource(name: string, plain: boolean): Rest {
       pod: string,
       request: ConnectRequest,
     ): Promise<ConnectTarget> => ({
-      url: new URL(`http://127.0.0.1:${(target.address() as AddressInfo).port}/${name}/${pod}${request.path}`),
+      origin: { secure: false, host: '127.0.0.1', port: (target.address() as AddressInfo).port },
+      target: `/${name}/${pod}${request.rawPath}`,
       credentials: 'none',
       plain,
     }),
@@ -62,7 +64,12 @@ before(async () => {
   });
   await new Promise<void>((resolve) => target.listen(0, '127.0.0.1', resolve));
   const catalog = new FakeCatalog([subresource('exec', false), subresource('log', true), subresource('proxy', false)]);
-  const connector = createConnector({ agentCredentials: () => undefined, clock: systemClock, logger: silentLogger });
+  const connector = createConnector({
+    stripped: strippedHeaders({ names: ['X-Foo-User'], prefixes: ['X-Foo-Extra-'] }),
+    agentCredentials: () => undefined,
+    clock: systemClock,
+    logger: silentLogger,
+  });
   fake = await startFakeServer(catalog, { connector });
 });
 after(async () => {

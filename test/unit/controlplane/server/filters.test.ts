@@ -1,6 +1,7 @@
 /** The filters of the handler chain, through the port. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Authenticator } from '../../../../controlplane/authentication/authentication.ts';
 import type { AuthorizationAttributes, Authorizer } from '../../../../controlplane/authorization/authorization.ts';
 import type { Rest } from '../../../../controlplane/registry/rest.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
@@ -90,6 +91,66 @@ test('a narrow mode needs both of its permissions', async () => {
       /cannot impersonate:user-info resource "users" in API group "authentication.k8s.io"/,
     );
   });
+});
+
+test('a stream by GET needs the permission to create it as well', async () => {
+  const allowed = ['get pods/exec', 'get pods/log', 'create pods/attach'];
+  await withServer({ authorizer: allowing(...allowed) }, async (fake) => {
+    const get = async (path: string): Promise<string> =>
+      messageOf((await fake.request('GET', `/api/v1/namespaces/n/pods/p/${path}`, {})).text);
+    assert.match(await get('exec'), /cannot create resource "pods\/exec"/);
+    assert.match(await get('attach'), /cannot get resource "pods\/attach"/);
+    assert.match(await get('log'), /could not find/);
+  });
+});
+
+test('the legacy verb gives no groups of nodes', async () => {
+  let seen: readonly string[] = [];
+  const authorizer: Authorizer = {
+    authorize({ verb, resource, user }: AuthorizationAttributes) {
+      if (verb === 'get') seen = user.groups;
+      const isAllowed = verb === 'get' || (verb === 'impersonate' && resource === 'users');
+      return { decision: isAllowed ? 'allow' : 'no-opinion', reason: '' };
+    },
+  };
+  await withServer({ authorizer }, async (fake) => {
+    const headers = { authorization: 'Bearer ann', 'impersonate-user': 'system:node:n1' };
+    assert.equal((await fake.request('GET', PATH, headers)).status, 200);
+    assert.deepEqual(seen, ['system:authenticated']);
+  });
+});
+
+test('a constrained mode makes nobody a member of system:masters', async () => {
+  const allowed = [
+    'impersonate-on:user-info:get configmaps a',
+    'impersonate:user-info users kim',
+    'impersonate:user-info groups system:masters',
+    'get configmaps',
+  ];
+  await withServer({ authorizer: allowing(...allowed) }, async (fake) => {
+    const headers = { authorization: 'Bearer ann', 'impersonate-user': 'kim', 'impersonate-group': 'system:masters' };
+    const answer = await fake.request('GET', PATH, headers);
+    assert.match(messageOf(answer.text), /User "ann" cannot impersonate resource "users"/);
+  });
+});
+
+test('only a service account is associated with the node in its token', async () => {
+  const allowed = [
+    'impersonate-on:associated-node:get configmaps a',
+    'impersonate:associated-node nodes *',
+    'get configmaps',
+  ];
+  const extra = { 'authentication.kubernetes.io/node-name': ['n1'] };
+  for (const [name, status] of [
+    ['ann', 403],
+    ['system:serviceaccount:ns:agent', 200],
+  ] as const) {
+    const authenticator: Authenticator = { authenticate: () => ({ user: { name, groups: [], extra } }) };
+    await withServer({ authorizer: allowing(...allowed), authenticator }, async (fake) => {
+      const answer = await fake.request('GET', PATH, { 'impersonate-user': 'system:node:n1' });
+      assert.equal(answer.status, status, name);
+    });
+  }
 });
 
 class SlowResource extends FakeResource {

@@ -52,6 +52,31 @@ test('links of a page are turned, whatever its pieces are, and the rest stays as
     }
 });
 
+/** How many characters of a page the scanner reads; a linear scanner reads each once. */
+const HOSTILE: readonly (readonly [string, (size: number) => string])[] = [
+  ['open tags', (size) => '<a'.repeat(size / 2)],
+  ['one attribute name', (size) => `<a ${'x'.repeat(size)}`],
+  ['names without values', (size) => `<a ${'x '.repeat(size / 2)}>`],
+  ['open quotes', (size) => `<a href="${"'".repeat(size)}`],
+  ['beginnings of comments', (size) => '<!-'.repeat(size / 3)],
+  ['beginnings of the end of a script', (size) => `<script>${'</scrip'.repeat(size / 7)}`],
+];
+
+for (const [what, page] of HOSTILE)
+  test(`a page of ${what} passes unchanged, also byte by byte`, () => {
+    const text = page(1 << 20);
+    for (const pieces of [[text], text.slice(0, 200_000).split('')]) {
+      const links = new HtmlLinks(turn);
+      const out = pieces.map((piece) => links.push(piece)).join('') + links.end();
+      assert.equal(out, pieces.join(''));
+    }
+  });
+
+test('quotes within words are no delimiters', () => {
+  const links = new HtmlLinks(turn);
+  assert.equal(links.push(`<a title=don't href="/x">it's</a>`), `<a title=don't href="[/x]">it's</a>`);
+});
+
 test('a tag without an end is not kept for ever', () => {
   const links = new HtmlLinks(turn);
   const page = `<a href="${'x'.repeat(100_000)}`;

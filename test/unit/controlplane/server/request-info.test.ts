@@ -2,12 +2,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { parseRequestPath, RequestPathError } from '../../../../api/machinery/request-path.ts';
 import { isStatusError } from '../../../../api/meta/status-error.ts';
 import { parseRequestInfo, type RequestInfo } from '../../../../controlplane/server/request-info.ts';
 
 function read(method: string, target: string): RequestInfo {
   const [path = '', query = ''] = target.split('?');
-  return parseRequestInfo(method, path, () => new URLSearchParams(query));
+  return parseRequestInfo(method, parseRequestPath(path), () => new URLSearchParams(query));
 }
 
 const short = (info: RequestInfo): string =>
@@ -31,6 +32,9 @@ const TABLE: readonly [string, string, string][] = [
   ['GET', '/api/v1/namespaces/n/services/s/proxy/a/b', 'get /v1 ns=n services/proxy name=s'],
   ['GET', '/api/v1/pods?fieldSelector=metadata.name=p', 'list /v1 ns= pods/ name=p'],
   ['GET', '/api/v1/pods?fieldSelector=metadata.name=a/b', 'list /v1 ns= pods/ name='],
+  ['GET', '/api/v1/pods?fieldSelector=metadata.name%3Da\\,b', 'list /v1 ns= pods/ name=a,b'],
+  ['GET', '/api/v1/pods?fieldSelector=status.phase%3Dx\\,metadata.name%3Dp', 'list /v1 ns= pods/ name='],
+  ['DELETE', '/api/v1/proxy/namespaces/n/pods/p', 'delete /v1 ns= proxy/n name=namespaces'],
   ['HEAD', '/api/v1/namespaces/n/pods/p', 'get /v1 ns=n pods/ name=p'],
   ['OPTIONS', '/api/v1/namespaces/n/pods/p', ' /v1 ns=n pods/ name=p'],
   ['GET', '/api/v1/namespaces/a%2Fsecrets/b', 'get /v1 ns=a secrets/ name=b'],
@@ -49,7 +53,7 @@ test('a path that is no percent-encoding, or ends after watch, is a bad request'
   for (const path of ['/api/v1/pods/%zz', '/api/v1/watch']) {
     assert.throws(
       () => read('GET', path),
-      (error) => isStatusError(error, 'BadRequest'),
+      (error) => isStatusError(error, 'BadRequest') || error instanceof RequestPathError,
     );
   }
 });
@@ -65,7 +69,7 @@ test('however a path is encoded, it is read as its decoded form', () => {
       try {
         assert.deepEqual(read('GET', encoded), { ...read('GET', plain) });
       } catch (error) {
-        if (!isStatusError(error)) throw error;
+        if (!isStatusError(error) && !(error instanceof RequestPathError)) throw error;
       }
     }),
   );

@@ -17,6 +17,7 @@ import { SpdyConnection, type SpdyStream } from '../../../../../agent/server/spd
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import type { ConnectRequest, ConnectTarget, Rest } from '../../../../../controlplane/registry/rest.ts';
+import { strippedHeaders } from '../../../../../controlplane/server/connect/forwarded-headers.ts';
 import { createConnector } from '../../../../../controlplane/server/connect/connector.ts';
 import { FakeCatalog, fakeInfo } from '../../../../fakes/fake-catalog.ts';
 import { type FakeServer, startFakeServer } from '../../../../fakes/fake-server.ts';
@@ -94,7 +95,8 @@ function row(resource: string, name: string, path: (request: ConnectRequest) => 
       _name: string,
       request: ConnectRequest,
     ): Promise<ConnectTarget> => ({
-      url: new URL(`https://127.0.0.1:${agent.port}${path(request)}?${request.query.toString()}`),
+      origin: { secure: true, host: '127.0.0.1', port: agent.port },
+      target: `${path(request)}?${request.query.toString()}`,
       credentials: 'none',
       plain: false,
     }),
@@ -109,7 +111,12 @@ before(async () => {
     row('pods', 'portforward', () => '/portForward/ns/p'),
     row('nodes', 'proxy', ({ path }) => path),
   ]);
-  const connector = createConnector({ agentCredentials: () => undefined, clock: systemClock, logger: silentLogger });
+  const connector = createConnector({
+    stripped: strippedHeaders({ names: ['X-Foo-User'], prefixes: ['X-Foo-Extra-'] }),
+    agentCredentials: () => undefined,
+    clock: systemClock,
+    logger: silentLogger,
+  });
   api = await startFakeServer(catalog, { connector });
   echo = createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket));
   echo.listen(0, '127.0.0.1');

@@ -1,0 +1,37 @@
+/**
+ * The path and query of a request to the agent's server, parsed once for authorization, routing, streams and metrics. A path
+ * that two readers could understand differently (dot segments, empty segments, encoded slashes, backslashes) is refused: no
+ * path of the agent has them.
+ */
+import {
+  apiForwardingFault,
+  parseRequestPath,
+  type RequestPath,
+  RequestPathError,
+  splitTarget,
+} from '../../api/machinery/request-path.ts';
+import { newBadRequest } from '../../api/meta/status-error.ts';
+
+export interface RequestTarget {
+  readonly path: RequestPath;
+  /** Without the question mark. */
+  readonly query: string;
+}
+
+/** Throws 400. */
+export function parseTarget(target: string | undefined): RequestTarget {
+  const { path: raw, query } = splitTarget(target ?? '/');
+  const path = readPath(raw);
+  const fault = apiForwardingFault(path);
+  if (fault !== '') throw newBadRequest(`the path is not valid: ${fault}`);
+  return { path, query };
+}
+
+function readPath(raw: string): RequestPath {
+  try {
+    return parseRequestPath(raw);
+  } catch (error) {
+    if (error instanceof RequestPathError) throw newBadRequest(error.message);
+    throw error;
+  }
+}

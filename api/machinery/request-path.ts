@@ -1,0 +1,121 @@
+/**
+ * The path of an HTTP request, parsed once. Authorization, routing, audit and proxies of both servers take this one value, so
+ * that no spelling of a path can be authorized as one thing and served, or sent on, as another.
+ *
+ * The path is percent-decoded once and then split at its slashes, as kube-apiserver does: an encoded slash separates
+ * segments like a plain one. Nothing is cleaned: empty and dot segments stay what they are and match no resource.
+ */
+
+export interface RequestPath {
+  /** As the client sent it: percent-encoded, without the query. */
+  readonly raw: string;
+  /** Percent-decoded. */
+  readonly decoded: string;
+  /** The decoded path without slashes at its ends, split at slashes. */
+  readonly segments: readonly string[];
+}
+
+/** The client sent a path that cannot be read. The message has no article: callers put it into a 400. */
+export class RequestPathError extends Error {
+  override readonly name = 'RequestPathError';
+}
+
+const SLASH = 0x2f;
+const PERCENT = 0x25;
+const BACKSLASH = 0x5c;
+
+/** Throws `RequestPathError` for an invalid escape and for NUL characters. */
+export function parseRequestPath(raw: string): RequestPath {
+  const decoded = decode(raw);
+  return { raw, decoded, segments: split(decoded) };
+}
+
+/** The path and the query of a request target, which may be an absolute URL (RFC 9112, section 3.2.2). */
+export function splitTarget(target: string): { readonly path: string; readonly query: string } {
+  const from = target.startsWith('/') ? 0 : absoluteStart(target);
+  const mark = target.indexOf('?', from);
+  return mark < 0
+    ? { path: target.slice(from), query: '' }
+    : { path: target.slice(from, mark), query: target.slice(mark + 1) };
+}
+
+function absoluteStart(target: string): number {
+  const scheme = /^https?:\/\//i.exec(target);
+  if (scheme === null) return 0;
+  const slash = target.indexOf('/', scheme[0].length);
+  return slash < 0 ? 0 : slash;
+}
+
+/**
+ * The rest of the raw path after `count` segments, from its slash on, byte for byte; `''` where nothing follows. An encoded
+ * slash counts as a separator, as it does in `segments`.
+ */
+export function rawAfter({ raw }: RequestPath, count: number): string {
+  let at = 0;
+  while (slashLength(raw, at) > 0) at += slashLength(raw, at);
+  for (let seen = 0; at < raw.length;) {
+    const length = slashLength(raw, at);
+    if (length > 0) {
+      seen += 1;
+      if (seen === count) return `/${raw.slice(at + length)}`;
+    }
+    at += length > 0 ? length : 1;
+  }
+  return '';
+}
+
+/**
+ * Why a path must not be sent on to an API server that authorizes it again, or `''`: beside `forwardingFault`, empty
+ * segments and encoded slashes, which change where a resource's segments stand.
+ */
+export function apiForwardingFault({ raw, segments }: RequestPath): string {
+  if (!raw.startsWith('/') || raw.startsWith('//') || segments.includes('')) return 'it contains an empty segment';
+  if (/%2f/i.test(raw)) return 'it contains an encoded slash';
+  return forwardingFault(raw);
+}
+
+/** The length of the plain or encoded slash at a place, 0 where there is none. */
+function slashLength(raw: string, at: number): 0 | 1 | 3 {
+  const code = raw.charCodeAt(at);
+  if (code === SLASH) return 1;
+  if (code !== PERCENT || raw.charCodeAt(at + 1) !== 0x32) return 0;
+  return (raw.charCodeAt(at + 2) | 0x20) === 0x66 ? 3 : 0;
+}
+
+/**
+ * Why a path must not be sent on to another server, or `''`: servers disagree on what dot segments, backslashes and control
+ * characters mean, so the path that was authorized could become another one there.
+ */
+export function forwardingFault(rawRest: string): string {
+  const decoded = decode(rawRest);
+  for (let at = 0; at < decoded.length; at += 1) {
+    const code = decoded.charCodeAt(at);
+    if (code < 0x20 || code === 0x7f || code === BACKSLASH) return 'it contains a backslash or a control character';
+  }
+  if (rawRest.includes(' ')) return 'it contains a space';
+  return decoded.split('/').some((segment) => segment === '.' || segment === '..') ? 'it contains a dot segment' : '';
+}
+
+function decode(raw: string): string {
+  if (!raw.includes('%')) return checked(raw, raw);
+  try {
+    return checked(raw, decodeURIComponent(raw));
+  } catch (cause) {
+    if (cause instanceof URIError)
+      throw new RequestPathError(`invalid URL escape in ${JSON.stringify(raw)}`, { cause });
+    throw cause;
+  }
+}
+
+function checked(raw: string, decoded: string): string {
+  if (decoded.includes('\0')) throw new RequestPathError(`invalid NUL character in ${JSON.stringify(raw)}`);
+  return decoded;
+}
+
+function split(path: string): string[] {
+  let start = 0;
+  let end = path.length;
+  while (start < end && path.charCodeAt(start) === SLASH) start += 1;
+  while (end > start && path.charCodeAt(end - 1) === SLASH) end -= 1;
+  return start === end ? [] : path.slice(start, end).split('/');
+}

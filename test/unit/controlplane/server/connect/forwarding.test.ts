@@ -1,0 +1,177 @@
+/** What a target of a proxy, a tunnel or an APIService sees of a request, byte for byte, and what it can do with an answer. */
+import assert from 'node:assert/strict';
+import { createServer as createTcpServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from 'node:tls';
+import { after, before, beforeEach, describe, it } from 'node:test';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
+import type { ConnectRequest, Rest } from '../../../../../controlplane/registry/rest.ts';
+import { passAggregated } from '../../../../../controlplane/server/connect/aggregated.ts';
+import { createConnector } from '../../../../../controlplane/server/connect/connector.ts';
+import { strippedHeaders } from '../../../../../controlplane/server/connect/forwarded-headers.ts';
+import { FakeCatalog, fakeInfo } from '../../../../fakes/fake-catalog.ts';
+import { type FakeServer, selfSigned, startFakeServer } from '../../../../fakes/fake-server.ts';
+import { until } from '../../../../until.ts';
+
+const HOST = '127.0.0.1';
+const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
+
+/** What each connection to a target received, and what the target answers to each request head. */
+let received: string[] = [];
+let answer = OK;
+let plain: Server;
+let secure: Server;
+let api: FakeServer;
+
+function answering(socket: Socket): void {
+  const index = received.push('') - 1;
+  socket.on('data', (chunk) => {
+    received[index] = (received[index] ?? '') + chunk.toString('latin1');
+    if ((received[index] ?? '').includes('\r\n\r\n')) socket.write(answer);
+  });
+  socket.on('error', () => socket.destroy());
+}
+
+const portOf = (server: Server): number => (server.address() as AddressInfo).port;
+
+function row(name: string): Rest {
+  return {
+    info: fakeInfo('pods', 'Pod'),
+    subresource: { name, group: '', version: 'v1', kind: 'Pod', verbs: ['get', 'create'] },
+    connect: async (_context: unknown, _namespace: string, _pod: string, request: ConnectRequest) => ({
+      origin: { secure: false, host: HOST, port: portOf(plain) },
+      target: request.rawPath === '' ? '/' : request.rawPath,
+      credentials: 'none',
+      plain: false,
+    }),
+  };
+}
+
+before(async () => {
+  plain = createTcpServer(answering).listen(0, HOST);
+  const material = await selfSigned();
+  secure = createTlsServer(material, answering).listen(0, HOST);
+  const stripped = strippedHeaders({ names: ['X-Foo-User', 'X-Foo-Group'], prefixes: ['X-Foo-Extra-'] });
+  const connector = createConnector({
+    stripped,
+    agentCredentials: () => undefined,
+    clock: systemClock,
+    logger: silentLogger,
+  });
+  const service = { metadata: { name: 'v1.ext.example.com' }, spec: {} };
+  const aggregated = passAggregated(
+    {
+      find: (group, version) => (group === 'ext.example.com' && version === 'v1' ? service : undefined),
+      isAvailable: () => true,
+      target: () => ({
+        host: HOST,
+        port: portOf(secure),
+        serverName: 'ext.ns.svc',
+        tls: { ...material, rejectUnauthorized: false, servername: 'ext.ns.svc' },
+      }),
+    },
+    systemClock,
+    stripped,
+  );
+  api = await startFakeServer(new FakeCatalog([row('exec'), row('proxy')]), { connector, aggregated });
+});
+after(async () => {
+  await api.close();
+  plain.close();
+  secure.close();
+});
+beforeEach(() => {
+  received = [];
+  answer = OK;
+});
+
+/** Sends bytes as they are over one connection, and gathers what comes back. */
+async function sending(...parts: readonly string[]): Promise<{ readonly socket: TLSSocket; text: () => string }> {
+  const socket = connectTls({ port: api.port, host: HOST, rejectUnauthorized: false, ALPNProtocols: ['http/1.1'] });
+  let text = '';
+  socket.on('data', (chunk: Buffer) => (text += chunk.toString('latin1')));
+  socket.on('error', () => socket.destroy());
+  for (const part of parts) socket.write(part);
+  return { socket, text: () => text };
+}
+
+const head = (target: string, ...headers: readonly string[]): string =>
+  [`GET ${target} HTTP/1.1`, 'Host: api', 'Authorization: Bearer ann', ...headers, '', ''].join('\r\n');
+
+describe('an aggregated API', () => {
+  it('gets the path and query byte for byte', async () => {
+    const target = '/apis/ext.example.com/v1/namespaces/ns1/pods/a%20b?x=%2F&y=@z//';
+    const { socket, text } = await sending(head(target));
+    await until('the answer', () => text().includes('200 OK'));
+    assert.match(received[0] ?? '', new RegExp(`^GET ${target.replaceAll(/[?./]/g, '\\$&')} HTTP/1.1\r\n`));
+    socket.destroy();
+  });
+
+  for (const target of [
+    '//apis%2Fext.example.com%2Fv1%2Fnamespaces%2Fns1%2Fpods%2Fx@other.example.com/?q=1',
+    '/apis/ext.example.com/v1/namespaces/ns1/pods/a\\..\\..\\..\\namespaces\\kube-system\\secrets\\x',
+    '/apis/ext.example.com/v1/namespaces/ns1/pods/../../../secrets',
+    '/apis/ext.example.com/v1/namespaces/ns1/pods/%2e%2e/secrets',
+    '/openapi/v3/apis/ext.example.com/v1/../../../secrets',
+  ])
+    it(`never sees ${target}`, async () => {
+      const { socket, text } = await sending(head(target));
+      await until('an answer', () => text().includes('HTTP/1.1 '));
+      assert.doesNotMatch(text(), /^HTTP\/1.1 200/);
+      assert.deepEqual(received, []);
+      socket.destroy();
+    });
+
+  it('gets no header by which the client names a user', async () => {
+    const { socket, text } = await sending(
+      head(
+        '/apis/ext.example.com/v1/pods',
+        'X-Foo-User: admin',
+        'X-Foo-Group: system:masters',
+        'X-Foo-Extra-Scopes: all',
+        'X-Remote-User: root',
+      ),
+    );
+    await until('the answer', () => text().includes('200 OK'));
+    const names = (received[0] ?? '').toLowerCase();
+    assert.match(names, /x-remote-user: ann\r\n/);
+    assert.doesNotMatch(names, /x-foo|root|authorization/);
+    socket.destroy();
+  });
+});
+
+describe('a proxied pod', () => {
+  it('gets the rest of the path as the client encoded it', async () => {
+    const { socket, text } = await sending(head('/api/v1/namespaces/n/pods/p/proxy/a%2Fb%3Fc/'));
+    await until('the answer', () => text().includes('200 OK'));
+    assert.match(received[0] ?? '', /^GET \/a%2Fb%3Fc\/ HTTP\/1.1\r\n/);
+    socket.destroy();
+  });
+});
+
+describe('a tunnel', () => {
+  const EXEC = '/api/v1/namespaces/n/pods/p/exec';
+  const upgrade = ['Connection: Upgrade', 'Upgrade: websocket'];
+
+  it('stays closed when the target answers anything but 101: the next request does not reach the target', async () => {
+    answer = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok';
+    const { socket, text } = await sending(head(EXEC, ...upgrade), head('/api/v1/secrets'));
+    await until('the end of the connection', () => socket.destroyed || socket.readableEnded);
+    assert.match(text(), /^HTTP\/1.1 200 OK/);
+    assert.match(text().toLowerCase(), /connection: close/);
+    assert.equal(received.length, 1);
+    assert.doesNotMatch(received.join(''), /secrets/);
+  });
+
+  it('does not carry the bearer token that stands among the sub-protocols', async () => {
+    answer = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
+    const token = 'base64url.bearer.authorization.k8s.io.c2VjcmV0';
+    const { socket, text } = await sending(
+      head(EXEC, ...upgrade, `Sec-WebSocket-Protocol: ${token}, v5.channel.k8s.io`),
+    );
+    await until('the answer', () => text().includes('101 Switching Protocols'));
+    assert.match(received[0] ?? '', /sec-websocket-protocol: v5\.channel\.k8s\.io\r\n/i);
+    assert.doesNotMatch(received[0] ?? '', /c2VjcmV0|Bearer/);
+    socket.destroy();
+  });
+});
