@@ -4,6 +4,7 @@
  *   npm run parity -- [--area a,b] [--only TEXT] [--diff] [--check] [--known] [--update] [--parallel N]
  *                     [--patience SECONDS] [--within SECONDS]
  *                     [--server URL --token TOKEN [--client-ca-cert FILE --client-ca-key FILE]]
+ *   npm run parity -- --manifests [--only PROJECT,PROJECT] [--diff] [--check] [--update] [--server URL --token TOKEN]
  *
  * `differing.txt` lists the scenarios that are known to differ; every other scenario must match. `--known` leaves the
  * listed ones out. `--check` exits with 1 when a scenario that must match differs, even when it runs alone, or did not run.
@@ -17,8 +18,10 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { parseCertificates } from '../../api/pki/certificate.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
+import type { ControlPlaneFlags } from '../../controlplane/options.ts';
 import type { SigningAuthority } from './certificates.ts';
 import { compare, type Difference } from './compare.ts';
+import { replayManifests } from './manifests.ts';
 import { Replayer, type Target } from './replay.ts';
 import { areas, scenariosOf, type Scenario } from './scenario.ts';
 
@@ -51,6 +54,7 @@ const { values: options } = parseArgs({
     parallel: { type: 'string', default: '8' },
     server: { type: 'string' },
     token: { type: 'string', default: '' },
+    manifests: { type: 'boolean', default: false },
     patience: { type: 'string', default: '30' },
     'client-ca-cert': { type: 'string' },
     'client-ca-key': { type: 'string' },
@@ -69,7 +73,17 @@ const knownToDiffer: ReadonlyMap<string, string> = new Map(
     }),
 );
 
-process.exitCode = await main();
+process.exitCode = options.manifests ? await manifests() : await main();
+
+async function manifests(): Promise<number> {
+  const { diff, check, update } = options;
+  const { target, close } = await openTarget({ controllers: ['-*'], scheduler: false });
+  try {
+    return await replayManifests(target, { projects: options.only?.split(','), diff, check, update });
+  } finally {
+    await close();
+  }
+}
 
 async function main(): Promise<number> {
   const wanted = options.area?.split(',') ?? areas();
@@ -90,7 +104,9 @@ async function main(): Promise<number> {
   }
 }
 
-async function openTarget(): Promise<{ target: Target; close: () => Promise<void> }> {
+async function openTarget(
+  flags: Partial<ControlPlaneFlags> = {},
+): Promise<{ target: Target; close: () => Promise<void> }> {
   const { server, token } = options;
   const patienceSeconds = Number(options.patience);
   if (server !== undefined) {
@@ -101,7 +117,7 @@ async function openTarget(): Promise<{ target: Target; close: () => Promise<void
   const tokenAuthFile = join(dataDir, 'tokens.csv');
   writeFileSync(tokenAuthFile, `${ADMIN_TOKEN},rigadmin,1,"system:masters"\n`);
   const controlPlane = await startControlPlane({
-    flags: { dataDir, tokenAuthFile, securePort: 0, bindAddress: '127.0.0.1', clusterCidr: [] },
+    flags: { dataDir, tokenAuthFile, securePort: 0, bindAddress: '127.0.0.1', clusterCidr: [], ...flags },
   });
   const target: Target = {
     url: controlPlane.url,
