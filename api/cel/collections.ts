@@ -210,7 +210,10 @@ const math: FunctionRow[] = [
   rounding('math.trunc', Math.trunc),
   rounding('math.round', half),
   fn('math.abs', [double], double, ({ value }: Double) => new Double(Math.abs(value))),
-  fn('math.abs', [int], int, (value: bigint) => (value < 0n ? -value : value)),
+  fn('math.abs', [int], int, (value: bigint) => {
+    if (value < -(2n ** 63n) + 1n) throw new CelError('integer overflow');
+    return value < 0n ? -value : value;
+  }),
   fn('math.abs', [uint], uint, (value: Uint) => value),
   fn('math.sign', [double], double, ({ value }: Double) => new Double(Math.sign(value))),
   fn('math.sign', [int], int, (value: bigint) => (value > 0n ? 1n : value < 0n ? -1n : 0n)),

@@ -204,7 +204,11 @@ function cidrOf(text: string): Cidr {
 }
 
 const isGlobal = (value: IpAddress): boolean =>
-  !isUnspecified(value) && !isLoopback(value) && !isMulticast(value) && !isLinkLocalUnicast(value);
+  !isUnspecified(value) &&
+  formatIp(value) !== '255.255.255.255' &&
+  !isLoopback(value) &&
+  !isMulticast(value) &&
+  !isLinkLocalUnicast(value);
 
 const ofIp = (name: string, check: (value: IpAddress) => boolean): FunctionRow =>
   method(name, [ip], bool, ({ value }: Ip) => check(value));

@@ -19,10 +19,7 @@ export class CelSyntaxError extends Error {
 const SPACE = /(?:\s|\/\/[^\n]*)*/y;
 const NUMBER = /0[xX][0-9a-fA-F]+[uU]?|(?:\d+\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+|\.\d+(?:[eE][+-]?\d+)?)|\d+[uU]?/y;
 const IDENT = /[A-Za-z_][A-Za-z0-9_]*/y;
-const QUOTED_IDENT = /`([A-Za-z0-9_./ -]+)`/y;
-const STRING =
-  /(?:[rR]?[bB]?|[bB][rR])(?:"""[\s\S]*?(?<!\\)"""|'''[\s\S]*?(?<!\\)'''|"(?:\\[\s\S]|[^"\\\n])*"|'(?:\\[\s\S]|[^'\\\n])*')/y;
-const RAW = /[rR][bB]?(?:"[^"\n]*"|'[^'\n]*')/y;
+const STRING_START = /(?:[rR][bB]?|[bB][rR]?)?("""|'''|"|')/y;
 const OPERATOR = /&&|\|\||==|!=|<=|>=|\[\?|\.\?|[-+*/%!<>?:.,()[\]{}]/y;
 
 export function tokenize(source: string): Token[] {
@@ -35,14 +32,14 @@ export function tokenize(source: string): Token[] {
   for (;;) {
     at += match(SPACE)?.[0].length ?? 0;
     if (at >= source.length) break;
-    const quoted = match(RAW) ?? match(STRING);
+    const start = match(STRING_START);
+    const quoted = start === null ? null : stringAt(source, at, start);
     const number = quoted === null ? match(NUMBER) : null;
     const ident = quoted === null && number === null ? match(IDENT) : null;
-    const escaped = ident === null ? match(QUOTED_IDENT) : null;
     let length: number;
     if (quoted !== null) {
-      tokens.push(stringToken(quoted[0], at));
-      length = quoted[0].length;
+      tokens.push(quoted.token);
+      length = quoted.length;
     } else if (number !== null) {
       const text = number[0];
       const hex = /^0[xX]/.test(text);
@@ -52,12 +49,11 @@ export function tokenize(source: string): Token[] {
     } else if (ident !== null) {
       tokens.push({ kind: 'ident', text: ident[0], at });
       length = ident[0].length;
-    } else if (escaped !== null) {
-      tokens.push({ kind: 'ident', text: escaped[1] ?? '', at });
-      length = escaped[0].length;
     } else {
       const operator = match(OPERATOR);
       if (operator === null) {
+        // kube-apiserver does not turn on names in backquotes.
+        if (source[at] === '`') throw new CelSyntaxError("unsupported syntax: '`'", at);
         throw new CelSyntaxError(`Syntax error: token recognition error at: '${source[at] ?? ''}'`, at);
       }
       tokens.push({ kind: 'op', text: operator[0], at });
@@ -83,41 +79,70 @@ const PLAIN_ESCAPES: Readonly<Record<string, string>> = {
   "'": "'",
   '`': '`',
 };
-const ESCAPE =
-  /\\(?:x([0-9a-fA-F]{2})|X([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|([\s\S]))/g;
+const ESCAPE = /\\(?:[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|([\s\S]))/g;
+const LINE_END = /\r\n?/g;
 
-function stringToken(text: string, at: number): Token {
-  const prefix = /^[rRbB]*/.exec(text)?.[0].toLowerCase() ?? '';
-  const quotes = /^("""|'''|"|')/.exec(text.slice(prefix.length))?.[0].length ?? 1;
-  const body = text.slice(prefix.length + quotes, -quotes);
+/** The literal that begins at `at` (prefix and opening quotes are `start`), and its length in the source. */
+function stringAt(source: string, at: number, start: RegExpExecArray): { token: Token; length: number } {
+  const [opening, quotes = '"'] = start;
+  const prefix = opening.slice(0, -quotes.length).toLowerCase();
   const raw = prefix.includes('r');
-  if (prefix.includes('b')) return { kind: 'bytes', text: body, bytes: bytesOf(body, raw), at };
-  const value = raw
-    ? body
-    : body.replace(ESCAPE, (_all, x: string, bigX: string, u: string, bigU: string, octal: string, plain: string) => {
-        const hex = x ?? bigX ?? u ?? bigU;
-        if (hex !== undefined) return String.fromCodePoint(Number.parseInt(hex, 16));
-        if (octal !== undefined) return String.fromCodePoint(Number.parseInt(octal, 8));
-        const known = PLAIN_ESCAPES[plain];
-        if (known === undefined) throw new CelSyntaxError(`Syntax error: token recognition error at: '${text}'`, at);
-        return known;
-      });
-  return { kind: 'string', text: value, at };
+  const from = at + opening.length;
+  const to = closingQuotes(source, from, quotes, raw);
+  const length = to === undefined ? 0 : to + quotes.length - at;
+  const refuse = (text: string): CelSyntaxError =>
+    new CelSyntaxError(`Syntax error: token recognition error at: '${text}'`, at);
+  if (to === undefined) throw refuse(source.slice(at).split('\n', 1)[0] ?? '');
+  const body = source.slice(from, to).replace(LINE_END, '\n');
+  if (prefix.includes('b')) {
+    const bytes = raw ? Buffer.from(body) : bytesOf(body, () => refuse(source.slice(at, at + length)));
+    return { token: { kind: 'bytes', text: body, bytes, at }, length };
+  }
+  const text = raw ? body : textOf(body, () => refuse(source.slice(at, at + length)));
+  return { token: { kind: 'string', text, at }, length };
 }
 
-/** In bytes an escape by number is one byte. */
-function bytesOf(body: string, raw: boolean): Uint8Array {
-  if (raw) return Buffer.from(body);
+/** Where the closing quotes stand. In a raw literal a backslash is a character like any other. */
+function closingQuotes(source: string, from: number, quotes: string, raw: boolean): number | undefined {
+  for (let at = from; at < source.length; at += 1) {
+    if (source.startsWith(quotes, at)) return at;
+    const char = source[at];
+    if (char === '\\' && !raw) at += 1;
+    else if (quotes.length === 1 && (char === '\n' || char === '\r')) return undefined;
+  }
+  return undefined;
+}
+
+function textOf(body: string, refuse: () => CelSyntaxError): string {
+  return body.replace(ESCAPE, (_all, x: string, u: string, bigU: string, octal: string, plain: string) => {
+    const hex = x ?? u ?? bigU;
+    if (hex !== undefined) return characterOf(Number.parseInt(hex, 16), refuse);
+    if (octal !== undefined) return characterOf(Number.parseInt(octal, 8), refuse);
+    const known = PLAIN_ESCAPES[plain];
+    if (known === undefined) throw refuse();
+    return known;
+  });
+}
+
+/** Halves of a surrogate pair are no characters. */
+function characterOf(code: number, refuse: () => CelSyntaxError): string {
+  if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) throw refuse();
+  return String.fromCodePoint(code);
+}
+
+/** In bytes an escape by number is one byte, and there are no escapes of characters. */
+function bytesOf(body: string, refuse: () => CelSyntaxError): Uint8Array {
   const parts: Buffer[] = [];
   let last = 0;
   for (const found of body.matchAll(ESCAPE)) {
     parts.push(Buffer.from(body.slice(last, found.index)));
     last = found.index + found[0].length;
-    const [, x, bigX, u, bigU, octal, plain] = found;
-    if (x !== undefined || bigX !== undefined) parts.push(Buffer.from([Number.parseInt(x ?? bigX ?? '', 16)]));
+    const [, x, , , octal, plain = ''] = found;
+    const known = PLAIN_ESCAPES[plain];
+    if (x !== undefined) parts.push(Buffer.from([Number.parseInt(x, 16)]));
     else if (octal !== undefined) parts.push(Buffer.from([Number.parseInt(octal, 8)]));
-    else if (plain !== undefined) parts.push(Buffer.from(PLAIN_ESCAPES[plain] ?? plain));
-    else parts.push(Buffer.from(String.fromCodePoint(Number.parseInt(u ?? bigU ?? '', 16))));
+    else if (known !== undefined) parts.push(Buffer.from(known));
+    else throw refuse();
   }
   parts.push(Buffer.from(body.slice(last)));
   return Buffer.concat(parts);

@@ -79,10 +79,10 @@ const arithmetic: FunctionRow[] = [
   fn('_+_', [list(param('A')), list(param('A'))], list(param('A')), joined),
   fn('_+_', [timestamp, duration], timestamp, (a: Timestamp, b: Duration) => new Timestamp(a.ns + b.ns)),
   fn('_+_', [duration, timestamp], timestamp, (a: Duration, b: Timestamp) => new Timestamp(a.ns + b.ns)),
-  fn('_+_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(checkedInt(a.ns + b.ns))),
-  fn('_-_', [timestamp, timestamp], duration, (a: Timestamp, b: Timestamp) => new Duration(checkedInt(a.ns - b.ns))),
+  fn('_+_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(a.ns + b.ns)),
+  fn('_-_', [timestamp, timestamp], duration, (a: Timestamp, b: Timestamp) => new Duration(a.ns - b.ns)),
   fn('_-_', [timestamp, duration], timestamp, (a: Timestamp, b: Duration) => new Timestamp(a.ns - b.ns)),
-  fn('_-_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(checkedInt(a.ns - b.ns))),
+  fn('_-_', [duration, duration], duration, (a: Duration, b: Duration) => new Duration(a.ns - b.ns)),
   fn('!_', [bool], bool, (a: boolean) => !a),
 ];
 
@@ -117,7 +117,8 @@ function intOf(text: string): bigint {
 }
 
 function truncated(value: Double): bigint {
-  if (!Number.isFinite(value.value)) throw new CelError('integer overflow');
+  // The ends of the range are refused too: a double there may stand for an integer beyond it.
+  if (!Number.isFinite(value.value) || value.value <= -(2 ** 63)) throw new CelError('integer overflow');
   return checkedInt(BigInt(Math.trunc(value.value)));
 }
 

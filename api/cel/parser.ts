@@ -31,6 +31,8 @@ const STARTERS =
 const RESERVED: ReadonlySet<string> = new Set(
   'as break const continue else for function if import let loop package namespace return var void while'.split(' '),
 );
+/** Words of the grammar: they are no names anywhere. */
+const WORDS: ReadonlySet<string> = new Set(['true', 'false', 'null', 'in']);
 const RELATIONS: ReadonlySet<string> = new Set(['==', '!=', '<', '<=', '>', '>=', 'in']);
 const MAX_INT = 9_223_372_036_854_775_807n;
 
@@ -172,7 +174,7 @@ class Parser {
       const dot = this.#accept('.') ?? this.#accept('.?');
       if (dot !== undefined) {
         const token = this.#take();
-        if (token.kind !== 'ident') {
+        if (token.kind !== 'ident' || WORDS.has(token.text)) {
           throw new CelSyntaxError(`Syntax error: no viable alternative at input '${dot.text}'`, token.at);
         }
         const open = dot.text === '.' ? this.#accept('(') : undefined;
@@ -213,7 +215,7 @@ class Parser {
     while (!this.#is('}')) {
       const optional = this.#accept('?') !== undefined;
       const token = this.#take();
-      if (token.kind !== 'ident') throw this.#unexpected(token, 'IDENTIFIER');
+      if (token.kind !== 'ident' || WORDS.has(token.text)) throw this.#unexpected(token, 'IDENTIFIER');
       const colon = this.#expect(':');
       fields.push({ name: token.text, value: this.#expr(), optional, at: colon.at });
       if (this.#accept(',') === undefined) break;

@@ -78,7 +78,50 @@ function join(parts: readonly string[], separator: string, spending: Spending): 
 const asciiCase = (text: string, upper: boolean): string =>
   text.replace(upper ? /[a-z]+/g : /[A-Z]+/g, (part) => (upper ? part.toUpperCase() : part.toLowerCase()));
 
-const SPACE = /^[\s\u0085]+|[\s\u0085]+$/g;
+/** White space as Go's `unicode.IsSpace` sees it: JavaScript adds U+FEFF and lacks U+0085. */
+const isSpace = (char: string): boolean => char === '\u0085' || (char !== '\ufeff' && /\s/.test(char));
+
+function trim(text: string): string {
+  let start = 0;
+  let end = text.length;
+  while (start < end && isSpace(text.charAt(start))) start += 1;
+  while (end > start && isSpace(text.charAt(end - 1))) end -= 1;
+  return text.slice(start, end);
+}
+
+const QUOTED: Readonly<Record<string, string>> = {
+  '\u0007': '\\a',
+  '\b': '\\b',
+  '\f': '\\f',
+  '\n': '\\n',
+  '\r': '\\r',
+  '\t': '\\t',
+  '\v': '\\v',
+  '\\': '\\\\',
+  '"': '\\"',
+};
+
+/** A literal of CEL that stands for the text. */
+function quote(text: string): string {
+  // oxlint-disable-next-line no-control-regex
+  return `"${text.replaceAll(/[\u0007-\r\\"]/g, (char) => QUOTED[char] ?? char)}"`;
+}
+
+/** JavaScript's numbers have this many decimals at most. */
+const MAX_PRECISION = 100;
+
+/** With so many decimals; a number half way between two goes to the even one. */
+function fixed(value: number, precision: number): string {
+  if (precision > MAX_PRECISION) throw new CelError(`error during formatting: precision ${precision} is too large`);
+  if (Math.abs(value) >= 1e21)
+    return precision === 0 ? String(BigInt(value)) : `${BigInt(value)}.${'0'.repeat(precision)}`;
+  const rounded = value.toFixed(precision);
+  const exact = value.toFixed(MAX_PRECISION);
+  const rest = exact.slice(exact.indexOf('.') + 1 + precision);
+  if (!/^50*$/.test(rest)) return rounded;
+  const down = exact.slice(0, exact.length - rest.length).replace(/\.$/, '');
+  return /[02468]$/.test(down) ? down : rounded;
+}
 
 const S = string;
 const rows: readonly FunctionRow[] = [
@@ -101,13 +144,13 @@ const rows: readonly FunctionRow[] = [
   ),
   method('substring', [S, int], S, (text: string, from: bigint) => substring(text, from)),
   method('substring', [S, int, int], S, (text: string, from: bigint, to: bigint) => substring(text, from, to)),
-  method('trim', [S], S, (text: string) => text.replace(SPACE, '')),
+  method('trim', [S], S, trim),
   method('reverse', [S], S, (text: string) => chars(text).toReversed().join('')),
   method('join', [list(S)], S, (parts: readonly string[], spending: Spending) => join(parts, '', spending)),
   method('join', [list(S), S], S, (parts: readonly string[], separator: string, spending: Spending) =>
     join(parts, separator, spending),
   ),
-  fn('strings.quote', [S], S, (text: string) => JSON.stringify(text)),
+  fn('strings.quote', [S], S, quote),
   method('format', [S, list(param('A'))], S, (text: string, args: readonly unknown[], spending: Spending) => {
     spending.spend(Math.ceil(text.length / 10) + args.length);
     return format(text, args);
@@ -179,7 +222,7 @@ function clause(verb: string, value: CelValue, precision: number): string {
       if (number === undefined) throw refuse();
       if (!Number.isFinite(number)) return doubleText(number);
       return verb === 'f'
-        ? number.toFixed(precision)
+        ? fixed(number, precision)
         : number.toExponential(precision).replace(/e([+-])(\d)$/, 'e$10$2');
     }
     case 'b':

@@ -1,6 +1,7 @@
 /** Timestamps and durations of CEL: RFC 3339 and Go's `1h2m3s`, to the nanosecond; parts of a date in a time zone. */
 import { type FunctionRow, method } from './functions.ts';
 import { duration, int, string, timestamp } from './types.ts';
+import { utcDate } from '../schema/time.ts';
 import { CelError, Duration, Timestamp } from './values.ts';
 
 const SECOND = 1_000_000_000n;
@@ -14,15 +15,19 @@ const UNITS: Readonly<Record<string, bigint>> = {
   m: 60n * SECOND,
   h: 3600n * SECOND,
 };
-const TIME = /^(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d{2}:\d{2})$/;
+const TIME = /^(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9})\d*)?(?:Z|([+-])(\d{2}):(\d{2}))$/;
 
 export function parseTimestamp(text: string): Timestamp {
+  const refuse = (): CelError => new CelError(`type conversion error from 'string' to 'google.protobuf.Timestamp'`);
   const parts = TIME.exec(text);
-  const ms = parts === null ? Number.NaN : Date.parse(`${parts[1]}T${parts[2]}${(parts[4] ?? '').toUpperCase()}`);
-  if (parts === null || Number.isNaN(ms)) {
-    throw new CelError(`type conversion error from 'string' to 'google.protobuf.Timestamp'`);
-  }
-  return new Timestamp(BigInt(ms) * 1_000_000n + BigInt((parts[3] ?? '').padEnd(9, '0')));
+  if (parts === null) throw refuse();
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = parts.slice(1, 7).map(Number);
+  const [sign = '+', zoneHours = '0', zoneMinutes = '0'] = parts.slice(8);
+  const date = utcDate(year, month, day);
+  if (date === undefined || hour > 23 || minute > 59 || second > 59) throw refuse();
+  const zone = (Number(zoneHours) * 60 + Number(zoneMinutes)) * (sign === '-' ? -60 : 60);
+  const seconds = BigInt(date) + BigInt(hour * 3600 + minute * 60 + second - zone);
+  return new Timestamp(seconds * SECOND + BigInt((parts[7] ?? '').padEnd(9, '0')));
 }
 
 export function formatTimestamp({ ns }: Timestamp): string {

@@ -6,6 +6,9 @@
  */
 import type { CelType } from './types.ts';
 
+/** The expression did not come to a value. */
+export class CelError extends Error {}
+
 export class Double {
   readonly value: number;
   constructor(value: number) {
@@ -20,17 +23,26 @@ export class Uint {
   }
 }
 
+/** The years 1 to 9999, in nanoseconds since 1970. */
+const MIN_TIME = -62_135_596_800_000_000_000n;
+const MAX_TIME = 253_402_300_799_999_999_999n;
+const MAX_DURATION = 2n ** 63n - 1n;
+
 export class Timestamp {
   /** Nanoseconds since 1970. */
   readonly ns: bigint;
+  /** Throws `CelError` outside of the years 1 to 9999. */
   constructor(ns: bigint) {
+    if (ns < MIN_TIME || ns > MAX_TIME) throw new CelError('timestamp overflow');
     this.ns = ns;
   }
 }
 
 export class Duration {
   readonly ns: bigint;
+  /** Throws `CelError` for what 64 bits cannot hold. */
   constructor(ns: bigint) {
+    if (ns < -MAX_DURATION - 1n || ns > MAX_DURATION) throw new CelError('duration overflow');
     this.ns = ns;
   }
 }
@@ -90,9 +102,6 @@ export type CelValue =
   | CelMap
   | readonly unknown[]
   | CelObject;
-
-/** The expression did not come to a value. */
-export class CelError extends Error {}
 
 export class CostExceeded extends Error {
   constructor() {
@@ -180,8 +189,7 @@ function numeric(value: CelValue): bigint | number | undefined {
 
 export function equal(a: CelValue, b: CelValue): boolean {
   const [left, right] = [numeric(a), numeric(b)];
-  // eslint-disable-next-line eqeqeq -- ints and doubles are compared by what they are worth.
-  if (left !== undefined && right !== undefined) return left == right;
+  if (left !== undefined && right !== undefined) return compareNumbers(left, right) === 0;
   if (a === null || b === null || typeof a !== 'object' || typeof b !== 'object') return a === b;
   if (a instanceof Uint8Array) return b instanceof Uint8Array && Buffer.compare(a, b) === 0;
   if (a instanceof Timestamp) return b instanceof Timestamp && a.ns === b.ns;
@@ -227,10 +235,17 @@ export function member(value: CelValue, key: CelValue): CelValue | undefined {
 
 const integral = (value: number): bigint | number => (Number.isInteger(value) ? BigInt(value) : value);
 
+/** Integers compare exactly; an integer and a double compare as doubles, as in cel-go. NaN has no order and equals nothing. */
+function compareNumbers(a: bigint | number, b: bigint | number): number {
+  const exact = typeof a === typeof b;
+  const [left, right] = exact ? [a, b] : [Number(a), Number(b)];
+  return left < right ? -1 : left > right ? 1 : left === right ? 0 : Number.NaN;
+}
+
 /** Negative, 0, positive; throws for what has no order. */
 export function compare(a: CelValue, b: CelValue): number {
   const [left, right] = [numeric(a), numeric(b)];
-  if (left !== undefined && right !== undefined) return left < right ? -1 : left > right ? 1 : 0;
+  if (left !== undefined && right !== undefined) return compareNumbers(left, right);
   if (typeof a === 'string' && typeof b === 'string') return Buffer.compare(Buffer.from(a), Buffer.from(b));
   if (typeof a === 'boolean' && typeof b === 'boolean') return Number(a) - Number(b);
   if (a instanceof Uint8Array && b instanceof Uint8Array) return Buffer.compare(a, b);

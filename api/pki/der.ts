@@ -5,6 +5,7 @@
  * not fit. Used by certificate.ts, certificate-request.ts and the CSR rules of both sides.
  */
 import { isUtf8 } from 'node:buffer';
+import { utcDate } from '../schema/time.ts';
 
 export class DerError extends Error {
   override readonly name = 'DerError';
@@ -166,6 +167,7 @@ export function readOid(element: DerElement): string {
 
 export function readBoolean(element: DerElement): boolean {
   expect(element, TAG.boolean);
+  if (element.content.length !== 1) throw new DerError('a BOOLEAN has not one byte');
   return element.content[0] !== 0;
 }
 
@@ -206,8 +208,8 @@ export function readTime(element: DerElement): number {
   else throw new DerError(`tag ${element.tag} is no time`);
   const match = /^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/.exec(full);
   if (match === null) throw new DerError('a time is malformed');
-  const [, year, month, day, hour, minute, second] = match;
-  const epochMs = Date.parse(`${year}-${month}-${day}T${hour}:${minute}:${second}Z`);
-  if (Number.isNaN(epochMs)) throw new DerError('a time is malformed');
-  return epochMs;
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match.slice(1).map(Number);
+  const date = utcDate(year, month, day);
+  if (date === undefined || hour > 23 || minute > 59 || second > 59) throw new DerError('a time is malformed');
+  return (date + hour * 3600 + minute * 60 + second) * 1000;
 }

@@ -30,7 +30,15 @@ export function canonicalMicroTime(text: string): string | null {
 
 /** JavaScript moves 30 February to March; the calendar has no such day. */
 function isRealDay(text: string): boolean {
-  return Number(text.slice(8, 10)) <= 28 || new Date(text).getUTCDate() === Number(text.slice(8, 10));
+  const day = Number(text.slice(8, 10));
+  return day <= 28 || utcDate(Number(text.slice(0, 4)), Number(text.slice(5, 7)), day) !== undefined;
+}
+
+/** Seconds since 1970 of a day's begin in UTC; `undefined` for a day that the calendar does not have, as 30 February. */
+export function utcDate(year: number, month: number, day: number): number | undefined {
+  const date = new Date(0);
+  date.setUTCFullYear(year, month - 1, day);
+  return date.getUTCMonth() === month - 1 && date.getUTCDate() === day ? date.getTime() / 1000 : undefined;
 }
 
 /** The pieces of a time in their order: the layout's text, its digits and its largest value. */
@@ -78,13 +86,12 @@ function parse(text: string, layout: string, micro: boolean): { seconds: number;
   rest = rest.slice(zone[0].length);
   if (rest !== '') throw new TimeError(`parsing time ${JSON.stringify(text)}: extra text: ${JSON.stringify(rest)}`);
   const [year = 0, month = 1, day = 1, hour = 0, minute = 0, second = 0] = numbers;
-  const date = new Date(0);
-  date.setUTCFullYear(year, month - 1, day);
-  if (date.getUTCDate() !== day) throw new TimeError(`parsing time ${JSON.stringify(text)}: day out of range`);
+  const date = utcDate(year, month, day);
+  if (date === undefined) throw new TimeError(`parsing time ${JSON.stringify(text)}: day out of range`);
   const offset =
     zone[1] === undefined ? 0 : (zone[1] === '-' ? -1 : 1) * (Number(zone[2]) * 3600 + Number(zone[3]) * 60);
   return {
-    seconds: date.getTime() / 1000 + hour * 3600 + minute * 60 + second - offset,
+    seconds: date + hour * 3600 + minute * 60 + second - offset,
     fraction: fraction?.[1] ?? '',
   };
 }

@@ -24,9 +24,14 @@ const RESERVED: ReadonlySet<string> = new Set(
   ),
 );
 
-/** A member's name as an expression writes it. */
-export function escapedName(name: string): string | undefined {
-  if (RESERVED.has(name)) return `__${name}__`;
+/** The names by which an expression may call a member: none, or two for a reserved word (`__namespace__`, `namespace`). */
+export function namesInRules(name: string): readonly string[] {
+  if (RESERVED.has(name)) return [`__${name}__`, name];
+  const escaped = escapedName(name);
+  return escaped === undefined ? [] : [escaped];
+}
+
+function escapedName(name: string): string | undefined {
   if (!/^[A-Za-z_.\-/][A-Za-z0-9_.\-/]*$/.test(name)) return undefined;
   return name
     .replaceAll('__', '__underscores__')
@@ -143,8 +148,7 @@ function objectType(schema: JsonSchema, isResource: boolean): RuleType | undefin
   for (const [name, member] of Object.entries(properties)) {
     const type = inner(member);
     if (type === undefined) continue;
-    const written = escapedName(name);
-    if (written !== undefined) fields.set(written, type);
+    for (const written of namesInRules(name)) fields.set(written, type);
     if (needed.has(name) && member.default === undefined) minBytes += Buffer.byteLength(name) + type.minBytes + 4;
   }
   const type: CelType = { kind: 'object', name: 'object', field: (name) => fields.get(name)?.type };

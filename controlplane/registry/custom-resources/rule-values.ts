@@ -1,9 +1,10 @@
 /**
  * A value as its rules see it. Nothing is copied unless some member's name has to be written in another way.
  */
+import { defineMember } from '../../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../../api/meta/object.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
-import { escapedName } from './rule-types.ts';
+import { namesInRules } from './rule-types.ts';
 
 const renames = new WeakMap<JsonSchema, boolean>();
 
@@ -14,12 +15,14 @@ function hasRenamed(schema: JsonSchema): boolean {
   const items = itemsOf(schema);
   const { additionalProperties } = schema;
   const found =
-    Object.entries(schema.properties ?? {}).some(([name, inner]) => escapedName(name) !== name || hasRenamed(inner)) ||
+    Object.entries(schema.properties ?? {}).some(([name, inner]) => isRenamed(name) || hasRenamed(inner)) ||
     (items !== undefined && hasRenamed(items)) ||
     (typeof additionalProperties === 'object' && hasRenamed(additionalProperties));
   renames.set(schema, found);
   return found;
 }
+
+const isRenamed = (name: string): boolean => namesInRules(name)[0] !== name;
 
 export function celView(value: JsonValue, schema: JsonSchema): JsonValue {
   if (!hasRenamed(schema)) return value;
@@ -31,8 +34,8 @@ export function celView(value: JsonValue, schema: JsonSchema): JsonValue {
     if (member === undefined) continue;
     const inner = memberSchema(schema, name);
     const named = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
-    const written = named ? escapedName(name) : name;
-    if (written !== undefined) view[written] = inner === undefined ? member : celView(member, inner);
+    const shown = inner === undefined ? member : celView(member, inner);
+    for (const written of named ? namesInRules(name) : [name]) defineMember(view, written, shown);
   }
   return view;
 }

@@ -51,6 +51,20 @@ describe('a rule that fails is told', () => {
   });
 });
 
+describe('a member whose name is a reserved word', () => {
+  for (const name of ['namespace', 'package', 'for', 'if', 'as', 'const', 'return']) {
+    test(`${name} is read by its name and by its escaped form`, () => {
+      const schema = schemaOf({
+        type: 'object',
+        properties: { [name]: { type: 'string' } },
+        ...rules({ rule: `self.${name} == 'a'` }, { rule: `self.__${name}__ == 'a' && has(self.${name})` }),
+      });
+      assert.deepEqual(check(schema, { spec: { [name]: 'a' } }), []);
+      assert.equal(check(schema, { spec: { [name]: 'b' } }).length, 2);
+    });
+  }
+});
+
 describe('the old value', () => {
   const schema = schemaOf({
     type: 'object',
