@@ -15,7 +15,6 @@ import {
   defineScalarTag,
   getScalarValue,
   mergeTag,
-  parseEvents,
   seqTag,
   strTag,
   type Event,
@@ -23,6 +22,7 @@ import {
 import type { JsonValue } from '../meta/object.ts';
 import { setMember } from './json.ts';
 import { MAX_VALUES, TOO_MANY_VALUES } from './limits.ts';
+import { MAX_DEPTH, eventsOf, keepMissingLineEnd } from './yaml-events.ts';
 
 export interface ParsedYaml {
   readonly value: JsonValue;
@@ -35,7 +35,6 @@ export class YamlSyntaxError extends Error {
   override readonly name = 'YamlSyntaxError';
 }
 
-const MAX_DEPTH = 1000;
 const MAX_DUPLICATES = 100;
 const INT64_MAX = 2n ** 63n - 1n;
 const INT64_MIN = -(2n ** 63n);
@@ -147,8 +146,7 @@ export function parseYamlDocuments(text: string | Uint8Array): JsonValue[] {
 
 /** The first document; null where there is none. Throws `YamlSyntaxError`. */
 export function parseYaml(text: string | Uint8Array): ParsedYaml {
-  const source = sourceOf(text);
-  const { documents, events } = load(source);
+  const { documents, source, events } = load(sourceOf(text));
   return { value: documents[0] ?? null, duplicates: findDuplicates(source, events) };
 }
 
@@ -156,12 +154,20 @@ function sourceOf(text: string | Uint8Array): string {
   return typeof text === 'string' ? text : Buffer.from(text.buffer, text.byteOffset, text.byteLength).toString();
 }
 
-function load(source: string): { readonly documents: JsonValue[]; readonly events: readonly Event[] } {
+interface Loaded {
+  readonly documents: JsonValue[];
+  /** What the events point into. */
+  readonly source: string;
+  readonly events: readonly Event[];
+}
+
+function load(given: string): Loaded {
   try {
-    const events = parseEvents(source, { maxDepth: MAX_DEPTH });
+    const { source, events } = eventsOf(given);
     refuseTooMany(events);
-    const documents = constructFromEvents(events, { source, schema, json: true }) as JsonValue[];
-    return { documents: source.includes('*') ? documents.map(unfold) : documents, events };
+    keepMissingLineEnd(source, events);
+    const documents = constructFromEvents([...events], { source, schema, json: true }) as JsonValue[];
+    return { documents: source.includes('*') ? documents.map(unfold) : documents, source, events };
   } catch (error) {
     if (error instanceof YAMLException) throw new YamlSyntaxError(messageOf(error), { cause: error });
     throw error;

@@ -16,7 +16,7 @@ import { normalizeManifest, type Json } from './manifest-normalization.ts';
 import type { Target } from './replay.ts';
 
 const RECORDINGS = join(import.meta.dirname, 'manifests');
-const MATCHING = join(import.meta.dirname, 'matching-manifests.txt');
+const DIFFERING = join(import.meta.dirname, 'differing-manifests.txt');
 const ENDING = '.jsonl.gz';
 const REQUEST_TIMEOUT_MS = 60_000;
 const ESTABLISH_TRIES = 200;
@@ -82,21 +82,35 @@ function recordedProjects(): string[] {
 const matching = (outcomes: readonly Outcome[]): string[] =>
   outcomes.filter(({ matches }) => matches).map(({ title }) => title);
 
-/** A listed document that differs is lost; one that was not replayed although its project ran is left out. */
+/** Prints which documents no longer match, and which listed ones now do; rewrites the list if asked to. */
 function settle(outcomes: readonly Outcome[], projects: readonly string[], options: ManifestOptions): number {
-  const known = readFileSync(MATCHING, { encoding: 'utf8', flag: 'a+' })
-    .split('\n')
-    .filter((line) => line !== '');
-  const ran = new Map(outcomes.map(({ title, matches }) => [title, matches]));
-  const isExpected = (title: string): boolean =>
-    options.projects === undefined || projects.includes(title.split('/')[0] ?? '');
-  const bad = known.filter((title) => isExpected(title) && ran.get(title) !== true);
-  for (const title of bad) print(`${ran.has(title) ? 'no longer matches' : 'was not replayed'}: ${title}`);
+  const known = readDiffering();
+  const lost = outcomes.filter(({ title, matches }) => !matches && !known.has(title));
+  for (const { title } of lost) print(`no longer matches: ${title}`);
+  const empty = projects.filter((project) => !outcomes.some(({ title }) => title.startsWith(`${project}/`)));
+  for (const project of empty) print(`was not replayed: ${project}`);
   if (options.update) {
-    const kept = known.filter((title) => !isExpected(title));
-    writeFileSync(MATCHING, `${[...kept, ...matching(outcomes)].sort().join('\n')}\n`);
+    const others = [...known].filter(([title]) => !projects.includes(title.split('/')[0] ?? ''));
+    const differing = outcomes
+      .filter(({ matches }) => !matches)
+      .map(({ title }) => [title, known.get(title) ?? 'not explained'] as const);
+    const lines = [...others, ...differing].map(([title, reason]) => `${title} # ${reason}\n`);
+    writeFileSync(DIFFERING, lines.sort().join(''));
   }
-  return options.check && bad.length > 0 ? 1 : 0;
+  return options.check && lost.length + empty.length > 0 ? 1 : 0;
+}
+
+/** The reason of each document that is known to differ, by title. Titles hold `#` without blanks around. */
+function readDiffering(): ReadonlyMap<string, string> {
+  const lines = readFileSync(DIFFERING, { encoding: 'utf8', flag: 'a+' }).split('\n');
+  return new Map(
+    lines
+      .filter((line) => line !== '')
+      .map((line) => {
+        const [title = '', reason = ''] = line.split(' # ');
+        return [title, reason] as const;
+      }),
+  );
 }
 
 class ManifestReplay {

@@ -102,3 +102,39 @@ test('what one anchor holds counts at each of its aliases', () => {
   const many = `a: &a [${'x,'.repeat(1000)}]\nb: [${'*a,'.repeat(1000)}]`;
   assert.throws(() => parseYaml(many), /excessive aliasing/);
 });
+
+test('lines inside brackets and quotes need no indentation', () => {
+  const texts: readonly [string, unknown][] = [
+    ['m:\n  finalizers: [\n    "a.b/c"\n  ]\n  x: 1\n', { m: { finalizers: ['a.b/c'], x: 1 } }],
+    ['a: {\n"b": [1,\n2\n],\n"c": {\n}\n}\nd: 2\n', { a: { b: [1, 2], c: {} }, d: 2 }],
+    ['- - k: [\n1\n]\n', [[{ k: [1] }]]],
+    ['a: [\n\tx,\n\tz\n]\n', { a: ['x', 'z'] }],
+    ['m:\n  a: "one\ntwo"\n  b: \'one\n\n two\'\n', { m: { a: 'one two', b: 'one\ntwo' } }],
+    ['m:\n  a: [\n  # a comment: [\n  ]\n  b: |\n    ]\n     [x\n', { m: { a: [], b: ']\n [x\n' } }],
+  ];
+  for (const [text, value] of texts) assert.deepEqual(parseYaml(text).value, value, text);
+});
+
+test('the line of a key that stands twice is that of the text as it was sent', () => {
+  assert.deepEqual(parseYaml('m:\n  a: [\n  ]\n  a: 1\n').duplicates, ['line 4: key "a" already set in map']);
+});
+
+test('a text whose brackets are never closed is refused in bounded time', () => {
+  const started = performance.now();
+  assert.throws(() => parseYaml(`m:\n  a: [\n${'x,\n'.repeat(20_000)}`), YamlSyntaxError);
+  assert.ok(performance.now() - started < 3000);
+});
+
+test('a block scalar at the end of a text without a last line end has none', () => {
+  for (const [text, value] of [
+    ['a: |\n  x\n  y', 'x\ny'],
+    ['a: |+\n  x', 'x'],
+    ['a: >\n  x\n  y  ', 'x y  '],
+    ['a: |\n  x\n  ', 'x\n'],
+    ['a: |\n  x\n', 'x\n'],
+    ['a: |-\n  x', 'x'],
+  ] as const) {
+    assert.deepEqual(parseYaml(text).value, { a: value }, JSON.stringify(text));
+  }
+  assert.deepEqual(parseYaml('a: |\n  x\nb: c').value, { a: 'x\n', b: 'c' });
+});

@@ -1,0 +1,58 @@
+/**
+ * The events of a YAML text where the parser of the `js-yaml` package differs from the one that kube-apiserver uses.
+ *
+ * YAML demands that lines inside brackets and quotes are indented more than the key before them. kube-apiserver does not
+ * ask for it, and `finalizers: [` with its closing bracket below the key is common. A block scalar at the end of a text
+ * that has no last line end has none either.
+ */
+import { CHOMPING_MODE, EVENT_ID, YAMLException, parseEvents, type Event } from 'js-yaml';
+
+/** Lists and maps that stand in each other. */
+export const MAX_DEPTH = 1000;
+/** How much text is parsed again to indent lines; what needs more is refused as it is. */
+const MAX_REPARSED_CHARACTERS = 4 * 1024 * 1024;
+const NOT_INDENTED = 'deficient indentation';
+
+/** `source` is the text that the events point into: the given one with some lines indented. Throws `YAMLException`. */
+export function eventsOf(given: string): { readonly source: string; readonly events: Event[] } {
+  let source = given;
+  let left = MAX_REPARSED_CHARACTERS;
+  for (;;) {
+    try {
+      return { source, events: parseEvents(source, { maxDepth: MAX_DEPTH }) };
+    } catch (error) {
+      if (!(error instanceof YAMLException) || error.reason !== NOT_INDENTED || error.mark === undefined) throw error;
+      left -= source.length;
+      if (left < 0) throw error;
+      source = indentLine(source, error.mark.position);
+    }
+  }
+}
+
+/**
+ * Indents the line of `position`, which is inside brackets or quotes, where leading blanks mean nothing, and the lines
+ * after it that only close brackets.
+ */
+function indentLine(source: string, position: number): string {
+  const start = source.lastIndexOf('\n', position - 1) + 1;
+  const closing = /^(?:[^\n]*\n(?:[\t ]*[\]}][\]},\t ]*\n)*)/.exec(source.slice(start))?.[0] ?? source.slice(start);
+  const blanks = ' '.repeat(deepestIndentation(source.slice(0, start)) + 2);
+  const indented = closing.replaceAll(/^(?=.)/gm, blanks);
+  return source.slice(0, start) + indented + source.slice(start + closing.length);
+}
+
+/** No node of the lines begins further to the right than this but for those inside brackets. */
+function deepestIndentation(lines: string): number {
+  let deepest = 0;
+  for (const [prefix] of lines.matchAll(/^[ ?-]+/gm)) deepest = Math.max(deepest, prefix.length);
+  return deepest;
+}
+
+/** Takes care that no line end is added to a block scalar at the very end of a text without one. Changes the event. */
+export function keepMissingLineEnd(source: string, events: readonly Event[]): void {
+  if (source.endsWith('\n') || source.endsWith('\r')) return;
+  const last = events.findLast((event) => event.type === EVENT_ID.SCALAR);
+  if (last === undefined || last.indent < 0 || last.valueEnd < source.length) return;
+  const line = source.slice(Math.max(source.lastIndexOf('\n'), source.lastIndexOf('\r')) + 1);
+  if (line.slice(last.indent) !== '') last.chomping = CHOMPING_MODE.STRIP;
+}
