@@ -5,6 +5,7 @@
  * One sync loop: every change of the set of pods passes `#onUpdate`, in order.
  */
 import type { Logger } from '../api/component/logger.ts';
+import { background } from '../api/machinery/background.ts';
 import type { Clock } from '../api/machinery/clock.ts';
 import { newBadRequest, newNotFound, newStatusError } from '../api/meta/status-error.ts';
 import type {
@@ -124,11 +125,6 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     return this.#deps.podConfig.allSourcesReady();
   }
 
-  /** A container of the pod changed state: called by the PLEG. */
-  podChanged(podUid: string): void {
-    this.#deps.workers.wake(podUid);
-  }
-
   #onUpdate(update: PodUpdate): void {
     for (const pod of update.pods) {
       try {
@@ -147,7 +143,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
       // A mirror that came, changed or went: its static pod sees to it.
       const owner = pods.podOfMirror(pod);
       if (owner !== undefined) workers.wake(owner.metadata.uid);
-      else if (type !== 'remove') void this.#dropMirror(pod);
+      else if (type !== 'remove') this.#inBackground(this.#dropMirror(pod), pod, 'Deleting a mirror pod');
       return;
     }
     switch (type) {
@@ -167,7 +163,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         break;
       case 'remove':
         if (this.#admitting.has(pod.metadata.uid)) this.#admitting.set(pod.metadata.uid, undefined);
-        void this.#end(pod);
+        this.#inBackground(this.#end(pod), pod, 'Terminating a removed pod');
         break;
     }
   }
@@ -190,7 +186,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
     // One that ran before has its resources already: it is only made sure.
     const given = isEnding ? undefined : resources?.admit(pod);
     if (given === undefined) workers.update(pod);
-    else void this.#startWhenGiven(pod, given, { isNew });
+    else this.#inBackground(this.#startWhenGiven(pod, given, { isNew }), pod, 'Admitting a pod');
   }
 
   async #startWhenGiven(
@@ -200,7 +196,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   ): Promise<void> {
     const { uid } = pod.metadata;
     this.#admitting.set(uid, pod);
-    const refusal = await given;
+    const refusal = await given.catch(unexpectedRefusal);
     const newest = this.#admitting.get(uid);
     this.#admitting.delete(uid);
     if (newest === undefined) this.#deps.resources?.release(uid);
@@ -209,23 +205,19 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
   }
 
   #reject(pod: Pod, { reason, message }: Refusal): void {
-    this.#deps.sync
-      .reject(pod, reason, message)
-      .catch((error: unknown) =>
-        this.#deps.logger.warn({ error, pod: formatPod(pod) }, 'A refused pod could not be told so'),
-      );
+    this.#inBackground(this.#deps.sync.reject(pod, reason, message), pod, 'Reporting the refusal of a pod');
+  }
+
+  #inBackground(work: Promise<unknown>, pod: Pod, what: string): void {
+    background(work, { logger: this.#deps.logger, what, fields: { pod: formatPod(pod) } });
   }
 
   async #end(pod: Pod): Promise<void> {
-    const { pods, logger, workers } = this.#deps;
-    try {
-      await workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
-      // That of a pod which took its place meanwhile stays.
-      const mirror = isStaticPod(pod) ? pods.mirrorOf(pod) : undefined;
-      if (mirror !== undefined && pods.podOfMirror(mirror) === undefined) await this.#dropMirror(mirror);
-    } catch (error) {
-      logger.warn({ error, pod: formatPod(pod) }, 'A removed pod could not be ended');
-    }
+    const { pods, workers } = this.#deps;
+    await workers.kill(pod, { gracePeriodSeconds: undefined, status: undefined });
+    // The mirror of a pod that has meanwhile taken its place stays.
+    const mirror = isStaticPod(pod) ? pods.mirrorOf(pod) : undefined;
+    if (mirror !== undefined && pods.podOfMirror(mirror) === undefined) await this.#dropMirror(mirror);
   }
 
   async #dropMirror(mirror: Pod): Promise<void> {
@@ -247,7 +239,7 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         if (podConfig.allSourcesReady()) await this.#housekeeping();
         else await this.#collectOften();
       } catch (error) {
-        logger.debug({ error }, 'Housekeeping did not come to its end');
+        logger.error({ err: error }, 'Housekeeping failed; it is tried again');
       }
       await clock.sleep(HOUSEKEEPING_MS, signal).catch(() => undefined);
     }
@@ -336,7 +328,12 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
         namespace: pod.metadata.namespace,
       });
       // Its specification, and with it its own grace period, is gone.
-      if (status.sandboxes.length > 0) void workers.kill(pod, { gracePeriodSeconds: 1, status: undefined });
+      if (status.sandboxes.length > 0)
+        this.#inBackground(
+          workers.kill(pod, { gracePeriodSeconds: 1, status: undefined }),
+          pod,
+          'Terminating an orphaned pod',
+        );
     }
   }
 
@@ -515,4 +512,10 @@ export class AgentCore implements PodHost, NodeConditionSource, PodDeletionSafet
       ...(status?.ephemeralContainerStatuses ?? []),
     ].find((entry) => entry.name === name);
   }
+}
+
+/** A failure of the managers themselves is a refusal: a pod that stayed under admission would never start nor end. */
+function unexpectedRefusal(error: unknown): Refusal {
+  const why = error instanceof Error ? error.message : String(error);
+  return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${why}, which is unexpected` };
 }

@@ -4,12 +4,13 @@
  * one can name a new one. The kubeconfig, and the file of client authorities where it says the same, are written anew.
  */
 import { X509Certificate } from 'node:crypto';
-import { readFile, rename, writeFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { configMaps } from '../../api/machinery/resources.ts';
 
 export interface AuthorityOptions {
@@ -96,8 +97,7 @@ export class ClusterAuthority {
     if (clientCaFile !== '') {
       const there = await readFile(clientCaFile, 'utf8');
       if (JSON.stringify(blocksOf(there)) === JSON.stringify(blocksOf(this.#ca))) {
-        await writeFile(`${clientCaFile}.new`, ca, { mode: 0o644 });
-        await rename(`${clientCaFile}.new`, clientCaFile);
+        await replaceFile(clientCaFile, ca, { mode: 0o644 });
       }
     }
     this.#ca = ca;

@@ -10,6 +10,7 @@ import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import { cgroupName, cgroupPath, unitOf } from './cgroup-path.ts';
 import { type CgroupManager, type CgroupResources, cpuWeight } from './cgroup-resources.ts';
 import type { FileCgroups } from './file-cgroups.ts';
@@ -48,8 +49,8 @@ export class SystemdCgroups implements CgroupManager {
   readonly #options: SystemdCgroupsOptions;
   /** What a unit was given last. */
   readonly #given = new Map<string, string>();
-  /** The change that is under way. */
-  #last: Promise<unknown> = Promise.resolve();
+  /** Changes of units must not overlap. */
+  readonly #changes = new SerialQueue();
   #warned = false;
 
   constructor(options: SystemdCgroupsOptions) {
@@ -61,7 +62,7 @@ export class SystemdCgroups implements CgroupManager {
   }
 
   set(name: string, resources: CgroupResources): Promise<void> {
-    return this.#oneByOne(async () => {
+    return this.#changes.run(async () => {
       const { files, version } = this.#options;
       const properties = propertiesOf(resources, version);
       const key = JSON.stringify(resources);
@@ -81,7 +82,7 @@ export class SystemdCgroups implements CgroupManager {
   }
 
   update(name: string, resources: CgroupResources): Promise<boolean> {
-    return this.#oneByOne(async () => {
+    return this.#changes.run(async () => {
       const { files, version } = this.#options;
       const unit = unitOf(name);
       const path = [name, unit].map(cgroupPath).find((place) => this.#exists(place));
@@ -100,7 +101,7 @@ export class SystemdCgroups implements CgroupManager {
   }
 
   remove(name: string): Promise<void> {
-    return this.#oneByOne(async () => {
+    return this.#changes.run(async () => {
       const { files } = this.#options;
       // To stop a slice is to kill what runs in it.
       if (await files.isUsed(name)) return;
@@ -155,12 +156,6 @@ export class SystemdCgroups implements CgroupManager {
     const bases = this.#options.files.bases();
     const own = bases.filter((base) => base.endsWith('/systemd'));
     return (own.length > 0 ? own : bases).some((base) => existsSync(join(base, path)));
-  }
-
-  #oneByOne<T>(change: () => Promise<T>): Promise<T> {
-    const next = this.#last.then(change);
-    this.#last = next.catch(() => undefined);
-    return next;
   }
 
   #warn(error: unknown): void {

@@ -6,10 +6,11 @@
  * disk that takes no writes is told once and tried again: nobody waits for a checkpoint. Directories are 0700, files 0600.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, open, readdir, readFile, rename, rm, unlink } from 'node:fs/promises';
+import { mkdir, readdir, readFile, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import { replaceFile, syncFolder } from '../../api/machinery/replace-file.ts';
 
 export interface CheckpointStoreOptions {
   readonly directory: string;
@@ -130,7 +131,7 @@ export class CheckpointStore {
         // Put again meanwhile: that is of the next batch.
         if (this.#dirty.get(key) === value) this.#dirty.delete(key);
       }
-      for (const directory of directories) await syncDirectory(directory);
+      for (const directory of directories) await syncFolder(directory);
       if (this.#failing) this.#options.logger.info({}, 'Checkpoints are written again');
       this.#failing = false;
     } catch (error) {
@@ -155,20 +156,8 @@ export class CheckpointStore {
       }
     }
     await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-    const draft = `${path}.new`;
-    try {
-      const file = await open(draft, 'w', 0o600);
-      try {
-        await file.writeFile(text);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      await rename(draft, path);
-    } catch (error) {
-      await rm(draft, { force: true });
-      throw error;
-    }
+    // The batch syncs each folder once.
+    await replaceFile(path, text, { mode: 0o600, sync: 'content' });
     return true;
   }
 
@@ -180,13 +169,4 @@ export class CheckpointStore {
 /** A name of an object as the name of a file: nothing in it leads out of the directory. */
 function encodeName(name: string): string {
   return encodeURIComponent(name).replace(/^\./, '%2E');
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  const directory = await open(path, 'r');
-  try {
-    await directory.sync();
-  } finally {
-    await directory.close();
-  }
 }

@@ -8,6 +8,7 @@ import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { CSINode, Node } from '../../api/machinery/kinds.ts';
 import { csiNodes, nodes } from '../../api/machinery/resources.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
 
@@ -29,7 +30,8 @@ type DriverEntry = NonNullable<NonNullable<CSINode['spec']>['drivers']>[number];
 export class CsiNode {
   readonly #client: Client;
   readonly #nodeName: string;
-  #last: Promise<void> = Promise.resolve();
+  /** Changes of the node and its CSINode must not overlap. */
+  readonly #changes = new SerialQueue();
 
   constructor(options: { readonly client: Client; readonly nodeName: string }) {
     this.#client = options.client;
@@ -40,7 +42,7 @@ export class CsiNode {
   async keep(clock: Clock, logger: Logger, signal: AbortSignal): Promise<void> {
     for (let delayMs = FIRST_TRY_MS; !signal.aborted; delayMs = Math.min(delayMs * 2, LONGEST_TRY_MS)) {
       try {
-        await this.#inTurn(async () => void (await this.#current()));
+        await this.#changes.run(async () => void (await this.#current()));
         return;
       } catch (error) {
         logger.debug({ node: this.#nodeName, err: error }, 'the CSINode is not there yet; trying again');
@@ -50,7 +52,7 @@ export class CsiNode {
   }
 
   install({ driver, nodeId, maxVolumes, topology }: DriverOnNode): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#changes.run(async () => {
       await this.#updateNode((node) => {
         for (const [key, value] of Object.entries(topology)) {
           const existing = node.metadata.labels?.[key];
@@ -72,19 +74,13 @@ export class CsiNode {
   }
 
   uninstall(driver: string): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#changes.run(async () => {
       await this.#updateDrivers(driver, undefined);
       await this.#updateNode((node) => {
         const { [driver]: _gone, ...nodeIds } = nodeIdsOf(node);
         return { labels: {}, nodeIds };
       });
     });
-  }
-
-  #inTurn(work: () => Promise<void>): Promise<void> {
-    const result = this.#last.then(work);
-    this.#last = result.catch(() => undefined);
-    return result;
   }
 
   async #updateNode(

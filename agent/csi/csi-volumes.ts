@@ -13,6 +13,7 @@ import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { CSIDriver } from '../../api/machinery/kinds.ts';
 import { csiDrivers } from '../../api/machinery/resources.ts';
+import { KeyedQueue } from '../../api/machinery/serial-queue.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import type { VolumeMeasure } from '../core-types.ts';
 import { GrpcError, type GrpcStatus } from '../grpc/grpc-client.ts';
@@ -94,7 +95,8 @@ export class CsiVolumes {
   readonly #published = new Map<string, string>();
   /** What attachers left for drivers, by the volume's name on the node. */
   readonly #attachments = new Map<string, Readonly<Record<string, string>>>();
-  readonly #turns = new Map<string, Promise<unknown>>();
+  /** By volume: the driver's calls for one volume must not overlap. */
+  readonly #turns = new KeyedQueue();
 
   constructor(options: CsiVolumesOptions) {
     this.#options = options;
@@ -114,7 +116,7 @@ export class CsiVolumes {
 
   async mount(request: CsiMountRequest): Promise<CsiMount> {
     const plan = await this.#plan(request);
-    return this.#inTurn(plan.data, async () => {
+    return this.#turns.run(keyOf(plan.data), async () => {
       const { data, places, object, driver } = plan;
       const { source } = request;
       const isFirst = !this.#published.has(places.target);
@@ -147,7 +149,7 @@ export class CsiVolumes {
   /** Everything of the pod's CSI volumes, by what is on disk. */
   async unmountPod(podUid: string): Promise<void> {
     for (const { data, places } of await this.#layout.ofPod(podUid)) {
-      await this.#inTurn(data, async () => {
+      await this.#turns.run(keyOf(data), async () => {
         const driver = this.#options.drivers.get(data.driverName);
         const target = { volumeId: data.volumeHandle, targetPath: places.target };
         await driver.client.call('nodeUnpublishVolume', target, { timeoutMs: CSI_TIMEOUT_MS });
@@ -167,7 +169,7 @@ export class CsiVolumes {
       if (used.has(key) || this.#turns.has(key) || (await this.#layout.podsWith(data, kind)).length > 0) continue;
       try {
         const places = kind === 'block' ? this.#layout.block(data, '') : this.#layout.filesystem(data, '');
-        await this.#inTurn(data, () => this.#unstageUnused(drivers.get(data.driverName), data, places));
+        await this.#turns.run(keyOf(data), () => this.#unstageUnused(drivers.get(data.driverName), data, places));
       } catch (error) {
         logger.warn(
           { volume: data.specVolID, err: error },
@@ -378,22 +380,6 @@ export class CsiVolumes {
     const unique = uniqueVolumeName(data.driverName, data.volumeHandle);
     this.#attachments.delete(unique);
     if (this.#inUse.delete(unique)) this.#options.onInUseChange();
-  }
-
-  async #inTurn<T>(data: VolumeData, work: () => Promise<T>): Promise<T> {
-    const key = keyOf(data);
-    const before = this.#turns.get(key) ?? Promise.resolve();
-    const result = before.then(work, work);
-    const settled = result.then(
-      () => undefined,
-      () => undefined,
-    );
-    this.#turns.set(key, settled);
-    try {
-      return await result;
-    } finally {
-      if (this.#turns.get(key) === settled) this.#turns.delete(key);
-    }
   }
 }
 

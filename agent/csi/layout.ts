@@ -3,8 +3,9 @@
  * the `vol_data.json` beside each: all that is needed to take the volume down again without the API server.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, readlink, rename, rm, rmdir, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, readlink, rm, rmdir, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
 
 export interface VolumeData {
   /** The persistent volume's name; the volume's in the pod for inline ones. */
@@ -124,9 +125,7 @@ export class CsiLayout {
 /** Complete or not there: a killed agent leaves no half of it. */
 export async function writeVolumeData(directory: string, data: VolumeData): Promise<void> {
   await mkdir(directory, { recursive: true, mode: 0o750 });
-  const file = join(directory, DATA_FILE);
-  await writeFile(`${file}.tmp`, JSON.stringify(data), { mode: 0o600 });
-  await rename(`${file}.tmp`, file);
+  await replaceFile(join(directory, DATA_FILE), JSON.stringify(data), { mode: 0o600 });
 }
 
 export async function readVolumeData(directory: string): Promise<VolumeData | undefined> {

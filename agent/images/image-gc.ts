@@ -5,6 +5,7 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import type { ContainerStatus, ImageInfo, Runtime } from '../runtime/runtime.ts';
 
 export interface ImageGcPolicy {
@@ -75,7 +76,8 @@ function namesOf(image: ImageInfo): readonly string[] {
 export class ImageGc {
   readonly #options: ImageGcOptions;
   #records = new Map<string, { firstSeenMs: number; lastUsedMs: number }>();
-  #running: Promise<unknown> = Promise.resolve();
+  /** Collections must not overlap: the eviction manager starts some too. */
+  readonly #collections = new SerialQueue();
 
   constructor(options: ImageGcOptions) {
     this.#options = options;
@@ -108,7 +110,7 @@ export class ImageGc {
 
   /** Too old ones, then as many as the thresholds say. Throws where not enough could go. */
   collect(): Promise<void> {
-    return this.#alone(async () => {
+    return this.#collections.run(async () => {
       const { policy, space, aboutNode } = this.#options;
       const images = await this.#freeOld(await this.#candidates());
       const found = await space();
@@ -131,14 +133,9 @@ export class ImageGc {
 
   /** Under pressure: all that nothing uses. */
   deleteUnused(): Promise<void> {
-    return this.#alone(async () => void (await this.#free(await this.#candidates(), Number.POSITIVE_INFINITY)));
-  }
-
-  /** One at a time: the eviction manager asks too. */
-  #alone(work: () => Promise<void>): Promise<void> {
-    const next = this.#running.then(work);
-    this.#running = next.catch(() => undefined);
-    return next;
+    return this.#collections.run(
+      async () => void (await this.#free(await this.#candidates(), Number.POSITIVE_INFINITY)),
+    );
   }
 
   async #candidates(): Promise<readonly ImageRecord[]> {

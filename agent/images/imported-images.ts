@@ -2,9 +2,10 @@
  * The names of images that were brought to this host as archives (`--images-dir`, `orchlet images import`), in one file of the root
  * directory: nobody could pull them again, so they are never collected.
  */
-import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 
 const FILE = 'imported-images.json';
@@ -29,9 +30,7 @@ export async function rememberImported(rootDirectory: string, names: readonly st
   const all = [...new Set([...known, ...names])].toSorted();
   if (all.length === known.length) return;
   await mkdir(rootDirectory, { recursive: true, mode: 0o755 });
-  const path = join(rootDirectory, FILE);
-  await writeFile(`${path}.new`, `${JSON.stringify(all, null, 2)}\n`);
-  await rename(`${path}.new`, path);
+  await replaceFile(join(rootDirectory, FILE), `${JSON.stringify(all, null, 2)}\n`, { mode: 0o644 });
 }
 
 /** Loads the `*.tar` of a folder (hosts without a registry); an archive that cannot be read is told and skipped. */

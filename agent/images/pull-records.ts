@@ -4,9 +4,11 @@
  * written whole before a call resolves; either agent takes over from the other.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { KeyedQueue } from '../../api/machinery/serial-queue.ts';
 
 export interface PullSecret {
   readonly uid: string;
@@ -47,8 +49,8 @@ export class PullRecords {
   readonly #pulled = new Map<string, PulledRecord>();
   /** Files of records that cannot be read: what they say is not known. */
   readonly #broken = new Set<string>();
-  /** Writes of one file stand in line. */
-  readonly #writing = new Map<string, Promise<void>>();
+  /** By path: writes of one file must not overlap. */
+  readonly #writes = new KeyedQueue();
 
   constructor(rootDirectory: string, logger: Logger) {
     this.#directory = join(rootDirectory, 'image_manager');
@@ -129,21 +131,9 @@ export class PullRecords {
 
   #write(folder: string, key: string, content: object | undefined): Promise<void> {
     const path = join(this.#directory, folder, fileName(key));
-    const before = this.#writing.get(path) ?? Promise.resolve();
-    const next = before
-      .catch(() => undefined)
-      .then(async () => {
-        if (content === undefined) return rm(path, { force: true });
-        const draft = `${path}.tmp`;
-        await writeFile(draft, JSON.stringify(content), { mode: 0o600 });
-        await rename(draft, path);
-      });
-    this.#writing.set(path, next);
-    const tidy = (): void => {
-      if (this.#writing.get(path) === next) this.#writing.delete(path);
-    };
-    next.then(tidy, tidy);
-    return next;
+    return this.#writes.run(path, () =>
+      content === undefined ? rm(path, { force: true }) : replaceFile(path, JSON.stringify(content), { mode: 0o600 }),
+    );
   }
 }
 

@@ -5,8 +5,10 @@
  * What a pod was given stands in its directory (`pods/<uid>/userns`, the reference's form) before its sandbox is made; those
  * files are all that is known, so that an agent that starts anew gives nothing twice, and ids are free once a pod's directory is gone.
  */
-import { mkdir, open, readdir, readFile, rename } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir, readdir, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import type { Pod } from '../core-types.ts';
 import type { IdMapping, NamespaceOptions } from '../runtime/runtime.ts';
 
@@ -31,8 +33,8 @@ const USER = 'kubelet';
 
 export class UserNamespaces {
   readonly #options: UserNamespacesOptions;
-  /** One at a time: what one takes the next must see. */
-  #last: Promise<unknown> = Promise.resolve();
+  /** Allocations must not overlap: each must see the ids that the one before it took. */
+  readonly #allocations = new SerialQueue();
 
   constructor(options: UserNamespacesOptions) {
     this.#options = options;
@@ -42,9 +44,8 @@ export class UserNamespaces {
   async mapping(pod: Pod): Promise<UserNamespace | undefined> {
     if (pod.spec.hostUsers !== false) return undefined;
     const { uid } = pod.metadata;
-    const next = this.#last.then(async () => (await this.#firstId(uid)) ?? (await this.#allocate(uid)));
-    this.#last = next.catch(() => undefined);
-    return namespaceFrom(await next, this.#options.idsPerPod);
+    const firstId = await this.#allocations.run(async () => (await this.#firstId(uid)) ?? (await this.#allocate(uid)));
+    return namespaceFrom(firstId, this.#options.idsPerPod);
   }
 
   #path(uid: string): string {
@@ -74,15 +75,8 @@ export class UserNamespaces {
 
   async #write(uid: string, { uids, gids }: UserNamespace): Promise<void> {
     const path = this.#path(uid);
-    await mkdir(join(path, '..'), { recursive: true, mode: 0o750 });
-    const draft = await open(`${path}.new`, 'w', 0o600);
-    try {
-      await draft.writeFile(JSON.stringify({ uidMappings: [uids], gidMappings: [gids] }));
-      await draft.sync();
-    } finally {
-      await draft.close();
-    }
-    await rename(`${path}.new`, path);
+    await mkdir(dirname(path), { recursive: true, mode: 0o750 });
+    await replaceFile(path, JSON.stringify({ uidMappings: [uids], gidMappings: [gids] }), { mode: 0o600 });
   }
 }
 

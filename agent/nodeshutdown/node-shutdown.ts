@@ -2,10 +2,11 @@
  * Graceful node shutdown: while the host goes down the node is NotReady and takes no pods, and those it has end by priority,
  * lowest first, each group within its time; then the host may go. The same order serves `orchlet stop --pods`.
  */
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
 import type { Pod } from '../core-types.ts';
 import { formatPod } from '../kuberuntime/pod-containers.ts';
 import type { Refusal } from '../podworkers/pod-admission.ts';
@@ -180,7 +181,7 @@ export class NodeShutdown {
     onTimes(inSeconds(times));
     try {
       await mkdir(dirname(stateFile), { recursive: true, mode: 0o750 });
-      await writeFile(stateFile, JSON.stringify(times), { mode: 0o644 });
+      await replaceFile(stateFile, JSON.stringify(times), { mode: 0o644 });
     } catch (error) {
       logger.warn({ error }, 'the times of the shutdown could not be kept');
     }

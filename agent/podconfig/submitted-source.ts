@@ -2,11 +2,11 @@
  * Pods that were submitted to the agent's own server. Each stands as a manifest in a directory of the root directory, so that
  * it survives a restart; writes are atomic.
  */
-import { randomBytes } from 'node:crypto';
-import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { newBadRequest, newNotFound } from '../../api/meta/status-error.ts';
 import type { Pod } from '../core-types.ts';
 import type { PodSource } from './pod-source.ts';
@@ -68,10 +68,8 @@ export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPod
       }
       const file = fileOf(pod.metadata.namespace, pod.metadata.name);
       await mkdir(options.directory, { recursive: true, mode: 0o700 });
-      // The uid is made of the origin too: read again as it will be read after a restart.
-      const draft = `${file}.${randomBytes(4).toString('hex')}.new`;
-      await writeFile(draft, manifest, { mode: 0o600, flush: true });
-      await rename(draft, file);
+      await replaceFile(file, manifest, { mode: 0o600 });
+      // The uid depends on the origin too, so it is read as it will be read after a restart.
       const stored = read(manifest, file);
       pods.set(keyOf(stored), stored);
       tell([...pods.values()]);

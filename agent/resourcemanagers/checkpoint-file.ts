@@ -5,8 +5,9 @@
  * Structs, maps and slices look alike in JSON; the checksum needs their Go types, so each state file says its own with the
  * functions below.
  */
-import { mkdir, open, readFile, rename } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
 
 /** 32-bit FNV-1a. */
 export function fnv32a(text: string): number {
@@ -47,15 +48,7 @@ export async function readStateFile(path: string): Promise<unknown> {
 /** Whole or not at all, also after a power cut. */
 async function writeStateFile(path: string, value: object): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o750 });
-  const temporary = `${path}.new`;
-  const file = await open(temporary, 'w', 0o600);
-  try {
-    await file.writeFile(JSON.stringify(value));
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  await rename(temporary, path);
+  await replaceFile(path, JSON.stringify(value), { mode: 0o600 });
 }
 
 /** Writes one after the other; of what waits only the newest is written. */

@@ -5,7 +5,10 @@
  * Pods are admitted one after the other: what one is given the next one cannot have.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import type { Container, Pod, PodStatus } from '../core-types.ts';
 import type { ResourceAccounts } from '../podresources/pod-resources-server.ts';
 import type { Refusal } from '../podworkers/pod-admission.ts';
@@ -46,8 +49,9 @@ const SWEEP_MS = 60_000;
 
 export class ResourceManagers {
   readonly #options: ResourceManagersOptions;
-  #admissions: Promise<unknown> = Promise.resolve();
-  /** Being admitted: active, though nobody else knows of them yet. */
+  /** Admissions must not overlap: each must see what the one before it took. */
+  readonly #admissions = new SerialQueue();
+  /** Pods under admission are active, though no other part knows of them yet. */
   readonly #admitting = new Set<string>();
 
   constructor(options: ResourceManagersOptions) {
@@ -64,18 +68,17 @@ export class ResourceManagers {
     );
     if (!wants) return undefined;
     this.#admitting.add(pod.metadata.uid);
-    const result = this.#admissions.then(() => this.#admitNow(pod));
-    this.#admissions = result;
-    return result;
+    return this.#admissions.run(() => this.#admitNow(pod));
   }
 
   async #admitNow(pod: Pod): Promise<Refusal | undefined> {
     const { topology, logger } = this.#options;
     const { uid } = pod.metadata;
-    this.#sweep();
-    // Of one that ran before the agent's start what it has stays with it.
-    const holds = this.#holders().has(uid);
+    let holds = true;
     try {
+      this.#sweep();
+      // A pod that ran before the agent's start keeps what it holds.
+      holds = this.#holders().has(uid);
       await topology.admit(pod);
       return undefined;
     } catch (error) {
@@ -95,7 +98,11 @@ export class ResourceManagers {
   /** The pod has ended: nothing of it runs. Idempotent. */
   release(podUid: string): void {
     this.#options.topology.release(podUid);
-    void this.#options.claims.release(podUid);
+    background(this.#options.claims.release(podUid), {
+      logger: this.#options.logger,
+      what: 'Releasing the resource claims of a pod',
+      fields: { podUid },
+    });
   }
 
   placement(pod: Pod, container: Container): ContainerPlacement {
@@ -145,14 +152,16 @@ export class ResourceManagers {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, cpus } = this.#options;
-    const sweep = async (): Promise<void> => {
-      while (!signal.aborted) {
-        await clock.sleep(SWEEP_MS, signal).catch(() => undefined);
-        if (!signal.aborted) this.#sweep();
-      }
+    const { clock, logger, cpus } = this.#options;
+    const sweeps = new WakeableLoop({
+      clock,
+      onError: (error) => logger.error({ err: error }, 'Resources of pods that are gone could not be released'),
+    });
+    const sweep = (): Promise<number> => {
+      this.#sweep();
+      return Promise.resolve(SWEEP_MS);
     };
-    await Promise.all([cpus.run(signal), sweep()]);
+    await Promise.all([cpus.run(signal), sweeps.run(signal, sweep)]);
   }
 
   /** Pods that have something. */
@@ -161,14 +170,14 @@ export class ResourceManagers {
     return new Set([...cpus.pods(), ...memory.pods(), ...devices.pods(), ...claims.pods()]);
   }
 
-  /** What pods have that ended while nobody looked: before a restart, say. */
+  /** Releases what pods hold that are gone without a release: they ended before a restart of the agent, for example. */
   #sweep(): void {
     const { activePods, logger } = this.#options;
     const active = activePods();
     if (active === undefined) return;
     for (const uid of this.#holders()) {
       if (active.has(uid) || this.#admitting.has(uid)) continue;
-      logger.info({ pod: uid }, 'Taking back the resources of a pod that is gone');
+      logger.info({ podUid: uid }, 'Releasing the resources of a pod that is gone');
       this.release(uid);
     }
   }

@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import type { Client, Resource } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { serviceAccounts } from '../../api/machinery/resources.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { createCsr } from '../../api/pki/certificate-request.ts';
@@ -52,7 +53,8 @@ interface Credential {
   waiting: Waiting | undefined;
   /** The signer's last word: nothing more is asked. */
   refused: string | undefined;
-  busy: Promise<unknown>;
+  /** Steps of one credential must not overlap. */
+  readonly steps: SerialQueue;
 }
 
 interface RequestStatus {
@@ -99,13 +101,11 @@ export class PodCertificates {
     const id = `${pod.metadata.uid}/${volume}/${index}`;
     let credential = this.#credentials.get(id);
     if (credential === undefined) {
-      credential = { issued: undefined, waiting: undefined, refused: undefined, busy: Promise.resolve() };
+      credential = { issued: undefined, waiting: undefined, refused: undefined, steps: new SerialQueue() };
       this.#credentials.set(id, credential);
     }
     const known = credential;
-    const next = known.busy.then(() => this.#step(pod, known, source));
-    known.busy = next.catch(() => undefined);
-    return next;
+    return known.steps.run(() => this.#step(pod, known, source));
   }
 
   forgetPod(podUid: string): void {

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import {
   type Container,
   type Pod,
@@ -67,7 +68,8 @@ interface PodVolumes {
   pod: Pod;
   readonly ready: Map<string, ReadyVolume>;
   refresh: Timer | undefined;
-  busy: Promise<void>;
+  /** Mounting, refreshing and unmounting of one pod's volumes must not overlap. */
+  readonly queue: SerialQueue;
   /** Mounts that failed one after the other. */
   failures: number;
 }
@@ -128,7 +130,7 @@ class HostVolumes implements VolumeManager {
       pod,
       ready: new Map(),
       refresh: undefined,
-      busy: Promise.resolve(),
+      queue: new SerialQueue(),
       failures: 0,
     };
     this.#pods.set(pod.metadata.uid, state);
@@ -140,7 +142,7 @@ class HostVolumes implements VolumeManager {
     const volumes = pod.spec.volumes ?? [];
     const failures = new Map<string, unknown>();
     const pending = new Set(volumes.map((volume) => volume.name));
-    const work = this.#exclusive(state, async () => {
+    const work = state.queue.run(async () => {
       await mkdir(join(this.#directory(pod.metadata.uid), 'volumes'), { recursive: true, mode: 0o750 });
       await Promise.all(
         volumes.map(async (volume) => {
@@ -207,15 +209,6 @@ class HostVolumes implements VolumeManager {
     }
   }
 
-  async #exclusive<T>(state: PodVolumes, work: () => Promise<T>): Promise<T> {
-    const result = state.busy.then(work, work);
-    state.busy = result.then(
-      () => undefined,
-      () => undefined,
-    );
-    return result;
-  }
-
   #scheduleRefresh(state: PodVolumes): void {
     if (![...state.ready.values()].some((volume) => volume.refreshes === true)) return;
     state.refresh?.cancel();
@@ -226,9 +219,10 @@ class HostVolumes implements VolumeManager {
     const { uid, name } = state.pod.metadata;
     if (this.#pods.get(uid) !== state) return;
     const volumes = (state.pod.spec.volumes ?? []).filter((volume) => state.ready.get(volume.name)?.refreshes === true);
-    this.#exclusive(state, async () => {
-      await Promise.all(volumes.map((volume) => this.#refreshVolume(state, volume)));
-    })
+    state.queue
+      .run(async () => {
+        await Promise.all(volumes.map((volume) => this.#refreshVolume(state, volume)));
+      })
       .catch((error: unknown) =>
         this.#options.logger.warn(
           { pod: name, err: error },
@@ -302,7 +296,7 @@ class HostVolumes implements VolumeManager {
     };
     // After what is under way: one that hangs keeps its pod, and its pod only.
     if (state === undefined) await clean();
-    else await this.#exclusive(state, clean);
+    else await state.queue.run(clean);
     this.#pods.delete(uid);
     state?.refresh?.cancel();
     this.#options.forgetPod(uid);
@@ -357,7 +351,7 @@ class HostVolumes implements VolumeManager {
 
   async close(): Promise<void> {
     for (const state of this.#pods.values()) state.refresh?.cancel();
-    await Promise.all([...this.#pods.values()].map((state) => state.busy));
+    await Promise.all([...this.#pods.values()].map((state) => state.queue.drained()));
   }
 }
 

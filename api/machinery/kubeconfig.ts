@@ -2,8 +2,7 @@
  * Kubeconfig files: reading (one file, or those of KUBECONFIG merged: what comes first wins), choosing a context, and turning it
  * into what the HTTP client needs; writing atomically with mode 0600. Every error names the file and what to do.
  */
-import { randomBytes } from 'node:crypto';
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { delimiter, dirname, isAbsolute, join, resolve } from 'node:path';
 import {
@@ -16,6 +15,7 @@ import {
 } from './client-credentials.ts';
 import type { Clock } from './clock.ts';
 import { execCredentials, type ExecCluster, type ExecConfig } from './exec-plugin.ts';
+import { replaceFile } from './replace-file.ts';
 
 export interface KubeconfigCluster {
   readonly server?: string;
@@ -328,18 +328,9 @@ export function newKubeconfig(options: {
 export async function writeKubeconfig(path: string, config: Kubeconfig): Promise<void> {
   const { dump } = await import('js-yaml');
   await mkdir(dirname(path), { recursive: true });
-  const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`;
   try {
-    const file = await open(temporary, 'wx', 0o600);
-    try {
-      await file.writeFile(dump(config, { lineWidth: -1 }));
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(temporary, path);
+    await replaceFile(path, dump(config, { lineWidth: -1 }), { mode: 0o600 });
   } catch (error) {
-    await rm(temporary, { force: true });
     throw new KubeconfigError(`kubeconfig ${path} cannot be written: ${(error as Error).message}`, { cause: error });
   }
 }

@@ -4,6 +4,7 @@
  *
  * Bounded by the number of different keys; `maxLength` refuses more (the caller's next full sync adds them again).
  */
+import { backoffDelay } from './backoff.ts';
 import type { Clock, Timer } from './clock.ts';
 
 export interface WorkQueueOptions {
@@ -93,7 +94,7 @@ export class WorkQueue {
   addRateLimited(key: string): void {
     const failures = this.#failures.get(key) ?? 0;
     this.#failures.set(key, failures + 1);
-    this.addAfter(key, Math.min(this.#baseDelayMs * 2 ** Math.min(failures, 50), this.#maxDelayMs));
+    this.addAfter(key, backoffDelay(failures + 1, { firstMs: this.#baseDelayMs, longestMs: this.#maxDelayMs }));
   }
 
   forget(key: string): void {

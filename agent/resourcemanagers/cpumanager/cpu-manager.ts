@@ -4,7 +4,9 @@
  * says so.
  */
 import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
 import type { Container, Pod } from '../../core-types.ts';
 import { type CpuSet, formatCpuSet, NO_CPUS, sortedCpus } from '../cpu-set.ts';
 import type { HintProvider } from '../hint-provider.ts';
@@ -48,10 +50,14 @@ export class CpuManager implements HintProvider {
   readonly #told = new Map<string, string>();
   #requests = 0;
   #errors = 0;
-  #wake: () => void = () => undefined;
+  readonly #loop: WakeableLoop;
 
   private constructor(options: CpuManagerOptions, state: CpuState) {
     this.#options = options;
+    this.#loop = new WakeableLoop({
+      clock: options.clock,
+      onError: (error) => options.logger.warn({ err: error }, 'The CPUs of containers could not be reconciled'),
+    });
     this.#state = state;
     this.#topology = options.topology;
     this.#policy = options.policy === 'static' ? new StaticCpuPolicy({ ...options, state }) : undefined;
@@ -91,13 +97,13 @@ export class CpuManager implements HintProvider {
       throw error;
     }
     await this.#state.save();
-    this.#wake();
+    this.#loop.wake();
   }
 
   release(podUid: string): void {
     if (this.#policy?.release(podUid) !== true) return;
-    void this.#state.save();
-    this.#wake();
+    background(this.#state.save(), { logger: this.#options.logger, what: 'Writing the state of the CPU manager' });
+    this.#loop.wake();
   }
 
   /** Pods that have something. */
@@ -138,16 +144,10 @@ export class CpuManager implements HintProvider {
   /** Every period, and soon after the pool has changed. */
   async run(signal: AbortSignal): Promise<void> {
     if (this.#policy === undefined) return;
-    const { clock, reconcileMs } = this.#options;
-    signal.addEventListener('abort', () => this.#wake(), { once: true });
-    while (!signal.aborted) {
-      const next = Promise.withResolvers<void>();
-      this.#wake = next.resolve;
+    await this.#loop.run(signal, async () => {
       await this.reconcile();
-      const timer = clock.after(reconcileMs, next.resolve);
-      await next.promise;
-      timer.cancel();
-    }
+      return this.#options.reconcileMs;
+    });
   }
 
   async reconcile(): Promise<void> {

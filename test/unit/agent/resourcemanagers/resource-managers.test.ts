@@ -36,6 +36,8 @@ interface Rig {
   readonly active: Set<string>;
   readonly clock: FakeClock;
   readonly admissions: { refused: boolean }[];
+  /** The next question for the active pods throws. */
+  readonly failure: { next: boolean };
 }
 
 /** Two sockets of four cores and 8 GiB; two GPUs on node 1, one on node 0. */
@@ -46,6 +48,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
   const clock = new FakeClock();
   const admissions: { refused: boolean }[] = [];
   const active = new Set<string>();
+  const failure = { next: false };
   const topology = new TopologyManager({
     policy,
     scope,
@@ -94,7 +97,13 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
     claims: await ClaimManager.start({ rootDirectory, client: undefined, clock, logger: silentLogger }),
     clock,
     logger: silentLogger,
-    activePods: () => active,
+    activePods: () => {
+      if (failure.next) {
+        failure.next = false;
+        throw new Error('boom');
+      }
+      return active;
+    },
     tellsHealth: true,
   });
   const abort = new AbortController();
@@ -108,7 +117,7 @@ async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' 
     await plugin.close();
     await close();
   });
-  return { managers, rootDirectory, active, clock, admissions };
+  return { managers, rootDirectory, active, clock, admissions, failure };
 }
 
 const pod = (uid: string, cpu: number, memory: string, gpus = 0): Pod =>
@@ -184,6 +193,14 @@ test('pods are admitted one after the other: what one was given the next one can
     answers.map((answer) => answer?.reason),
     [undefined, 'UnexpectedAdmissionError', 'UnexpectedAdmissionError'],
   );
+});
+
+test('a failure in one admission refuses that pod and no later one', async (t) => {
+  const rig = await setUp(t, 'none');
+  rig.failure.next = true;
+  assert.equal((await admit(rig, pod('unlucky', 1, '1Gi')))?.reason, 'UnexpectedAdmissionError');
+  assert.equal(await admit(rig, pod('next', 1, '1Gi')), undefined);
+  assert.equal(placement(rig, pod('next', 1, '1Gi')).isExclusive, true);
 });
 
 test('a pod that asks for nothing of the kind need not wait', async (t) => {

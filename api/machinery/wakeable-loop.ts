@@ -1,0 +1,73 @@
+/**
+ * A loop that takes a turn whenever it is woken and after the delay that its last turn asked for. Wakes during a turn lead
+ * to one more turn, so that no change is missed; the last turn has ended when `run` resolves.
+ *
+ * A turn that throws does not end the loop: `onError` gets the failure, and the next turn follows after the back-off.
+ */
+import { Backoff } from './backoff.ts';
+import type { Clock } from './clock.ts';
+
+export interface WakeableLoopOptions {
+  readonly clock: Clock;
+  /** Called with the error of each failed turn and the number of failures in a row. Not called after the abort. */
+  readonly onError: (error: unknown, failures: number) => void;
+  /** Delays after failed turns; one second to one minute by default. */
+  readonly backoff?: Backoff;
+}
+
+/** Milliseconds until the next turn unless the loop is woken before; `Infinity` waits for `wake`. */
+export type Turn = (signal: AbortSignal) => Promise<number>;
+
+export class WakeableLoop {
+  readonly #options: WakeableLoopOptions;
+  readonly #backoff: Backoff;
+  #woken = false;
+  #wake: () => void = () => undefined;
+
+  constructor(options: WakeableLoopOptions) {
+    this.#options = options;
+    this.#backoff = options.backoff ?? new Backoff({ firstMs: 1_000, longestMs: 60_000 });
+  }
+
+  /** The next turn begins at once, or when the current one has ended. */
+  wake(): void {
+    this.#woken = true;
+    this.#wake();
+  }
+
+  /** Takes turns until the signal aborts; the first at once. Never rejects. */
+  async run(signal: AbortSignal, turn: Turn): Promise<void> {
+    const onAbort = (): void => this.#wake();
+    signal.addEventListener('abort', onAbort);
+    try {
+      while (!signal.aborted) {
+        this.#woken = false;
+        const delayMs = await this.#take(signal, turn);
+        if (!this.#woken && !signal.aborted) await this.#wait(delayMs);
+      }
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+    }
+  }
+
+  async #take(signal: AbortSignal, turn: Turn): Promise<number> {
+    try {
+      const delayMs = await turn(signal);
+      this.#backoff.reset();
+      return delayMs;
+    } catch (error) {
+      const delayMs = this.#backoff.next();
+      if (!signal.aborted) this.#options.onError(error, this.#backoff.failures);
+      return delayMs;
+    }
+  }
+
+  async #wait(delayMs: number): Promise<void> {
+    const woken = Promise.withResolvers<void>();
+    this.#wake = woken.resolve;
+    const timer = Number.isFinite(delayMs) ? this.#options.clock.after(delayMs, woken.resolve) : undefined;
+    await woken.promise;
+    timer?.cancel();
+    this.#wake = () => undefined;
+  }
+}
