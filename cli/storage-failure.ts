@@ -7,9 +7,6 @@ import { systemClock } from '../api/machinery/clock.ts';
 
 /** `EX_IOERR` of sysexits.h. */
 const EXIT_CODE = 74;
-/** How long the rest of the process may take to close. */
-const CLOSING_MS = 5000;
-
 export interface StorageFailure {
   /** For `startControlPlane`: may be called at any time, and the process exits soon after. */
   readonly onFatal: (error: Error) => void;
@@ -18,12 +15,13 @@ export interface StorageFailure {
   readonly exitCode: number;
 }
 
-export function onStorageFailure(logger: Logger): StorageFailure {
+/** `closingMs`: how long the rest of the process may take to close. */
+export function onStorageFailure(logger: Logger, { closingMs }: { readonly closingMs: number }): StorageFailure {
   const happened = Promise.withResolvers<Error>();
   return {
     onFatal(error) {
       logger.error({ err: error }, 'The storage cannot be relied on any more, so the process exits to be restarted');
-      systemClock.after(CLOSING_MS, () => process.exit(EXIT_CODE));
+      systemClock.after(closingMs, () => process.exit(EXIT_CODE));
       happened.resolve(error);
     },
     happened: happened.promise,

@@ -291,7 +291,9 @@ async function openStorage(
           ...(onFatal === undefined ? {} : { onFailure: onFatal }),
         });
   opened.push(() => storage.close());
-  const compactor = startCompactor({ storage, clock, logger });
-  opened.push(() => compactor.stop());
+  if (flags.etcdCompactionInterval > 0) {
+    const compactor = startCompactor({ storage, clock, logger, windowMs: flags.etcdCompactionInterval });
+    opened.push(() => compactor.stop());
+  }
   return storage;
 }

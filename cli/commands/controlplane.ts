@@ -27,16 +27,13 @@ export const controlplane: Command = {
       format: flags.loggingFormat === 'json' ? 'json' : 'text',
     });
     const shutdown = onShutdown();
-    const failure = onStorageFailure(logger);
+    const failure = onStorageFailure(logger, { closingMs: 0 });
     const plane = await startControlPlane({ flags, logger, onFatal: failure.onFatal });
     renewOnHangup(plane, logger);
     notifyReady();
     settleMemory(systemClock);
     const ended = await Promise.race([shutdown.asked, failure.happened]);
-    if (ended instanceof Error) {
-      await plane.close();
-      return failure.exitCode;
-    }
+    if (ended instanceof Error) return failure.exitCode;
     notifyStopping();
     logger.info({ signal: ended }, 'stopping');
     await plane.close();

@@ -125,7 +125,7 @@ export const up: Command = {
     const forPlane = passedFlags('controlplane-arg', controlPlaneFlags, values.controlPlaneArgs, OWN_PLANE_KEYS);
     for (const warning of [...forAgent.warnings, ...forPlane.warnings]) logger.warn({}, warning);
     const shutdown = onShutdown();
-    const failure = onStorageFailure(logger);
+    const failure = onStorageFailure(logger, { closingMs: 5000 });
     const plane = await startControlPlane({
       flags: { ...planeFlags(values), ...forPlane.values },
       logger: logger.child({ part: 'controlplane' }),

@@ -19,6 +19,13 @@ export const storageFlags = {
     group: STORAGE,
     help: 'Where objects are kept: sqlite (in the data directory), or memory (nothing outlives the process).',
   }),
+  etcdCompactionInterval: flag({
+    name: 'etcd-compaction-interval',
+    type: 'duration',
+    default: 300_000,
+    group: STORAGE,
+    help: 'How long the history of objects is kept for watches and pages. 0 keeps it until the process restarts, or until its limit of bytes.',
+  }),
   eventTtl: flag({
     name: 'event-ttl',
     type: 'duration',

@@ -1,0 +1,114 @@
+/** The few requests that the soak makes, each tried once: a retry would hide what happened to the first attempt. */
+import { Agent, request } from 'node:https';
+import type { ClientRequest, IncomingMessage } from 'node:http';
+
+export interface Answer {
+  /** 0: there was no answer, so the outcome is unknown. */
+  readonly status: number;
+  readonly body: ApiObject;
+}
+
+export interface ApiObject {
+  readonly message?: string;
+  readonly metadata?: { readonly name?: string; readonly resourceVersion?: string; readonly continue?: string };
+  readonly data?: { readonly v?: string };
+  readonly items?: readonly ApiObject[];
+  readonly code?: number;
+}
+
+export interface WatchFrame {
+  readonly type: string;
+  readonly object: ApiObject;
+}
+
+export interface OpenWatch {
+  close(): void;
+  pause(): void;
+  resume(): void;
+}
+
+export class Api {
+  readonly #agent = new Agent({ keepAlive: true, maxSockets: 64 });
+  readonly #port: number;
+  readonly #token: string;
+
+  constructor(port: number, token: string) {
+    this.#port = port;
+    this.#token = token;
+  }
+
+  #open(method: string, path: string): ClientRequest {
+    return request({
+      host: '127.0.0.1',
+      port: this.#port,
+      method,
+      path,
+      agent: this.#agent,
+      rejectUnauthorized: false,
+      headers: { authorization: `Bearer ${this.#token}`, 'content-type': 'application/json' },
+    });
+  }
+
+  call(method: string, path: string, body?: unknown, timeoutMs = 30_000): Promise<Answer> {
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    const asked = this.#open(method, path);
+    const lost = (): void => resolve({ status: 0, body: {} });
+    asked.setTimeout(timeoutMs, () => asked.destroy());
+    asked.on('error', lost);
+    asked.on('close', lost);
+    asked.on('response', (response: IncomingMessage) => {
+      let text = '';
+      response.setEncoding('utf8');
+      response.on('data', (part: string) => (text += part));
+      response.on('error', lost);
+      response.on('end', () => {
+        if (!response.complete) return lost();
+        resolve({ status: response.statusCode ?? 0, body: parsed(text) });
+      });
+    });
+    asked.end(body === undefined ? undefined : JSON.stringify(body));
+    return promise;
+  }
+
+  /** Resolves once when the watch is over, with the status of its answer (0 where there was none). */
+  watch(
+    path: string,
+    onFrame: (frame: WatchFrame) => void,
+  ): { readonly over: Promise<number>; readonly watch: OpenWatch } {
+    const { promise, resolve } = Promise.withResolvers<number>();
+    const asked = this.#open('GET', path);
+    let answer: IncomingMessage | undefined;
+    asked.on('error', () => resolve(answer?.statusCode ?? 0));
+    asked.on('close', () => resolve(answer?.statusCode ?? 0));
+    asked.on('response', (response: IncomingMessage) => {
+      answer = response;
+      let rest = '';
+      response.setEncoding('utf8');
+      response.on('error', () => undefined);
+      response.on('data', (part: string) => {
+        const lines = (rest + part).split('\n');
+        rest = lines.pop() ?? '';
+        for (const line of lines) if (response.statusCode === 200) onFrame(JSON.parse(line) as WatchFrame);
+      });
+    });
+    asked.end();
+    const watch = {
+      close: () => void asked.destroy(),
+      pause: () => void answer?.pause(),
+      resume: () => void answer?.resume(),
+    };
+    return { over: promise, watch };
+  }
+
+  close(): void {
+    this.#agent.destroy();
+  }
+}
+
+function parsed(text: string): ApiObject {
+  try {
+    return JSON.parse(text) as ApiObject;
+  } catch (error) {
+    return { message: `${String(error)}: ${text.slice(0, 200)}` };
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * The control plane under test: a process of its own with the faults preloaded, restarted whenever it exits, as systemd does.
+ * Its data directory is on a small tmpfs where the user may mount one.
+ */
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { freePort } from '../integration/running-cluster.ts';
+import { until } from '../until.ts';
+import { Api } from './api.ts';
+
+const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
+const HOOK = join(import.meta.dirname, 'storage-thread-hook.ts');
+const TOKEN = 'soak';
+const DISK = '64m';
+/** Of a process that exits because its storage failed. */
+const STORAGE_FAILED = 74;
+
+/** The first byte of the control file, as `faults.c` has it. */
+export const DISK_FAULTS = { none: 0, noRoom: 1, fsyncFails: 2, fsyncHangs: 3, writeFails: 4, shortWrite: 5 } as const;
+
+export class SoakPlane {
+  readonly api: Api;
+  readonly hasOwnDisk: boolean;
+  readonly #scratch: string;
+  readonly #disk: string;
+  readonly #port: number;
+  #child: ChildProcess | undefined;
+  #isStopping = false;
+  #log = '';
+  /** Exits that no fault explains. */
+  readonly crashes: string[] = [];
+  starts = 0;
+  storageFailures = 0;
+
+  private constructor(scratch: string, port: number) {
+    this.#scratch = scratch;
+    this.#disk = join(scratch, 'disk');
+    mkdirSync(this.#disk);
+    const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK}`, 'tmpfs', this.#disk], { stdio: 'ignore' });
+    this.hasOwnDisk = mounted.status === 0;
+    this.#port = port;
+    this.api = new Api(port, TOKEN);
+  }
+
+  static async start(): Promise<SoakPlane> {
+    const scratch = mkdtempSync(join(tmpdir(), 'orchlet-soak-'));
+    const plane = new SoakPlane(scratch, await freePort());
+    const built = spawnSync('cc', ['-shared', '-fPIC', '-O1', '-o', join(scratch, 'faults.so'), FAULTS, '-ldl']);
+    if (built.status !== 0) throw new Error(`cc: ${built.stderr.toString()}`);
+    writeFileSync(join(scratch, 'control'), Buffer.alloc(4096));
+    writeFileSync(join(scratch, 'tokens.csv'), `${TOKEN},soak,soak,"system:masters"\n`);
+    plane.#launch();
+    await plane.ready();
+    return plane;
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  get log(): string {
+    return this.#log;
+  }
+
+  /** Resolves when `/readyz` is ok, over however many restarts. */
+  async ready(timeoutMs = 60_000): Promise<void> {
+    const ok = async (): Promise<boolean> => (await this.api.call('GET', '/readyz', undefined, 5000)).status === 200;
+    await until('a ready control plane', ok, timeoutMs);
+  }
+
+  fault(fault: keyof typeof DISK_FAULTS): void {
+    this.#write(Buffer.from([DISK_FAULTS[fault]]), 0);
+  }
+
+  /** How far ahead the wall clock is. */
+  clockAhead(seconds: number): void {
+    const bytes = Buffer.alloc(8);
+    bytes.writeBigInt64LE(BigInt(seconds));
+    this.#write(bytes, 8);
+  }
+
+  kill(): void {
+    this.#child?.kill('SIGKILL');
+  }
+
+  killStorageThread(): void {
+    this.#child?.kill('SIGUSR2');
+  }
+
+  /** Leaves no room on the disk. */
+  fillDisk(): void {
+    for (const size of [1 << 20, 4096, 1]) {
+      try {
+        for (;;) writeFileSync(join(this.#disk, 'filler'), Buffer.alloc(size), { flag: 'a' });
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+      }
+    }
+  }
+
+  emptyDisk(): void {
+    rmSync(join(this.#disk, 'filler'), { force: true });
+  }
+
+  async remove(): Promise<void> {
+    this.#isStopping = true;
+    this.api.close();
+    const child = this.#child;
+    if (child !== undefined && child.exitCode === null && child.signalCode === null) {
+      const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+      child.kill('SIGKILL');
+      await exited;
+    }
+    if (this.hasOwnDisk) spawnSync('umount', [this.#disk], { stdio: 'ignore' });
+    rmSync(this.#scratch, { recursive: true, force: true });
+  }
+
+  #write(bytes: Buffer, at: number): void {
+    const file = openSync(join(this.#scratch, 'control'), 'r+');
+    writeSync(file, bytes, 0, bytes.length, at);
+    closeSync(file);
+  }
+
+  #launch(): void {
+    this.starts += 1;
+    const args = [
+      '--data-dir',
+      join(this.#disk, 'data'),
+      '--bind-address',
+      '127.0.0.1',
+      '--secure-port',
+      String(this.#port),
+    ];
+    const more = ['--token-auth-file', join(this.#scratch, 'tokens.csv'), '--etcd-compaction-interval', '20s'];
+    const child = spawn(ORCHLET, ['controlplane', ...args, ...more], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: {
+        ...process.env,
+        NODE_OPTIONS: `--import=${HOOK}`,
+        LD_PRELOAD: join(this.#scratch, 'faults.so'),
+        SOAK_FAULTS: join(this.#scratch, 'control'),
+      },
+    });
+    this.#child = child;
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (part: Buffer) => (this.#log = (this.#log + part.toString()).slice(-20_000)));
+    child.once('exit', (code, signal) => {
+      if (this.#isStopping) return;
+      if (code === STORAGE_FAILED) this.storageFailures += 1;
+      else if (signal !== 'SIGKILL')
+        this.crashes.push(`exit code ${code}, signal ${signal}:\n${this.#log.slice(-3000)}`);
+      systemClock.after(100, () => {
+        if (!this.#isStopping) this.#launch();
+      });
+    });
+  }
+}
+
+const FAULTS = join(import.meta.dirname, 'faults.c');

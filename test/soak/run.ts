@@ -1,0 +1,192 @@
+/** A soak: clients at work while faults happen one after the other, then the judgement of everything that they saw. */
+import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
+import { until } from '../until.ts';
+import { count, list, type Recording, Watcher, type WatchManner, Writer } from './clients.ts';
+import { violations } from './history.ts';
+import { SoakPlane } from './plane.ts';
+import { Random } from './random.ts';
+
+export interface SoakOptions {
+  readonly seconds: number;
+  readonly seed: number;
+  /** Only these faults; all where it is empty. */
+  readonly only: readonly string[];
+  readonly onProgress?: (line: string) => void;
+}
+
+export interface SoakReport {
+  readonly violations: readonly string[];
+  readonly counts: ReadonlyMap<string, number>;
+}
+
+const WRITERS = 6;
+const MANNERS: readonly WatchManner[] = ['steady', 'slow', 'reopening', 'steady'];
+const END = 'soak-end';
+
+interface Scene {
+  readonly plane: SoakPlane;
+  readonly random: Random;
+  readonly recording: Recording;
+  readonly problems: string[];
+}
+
+type Fault = (scene: Scene) => Promise<void>;
+
+const sleep = (ms: number): Promise<void> => systemClock.sleep(ms);
+const statusOf = async ({ plane }: Scene, path: string): Promise<number> =>
+  (await plane.api.call('GET', path, undefined, 5000)).status;
+
+/** While there is no room reads go on and `/livez` is ok; afterwards writes go on in the same process. */
+async function withoutRoom(scene: Scene, take: () => void, give: () => void): Promise<void> {
+  const { plane, random, recording, problems } = scene;
+  const { pid } = plane;
+  const refusedBefore = recording.counts.get('writes that found no room') ?? 0;
+  take();
+  try {
+    await sleep(random.between(1500, 6000));
+    const refused = (recording.counts.get('writes that found no room') ?? 0) - refusedBefore;
+    const [live, ready] = [await statusOf(scene, '/livez'), await statusOf(scene, '/readyz')];
+    if (live !== 200) problems.push(`/livez gives ${live} on a full disk`);
+    if (refused > 20 && ready !== 500)
+      problems.push(`/readyz gives ${ready} on a full disk, after ${refused} refusals`);
+  } finally {
+    give();
+  }
+  await plane.ready();
+  if (plane.pid !== pid) problems.push('the process was restarted by a full disk');
+}
+
+export const FAULTS: Readonly<Record<string, Fault>> = {
+  async kill({ plane, random }) {
+    plane.kill();
+    // Sometimes again while it starts.
+    if (random.next() < 0.3) {
+      await sleep(random.between(100, 1500));
+      plane.kill();
+    }
+  },
+  async 'disk-full'(scene) {
+    const { plane } = scene;
+    if (!plane.hasOwnDisk) return;
+    await withoutRoom(
+      scene,
+      () => plane.fillDisk(),
+      () => plane.emptyDisk(),
+    );
+  },
+  async 'no-room'(scene) {
+    const { plane, random } = scene;
+    await withoutRoom(
+      scene,
+      () => plane.fault(random.next() < 0.5 ? 'noRoom' : 'shortWrite'),
+      () => plane.fault('none'),
+    );
+  },
+  async 'fsync-fails'(scene) {
+    await restarts(scene, () => scene.plane.fault('fsyncFails'));
+  },
+  async 'write-fails'(scene) {
+    await restarts(scene, () => scene.plane.fault('writeFails'));
+  },
+  async 'thread-dies'(scene) {
+    await restarts(scene, () => scene.plane.killStorageThread());
+  },
+  async 'fsync-hangs'(scene) {
+    scene.plane.fault('fsyncHangs');
+    await sleep(4000);
+    const live = await statusOf(scene, '/livez');
+    if (live !== 500) scene.problems.push(`/livez gives ${live} while fsync hangs`);
+    await sleep(7000);
+  },
+  async 'clock-jumps'({ plane, random }) {
+    plane.clockAhead(random.between(-240, 6 * 3600));
+    await sleep(random.between(500, 2000));
+  },
+};
+
+/** The process exits by itself with the code of a failed storage, and is started again. */
+async function restarts({ plane, problems }: Scene, fail: () => void): Promise<void> {
+  const { pid, storageFailures } = plane;
+  fail();
+  try {
+    await until('the exit of the process', () => plane.pid !== pid, 15_000);
+    if (plane.storageFailures === storageFailures) problems.push('the process exited with another code');
+  } catch (error) {
+    problems.push(`the process does not exit: ${String(error)}`);
+  }
+}
+
+export async function soak({ seconds, seed, only, onProgress = () => undefined }: SoakOptions): Promise<SoakReport> {
+  const recording: Recording = { operations: [], segments: [], counts: new Map() };
+  const random = new Random(seed);
+  const alive = keepAlive();
+  const plane = await SoakPlane.start();
+  const scene: Scene = { plane, random, recording, problems: [] };
+  const writing = new AbortController();
+  const watching = new AbortController();
+  const seen = new Map<string, number>();
+  const writers = Array.from(
+    { length: WRITERS },
+    (_, at) => new Writer(`w${at}`, plane.api, new Random(seed + 100 + at), recording, seen),
+  );
+  const watchers = MANNERS.map(
+    (manner, at) => new Watcher(`watch ${at}`, manner, plane.api, new Random(seed + 200 + at), recording),
+  );
+  const writes = Promise.all(writers.map((writer) => writer.run(writing.signal)));
+  const watches = Promise.all(watchers.map((watcher) => watcher.run(watching.signal)));
+  try {
+    await list(plane.api, recording, 0);
+    await disturb(scene, seconds, only, onProgress);
+    writing.abort();
+    await writes;
+    await conclude(scene, new Writer('end', plane.api, random, recording, seen), watchers);
+  } catch (error) {
+    scene.problems.push(`${String(error)}\n${plane.log.slice(-3000)}`);
+  } finally {
+    writing.abort();
+    watching.abort();
+    await Promise.all([writes, watches]);
+    await plane.remove();
+    alive.cancel();
+  }
+  recording.counts.set('starts', plane.starts);
+  recording.counts.set('exits by a failed storage', plane.storageFailures);
+  const found = [...plane.crashes, ...scene.problems, ...violations(recording.operations, recording.segments)];
+  return { violations: found, counts: recording.counts };
+}
+
+async function disturb(
+  scene: Scene,
+  seconds: number,
+  only: readonly string[],
+  onProgress: (line: string) => void,
+): Promise<void> {
+  const names = only.length === 0 ? Object.keys(FAULTS) : only;
+  const endMs = performance.now() + seconds * 1000;
+  // Each fault once before any comes twice, in an order of the seed's own.
+  let left: string[] = [];
+  await sleep(1000);
+  while (performance.now() < endMs) {
+    if (left.length === 0) left = [...names];
+    const name = scene.random.pick(left);
+    left = left.filter((one) => one !== name);
+    const fault = FAULTS[name];
+    if (fault === undefined) throw new Error(`there is no fault ${name}: ${Object.keys(FAULTS).join(', ')}`);
+    onProgress(name);
+    await fault(scene);
+    count(scene.recording, `fault ${name}`);
+    await scene.plane.ready();
+    await sleep(scene.random.between(200, 2500));
+  }
+}
+
+/** A last write that every watch has to show. */
+async function conclude(scene: Scene, writer: Writer, watchers: readonly Watcher[]): Promise<void> {
+  await scene.plane.ready();
+  await until('the last write', () => writer.create(END), 30_000);
+  for (const [at, watcher] of watchers.entries()) {
+    await until(`the last write in watch ${at}`, () => watcher.hasSeen(END), 60_000);
+  }
+  await list(scene.plane.api, scene.recording, 0);
+  await list(scene.plane.api, scene.recording, 5);
+}
