@@ -178,3 +178,37 @@ test('there are no barrel files, and no folder of odds and ends', () => {
     );
   assert.deepEqual(bad, []);
 });
+
+/** Files of the agent that use `node:fs` where containers, plugins or pods with host paths may write, and why they may. */
+const BARE_FILE_ACCESS: Readonly<Record<string, string>> = {
+  'agent/csi/csi-volumes.ts': 'creates the folders that drivers publish to, before anything is mounted there',
+  'agent/csi/layout.ts': 'writes and removes in folders of the agent; what it reads goes through files/beneath.ts',
+  'agent/kuberuntime/container-config.ts': 'creates the folder of termination logs, which no container mounts',
+  'agent/kuberuntime/container-gc.ts': 'lists the folders of logs and removes dead links, which it does not follow',
+  'agent/kuberuntime/dns.ts': 'reads the resolver configuration of the host',
+  'agent/kuberuntime/etc-hosts.ts': 'reads the hosts file of the host',
+  'agent/kuberuntime/kube-runtime.ts': 'creates folders of logs and links to them by name',
+  'agent/kuberuntime/user-namespaces.ts': 'keeps its own state in the pod directory, which no container mounts',
+  'agent/logs/log-reader.ts': 'watches the folder of a log; the file is opened by log-files.ts',
+  'agent/volumes/empty-dir.ts': 'creates the volume and its marker in folders of the agent, before a container has it',
+  'agent/volumes/host-path.ts': 'checks and creates what the pod names on the host, with the rights of the agent',
+  'agent/volumes/mounter.ts': 'reads the mount table of the kernel',
+  'agent/volumes/ownership.ts': 'changes owners and modes through descriptors of files/beneath.ts',
+  'agent/volumes/pod-mounts.ts': 'removes mount points in folders of the agent',
+  'agent/volumes/subpath.ts':
+    'creates mount points in folders of the agent; the volume itself goes through files/beneath.ts',
+  'agent/volumes/volume-manager.ts': 'creates and lists the directories of pods, which no container mounts',
+  'agent/volumes/volume-set-up.ts': 'creates the directories of volumes in folders of the agent',
+};
+
+test('the agent reaches what containers can write only through files/beneath.ts', () => {
+  const bare = sources
+    .filter(({ path }) => /^agent\/(volumes|logs|kuberuntime|csi)\//.test(path))
+    .filter(({ text }) => {
+      const imported = [...text.matchAll(/^import\s+\{([^}]*)\}\s+from 'node:fs(?:\/promises)?';/gm)];
+      const names = imported.flatMap(([, list = '']) => list.split(',').map((name) => name.trim()));
+      return names.some((name) => name !== '' && name !== 'constants' && !name.startsWith('type '));
+    })
+    .map(({ path }) => path);
+  assert.deepEqual(bare, Object.keys(BARE_FILE_ACCESS).toSorted());
+});

@@ -3,9 +3,10 @@
  * the `vol_data.json` beside each: all that is needed to take the volume down again without the API server.
  */
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, readlink, rm, rmdir, symlink } from 'node:fs/promises';
+import { mkdir, readdir, readlink, rm, rmdir, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { inDirectory } from '../files/beneath.ts';
 
 export interface VolumeData {
   /** The persistent volume's name; the volume's in the pod for inline ones. */
@@ -29,6 +30,8 @@ export interface Places {
 }
 
 const DATA_FILE = 'vol_data.json';
+/** Drivers may write beside it: what is larger is not the agent's. */
+const LONGEST_DATA_BYTES = 64 * 1024;
 
 export class CsiLayout {
   readonly root: string;
@@ -130,11 +133,12 @@ export async function writeVolumeData(directory: string, data: VolumeData): Prom
 
 export async function readVolumeData(directory: string): Promise<VolumeData | undefined> {
   try {
-    return JSON.parse(await readFile(join(directory, DATA_FILE), 'utf8')) as VolumeData;
+    const data = await inDirectory(directory, (opened) => opened.readFile(DATA_FILE, LONGEST_DATA_BYTES));
+    return JSON.parse(data.toString('utf8')) as VolumeData;
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const { code, message } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
-    throw new Error(`${join(directory, DATA_FILE)} cannot be read: ${(error as Error).message}`, { cause: error });
+    throw new Error(`${join(directory, DATA_FILE)} cannot be read: ${message}`, { cause: error });
   }
 }
 

@@ -3,9 +3,10 @@
  * Writes the files that a container sees of its own pod (`/etc/hosts`, the termination log).
  */
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { mkdir } from 'node:fs/promises';
+import { join, posix } from 'node:path';
 import type { Container, Pod, PreparedMounts, ReferencedObjects, ServiceLister, VolumeManager } from '../core-types.ts';
+import { inDirectory } from '../files/beneath.ts';
 import type { DeviceRunOptions } from '../resourcemanagers/devicemanager/pod-devices.ts';
 import type { ContainerConfig, ContainerId, ImageInfo, Mount, PortMapping, SandboxConfig } from '../runtime/runtime.ts';
 import { type DnsSettings, type DnsWarning, hostDns, podDns, podHostname } from './dns.ts';
@@ -144,11 +145,9 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
   const prepared = await preparedMounts(request, env, deps);
   const plugged = await pluggedDevices(request, deps);
   const mounts = [...prepared.mounts, ...(plugged?.mounts ?? []).map(pluginMount)];
-  const claims = (path: string): boolean => mounts.some((mount) => mount.containerPath === path);
-  if (!claims('/etc/hosts')) mounts.push(plainMount('/etc/hosts', await hostsFile(request, deps)));
-  const terminationPath = container.terminationMessagePath ?? '/dev/termination-log';
-  if (terminationPath !== '' && !claims(terminationPath))
-    mounts.push(plainMount(terminationPath, await terminationFile(request, deps)));
+  if (!mounts.some((mount) => mount.containerPath === '/etc/hosts'))
+    mounts.push(plainMount('/etc/hosts', await hostsFile(request, deps)));
+  await mountTerminationFile(mounts, request, deps);
   return {
     name: container.name,
     attempt,
@@ -243,12 +242,23 @@ async function hostsFile({ pod, podIps }: ContainerRequest, { settings }: Config
   return path;
 }
 
+/**
+ * The termination log is always a file of the agent, which covers what the pod mounts at that path: the agent must not read what
+ * a container made.
+ */
+async function mountTerminationFile(mounts: Mount[], request: ContainerRequest, deps: ConfigDeps): Promise<void> {
+  const path = request.container.terminationMessagePath ?? '/dev/termination-log';
+  if (path === '') return;
+  const covered = mounts.findIndex((mount) => posix.resolve('/', mount.containerPath) === posix.resolve('/', path));
+  if (covered !== -1) mounts.splice(covered, 1);
+  mounts.push(plainMount(path, await terminationFile(request, deps)));
+}
+
 async function terminationFile({ pod, container }: ContainerRequest, { settings }: ConfigDeps): Promise<string> {
   const directory = join(settings.rootDirectory, 'pods', pod.metadata.uid, 'containers', container.name);
   await mkdir(directory, { recursive: true, mode: 0o750 });
-  const path = join(directory, randomBytes(4).toString('hex'));
-  await writeFile(path, '', { mode: 0o666 });
-  // The umask does not apply: any user of the container may write it.
-  await chmod(path, 0o666);
-  return path;
+  const name = randomBytes(4).toString('hex');
+  // Any user of the container may write it.
+  await inDirectory(directory, (opened) => opened.createFile(name, { content: '', mode: 0o666 }));
+  return join(directory, name);
 }

@@ -2,9 +2,11 @@
  * Removes dead containers and sandboxes: of a pod that exists one dead container a name is kept (its log is what
  * `kubectl logs --previous` shows), of a pod that is gone nothing, log folder included.
  */
+import { join } from 'node:path';
 import { readdir, rm, stat } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
+import { ifMissing, inDirectory, removeTree } from '../files/beneath.ts';
+import { inLogFolder, rotatedNames } from '../logs/log-files.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime/runtime.ts';
 
 export interface CollectOptions {
@@ -133,10 +135,9 @@ export async function collectContainers(options: CollectOptions): Promise<void> 
 
 /** The log and its rotated parts. */
 async function removeLogs(path: string): Promise<void> {
-  const directory = dirname(path);
-  const base = path.slice(directory.length + 1);
-  for (const name of await readdir(directory).catch(() => []))
-    if (name === base || name.startsWith(`${base}.`)) await rm(join(directory, name), { force: true });
+  await inLogFolder(path, async (folder, log) => {
+    for (const name of [log, ...(await rotatedNames(folder, log))]) await folder.removeTree(name);
+  }).catch(ifMissing);
 }
 
 /** Another agent's pods may log here too: only empty folders go, and those of pods that this one ran. */
@@ -149,15 +150,23 @@ async function removeLogFolders(
     const uid = name.split('_').at(-1) ?? '';
     if (name.split('_').length !== 3 || podExists(uid) || withContainers.has(uid)) continue;
     const folder = join(podLogsDirectory, name);
-    if (own.has(uid) || (await isEmpty(folder))) await rm(folder, { recursive: true, force: true });
+    if (own.has(uid) || (await isEmpty(folder))) await removeTree(folder);
   }
 }
 
 /** But for folders of containers that are empty too. */
-async function isEmpty(folder: string): Promise<boolean> {
-  const containers = await readdir(folder).catch(() => []);
-  const files = containers.map((container) => readdir(join(folder, container)).catch(() => ['?']));
-  return (await Promise.all(files)).every((found) => found.length === 0);
+async function isEmpty(path: string): Promise<boolean> {
+  return inDirectory(path, async (folder) => {
+    for (const name of await folder.names()) {
+      const container = await folder.enter(name);
+      try {
+        if ((await container.names()).length > 0) return false;
+      } finally {
+        await container.close();
+      }
+    }
+    return true;
+  }).catch(() => false);
 }
 
 /** Links to logs that are gone. */

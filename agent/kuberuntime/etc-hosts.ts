@@ -1,7 +1,8 @@
 /** The `/etc/hosts` of a pod's containers: managed by the agent, for pods on the node's network a copy of the host's. */
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { mkdir, readFile } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
 import type { Pod } from '../core-types.ts';
+import { inDirectory } from '../files/beneath.ts';
 import type { PodHostname } from './dns.ts';
 
 function etcHosts(pod: Pod, ips: readonly string[], name: PodHostname, hostFile: string): string {
@@ -35,5 +36,6 @@ function podLines(ips: readonly string[], name: PodHostname): string[] {
 export async function writeEtcHosts(path: string, pod: Pod, ips: readonly string[], name: PodHostname): Promise<void> {
   const host = pod.spec.hostNetwork === true ? await readFile('/etc/hosts', 'utf8') : '';
   await mkdir(dirname(path), { recursive: true, mode: 0o750 });
-  await writeFile(path, etcHosts(pod, ips, name, host), { mode: 0o644 });
+  const content = etcHosts(pod, ips, name, host);
+  await inDirectory(dirname(path), (directory) => directory.overwriteFile(basename(path), { content, mode: 0o644 }));
 }

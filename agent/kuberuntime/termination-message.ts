@@ -1,5 +1,10 @@
-/** The last words of a container: the file at its termination message path, or the end of its log where it failed. */
-import { open } from 'node:fs/promises';
+/**
+ * The termination message of a container: the end of the file at its termination message path, or of its log where it failed.
+ * The container may have written anything there: reads are bounded, and only regular files are opened, without blocking.
+ */
+import type { FileHandle } from 'node:fs/promises';
+import { openRegularFile } from '../files/beneath.ts';
+import { openLog } from '../logs/log-files.ts';
 import type { ContainerStatus } from '../runtime/runtime.ts';
 import { TERMINATION_PATH_ANNOTATION, TERMINATION_POLICY_ANNOTATION } from './container-config.ts';
 
@@ -15,7 +20,7 @@ export async function terminationMessage(status: ContainerStatus): Promise<strin
   const mount = status.mounts.find((entry) => entry.containerPath === path);
   let message = '';
   if (mount !== undefined) {
-    message = await tailOf(mount.hostPath, MAX_FILE_BYTES).catch(
+    message = await tailOf(() => openRegularFile(mount.hostPath), MAX_FILE_BYTES).catch(
       (error: unknown) => `Error on reading termination log ${mount.hostPath}: ${(error as Error).message}`,
     );
   }
@@ -29,21 +34,20 @@ export async function terminationMessage(status: ContainerStatus): Promise<strin
   return message === '' ? status.message : message;
 }
 
-async function tailOf(path: string, bytes: number): Promise<string> {
-  const file = await open(path, 'r');
+async function tailOf(open: () => Promise<FileHandle>, bytes: number): Promise<string> {
+  const file = await open();
   try {
     const { size } = await file.stat();
     const length = Math.min(size, bytes);
-    const buffer = Buffer.alloc(length);
-    await file.read(buffer, 0, length, size - length);
-    return buffer.toString('utf8');
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, size - length);
+    return buffer.toString('utf8', 0, bytesRead);
   } finally {
     await file.close();
   }
 }
 
 async function logTail(path: string): Promise<string> {
-  const text = await tailOf(path, LOG_READ_BYTES).catch(() => '');
+  const text = await tailOf(() => openLog(path), LOG_READ_BYTES).catch(() => '');
   const lines = text
     .split('\n')
     .filter((line) => line !== '')

@@ -2,11 +2,12 @@
  * Reads a container's CRI log for `kubectl logs`: tail, since, limit, timestamps, one stream, and following it over
  * rotations until the container has ended. Memory is bounded by one chunk and one line; slow readers hold the reading.
  */
-import { open, type FileHandle } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
 import { watch } from 'node:fs';
 import { dirname } from 'node:path';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { LogOptions } from '../core-types.ts';
+import { openLog } from './log-files.ts';
 
 const CHUNK_BYTES = 64 * 1024;
 /** Runtimes cut lines into entries of 16 KiB; what is longer than this is no log of theirs. */
@@ -160,7 +161,7 @@ class FollowedFile {
   }
 
   static async open(path: string): Promise<FollowedFile> {
-    return new FollowedFile(path, await open(path, 'r'));
+    return new FollowedFile(path, await openLog(path));
   }
 
   /** Complete lines that follow, with their newline; `undefined` at the present end. */
@@ -254,7 +255,7 @@ class FollowedFile {
   async #namesake(): Promise<FileHandle | undefined> {
     let next: FileHandle;
     try {
-      next = await open(this.path, 'r');
+      next = await openLog(this.path);
     } catch {
       // Moved away, and the new one is not there yet.
       return undefined;

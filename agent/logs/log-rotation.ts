@@ -3,16 +3,16 @@
  * grown is moved to `<log>.<time>`, the runtime opens a new one, older ones are compressed to `.gz`, the oldest go.
  *
  * The newest rotated file stays as it is: readers that follow the log finish it, and the Docker log writer finds in it where
- * it was. What a killed agent left half done is put right by the next rotation.
+ * it was. The next rotation completes what an agent that was killed left half done. A log that is no regular file is left alone.
  */
-import { createReadStream, createWriteStream } from 'node:fs';
-import { open, readdir, rename, rm, stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { constants } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { Directory } from '../files/beneath.ts';
 import { type ContainerStatus, type Runtime, RuntimeError } from '../runtime/runtime.ts';
+import { inLogFolder, rotatedNames } from './log-files.ts';
 
 export interface LogRotationOptions {
   readonly runtime: Pick<Runtime, 'listContainers' | 'reopenLog'>;
@@ -71,86 +71,82 @@ export class LogRotation {
 
   async #look({ id, logPath }: ContainerStatus): Promise<void> {
     const { runtime, maxSizeBytes } = this.#options;
-    let size: number;
-    try {
-      ({ size } = await stat(logPath));
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-      // Somebody took it away: without a new one the container would write into nowhere.
-      await runtime.reopenLog(id);
-      return;
-    }
-    if (size >= maxSizeBytes) await this.#rotate(id, logPath);
+    await inLogFolder(logPath, async (folder, name) => {
+      let size: number;
+      try {
+        const found = await folder.lstat(name);
+        if (!found.isFile()) throw new Error(`${logPath} is not a regular file`);
+        ({ size } = found);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+        // Somebody removed it: without a new one the container would write into nowhere.
+        await runtime.reopenLog(id);
+        return;
+      }
+      if (size >= maxSizeBytes) await this.#rotate(id, folder, name);
+    });
   }
 
-  async #rotate(id: ContainerStatus['id'], log: string): Promise<void> {
-    const rotated = await withoutLeftovers(log);
+  async #rotate(id: ContainerStatus['id'], folder: Directory, log: string): Promise<void> {
+    const rotated = await withoutLeftovers(folder, log);
     // Twice within a second there is no name for: the next look comes soon enough.
     if (rotated.includes(this.#nameOf(log))) return;
     // One place for the log, one for what it becomes now.
     const excess = rotated.length - (this.#options.maxFiles - 2);
-    for (const path of rotated.slice(0, Math.max(0, excess))) await rm(path, { force: true });
-    for (const path of rotated.slice(Math.max(0, excess))) {
-      if (!path.endsWith(COMPRESSED)) await compress(path);
+    for (const name of rotated.slice(0, Math.max(0, excess))) await folder.removeTree(name);
+    for (const name of rotated.slice(Math.max(0, excess))) {
+      if (!name.endsWith(COMPRESSED)) await compress(folder, name);
     }
-    await this.#moveAway(id, log);
+    await this.#moveAway(id, folder, log);
   }
 
   #nameOf(log: string): string {
     return `${log}.${timestamp(this.#options.clock.now())}`;
   }
 
-  async #moveAway(id: ContainerStatus['id'], log: string): Promise<void> {
+  async #moveAway(id: ContainerStatus['id'], folder: Directory, log: string): Promise<void> {
     const { runtime } = this.#options;
-    const path = this.#nameOf(log);
-    await rename(log, path);
+    const rotated = this.#nameOf(log);
+    await folder.rename(log, rotated);
     try {
       await runtime.reopenLog(id);
     } catch (error) {
       // It still writes into the old file, under whatever name.
-      await rename(path, log);
-      // It has ended meanwhile: its log is complete.
+      await folder.rename(rotated, log);
+      // It has terminated meanwhile: its log is complete.
       if (error instanceof RuntimeError && error.code === 'not-found') return;
       throw error;
     }
   }
 }
 
-/** The rotated files of a log, oldest first. */
-export async function rotatedLogs(log: string): Promise<readonly string[]> {
-  const directory = dirname(log);
-  const prefix = `${basename(log)}.`;
-  const names = await readdir(directory);
-  return names
-    .filter((name) => name.startsWith(prefix))
-    .toSorted()
-    .map((name) => join(directory, name));
-}
-
 /** Removes what an interrupted compression left: unfinished files, and originals beside their compressed form. */
-async function withoutLeftovers(log: string): Promise<readonly string[]> {
-  const all = await rotatedLogs(log);
-  const compressed = new Set(all.filter((path) => path.endsWith(COMPRESSED)));
-  const isLeftover = (path: string): boolean => path.endsWith(UNFINISHED) || compressed.has(path + COMPRESSED);
-  for (const path of all.filter(isLeftover)) await rm(path, { force: true });
-  return all.filter((path) => !isLeftover(path));
+async function withoutLeftovers(folder: Directory, log: string): Promise<readonly string[]> {
+  const all = await rotatedNames(folder, log);
+  const compressed = new Set(all.filter((name) => name.endsWith(COMPRESSED)));
+  const isLeftover = (name: string): boolean => name.endsWith(UNFINISHED) || compressed.has(name + COMPRESSED);
+  for (const name of all.filter(isLeftover)) await folder.removeTree(name);
+  return all.filter((name) => !isLeftover(name));
 }
 
-async function compress(path: string): Promise<void> {
-  const unfinished = `${path}${UNFINISHED}`;
+async function compress(folder: Directory, name: string): Promise<void> {
+  const unfinished = `${name}${UNFINISHED}`;
+  const { O_CREAT, O_EXCL, O_WRONLY } = constants;
   try {
-    await pipeline(createReadStream(path), createGzip(), createWriteStream(unfinished, { mode: 0o640 }));
-    const file = await open(unfinished, 'r');
-    try {
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(unfinished, path + COMPRESSED);
+    const source = await folder.openFile(name);
+    const target = await folder
+      .openFile(unfinished, O_WRONLY | O_CREAT | O_EXCL, 0o640)
+      .catch(async (error: unknown) => {
+        await source.close();
+        throw error;
+      });
+    // The streams close their files; `flush` syncs the written one before.
+    await pipeline(source.createReadStream(), createGzip(), target.createWriteStream({ flush: true }));
+    await folder.rename(unfinished, name + COMPRESSED);
   } finally {
-    await rm(unfinished, { force: true });
+    await folder.removeTree(unfinished);
   }
-  await rm(path);
+  await folder.unlink(name);
 }
 
 /** `20260102-150405`, in UTC. */

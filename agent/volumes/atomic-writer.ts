@@ -1,23 +1,11 @@
 /**
  * Writes a set of files that a container sees change all at once: the files stand in a time-stamped directory, `..data`
  * points at it, and what users see are links through `..data`. A new set is swapped in by renaming that one link.
+ *
+ * Everything goes through descriptors of the directories, so that a link that is swapped in leads no file elsewhere.
  */
 import { randomBytes } from 'node:crypto';
-import {
-  chmod,
-  chown,
-  lstat,
-  mkdir,
-  readdir,
-  readFile,
-  readlink,
-  rename,
-  rm,
-  symlink,
-  unlink,
-  writeFile,
-} from 'node:fs/promises';
-import { join } from 'node:path';
+import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
 
 export interface PayloadFile {
   readonly content: Buffer;
@@ -36,30 +24,31 @@ const STAMPED = /^\.\.\d{4}_\d\d_\d\d_\d\d_\d\d_\d\d\.[0-9a-f]+$/;
 
 /** Brings the directory to the payload; resolves to whether anything changed. `gid` owns the files where it is set. */
 export async function writePayload(
-  directory: string,
+  path: string,
   payload: Payload,
   gid: number | undefined,
   now: Date,
 ): Promise<boolean> {
-  for (const path of payload.keys()) checkPath(path);
-  const current = await readlink(join(directory, DATA_LINK)).catch(absent);
-  if (current !== undefined && (await isCurrent(join(directory, current), payload, gid))) {
-    // A writer that was killed after the swap may have left the links behind.
+  for (const file of payload.keys()) checkPath(file);
+  return inDirectory(path, async (directory) => {
+    const current = await directory.readlink(DATA_LINK).catch(ifMissing);
+    if (current !== undefined && (await isCurrent(directory, current, payload, gid))) {
+      // A writer that was killed after the swap may have left the links behind.
+      await linkUserVisible(directory, payload);
+      return false;
+    }
+    const stamp = now.toISOString().replace(/[-:T]/g, '_').slice(0, 19);
+    const name = `..${stamp}.${randomBytes(4).toString('hex')}`;
+    await writeTree(directory, name, payload, gid);
+    await directory.removeTree(`${DATA_LINK}_tmp`);
+    await directory.symlink(name, `${DATA_LINK}_tmp`);
+    await directory.rename(`${DATA_LINK}_tmp`, DATA_LINK);
     await linkUserVisible(directory, payload);
-    return false;
-  }
-  const stamp = now.toISOString().replace(/[-:T]/g, '_').slice(0, 19);
-  const name = `..${stamp}.${randomBytes(4).toString('hex')}`;
-  await writeTree(join(directory, name), payload, gid);
-  const link = join(directory, `${DATA_LINK}_tmp`);
-  await rm(link, { force: true });
-  await symlink(name, link);
-  await rename(link, join(directory, DATA_LINK));
-  await linkUserVisible(directory, payload);
-  await giveToGroup(directory, gid);
-  for (const entry of await readdir(directory))
-    if (entry !== name && STAMPED.test(entry)) await rm(join(directory, entry), { recursive: true, force: true });
-  return true;
+    await giveToGroup(directory, gid);
+    for (const entry of await directory.names())
+      if (entry !== name && STAMPED.test(entry)) await directory.removeTree(entry);
+    return true;
+  });
 }
 
 function checkPath(path: string): void {
@@ -69,86 +58,116 @@ function checkPath(path: string): void {
   }
 }
 
-function absent(error: NodeJS.ErrnoException): undefined {
-  if (error.code === 'ENOENT') return undefined;
-  throw error;
-}
-
 /** With a group of its own the group may read every file, and enter and list every directory. */
 function fileMode(file: PayloadFile, gid: number | undefined): number {
   return gid === undefined ? file.mode : file.mode | 0o440;
 }
 
-async function giveToGroup(directory: string, gid: number | undefined): Promise<void> {
+async function giveToGroup(directory: Directory, gid: number | undefined): Promise<void> {
   if (gid === undefined) return;
-  const { mode, uid } = await lstat(directory);
-  await chown(directory, uid, gid);
-  await chmod(directory, (mode & 0o7777) | 0o2550);
+  const { mode, uid } = await directory.stat();
+  await directory.chown(uid, gid);
+  await directory.chmod((mode & 0o7777) | 0o2550);
 }
 
-async function isCurrent(directory: string, payload: Payload, gid: number | undefined): Promise<boolean> {
-  const found = await listFiles(directory, '');
-  if (found.length !== payload.size) return false;
-  for (const path of found) {
-    const file = payload.get(path);
-    if (file === undefined) return false;
-    const stat = await lstat(join(directory, path));
-    if ((stat.mode & 0o7777) !== fileMode(file, gid)) return false;
-    if (!(await readFile(join(directory, path))).equals(file.content)) return false;
+/** Whether the directory that `..data` names holds exactly the payload. A link to anything but a stamped directory does not count. */
+async function isCurrent(volume: Directory, name: string, payload: Payload, gid: number | undefined): Promise<boolean> {
+  if (!STAMPED.test(name)) return false;
+  const stamped = await volume.enter(name).catch(ifMissing);
+  if (stamped === undefined) return false;
+  try {
+    const found = new Set<string>();
+    return (await holdsOnly(stamped, '', { payload, gid, found })) && found.size === payload.size;
+  } finally {
+    await stamped.close();
+  }
+}
+
+interface Comparison {
+  readonly payload: Payload;
+  readonly gid: number | undefined;
+  /** Paths of files that are as they should be. */
+  readonly found: Set<string>;
+}
+
+async function holdsOnly(directory: Directory, prefix: string, comparison: Comparison): Promise<boolean> {
+  for (const entry of await directory.entries()) {
+    const path = `${prefix}${entry.name}`;
+    const same = entry.isDirectory()
+      ? await within(directory, entry.name, (inner) => holdsOnly(inner, `${path}/`, comparison))
+      : await isSame(directory, entry.name, path, comparison);
+    if (!same) return false;
   }
   return true;
 }
 
-async function listFiles(directory: string, prefix: string): Promise<string[]> {
-  const entries = await readdir(join(directory, prefix), { withFileTypes: true }).catch(absent);
-  const files: string[] = [];
-  for (const entry of entries ?? []) {
-    const path = prefix === '' ? entry.name : `${prefix}/${entry.name}`;
-    if (entry.isDirectory()) files.push(...(await listFiles(directory, path)));
-    else files.push(path);
-  }
-  return files;
+async function isSame(directory: Directory, name: string, path: string, comparison: Comparison): Promise<boolean> {
+  const wanted = comparison.payload.get(path);
+  if (wanted === undefined) return false;
+  const stat = await directory.lstat(name);
+  if (!stat.isFile() || stat.size !== wanted.content.length) return false;
+  if ((stat.mode & 0o7777) !== fileMode(wanted, comparison.gid)) return false;
+  if (!(await directory.readFile(name, wanted.content.length)).equals(wanted.content)) return false;
+  comparison.found.add(path);
+  return true;
 }
 
-async function writeTree(directory: string, payload: Payload, gid: number | undefined): Promise<void> {
-  await mkdir(directory, { recursive: true, mode: 0o755 });
-  await chmod(directory, 0o755);
-  await giveToGroup(directory, gid);
-  for (const [path, file] of payload) {
-    const target = join(directory, path);
-    const parts = path.split('/').slice(0, -1);
-    for (const depth of parts.keys()) {
-      const parent = join(directory, ...parts.slice(0, depth + 1));
-      await mkdir(parent, { recursive: true, mode: 0o755 });
-      await chmod(parent, 0o755);
-      await giveToGroup(parent, gid);
-    }
-    await writeFile(target, file.content, { mode: 0o600 });
-    if (gid !== undefined || file.uid !== undefined) await chown(target, file.uid ?? 0, gid ?? 0);
-    await chmod(target, fileMode(file, gid));
+async function within<T>(directory: Directory, name: string, work: (inner: Directory) => Promise<T>): Promise<T> {
+  const inner = await directory.enter(name);
+  try {
+    return await work(inner);
+  } finally {
+    await inner.close();
+  }
+}
+
+async function writeTree(volume: Directory, name: string, payload: Payload, gid: number | undefined): Promise<void> {
+  await (await volume.make(name, 0o755)).close();
+  await within(volume, name, async (stamped) => {
+    await giveToGroup(stamped, gid);
+    for (const [path, file] of payload) await writeBelow(stamped, path.split('/'), file, gid);
+  });
+}
+
+async function writeBelow(
+  directory: Directory,
+  [name = '', ...rest]: readonly string[],
+  file: PayloadFile,
+  gid: number | undefined,
+): Promise<void> {
+  if (rest.length === 0) {
+    const owner = gid === undefined && file.uid === undefined ? {} : { uid: file.uid ?? 0, gid: gid ?? 0 };
+    return directory.createFile(name, { content: file.content, mode: fileMode(file, gid), ...owner });
+  }
+  const inner = await directory.make(name, 0o755);
+  try {
+    await giveToGroup(inner, gid);
+    await writeBelow(inner, rest, file, gid);
+  } finally {
+    await inner.close();
   }
 }
 
 /** `undefined` where there is nothing, or what is there is no link. */
-async function linkTarget(path: string): Promise<string | undefined> {
-  return readlink(path).catch((error: NodeJS.ErrnoException) => {
+async function linkTarget(directory: Directory, name: string): Promise<string | undefined> {
+  return directory.readlink(name).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'EINVAL') return undefined;
     throw error;
   });
 }
 
-async function linkUserVisible(directory: string, payload: Payload): Promise<void> {
+async function linkUserVisible(directory: Directory, payload: Payload): Promise<void> {
   const wanted = new Set([...payload.keys()].map((path) => path.split('/')[0] ?? path));
-  for (const entry of await readdir(directory)) {
+  for (const entry of await directory.names()) {
     if (entry.startsWith('..') || wanted.has(entry)) continue;
-    // Only links of this writer: a mount below the volume leaves a directory of its own here.
-    if ((await linkTarget(join(directory, entry))) === `${DATA_LINK}/${entry}`) await unlink(join(directory, entry));
+    // Only links of this writer: a mount below the volume has a directory of its own here.
+    if ((await linkTarget(directory, entry)) === `${DATA_LINK}/${entry}`) await directory.unlink(entry);
   }
   for (const name of wanted) {
     const target = `${DATA_LINK}/${name}`;
-    const existing = await linkTarget(join(directory, name));
+    const existing = await linkTarget(directory, name);
     if (existing === target) continue;
-    if (existing !== undefined) await unlink(join(directory, name));
-    await symlink(target, join(directory, name));
+    if (existing !== undefined) await directory.unlink(name);
+    await directory.symlink(target, name);
   }
 }

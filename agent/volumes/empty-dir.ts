@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
 import type { Pod } from '../core-types.ts';
 import { limitsOf, podResources } from '../kuberuntime/resources.ts';
+import { inDirectory } from '../files/beneath.ts';
 import { openToAll } from './ownership.ts';
 import type { Volume } from './payload.ts';
 import type { PodMounts } from './pod-mounts.ts';
@@ -40,7 +41,7 @@ export async function setUpEmptyDir(options: EmptyDirOptions): Promise<void> {
       isNew;
   }
   if (!isNew) return;
-  await openToAll(path);
+  await inDirectory(path, openToAll);
   await options.giveToGroup(path);
   await mkdir(dirname(ready), { recursive: true, mode: 0o750 });
   await writeFile(ready, '');

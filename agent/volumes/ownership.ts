@@ -1,6 +1,10 @@
-/** Whose a volume is: open to all where the agent made it; fsGroup gives a volume's tree to the pod's group, as the reference does: group rw, set-group-id on directories. */
-import { chmod, lchown, lstat, readdir } from 'node:fs/promises';
-import { join } from 'node:path';
+/**
+ * Whose a volume is: open to all where the agent creates it. `fsGroup` gives a volume's tree to the pod's group as the kubelet
+ * does: group rw, set-group-id on directories. The tree may belong to containers that run: it is walked by descriptors, so that
+ * no link that is swapped in leads the change to a file of the host.
+ */
+import { chmod, chown } from 'node:fs/promises';
+import { descriptorPath, Directory, ifMissing, inDirectory } from '../files/beneath.ts';
 
 export interface OwnershipOptions {
   readonly gid: number;
@@ -9,27 +13,55 @@ export interface OwnershipOptions {
   readonly policy: 'Always' | 'OnRootMismatch';
 }
 
+/** One descriptor stays open for each level; paths of this depth are longer than the kernel takes. */
+const MOST_LEVELS = 2048;
+
 export async function setVolumeOwnership(root: string, options: OwnershipOptions): Promise<void> {
-  if (options.policy === 'OnRootMismatch') {
-    const stat = await lstat(root);
-    const wanted = modeFor(true, options.readonly);
-    if (stat.gid === options.gid && (stat.mode & 0o7777 & wanted) === wanted) return;
-  }
-  await walk(root, options);
+  await inDirectory(root, async (directory) => {
+    if (options.policy === 'OnRootMismatch') {
+      const stat = await directory.stat();
+      const wanted = modeFor(true, options.readonly);
+      if (stat.gid === options.gid && (stat.mode & 0o7777 & wanted) === wanted) return;
+    }
+    await give(directory, options, 0);
+  });
 }
 
 /** Lets everyone write. A file system's root that lets them already keeps what else it has, as the sticky bit of a tmpfs. */
-export async function openToAll(directory: string): Promise<void> {
-  if (((await lstat(directory)).mode & 0o777) !== 0o777) await chmod(directory, 0o777);
+export async function openToAll(directory: Directory): Promise<void> {
+  if (((await directory.stat()).mode & 0o777) !== 0o777) await directory.chmod(0o777);
 }
 
-async function walk(path: string, options: OwnershipOptions): Promise<void> {
-  const stat = await lstat(path);
-  await lchown(path, stat.uid, options.gid);
-  if (stat.isSymbolicLink()) return;
-  await chmod(path, (stat.mode & 0o7777) | modeFor(stat.isDirectory(), options.readonly));
-  if (!stat.isDirectory()) return;
-  for (const name of await readdir(path)) await walk(join(path, name), options);
+async function give(directory: Directory, options: OwnershipOptions, level: number): Promise<void> {
+  if (level > MOST_LEVELS) throw new Error(`the directories of the volume are nested more than ${MOST_LEVELS} deep`);
+  const { mode, uid } = await directory.stat();
+  await directory.chown(uid, options.gid);
+  await directory.chmod((mode & 0o7777) | modeFor(true, options.readonly));
+  for (const name of await directory.names()) await giveEntry(directory, name, options, level);
+}
+
+/** An entry that a container removes meanwhile needs no owner. */
+async function giveEntry(directory: Directory, name: string, options: OwnershipOptions, level: number): Promise<void> {
+  const entry = await directory.pin(name).catch(ifMissing);
+  if (entry === undefined) return;
+  try {
+    const stat = await entry.stat();
+    if (stat.isDirectory()) {
+      const inner = await Directory.open(descriptorPath(entry));
+      try {
+        await give(inner, options, level + 1);
+      } finally {
+        await inner.close();
+      }
+    } else if (stat.isSymbolicLink()) {
+      await directory.lchown(name, stat.uid, options.gid).catch(ifMissing);
+    } else {
+      await chown(descriptorPath(entry), stat.uid, options.gid);
+      await chmod(descriptorPath(entry), (stat.mode & 0o7777) | modeFor(false, options.readonly));
+    }
+  } finally {
+    await entry.close();
+  }
 }
 
 function modeFor(isDirectory: boolean, readonly: boolean): number {

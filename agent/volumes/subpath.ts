@@ -1,72 +1,56 @@
 /**
- * Sub-paths of volumes that a container cannot turn against the host: every part is opened through the descriptor of its
- * parent without following links that lead out, and what is bound is the opened descriptor, not a path that could change
- * meanwhile. Plain Node has no openat(2); `/proc/self/fd/<n>/<name>` is the same.
+ * Sub-paths of volumes that a container cannot turn against the host: links are resolved inside the volume alone, every part
+ * is then opened through the descriptor of its parent, and what is bound is the opened descriptor, not a path that could
+ * change meanwhile.
  */
-import { constants } from 'node:fs';
-import {
-  chmod,
-  type FileHandle,
-  lstat,
-  mkdir,
-  open,
-  readFile,
-  readlink,
-  realpath,
-  stat,
-  writeFile,
-} from 'node:fs/promises';
+import { type FileHandle, mkdir, realpath, writeFile } from 'node:fs/promises';
 import { dirname, join, posix } from 'node:path';
+import { Directory, ifMissing, inDirectory } from '../files/beneath.ts';
 import type { Mounter } from './mounter.ts';
 
-const O_PATH = 0o10000000;
-
-/** Binds `volumePath/subPath` at `target` and gives the target. Missing directories of the sub-path are made with the volume's mode. */
+/** Binds `volumePath/subPath` at `target` and gives the target. Missing directories of the sub-path get the volume's mode. */
 export async function bindSubPath(
   volumePath: string,
   subPath: string,
   target: string,
   mounter: Mounter,
 ): Promise<string> {
-  const root = await realpath(volumePath);
-  const relative = await resolveInside(root, subPath);
-  const handle = await openInside(root, relative, { create: true });
+  const found = await openInside(volumePath, subPath);
   try {
-    const kind = await stat(`/proc/self/fd/${handle.fd}`);
+    const kind = await found.stat();
     const points = await mounter.list();
     if (points.some((point) => point.path === target)) await mounter.unmount(target);
     await mkdir(dirname(target), { recursive: true, mode: 0o750 });
     if (kind.isDirectory()) await mkdir(target, { recursive: true, mode: 0o750 });
     else await writeFile(target, '', { flag: 'a', mode: 0o640 });
     await mounter.mount({
-      source: `/proc/${process.pid}/fd/${handle.fd}`,
+      source: `/proc/${process.pid}/fd/${found.fd}`,
       target,
       options: ['bind'],
       exactSource: true,
     });
     return target;
   } finally {
-    await handle.close();
+    await found.close();
   }
 }
 
 /** The text of a file of a volume, of `maxBytes` at most; nothing outside of the volume is ever read. */
 export async function readInside(volumePath: string, path: string, maxBytes: number): Promise<string> {
   const root = await realpath(volumePath);
-  const handle = await openInside(root, await resolveInside(root, path), { create: false });
+  const parts = await resolveInside(root, path);
+  const name = parts.at(-1);
+  if (name === undefined) throw new Error(`${JSON.stringify(path)} is not a file`);
+  const directory = await Directory.beneath(root, parts.slice(0, -1));
   try {
-    const link = `/proc/self/fd/${handle.fd}`;
-    const found = await stat(link);
-    if (!found.isFile()) throw new Error(`${JSON.stringify(path)} is not a file`);
-    if (found.size > maxBytes) throw new Error(`${JSON.stringify(path)} has more than ${maxBytes} bytes`);
-    return await readFile(link, 'utf8');
+    return (await directory.readFile(name, maxBytes)).toString('utf8');
   } finally {
-    await handle.close();
+    await directory.close();
   }
 }
 
-/** The sub-path with its links followed, still relative to the root. Throws where it leads out of the volume. */
-async function resolveInside(root: string, subPath: string): Promise<string> {
+/** The parts of the sub-path with its links resolved, relative to the root. Throws where it leads out of the volume. */
+async function resolveInside(root: string, subPath: string): Promise<readonly string[]> {
   let pending = subPath.split('/').filter((part) => part !== '' && part !== '.');
   const done: string[] = [];
   let links = 0;
@@ -77,8 +61,7 @@ async function resolveInside(root: string, subPath: string): Promise<string> {
       done.pop();
       continue;
     }
-    const at = join(root, ...done, part);
-    const link = await readlink(at).catch(() => undefined);
+    const link = await linkOf(join(root, ...done), part);
     if (link === undefined) {
       done.push(part);
       continue;
@@ -95,44 +78,39 @@ async function resolveInside(root: string, subPath: string): Promise<string> {
       pending = [...link.split('/').filter((piece) => piece !== '' && piece !== '.'), ...pending];
     }
   }
-  return done.join('/');
+  return done;
 }
 
-async function openInside(root: string, relative: string, { create }: { create: boolean }): Promise<FileHandle> {
-  const rootStat = await lstat(root);
-  let handle = await open(root, O_PATH | constants.O_DIRECTORY);
+/** `undefined` where there is no link: `openInside` finds out what there is. */
+async function linkOf(directory: string, name: string): Promise<string | undefined> {
+  return inDirectory(directory, (opened) => opened.readlink(name)).catch(() => undefined);
+}
+
+/** What the sub-path names; the directories that it lacks are created with the mode of the volume. */
+async function openInside(volumePath: string, subPath: string): Promise<FileHandle> {
+  const root = await realpath(volumePath);
+  const parts = await resolveInside(root, subPath);
+  let directory = await Directory.open(root);
   try {
-    for (const part of relative.split('/').filter((piece) => piece !== '')) {
-      const at = `/proc/self/fd/${handle.fd}/${part}`;
-      let next: FileHandle;
-      try {
-        next = await openPart(at);
-      } catch (error) {
-        if (!create || (error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-        await mkdir(at, { mode: rootStat.mode & 0o7777 }).catch((problem: NodeJS.ErrnoException) => {
-          if (problem.code !== 'EEXIST') throw problem;
-        });
-        next = await openPart(at);
-        // The mask of this process is not the volume's.
-        await chmod(`/proc/self/fd/${next.fd}`, rootStat.mode & 0o7777);
-      }
-      await handle.close();
-      handle = next;
+    const mode = (await directory.stat()).mode & 0o7777;
+    for (const part of parts.slice(0, -1)) {
+      const inner = await directory.make(part, mode);
+      await directory.close();
+      directory = inner;
     }
-    return handle;
-  } catch (error) {
-    await handle.close();
-    throw error;
+    const last = parts.at(-1);
+    if (last === undefined) return await directory.pin();
+    const found = await directory.pin(last).catch(ifMissing);
+    if (found === undefined) {
+      const made = await directory.make(last, mode);
+      await directory.close();
+      directory = made;
+      return await directory.pin();
+    }
+    if (!(await found.stat()).isSymbolicLink()) return found;
+    await found.close();
+    throw new Error(`${JSON.stringify(last)} became a link while it was opened`);
+  } finally {
+    await directory.close();
   }
-}
-
-/** A link that took the place of a checked part is opened as the link itself, and refused. */
-async function openPart(at: string): Promise<FileHandle> {
-  const handle = await open(at, O_PATH | constants.O_NOFOLLOW);
-  const kind = await handle.stat();
-  if (kind.isSymbolicLink()) {
-    await handle.close();
-    throw new Error(`${at} became a link while it was opened`);
-  }
-  return handle;
 }

@@ -5,7 +5,7 @@
  * One operation at a time a pod; a volume that hangs holds its own pod only. What is there is read from the host (mounts and
  * directories), so that a restarted agent finds it again.
  */
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
@@ -20,6 +20,7 @@ import {
   VolumeError,
   type VolumeManager,
 } from '../core-types.ts';
+import { removeTree } from '../files/beneath.ts';
 import { containerMounts } from './container-mounts.ts';
 import type { Mounter } from './mounter.ts';
 import type { PayloadSources, Volume } from './payload.ts';
@@ -309,7 +310,7 @@ class HostVolumes implements VolumeManager {
     await this.#options.csi?.unmountPod(uid);
     await this.#mounts.takeDownAll(directory);
     for (const part of ['volumes', 'volume-subpaths', 'volumeDevices', 'plugins']) {
-      await rm(join(directory, part), { recursive: true, force: true });
+      await removeTree(join(directory, part));
     }
   }
 
@@ -325,7 +326,7 @@ class HostVolumes implements VolumeManager {
       if (this.#pods.has(uid) || known().has(uid)) continue;
       try {
         await this.#cleanPod(uid);
-        await rm(join(root, uid), { recursive: true, force: true });
+        await removeTree(join(root, uid));
         pods.cleaned += 1;
       } catch (error) {
         pods.failed += 1;

@@ -8,9 +8,11 @@ import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { CsiMount, CsiMountRequest } from '../csi/csi-source.ts';
 import type { Pod, PodVolume, VolumeMeasure } from '../core-types.ts';
+import { inDirectory } from '../files/beneath.ts';
 import { writePayload } from './atomic-writer.ts';
 import { setUpEmptyDir } from './empty-dir.ts';
 import { checkHostPath } from './host-path.ts';
+import { makeNestedMountPoints, nestedMountPoints } from './nested-mounts.ts';
 import { openToAll, setVolumeOwnership } from './ownership.ts';
 import { type PayloadSources, type Volume, volumePayload } from './payload.ts';
 import {
@@ -49,7 +51,7 @@ export interface VolumeSetUpOptions {
   readonly mounts: PodMounts;
   readonly csi: CsiMounts | undefined;
   readonly allocatableMemoryBytes: () => number;
-  /** A file system that was grown is told as an event. */
+  /** Called when a file system was grown, to report an event. */
   readonly onGrown: (pod: Pod, volumeName: string) => void;
 }
 
@@ -132,9 +134,13 @@ export class VolumeSetUp {
     // Secrets never reach a disk; kernels before 6.4 do not know how to keep them from the swap.
     if (plugin !== 'kubernetes.io~configmap' && plugin !== 'kubernetes.io~downward-api')
       await this.#options.mounts.ensure(path, { source: 'tmpfs', type: 'tmpfs' }, ['noswap'], []);
-    await openToAll(path);
+    await inDirectory(path, async (directory) => {
+      await openToAll(directory);
+      await makeNestedMountPoints(directory, nestedMountPoints(pod, volume.name, payload));
+    });
     await writePayload(path, payload, pod.spec.securityContext?.fsGroup, new Date(this.#options.clock.now()));
-    return { name: volume.name, path, readOnly: false, ephemeral: true, refreshes: true };
+    // Containers only read it, whatever their mounts say: the agent writes there as root.
+    return { name: volume.name, path, readOnly: true, ephemeral: true, refreshes: true };
   }
 
   async #nfs({ pod, volume }: Request, source: NfsSource): Promise<ReadyVolume> {

@@ -4,11 +4,12 @@
  *
  * One writer a container; memory is bounded by one chunk and one unfinished line header.
  */
-import { open, mkdir, type FileHandle } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { constants } from 'node:fs';
+import { mkdir, type FileHandle } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Logger } from '../../../api/component/logger.ts';
-import { rotatedLogs } from '../../logs/log-rotation.ts';
+import { inLogFolder, openLog, rotatedNames } from '../../logs/log-files.ts';
 import type { DockerClient } from './docker-client.ts';
 import { readFrames, type Frame } from './stream-frames.ts';
 
@@ -18,6 +19,7 @@ const TAIL_BYTES = 64 * 1024;
 /** The engine cuts longer lines into entries of this size. */
 const ENTRY_BYTES = 16 * 1024;
 const RETRY_MS = 1_000;
+const APPEND = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND;
 
 export interface LogSource {
   readonly id: string;
@@ -61,7 +63,7 @@ export class LogWriter {
   async reopen(): Promise<void> {
     if (this.#file === undefined) return;
     const moved = this.#file;
-    this.#file = await open(this.#source.logPath, 'a+', 0o640);
+    this.#file = await openLog(this.#source.logPath, APPEND, 0o640);
     await this.#appending;
     await moved.close();
   }
@@ -98,7 +100,7 @@ export class LogWriter {
 
   async #open(): Promise<Position> {
     await mkdir(dirname(this.#source.logPath), { recursive: true, mode: 0o755 });
-    this.#file = await open(this.#source.logPath, 'a+', 0o640);
+    this.#file = await openLog(this.#source.logPath, APPEND, 0o640);
     return this.#reread(undefined);
   }
 
@@ -116,9 +118,11 @@ export class LogWriter {
 
   /** After a rotation the newest of the files that were moved away says where the log was. */
   async #positionBefore(): Promise<Position> {
-    const newest = (await rotatedLogs(this.#source.logPath)).findLast((path) => !/\.(gz|tmp)$/.test(path));
+    const { logPath } = this.#source;
+    const names = await inLogFolder(logPath, rotatedNames);
+    const newest = names.findLast((name) => !/\.(gz|tmp)$/.test(name));
     if (newest === undefined) return lastPosition('');
-    const file = await open(newest, 'r');
+    const file = await openLog(join(dirname(logPath), newest));
     try {
       return lastPosition(await tailOf(file));
     } finally {

@@ -141,6 +141,8 @@ describe('reading a container log', () => {
     let running = true;
     const deps = { clock, isRunning: () => Promise.resolve(running) };
     const reading = readLog(path, { ...plain, follow: true }, out, deps, new AbortController().signal);
+    // The log is open from here on.
+    await once(out, 'data');
     await rename(path, `${path}.1`);
     await writeFile(path, line(3, 'c'));
     // Some looks at the new one pass before the writer has changed over.

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { appendFile, lstat, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, it } from 'node:test';
@@ -113,5 +114,30 @@ describe('rotating container logs', () => {
   it('has a new log opened where somebody took it away', async () => {
     await once();
     assert.deepEqual(await files(), ['0.log']);
+  });
+
+  it('compresses and moves nothing that a link or a FIFO leads to', { timeout: 20_000 }, async () => {
+    const outside = await mkdtemp(join(tmpdir(), 'log-rotation-outside-'));
+    try {
+      await writeFile(join(outside, 'secret'), 'the secret of the host');
+      await writeFile(log, 'long enough to go');
+      await symlink(join(outside, 'secret'), `${log}.20250101-000000`);
+      await once();
+      assert.equal(
+        (await files()).some((name) => name.endsWith('.gz')),
+        false,
+      );
+      await rm(`${log}.20250101-000000`, { force: true });
+      await rm(log, { force: true });
+      execFileSync('mkfifo', [log]);
+      await once();
+      await rm(log);
+      await symlink(join(outside, 'secret'), log);
+      await once();
+      assert.equal((await lstat(log)).isSymbolicLink(), true);
+      assert.deepEqual(await readdir(outside), ['secret']);
+    } finally {
+      await rm(outside, { recursive: true, force: true });
+    }
   });
 });

@@ -7,6 +7,7 @@ import {
   readdir,
   readFile,
   readlink,
+  rename,
   rm,
   stat,
   symlink,
@@ -124,5 +125,32 @@ describe('the atomic writer', () => {
     await writeFile(join(directory, 'a'), 'mine');
     await assert.rejects(writePayload(directory, payload({ a: '1' }), undefined, NOW), /EEXIST/);
     assert.equal(await readFile(join(directory, 'a'), 'utf8'), 'mine');
+  });
+
+  it('writes nothing where a link leads, whether it stands for the data or is swapped in while it writes', async (t) => {
+    const directory = await volume(t);
+    const elsewhere = await volume(t);
+    await writePayload(directory, payload({ a: '1', 'sub/b': '1' }), undefined, NOW);
+    await rm(join(directory, '..data'));
+    await symlink(elsewhere, join(directory, '..data'));
+    assert.equal(await writePayload(directory, payload({ a: '2' }), undefined, NOW), true);
+    assert.equal(await readFile(join(directory, 'a'), 'utf8'), '2');
+    let isWriting = true;
+    const racing = (async (): Promise<void> => {
+      while (isWriting) {
+        for (const name of await readdir(directory)) {
+          if (!/^\.\.\d/.test(name)) continue;
+          await rename(join(directory, name), join(directory, `moved-${name}`)).catch(() => undefined);
+          await symlink(elsewhere, join(directory, name)).catch(() => undefined);
+        }
+      }
+    })();
+    for (let round = 0; round < 60; round++) {
+      // Whether a round succeeds is the racer's doing; where its files end up is not.
+      await writePayload(directory, payload({ a: String(round), 'sub/b': '1' }), undefined, NOW).catch(() => undefined);
+    }
+    isWriting = false;
+    await racing;
+    assert.deepEqual(await readdir(elsewhere), []);
   });
 });

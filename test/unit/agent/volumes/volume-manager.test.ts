@@ -211,6 +211,30 @@ describe('the volume manager', () => {
     assert.equal(await modeOf('d/part'), 0o3777);
   });
 
+  for (const [kind, volume] of [
+    ['configMap', config('v')],
+    ['downwardAPI', { name: 'v', downwardAPI: { items: [{ path: 'a', fieldRef: { fieldPath: 'metadata.name' } }] } }],
+    ['projected', { name: 'v', projected: { sources: [{ configMap: { name: 'v' } }] } }],
+  ] as const satisfies readonly (readonly [string, Volume])[]) {
+    it(`gives containers a ${kind} volume to read only, with directories for what is mounted below it`, async (t) => {
+      const { manager, maps } = await setUp(t);
+      maps.set('v', { a: '1' });
+      const volumeMounts = [
+        { name: 'v', mountPath: '/config' },
+        { name: 'empty', mountPath: '/config/cache/deep/' },
+      ];
+      const container = { name: 'main', volumeMounts } as Container;
+      const pod = podOf('p', [volume, { name: 'empty', emptyDir: {} }], { containers: [container] });
+      await manager.mount(pod, never);
+      const { mounts } = await manager.containerMounts(pod, container, new Map());
+      assert.deepEqual(
+        mounts.map(({ readonly }) => readonly),
+        [true, false],
+      );
+      assert.equal((await stat(join(mounts[0]?.hostPath ?? '', 'cache/deep'))).isDirectory(), true);
+    });
+  }
+
   it('takes down mounts and data with the pod', async (t) => {
     const { manager, mounter, root, forgotten } = await setUp(t);
     const pod = podOf('p', [

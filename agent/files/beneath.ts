@@ -1,0 +1,293 @@
+/**
+ * Access to files in directories that containers, plugins or pods with host paths may write to. A `Directory` is an open
+ * descriptor; every operation names one entry of it and never follows a link, so nothing that is swapped in meanwhile leads
+ * the agent elsewhere. Only regular files are read and written, without waiting for a writer or reader of a FIFO.
+ *
+ * Node.js has no openat(2): `/proc/self/fd/<n>/<name>` resolves in the same way.
+ */
+import { randomBytes } from 'node:crypto';
+import { constants, type Dirent, type Stats } from 'node:fs';
+import {
+  chmod,
+  chown,
+  type FileHandle,
+  lchown,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readlink,
+  rename,
+  rmdir,
+  symlink,
+  unlink,
+} from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+
+const O_PATH = 0o10000000;
+const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
+
+export interface NewFile {
+  readonly content: Buffer | string;
+  /** Permission bits, whatever the umask. */
+  readonly mode: number;
+  readonly uid?: number | undefined;
+  readonly gid?: number | undefined;
+}
+
+/** What stands at the name is a FIFO, a device, a socket, a directory or a link. */
+export class IrregularFileError extends Error {
+  override readonly name = 'IrregularFileError';
+  readonly code = 'EIRREGULAR';
+}
+
+/** `undefined` where the error says that there is nothing; rethrows every other. */
+export function ifMissing(error: NodeJS.ErrnoException): undefined {
+  if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
+  throw error;
+}
+
+/** Opens a directory for as long as `work` takes. The path itself is trusted: links in it are followed. */
+export async function inDirectory<T>(path: string, work: (directory: Directory) => Promise<T>): Promise<T> {
+  const directory = await Directory.open(path);
+  try {
+    return await work(directory);
+  } finally {
+    await directory.close();
+  }
+}
+
+export class Directory {
+  readonly #handle: FileHandle;
+
+  private constructor(handle: FileHandle) {
+    this.#handle = handle;
+  }
+
+  /** The path is trusted. */
+  static async open(path: string): Promise<Directory> {
+    return new Directory(await open(path, O_PATH | O_DIRECTORY));
+  }
+
+  /** Follows the parts of a relative path, none of which may be a link. */
+  static async beneath(root: string, parts: readonly string[]): Promise<Directory> {
+    let directory = await Directory.open(root);
+    for (const part of parts) {
+      const outer = directory;
+      try {
+        directory = await outer.enter(part);
+      } finally {
+        await outer.close();
+      }
+    }
+    return directory;
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+
+  stat(): Promise<Stats> {
+    return this.#handle.stat();
+  }
+
+  async chmod(mode: number): Promise<void> {
+    await chmod(this.#self(), mode);
+  }
+
+  async chown(uid: number, gid: number): Promise<void> {
+    await chown(this.#self(), uid, gid);
+  }
+
+  names(): Promise<string[]> {
+    return readdir(this.#self());
+  }
+
+  entries(): Promise<Dirent[]> {
+    return readdir(this.#self(), { withFileTypes: true });
+  }
+
+  /** Rejects with ENOTDIR or ELOOP where the entry is no directory. */
+  async enter(name: string): Promise<Directory> {
+    return new Directory(await open(this.#at(name), O_PATH | O_DIRECTORY | O_NOFOLLOW));
+  }
+
+  /** Enters the directory, which is created with exactly this mode where there is none. */
+  async make(name: string, mode: number): Promise<Directory> {
+    const isNew = await mkdir(this.#at(name), { mode }).then(
+      () => true,
+      (error: NodeJS.ErrnoException) => {
+        if (error.code !== 'EEXIST') throw error;
+        return false;
+      },
+    );
+    const directory = await this.enter(name);
+    if (isNew) await directory.chmod(mode);
+    return directory;
+  }
+
+  lstat(name: string): Promise<Stats> {
+    return lstat(this.#at(name));
+  }
+
+  readlink(name: string): Promise<string> {
+    return readlink(this.#at(name));
+  }
+
+  async symlink(target: string, name: string): Promise<void> {
+    await symlink(target, this.#at(name));
+  }
+
+  async rename(from: string, to: string): Promise<void> {
+    await rename(this.#at(from), this.#at(to));
+  }
+
+  async unlink(name: string): Promise<void> {
+    await unlink(this.#at(name));
+  }
+
+  /** A descriptor that only names the entry, of whatever kind, or this directory; a link is opened as the link itself. */
+  pin(name?: string): Promise<FileHandle> {
+    return name === undefined ? open(this.#self(), O_PATH) : open(this.#at(name), O_PATH | O_NOFOLLOW);
+  }
+
+  /** Sets owner and group of the entry, of a link those of the link itself. */
+  async lchown(name: string, uid: number, gid: number): Promise<void> {
+    await lchown(this.#at(name), uid, gid);
+  }
+
+  /** Rejects with `IrregularFileError` for anything but a regular file, and never blocks. */
+  async openFile(name: string, flags: number = O_RDONLY, mode = 0o600): Promise<FileHandle> {
+    const at = this.#at(name);
+    let file: FileHandle;
+    try {
+      file = await open(at, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, mode);
+    } catch (error) {
+      // A link, and a FIFO, socket or device that nobody serves.
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'ELOOP' || code === 'ENXIO' || code === 'ENODEV' || code === 'EISDIR') throw irregular(name, error);
+      throw error;
+    }
+    if ((await file.stat()).isFile()) return file;
+    await file.close();
+    throw irregular(name);
+  }
+
+  /** Rejects where the file is larger. */
+  async readFile(name: string, maxBytes: number): Promise<Buffer> {
+    const file = await this.openFile(name);
+    try {
+      const buffer = Buffer.alloc(Math.min((await file.stat()).size, maxBytes) + 1);
+      let length = 0;
+      while (length < buffer.length) {
+        const { bytesRead } = await file.read(buffer, length, buffer.length - length, length);
+        if (bytesRead === 0) return buffer.subarray(0, length);
+        length += bytesRead;
+      }
+      throw new Error(`${JSON.stringify(name)} has more than ${maxBytes} bytes, or grows while it is read`);
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Writes a file that must not be there yet. */
+  async createFile(name: string, file: NewFile): Promise<void> {
+    await this.#write(await this.openFile(name, O_WRONLY | O_CREAT | O_EXCL), file);
+  }
+
+  /** Replaces the content in place: bind mounts of the file show it. */
+  async overwriteFile(name: string, file: NewFile): Promise<void> {
+    await this.#write(await this.openFile(name, O_WRONLY | O_CREAT), file);
+  }
+
+  /** Removes the entry with all that is below it; a missing one is no error. Never removes anything through a mount. */
+  async removeTree(name: string): Promise<void> {
+    if (await this.#unlinkUnlessDirectory(name)) return;
+    const top = await this.enter(name);
+    try {
+      await this.#checkSameFileSystem(top, name);
+      await top.#clear();
+    } finally {
+      await top.close();
+    }
+    await rmdir(this.#at(name));
+  }
+
+  /** Empties each directory into this one before it is removed: the depth of a tree costs neither descriptors nor stack. */
+  async #clear(): Promise<void> {
+    for (let names = await this.names(); names.length > 0; names = await this.names()) {
+      for (const name of names) {
+        if (await this.#unlinkUnlessDirectory(name)) continue;
+        const inner = await this.enter(name);
+        try {
+          await this.#checkSameFileSystem(inner, name);
+          for (const child of await inner.names()) {
+            if (await inner.#unlinkUnlessDirectory(child)) continue;
+            await rename(inner.#at(child), this.#at(`.removed-${randomBytes(12).toString('hex')}`));
+          }
+        } finally {
+          await inner.close();
+        }
+        await rmdir(this.#at(name));
+      }
+    }
+  }
+
+  async #checkSameFileSystem(inner: Directory, name: string): Promise<void> {
+    if ((await inner.stat()).dev !== (await this.stat()).dev)
+      throw new Error(`${JSON.stringify(name)} is on another file system: nothing is removed through a mount`);
+  }
+
+  /** Whether nothing stands at the name any more. */
+  async #unlinkUnlessDirectory(name: string): Promise<boolean> {
+    try {
+      await unlink(this.#at(name));
+      return true;
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'ENOENT') return true;
+      if (code === 'EISDIR') return false;
+      throw error;
+    }
+  }
+
+  async #write(file: FileHandle, { content, mode, uid, gid }: NewFile): Promise<void> {
+    try {
+      await file.truncate(0);
+      await file.writeFile(content);
+      if (uid !== undefined || gid !== undefined) await file.chown(uid ?? 0, gid ?? 0);
+      await file.chmod(mode);
+    } finally {
+      await file.close();
+    }
+  }
+
+  #self(): string {
+    return descriptorPath(this.#handle);
+  }
+
+  #at(name: string): string {
+    if (name === '' || name === '.' || name === '..' || name.includes('/'))
+      throw new Error(`${JSON.stringify(name)} is not the name of an entry of a directory`);
+    return `${this.#self()}/${name}`;
+  }
+}
+
+/** A path to the very file that the descriptor names. */
+export function descriptorPath(handle: FileHandle): string {
+  return `/proc/self/fd/${handle.fd}`;
+}
+
+function irregular(name: string, cause?: unknown): IrregularFileError {
+  return new IrregularFileError(`${JSON.stringify(name)} is not a regular file`, { cause });
+}
+
+/** Opens a regular file whose folder is trusted. */
+export function openRegularFile(path: string, flags?: number, mode?: number): Promise<FileHandle> {
+  return inDirectory(dirname(path), (directory) => directory.openFile(basename(path), flags, mode));
+}
+
+/** Removes a tree whose folder is trusted; nothing happens where there is none. */
+export async function removeTree(path: string): Promise<void> {
+  await inDirectory(dirname(path), (directory) => directory.removeTree(basename(path))).catch(ifMissing);
+}

@@ -1,0 +1,53 @@
+/**
+ * Mounts of a container below another volume of it. A volume that is mounted read-only must have a directory for each, because
+ * the runtime cannot create one there.
+ */
+import { posix } from 'node:path';
+import type { Container, Pod } from '../core-types.ts';
+import type { Directory } from '../files/beneath.ts';
+import type { Payload } from './atomic-writer.ts';
+
+/** Where other volumes are mounted directly below the volume, relative to it, but for its own files. Pure. */
+export function nestedMountPoints(pod: Pod, volumeName: string, payload: Payload): readonly string[] {
+  const containers: readonly Container[] = [
+    ...(pod.spec.initContainers ?? []),
+    ...pod.spec.containers,
+    ...(pod.spec.ephemeralContainers ?? []),
+  ];
+  const own = new Set([...payload.keys()].map((path) => path.split('/')[0]));
+  const found = new Set(containers.flatMap((container) => nestedIn(container, volumeName)));
+  return [...found].filter((path) => !own.has(path.split('/')[0]));
+}
+
+function nestedIn(container: Container, volumeName: string): readonly string[] {
+  const mounts = (container.volumeMounts ?? []).map((mount) => ({
+    isOfVolume: mount.name === volumeName && (mount.subPath ?? '') === '' && (mount.subPathExpr ?? '') === '',
+    path: posix.resolve('/', mount.mountPath),
+  }));
+  return mounts
+    .filter(({ isOfVolume }) => isOfVolume)
+    .flatMap(({ path: outer }) => {
+      const below = mounts.filter(({ path }) => isBelow(path, outer)).map(({ path }) => path);
+      // One below another is within that volume, not within this one.
+      return below
+        .filter((path) => !below.some((other) => isBelow(path, other)))
+        .map((path) => posix.relative(outer, path));
+    });
+}
+
+function isBelow(path: string, outer: string): boolean {
+  return path.startsWith(outer.endsWith('/') ? outer : `${outer}/`) && path !== outer;
+}
+
+export async function makeNestedMountPoints(volume: Directory, paths: readonly string[]): Promise<void> {
+  for (const path of paths) await makeBelow(volume, path.split('/'));
+}
+
+async function makeBelow(directory: Directory, [name = '', ...rest]: readonly string[]): Promise<void> {
+  const inner = await directory.make(name, 0o755);
+  try {
+    if (rest.length > 0) await makeBelow(inner, rest);
+  } finally {
+    await inner.close();
+  }
+}

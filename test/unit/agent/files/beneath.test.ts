@@ -1,0 +1,105 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { constants } from 'node:fs';
+import { lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { Directory, inDirectory, IrregularFileError, removeTree } from '../../../../agent/files/beneath.ts';
+
+async function folders(t: TestContext): Promise<{ readonly inside: string; readonly outside: string }> {
+  const root = await mkdtemp(join(tmpdir(), 'beneath-'));
+  t.after(() => rm(root, { recursive: true, force: true }));
+  const [inside, outside] = [join(root, 'inside'), join(root, 'outside')];
+  await mkdir(inside);
+  await mkdir(outside);
+  await writeFile(join(outside, 'secret'), 'of the host');
+  return { inside, outside };
+}
+
+describe('files beneath a directory', () => {
+  it('are not reached through links, neither to files nor through directories', async (t) => {
+    const { inside, outside } = await folders(t);
+    await symlink(join(outside, 'secret'), join(inside, 'file'));
+    await symlink(outside, join(inside, 'directory'));
+    await inDirectory(inside, async (directory) => {
+      await assert.rejects(directory.readFile('file', 100), IrregularFileError);
+      await assert.rejects(directory.overwriteFile('file', { content: 'x', mode: 0o644 }), IrregularFileError);
+      await assert.rejects(directory.createFile('file', { content: 'x', mode: 0o644 }), { code: 'EEXIST' });
+      await assert.rejects(directory.enter('directory'), { code: /^(ENOTDIR|ELOOP)$/ });
+      await assert.rejects(directory.make('directory', 0o755), { code: /^(ENOTDIR|ELOOP)$/ });
+    });
+    assert.equal(await readFile(join(outside, 'secret'), 'utf8'), 'of the host');
+  });
+
+  it(
+    'are regular: a FIFO is refused at once, for reading and for writing, and so is a device',
+    { timeout: 10_000 },
+    async (t) => {
+      const { inside } = await folders(t);
+      execFileSync('mkfifo', [join(inside, 'fifo')]);
+      await inDirectory(inside, async (directory) => {
+        await assert.rejects(directory.readFile('fifo', 100), IrregularFileError);
+        await assert.rejects(directory.overwriteFile('fifo', { content: 'x', mode: 0o644 }), IrregularFileError);
+      });
+      await inDirectory('/dev', async (devices) => {
+        await assert.rejects(devices.readFile('zero', 100), IrregularFileError);
+        await assert.rejects(devices.openFile('null', constants.O_WRONLY), IrregularFileError);
+      });
+    },
+  );
+
+  it('are read up to a size', async (t) => {
+    const { inside } = await folders(t);
+    await writeFile(join(inside, 'file'), 'four');
+    await inDirectory(inside, async (directory) => {
+      assert.equal((await directory.readFile('file', 4)).toString(), 'four');
+      await assert.rejects(directory.readFile('file', 3), /more than 3 bytes/);
+    });
+  });
+
+  for (const name of ['', '.', '..', 'a/b', '../outside/secret'])
+    it(`are named by one part: ${JSON.stringify(name)} is refused`, async (t) => {
+      const { inside } = await folders(t);
+      await inDirectory(inside, async (directory) => {
+        await assert.rejects(async () => directory.readFile(name, 100), /is not the name of an entry/);
+      });
+    });
+
+  it('stay where the directory is that was opened, whatever takes its name', async (t) => {
+    const { inside, outside } = await folders(t);
+    await inDirectory(inside, async (directory) => {
+      await removeTree(inside);
+      await symlink(outside, inside);
+      await assert.rejects(directory.createFile('file', { content: 'x', mode: 0o644 }), { code: 'ENOENT' });
+    });
+    assert.deepEqual(await readdir(outside), ['secret']);
+  });
+
+  it('are entered part by part', async (t) => {
+    const { inside, outside } = await folders(t);
+    await mkdir(join(inside, 'a'));
+    await symlink(outside, join(inside, 'a', 'b'));
+    await assert.rejects(Directory.beneath(inside, ['a', 'b']), { code: /^(ENOTDIR|ELOOP)$/ });
+  });
+
+  it('are removed with their tree, links as links, however deep it is', async (t) => {
+    const { inside, outside } = await folders(t);
+    const tree = join(inside, 'tree');
+    await mkdir(tree);
+    await symlink(outside, join(tree, 'link'));
+    // Deeper than any path that the kernel takes at once.
+    let directory = await Directory.open(tree);
+    for (let level = 0; level < 3000; level++) {
+      const inner = await directory.make('d'.repeat(8), 0o755);
+      await directory.close();
+      directory = inner;
+    }
+    await directory.createFile('leaf', { content: 'x', mode: 0o600 });
+    await directory.close();
+    await removeTree(tree);
+    await assert.rejects(lstat(tree), { code: 'ENOENT' });
+    assert.equal((await stat(join(outside, 'secret'))).size, 11);
+    await removeTree(tree);
+  });
+});

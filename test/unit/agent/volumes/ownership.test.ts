@@ -1,0 +1,63 @@
+import assert from 'node:assert/strict';
+import { chmod, lstat, mkdir, mkdtemp, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { setVolumeOwnership } from '../../../../agent/volumes/ownership.ts';
+
+const isRoot = process.getuid?.() === 0;
+const GROUP = { gid: 4321, readonly: false, policy: 'Always' } as const;
+
+async function folder(t: TestContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'ownership-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+describe('the ownership of a volume', { skip: !isRoot }, () => {
+  it('goes to the group of the pod, with its directories set-group-id and its links themselves', async (t) => {
+    const volume = await folder(t);
+    const outside = await folder(t);
+    await writeFile(join(outside, 'file'), 'x', { mode: 0o600 });
+    await mkdir(join(volume, 'sub'), { mode: 0o700 });
+    await writeFile(join(volume, 'sub', 'file'), 'x', { mode: 0o600 });
+    await symlink(join(outside, 'file'), join(volume, 'link'));
+    await setVolumeOwnership(volume, GROUP);
+    const directory = await stat(join(volume, 'sub'));
+    assert.deepEqual([directory.gid, directory.mode & 0o7777], [4321, 0o2770]);
+    const file = await stat(join(volume, 'sub', 'file'));
+    assert.deepEqual([file.gid, file.mode & 0o7777], [4321, 0o660]);
+    assert.equal((await lstat(join(volume, 'link'))).gid, 4321);
+    const host = await stat(join(outside, 'file'));
+    assert.deepEqual([host.gid, host.mode & 0o7777], [0, 0o600]);
+  });
+
+  it('never reaches a file of the host through a directory or file that becomes a link meanwhile', async (t) => {
+    const volume = await folder(t);
+    const outside = await folder(t);
+    await chmod(outside, 0o700);
+    const names = Array.from({ length: 50 }, (_, index) => `file${index}`);
+    for (const name of names) await writeFile(join(outside, name), 'x', { mode: 0o600 });
+    const [at, moved] = [join(volume, 'directory'), join(volume, 'moved')];
+    await mkdir(at);
+    for (const name of names) await writeFile(join(at, name), 'x');
+    let isWalking = true;
+    const racing = (async (): Promise<void> => {
+      while (isWalking) {
+        await rename(at, moved);
+        await symlink(outside, at);
+        await rm(at);
+        await rename(moved, at);
+      }
+    })();
+    for (let round = 0; round < 400; round++) await setVolumeOwnership(volume, GROUP).catch(() => undefined);
+    isWalking = false;
+    await racing;
+    const directory = await stat(outside);
+    assert.deepEqual([directory.gid, directory.mode & 0o7777], [0, 0o700]);
+    for (const name of names) {
+      const file = await stat(join(outside, name));
+      assert.deepEqual([file.gid, file.mode & 0o7777], [0, 0o600]);
+    }
+  });
+});
