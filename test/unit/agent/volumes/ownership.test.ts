@@ -50,7 +50,7 @@ describe('the ownership of a volume', { skip: !isRoot }, () => {
         await rename(moved, at);
       }
     })();
-    for (let round = 0; round < 400; round++) await setVolumeOwnership(volume, GROUP).catch(() => undefined);
+    for (let round = 0; round < 60; round++) await setVolumeOwnership(volume, GROUP).catch(() => undefined);
     isWalking = false;
     await racing;
     const directory = await stat(outside);
