@@ -125,11 +125,9 @@ async function mainPod(
   const sources = (pod.spec.volumes ?? []).flatMap((volume) => volume.projected?.sources ?? []);
   if (sources.some((one) => one.clusterTrustBundle !== undefined && one.clusterTrustBundle !== null))
     throw refusal(attributes, `node ${q(node)} can not create pods that reference clustertrustbundles`);
-  for (const volume of pod.spec.volumes ?? []) {
-    if (volume.persistentVolumeClaim !== undefined && volume.persistentVolumeClaim !== null) {
-      throw refusal(attributes, `node ${q(node)} can not create pods that reference persistentvolumeclaims`);
-    }
-  }
+  // The claims of ephemeral volumes too: the name of such a claim follows from the names of pod and volume.
+  if (references.claims.size > 0)
+    throw refusal(attributes, `node ${q(node)} can not create pods that reference persistentvolumeclaims`);
   if ((pod.spec.resourceClaims?.length ?? 0) > 0)
     throw refusal(attributes, `node ${q(node)} can not create pods that reference resourceclaims`);
 }
@@ -177,6 +175,9 @@ function podStatus(attributes: AdmissionAttributes, node: string): void {
   if (!jsonEqual(old.status?.resourceClaimStatuses ?? [], pod.status?.resourceClaimStatuses ?? [])) {
     throw refusal(attributes, `node ${q(node)} cannot update resource claim statues`);
   }
+  const extended = (one: Pod): unknown => one.status?.extendedResourceClaimStatus ?? null;
+  if (!jsonEqual(extended(old), extended(pod)))
+    throw refusal(attributes, `node ${q(node)} cannot update extended resource claim status`);
 }
 
 async function eviction(attributes: AdmissionAttributes, node: string, findPod: FindPod): Promise<void> {

@@ -309,17 +309,28 @@ function selects(attributes: AuthorizationAttributes, field: string, value: stri
 }
 
 function sameReferences(a: Pod, b: Pod): boolean {
-  if (a.spec === b.spec && a.status?.resourceClaimStatuses === b.status?.resourceClaimStatuses) return true;
+  const isShared =
+    a.spec === b.spec &&
+    a.status?.resourceClaimStatuses === b.status?.resourceClaimStatuses &&
+    a.status?.extendedResourceClaimStatus === b.status?.extendedResourceClaimStatus &&
+    a.metadata.annotations?.[MIRROR] === b.metadata.annotations?.[MIRROR];
+  if (isShared) return true;
   const before = targetsOf(a);
   const after = targetsOf(b);
   return before.length === after.length && before.every((target, i) => after[i] === target);
 }
 
-/** Each target once. */
+const MIRROR = 'kubernetes.io/config.mirror';
+
+/**
+ * The objects that the pod's node may read because of the pod, each once. A mirror pod gives access to itself alone: the node
+ * creates it, so its references must not widen what the node may read.
+ */
 function targetsOf(pod: Pod): string[] {
   const namespace = pod.metadata.namespace ?? '';
-  const references = podReferences(pod);
   const targets = [`pods/${namespace}/${pod.metadata.name}`];
+  if (pod.metadata.annotations?.[MIRROR] !== undefined) return targets;
+  const references = podReferences(pod);
   const account = pod.spec?.serviceAccountName ?? '';
   if (account !== '') targets.push(`serviceaccounts/${namespace}/${account}`);
   const push = (resource: string, names: ReadonlySet<string>): void => {

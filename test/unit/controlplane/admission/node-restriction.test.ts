@@ -231,6 +231,10 @@ const refused: Readonly<Record<string, readonly [Asked, string]>> = {
     mirror(claimVolume),
     'node "a" can not create pods that reference persistentvolumeclaims',
   ],
+  'a mirror pod with an ephemeral volume': [
+    mirror({ volumes: [{ name: 'mysql-0', ephemeral: { volumeClaimTemplate: { spec: {} } } }] }),
+    'node "a" can not create pods that reference persistentvolumeclaims',
+  ],
   'a mirror pod with devices': [
     mirror({ resourceClaims: [{ name: 'r' }] }),
     'node "a" can not create pods that reference resourceclaims',
@@ -266,6 +270,16 @@ const refused: Readonly<Record<string, readonly [Asked, string]>> = {
       oldObject: own,
     },
     'node "a" cannot update resource claim statues',
+  ],
+  'an extended claim by way of the status': [
+    {
+      operation: 'UPDATE',
+      resource: 'pods',
+      subresource: 'status',
+      object: object('own', { nodeName: 'a' }, {}, { extendedResourceClaimStatus: { resourceClaimName: 'x' } }),
+      oldObject: own,
+    },
+    'node "a" cannot update extended resource claim status',
   ],
   'evicting a pod of another node': [
     { resource: 'pods', subresource: 'eviction', name: 'other', object: object('other') },

@@ -1,0 +1,87 @@
+/** What the pods of a node let that node read. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Resource } from '../../../../api/machinery/client.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import type { SourceChange, Sources } from '../../../../controlplane/admission/sources.ts';
+import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
+
+/** Sources that announce what the test puts into them. */
+class FakeSources {
+  readonly #listeners = new Map<string, (change: SourceChange<KubeObject>) => void>();
+  readonly #objects = new Map<string, KubeObject>();
+
+  of({ resource }: Pick<Resource, 'resource'>): {
+    subscribe(listener: (change: SourceChange<KubeObject>) => void): void;
+  } {
+    return { subscribe: (listener) => void this.#listeners.set(resource, listener) };
+  }
+
+  put(resource: string, current: KubeObject): void {
+    const key = `${resource}/${current.metadata.namespace ?? ''}/${current.metadata.name ?? ''}`;
+    const previous = this.#objects.get(key);
+    this.#objects.set(key, current);
+    this.#listeners.get(resource)?.({ current, previous } as SourceChange<KubeObject>);
+  }
+}
+
+function setUp() {
+  const sources = new FakeSources();
+  const authorizer = new NodeAuthorizer(sources as unknown as Sources);
+  const reads = (resource: string, namespace: string, name: string): boolean =>
+    authorizer.authorize({
+      user: { name: 'system:node:n1', groups: ['system:nodes'] },
+      verb: 'get',
+      isResourceRequest: true,
+      group: '',
+      version: 'v1',
+      resource,
+      subresource: '',
+      namespace,
+      name,
+      path: '',
+    }).decision === 'allow';
+  return { sources, reads };
+}
+
+const pod = (name: string, spec: object, annotations: Record<string, string> = {}, status: object = {}): KubeObject =>
+  ({
+    metadata: { name, namespace: 'ns', uid: name, annotations },
+    spec: { nodeName: 'n1', ...spec },
+    status,
+  }) as KubeObject;
+const ephemeral = { volumes: [{ name: 'mysql-0', ephemeral: {} }] };
+const boundVolume = {
+  metadata: { name: 'pv1' },
+  spec: {
+    claimRef: { namespace: 'ns', name: 'data-mysql-0' },
+    csi: { nodePublishSecretRef: { namespace: 'kube-system', name: 'ceph' } },
+  },
+} as unknown as KubeObject;
+
+describe('a node', () => {
+  it('reads the claim of an ephemeral volume, the volume behind it and its secret', () => {
+    const { sources, reads } = setUp();
+    sources.put('persistentvolumes', boundVolume);
+    assert.equal(reads('persistentvolumeclaims', 'ns', 'data-mysql-0'), false);
+    sources.put('pods', pod('data', ephemeral));
+    assert.equal(reads('persistentvolumeclaims', 'ns', 'data-mysql-0'), true);
+    assert.equal(reads('secrets', 'kube-system', 'ceph'), true);
+  });
+
+  it('reads nothing by way of a mirror pod, which it makes itself', () => {
+    const { sources, reads } = setUp();
+    sources.put('persistentvolumes', boundVolume);
+    const spec = { ...ephemeral, imagePullSecrets: [{ name: 'pull' }], serviceAccountName: 'robot' };
+    sources.put('pods', pod('data', spec, { 'kubernetes.io/config.mirror': 'x' }));
+    for (const [resource, namespace, name] of [
+      ['persistentvolumeclaims', 'ns', 'data-mysql-0'],
+      ['persistentvolumes', '', 'pv1'],
+      ['secrets', 'kube-system', 'ceph'],
+      ['secrets', 'ns', 'pull'],
+      ['serviceaccounts', 'ns', 'robot'],
+    ] as const)
+      assert.equal(reads(resource, namespace, name), false, `${resource}/${name}`);
+    assert.equal(reads('pods', 'ns', 'data'), true);
+  });
+});
