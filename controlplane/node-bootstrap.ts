@@ -1,42 +1,61 @@
 /**
- * What lets new nodes in: bindings by which the bearer of a bootstrap token may ask for a certificate, by which such requests
- * are approved, and by which a node renews its own.
+ * Roles and bindings between nodes and the control plane: the bearer of a bootstrap token may request a certificate, such
+ * requests are approved, a node renews its own certificate, and the API server may call the node agents.
  */
 import { stringifyYaml } from '../api/codec/yaml.ts';
 import type { Client, Resource } from '../api/machinery/client.ts';
-import { clusterRoleBindings, configMaps, roleBindings, roles } from '../api/machinery/resources.ts';
+import { clusterRoleBindings, clusterRoles, configMaps, roleBindings, roles } from '../api/machinery/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isAlreadyExists, isNotFound } from '../api/meta/status-error.ts';
+import { KUBELET_CLIENT } from './pki/pki.ts';
 
 /** The group of bootstrap tokens for nodes, as other tools name it. */
 const NODE_BOOTSTRAP_GROUP = 'system:bootstrappers:kubeadm:default-node-token';
 
+/** What the API server passes on to agents beyond `system:kubelet-api-admin`. */
+const KUBELET_CHECKPOINT = 'orchlet:kubelet-checkpoint';
+
+const group = (name: string) => ({ kind: 'Group', name }) as const;
+const user = (name: string) => ({ kind: 'User', name }) as const;
+
 const BINDINGS = [
-  { name: 'orchlet:node-bootstrap', role: 'system:node-bootstrapper', group: NODE_BOOTSTRAP_GROUP },
+  {
+    name: 'orchlet:node-bootstrap',
+    role: 'system:node-bootstrapper',
+    subject: group(NODE_BOOTSTRAP_GROUP),
+  },
   {
     name: 'orchlet:node-approve-bootstrap',
     role: 'system:certificates.k8s.io:certificatesigningrequests:nodeclient',
-    group: NODE_BOOTSTRAP_GROUP,
+    subject: group(NODE_BOOTSTRAP_GROUP),
   },
   {
     name: 'orchlet:node-approve-renewal',
     role: 'system:certificates.k8s.io:certificatesigningrequests:selfnodeclient',
-    group: 'system:nodes',
+    subject: group('system:nodes'),
   },
+  { name: 'orchlet:kubelet-api-admin', role: 'system:kubelet-api-admin', subject: user(KUBELET_CLIENT) },
+  { name: KUBELET_CHECKPOINT, role: KUBELET_CHECKPOINT, subject: user(KUBELET_CLIENT) },
 ] as const;
 
 const RBAC = 'rbac.authorization.k8s.io';
 
-/** Made once: what an administrator changes or deletes while the control plane runs stays so until its next start. */
+/** Creates what is missing at a start; changes that an administrator made stay. */
 export async function ensureNodeBootstrap(client: Client): Promise<void> {
+  await create(client, clusterRoles, '', {
+    apiVersion: `${RBAC}/v1`,
+    kind: 'ClusterRole',
+    metadata: { name: KUBELET_CHECKPOINT },
+    rules: [{ apiGroups: [''], resources: ['nodes/checkpoint'], verbs: ['*'] }],
+  });
   await Promise.all(
-    BINDINGS.map(({ name, role, group }) =>
+    BINDINGS.map(({ name, role, subject }) =>
       create(client, clusterRoleBindings, '', {
         apiVersion: `${RBAC}/v1`,
         kind: 'ClusterRoleBinding',
         metadata: { name },
         roleRef: { apiGroup: RBAC, kind: 'ClusterRole', name: role },
-        subjects: [{ apiGroup: RBAC, kind: 'Group', name: group }],
+        subjects: [{ apiGroup: RBAC, ...subject }],
       }),
     ),
   );

@@ -8,6 +8,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Secret } from '../../api/machinery/kinds.ts';
 import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resources.ts';
 import type { Sources } from '../admission/sources.ts';
+import { FRONT_PROXY_CLIENT, KUBELET_CLIENT } from '../pki/pki.ts';
 import type { JwtSettings } from './authentication-config.ts';
 import type { AuthenticationMetrics } from './authentication-metrics.ts';
 import { anonymousAuthenticator } from './anonymous.ts';
@@ -129,6 +130,9 @@ export interface Authenticators {
   close(): void;
 }
 
+/** What the control plane is to node agents and to aggregated API servers, never to an API server. */
+const OWN_IDENTITIES: ReadonlySet<string> = new Set([KUBELET_CLIENT, FRONT_PROXY_CLIENT]);
+
 const TOKEN_SUCCESS_TTL_MS = 10_000;
 
 export async function buildAuthenticators(options: AuthenticatorsOptions): Promise<Authenticators> {
@@ -141,7 +145,8 @@ export async function buildAuthenticators(options: AuthenticatorsOptions): Promi
   }
   if (options.clientCa !== undefined) {
     const onBelieved = (untilMs: number): void => metrics?.certificate((untilMs - clock.now()) / 1000);
-    list.push(clientCertificateAuthenticator(new PeerVerifier(options.clientCa, clock), onBelieved));
+    const verifier = new PeerVerifier(options.clientCa, clock);
+    list.push(clientCertificateAuthenticator({ verifier, refusedNames: OWN_IDENTITIES, onBelieved }));
   }
   const issuers = new Issuers(options.oidc, { client, clock, logger });
   const tokens = unionTokens(await tokenAuthenticators(options, issuers, client));

@@ -1,8 +1,8 @@
 /**
  * Client certificates: the subject's common name is the user, its organizations are the groups.
  *
- * The handshake only proves that the peer holds the key; who issued the certificate and what it is good for is verified
- * here. A verdict is remembered by the certificate's fingerprint for as long as the bundle stays the same.
+ * The handshake only proves that the peer holds the key; this module verifies the issuer and the usages of the certificate.
+ * A result is cached by the certificate's fingerprint for as long as the bundle stays the same.
  */
 import { createHash, type X509Certificate } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -88,17 +88,27 @@ function intermediatesOf(leaf: X509Certificate): Buffer[] {
   return found;
 }
 
-/** `onBelieved` hears when the certificate of a known caller ends. */
-export function clientCertificateAuthenticator(
-  verifier: PeerVerifier,
-  onBelieved?: (untilMs: number) => void,
-): Authenticator {
+export interface ClientCertificateOptions {
+  readonly verifier: PeerVerifier;
+  /**
+   * Common names that no client of the API may have: the names by which the control plane proves itself to others. A server
+   * that is made to connect to an API server with one of them gains nothing, whatever groups an old certificate names.
+   */
+  readonly refusedNames?: ReadonlySet<string>;
+  /** Receives the time at which the certificate of a known caller expires. */
+  readonly onBelieved?: (untilMs: number) => void;
+}
+
+export function clientCertificateAuthenticator(options: ClientCertificateOptions): Authenticator {
+  const { verifier, refusedNames, onBelieved } = options;
   return {
     authenticate(credentials): Authenticated | undefined {
       const peer = verifier.verify(credentials);
       if (peer === undefined) return undefined;
       const { commonName, organizations } = peer.leaf.subject;
       if (commonName === '') return undefined;
+      if (refusedNames?.has(commonName) === true)
+        throw new AuthenticationError([`the certificate of ${commonName} is not accepted from clients of the API`]);
       onBelieved?.(peer.untilMs);
       const fingerprint = createHash('sha256').update(peer.leaf.raw).digest('hex');
       return {

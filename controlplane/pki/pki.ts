@@ -1,9 +1,9 @@
 /**
- * Everything that the control plane proves itself and others with, made on the first start and kept fresh while it runs.
+ * The keys and certificates of the control plane, created at the first start and renewed while it runs.
  *
- * `<directory>`: `ca` (the cluster's authority), `apiserver` (serving), `apiserver-kubelet-client`, `front-proxy-ca`,
- * `front-proxy-client`, `sa.key`/`sa.pub` (service-account tokens). `check()` makes anew what nears its end, or lacks an
- * address that the host has now; who serves with it is told by `onChange`. Made by main.ts.
+ * `<directory>`: `ca` (the cluster CA), `apiserver` (serving), `apiserver-kubelet-client`, `front-proxy-ca`,
+ * `front-proxy-client`, `sa.key`/`sa.pub` (service-account tokens). `check()` reissues a certificate that nears its end, lacks
+ * an address that the host has now, or has another subject than it should; `onChange` notifies the servers. Created by main.ts.
  */
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { join } from 'node:path';
@@ -19,6 +19,11 @@ import {
   type Wanted,
 } from './authority.ts';
 import { readIfThere, writeFileAtomic } from './files.ts';
+
+/** The user that node agents see when the API server calls them. It is a member of no group. */
+export const KUBELET_CLIENT = 'kube-apiserver-kubelet-client';
+/** The name by which aggregated API servers recognise this one. */
+export const FRONT_PROXY_CLIENT = 'front-proxy-client';
 
 const YEAR_MS = 365 * 86_400_000;
 const CHECK_EVERY_MS = 60 * 60_000;
@@ -109,15 +114,16 @@ async function ensureLeaves(
   const nowMs = options.clock.now();
   const ensure = (name: string, wanted: Wanted, authority: Authority) =>
     ensureCertificate(options.directory, name, wanted, authority, nowMs);
-  const client = (commonName: string, organizations: readonly string[]): Wanted => ({
-    subject: { commonName, organizations },
+  // No client has an organization: whoever obtains one of these keys is in no privileged group anywhere.
+  const client = (commonName: string): Wanted => ({
+    subject: { commonName, organizations: [] },
     usage: 'client auth',
     lifetimeMs: YEAR_MS,
   });
   const [apiserver, kubeletClient, frontProxyClient] = await Promise.all([
     ensure('apiserver', servingCertificate(options), ca),
-    ensure('apiserver-kubelet-client', client('kube-apiserver-kubelet-client', ['system:masters']), ca),
-    ensure('front-proxy-client', client('front-proxy-client', []), frontProxyCa),
+    ensure('apiserver-kubelet-client', client(KUBELET_CLIENT), ca),
+    ensure('front-proxy-client', client(FRONT_PROXY_CLIENT), frontProxyCa),
   ]);
   if (options.adminKubeconfig !== undefined) {
     await ensureAdminKubeconfig(options.adminKubeconfig.path, options.adminKubeconfig.server, ca, nowMs);
