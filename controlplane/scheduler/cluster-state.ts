@@ -1,6 +1,6 @@
 /**
- * What the scheduler believes of the cluster: nodes with the pods on them, those included that were assigned but whose
- * binding has not come back yet (assumed). Kept up to date by informers, read by filters and scores within one turn.
+ * What the scheduler believes of the cluster: nodes with the pods on them, including pods that are assigned but whose binding
+ * is not confirmed yet (assumed). Kept current by `cluster-watch.ts`; read by filters and scores.
  */
 import type {
   CSINode,
@@ -10,130 +10,11 @@ import type {
   Pod,
   StorageClass,
 } from '../../api/machinery/kinds.ts';
-import { amountOf, podRequests, resourcesOf, type PodRequests, type Resources } from './pod-requests.ts';
+import { NodeInfo } from './node-info.ts';
+import { PodInfo } from './pod-info.ts';
+import type { NamespaceLabels } from './pod-selection.ts';
 
-export type Spec = NonNullable<Pod['spec']>;
-export type AffinityTerm = NonNullable<
-  NonNullable<NonNullable<Spec['affinity']>['podAffinity']>['requiredDuringSchedulingIgnoredDuringExecution']
->[number];
-
-export interface HostPort {
-  readonly ip: string;
-  readonly protocol: string;
-  readonly port: number;
-}
-
-/** A pod with what filters ask of it, worked out once. */
-export class PodInfo {
-  readonly pod: Pod;
-  readonly requests: PodRequests;
-  readonly hostPorts: readonly HostPort[];
-  readonly requiredAffinity: readonly AffinityTerm[];
-  readonly requiredAntiAffinity: readonly AffinityTerm[];
-
-  constructor(pod: Pod) {
-    this.pod = pod;
-    this.requests = podRequests(pod);
-    this.hostPorts = hostPortsOf(pod);
-    const affinity = pod.spec?.affinity;
-    this.requiredAffinity = affinity?.podAffinity?.requiredDuringSchedulingIgnoredDuringExecution ?? [];
-    this.requiredAntiAffinity = affinity?.podAntiAffinity?.requiredDuringSchedulingIgnoredDuringExecution ?? [];
-  }
-
-  get uid(): string {
-    return this.pod.metadata.uid ?? '';
-  }
-
-  get namespace(): string {
-    return this.pod.metadata.namespace ?? '';
-  }
-
-  get labels(): Readonly<Record<string, string>> {
-    return this.pod.metadata.labels ?? {};
-  }
-
-  get priority(): number {
-    return this.pod.spec?.priority ?? 0;
-  }
-
-  get claimNames(): string[] {
-    const names: string[] = [];
-    for (const volume of this.pod.spec?.volumes ?? []) {
-      if (volume.persistentVolumeClaim !== undefined) names.push(volume.persistentVolumeClaim.claimName);
-      else if (volume.ephemeral !== undefined) names.push(`${this.pod.metadata.name ?? ''}-${volume.name}`);
-    }
-    return names;
-  }
-}
-
-function hostPortsOf(pod: Pod): HostPort[] {
-  const sidecars = (pod.spec?.initContainers ?? []).filter((container) => container.restartPolicy === 'Always');
-  return [...(pod.spec?.containers ?? []), ...sidecars].flatMap((container) =>
-    (container.ports ?? []).flatMap((port) =>
-      port.hostPort === undefined || port.hostPort === 0
-        ? []
-        : [{ ip: port.hostIP ?? '0.0.0.0', protocol: port.protocol ?? 'TCP', port: port.hostPort }],
-    ),
-  );
-}
-
-export class NodeInfo {
-  readonly node: Node;
-  readonly name: string;
-  readonly labels: Readonly<Record<string, string>>;
-  readonly allocatable: Resources;
-  readonly allowedPods: number;
-  /** Bytes of each image by every name of it. */
-  readonly images: ReadonlyMap<string, number>;
-  readonly pods = new Map<string, PodInfo>();
-  readonly requested: Resources = new Map();
-  readonly requestedForScoring: Resources = new Map();
-
-  constructor(node: Node, pods: Iterable<PodInfo> = []) {
-    this.node = node;
-    this.name = node.metadata.name ?? '';
-    this.labels = node.metadata.labels ?? {};
-    const allocatable = node.status?.allocatable ?? {};
-    this.allocatable = resourcesOf(allocatable);
-    this.allowedPods = amountOf('pods', allocatable['pods'] ?? '0');
-    const images = new Map<string, number>();
-    for (const image of node.status?.images ?? []) {
-      for (const name of image.names ?? []) images.set(name, image.sizeBytes ?? 0);
-    }
-    this.images = images;
-    for (const pod of pods) this.add(pod);
-  }
-
-  get taints() {
-    return this.node.spec?.taints ?? [];
-  }
-
-  add(info: PodInfo): void {
-    this.remove(info.uid);
-    this.pods.set(info.uid, info);
-    change(this.requested, info.requests.actual, 1);
-    change(this.requestedForScoring, info.requests.forScoring, 1);
-  }
-
-  remove(uid: string): void {
-    const info = this.pods.get(uid);
-    if (info === undefined) return;
-    this.pods.delete(uid);
-    change(this.requested, info.requests.actual, -1);
-    change(this.requestedForScoring, info.requests.forScoring, -1);
-  }
-
-  /** For trying out what would be if some pods were not there. */
-  clone(): NodeInfo {
-    return new NodeInfo(this.node, this.pods.values());
-  }
-}
-
-function change(into: Resources, by: Resources, sign: 1 | -1): void {
-  for (const [name, amount] of by) into.set(name, (into.get(name) ?? 0) + sign * amount);
-}
-
-/** What is known of volumes. */
+/** Look-ups of volumes and of what they depend on. */
 export interface VolumeLookup {
   claim(namespace: string, name: string): PersistentVolumeClaim | undefined;
   volume(name: string): PersistentVolume | undefined;
@@ -143,22 +24,23 @@ export interface VolumeLookup {
 }
 
 /** What filters and scores see. */
-export interface Cluster extends VolumeLookup {
+export interface Cluster extends VolumeLookup, NamespaceLabels {
+  /** Nodes of different zones take turns, so that any stretch of the list is spread over the zones. */
   readonly nodes: readonly NodeInfo[];
-  namespaceLabels(namespace: string): Readonly<Record<string, string>>;
+  node(name: string): NodeInfo | undefined;
 }
 
 export class ClusterState {
   readonly #nodes = new Map<string, NodeInfo>();
-  /** Pods on nodes that are not known (yet). */
+  /** Pods on nodes that the API has not shown. */
   readonly #homeless = new Map<string, Map<string, PodInfo>>();
-  /** Node of each pod by uid, assumed ones included. */
+  /** Name of the node of each pod by UID, assumed ones included. */
   readonly #nodeOfPod = new Map<string, string>();
   readonly #assumed = new Set<string>();
   #list: readonly NodeInfo[] | undefined;
 
   get nodes(): readonly NodeInfo[] {
-    this.#list ??= [...this.#nodes.values()];
+    this.#list ??= byTurnsOfZones([...this.#nodes.values()]);
     return this.#list;
   }
 
@@ -168,8 +50,9 @@ export class ClusterState {
 
   setNode(node: Node): void {
     const name = node.metadata.name ?? '';
-    const pods = this.#nodes.get(name)?.pods ?? this.#homeless.get(name);
-    this.#nodes.set(name, new NodeInfo(node, pods?.values() ?? []));
+    const info = new NodeInfo(node, this.#nodes.get(name));
+    for (const pod of this.#homeless.get(name)?.values() ?? []) info.add(pod);
+    this.#nodes.set(name, info);
     this.#homeless.delete(name);
     this.#list = undefined;
   }
@@ -226,4 +109,25 @@ export class ClusterState {
     if (homeless === undefined) this.#homeless.set(node, new Map([[info.uid, info]]));
     else homeless.set(info.uid, info);
   }
+}
+
+const ZONE_LABELS = ['topology.kubernetes.io/region', 'topology.kubernetes.io/zone'];
+
+function byTurnsOfZones(nodes: readonly NodeInfo[]): NodeInfo[] {
+  const zones = new Map<string, NodeInfo[]>();
+  for (const node of nodes) {
+    const zone = ZONE_LABELS.map((label) => node.labels[label] ?? '').join('/');
+    const members = zones.get(zone);
+    if (members === undefined) zones.set(zone, [node]);
+    else members.push(node);
+  }
+  const longest = Math.max(0, ...[...zones.values()].map((members) => members.length));
+  const list: NodeInfo[] = [];
+  for (let at = 0; at < longest; at += 1) {
+    for (const members of zones.values()) {
+      const node = members[at];
+      if (node !== undefined) list.push(node);
+    }
+  }
+  return list;
 }

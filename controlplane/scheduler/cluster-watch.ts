@@ -1,4 +1,7 @@
-/** Keeps the cluster's state and the queue current from the informers: what came, went or changed, and whom that may help. */
+/**
+ * Keeps the cluster's state and the queue current from the informers: what came, went or changed, and which pods that may help.
+ * While a pod is being decided on, changes wait, so that a decision that pauses still sees one state of the cluster.
+ */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
 import type { Node, Pod } from '../../api/machinery/kinds.ts';
@@ -13,7 +16,8 @@ import {
   storageClasses,
 } from '../../api/machinery/resources.ts';
 import type { PodDisruptionBudget } from '../../api/machinery/kinds.ts';
-import { ClusterState, PodInfo, type Cluster } from './cluster-state.ts';
+import type { Cluster, ClusterState } from './cluster-state.ts';
+import { PodInfo } from './pod-info.ts';
 import type { Change, SchedulingQueue } from './scheduling-queue.ts';
 
 export const SCHEDULER_NAME = 'default-scheduler';
@@ -21,11 +25,16 @@ export const SCHEDULER_NAME = 'default-scheduler';
 export interface ClusterWatch {
   readonly cluster: Cluster;
   budgets(): readonly PodDisruptionBudget[];
-  /** As far as is known, the pod is still there. */
+  /** Whether the informer still shows the pod. */
   exists(pod: PodInfo): boolean;
-  /** Pods that a preemption has made room for, on that node. */
+  /** Pods for which a preemption makes room on that node. */
   nominatedTo(node: string): readonly PodInfo[];
+  /** `''` withdraws the nomination. */
   nominate(info: PodInfo, node: string): void;
+  /** Holds changes back until `decide` is done. */
+  hold(decide: () => Promise<void>): Promise<void>;
+  /** Applies a change of the state or the queue now, or after the decision that is under way. */
+  change(apply: () => void): void;
   synced(signal: AbortSignal): Promise<void>;
   stop(): void;
 }
@@ -45,6 +54,7 @@ const isFinished = (pod: Pod): boolean => pod.status?.phase === 'Succeeded' || p
 
 export function watchCluster(informers: Informers, state: ClusterState, queue: SchedulingQueue): ClusterWatch {
   const nominations = new Nominations();
+  const gate = new ChangeGate();
   const all = {
     pods: informers.for(pods),
     nodes: informers.for(nodes),
@@ -56,12 +66,12 @@ export function watchCluster(informers: Informers, state: ClusterState, queue: S
     budgets: informers.for(podDisruptionBudgets),
   };
   const announce = (change: Change) => ({
-    add: () => queue.changed(change),
-    update: () => queue.changed(change),
+    add: () => gate.change(() => queue.changed(change)),
+    update: () => gate.change(() => queue.changed(change)),
   });
   const registrations = [
-    all.nodes.addHandler(nodeHandler(state, queue)),
-    all.pods.addHandler(podHandler(state, queue, nominations)),
+    all.nodes.addHandler(gate.held(nodeHandler(state, queue))),
+    all.pods.addHandler(gate.held(podHandler(state, queue, nominations))),
     all.claims.addHandler(announce('volume')),
     all.volumes.addHandler(announce('volume')),
     all.classes.addHandler(announce('volume')),
@@ -72,6 +82,7 @@ export function watchCluster(informers: Informers, state: ClusterState, queue: S
       get nodes() {
         return state.nodes;
       },
+      node: (name) => state.node(name),
       namespaceLabels: (namespace) => all.namespaces.get('', namespace)?.metadata.labels ?? {},
       claim: (namespace, name) => all.claims.get(namespace, name),
       volume: (name) => all.volumes.get('', name),
@@ -83,6 +94,8 @@ export function watchCluster(informers: Informers, state: ClusterState, queue: S
     exists: (info) => all.pods.get(info.namespace, info.pod.metadata.name ?? '')?.metadata.uid === info.uid,
     nominatedTo: (node) => nominations.to(node),
     nominate: (info, node) => nominations.set(info, node),
+    hold: (decide) => gate.hold(decide),
+    change: (apply) => gate.change(apply),
     synced: async (signal) => {
       await Promise.all(Object.values(all).map((informer) => informer.synced(signal)));
     },
@@ -90,6 +103,40 @@ export function watchCluster(informers: Informers, state: ClusterState, queue: S
       for (const registration of registrations) registration.remove();
     },
   };
+}
+
+interface Handler<T> {
+  add(object: T): void;
+  update(previous: T, current: T): void;
+  delete(object: T): void;
+}
+
+class ChangeGate {
+  #waiting: (() => void)[] | undefined;
+
+  change(apply: () => void): void {
+    if (this.#waiting === undefined) apply();
+    else this.#waiting.push(apply);
+  }
+
+  async hold(decide: () => Promise<void>): Promise<void> {
+    this.#waiting = [];
+    try {
+      await decide();
+    } finally {
+      const waiting = this.#waiting;
+      this.#waiting = undefined;
+      for (const apply of waiting) apply();
+    }
+  }
+
+  held<T>(handler: Handler<T>): Handler<T> {
+    return {
+      add: (object) => this.change(() => handler.add(object)),
+      update: (previous, current) => this.change(() => handler.update(previous, current)),
+      delete: (object) => this.change(() => handler.delete(object)),
+    };
+  }
 }
 
 class Nominations {
@@ -171,7 +218,7 @@ function podHandler(state: ClusterState, queue: SchedulingQueue, nominations: No
       queue.remove(uid);
       return;
     }
-    // One whose binding is under way is looked at again when that has ended.
+    // A pod whose binding is under way comes back to the queue if that fails.
     if (state.isAssumed(uid)) return;
     const info = new PodInfo(pod);
     nominations.set(info, pod.status?.nominatedNodeName ?? '');

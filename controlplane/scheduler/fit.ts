@@ -1,5 +1,9 @@
-/** Which nodes a pod fits, and for each other node why not, in the reference's words. Pure. */
-import type { Cluster, NodeInfo, PodInfo } from './cluster-state.ts';
+/**
+ * Which nodes a pod fits, and why not where it does not, in kube-scheduler's words. Works in slices: the cluster must not change
+ * until it is done. Looks no further once it has found as many nodes as are worth comparing.
+ */
+import type { TimeSlice } from '../../api/machinery/time-slice.ts';
+import type { Cluster } from './cluster-state.ts';
 import { interPodAffinity } from './filters/inter-pod-affinity.ts';
 import {
   nodeAffinity,
@@ -11,9 +15,11 @@ import {
 } from './filters/node-filters.ts';
 import { podTopologySpread } from './filters/topology-spread.ts';
 import { nodeVolumeLimits, volumeBinding, volumeRestrictions, volumeZone } from './filters/volume-filters.ts';
-import type { FilterPlugin, NodeFilter, Rejection } from './plugin.ts';
+import type { NodeInfo } from './node-info.ts';
+import type { PodInfo } from './pod-info.ts';
+import type { FilterPlugin, PreparedFilter, Rejection } from './plugin.ts';
 
-/** In this order; the first that rejects a node speaks for it. */
+/** In this order; a node's first rejection is the one that is reported. */
 const plugins: readonly FilterPlugin[] = [
   nodeUnschedulable,
   nodeName,
@@ -38,92 +44,126 @@ export interface Fit {
   readonly rejections: readonly NodeRejection[];
   /** Names of the filters that rejected something. */
   readonly rejectedBy: ReadonlySet<string>;
-  /** A filter refused the pod as a whole, for this. */
+  /** Why a filter refused the pod as a whole; '' when none did. */
   readonly refusal: string;
+  /** For trials; absent when the pod was refused as a whole. */
+  readonly trials: Trials | undefined;
+  /** Number of nodes that were looked at, from the first one on. */
+  readonly examined: number;
 }
 
-interface Prepared {
+/** The nominated pods that count on a node for the pod to be scheduled. */
+export type Nominated = (node: NodeInfo) => readonly PodInfo[];
+
+export interface Search {
+  readonly cluster: Cluster;
+  readonly nominated: Nominated;
+  readonly slice: TimeSlice;
+  /** Index of the node to begin with: turns about, so that all nodes of a large cluster get pods. */
+  readonly first: number;
+  /** Name of a node that suffices when the pod fits there. */
+  readonly preferred: string;
+}
+
+interface Rejected {
   readonly name: string;
-  readonly filter: NodeFilter;
+  readonly rejection: Rejection;
 }
 
-export type Preparation =
-  | { readonly filters: readonly Prepared[] }
-  | { readonly refusedBy: string; readonly rejection: Rejection };
+/** The prepared filters of one pod, kept true to the pods that a trial moves. */
+export class Trials {
+  readonly #filters: readonly { readonly name: string; readonly filter: PreparedFilter }[];
+  readonly #nominated: Nominated;
 
-export function prepare(pod: PodInfo, cluster: Cluster): Preparation {
-  const filters: Prepared[] = [];
+  constructor(filters: readonly { readonly name: string; readonly filter: PreparedFilter }[], nominated: Nominated) {
+    this.#filters = filters;
+    this.#nominated = nominated;
+  }
+
+  /** Why the pod does not fit, with the pods that are nominated to the node and without them. */
+  rejectionOn(node: NodeInfo): Rejected | undefined {
+    const rejected = this.#rejectionNow(node);
+    if (rejected !== undefined) return rejected;
+    const nominated = this.#nominated(node).filter((other) => !node.pods.has(other.uid));
+    if (nominated.length === 0) return undefined;
+    const crowded = node.clone();
+    for (const other of nominated) this.add(other, crowded);
+    const rejectedThen = this.#rejectionNow(crowded);
+    for (const other of nominated) this.remove(other, crowded);
+    return rejectedThen;
+  }
+
+  /** `node` is a clone: the cluster's own nodes stay as they are. */
+  add(pod: PodInfo, node: NodeInfo): void {
+    node.add(pod);
+    for (const { filter } of this.#filters) filter.moved?.({ pod, node, by: 1 });
+  }
+
+  remove(pod: PodInfo, node: NodeInfo): void {
+    node.remove(pod.uid);
+    for (const { filter } of this.#filters) filter.moved?.({ pod, node, by: -1 });
+  }
+
+  #rejectionNow(node: NodeInfo): Rejected | undefined {
+    for (const { name, filter } of this.#filters) {
+      const rejection = filter.check(node);
+      if (rejection !== undefined) return { name, rejection };
+    }
+    return undefined;
+  }
+}
+
+export async function fitOf(pod: PodInfo, search: Search): Promise<Fit> {
+  const { cluster, nominated, slice } = search;
+  const filters: { name: string; filter: PreparedFilter }[] = [];
   for (const plugin of plugins) {
     const prepared = plugin.prepare(pod, cluster);
+    if (slice.isSpent) await slice.pause();
     if (prepared === undefined) continue;
-    if (typeof prepared !== 'function') return { refusedBy: plugin.name, rejection: prepared };
+    if ('reasons' in prepared) return refused(cluster, plugin.name, prepared);
     filters.push({ name: plugin.name, filter: prepared });
   }
-  return { filters };
+  return examine(new Trials(filters, nominated), search);
 }
 
-/** Pods that are to come to a node and must be reckoned with, by node. */
-export type Nominations = (node: NodeInfo) => readonly PodInfo[];
-
-export function fitOf(pod: PodInfo, cluster: Cluster, nominated: Nominations): Fit {
-  const preparation = prepare(pod, cluster);
-  if ('refusedBy' in preparation) {
-    const { rejection, refusedBy } = preparation;
-    const rejections = cluster.nodes.map((node): NodeRejection => ({ ...rejection, node }));
-    return { nodes: [], rejections, rejectedBy: new Set([refusedBy]), refusal: rejection.reasons.join(', ') };
+async function examine(trials: Trials, { cluster, slice, first, preferred }: Search): Promise<Fit> {
+  const known = cluster.node(preferred);
+  if (known !== undefined && trials.rejectionOn(known) === undefined) {
+    return { nodes: [known], rejections: [], rejectedBy: new Set(), refusal: '', trials, examined: 0 };
   }
   const nodes: NodeInfo[] = [];
   const rejections: NodeRejection[] = [];
   const rejectedBy = new Set<string>();
-  for (const node of cluster.nodes) {
-    const rejected = rejectionOf(preparation.filters, node) ?? rejectionWith(pod, node, cluster, nominated(node));
-    if (rejected === undefined) {
-      nodes.push(node);
-      continue;
+  const wanted = nodesToFind(cluster.nodes.length);
+  let examined = 0;
+  while (examined < cluster.nodes.length && nodes.length < wanted) {
+    const node = cluster.nodes[(first + examined) % cluster.nodes.length];
+    examined += 1;
+    if (node === undefined) continue;
+    const rejected = trials.rejectionOn(node);
+    if (rejected === undefined) nodes.push(node);
+    else {
+      rejections.push({ ...rejected.rejection, node });
+      rejectedBy.add(rejected.name);
     }
-    rejections.push({ ...rejected.rejection, node });
-    rejectedBy.add(rejected.name);
+    if (slice.isSpent) await slice.pause();
   }
-  return { nodes, rejections, rejectedBy, refusal: '' };
+  return { nodes, rejections, rejectedBy, refusal: '', trials, examined };
 }
 
-function rejectionOf(
-  filters: readonly Prepared[],
-  node: NodeInfo,
-): { readonly name: string; readonly rejection: Rejection } | undefined {
-  for (const { name, filter } of filters) {
-    const rejection = filter(node);
-    if (rejection !== undefined) return { name, rejection };
-  }
-  return undefined;
+function refused(cluster: Cluster, name: string, rejection: Rejection): Fit {
+  const rejections = cluster.nodes.map((node): NodeRejection => ({ ...rejection, node }));
+  const refusal = rejection.reasons.join(', ');
+  return { nodes: [], rejections, rejectedBy: new Set([name]), refusal, trials: undefined, examined: 0 };
 }
 
-/** Whether the pod still fits when the nominated pods have come. */
-function rejectionWith(pod: PodInfo, node: NodeInfo, cluster: Cluster, nominated: readonly PodInfo[]) {
-  if (nominated.length === 0) return undefined;
-  const crowded = node.clone();
-  for (const other of nominated) crowded.add(other);
-  return fitsChanged(pod, crowded, cluster);
-}
+const FEWEST_TO_FIND = 100;
 
-/** Why the pod does not fit a node that differs from the cluster's; `undefined` when it fits. */
-export function fitsChanged(pod: PodInfo, changed: NodeInfo, cluster: Cluster) {
-  const nodes = cluster.nodes.map((node) => (node.name === changed.name ? changed : node));
-  const preparation = prepare(pod, withNodes(cluster, nodes));
-  if ('refusedBy' in preparation) return { name: preparation.refusedBy, rejection: preparation.rejection };
-  return rejectionOf(preparation.filters, changed);
-}
-
-function withNodes(cluster: Cluster, nodes: readonly NodeInfo[]): Cluster {
-  return {
-    nodes,
-    namespaceLabels: (namespace) => cluster.namespaceLabels(namespace),
-    claim: (namespace, name) => cluster.claim(namespace, name),
-    volume: (name) => cluster.volume(name),
-    volumes: () => cluster.volumes(),
-    storageClass: (name) => cluster.storageClass(name),
-    csiNode: (name) => cluster.csiNode(name),
-  };
+/** kube-scheduler's default for `percentageOfNodesToScore`: 50 % less 1 % for each 125 nodes, at least 5 % and 100 nodes. */
+export function nodesToFind(count: number): number {
+  if (count < FEWEST_TO_FIND) return count;
+  const percentage = Math.max(5, 50 - Math.floor(count / 125));
+  return Math.max(FEWEST_TO_FIND, Math.floor((count * percentage) / 100));
 }
 
 /** `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable.` */

@@ -1,7 +1,8 @@
-/** Node selectors and affinity terms, taints and tolerations: what pods say of nodes. Pure; used by filters, scores and volumes. */
-import { newSelector, type LabelOperator } from '../../api/meta/selector.ts';
+/** Node selectors and affinity terms, taints and tolerations: what pods require of nodes. Pure; used by filters, scores and volumes. */
+import { newSelector, type LabelOperator, type Selector } from '../../api/meta/selector.ts';
 import type { Pod } from '../../api/machinery/kinds.ts';
-import type { NodeInfo, Spec } from './cluster-state.ts';
+import type { NodeInfo } from './node-info.ts';
+import type { Spec } from './pod-selection.ts';
 
 type NodeAffinity = NonNullable<NonNullable<Spec['affinity']>['nodeAffinity']>;
 export type NodeSelector = NonNullable<NodeAffinity['requiredDuringSchedulingIgnoredDuringExecution']>;
@@ -18,14 +19,25 @@ const OPERATORS: Readonly<Record<string, LabelOperator>> = {
   Lt: 'lt',
 };
 
+/** Parsed terms, kept while the objects that they stand in are: a term is asked once for each node. */
+const selectors = new WeakMap<NodeSelectorTerm, Selector>();
+
+function labelsOf(term: NodeSelectorTerm): Selector {
+  const known = selectors.get(term);
+  if (known !== undefined) return known;
+  const { matchExpressions = [] } = term;
+  const selector = newSelector(
+    matchExpressions.map(({ key, operator, values = [] }) => ({ key, operator: OPERATORS[operator] ?? 'in', values })),
+  );
+  selectors.set(term, selector);
+  return selector;
+}
+
 /** An empty term matches nothing. */
 export function matchesTerm(term: NodeSelectorTerm, node: NodeInfo): boolean {
   const { matchExpressions = [], matchFields = [] } = term;
   if (matchExpressions.length === 0 && matchFields.length === 0) return false;
-  const labels = newSelector(
-    matchExpressions.map(({ key, operator, values = [] }) => ({ key, operator: OPERATORS[operator] ?? 'in', values })),
-  );
-  if (!labels.matches(node.labels)) return false;
+  if (!labelsOf(term).matches(node.labels)) return false;
   return matchFields.every(({ key, operator, values = [] }) => {
     if (key !== 'metadata.name') return false;
     return operator === 'NotIn' ? !values.includes(node.name) : values.includes(node.name);

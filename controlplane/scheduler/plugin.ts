@@ -1,8 +1,13 @@
-/** What a filter or a score is: prepared once for a pod and a state of the cluster, then asked node by node. All pure. */
-import type { Cluster, NodeInfo, PodInfo } from './cluster-state.ts';
+/**
+ * What filters and scores are. A filter is prepared once for a pod and a state of the cluster, then asked node by node. Trials
+ * (nominated pods, preemption) move pods and report each move, so that nothing is prepared twice. All of them are pure.
+ */
+import type { Cluster } from './cluster-state.ts';
+import type { NodeInfo } from './node-info.ts';
+import type { PodInfo } from './pod-info.ts';
 
 export interface Rejection {
-  /** `unresolvable`: no removal of other pods would help. */
+  /** `unresolvable`: removing other pods would not help. */
   readonly kind: 'unschedulable' | 'unresolvable';
   readonly reasons: readonly string[];
 }
@@ -15,17 +20,28 @@ export function unresolvable(...reasons: string[]): Rejection {
   return { kind: 'unresolvable', reasons };
 }
 
-export type NodeFilter = (node: NodeInfo) => Rejection | undefined;
+/** A pod that a trial puts on a node (`by` 1) or takes from it (`by` -1). */
+export interface PodMove {
+  readonly pod: PodInfo;
+  readonly node: NodeInfo;
+  readonly by: 1 | -1;
+}
+
+export interface PreparedFilter {
+  check(node: NodeInfo): Rejection | undefined;
+  /** Updates what was prepared over all nodes. Absent where `check` reads everything from the node. */
+  moved?(move: PodMove): void;
+}
 
 export interface FilterPlugin {
   readonly name: string;
-  /** `undefined`: it has nothing to say of this pod. A rejection counts for all nodes. */
-  prepare(pod: PodInfo, cluster: Cluster): NodeFilter | Rejection | undefined;
+  /** `undefined`: the filter does not concern this pod. A rejection counts for all nodes. */
+  prepare(pod: PodInfo, cluster: Cluster): PreparedFilter | Rejection | undefined;
 }
 
 export interface ScorePlugin {
   readonly name: string;
   readonly weight: number;
-  /** Scores 0 to 100, one for each of `nodes`; `undefined`: it has nothing to say. */
+  /** Scores 0 to 100, one for each of `nodes`; `undefined`: the plugin does not concern this pod. */
   score(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster): readonly number[] | undefined;
 }

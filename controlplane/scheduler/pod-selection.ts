@@ -1,38 +1,58 @@
-/** Which pods a term of pod affinity or a spread constraint selects. Pure. */
-import { fromLabelSelector, newSelector, type LabelRequirement, type Selector } from '../../api/meta/selector.ts';
-import type { AffinityTerm, Cluster, PodInfo } from './cluster-state.ts';
+/** Which pods a term of pod affinity or a spread constraint selects. Pure; a term is parsed once for the pod that has it. */
+import {
+  fromLabelSelector,
+  newSelector,
+  type LabelRequirement,
+  type Labels,
+  type Selector,
+} from '../../api/meta/selector.ts';
+import type { Pod } from '../../api/machinery/kinds.ts';
 
 type LabelSelector = Parameters<typeof fromLabelSelector>[0];
+export type Spec = NonNullable<Pod['spec']>;
+export type AffinityTerm = NonNullable<
+  NonNullable<NonNullable<Spec['affinity']>['podAffinity']>['requiredDuringSchedulingIgnoredDuringExecution']
+>[number];
+
+/** The parts of a pod that a term looks at. */
+export interface SelectablePod {
+  readonly namespace: string;
+  readonly labels: Labels;
+}
+
+export interface NamespaceLabels {
+  namespaceLabels(namespace: string): Labels;
+}
 
 export interface PodTerm {
   readonly topologyKey: string;
-  selects(pod: PodInfo): boolean;
+  selects(pod: SelectablePod, namespaces: NamespaceLabels): boolean;
 }
 
-/** `owner`: the pod whose term it is. */
-export function podTerm(term: AffinityTerm, owner: PodInfo, cluster: Cluster): PodTerm {
+/** `owner` is the pod that has the term. */
+export function podTerm(term: AffinityTerm, owner: SelectablePod): PodTerm {
   const selector = mergedSelector(
     term.labelSelector as LabelSelector,
     owner,
     term.matchLabelKeys,
     term.mismatchLabelKeys,
   );
-  const namespaces = new Set(term.namespaces ?? []);
+  const names = new Set(term.namespaces ?? []);
   const namespaceSelector =
     term.namespaceSelector === undefined ? undefined : fromLabelSelector(term.namespaceSelector as LabelSelector);
-  if (namespaces.size === 0 && namespaceSelector === undefined) namespaces.add(owner.namespace);
+  if (names.size === 0 && namespaceSelector === undefined) names.add(owner.namespace);
+  const inNamespace = ({ namespace }: SelectablePod, { namespaceLabels }: NamespaceLabels): boolean =>
+    names.has(namespace) || namespaceSelector?.matches(namespaceLabels(namespace)) === true;
   return {
     topologyKey: term.topologyKey,
-    selects: (pod) =>
-      (namespaces.has(pod.namespace) || namespaceSelector?.matches(cluster.namespaceLabels(pod.namespace)) === true) &&
-      selector.matches(pod.labels),
+    selects: (pod, namespaces) => inNamespace(pod, namespaces) && selector.matches(pod.labels),
   };
 }
 
-/** The selector with the owner's own values of `keys` required, and of `otherKeys` excluded. */
+/** The selector that also requires the owner's values of `keys` and excludes its values of `otherKeys`. */
 export function mergedSelector(
   selector: LabelSelector,
-  owner: PodInfo,
+  owner: SelectablePod,
   keys: readonly string[] = [],
   otherKeys: readonly string[] = [],
 ): Selector {
@@ -47,7 +67,7 @@ export function mergedSelector(
     for (const key of list) {
       const value = owner.labels[key];
       const requirement: LabelRequirement = { key, operator, values: [value ?? ''] };
-      // The API has merged them into stored objects already; those of older ones are added here.
+      // The API server merges them into the selector when it stores a pod; pods stored by older versions lack them.
       if (value !== undefined && !has(requirement)) more.push(requirement);
     }
   }

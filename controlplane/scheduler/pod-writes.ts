@@ -1,10 +1,10 @@
-/** What the scheduler writes: bindings, volume decisions, conditions, nominations and evictions of victims. */
+/** Everything that the scheduler writes: bindings, volume decisions, conditions, nominations and evictions of victims. */
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { PersistentVolumeClaim, Pod } from '../../api/machinery/kinds.ts';
 import { persistentVolumeClaims, persistentVolumes, pods } from '../../api/machinery/resources.ts';
 import type { TypedClient } from '../../api/machinery/typed-client.ts';
-import type { PodInfo } from './cluster-state.ts';
+import type { PodInfo } from './pod-info.ts';
 import type { VolumeDecision } from './volumes.ts';
 
 export interface PodWrites {
@@ -15,6 +15,7 @@ export interface PodWrites {
     pod: Pod,
     failure: { readonly reason: string; readonly message: string; readonly nominated: string | undefined },
   ): Promise<void>;
+  clearNomination(pod: Pod): Promise<void>;
   evict(victim: PodInfo): Promise<void>;
 }
 
@@ -75,6 +76,8 @@ export function podWrites(client: TypedClient, clock: Clock): PodWrites {
       };
       await patchStatus(client, pod, status);
     },
+
+    clearNomination: (pod) => patchStatus(client, pod, { nominatedNodeName: null }),
 
     async evict({ pod }) {
       if (pod.metadata.deletionTimestamp !== undefined) return;

@@ -1,128 +1,191 @@
 /**
- * Preemption: which pods of lower priority would have to go, and from which node, so that a pod fits. As few and as
- * unimportant as possible, disruption budgets kept where possible. Pure; `scheduler.ts` carries it out.
+ * Preemption: which pods of lower priority would have to go, and from which node, so that a pod fits: as few and as unimportant
+ * ones as possible, with disruption budgets respected where possible. Works in slices and, as kube-scheduler, stops at a tenth of
+ * the nodes (at least a hundred). Changes nothing; `scheduler.ts` carries it out.
  */
-import { fromLabelSelector } from '../../api/meta/selector.ts';
 import type { PodDisruptionBudget } from '../../api/machinery/kinds.ts';
-import type { Cluster, NodeInfo, PodInfo } from './cluster-state.ts';
-import { fitsChanged, unavailableText, type Fit } from './fit.ts';
+import type { TimeSlice } from '../../api/machinery/time-slice.ts';
+import { fromLabelSelector, type Selector } from '../../api/meta/selector.ts';
+import type { Cluster } from './cluster-state.ts';
+import { unavailableText, type Fit, type Trials } from './fit.ts';
+import type { NodeInfo } from './node-info.ts';
+import type { PodInfo } from './pod-info.ts';
 
 export interface Preemption {
   readonly node: NodeInfo;
+  /** The most important one first; at least one. */
   readonly victims: readonly PodInfo[];
-  /** How many of them their disruption budget would have kept. */
+  /** Number of victims whose disruption budgets do not allow it. */
   readonly violations: number;
 }
 
+export interface PreemptionContext {
+  readonly cluster: Cluster;
+  readonly budgets: readonly PodDisruptionBudget[];
+  /** Gives 0 to below 1; chooses the node to begin with. */
+  readonly random: () => number;
+  readonly slice: TimeSlice;
+}
+
+const CANDIDATES_SHARE = 0.1;
+const FEWEST_CANDIDATES = 100;
+
 /** A text says why nothing is preempted. */
-export function preempt(
-  pod: PodInfo,
-  fit: Fit,
-  cluster: Cluster,
-  budgets: readonly PodDisruptionBudget[],
-): Preemption | string {
-  const ineligible = ineligibility(pod, cluster);
+export async function preempt(pod: PodInfo, fit: Fit, context: PreemptionContext): Promise<Preemption | string> {
+  const { cluster, budgets, random, slice } = context;
+  const ineligible = ineligibility(pod, fit, cluster);
   if (ineligible !== undefined) return ineligible;
   const reasons: string[] = [];
-  let best: Preemption | undefined;
+  const possible: NodeInfo[] = [];
   for (const { kind, node } of fit.rejections) {
-    if (kind === 'unresolvable') {
-      reasons.push('Preemption is not helpful for scheduling');
-      continue;
-    }
-    const candidate = victimsOn(node, pod, cluster, budgets);
-    if (candidate === undefined) reasons.push('No preemption victims found for incoming pod');
-    else if (best === undefined || isBetter(candidate, best)) best = candidate;
+    if (kind === 'unresolvable') reasons.push('Preemption is not helpful for scheduling');
+    else possible.push(node);
+  }
+  const { trials } = fit;
+  if (trials === undefined || possible.length === 0) return unavailableText(cluster.nodes.length, reasons);
+  const wanted = Math.max(FEWEST_CANDIDATES, Math.floor(possible.length * CANDIDATES_SHARE));
+  const allowances = allowancesOf(budgets);
+  const offset = Math.floor(random() * possible.length);
+  let best: Preemption | undefined;
+  let found = 0;
+  for (let at = 0; at < possible.length; at += 1) {
+    const node = possible[(offset + at) % possible.length];
+    const candidate = node === undefined ? [] : victimsOn(node, pod, trials, allowances);
+    if ('victims' in candidate) {
+      found += 1;
+      if (best === undefined || isBetter(candidate, best)) best = candidate;
+      if (found >= wanted && best.violations === 0) break;
+    } else reasons.push(...candidate);
+    if (slice.isSpent) await slice.pause();
   }
   return best ?? unavailableText(cluster.nodes.length, reasons);
 }
 
-function ineligibility(pod: PodInfo, cluster: Cluster): string | undefined {
+function ineligibility(pod: PodInfo, fit: Fit, cluster: Cluster): string | undefined {
   if (pod.pod.spec?.preemptionPolicy === 'Never') return 'not eligible due to preemptionPolicy=Never.';
-  const nominated = cluster.nodes.find((node) => node.name === pod.pod.status?.nominatedNodeName);
-  for (const other of nominated?.pods.values() ?? []) {
-    if (other.pod.metadata.deletionTimestamp !== undefined && other.priority < pod.priority) {
+  const nominated = cluster.node(pod.pod.status?.nominatedNodeName ?? '');
+  if (nominated === undefined) return undefined;
+  // That node can no longer be made to fit, so another one may be.
+  if (fit.rejections.some(({ node, kind }) => node === nominated && kind === 'unresolvable')) return undefined;
+  for (const other of nominated.pods.values()) {
+    if (other.priority < pod.priority && isTerminatingByPreemption(other))
       return 'not eligible due to a terminating pod on the nominated node.';
-    }
   }
   return undefined;
 }
 
+function isTerminatingByPreemption({ pod }: PodInfo): boolean {
+  if (pod.metadata.deletionTimestamp === undefined) return false;
+  return (pod.status?.conditions ?? []).some(
+    ({ type, status, reason }) =>
+      type === 'DisruptionTarget' && status === 'True' && reason === 'PreemptionByScheduler',
+  );
+}
+
+/** The victims on a node, or the reasons why evicting pods does not help there. */
 function victimsOn(
   node: NodeInfo,
   pod: PodInfo,
-  cluster: Cluster,
-  budgets: readonly PodDisruptionBudget[],
-): Preemption | undefined {
+  trials: Trials,
+  allowances: Allowances,
+): Preemption | readonly string[] {
   const lower = [...node.pods.values()].filter((other) => other.priority < pod.priority);
-  if (lower.length === 0) return undefined;
+  if (lower.length === 0) return ['No preemption victims found for incoming pod'];
   const tried = node.clone();
-  for (const other of lower) tried.remove(other.uid);
-  if (fitsChanged(pod, tried, cluster) !== undefined) return undefined;
-  const { violating, others } = byBudget([...lower].sort(moreImportantFirst), budgets);
-  const victims: PodInfo[] = [];
-  let violations = 0;
-  // Those that should stay most are put back first.
-  for (const other of [...violating, ...others]) {
-    tried.add(other);
-    if (fitsChanged(pod, tried, cluster) === undefined) continue;
-    tried.remove(other.uid);
-    victims.push(other);
-    if (violating.includes(other)) violations += 1;
+  for (const other of lower) trials.remove(other, tried);
+  const gone = new Set(lower);
+  try {
+    const rejected = trials.rejectionOn(tried);
+    if (rejected !== undefined) return rejected.rejection.reasons;
+    const { violating, others } = byBudget(lower.sort(moreImportantFirst), allowances);
+    const violators = new Set(violating);
+    // Pods that should stay most are put back first.
+    for (const other of [...violating, ...others]) {
+      trials.add(other, tried);
+      if (trials.rejectionOn(tried) === undefined) gone.delete(other);
+      else trials.remove(other, tried);
+    }
+    const victims = [...gone].sort(moreImportantFirst);
+    if (victims.length === 0) return ['No preemption victims found for incoming pod'];
+    return { node, victims, violations: victims.filter((victim) => violators.has(victim)).length };
+  } finally {
+    for (const other of gone) trials.add(other, tried);
   }
-  return victims.length === 0 ? undefined : { node, victims: victims.sort(moreImportantFirst), violations };
 }
 
-const startOf = (pod: PodInfo): string => pod.pod.status?.startTime ?? pod.pod.metadata.creationTimestamp ?? '';
+/** Pods that have not started count as the latest. */
+const NOT_STARTED = '9999';
+const startOf = ({ pod }: PodInfo): string => pod.status?.startTime ?? NOT_STARTED;
 
 function moreImportantFirst(a: PodInfo, b: PodInfo): number {
   if (a.priority !== b.priority) return b.priority - a.priority;
-  return startOf(a) < startOf(b) ? -1 : 1;
+  const [startA, startB] = [startOf(a), startOf(b)];
+  return startA === startB ? 0 : startA < startB ? -1 : 1;
 }
 
-/** Pods whose budgets allow no further disruption, and the rest. */
-function byBudget(pods: readonly PodInfo[], budgets: readonly PodDisruptionBudget[]) {
-  const allowed = budgets.map((budget) => ({
-    budget,
-    selector: fromLabelSelector(budget.spec?.selector as Parameters<typeof fromLabelSelector>[0]),
-    left: budget.status?.disruptionsAllowed ?? 0,
-  }));
+interface Allowance {
+  readonly budget: PodDisruptionBudget;
+  readonly selector: Selector;
+}
+
+/** Disruption budgets by namespace. */
+type Allowances = ReadonlyMap<string, readonly Allowance[]>;
+
+function allowancesOf(budgets: readonly PodDisruptionBudget[]): Allowances {
+  const allowances = new Map<string, Allowance[]>();
+  for (const budget of budgets) {
+    const selector = fromLabelSelector(budget.spec?.selector as Parameters<typeof fromLabelSelector>[0]);
+    // Preemption takes an empty selector to match nothing.
+    if (selector.isEmpty) continue;
+    const { namespace = '' } = budget.metadata;
+    const known = allowances.get(namespace);
+    if (known === undefined) allowances.set(namespace, [{ budget, selector }]);
+    else known.push({ budget, selector });
+  }
+  return allowances;
+}
+
+/** Pods whose budgets allow no further disruption, and the others. */
+function byBudget(pods: readonly PodInfo[], allowances: Allowances) {
+  const left = new Map<Allowance, number>();
   const violating: PodInfo[] = [];
   const others: PodInfo[] = [];
   for (const pod of pods) {
     let violates = false;
-    for (const one of allowed) {
-      if (one.budget.metadata.namespace !== pod.namespace || !one.selector.matches(pod.labels)) continue;
-      if (one.budget.status?.disruptedPods?.[pod.pod.metadata.name ?? ''] !== undefined) continue;
-      one.left -= 1;
-      violates ||= one.left < 0;
+    for (const allowance of allowances.get(pod.namespace) ?? []) {
+      const { budget, selector } = allowance;
+      if (!selector.matches(pod.labels)) continue;
+      if (budget.status?.disruptedPods?.[pod.pod.metadata.name ?? ''] !== undefined) continue;
+      const allowed = (left.get(allowance) ?? budget.status?.disruptionsAllowed ?? 0) - 1;
+      left.set(allowance, allowed);
+      violates ||= allowed < 0;
     }
     (violates ? violating : others).push(pod);
   }
   return { violating, others };
 }
 
-function isBetter(a: Preemption, b: Preemption): boolean {
+/** Fewer violations, then a lower highest priority, a lower sum of priorities, fewer victims, a later start. */
+export function isBetter(a: Preemption, b: Preemption): boolean {
   const [rankA, rankB] = [rank(a), rank(b)];
   for (const [at, value] of rankA.entries()) {
     if (value !== rankB[at]) return value < (rankB[at] ?? 0);
   }
-  const [startA, startB] = [earliestStart(a), earliestStart(b)];
-  return startA > startB;
+  return earliestStart(a) > earliestStart(b);
 }
 
 function rank({ violations, victims }: Preemption): number[] {
-  const priorities = victims.map((victim) => victim.priority);
+  // Makes every priority positive, so that few pods of negative priority do not rank behind many.
   const offset = 2 ** 31;
-  return [violations, Math.max(...priorities), priorities.reduce((sum, one) => sum + one + offset, 0), victims.length];
+  const sum = victims.reduce((total, { priority }) => total + priority + offset, 0);
+  return [violations, victims[0]?.priority ?? 0, sum, victims.length];
 }
 
+/** Of the victims with the highest priority. */
 function earliestStart({ victims }: Preemption): string {
-  const highest = Math.max(...victims.map((victim) => victim.priority));
-  return (
-    victims
-      .filter((victim) => victim.priority === highest)
-      .map(startOf)
-      .sort()[0] ?? ''
-  );
+  let earliest = NOT_STARTED;
+  for (const victim of victims) {
+    if (victim.priority === victims[0]?.priority && startOf(victim) < earliest) earliest = startOf(victim);
+  }
+  return earliest;
 }

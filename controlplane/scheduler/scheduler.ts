@@ -1,7 +1,7 @@
 /**
- * The scheduler: takes pods from the queue one by one, decides in one turn of the event loop on what it believes of the
- * cluster, assumes the result, and binds in the background. What fits nowhere is told why and waits for a change.
- * Started by the control plane's `main.ts`.
+ * The scheduler: takes pods from the queue one by one, decides by what it believes of the cluster, assumes the result, and binds
+ * in the background. It decides in slices of time, so that requests get their turn of the event loop while a decision is
+ * expensive. A pod that fits nowhere gets an event and a condition that say why, and waits for a change.
  */
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -11,10 +11,13 @@ import { referenceTo, type EventRecorder } from '../../api/machinery/event-recor
 import { EventSeriesRecorder } from '../../api/machinery/event-series-recorder.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
 import { pods } from '../../api/machinery/resources.ts';
+import { TimeSlice } from '../../api/machinery/time-slice.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
-import { ClusterState, type NodeInfo, type PodInfo } from './cluster-state.ts';
+import { ClusterState } from './cluster-state.ts';
 import { SCHEDULER_NAME, watchCluster, type ClusterWatch } from './cluster-watch.ts';
 import { fitOf, unavailableText, type Fit } from './fit.ts';
+import type { NodeInfo } from './node-info.ts';
+import type { PodInfo } from './pod-info.ts';
 import { podWrites, type PodWrites } from './pod-writes.ts';
 import { preempt, type Preemption } from './preemption.ts';
 import { SchedulingQueue } from './scheduling-queue.ts';
@@ -32,15 +35,13 @@ export interface SchedulerOptions {
 }
 
 export interface Scheduler {
-  /** Resolves when what was under way has ended. */
+  /** Resolves when everything under way has ended. */
   stop(): Promise<void>;
 }
 
-/** Bindings under way at most. */
+/** Most bindings under way. */
 const BINDINGS = 64;
-/** Pods decided on before others get their turn of the event loop. */
-const PODS_A_TURN = 8;
-/** The reference's first post-filter has nothing to do with pods that claim no devices, and says so. */
+/** The report of kube-scheduler's first post-filter (dynamic resources) on pods that claim no devices. */
 const NO_DEVICES = 'no new claims to deallocate';
 
 export function startScheduler(options: SchedulerOptions): Scheduler {
@@ -59,14 +60,18 @@ class RunningScheduler implements Scheduler {
   readonly #watch: ClusterWatch;
   readonly #abort = new AbortController();
   readonly #underWay = new Set<Promise<void>>();
+  readonly #slice: TimeSlice;
   #bindings = 0;
   #ready = false;
-  #scheduled = false;
+  #running = false;
+  /** Index of the node with which the next decision begins. */
+  #firstNode = 0;
 
   constructor(options: SchedulerOptions) {
     const { client, informers, clock, logger } = options;
     this.#options = options;
     this.#logger = logger;
+    this.#slice = new TimeSlice(clock);
     this.#recorder = options.recorder ?? new EventSeriesRecorder({ client, clock, logger, component: SCHEDULER_NAME });
     this.#writes = podWrites(typedClient(client), clock);
     this.#queue = new SchedulingQueue(clock, () => this.#wake());
@@ -80,7 +85,7 @@ class RunningScheduler implements Scheduler {
       this.#wake();
     };
     begin().catch((error: unknown) => {
-      if (!this.#abort.signal.aborted) this.#logger.error({ error }, 'The scheduler could not start.');
+      if (!this.#abort.signal.aborted) this.#logger.error({ err: error }, 'The scheduler could not start');
     });
   }
 
@@ -92,37 +97,52 @@ class RunningScheduler implements Scheduler {
   }
 
   #wake(): void {
-    if (this.#scheduled || !this.#ready || this.#abort.signal.aborted) return;
-    this.#scheduled = true;
-    setImmediate(() => {
-      this.#scheduled = false;
-      this.#turn();
-    });
+    if (this.#running || !this.#ready || this.#abort.signal.aborted) return;
+    this.#running = true;
+    this.#track(this.#run());
   }
 
-  #turn(): void {
-    for (let count = 0; count < PODS_A_TURN && this.#bindings < BINDINGS; count += 1) {
-      const pod = this.#abort.signal.aborted ? undefined : this.#queue.pop();
-      if (pod === undefined) return;
-      this.#schedule(pod);
+  async #run(): Promise<void> {
+    // Changes that arrive together are in the state before the first decision.
+    await this.#slice.pause();
+    // A binding that ends wakes it again.
+    while (this.#bindings < BINDINGS && !this.#abort.signal.aborted) {
+      const pod = this.#queue.pop();
+      if (pod === undefined) break;
+      await this.#watch.hold(() => this.#decide(pod));
+      if (this.#slice.isSpent) await this.#slice.pause();
     }
-    // A binding that ends wakes as well.
-    if (this.#bindings < BINDINGS) this.#wake();
+    this.#running = false;
   }
 
-  #schedule(pod: PodInfo): void {
+  async #decide(pod: PodInfo): Promise<void> {
+    try {
+      await this.#schedule(pod);
+    } catch (error) {
+      this.#logger.error({ err: error, pod: nameOf(pod) }, 'A pod could not be scheduled');
+      this.#queue.failed(pod.uid);
+    }
+  }
+
+  async #schedule(pod: PodInfo): Promise<void> {
     const { cluster } = this.#watch;
     if (cluster.nodes.length === 0) {
       this.#reject(pod, new Set(['NodeName']), 'no nodes available to schedule pods', undefined);
       return;
     }
-    const fit = fitOf(pod, cluster, (node) => this.#nominated(node, pod));
-    if (fit.nodes.length === 0) {
-      this.#noFit(pod, fit);
-      return;
+    const fit = await fitOf(pod, {
+      cluster,
+      nominated: (node) => this.#nominated(node, pod),
+      slice: this.#slice,
+      first: this.#firstNode,
+      preferred: pod.pod.status?.nominatedNodeName ?? '',
+    });
+    this.#firstNode = (this.#firstNode + fit.examined) % cluster.nodes.length;
+    if (fit.nodes.length === 0) await this.#noFit(pod, fit);
+    else {
+      const { random } = this.#options;
+      this.#assign(pod, await bestNode(pod, fit.nodes, { cluster, random, slice: this.#slice }));
     }
-    const nominated = fit.nodes.find((node) => node.name === pod.pod.status?.nominatedNodeName);
-    this.#assign(pod, nominated ?? bestNode(pod, fit.nodes, cluster, this.#options.random));
   }
 
   #nominated(node: NodeInfo, pod: PodInfo): PodInfo[] {
@@ -131,18 +151,34 @@ class RunningScheduler implements Scheduler {
       .filter((other) => other.uid !== pod.uid && other.priority >= pod.priority);
   }
 
-  #noFit(pod: PodInfo, fit: Fit): void {
+  async #noFit(pod: PodInfo, fit: Fit): Promise<void> {
     const { cluster } = this.#watch;
     const reasons = fit.rejections.flatMap((rejection) => rejection.reasons);
     const text = unavailableText(cluster.nodes.length, reasons, fit.refusal);
-    const preemption = preempt(pod, fit, cluster, this.#watch.budgets());
+    const preemption = await preempt(pod, fit, {
+      cluster,
+      budgets: this.#watch.budgets(),
+      random: this.#options.random,
+      slice: this.#slice,
+    });
     if (typeof preemption === 'string') {
       this.#reject(pod, fit.rejectedBy, `${text} ${NO_DEVICES}, preemption: ${preemption}`, undefined);
       return;
     }
+    this.#withdrawNominations(pod, preemption.node);
     this.#watch.nominate(pod, preemption.node.name);
     this.#reject(pod, fit.rejectedBy, text, preemption.node.name);
     this.#track(this.#evictVictims(pod, preemption));
+  }
+
+  /** Pods of lower priority cannot count on the room any more: they look for another node. */
+  #withdrawNominations(pod: PodInfo, node: NodeInfo): void {
+    for (const other of this.#watch.nominatedTo(node.name)) {
+      if (other.uid === pod.uid || other.priority >= pod.priority) continue;
+      this.#watch.nominate(other, '');
+      this.#track(this.#writeStatus(other, (writes) => writes.clearNomination(other.pod)));
+      this.#queue.changedFor(other.uid);
+    }
   }
 
   async #evictVictims(pod: PodInfo, { node, victims }: Preemption): Promise<void> {
@@ -155,14 +191,14 @@ class RunningScheduler implements Scheduler {
           related: referenceTo(pod.pod, pods),
         });
       } catch (error) {
-        this.#logger.warn({ error, pod: nameOf(victim) }, 'A pod could not be preempted.');
+        this.#logger.warn({ err: error, pod: nameOf(victim) }, 'A pod could not be preempted');
         this.#queue.failed(pod.uid);
         return;
       }
     }
   }
 
-  /** `nominated`: the node that will have room; `undefined` leaves a nomination as it is. */
+  /** `nominated`: the node that will have room; `undefined` keeps the present nomination. */
   #reject(pod: PodInfo, rejectedBy: ReadonlySet<string>, message: string, nominated: string | undefined): void {
     this.#queue.unschedulable(pod.uid, rejectedBy);
     this.#recorder.event(referenceTo(pod.pod, pods), 'Warning', 'FailedScheduling', message, { action: 'Scheduling' });
@@ -170,17 +206,22 @@ class RunningScheduler implements Scheduler {
   }
 
   #mark(pod: PodInfo, reason: string, message: string, nominated: string | undefined): void {
-    const written = this.#writes.markUnschedulable(pod.pod, { reason, message, nominated }).catch((error: unknown) => {
+    this.#track(this.#writeStatus(pod, (writes) => writes.markUnschedulable(pod.pod, { reason, message, nominated })));
+  }
+
+  async #writeStatus(pod: PodInfo, write: (writes: PodWrites) => Promise<void>): Promise<void> {
+    try {
+      await write(this.#writes);
+    } catch (error) {
       if (isNotFound(error) || isConflict(error)) return;
-      this.#logger.warn({ error, pod: nameOf(pod) }, 'The condition of a pod could not be written.');
-    });
-    this.#track(written);
+      this.#logger.warn({ err: error, pod: nameOf(pod) }, 'The status of a pod could not be written');
+    }
   }
 
   #assign(pod: PodInfo, node: NodeInfo): void {
     const decision = this.#volumeDecision(pod, node);
     if (decision !== undefined) {
-      // The pod goes on when its claims are bound, which is a change that wakes it.
+      // The binding of its claims is a change that wakes the pod.
       this.#queue.unschedulable(pod.uid, new Set(['VolumeBinding']));
       this.#track(this.#bindVolumes(pod, decision, node));
       return;
@@ -207,7 +248,7 @@ class RunningScheduler implements Scheduler {
     try {
       await this.#writes.bindVolumes(open, node.name);
     } catch (error) {
-      this.#logger.warn({ error, pod: nameOf(pod) }, 'The volumes of a pod could not be bound.');
+      this.#logger.warn({ err: error, pod: nameOf(pod) }, 'The volumes of a pod could not be bound');
       this.#queue.failed(pod.uid);
     }
   }
@@ -219,10 +260,12 @@ class RunningScheduler implements Scheduler {
       const message = `Successfully assigned ${nameOf(pod)} to ${node.name}`;
       this.#recorder.event(referenceTo(pod.pod, pods), 'Normal', 'Scheduled', message, { action: 'Binding' });
     } catch (error) {
-      this.#state.forget(pod.uid);
-      this.#queue.changed('pod-gone');
-      if (isNotFound(error) && !this.#watch.exists(pod)) this.#queue.remove(pod.uid);
-      else this.#bindingFailed(pod, error);
+      this.#watch.change(() => {
+        this.#state.forget(pod.uid);
+        this.#queue.changed('pod-gone');
+        if (isNotFound(error) && !this.#watch.exists(pod)) this.#queue.remove(pod.uid);
+        else this.#bindingFailed(pod, error);
+      });
     } finally {
       this.#bindings -= 1;
       this.#wake();
@@ -231,7 +274,7 @@ class RunningScheduler implements Scheduler {
 
   #bindingFailed(pod: PodInfo, error: unknown): void {
     const message = `binding rejected: ${error instanceof Error ? error.message : String(error)}`;
-    this.#logger.warn({ error, pod: nameOf(pod) }, 'A pod could not be bound.');
+    this.#logger.warn({ err: error, pod: nameOf(pod) }, 'A pod could not be bound');
     this.#recorder.event(referenceTo(pod.pod, pods), 'Warning', 'FailedScheduling', message, { action: 'Scheduling' });
     this.#mark(pod, 'SchedulerError', message, undefined);
     this.#queue.failed(pod.uid);

@@ -1,9 +1,10 @@
 /**
- * Pods that wait for a node: active ones by priority and age, ones that back off after a failure, and unschedulable ones
- * that wait for a change that may help them (only of the kinds that what rejected them looks at), at most five minutes.
+ * Pods that wait for a node: active ones by priority and age, ones that back off after a failure, and unschedulable ones that
+ * wait, at most five minutes, for a change of a kind that concerns the filters that rejected them.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
-import type { PodInfo } from './cluster-state.ts';
+import { Heap } from './heap.ts';
+import type { PodInfo } from './pod-info.ts';
 
 /** A change in the cluster, as coarse as filters care. */
 export type Change =
@@ -52,7 +53,8 @@ interface Queued {
   /** Of the first arrival: among equals the oldest goes first. */
   readonly order: number;
   attempts: number;
-  place: 'active' | 'backoff' | 'unschedulable' | 'in-flight';
+  place: 'active' | 'backoff' | 'unschedulable' | 'in-flight' | 'removed';
+  isInHeap: boolean;
   backoffUntilMs: number;
   waitingSinceMs: number;
   rejectedBy: ReadonlySet<string>;
@@ -62,8 +64,9 @@ export class SchedulingQueue {
   readonly #clock: Clock;
   readonly #onActive: () => void;
   readonly #pods = new Map<string, Queued>();
-  readonly #active: Queued[] = [];
-  /** Unschedulable ones by the filters that rejected them, so that a change costs what it may help. */
+  /** May hold pods that are no longer active; `pop` skips them. */
+  readonly #active = new Heap<Queued>(goesBefore);
+  /** Unschedulable ones by the filters that rejected them, so that a change costs as much as the pods that it may help. */
   readonly #waiting = new Map<string, Set<Queued>>();
   #order = 0;
   #timer: Timer | undefined;
@@ -88,6 +91,7 @@ export class SchedulingQueue {
         order: this.#order,
         attempts: 0,
         place: 'backoff',
+        isInHeap: false,
         backoffUntilMs: 0,
         waitingSinceMs: 0,
         rejectedBy: new Set(),
@@ -105,19 +109,22 @@ export class SchedulingQueue {
     if (known === undefined) return;
     this.#pods.delete(uid);
     this.#endWaiting(known);
-    if (known.place === 'active') this.#active.splice(this.#active.indexOf(known), 1);
+    known.place = 'removed';
   }
 
   /** The next pod to schedule; it stays known until `remove`, `unschedulable` or `failed`. */
   pop(): PodInfo | undefined {
-    const next = this.#active.shift();
-    if (next === undefined) return undefined;
-    next.place = 'in-flight';
-    next.attempts += 1;
-    return next.info;
+    for (let next = this.#active.pop(); next !== undefined; next = this.#active.pop()) {
+      next.isInHeap = false;
+      if (next.place !== 'active') continue;
+      next.place = 'in-flight';
+      next.attempts += 1;
+      return next.info;
+    }
+    return undefined;
   }
 
-  /** It fits nowhere; filters of these names said so. */
+  /** It fits nowhere, because of filters of these names. */
   unschedulable(uid: string, rejectedBy: ReadonlySet<string>): void {
     const queued = this.#backOff(uid);
     if (queued === undefined) return;
@@ -134,7 +141,7 @@ export class SchedulingQueue {
 
   /** Something else went wrong: it is tried again after its backoff. */
   failed(uid: string): void {
-    // Another change may have put it into the line again already.
+    // Another change may have made it active already.
     if (this.#pods.get(uid)?.place === 'active') return;
     const queued = this.#backOff(uid);
     if (queued !== undefined) this.#retry(queued);
@@ -148,10 +155,16 @@ export class SchedulingQueue {
     }
   }
 
+  /** Wakes this pod: what it waited for will not come. */
+  changedFor(uid: string): void {
+    const queued = this.#pods.get(uid);
+    if (queued?.place === 'unschedulable') this.#retry(queued);
+  }
+
   close(): void {
     this.#timer?.cancel();
     this.#pods.clear();
-    this.#active.length = 0;
+    this.#active.clear();
     this.#waiting.clear();
   }
 
@@ -185,15 +198,10 @@ export class SchedulingQueue {
   #activate(queued: Queued): void {
     this.#endWaiting(queued);
     queued.place = 'active';
-    let low = 0;
-    let high = this.#active.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      const other = this.#active[middle];
-      if (other !== undefined && goesBefore(other, queued)) low = middle + 1;
-      else high = middle;
+    if (!queued.isInHeap) {
+      queued.isInHeap = true;
+      this.#active.push(queued);
     }
-    this.#active.splice(low, 0, queued);
     this.#onActive();
   }
 

@@ -1,8 +1,10 @@
 /** Scores of the nodes that passed: 0 to 100 each, weighted and added up; the best one wins, ties by chance. Pure. */
-import type { AffinityTerm, Cluster, NodeInfo, PodInfo } from './cluster-state.ts';
+import type { TimeSlice } from '../../api/machinery/time-slice.ts';
+import type { Cluster } from './cluster-state.ts';
+import type { NodeInfo } from './node-info.ts';
 import { matchesTerm, tolerates } from './node-selection.ts';
+import type { PodInfo } from './pod-info.ts';
 import type { ScorePlugin } from './plugin.ts';
-import { podTerm } from './pod-selection.ts';
 import { spreadsOf } from './filters/topology-spread.ts';
 
 const MAX = 100;
@@ -120,22 +122,17 @@ const podTopologySpread: ScorePlugin = {
 
 /** The default: pods of one owner apart, by host and by zone. */
 function spreadOfOwner(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster): readonly number[] | undefined {
-  const owner = controllerOf(pod);
-  if (owner === undefined) return undefined;
+  const { controller } = pod;
+  if (controller === undefined) return undefined;
   const zoneOf = (node: NodeInfo): string => node.labels['topology.kubernetes.io/zone'] ?? '';
-  const onNode = new Map<string, number>();
   const inZone = new Map<string, number>();
   for (const node of cluster.nodes) {
-    let count = 0;
-    for (const other of node.pods.values()) if (controllerOf(other) === owner) count += 1;
-    onNode.set(node.name, count);
-    inZone.set(zoneOf(node), (inZone.get(zoneOf(node)) ?? 0) + count);
+    const count = node.podsOfController.get(controller) ?? 0;
+    if (count > 0) inZone.set(zoneOf(node), (inZone.get(zoneOf(node)) ?? 0) + count);
   }
-  return fewestFirst(nodes.map((node) => (onNode.get(node.name) ?? 0) * 2 + (inZone.get(zoneOf(node)) ?? 0)));
-}
-
-function controllerOf(pod: PodInfo): string | undefined {
-  return pod.pod.metadata.ownerReferences?.find((owner) => owner.controller === true)?.uid;
+  return fewestFirst(
+    nodes.map((node) => (node.podsOfController.get(controller) ?? 0) * 2 + (inZone.get(zoneOf(node)) ?? 0)),
+  );
 }
 
 function fewestFirst(raw: readonly (number | undefined)[]): number[] {
@@ -148,55 +145,40 @@ function fewestFirst(raw: readonly (number | undefined)[]): number[] {
   });
 }
 
-interface Preference {
-  readonly term: AffinityTerm;
-  readonly weight: number;
-}
-
-function preferencesOf(pod: PodInfo, options: { readonly required: boolean }): Preference[] {
-  const { podAffinity, podAntiAffinity } = pod.pod.spec?.affinity ?? {};
-  const preferences = [
-    ...(podAffinity?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
-      ({ podAffinityTerm, weight }): Preference => ({ term: podAffinityTerm, weight }),
-    ),
-    ...(podAntiAffinity?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
-      ({ podAffinityTerm, weight }): Preference => ({ term: podAffinityTerm, weight: -weight }),
-    ),
-  ];
-  return options.required
-    ? [...preferences, ...pod.requiredAffinity.map((term) => ({ term, weight: 1 }))]
-    : preferences;
-}
-
 const interPodAffinity: ScorePlugin = {
   name: 'InterPodAffinity',
   weight: 2,
   score(pod, nodes, cluster) {
-    /** By topology key and value. */
-    const points = new Map<string, number>();
+    /** Points by topology value, by topology key. */
+    const points = new Map<string, Map<string, number>>();
     const addPoints = (key: string, node: NodeInfo, weight: number): void => {
       const value = node.labels[key];
-      if (value !== undefined) points.set(`${key}=${value}`, (points.get(`${key}=${value}`) ?? 0) + weight);
+      if (value === undefined) return;
+      const values = points.get(key) ?? new Map<string, number>();
+      points.set(key, values);
+      values.set(value, (values.get(value) ?? 0) + weight);
     };
-    const own = preferencesOf(pod, { required: false }).map(({ term, weight }) => ({
-      term: podTerm(term, pod, cluster),
-      weight,
-    }));
-    const keys = new Set(own.map(({ term }) => term.topologyKey));
     for (const node of cluster.nodes) {
-      for (const other of node.pods.values()) {
-        for (const { term, weight } of own) if (term.selects(other)) addPoints(term.topologyKey, node, weight);
-        for (const { term, weight } of preferencesOf(other, { required: true })) {
-          if (!podTerm(term, other, cluster).selects(pod)) continue;
-          keys.add(term.topologyKey);
-          addPoints(term.topologyKey, node, weight);
+      if (pod.preferences.length > 0) {
+        for (const other of node.pods.values()) {
+          for (const { term, weight } of pod.preferences)
+            if (term.selects(other, cluster)) addPoints(term.topologyKey, node, weight);
         }
+      }
+      for (const other of node.attracting.values()) {
+        for (const { term, weight } of other.attractions)
+          if (term.selects(pod, cluster)) addPoints(term.topologyKey, node, weight);
       }
     }
     if (points.size === 0) return undefined;
-    const raw = nodes.map((node) =>
-      [...keys].reduce((sum, key) => sum + (points.get(`${key}=${node.labels[key] ?? ''}`) ?? 0), 0),
-    );
+    const raw = nodes.map((node) => {
+      let sum = 0;
+      for (const [key, values] of points) {
+        const value = node.labels[key];
+        if (value !== undefined) sum += values.get(value) ?? 0;
+      }
+      return sum;
+    });
     const [lowest, highest] = [Math.min(...raw), Math.max(...raw)];
     return raw.map((score) => (highest === lowest ? 0 : Math.floor((MAX * (score - lowest)) / (highest - lowest))));
   },
@@ -212,13 +194,25 @@ const plugins: readonly ScorePlugin[] = [
   imageLocality,
 ];
 
-/** The best of `nodes`, of which there is at least one; `random` gives 0 to below 1. */
-export function bestNode(pod: PodInfo, nodes: readonly NodeInfo[], cluster: Cluster, random: () => number): NodeInfo {
+export interface Choice {
+  readonly cluster: Cluster;
+  /** Gives 0 to below 1. */
+  readonly random: () => number;
+  readonly slice: TimeSlice;
+}
+
+/** The best of `nodes`, of which there is at least one. */
+export async function bestNode(
+  pod: PodInfo,
+  nodes: readonly NodeInfo[],
+  { cluster, random, slice }: Choice,
+): Promise<NodeInfo> {
   const totals = nodes.map(() => 0);
   if (nodes.length > 1) {
     for (const plugin of plugins) {
       const scores = plugin.score(pod, nodes, cluster) ?? [];
       for (const [at, score] of scores.entries()) totals[at] = (totals[at] ?? 0) + score * plugin.weight;
+      if (slice.isSpent) await slice.pause();
     }
   }
   const highest = Math.max(...totals);

@@ -4,7 +4,9 @@
  */
 import { fromLabelSelector } from '../../api/meta/selector.ts';
 import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from '../../api/machinery/kinds.ts';
-import type { NodeInfo, PodInfo, VolumeLookup } from './cluster-state.ts';
+import type { VolumeLookup } from './cluster-state.ts';
+import type { NodeInfo } from './node-info.ts';
+import type { PodInfo } from './pod-info.ts';
 import { matchesNodeSelector, type NodeSelector } from './node-selection.ts';
 import { amountOf } from './pod-requests.ts';
 

@@ -1,94 +1,116 @@
 /**
- * Pod affinity and anti-affinity, of the pod towards those that run and of those towards it: counts matching pods by
- * topology value once, then each node is a few look-ups.
+ * Required pod affinity and anti-affinity, of the pod towards running pods and of running pods towards it: counts matching pods
+ * by topology value once, after which each node costs a few look-ups and each moved pod a few selector matches.
  */
-import type { Cluster, NodeInfo, PodInfo } from '../cluster-state.ts';
-import { unresolvable, unschedulable, type FilterPlugin } from '../plugin.ts';
-import { podTerm, type PodTerm } from '../pod-selection.ts';
-
-/** Of one term: the topology values where a matching pod runs. */
-interface Presence {
-  readonly term: PodTerm;
-  readonly values: Set<string>;
-}
+import type { Cluster } from '../cluster-state.ts';
+import type { NodeInfo } from '../node-info.ts';
+import type { PodInfo } from '../pod-info.ts';
+import { unresolvable, unschedulable, type FilterPlugin, type PodMove, type PreparedFilter } from '../plugin.ts';
+import type { PodTerm } from '../pod-selection.ts';
 
 export const interPodAffinity: FilterPlugin = {
   name: 'InterPodAffinity',
   prepare(pod, cluster) {
-    const terms = pod.requiredAffinity.map((term) => podTerm(term, pod, cluster));
-    const affinity = matchingAll(terms, cluster);
-    const anti = pod.requiredAntiAffinity.map((term) => presenceOf(podTerm(term, pod, cluster), cluster));
-    const existing = existingAntiAffinity(pod, cluster);
-    if (terms.length === 0 && anti.length === 0 && existing.size === 0) return undefined;
-    // The first of a group that wants to be together may go anywhere.
-    const first = affinity.every(({ values }) => values.size === 0) && terms.every((term) => term.selects(pod));
-    return (node) => {
-      if (!together(affinity, node, first)) return unresolvable("node(s) didn't match pod affinity rules");
-      if (anti.some((one) => isPresent(one, node)))
-        return unschedulable("node(s) didn't match pod anti-affinity rules");
-      for (const [key, values] of existing) {
-        const value = node.labels[key];
-        if (value !== undefined && values.has(value))
-          return unschedulable("node(s) didn't satisfy existing pods anti-affinity rules");
-      }
-      return undefined;
-    };
+    const counts = new AffinityCounts(pod, cluster);
+    for (const node of cluster.nodes) counts.addNode(node);
+    return counts;
   },
 };
 
-function together(affinity: readonly Presence[], node: NodeInfo, first: boolean): boolean {
-  if (!affinity.every(({ term }) => Object.hasOwn(node.labels, term.topologyKey))) return false;
-  return first || affinity.every((one) => isPresent(one, node));
+/** Matching pods by value of the topology label of one term. */
+class TopologyCounts {
+  readonly term: PodTerm;
+  readonly #counts = new Map<string, number>();
+
+  constructor(term: PodTerm) {
+    this.term = term;
+  }
+
+  get isEmpty(): boolean {
+    return this.#counts.size === 0;
+  }
+
+  has(node: NodeInfo): boolean {
+    const value = node.labels[this.term.topologyKey];
+    return value !== undefined && this.#counts.has(value);
+  }
+
+  change(node: NodeInfo, by: number): void {
+    const value = node.labels[this.term.topologyKey];
+    if (value === undefined) return;
+    const count = (this.#counts.get(value) ?? 0) + by;
+    if (count === 0) this.#counts.delete(value);
+    else this.#counts.set(value, count);
+  }
 }
 
-function isPresent({ term, values }: Presence, node: NodeInfo): boolean {
-  const value = node.labels[term.topologyKey];
-  return value !== undefined && values.has(value);
-}
+class AffinityCounts implements PreparedFilter {
+  readonly #pod: PodInfo;
+  readonly #cluster: Cluster;
+  readonly #affinity: readonly TopologyCounts[];
+  readonly #antiAffinity: readonly TopologyCounts[];
+  /** Pods that do not want this one near, by `key=value` of their terms' topology. */
+  readonly #repelling = new Map<string, Map<string, number>>();
+  readonly #matchesItself: boolean;
 
-/** Pods must match all terms to count for any of them. */
-function matchingAll(terms: readonly PodTerm[], cluster: Cluster): Presence[] {
-  const presences = terms.map((term): Presence => ({ term, values: new Set() }));
-  if (terms.length === 0) return presences;
-  for (const node of cluster.nodes) {
-    for (const other of node.pods.values()) {
-      if (!terms.every((term) => term.selects(other))) continue;
-      for (const { term, values } of presences) {
-        const value = node.labels[term.topologyKey];
-        if (value !== undefined) values.add(value);
-      }
+  constructor(pod: PodInfo, cluster: Cluster) {
+    this.#pod = pod;
+    this.#cluster = cluster;
+    this.#affinity = pod.requiredAffinity.map((term) => new TopologyCounts(term));
+    this.#antiAffinity = pod.requiredAntiAffinity.map((term) => new TopologyCounts(term));
+    this.#matchesItself = pod.requiredAffinity.every((term) => term.selects(pod, cluster));
+  }
+
+  addNode(node: NodeInfo): void {
+    for (const other of node.antiAffine.values()) this.#countRepelling(other, node, 1);
+    if (this.#affinity.length === 0 && this.#antiAffinity.length === 0) return;
+    for (const other of node.pods.values()) this.#countMatching(other, node, 1);
+  }
+
+  moved({ pod, node, by }: PodMove): void {
+    this.#countRepelling(pod, node, by);
+    this.#countMatching(pod, node, by);
+  }
+
+  check(node: NodeInfo) {
+    if (!this.#isNearAffine(node)) return unresolvable("node(s) didn't match pod affinity rules");
+    if (this.#antiAffinity.some((counts) => counts.has(node)))
+      return unschedulable("node(s) didn't match pod anti-affinity rules");
+    for (const [key, values] of this.#repelling) {
+      const value = node.labels[key];
+      if (value !== undefined && values.has(value))
+        return unschedulable("node(s) didn't satisfy existing pods anti-affinity rules");
+    }
+    return undefined;
+  }
+
+  #isNearAffine(node: NodeInfo): boolean {
+    if (this.#affinity.length === 0) return true;
+    if (!this.#affinity.every(({ term }) => Object.hasOwn(node.labels, term.topologyKey))) return false;
+    if (this.#affinity.every((counts) => counts.has(node))) return true;
+    // The first of a group of pods that want to be together may go anywhere.
+    return this.#matchesItself && this.#affinity.every((counts) => counts.isEmpty);
+  }
+
+  /** A pod must match all affinity terms to count for any of them; anti-affinity terms count one by one. */
+  #countMatching(other: PodInfo, node: NodeInfo, by: 1 | -1): void {
+    if (this.#affinity.length > 0 && this.#affinity.every(({ term }) => term.selects(other, this.#cluster))) {
+      for (const counts of this.#affinity) counts.change(node, by);
+    }
+    for (const counts of this.#antiAffinity) {
+      if (counts.term.selects(other, this.#cluster)) counts.change(node, by);
     }
   }
-  return presences;
-}
 
-function presenceOf(term: PodTerm, cluster: Cluster): Presence {
-  const values = new Set<string>();
-  for (const node of cluster.nodes) {
-    const value = node.labels[term.topologyKey];
-    if (value === undefined || values.has(value)) continue;
-    for (const other of node.pods.values()) {
-      if (!term.selects(other)) continue;
-      values.add(value);
-      break;
+  #countRepelling(other: PodInfo, node: NodeInfo, by: 1 | -1): void {
+    for (const term of other.requiredAntiAffinity) {
+      const value = node.labels[term.topologyKey];
+      if (value === undefined || !term.selects(this.#pod, this.#cluster)) continue;
+      const values = this.#repelling.get(term.topologyKey) ?? new Map<string, number>();
+      this.#repelling.set(term.topologyKey, values);
+      const count = (values.get(value) ?? 0) + by;
+      if (count === 0) values.delete(value);
+      else values.set(value, count);
     }
   }
-  return { term, values };
-}
-
-/** Topology values, by key, where a pod runs that does not want this one beside it. */
-function existingAntiAffinity(pod: PodInfo, cluster: Cluster): Map<string, Set<string>> {
-  const forbidden = new Map<string, Set<string>>();
-  for (const node of cluster.nodes) {
-    for (const other of node.pods.values()) {
-      for (const term of other.requiredAntiAffinity) {
-        const value = node.labels[term.topologyKey];
-        if (value === undefined || !podTerm(term, other, cluster).selects(pod)) continue;
-        const values = forbidden.get(term.topologyKey);
-        if (values === undefined) forbidden.set(term.topologyKey, new Set([value]));
-        else values.add(value);
-      }
-    }
-  }
-  return forbidden;
 }

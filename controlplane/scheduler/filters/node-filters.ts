@@ -1,5 +1,6 @@
 /** Filters that look at one node alone: its name, readiness for pods, labels, taints, ports and resources. */
-import { PodInfo, type HostPort, type NodeInfo } from '../cluster-state.ts';
+import type { NodeInfo } from '../node-info.ts';
+import type { HostPort, PodInfo } from '../pod-info.ts';
 import { podSelectsNode, toleratesTaint, type Taint } from '../node-selection.ts';
 import { unresolvable, unschedulable, type FilterPlugin, type Rejection } from '../plugin.ts';
 
@@ -8,7 +9,10 @@ export const nodeUnschedulable: FilterPlugin = {
   prepare(pod) {
     const taint: Taint = { key: 'node.kubernetes.io/unschedulable', effect: 'NoSchedule' };
     if (toleratesTaint(pod.pod.spec?.tolerations ?? [], taint)) return undefined;
-    return (node) => (node.node.spec?.unschedulable === true ? unresolvable('node(s) were unschedulable') : undefined);
+    return {
+      check: (node) =>
+        node.node.spec?.unschedulable === true ? unresolvable('node(s) were unschedulable') : undefined,
+    };
   },
 };
 
@@ -17,7 +21,9 @@ export const nodeName: FilterPlugin = {
   prepare(pod) {
     const name = pod.pod.spec?.nodeName ?? '';
     if (name === '') return undefined;
-    return (node) => (node.name === name ? undefined : unresolvable("node(s) didn't match the requested node name"));
+    return {
+      check: (node) => (node.name === name ? undefined : unresolvable("node(s) didn't match the requested node name")),
+    };
   },
 };
 
@@ -25,12 +31,11 @@ export const taintToleration: FilterPlugin = {
   name: 'TaintToleration',
   prepare(pod) {
     const tolerations = pod.pod.spec?.tolerations ?? [];
-    return (node) => {
-      const untolerated = node.taints.some(
-        (taint) =>
-          (taint.effect === 'NoSchedule' || taint.effect === 'NoExecute') && !toleratesTaint(tolerations, taint),
-      );
-      return untolerated ? unresolvable('node(s) had untolerated taint(s)') : undefined;
+    const isUntolerated = (taint: Taint): boolean =>
+      (taint.effect === 'NoSchedule' || taint.effect === 'NoExecute') && !toleratesTaint(tolerations, taint);
+    return {
+      check: ({ taints }) =>
+        taints.some(isUntolerated) ? unresolvable('node(s) had untolerated taint(s)') : undefined,
     };
   },
 };
@@ -40,8 +45,10 @@ export const nodeAffinity: FilterPlugin = {
   prepare({ pod }) {
     const required = pod.spec?.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
     if (required === undefined && Object.keys(pod.spec?.nodeSelector ?? {}).length === 0) return undefined;
-    return (node) =>
-      podSelectsNode(pod, node) ? undefined : unresolvable("node(s) didn't match Pod's node affinity/selector");
+    return {
+      check: (node) =>
+        podSelectsNode(pod, node) ? undefined : unresolvable("node(s) didn't match Pod's node affinity/selector"),
+    };
   },
 };
 
@@ -49,10 +56,12 @@ export const nodePorts: FilterPlugin = {
   name: 'NodePorts',
   prepare(pod) {
     if (pod.hostPorts.length === 0) return undefined;
-    return (node) =>
-      pod.hostPorts.some((port) => portTaken(node, port))
-        ? unschedulable("node(s) didn't have free ports for the requested pod ports")
-        : undefined;
+    return {
+      check: (node) =>
+        pod.hostPorts.some((port) => portTaken(node, port))
+          ? unschedulable("node(s) didn't have free ports for the requested pod ports")
+          : undefined,
+    };
   },
 };
 
@@ -71,11 +80,11 @@ const isAny = (ip: string): boolean => ip === '' || ip === '0.0.0.0' || ip === '
 export const nodeResourcesFit: FilterPlugin = {
   name: 'NodeResourcesFit',
   prepare(pod) {
-    return (node) => fits(pod, node);
+    return { check: (node) => fits(pod, node) };
   },
 };
 
-/** Every resource that lacks is named; what the node could never give cannot be resolved. */
+/** Names every resource that is short. Where the node could never give that much, no removal of pods helps. */
 function fits(pod: PodInfo, node: NodeInfo): Rejection | undefined {
   const reasons: string[] = [];
   let hopeless = false;

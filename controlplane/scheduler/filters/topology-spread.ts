@@ -1,18 +1,13 @@
 /** Topology spread constraints with `DoNotSchedule`: no topology value may get more than `maxSkew` above the least one. */
 import type { Selector } from '../../../api/meta/selector.ts';
-import type { Cluster, NodeInfo, PodInfo, Spec } from '../cluster-state.ts';
+import type { Cluster } from '../cluster-state.ts';
+import type { NodeInfo } from '../node-info.ts';
 import { podSelectsNode, toleratesTaint } from '../node-selection.ts';
-import { unresolvable, unschedulable, type FilterPlugin } from '../plugin.ts';
-import { mergedSelector } from '../pod-selection.ts';
+import type { PodInfo } from '../pod-info.ts';
+import { mergedSelector, type Spec } from '../pod-selection.ts';
+import { unresolvable, unschedulable, type FilterPlugin, type PodMove, type PreparedFilter } from '../plugin.ts';
 
 export type Constraint = NonNullable<Spec['topologySpreadConstraints']>[number];
-
-export interface Spread {
-  readonly constraint: Constraint;
-  readonly selector: Selector;
-  /** Matching pods by topology value, over the nodes that count. */
-  readonly counts: Map<string, number>;
-}
 
 const MISMATCH = "node(s) didn't match pod topology spread constraints";
 
@@ -20,61 +15,107 @@ export const podTopologySpread: FilterPlugin = {
   name: 'PodTopologySpread',
   prepare(pod, cluster) {
     const spreads = spreadsOf(pod, cluster, 'DoNotSchedule');
-    if (spreads.length === 0) return undefined;
-    const limits = spreads.map((spread) => ({
-      spread,
-      least: leastOf(spread),
-      own: spread.selector.matches(pod.labels) ? 1 : 0,
-    }));
-    return (node) => {
-      for (const { spread, least, own } of limits) {
-        const { constraint, counts } = spread;
-        const value = node.labels[constraint.topologyKey];
-        if (value === undefined) return unresolvable(`${MISMATCH} (missing required label)`);
-        if ((counts.get(value) ?? 0) + own - least > constraint.maxSkew) return unschedulable(MISMATCH);
-      }
-      return undefined;
-    };
+    return spreads.length === 0 ? undefined : new SpreadLimits(pod, spreads);
   },
 };
 
-function leastOf({ constraint, counts }: Spread): number {
-  if (counts.size < (constraint.minDomains ?? 1)) return 0;
-  return counts.size === 0 ? 0 : Math.min(...counts.values());
+class SpreadLimits implements PreparedFilter {
+  readonly #limits: readonly { readonly spread: Spread; readonly own: number }[];
+
+  constructor(pod: PodInfo, spreads: readonly Spread[]) {
+    this.#limits = spreads.map((spread) => ({ spread, own: spread.selector.matches(pod.labels) ? 1 : 0 }));
+  }
+
+  check(node: NodeInfo) {
+    for (const { spread, own } of this.#limits) {
+      const { topologyKey, maxSkew } = spread.constraint;
+      const value = node.labels[topologyKey];
+      if (value === undefined) return unresolvable(`${MISMATCH} (missing required label)`);
+      if ((spread.counts.get(value) ?? 0) + own - spread.least > maxSkew) return unschedulable(MISMATCH);
+    }
+    return undefined;
+  }
+
+  moved(move: PodMove): void {
+    for (const { spread } of this.#limits) spread.moved(move);
+  }
 }
 
-export function spreadsOf(pod: PodInfo, cluster: Cluster, action: Constraint['whenUnsatisfiable']): Spread[] {
-  const constraints = (pod.pod.spec?.topologySpreadConstraints ?? []).filter((one) => one.whenUnsatisfiable === action);
-  return constraints.map((constraint) => {
-    const selector = mergedSelector(
+/** Matching pods of one constraint by topology value, over the nodes that take part. */
+export class Spread {
+  readonly constraint: Constraint;
+  readonly selector: Selector;
+  readonly counts = new Map<string, number>();
+  readonly #pod: PodInfo;
+  readonly #takesPart: (node: NodeInfo) => boolean;
+  #least: number | undefined;
+
+  constructor(pod: PodInfo, constraint: Constraint, takesPart: (node: NodeInfo) => boolean) {
+    this.#pod = pod;
+    this.constraint = constraint;
+    this.#takesPart = takesPart;
+    this.selector = mergedSelector(
       constraint.labelSelector as Parameters<typeof mergedSelector>[0],
       pod,
       constraint.matchLabelKeys,
     );
-    const counts = new Map<string, number>();
-    for (const node of cluster.nodes) {
-      const value = node.labels[constraint.topologyKey];
-      if (value === undefined || !constraints.every((one) => one.topologyKey in node.labels)) continue;
-      if (!counts.has(value) && counted(constraint, pod, node)) counts.set(value, 0);
-      if (counted(constraint, pod, node)) counts.set(value, (counts.get(value) ?? 0) + matching(node, pod, selector));
-    }
-    return { constraint, selector, counts };
+  }
+
+  /** Pods of the emptiest topology value; 0 while there are fewer values than `minDomains`. */
+  get least(): number {
+    this.#least ??= this.counts.size < (this.constraint.minDomains ?? 1) ? 0 : smallest(this.counts.values());
+    return this.#least;
+  }
+
+  addNode(node: NodeInfo): void {
+    if (!this.#takesPart(node)) return;
+    let matching = 0;
+    for (const other of node.pods.values()) if (this.#matches(other)) matching += 1;
+    this.#change(node, matching);
+  }
+
+  moved({ pod, node, by }: PodMove): void {
+    if (this.#matches(pod) && this.#takesPart(node)) this.#change(node, by);
+  }
+
+  #matches(other: PodInfo): boolean {
+    return (
+      other.namespace === this.#pod.namespace &&
+      other.pod.metadata.deletionTimestamp === undefined &&
+      this.selector.matches(other.labels)
+    );
+  }
+
+  #change(node: NodeInfo, by: number): void {
+    const value = node.labels[this.constraint.topologyKey];
+    if (value === undefined) return;
+    this.counts.set(value, (this.counts.get(value) ?? 0) + by);
+    this.#least = undefined;
+  }
+}
+
+function smallest(values: Iterable<number>): number {
+  let least = Infinity;
+  for (const value of values) if (value < least) least = value;
+  return least === Infinity ? 0 : least;
+}
+
+export function spreadsOf(pod: PodInfo, cluster: Cluster, action: Constraint['whenUnsatisfiable']): Spread[] {
+  const constraints = (pod.pod.spec?.topologySpreadConstraints ?? []).filter((one) => one.whenUnsatisfiable === action);
+  const keys = constraints.map((constraint) => constraint.topologyKey);
+  return constraints.map((constraint) => {
+    const takesPart = (node: NodeInfo): boolean =>
+      keys.every((key) => Object.hasOwn(node.labels, key)) && isCounted(constraint, pod, node);
+    const spread = new Spread(pod, constraint, takesPart);
+    for (const node of cluster.nodes) spread.addNode(node);
+    return spread;
   });
 }
 
 /** Whether the node takes part, by the constraint's node policies. */
-function counted(constraint: Constraint, pod: PodInfo, node: NodeInfo): boolean {
+function isCounted(constraint: Constraint, pod: PodInfo, node: NodeInfo): boolean {
   if ((constraint.nodeAffinityPolicy ?? 'Honor') === 'Honor' && !podSelectsNode(pod.pod, node)) return false;
   if (constraint.nodeTaintsPolicy !== 'Honor') return true;
   const tolerations = pod.pod.spec?.tolerations ?? [];
   return node.taints.every((taint) => taint.effect === 'PreferNoSchedule' || toleratesTaint(tolerations, taint));
-}
-
-function matching(node: NodeInfo, pod: PodInfo, selector: Selector): number {
-  let count = 0;
-  for (const other of node.pods.values()) {
-    if (other.pod.metadata.deletionTimestamp !== undefined || other.namespace !== pod.namespace) continue;
-    if (selector.matches(other.labels)) count += 1;
-  }
-  return count;
 }

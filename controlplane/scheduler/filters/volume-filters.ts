@@ -1,5 +1,7 @@
 /** Filters by the pod's claims: what bound volumes allow, where unbound ones could be bound, and how many a node can hold. */
-import type { Cluster, NodeInfo, PodInfo } from '../cluster-state.ts';
+import type { Cluster } from '../cluster-state.ts';
+import type { NodeInfo } from '../node-info.ts';
+import type { PodInfo } from '../pod-info.ts';
 import { unresolvable, unschedulable, type FilterPlugin } from '../plugin.ts';
 import { claimsOf, decide, volumeFitsNode } from '../volumes.ts';
 
@@ -11,17 +13,20 @@ export const volumeRestrictions: FilterPlugin = {
     );
     if (single.length === 0) return undefined;
     const reason = 'node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode';
-    const inUse = (node: NodeInfo): boolean => {
-      for (const other of node.pods.values()) {
-        if (other.namespace === pod.namespace && other.claimNames.some((name) => single.includes(name))) return true;
-      }
-      return false;
-    };
-    const user = cluster.nodes.find(inUse);
-    // One user anywhere bars every node; only where it runs would its removal help.
-    return (node) => {
-      if (user === undefined) return undefined;
-      return inUse(node) ? unschedulable(reason) : unresolvable(reason);
+    const uses = (other: PodInfo): boolean =>
+      other.namespace === pod.namespace && other.claimNames.some((name) => single.includes(name));
+    const isUsedOn = (node: NodeInfo): boolean => node.pods.values().some(uses);
+    let users = 0;
+    for (const node of cluster.nodes) for (const other of node.pods.values()) if (uses(other)) users += 1;
+    return {
+      // One user anywhere bars every node; only where it runs would its removal help.
+      check(node) {
+        if (users === 0) return undefined;
+        return isUsedOn(node) ? unschedulable(reason) : unresolvable(reason);
+      },
+      moved({ pod: other, by }) {
+        if (uses(other)) users += by;
+      },
     };
   },
 };
@@ -31,7 +36,7 @@ export const nodeVolumeLimits: FilterPlugin = {
   prepare(pod, cluster) {
     const wanted = attachedBy(pod, cluster);
     if (wanted.size === 0) return undefined;
-    return (node) => {
+    const check = (node: NodeInfo) => {
       const drivers = cluster.csiNode(node.name)?.spec?.drivers ?? [];
       const limited = drivers.filter((driver) => driver.allocatable?.count !== undefined);
       if (limited.length === 0) return undefined;
@@ -45,6 +50,7 @@ export const nodeVolumeLimits: FilterPlugin = {
       }
       return undefined;
     };
+    return { check };
   },
 };
 
@@ -69,7 +75,7 @@ export const volumeBinding: FilterPlugin = {
     if (pod.claimNames.length === 0) return undefined;
     const claims = claimsOf(pod, cluster);
     if (typeof claims === 'string') return unresolvable(claims);
-    return (node) => {
+    const check = (node: NodeInfo) => {
       const reasons = new Set<string>();
       for (const claim of claims.bound) {
         const volume = cluster.volume(claim.spec?.volumeName ?? '');
@@ -82,6 +88,7 @@ export const volumeBinding: FilterPlugin = {
       }
       return reasons.size === 0 ? undefined : unresolvable(...reasons);
     };
+    return { check };
   },
 };
 
@@ -99,9 +106,11 @@ export const volumeZone: FilterPlugin = {
       }
     }
     if (wanted.length === 0) return undefined;
-    return (node) =>
-      wanted.every(({ key, values }) => node.labels[key] === undefined || values.includes(node.labels[key]))
-        ? undefined
-        : unresolvable('node(s) had no available volume zone');
+    return {
+      check: (node) =>
+        wanted.every(({ key, values }) => node.labels[key] === undefined || values.includes(node.labels[key]))
+          ? undefined
+          : unresolvable('node(s) had no available volume zone'),
+    };
   },
 };

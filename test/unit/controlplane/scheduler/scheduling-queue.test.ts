@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../api/machinery/kinds.ts';
-import { PodInfo } from '../../../../controlplane/scheduler/cluster-state.ts';
+import { PodInfo } from '../../../../controlplane/scheduler/pod-info.ts';
 import { SchedulingQueue } from '../../../../controlplane/scheduler/scheduling-queue.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 

@@ -1,0 +1,92 @@
+/** A node with the pods on it and their sums. Filters read it; preemption changes copies of it. */
+import type { Node } from '../../api/machinery/kinds.ts';
+import { PodInfo } from './pod-info.ts';
+import { amountOf, resourcesOf, type Resources } from './pod-requests.ts';
+
+export class NodeInfo {
+  readonly node: Node;
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly allocatable: Resources;
+  readonly allowedPods: number;
+  /** Bytes of each image, by every name of the image. */
+  readonly images: ReadonlyMap<string, number>;
+  readonly pods: Map<string, PodInfo>;
+  /** Those of `pods` with required anti-affinity: few, and every pod to be scheduled has to ask them. */
+  readonly antiAffine: Map<string, PodInfo>;
+  /** Those of `pods` whose terms change scores of other pods. */
+  readonly attracting: Map<string, PodInfo>;
+  /** Number of pods of each controlling owner. */
+  readonly podsOfController: Map<string, number>;
+  readonly requested: Resources;
+  readonly requestedForScoring: Resources;
+
+  /** `like`: an earlier state of the same node; its pods are taken over. */
+  constructor(node: Node, like?: NodeInfo) {
+    this.node = node;
+    this.name = node.metadata.name ?? '';
+    this.labels = node.metadata.labels ?? {};
+    if (like?.node === node) {
+      this.allocatable = like.allocatable;
+      this.allowedPods = like.allowedPods;
+      this.images = like.images;
+    } else {
+      const allocatable = node.status?.allocatable ?? {};
+      this.allocatable = resourcesOf(allocatable);
+      this.allowedPods = amountOf('pods', allocatable['pods'] ?? '0');
+      this.images = imagesOf(node);
+    }
+    this.pods = new Map(like?.pods);
+    this.antiAffine = new Map(like?.antiAffine);
+    this.attracting = new Map(like?.attracting);
+    this.podsOfController = new Map(like?.podsOfController);
+    this.requested = new Map(like?.requested);
+    this.requestedForScoring = new Map(like?.requestedForScoring);
+  }
+
+  get taints() {
+    return this.node.spec?.taints ?? [];
+  }
+
+  add(info: PodInfo): void {
+    this.remove(info.uid);
+    this.pods.set(info.uid, info);
+    if (info.requiredAntiAffinity.length > 0) this.antiAffine.set(info.uid, info);
+    if (info.attractions.length > 0) this.attracting.set(info.uid, info);
+    this.#count(info, 1);
+  }
+
+  remove(uid: string): void {
+    const info = this.pods.get(uid);
+    if (info === undefined) return;
+    this.pods.delete(uid);
+    this.antiAffine.delete(uid);
+    this.attracting.delete(uid);
+    this.#count(info, -1);
+  }
+
+  clone(): NodeInfo {
+    return new NodeInfo(this.node, this);
+  }
+
+  #count({ requests, controller }: PodInfo, by: 1 | -1): void {
+    change(this.requested, requests.actual, by);
+    change(this.requestedForScoring, requests.forScoring, by);
+    if (controller === undefined) return;
+    const count = (this.podsOfController.get(controller) ?? 0) + by;
+    if (count === 0) this.podsOfController.delete(controller);
+    else this.podsOfController.set(controller, count);
+  }
+}
+
+function change(into: Resources, by: Resources, sign: 1 | -1): void {
+  for (const [name, amount] of by) into.set(name, (into.get(name) ?? 0) + sign * amount);
+}
+
+function imagesOf(node: Node): Map<string, number> {
+  const images = new Map<string, number>();
+  for (const image of node.status?.images ?? []) {
+    for (const name of image.names ?? []) images.set(name, image.sizeBytes ?? 0);
+  }
+  return images;
+}

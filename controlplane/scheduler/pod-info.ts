@@ -1,0 +1,87 @@
+/** A pod with everything that filters and scores ask of it, worked out once when the pod arrives or changes. */
+import type { Labels } from '../../api/meta/selector.ts';
+import type { Pod } from '../../api/machinery/kinds.ts';
+import { podRequests, type PodRequests } from './pod-requests.ts';
+import { podTerm, type AffinityTerm, type PodTerm } from './pod-selection.ts';
+
+export interface HostPort {
+  readonly ip: string;
+  readonly protocol: string;
+  readonly port: number;
+}
+
+export interface WeightedTerm {
+  readonly term: PodTerm;
+  /** Negative for anti-affinity. */
+  readonly weight: number;
+}
+
+/** The weight of a required affinity term in the scores of other pods (`hardPodAffinityWeight`). */
+const REQUIRED_WEIGHT = 1;
+
+export class PodInfo {
+  readonly pod: Pod;
+  readonly uid: string;
+  readonly namespace: string;
+  readonly labels: Labels;
+  readonly priority: number;
+  readonly requests: PodRequests;
+  readonly hostPorts: readonly HostPort[];
+  readonly claimNames: readonly string[];
+  readonly requiredAffinity: readonly PodTerm[];
+  readonly requiredAntiAffinity: readonly PodTerm[];
+  readonly preferences: readonly WeightedTerm[];
+  /** Terms that raise or lower the score of a node for another pod while this one runs there. */
+  readonly attractions: readonly WeightedTerm[];
+  /** UID of the controlling owner. */
+  readonly controller: string | undefined;
+
+  constructor(pod: Pod) {
+    const { uid = '', namespace = '', labels = {}, ownerReferences = [] } = pod.metadata;
+    this.pod = pod;
+    this.uid = uid;
+    this.namespace = namespace;
+    this.labels = labels;
+    this.priority = pod.spec?.priority ?? 0;
+    this.requests = podRequests(pod);
+    this.hostPorts = hostPortsOf(pod);
+    this.claimNames = claimNamesOf(pod);
+    this.controller = ownerReferences.find((owner) => owner.controller === true)?.uid;
+    const { podAffinity, podAntiAffinity } = pod.spec?.affinity ?? {};
+    const parsed = (term: AffinityTerm): PodTerm => podTerm(term, { namespace, labels });
+    this.requiredAffinity = (podAffinity?.requiredDuringSchedulingIgnoredDuringExecution ?? []).map(parsed);
+    this.requiredAntiAffinity = (podAntiAffinity?.requiredDuringSchedulingIgnoredDuringExecution ?? []).map(parsed);
+    this.preferences = [
+      ...(podAffinity?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
+        ({ podAffinityTerm, weight }): WeightedTerm => ({ term: parsed(podAffinityTerm), weight }),
+      ),
+      ...(podAntiAffinity?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
+        ({ podAffinityTerm, weight }): WeightedTerm => ({ term: parsed(podAffinityTerm), weight: -weight }),
+      ),
+    ];
+    this.attractions = [
+      ...this.preferences,
+      ...this.requiredAffinity.map((term): WeightedTerm => ({ term, weight: REQUIRED_WEIGHT })),
+    ];
+  }
+}
+
+function claimNamesOf(pod: Pod): string[] {
+  const names: string[] = [];
+  for (const volume of pod.spec?.volumes ?? []) {
+    if (volume.persistentVolumeClaim !== undefined) names.push(volume.persistentVolumeClaim.claimName);
+    else if (volume.ephemeral !== undefined) names.push(`${pod.metadata.name ?? ''}-${volume.name}`);
+  }
+  return names;
+}
+
+function hostPortsOf(pod: Pod): HostPort[] {
+  const sidecars = (pod.spec?.initContainers ?? []).filter((container) => container.restartPolicy === 'Always');
+  return [...(pod.spec?.containers ?? []), ...sidecars].flatMap((container) =>
+    (container.ports ?? []).flatMap((port) =>
+      port.hostPort === undefined || port.hostPort === 0
+        ? []
+        : [{ ip: port.hostIP ?? '0.0.0.0', protocol: port.protocol ?? 'TCP', port: port.hostPort }],
+    ),
+  );
+}
