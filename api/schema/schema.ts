@@ -76,6 +76,8 @@ export interface StructType {
   readonly unions?: readonly JsonValue[];
   /** Keep what the schema does not name (custom resources). */
   readonly preserveUnknown?: boolean;
+  /** No schema describes the value: it may be a scalar or a list as well. */
+  readonly untyped?: boolean;
   /** Values of fields that are not named (custom resources with both properties and additionalProperties do not exist; kept for embedded resources). */
   readonly embeddedResource?: boolean;
 }

@@ -23,6 +23,8 @@ export interface SchemaReader {
   /** A new value that has the struct's shape, and paths of what it does not know. Throws `DecodeError` for a mistyped field. */
   conform(value: unknown, struct: StructType): { readonly object: KubeObject; readonly unknown: readonly string[] };
   applyDefaults(object: KubeObject, struct: StructType): void;
+  /** Drops nulls that stand for absence and were not replaced by a default. Nulls that are applied are kept and validated. */
+  dropNulls?(object: KubeObject): void;
 }
 
 /** Of the built-in types. */
@@ -112,6 +114,7 @@ export function createDecoder(schema: Schema): Decoder {
 
   function withDefaults(object: KubeObject, expected: ExpectedKind): KubeObject {
     expected.reader.applyDefaults(object, expected.struct);
+    expected.reader.dropNulls?.(object);
     expected.applyDefaults?.(object);
     return object;
   }

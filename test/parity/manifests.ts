@@ -21,7 +21,7 @@ const ENDING = '.jsonl.gz';
 const REQUEST_TIMEOUT_MS = 60_000;
 const ESTABLISH_TRIES = 200;
 const ESTABLISH_PAUSE_MS = 50;
-const SHOWN_DIFFERENCES = 8;
+const SHOWN_DIFFERENCES = 30;
 const SHOWN_CHARS = 400;
 const APPLY_TYPE = 'application/apply-patch+yaml';
 

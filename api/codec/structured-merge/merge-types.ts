@@ -7,14 +7,23 @@ import type { Field, Scalar, StructType, TypeNode } from '../../schema/schema.ts
 import { keyElement, valueElement } from './path-element.ts';
 
 export type MergeType =
-  /** Owned as a whole. `expects` is what it must be; free JSON has none. */
-  | { readonly kind: 'leaf'; readonly expects: 'map' | 'list' | Scalar | undefined }
+  | LeafMergeType
   /** Of what no schema describes: objects merge by member, lists are one value. */
   | { readonly kind: 'deduced' }
   | { readonly kind: 'keyed'; readonly keys: readonly ListKey[]; readonly items: MergeType }
   | { readonly kind: 'set'; readonly items: MergeType }
   | { readonly kind: 'map'; readonly values: MergeType }
   | StructMergeType;
+
+/** Owned as a whole. */
+export interface LeafMergeType {
+  readonly kind: 'leaf';
+  /** What it must be; free JSON has none. */
+  readonly expects: 'map' | 'list' | Scalar | undefined;
+  /** What the items of an atomic list, or the whole of an atomic map, must be. They are not owned on their own. */
+  readonly items?: MergeType;
+  readonly content?: MergeType;
+}
 
 export interface StructMergeType {
   readonly kind: 'struct';
@@ -44,15 +53,17 @@ const structs = new WeakMap<StructType, MergeType>();
 const EMPTY: JsonObject = Object.freeze({});
 
 export function mergeTypeOf(struct: StructType): MergeType {
+  if (struct.untyped === true) return deduced;
   const found = structs.get(struct);
   if (found !== undefined) return found;
-  const type = struct.mapType === 'atomic' ? atomicMap : granularStruct(struct);
+  const type = struct.mapType === 'atomic' ? atomicMap(granularStruct(struct)) : granularStruct(struct);
   structs.set(struct, type);
   return type;
 }
 
-const atomicMap: MergeType = { kind: 'leaf', expects: 'map' };
-const atomicList: MergeType = { kind: 'leaf', expects: 'list' };
+const atomicMap = (content: MergeType): MergeType => ({ kind: 'leaf', expects: 'map', content });
+const atomicList = (items: MergeType): MergeType => ({ kind: 'leaf', expects: 'list', items });
+const freeList: MergeType = { kind: 'leaf', expects: 'list' };
 
 function granularStruct(struct: StructType): MergeType {
   let members: ReadonlyMap<string, MergeMember> | undefined;
@@ -74,7 +85,8 @@ function memberOf(field: Field): MergeMember {
 function fieldType(field: Field): MergeType {
   const { type } = field;
   if (type.kind === 'list') return listType(field, type.items);
-  if ((type.kind === 'map' || type.kind === 'struct') && field.mapType === 'atomic') return atomicMap;
+  if (type.kind === 'map' && field.mapType === 'atomic') return atomicMap(nodeType(type));
+  if (type.kind === 'struct' && field.mapType === 'atomic') return atomicMap(granularStruct(type.struct));
   if (type.kind === 'struct' && field.mapType === 'granular') return granularStruct(type.struct);
   return nodeType(type);
 }
@@ -84,7 +96,7 @@ function nodeType(type: TypeNode): MergeType {
     case 'scalar':
       return scalarType(type.scalar);
     case 'list':
-      return atomicList;
+      return atomicList(nodeType(type.items));
     case 'map':
       return { kind: 'map', values: nodeType(type.values) };
     case 'struct':
@@ -99,7 +111,7 @@ function scalarType(scalar: Scalar): MergeType {
 
 function listType(field: Field, items: TypeNode): MergeType {
   if (field.listType === 'set') return { kind: 'set', items: nodeType(items) };
-  if (field.listType !== 'map') return atomicList;
+  if (field.listType !== 'map') return atomicList(nodeType(items));
   const struct = items.kind === 'struct' ? items.struct : undefined;
   const keys = [...(field.listMapKeys ?? [])].sort().map((name) => ({ name, default: keyDefault(struct, name) }));
   return { kind: 'keyed', keys, items: nodeType(items) };
@@ -142,7 +154,7 @@ function zeroOf(field: Field): JsonValue | undefined {
 /** Of a value that no schema describes; null takes any form. */
 export function deduce(value: JsonValue | undefined): MergeType {
   if (typeof value !== 'object' || value === null) return { kind: 'leaf', expects: undefined };
-  return Array.isArray(value) ? atomicList : { kind: 'map', values: deduced };
+  return Array.isArray(value) ? freeList : { kind: 'map', values: deduced };
 }
 
 export class PathElementError extends Error {}
@@ -161,13 +173,11 @@ export function itemElement(type: Extract<MergeType, { kind: 'keyed' | 'set' }>,
   if (typeof item !== 'object' || Array.isArray(item)) {
     throw new PathElementError('associative list with keys may not have non-map elements');
   }
+  // A key that is missing and has no default does not name the item; validation refuses it where it is required.
   return keyElement(
-    type.keys.map(({ name, default: missing }) => {
+    type.keys.flatMap(({ name, default: missing }) => {
       const value = item[name] ?? missing;
-      if (value !== undefined) return { name, value };
-      throw new PathElementError(
-        `associative list with keys has an element that omits key field "${name}" (and doesn't have default value)`,
-      );
+      return value === undefined ? [] : [{ name, value }];
     }),
   );
 }

@@ -79,6 +79,10 @@ function check(type: MergeType, value: JsonValue, path: string, errors: string[]
   switch (type.kind) {
     case 'leaf':
       checkLeaf(type.expects, value, path, errors);
+      if (type.items !== undefined && Array.isArray(value)) {
+        for (const [index, item] of value.entries()) check(type.items, item, `${path}[${index}]`, errors);
+      }
+      if (type.content !== undefined && isObject(value)) check(type.content, value, path, errors);
       return;
     case 'deduced':
       return;
@@ -153,7 +157,10 @@ const FITS: Readonly<Partial<Record<'map' | 'list' | Scalar, { name: string; tes
 const shown = (value: JsonValue): string =>
   `&value.valueUnstructured{Value:${typeof value === 'object' ? JSON.stringify(value) : valueText(value)}}`;
 
-/** A value without the paths of `gone`; `undefined` where nothing is left. The value is not changed. */
+/**
+ * A value without the paths of `gone`; `undefined` where it is removed as a whole. What loses its last item or member is
+ * empty and stays: an applier may own it as such. The value is not changed.
+ */
 export function removePaths(type: MergeType, value: JsonValue, gone: FieldSet): JsonValue | undefined {
   if (isEmptySet(gone) || value === null) return value;
   switch (type.kind) {
@@ -170,7 +177,7 @@ export function removePaths(type: MergeType, value: JsonValue, gone: FieldSet): 
   }
 }
 
-function removeItems(type: ListType, items: readonly JsonValue[], gone: FieldSet): JsonValue[] | undefined {
+function removeItems(type: ListType, items: readonly JsonValue[], gone: FieldSet): JsonValue[] {
   const kept: JsonValue[] = [];
   for (const item of items) {
     const below = gone.children?.get(itemElement(type, item));
@@ -178,26 +185,24 @@ function removeItems(type: ListType, items: readonly JsonValue[], gone: FieldSet
     const left = below === undefined ? item : removePaths(type.items, item, below);
     if (left !== undefined) kept.push(left);
   }
-  return kept.length === 0 ? undefined : kept;
+  return kept;
 }
 
 function removeMembers(
   type: Extract<MergeType, { kind: 'map' | 'struct' }>,
   value: JsonObject,
   gone: FieldSet,
-): JsonObject | undefined {
+): JsonObject {
   const kept: JsonObject = {};
-  let any = false;
   for (const [name, member] of Object.entries(value)) {
     if (member === undefined) continue;
     const below = gone.children?.get(`f:${name}`);
     if (below?.owned === true) continue;
     const left = below === undefined ? member : removePaths(memberType(type, name) ?? deduced, member, below);
-    // Emptied is not removed: whoever owns the member itself goes on owning it.
+    // A removed member whose name stays is null: whoever owns the member itself goes on owning it.
     defineMember(kept, name, left ?? null);
-    any = true;
   }
-  return any ? kept : undefined;
+  return kept;
 }
 
 /** `set` with every named member that it goes through, not only those at its ends. */

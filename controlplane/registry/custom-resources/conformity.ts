@@ -1,6 +1,6 @@
 /** Whether a stored object is already what its schema makes of it: nothing to prune, no default missing. */
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
-import { isObject, itemsOf, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
+import { isObject, itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
 export function conforms(object: JsonObject, schema: JsonSchema): boolean {
   return conformsInside(object, schema, true);
@@ -23,7 +23,7 @@ function conformsInside(object: JsonObject, schema: JsonSchema, isResource: bool
 function valueConforms(value: JsonValue, schema: JsonSchema): boolean {
   if (isObject(value)) return conformsInside(value, schema, schema['x-kubernetes-embedded-resource'] === true);
   if (value === null) return schema.nullable === true || schema.default === undefined;
-  const items = itemsOf(schema);
+  const items = itemsToPrune(schema);
   if (!Array.isArray(value) || items === undefined) return true;
   return value.every((item) => valueConforms(item, items));
 }

@@ -53,9 +53,26 @@ export function memberSchema(schema: JsonSchema, name: string): JsonSchema | und
   return typeof additionalProperties === 'object' ? additionalProperties : undefined;
 }
 
+export const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
+
+const preservingItems = new WeakMap<JsonSchema, JsonSchema>();
+
+/** The schema that items are pruned by: those of a list that preserves unknown fields preserve them too. */
+export function itemsToPrune(schema: JsonSchema): JsonSchema | undefined {
+  const items = itemsOf(schema);
+  if (items === undefined || schema[PRESERVES] !== true) return items;
+  if (items[PRESERVES] === true || items['x-kubernetes-int-or-string'] === true) return items;
+  let found = preservingItems.get(items);
+  if (found === undefined) {
+    found = { ...items, [PRESERVES]: true };
+    preservingItems.set(items, found);
+  }
+  return found;
+}
+
 /** Members that no schema describes are kept. */
 export function keepsUnknown(schema: JsonSchema): boolean {
-  return schema['x-kubernetes-preserve-unknown-fields'] === true || schema.additionalProperties === true;
+  return schema[PRESERVES] === true || schema.additionalProperties === true;
 }
 
 export function isObject(value: JsonValue | undefined): value is JsonObject {

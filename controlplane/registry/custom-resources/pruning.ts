@@ -1,7 +1,7 @@
 /** Drops what a custom resource's schema does not name, and says what that was. */
 import { defineMember } from '../../../api/meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
-import { isObject, itemsOf, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
+import { isObject, itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
 export interface Pruned {
   /** Shares what was not pruned with the value that came in, which is not changed. */
@@ -45,7 +45,7 @@ export function pruneValue(value: JsonValue, schema: JsonSchema, path: string, u
   if (isObject(value)) {
     return pruneObject(value, schema, path, schema['x-kubernetes-embedded-resource'] === true, unknown);
   }
-  const items = itemsOf(schema);
+  const items = itemsToPrune(schema);
   if (!Array.isArray(value) || items === undefined) return value;
   return value.map((item, index) => pruneValue(item, items, `${path}[${index}]`, unknown));
 }

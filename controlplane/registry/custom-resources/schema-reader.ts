@@ -28,11 +28,8 @@ export function createSchemaReader(schema: JsonSchema, metadata: StructType): Sc
       const object = { ...own, metadata: meta.value } as unknown as KubeObject;
       return { object, unknown };
     },
-    applyDefaults(object) {
-      const members = object as unknown as JsonObject;
-      applyDefaults(members, schema);
-      dropNulls(members, schema);
-    },
+    applyDefaults: (object) => applyDefaults(object as unknown as JsonObject, schema),
+    dropNulls: (object) => dropNulls(object as unknown as JsonObject, schema),
   };
 }
 

@@ -4,7 +4,7 @@
  */
 import type { GroupVersionKind } from '../../../api/meta/object.ts';
 import type { Field, Scalar, StructType, TypeNode } from '../../../api/schema/schema.ts';
-import { itemsOf, type JsonSchema } from './json-schema.ts';
+import { itemsToPrune, type JsonSchema, PRESERVES } from './json-schema.ts';
 
 /** `metadata` is the type of object metadata. */
 export function structTypeOf(gvk: GroupVersionKind, schema: JsonSchema, metadata: StructType): StructType {
@@ -29,7 +29,7 @@ function structOf(name: string, schema: JsonSchema, metadata: StructType): Struc
     name,
     fields,
     ...(schema['x-kubernetes-map-type'] === 'atomic' ? { mapType: 'atomic' } : {}),
-    ...(schema['x-kubernetes-preserve-unknown-fields'] === true ? { preserveUnknown: true } : {}),
+    ...(schema[PRESERVES] === true ? { preserveUnknown: true } : {}),
     ...(schema['x-kubernetes-embedded-resource'] === true ? { embeddedResource: true } : {}),
   };
 }
@@ -54,7 +54,7 @@ function typeOf(path: string, schema: JsonSchema, metadata: StructType): TypeNod
   if (schema['x-kubernetes-int-or-string'] === true) return { kind: 'scalar', scalar: 'intOrString' };
   switch (schema.type) {
     case 'array': {
-      const items = itemsOf(schema);
+      const items = itemsToPrune(schema);
       return { kind: 'list', items: items === undefined ? unknown(path) : typeOf(`${path}[]`, items, metadata) };
     }
     case 'object': {
@@ -62,7 +62,7 @@ function typeOf(path: string, schema: JsonSchema, metadata: StructType): TypeNod
       if (typeof additionalProperties === 'object') {
         return { kind: 'map', values: typeOf(`${path}.*`, additionalProperties, metadata) };
       }
-      if (additionalProperties === true) return unknown(path);
+      if (additionalProperties === true) return free(path);
       return { kind: 'struct', struct: structOf(path, schema, metadata) };
     }
     default:
@@ -74,6 +74,11 @@ function typeOf(path: string, schema: JsonSchema, metadata: StructType): TypeNod
 
 /** A value that no schema describes: its members are told apart all the same. */
 function unknown(path: string): TypeNode {
+  return { kind: 'struct', struct: { name: path, fields: new Map(), preserveUnknown: true, untyped: true } };
+}
+
+/** An object whose members no schema describes. */
+function free(path: string): TypeNode {
   return { kind: 'struct', struct: { name: path, fields: new Map(), preserveUnknown: true } };
 }
 
