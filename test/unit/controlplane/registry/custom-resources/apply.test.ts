@@ -58,16 +58,6 @@ describe('what loses its last member is empty and stays', () => {
     const properties = { p: { type: 'object', ...open } };
     assert.deepEqual(applied(properties, { p: { q: { r: 1 } } }, { p: { q: {} } }), { p: { q: {} } });
   });
-  test('a list with keys', () => {
-    const items: JsonSchema = { type: 'object', properties: { k: text }, required: ['k'] };
-    const list: JsonSchema = {
-      type: 'array',
-      items,
-      'x-kubernetes-list-type': 'map',
-      'x-kubernetes-list-map-keys': ['k'],
-    };
-    assert.deepEqual(applied({ l: list }, { l: [{ k: 'a' }] }, { l: [] }), { l: [] });
-  });
 });
 
 describe('a list that preserves unknown fields', () => {
