@@ -1,4 +1,5 @@
 /** Starts what runs beside the API server in this process: controllers, scheduler, the `kubernetes` service. */
+import { dirname } from 'node:path';
 import type { Client } from '../api/machinery/client.ts';
 import { Informers } from '../api/machinery/informer.ts';
 import { typedClient } from '../api/machinery/typed-client.ts';
@@ -13,6 +14,7 @@ import { SIGNER_NAMES, signRequest } from './pki/signers.ts';
 import { controllerOptions } from './options/controllers.ts';
 import { primaryAddress } from './host-address.ts';
 import { ensureClusterInfo } from './node-bootstrap.ts';
+import { readSignedBundle } from './pki/authority-rotation.ts';
 import { keepServiceAddresses, stateOf } from './service-address-repair.ts';
 import { startScheduler } from './scheduler/scheduler.ts';
 
@@ -40,11 +42,11 @@ export async function startLoops(
   const system = clientFor('system:apiserver', MASTERS, 'kube-apiserver');
   const address = flags.advertiseAddress === '' ? primaryAddress() : flags.advertiseAddress;
   const host = flags.externalHostname === '' ? address : flags.externalHostname;
-  await ensureClusterInfo(
-    system,
-    `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
-    pki.material().ca.certificatePem,
-  );
+  await ensureClusterInfo(system, {
+    server: `https://${host.includes(':') ? `[${host}]` : host}:${port}`,
+    ca: pki.material().ca.certificatePem,
+    signedBundle: await readSignedBundle(dirname(pki.paths.caCertificate)),
+  });
   const { security } = parts;
   const published = await keepAuthenticationInfo({
     info: {

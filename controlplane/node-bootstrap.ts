@@ -7,7 +7,11 @@ import type { Client, Resource } from '../api/machinery/client.ts';
 import { clusterRoleBindings, clusterRoles, configMaps, roleBindings, roles } from '../api/machinery/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isAlreadyExists, isNotFound } from '../api/meta/status-error.ts';
+<<<<<<< HEAD
 import { KUBELET_CLIENT } from './pki/pki.ts';
+=======
+import { CA_BUNDLE_KEY } from '../api/pki/ca-bundle.ts';
+>>>>>>> 148f2d6 (Believe new CAs only from a bundle that a trusted CA signed; certs rotate signals only a proven control plane; the agent of up has its own file of client CAs)
 
 /** The group of bootstrap tokens for nodes, as other tools name it. */
 const NODE_BOOTSTRAP_GROUP = 'system:bootstrappers:kubeadm:default-node-token';
@@ -73,26 +77,39 @@ const NAMESPACE = 'kube-public';
 const CLUSTER_INFO = 'cluster-info';
 const READER = 'orchlet:cluster-info';
 
+export interface ClusterInfo {
+  readonly server: string;
+  /** PEM. */
+  readonly ca: string;
+  /** What a CA rotation signed; agents that run believe nothing else. */
+  readonly signedBundle: string | undefined;
+}
+
 /**
- * `cluster-info` in `kube-public`: where the API is and who signs its certificates, for anybody to read. The bootstrap signer
- * signs it with every token, which is how a host that joins knows it for true.
+ * Publishes `cluster-info` in `kube-public`: where the API is and which CAs sign its certificates, for anybody to read. The
+ * bootstrap signer signs it with every token, by which a host that joins verifies it.
  */
-export async function ensureClusterInfo(client: Client, server: string, ca: string): Promise<void> {
+export async function ensureClusterInfo(client: Client, { server, ca, signedBundle }: ClusterInfo): Promise<void> {
   const kubeconfig = stringifyYaml({
     apiVersion: 'v1',
     kind: 'Config',
     clusters: [{ name: '', cluster: { server, 'certificate-authority-data': Buffer.from(ca).toString('base64') } }],
   });
+  const data: Record<string, string> = {
+    kubeconfig,
+    ...(signedBundle === undefined ? {} : { [CA_BUNDLE_KEY]: signedBundle }),
+  };
   const wanted: KubeObject = {
     apiVersion: 'v1',
     kind: 'ConfigMap',
     metadata: { name: CLUSTER_INFO, namespace: NAMESPACE },
-    data: { kubeconfig },
+    data,
   };
   try {
     const existing = await client.get(configMaps, NAMESPACE, CLUSTER_INFO);
-    const data = (existing['data'] ?? {}) as Record<string, string>;
-    if (data['kubeconfig'] !== kubeconfig) await client.update(configMaps, { ...existing, data: { kubeconfig } });
+    const found = (existing['data'] ?? {}) as Record<string, string>;
+    if (found['kubeconfig'] !== kubeconfig || found[CA_BUNDLE_KEY] !== signedBundle)
+      await client.update(configMaps, { ...existing, data });
   } catch (error) {
     if (!isNotFound(error)) throw error;
     await create(client, configMaps, NAMESPACE, wanted);

@@ -12,10 +12,12 @@ import {
   prepareAuthority,
   switchAuthority,
 } from '../../controlplane/pki/authority-rotation.ts';
+import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { ensurePki } from '../../controlplane/pki/pki.ts';
 import { hostAddresses, hostNames } from '../../controlplane/host-address.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { type Command, CommandError } from '../command.ts';
+import { runningProcess } from '../processes.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -103,9 +105,9 @@ export const certsRotate: Command = {
     const dataDirectory = String(parsed.values['dataDir']);
     const directory = join(dataDirectory, 'pki');
     await rows(dataDirectory);
+    const pid = await runningProcess(join(dataDirectory, `${STORAGE_FILE}.pid`));
     for (const name of LEAVES) await rm(join(directory, `${name}.crt`), { force: true });
-    const pid = Number(await readFile(join(dataDirectory, 'storage', 'orchlet.db.pid'), 'utf8').catch(() => ''));
-    if (Number.isInteger(pid) && pid > 0 && isAlive(pid)) {
+    if (pid !== undefined) {
       // The control plane knows its own names and addresses: it makes them itself.
       process.kill(pid, 'SIGHUP');
       const deadline = systemClock.monotonic() + 10_000;
@@ -164,8 +166,8 @@ export const certsRotateCa: Command = {
     const stage = String(parsed.values['stage']);
     try {
       if (stage === 'prepare') await prepareAuthority(directory, systemClock.now());
-      else if (stage === 'switch') await switchAuthority(directory);
-      else if (stage === 'finish') await finishAuthority(directory);
+      else if (stage === 'switch') await switchAuthority(directory, systemClock.now());
+      else if (stage === 'finish') await finishAuthority(directory, systemClock.now());
       else throw new CommandError('say which stage: --stage prepare, switch or finish');
     } catch (error) {
       if (error instanceof AuthorityStageError) throw new CommandError(error.message, { cause: error });
@@ -175,12 +177,3 @@ export const certsRotateCa: Command = {
     return 0;
   },
 };
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-}

@@ -13,6 +13,7 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
 import { configMaps } from '../../api/machinery/resources.ts';
+import { CA_BUNDLE_KEY, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
 import { type Command, CommandError } from '../command.ts';
 
 const TOKEN = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
@@ -76,18 +77,34 @@ function signatureFits(content: string, signature: string, tokenId: string, toke
   return actual.length === expected.length && timingSafeEqual(actual, expected);
 }
 
-/** `sha256:` and the hash of the key of every certificate in the bundle. */
-function keyHashes(caPem: string): string[] {
-  const blocks = caPem.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
-  return blocks.map((block) => {
-    const key = new X509Certificate(block).publicKey.export({ type: 'spki', format: 'der' });
-    return `sha256:${createHash('sha256').update(key).digest('hex')}`;
-  });
+function certificateBlocks(pem: string): readonly string[] {
+  return pem.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
+}
+
+/** `sha256:` and the hash of the certificate's public key. */
+function keyHash(certificatePem: string): string {
+  const key = new X509Certificate(certificatePem).publicKey.export({ type: 'spki', format: 'der' });
+  return `sha256:${createHash('sha256').update(key).digest('hex')}`;
 }
 
 interface Discovered {
-  readonly server: string;
   readonly ca: string;
+  /** The bundle of a CA rotation, signed by one of its CAs. */
+  readonly signedBundle: string;
+}
+
+/**
+ * The CAs to trust: those whose hash the administrator named, and what one of them signed in a rotation. Others that
+ * `cluster-info` lists count for nothing. Without hashes the bootstrap token alone vouches for all of them.
+ */
+export function believedCas({ ca, signedBundle }: Discovered, hashes: readonly string[]): string | undefined {
+  if (hashes.length === 0) return ca;
+  const wanted = hashes.map((hash) => hash.toLowerCase());
+  const pinned = certificateBlocks(ca)
+    .filter((block) => wanted.includes(keyHash(block)))
+    .join('\n');
+  if (pinned === '') return undefined;
+  return verifyCaBundle(signedBundle, pinned)?.certificates ?? `${pinned}\n`;
 }
 
 async function discover(url: string, tokenId: string, tokenSecret: string): Promise<Discovered> {
@@ -115,7 +132,7 @@ async function discover(url: string, tokenId: string, tokenSecret: string): Prom
     const ca = Buffer.from(cluster['certificate-authority-data'] ?? '', 'base64').toString();
     if (ca === '' || cluster['server'] === undefined)
       throw new CommandError("the cluster's description names no server or no authority");
-    return { server: cluster['server'], ca };
+    return { ca, signedBundle: data[CA_BUNDLE_KEY] ?? '' };
   } finally {
     await client.close();
   }
@@ -166,11 +183,12 @@ export const join: Command = {
         'give --discovery-token-ca-cert-hash, so that the cluster is known for certain (or --discovery-token-unsafe-skip-ca-verification)',
       );
     }
-    const { ca } = await discover(url, id, secret);
-    const hashes = keyHashes(ca);
-    if (values.caHash.length > 0 && !values.caHash.some((hash) => hashes.includes(hash.toLowerCase()))) {
+    const discovered = await discover(url, id, secret);
+    const ca = believedCas(discovered, values.caHash);
+    if (ca === undefined) {
+      const hashes = certificateBlocks(discovered.ca).map(keyHash);
       throw new CommandError(
-        `the cluster's authority has the hash ${hashes.join(', ')}, which is not the one that was given: this may be another cluster`,
+        `the CA of the cluster has the hash ${hashes.join(', ')}, which is not the one that was given: this may be another cluster`,
       );
     }
     await confirm(url, ca);

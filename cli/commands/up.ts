@@ -9,6 +9,7 @@ import { type AgentFlags, agentFlags } from '../../agent/options.ts';
 import { flag, type FlagValues, pickKeys } from '../../api/component/flags.ts';
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
@@ -202,6 +203,9 @@ async function agentFlagsFor(
   const agentDirectory = join(directory, 'agent');
   await mkdir(agentDirectory, { recursive: true, mode: 0o750 });
   const { kubeconfig, bootstrapKubeconfig } = await admitOwnNode(agentDirectory, plane);
+  // A copy of the agent's own: what it follows in a CA rotation never reaches the files of the control plane.
+  const clientCaFile = join(agentDirectory, 'client-ca.crt');
+  await replaceFile(clientCaFile, plane.ca, { mode: 0o644 });
   const { serviceProxy } = values;
   const said = NODE_KEYS.filter((key) => given.has(key));
   return {
@@ -212,7 +216,7 @@ async function agentFlagsFor(
     rootDir: agentDirectory,
     certDir: join(agentDirectory, 'pki'),
     imagesDir: join(directory, 'images'),
-    clientCaFile: join(directory, 'pki', 'ca.crt'),
+    clientCaFile,
     anonymousAuth: false,
     authenticationTokenWebhook: true,
     authorizationMode: 'Webhook',

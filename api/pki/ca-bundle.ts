@@ -1,0 +1,106 @@
+/**
+ * A CA bundle that vouches for itself: the certificates that a cluster trusts, signed with the key of one of its CAs (a compact
+ * JWS, RFC 7515). Where it is published, anybody may write: only who trusts the signing CA already believes what it lists.
+ * `orchlet certs rotate-ca` signs one at each stage; agents and `orchlet join` verify it.
+ */
+import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
+import { parseJson } from '../codec/json.ts';
+import { type Certificate, certificatePem, parseCertificates } from './certificate.ts';
+
+export interface CaBundle {
+  /** PEM; the CA that issues certificates now stands first. */
+  readonly certificates: string;
+  /** Later bundles replace earlier ones, never the other way round. */
+  readonly issuedAtMs: number;
+}
+
+/** The key of the ConfigMap `cluster-info` in kube-public. */
+export const CA_BUNDLE_KEY = 'orchlet-ca-bundle';
+
+const TYPE = 'orchlet-ca-bundle';
+const LONGEST_BYTES = 256 * 1024;
+const MOST_CERTIFICATES = 16;
+
+interface SigningScheme {
+  readonly name: string;
+  readonly hash: string | null;
+}
+
+/** Other keys sign no bundles. */
+function schemeOf(key: KeyObject): SigningScheme {
+  if (key.asymmetricKeyType === 'rsa') return { name: 'RS256', hash: 'sha256' };
+  if (key.asymmetricKeyType === 'ed25519') return { name: 'EdDSA', hash: null };
+  switch (key.asymmetricKeyDetails?.namedCurve) {
+    case 'prime256v1':
+      return { name: 'ES256', hash: 'sha256' };
+    case 'secp384r1':
+      return { name: 'ES384', hash: 'sha384' };
+    case 'secp521r1':
+      return { name: 'ES512', hash: 'sha512' };
+    default:
+      throw new TypeError(`a ${key.asymmetricKeyType} key cannot sign a CA bundle`);
+  }
+}
+
+export function signCaBundle(bundle: CaBundle, privateKey: KeyObject): string {
+  const { name, hash } = schemeOf(createPublicKey(privateKey));
+  const encode = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const input = `${encode({ alg: name, typ: TYPE })}.${encode(bundle)}`;
+  const signature = sign(hash, Buffer.from(input), { key: privateKey, dsaEncoding: 'ieee-p1363' });
+  return `${input}.${signature.toString('base64url')}`;
+}
+
+/** `undefined` unless one of the trusted CAs (PEM) signed it and it lists nothing but CA certificates. Never throws. */
+export function verifyCaBundle(text: string, trusted: string): CaBundle | undefined {
+  const [header, payload, signature, ...more] = text.trim().split('.');
+  if (text.length > LONGEST_BYTES || signature === undefined || more.length > 0) return undefined;
+  const input = Buffer.from(`${header}.${payload}`);
+  const isSigned = casOf(trusted).some(({ publicKey }) => isSignedBy(publicKey, { header, input, signature }));
+  return isSigned ? bundleOf(payload) : undefined;
+}
+
+interface SignedText {
+  readonly header: string | undefined;
+  readonly input: Buffer;
+  readonly signature: string;
+}
+
+/** The key decides the algorithm; the header must agree. */
+function isSignedBy(key: KeyObject, { header, input, signature }: SignedText): boolean {
+  try {
+    const { name, hash } = schemeOf(key);
+    const expected = Buffer.from(JSON.stringify({ alg: name, typ: TYPE })).toString('base64url');
+    const bytes = Buffer.from(signature, 'base64url');
+    return header === expected && verify(hash, input, { key, dsaEncoding: 'ieee-p1363' }, bytes);
+  } catch {
+    // A key of a kind that signs no bundles.
+    return false;
+  }
+}
+
+function bundleOf(payload: string | undefined): CaBundle | undefined {
+  let value: unknown;
+  try {
+    ({ value } = parseJson(Buffer.from(payload ?? '', 'base64url')));
+  } catch {
+    return undefined;
+  }
+  if (typeof value !== 'object' || value === null || !('certificates' in value) || !('issuedAtMs' in value))
+    return undefined;
+  const { certificates, issuedAtMs } = value;
+  if (typeof certificates !== 'string' || typeof issuedAtMs !== 'number' || !Number.isSafeInteger(issuedAtMs))
+    return undefined;
+  const found = casOf(certificates);
+  if (found.length === 0 || found.length > MOST_CERTIFICATES) return undefined;
+  return { certificates: found.map(({ raw }) => certificatePem(raw)).join(''), issuedAtMs };
+}
+
+/** None where one of the certificates is not a CA's, or cannot be read. */
+function casOf(pem: string): readonly Certificate[] {
+  try {
+    const found = parseCertificates(pem);
+    return found.every(({ basicConstraints }) => basicConstraints?.isCa === true) ? found : [];
+  } catch {
+    return [];
+  }
+}

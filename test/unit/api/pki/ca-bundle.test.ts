@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import { createPrivateKey } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import { ClusterAuthority } from '../../../../agent/certificates/cluster-authority.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { signCaBundle, verifyCaBundle } from '../../../../api/pki/ca-bundle.ts';
+import { believedCas } from '../../../../cli/commands/join.ts';
+import { createHash, X509Certificate } from 'node:crypto';
+import { ensureAuthority, issue } from '../../../../controlplane/pki/authority.ts';
+import {
+  finishAuthority,
+  prepareAuthority,
+  readSignedBundle,
+  switchAuthority,
+} from '../../../../controlplane/pki/authority-rotation.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+const NOW = Date.UTC(2026, 0, 2);
+
+async function folder(t: TestContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'ca-bundle-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+const keyHash = (pem: string): string =>
+  `sha256:${createHash('sha256')
+    .update(new X509Certificate(pem).publicKey.export({ type: 'spki', format: 'der' }))
+    .digest('hex')}`;
+
+/** An agent that trusts `ca`, with its own files in a folder of its own. */
+async function follower(t: TestContext, ca: string, clientCaFile = '') {
+  const directory = await folder(t);
+  const kubeconfig = join(directory, 'kubeconfig');
+  const authority = (trusted: string): ClusterAuthority =>
+    new ClusterAuthority({
+      server: 'https://127.0.0.1:1',
+      ca: trusted,
+      kubeconfig,
+      credentialsFile: join(directory, 'pair.pem'),
+      clientCaFile,
+      clock: new FakeClock(),
+      logger: silentLogger,
+      onChange: () => undefined,
+    });
+  return { authority: authority(ca), restarted: authority };
+}
+
+describe('a signed CA bundle', () => {
+  it('is believed by who trusts its signer, and by nobody else', async (t) => {
+    const [one, other] = [await folder(t), await folder(t)];
+    const ours = await ensureAuthority(one, 'ca', 'kubernetes', NOW);
+    const theirs = await ensureAuthority(other, 'ca', 'kubernetes', NOW);
+    const both = ours.certificatePem + theirs.certificatePem;
+    const signed = signCaBundle({ certificates: both, issuedAtMs: NOW }, ours.privateKey);
+    assert.deepEqual(verifyCaBundle(signed, ours.certificatePem), { certificates: both, issuedAtMs: NOW });
+    assert.equal(verifyCaBundle(signed, theirs.certificatePem), undefined);
+    const forged = signCaBundle({ certificates: both, issuedAtMs: NOW }, theirs.privateKey);
+    assert.equal(verifyCaBundle(forged, ours.certificatePem), undefined);
+    const [header = '', payload = '', signature = ''] = signed.split('.');
+    const changed = Buffer.from(JSON.stringify({ certificates: both, issuedAtMs: NOW + 1 })).toString('base64url');
+    const none = Buffer.from('{"alg":"none","typ":"orchlet-ca-bundle"}').toString('base64url');
+    for (const text of [
+      '',
+      signature,
+      `${header}.${changed}.${signature}`,
+      `${none}.${payload}.`,
+      `${header}.${payload}.`,
+      `${signed}.${signature}`,
+    ])
+      assert.equal(verifyCaBundle(text, ours.certificatePem), undefined, text);
+  });
+
+  it('lists CAs alone: a certificate of a client in it makes it worthless', async (t) => {
+    const ours = await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW);
+    const leaf = await issue({ subject: { commonName: 'x' }, usage: 'client auth', lifetimeMs: 1e9 }, ours, NOW);
+    const certificates = ours.certificatePem + leaf.certificatePem;
+    assert.equal(
+      verifyCaBundle(signCaBundle({ certificates, issuedAtMs: NOW }, ours.privateKey), ours.certificatePem),
+      undefined,
+    );
+    // The key of a client vouches for nothing, though its CA is trusted.
+    const byClient = signCaBundle(
+      { certificates: ours.certificatePem, issuedAtMs: NOW },
+      createPrivateKey(leaf.privateKeyPem),
+    );
+    assert.equal(verifyCaBundle(byClient, ours.certificatePem), undefined);
+  });
+});
+
+describe('an agent in a CA rotation', () => {
+  it('follows each stage, keeps what it took over restarts, and takes no earlier bundle again', async (t) => {
+    const pki = await folder(t);
+    const old = (await ensureAuthority(pki, 'ca', 'kubernetes', NOW)).certificatePem;
+    const { authority, restarted } = await follower(t, old);
+    const published: string[] = [];
+    const stages = [prepareAuthority, switchAuthority, finishAuthority];
+    for (const [index, stage] of stages.entries()) {
+      // The clock of the host may even go backwards.
+      await stage(pki, NOW - index);
+      const signed = (await readSignedBundle(pki)) ?? '';
+      published.push(signed);
+      assert.equal(await authority.take(signed), true);
+      assert.equal(authority.ca, await readFile(join(pki, 'ca.crt'), 'utf8'));
+      assert.equal(await authority.take(signed), false);
+    }
+    assert.equal(authority.ca.includes(old), false);
+    const again = restarted(authority.ca);
+    for (const signed of published) assert.equal(await again.take(signed), false);
+    // Nor does one that has only ever known the new CA learn to trust the old one.
+    const { authority: fresh } = await follower(t, authority.ca);
+    for (const signed of published.slice(0, 2)) assert.equal(await fresh.take(signed), false);
+  });
+
+  it('believes no CA that somebody else wrote, beside the real one or alone', async (t) => {
+    const real = await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW);
+    const evil = await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW);
+    const { authority } = await follower(t, real.certificatePem);
+    for (const certificates of [evil.certificatePem, real.certificatePem + evil.certificatePem])
+      assert.equal(await authority.take(signCaBundle({ certificates, issuedAtMs: NOW }, evil.privateKey)), false);
+    assert.equal(authority.ca, real.certificatePem);
+  });
+
+  it('writes its own file of client CAs, and never the one of the control plane', async (t) => {
+    const pki = await folder(t);
+    const old = (await ensureAuthority(pki, 'ca', 'kubernetes', NOW)).certificatePem;
+    const own = join(await folder(t), 'client-ca.crt');
+    await writeFile(own, old);
+    await prepareAuthority(pki, NOW);
+    const signed = (await readSignedBundle(pki)) ?? '';
+    const both = await readFile(join(pki, 'ca.crt'), 'utf8');
+    assert.equal(await (await follower(t, old, own)).authority.take(signed), true);
+    assert.equal(await readFile(own, 'utf8'), both);
+    await writeFile(join(pki, 'ca.crt'), old);
+    assert.equal(await (await follower(t, old, join(pki, 'ca.crt'))).authority.take(signed), true);
+    assert.equal(await readFile(join(pki, 'ca.crt'), 'utf8'), old);
+  });
+});
+
+describe('a host that joins', () => {
+  it('trusts the CA whose hash it was given and what that signed, not all that cluster-info lists', async (t) => {
+    const pki = await folder(t);
+    const old = (await ensureAuthority(pki, 'ca', 'kubernetes', NOW)).certificatePem;
+    const evil = (await ensureAuthority(await folder(t), 'ca', 'kubernetes', NOW)).certificatePem;
+    const hashes = [keyHash(old)];
+    const believed = believedCas({ ca: old + evil, signedBundle: '' }, hashes) ?? '';
+    assert.equal(believed.trim(), old.trim());
+    assert.equal(believedCas({ ca: evil, signedBundle: '' }, hashes), undefined);
+    await prepareAuthority(pki, NOW);
+    const both = await readFile(join(pki, 'ca.crt'), 'utf8');
+    assert.equal(believedCas({ ca: both, signedBundle: (await readSignedBundle(pki)) ?? '' }, hashes), both);
+  });
+});
