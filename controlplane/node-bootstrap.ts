@@ -7,11 +7,8 @@ import type { Client, Resource } from '../api/machinery/client.ts';
 import { clusterRoleBindings, clusterRoles, configMaps, roleBindings, roles } from '../api/machinery/resources.ts';
 import type { KubeObject } from '../api/meta/object.ts';
 import { isAlreadyExists, isNotFound } from '../api/meta/status-error.ts';
-<<<<<<< HEAD
-import { KUBELET_CLIENT } from './pki/pki.ts';
-=======
 import { CA_BUNDLE_KEY } from '../api/pki/ca-bundle.ts';
->>>>>>> 148f2d6 (Believe new CAs only from a bundle that a trusted CA signed; certs rotate signals only a proven control plane; the agent of up has its own file of client CAs)
+import { KUBELET_CLIENT } from './pki/pki.ts';
 
 /** The group of bootstrap tokens for nodes, as other tools name it. */
 const NODE_BOOTSTRAP_GROUP = 'system:bootstrappers:kubeadm:default-node-token';
