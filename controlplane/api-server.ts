@@ -7,6 +7,7 @@ import { resolve } from 'node:path';
 import type { Aggregator } from './aggregation/aggregator.ts';
 import { installBackup } from './backup/backup.ts';
 import { installReencrypt } from './encryption/reencrypt.ts';
+import { startFlowControl } from './flow-control-loop.ts';
 import { primaryAddress } from './host-address.ts';
 import type { ControlPlaneFlags } from './options.ts';
 import type { PkiMaterial } from './pki/pki.ts';
@@ -16,6 +17,7 @@ import { builtinDeprecation } from './server/deprecations.ts';
 import { passAggregated } from './server/connect/aggregated.ts';
 import { createConnector } from './server/connect/connector.ts';
 import { strippedHeaders } from './server/connect/forwarded-headers.ts';
+import { installFlowControlDumps } from './server/flowcontrol/flow-control-dumps.ts';
 import { installDiscovery } from './server/discovery.ts';
 import { type HealthOptions, installHealth } from './server/health.ts';
 import { installIssuer } from './server/issuer-paths.ts';
@@ -42,7 +44,7 @@ export const API_VERSION = {
   platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
 } as const;
 
-export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer {
+export function createApiServer(parts: Parts, aggregator: Aggregator, signal: AbortSignal): ApiServer {
   const { flags, clock, logger, registry, security, pki, schema, customResources, metrics } = parts;
   const stripped = strippedHeaders({
     names: [
@@ -83,6 +85,8 @@ export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer
   installReencrypt(paths, parts.storage, parts.encryption?.values);
   installBackup(paths, parts.storage, resolve(flags.dataDir));
   installMetrics(paths, metrics);
+  const fairness = startFlowControl(parts, signal);
+  if (fairness !== undefined) installFlowControlDumps(paths, fairness.control);
   installIndex(paths, catalog);
   const serving = servingCertificate(flags) ?? ownCertificate(pki.material());
   const server = createServer({
@@ -116,6 +120,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator): ApiServer
       builtinDeprecation(group, version, resource) ||
       (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),
     requestTimeoutMs: flags.requestTimeout,
+    ...(fairness === undefined ? {} : { fairness }),
     maxReading: flags.maxRequestsInflight,
     maxMutating: flags.maxMutatingRequestsInflight,
   });

@@ -1,29 +1,17 @@
 /**
- * Objects that every cluster has from the start beside its roles: flow schemas and priority levels, priority classes, the range of service
- * addresses, and one API service for each group version that this server serves itself.
+ * Objects that every cluster has from the start beside its roles: flow schemas and priority levels, priority classes, the
+ * range of service addresses, and one APIService for each group version that this server serves itself.
  *
- * Called once at start, when the API can be written. What is missing is created; what an administrator changed stays, except
- * flow control objects that say they are kept up to date. Safe to run again and beside another server that does the same.
+ * Called once at start, when the API can be written. Missing objects are created; what an administrator changed stays, except
+ * for flow control objects. Safe to run again and beside another server that does the same.
  */
 import type { Client } from '../api/machinery/client.ts';
 import type { ResourceOf } from '../api/machinery/resources.ts';
-import {
-  apiServices,
-  configMaps,
-  flowSchemas,
-  priorityClasses,
-  priorityLevelConfigurations,
-} from '../api/machinery/resources.ts';
-import { semanticEqual } from '../api/meta/json-equality.ts';
+import { apiServices, configMaps, priorityClasses } from '../api/machinery/resources.ts';
 import type { GroupVersion, KubeObject } from '../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../api/meta/status-error.ts';
+import { ensureFlowControl } from './flow-control-objects.ts';
 import { ensureDefaultRange } from './default-service-range.ts';
-import {
-  MANDATORY_LEVELS,
-  MANDATORY_SCHEMAS,
-  SUGGESTED_LEVELS,
-  SUGGESTED_SCHEMAS,
-} from './registry/kinds/flowcontrol-defaults.ts';
 import { SYSTEM_PRIORITY_CLASSES } from './registry/kinds/policy.ts';
 import { localApiPriorities } from './registry/kinds/api-service-priorities.ts';
 
@@ -37,11 +25,7 @@ export interface DefaultObjectsOptions {
 
 export async function ensureDefaultObjects(client: Client, options: DefaultObjectsOptions): Promise<void> {
   await Promise.all([
-    ensureFlowControl(client, priorityLevelConfigurations, 'PriorityLevelConfiguration', {
-      ...SUGGESTED_LEVELS,
-      ...MANDATORY_LEVELS,
-    }),
-    ensureFlowControl(client, flowSchemas, 'FlowSchema', { ...SUGGESTED_SCHEMAS, ...MANDATORY_SCHEMAS }),
+    ensureFlowControl(client),
     ensurePriorityClasses(client),
     ensureTokenTracking(client, options.nowMs),
     ensureDefaultRange(client, options.serviceClusterCidrs),
@@ -101,38 +85,6 @@ async function ensureTokenTracking(client: Client, nowMs: number): Promise<void>
       metadata: { name, namespace: 'kube-system' },
       data: { since },
     } as KubeObject),
-  );
-}
-
-// --- flow control
-
-const AUTOUPDATE = 'apf.kubernetes.io/autoupdate-spec';
-
-async function ensureFlowControl<T extends KubeObject>(
-  client: Client,
-  resource: ResourceOf<T>,
-  kind: string,
-  specs: Readonly<Record<string, object>>,
-): Promise<void> {
-  const existing = await byName(client, resource);
-  await Promise.all(
-    Object.entries(specs).map(async ([name, spec]) => {
-      const found = existing.get(name);
-      if (found === undefined) {
-        const object = {
-          apiVersion: 'flowcontrol.apiserver.k8s.io/v1',
-          kind,
-          metadata: { name, annotations: { [AUTOUPDATE]: 'true' } },
-          spec: structuredClone(spec),
-        };
-        await tolerating(client.create(resource, '', object));
-        return;
-      }
-      const kept = found.metadata.annotations?.[AUTOUPDATE] === 'true';
-      // What may be set of the exempt level is the administrator's.
-      if (!kept || name === 'exempt' || semanticEqual(found['spec'], spec)) return;
-      await tolerating(client.update(resource, { ...structuredClone(found), spec: structuredClone(spec) }));
-    }),
   );
 }
 

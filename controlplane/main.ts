@@ -227,7 +227,7 @@ async function assemble(options: Assembly, { opened, close, isClosing }: Lifetim
   await bootstrap(parts);
   startHooks.done('bootstrap');
   const aggregator = aggregatorOf(parts, stop.signal);
-  const server = createApiServer(parts, aggregator);
+  const server = createApiServer(parts, aggregator, stop.signal);
   startHooks.done('aggregation');
   const address = await server.listen(flags.securePort, flags.bindAddress);
   opened.push(() => server.close(CLOSE_GRACE_MS));

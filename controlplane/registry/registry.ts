@@ -50,6 +50,8 @@ export interface RegistryOptions extends Omit<KindOptions, 'stores'> {
 /** The stores by their group (`''` for core) and resource. */
 export interface Stores {
   get(group: string, resource: string): Store;
+  /** `undefined`: none is built in. */
+  find(group: string, resource: string): Store | undefined;
 }
 
 export interface Registry {
@@ -106,6 +108,7 @@ function columnsFinder(stores: ReadonlyMap<string, Store>, rows: ReadonlyMap<str
 export async function createRegistry(options: RegistryOptions): Promise<Registry> {
   const stores = new Map<string, Store>();
   const access: Stores = {
+    find: (group, resource) => stores.get(keyOf(group, resource)),
     get(group, resource) {
       const store = stores.get(keyOf(group, resource));
       if (store === undefined) throw new Error(`no store of ${resource} in group "${group}"`);

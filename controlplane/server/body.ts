@@ -41,9 +41,16 @@ export async function readBody(request: ApiRequest, rest: Rest, options: BodyOpt
   }
 }
 
-/** The bytes of a body, and whether handling them takes turns. Throws 413. */
+/**
+ * The bytes of a body, once they have come and the request may go on; records whether they are handled in several turns of
+ * the event loop. Throws 413 and `TooManyRequests`.
+ */
 export async function receiveBody(request: ApiRequest): Promise<Buffer> {
-  const bytes = await request.exchange.readBody(MAX_BODY_BYTES);
+  const { exchange, place } = request;
+  const bytes =
+    place === undefined
+      ? await exchange.readBody(MAX_BODY_BYTES)
+      : await place.receive((count) => exchange.readBody(MAX_BODY_BYTES, count));
   request.isLarge = bytes.length > LARGE_BYTES;
   return bytes;
 }

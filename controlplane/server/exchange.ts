@@ -22,14 +22,16 @@ export interface Exchange {
   readonly rawHeaders?: readonly string[];
   readonly protocol: 'HTTP/1.1' | 'HTTP/2.0';
   readonly remoteAddress: string;
+  /** Whether a body follows the headers; it may turn out to be empty. */
+  readonly hasBody: boolean;
   /** Whether an answer has begun. */
   readonly answered: boolean;
   /** Whether the answer is complete, or the client gone. */
   readonly closed: boolean;
   /** The client's certificate; the handshake proved the key but verified no chain. */
   peerCertificate(): X509Certificate | undefined;
-  /** Rejects with 413 when the body is longer than `limit` bytes. */
-  readBody(limit: number): Promise<Buffer>;
+  /** Rejects with 413 when the body is longer than `limit` bytes. `count` gets the bytes of each part. */
+  readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer>;
   /** The body as it comes, for what is passed on. */
   bodyStream(): AsyncIterable<Buffer>;
   send(status: number, headers: ResponseHeaders, body: Buffer | string | undefined): void;

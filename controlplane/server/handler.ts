@@ -17,6 +17,7 @@ import { chain } from './filters/chain.ts';
 import { guardFilter } from './filters/guard.ts';
 import { impersonationFilter } from './filters/impersonation.ts';
 import { InFlight, type InFlightOptions } from './filters/in-flight.ts';
+import { priorityAndFairnessFilter, type PriorityAndFairnessOptions } from './filters/priority-and-fairness.ts';
 import { requestInfoFilter } from './filters/request-info.ts';
 import { pageNotFound, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest, Handler, MaybePromise } from './request.ts';
@@ -45,6 +46,8 @@ export interface HandlerOptions {
   readonly observer: RequestObserver;
   readonly audit: AuditSink | undefined;
   readonly requestTimeoutMs: number;
+  /** `undefined`: requests in flight are only counted. */
+  readonly fairness: PriorityAndFairnessOptions | undefined;
   readonly inFlight: InFlightOptions;
   /** Warning for a resource that is going away; `''` for others. */
   readonly deprecation: (group: string, version: string, resource: string) => string;
@@ -61,7 +64,9 @@ export function createHandler(options: HandlerOptions): Handler {
       authenticationFilter(options),
       auditFilter(options.audit),
       impersonationFilter(authorizer),
-      new InFlight(options.inFlight).filter,
+      options.fairness === undefined
+        ? new InFlight(options.inFlight).filter
+        : priorityAndFairnessFilter(options.fairness),
       authorizationFilter(authorizer),
     ],
     dispatcher(options),

@@ -30,6 +30,11 @@ export class Http1Exchange implements Exchange {
     return this.#request.socket.remoteAddress ?? '';
   }
 
+  get hasBody(): boolean {
+    const { 'content-length': length = '0', 'transfer-encoding': encoding } = this.headers;
+    return encoding !== undefined || length !== '0';
+  }
+
   get answered(): boolean {
     return this.#response.headersSent || this.#taken;
   }
@@ -42,8 +47,8 @@ export class Http1Exchange implements Exchange {
     return (this.#request.socket as TLSSocket).getPeerX509Certificate();
   }
 
-  readBody(limit: number): Promise<Buffer> {
-    return readWhole(this.bodyStream(), limit);
+  readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer> {
+    return readWhole(this.bodyStream(), limit, count);
   }
 
   bodyStream(): AsyncIterable<Buffer> {

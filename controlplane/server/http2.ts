@@ -49,6 +49,10 @@ export class Http2Exchange implements Exchange {
     return this.#socket.remoteAddress ?? '';
   }
 
+  get hasBody(): boolean {
+    return !this.#bodyless;
+  }
+
   get answered(): boolean {
     return this.#answered;
   }
@@ -61,8 +65,8 @@ export class Http2Exchange implements Exchange {
     return this.#socket.getPeerX509Certificate();
   }
 
-  readBody(limit: number): Promise<Buffer> {
-    return readWhole(this.bodyStream(), limit);
+  readBody(limit: number, count?: (bytes: number) => void): Promise<Buffer> {
+    return readWhole(this.bodyStream(), limit, count);
   }
 
   bodyStream(): AsyncIterable<Buffer> {

@@ -29,6 +29,23 @@ export interface RequestAudit {
   panicked(error: unknown): void;
 }
 
+/** Reads a body as a whole and reports the bytes of each part as it comes. */
+export type ReadCounted = (count: (bytes: number) => void) => Promise<Buffer>;
+
+/** The place of a request in API priority and fairness. */
+export interface RequestPlace {
+  /** Reads the body; resolves when the request may go on. */
+  receive(read: ReadCounted): Promise<Buffer>;
+  /** Gives back what the request holds, before its end; idempotent. */
+  leave(): void;
+}
+
+/** What answers report of the flow schema that a request belongs to. */
+export interface RequestFlow {
+  readonly uid: string;
+  readonly level: { readonly uid: string };
+}
+
 const NO_QUERY = new URLSearchParams();
 const NOBODY: UserInfo = { name: '', groups: [] };
 const NOT_READ: RequestInfo = {
@@ -68,6 +85,9 @@ export class ApiRequest implements RequestContext {
   annotations: Map<string, string> | undefined;
   /** Those that tell of objects: for events with bodies alone. */
   bodyAnnotations: Map<string, string> | undefined;
+  /** Under API priority and fairness, except for streams. */
+  flow: RequestFlow | undefined;
+  place: RequestPlace | undefined;
   /** Where the request is audited. */
   audited: RequestAudit | undefined;
   #status = 0;
@@ -186,6 +206,10 @@ export class ApiRequest implements RequestContext {
       'audit-id': this.auditId,
       'cache-control': 'no-cache, private',
     };
+    if (this.flow !== undefined) {
+      headers['x-kubernetes-pf-flowschema-uid'] = this.flow.uid;
+      headers['x-kubernetes-pf-prioritylevel-uid'] = this.flow.level.uid;
+    }
     if (this.#warnings !== undefined) headers['warning'] = warningHeaders([...this.#warnings]);
     return headers;
   }

@@ -14,6 +14,7 @@ import { builtinDeprecation } from './deprecations.ts';
 import type { Encodings } from './encoding.ts';
 import type { Exchange } from './exchange.ts';
 import type { AuditSink } from './filters/audit.ts';
+import type { PriorityAndFairnessOptions } from './filters/priority-and-fairness.ts';
 import { createHandler } from './handler.ts';
 import { Listener, type ServingCertificate, type TlsOptions } from './listener.ts';
 import type { PathHandlers } from './path-handlers.ts';
@@ -40,6 +41,8 @@ export interface ServerOptions {
   readonly requestTimeoutMs?: number;
   /** Within which a request's headers must have come. */
   readonly headersTimeoutMs?: number;
+  /** API priority and fairness; absent: requests in flight are only counted, up to the two numbers that follow. */
+  readonly fairness?: PriorityAndFairnessOptions;
   /** `--max-requests-inflight`, `--max-mutating-requests-inflight`. */
   readonly maxReading?: number;
   readonly maxMutating?: number;
@@ -66,6 +69,7 @@ export function createServer(options: ServerOptions): ApiServer {
     observer: options.observer ?? noObserver,
     audit: options.audit,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
+    fairness: options.fairness,
     inFlight: { maxReading: options.maxReading ?? 400, maxMutating: options.maxMutating ?? 200 },
     deprecation: options.deprecation ?? builtinDeprecation,
   });

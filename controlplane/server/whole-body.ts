@@ -1,13 +1,18 @@
-/** Bodies of requests, gathered and bounded: both protocols read by this. */
+/** Gathers the body of a request within a bound; both protocols read bodies by this. */
 import { newRequestEntityTooLarge } from '../../api/meta/status-error.ts';
 
-/** Rejects with 413 when it is longer than `limit` bytes. */
-export async function readWhole(body: AsyncIterable<Buffer>, limit: number): Promise<Buffer> {
+/** Rejects with 413 when it is longer than `limit` bytes. `count` gets the bytes of each part. */
+export async function readWhole(
+  body: AsyncIterable<Buffer>,
+  limit: number,
+  count?: (bytes: number) => void,
+): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of body) {
     size += chunk.length;
     if (size > limit) throw newRequestEntityTooLarge(`Request entity too large: limit is ${limit}`);
+    count?.(chunk.length);
     chunks.push(chunk);
   }
   return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks, size);

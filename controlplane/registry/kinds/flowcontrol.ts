@@ -1,7 +1,4 @@
-/**
- * Flow schemas and priority levels. They are kept, checked and shown; how requests queue is the server's own affair
- * (`--max-requests-inflight`).
- */
+/** The strategies of FlowSchema and PriorityLevelConfiguration. `server/flowcontrol/` applies the stored objects. */
 import { duplicate, invalid, notSupported, required, type FieldError } from '../../../api/meta/field-error.ts';
 import { semanticEqual } from '../../../api/meta/json-equality.ts';
 import type { KubeObject, ObjectMeta } from '../../../api/meta/object.ts';

@@ -63,6 +63,8 @@ async function passed(
   stripped: StrippedHeaders,
 ): Promise<void> {
   const { exchange } = request;
+  // The other server limits its watches itself.
+  if (request.info.verb === 'watch') request.place?.leave();
   const headers = forwardedHeaders(request, stripped);
   headers.push(['host', serverName], ...userHeaders(request.user));
   const target = request.rawQuery === '' ? request.rawPath : `${request.rawPath}?${request.rawQuery}`;

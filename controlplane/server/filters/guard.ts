@@ -13,6 +13,7 @@ import {
   type Status,
 } from '../../../api/meta/status-error.ts';
 import type { Encodings } from '../encoding.ts';
+import { sendTooManyRequests, TooManyRequests } from '../flowcontrol/too-many-requests.ts';
 import type { RequestObserver } from '../request-metrics.ts';
 import type { ApiRequest, Filter } from '../request.ts';
 import { sendStatus } from '../response.ts';
@@ -61,6 +62,11 @@ function expire(request: ApiRequest, options: GuardOptions): void {
 
 function fail(request: ApiRequest, error: unknown, options: GuardOptions): void {
   if (!isStatusError(error) && request.exchange.closed) return;
+  if (error instanceof TooManyRequests) {
+    if (request.exchange.answered) request.exchange.abort();
+    else sendTooManyRequests(request, error);
+    return;
+  }
   const status = toStatus(request, error, options);
   if (!isStatusError(error)) request.audited?.panicked(error);
   if (request.exchange.answered) request.exchange.abort();

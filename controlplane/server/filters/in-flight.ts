@@ -1,10 +1,12 @@
 /**
- * Bounds the requests under way, those that read and those that write apart. What lasts (watches, streams), health checks
- * and `system:masters` are not counted. A client over the bound is told to come back in a second.
+ * Bounds the requests in flight, separately for those that read and those that write; applies without API priority and
+ * fairness. Long-running requests, health checks and `system:masters` are not counted.
  */
-import type { ApiRequest, Filter } from '../request.ts';
+import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
+import type { Filter } from '../request.ts';
 import { isLongRunning } from '../long-running.ts';
 
+/** 0: no limit. */
 export interface InFlightOptions {
   readonly maxReading: number;
   readonly maxMutating: number;
@@ -26,10 +28,8 @@ export class InFlight {
     if (isLongRunning(info) || isHealth(info.path) || request.user.groups.includes('system:masters'))
       return next(request);
     const reads = READING.has(info.verb);
-    if (reads ? this.reading >= this.#limits.maxReading : this.mutating >= this.#limits.maxMutating) {
-      refuse(request);
-      return undefined;
-    }
+    const limit = reads ? this.#limits.maxReading : this.#limits.maxMutating;
+    if (limit > 0 && (reads ? this.reading : this.mutating) >= limit) throw new TooManyRequests(1);
     this.#count(reads, 1);
     let pending: void | Promise<void>;
     try {
@@ -53,11 +53,4 @@ export class InFlight {
 
 function isHealth(path: string): boolean {
   return path.startsWith('/healthz') || path.startsWith('/livez') || path.startsWith('/readyz');
-}
-
-function refuse(request: ApiRequest): void {
-  const headers = request.responseHeaders('text/plain; charset=utf-8');
-  headers['retry-after'] = '1';
-  request.status = 429;
-  request.exchange.send(429, headers, 'Too many requests, please try again later.\n');
 }

@@ -147,6 +147,8 @@ async function stream({ request, rest, options, carrier, context, media, timeout
     over = true;
     throw error;
   }
+  // The work of a watch is its beginning; what follows takes no seats.
+  request.place?.leave();
   if (over) handle?.close();
   else start();
   await ended.promise;

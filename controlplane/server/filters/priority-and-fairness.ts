@@ -1,0 +1,168 @@
+/**
+ * API priority and fairness as a filter: classifies a request, gives it seats of its priority level or has it wait for them,
+ * and takes the seats back when it has been answered. Streams that are no watches take none; a watch gives its seats back as
+ * soon as it has begun.
+ *
+ * A request with a body that is read as a whole takes its seats after the body has come (`bodyReceived`), which is where this
+ * differs from kube-apiserver: there a slow body holds a seat. Until then the body counts for the intake of the level.
+ */
+import type { Reception } from '../flowcontrol/body-intake.ts';
+import type { FlowControl, LevelFlow } from '../flowcontrol/flow-control.ts';
+import type { FlowMetrics, RefusalReason } from '../flowcontrol/flow-metrics.ts';
+import type { Grant, Ticket } from '../flowcontrol/queue-set.ts';
+import { TooManyRequests } from '../flowcontrol/too-many-requests.ts';
+import { seatsOf, type CountObjects } from '../flowcontrol/work-estimate.ts';
+import { isLongRunning } from '../long-running.ts';
+import type { ApiRequest, Filter, Handler, MaybePromise, ReadCounted, RequestPlace } from '../request.ts';
+
+export interface PriorityAndFairnessOptions {
+  readonly control: FlowControl;
+  readonly metrics: FlowMetrics;
+  readonly countObjects: CountObjects;
+  /** How long a request may wait for its seats. */
+  readonly waitLimitMs: number;
+}
+
+/** Verbs whose handlers read the body as a whole. */
+const READ_WHOLE: ReadonlySet<string> = new Set(['create', 'update', 'patch', 'delete', 'deletecollection']);
+
+const READS: ReadonlySet<string> = new Set(['get', 'list', 'watch', 'head', 'options']);
+
+export function priorityAndFairnessFilter(options: PriorityAndFairnessOptions): Filter {
+  return (request, next) => {
+    const { info } = request;
+    if (isLongRunning(info) && info.verb !== 'watch') return next(request);
+    const flow = options.control.classify(request);
+    request.flow = flow.schema;
+    const place = new Place(request, flow, options);
+    request.place = place;
+    if (info.isResource && READ_WHOLE.has(info.verb) && request.exchange.hasBody) {
+      place.expectBody();
+      return finishing(place, next, request);
+    }
+    const seated = place.take();
+    if (seated === undefined) return finishing(place, next, request);
+    return seated.then(() => finishing(place, next, request));
+  };
+}
+
+function finishing(place: Place, next: Handler, request: ApiRequest): MaybePromise<void> {
+  let pending: MaybePromise<void>;
+  try {
+    pending = next(request);
+  } catch (error) {
+    place.leave();
+    throw error;
+  }
+  if (pending === undefined) {
+    place.leave();
+    return undefined;
+  }
+  return pending.finally(() => place.leave());
+}
+
+/** What one request holds of its priority level: a body that comes in, a place in a queue, seats. */
+class Place implements RequestPlace {
+  readonly #request: ApiRequest;
+  readonly #flow: LevelFlow;
+  readonly #options: PriorityAndFairnessOptions;
+  readonly #kind: 'readOnly' | 'mutating';
+  #expectsBody = false;
+  #reception: Reception | undefined;
+  #ticket: Ticket | undefined;
+  /** Set when the body has to yield to others, and `#yield` where somebody waits for that. */
+  #yielded: TooManyRequests | undefined;
+  #yield: ((error: TooManyRequests) => void) | undefined;
+
+  constructor(request: ApiRequest, flow: LevelFlow, options: PriorityAndFairnessOptions) {
+    this.#request = request;
+    this.#flow = flow;
+    this.#options = options;
+    this.#kind = READS.has(request.info.verb) ? 'readOnly' : 'mutating';
+  }
+
+  /** Throws where the body finds no room. */
+  expectBody(): void {
+    this.#expectsBody = true;
+    const { level } = this.#flow.schema;
+    if (level.isExempt) return;
+    this.#reception = level.intake.open(this.#request.user.name, () => this.#refuseBody());
+    if (this.#yielded === undefined) return;
+    this.#reception.close();
+    throw this.#yielded;
+  }
+
+  async receive(read: ReadCounted): Promise<Buffer> {
+    if (!this.#expectsBody) return read(() => undefined);
+    this.#expectsBody = false;
+    const bytes = await this.#received(read);
+    await this.take();
+    return bytes;
+  }
+
+  async #received(read: ReadCounted): Promise<Buffer> {
+    const reception = this.#reception;
+    if (reception === undefined) return read(() => undefined);
+    if (this.#yielded !== undefined) throw this.#yielded;
+    const yielded = new Promise<never>((_resolve, reject) => {
+      this.#yield = reject;
+    });
+    const bytes = await Promise.race([read((count) => reception.add(count)), yielded]);
+    reception.complete();
+    return bytes;
+  }
+
+  #refuseBody(): void {
+    const error = this.#refusal('body-intake');
+    this.#yielded = error;
+    this.#yield?.(error);
+    this.#request.abort(error);
+  }
+
+  /** `undefined`: seated at once. Throws, or rejects with, `TooManyRequests`. */
+  take(): Promise<void> | undefined {
+    const { level } = this.#flow.schema;
+    const { countObjects, metrics, waitLimitMs } = this.#options;
+    const width = seatsOf(this.#request, level.bounds.nominal, countObjects);
+    const { hand } = this.#flow;
+    const ticket = level.set.acquire({ width, hand, waitLimitMs, subject: this.#request, flow: this.#flow });
+    metrics.estimated(this.#flow, width);
+    if (ticket === undefined) throw this.#refusal(level.queues === 0 ? 'concurrency-limit' : 'queue-full');
+    this.#ticket = ticket;
+    if (ticket.wait === undefined) {
+      this.#seated(ticket);
+      return undefined;
+    }
+    metrics.enqueued(this.#flow, ticket);
+    this.#options.control.waiting[this.#kind] += 1;
+    this.#request.exchange.onClose(() => ticket.cancel());
+    return ticket.wait.grant.promise.then((grant) => this.#granted(ticket, grant));
+  }
+
+  #granted(ticket: Ticket, grant: Grant): void {
+    this.#options.metrics.dequeued(this.#flow, ticket);
+    this.#options.control.waiting[this.#kind] -= 1;
+    if (grant !== 'execute') throw this.#refusal(grant);
+    this.#seated(ticket);
+  }
+
+  #seated(ticket: Ticket): void {
+    this.#reception?.close();
+    this.#options.metrics.started(this.#flow, ticket);
+    this.#options.control.executing[this.#kind] += 1;
+  }
+
+  #refusal(reason: RefusalReason): TooManyRequests {
+    this.#options.metrics.refused(this.#flow, reason, this.#ticket);
+    return new TooManyRequests(this.#flow.schema.level.dropped.record());
+  }
+
+  leave(): void {
+    this.#reception?.close();
+    const ticket = this.#ticket;
+    if (ticket === undefined || ticket.state === 'done') return;
+    ticket.release();
+    this.#options.control.executing[this.#kind] -= 1;
+    this.#options.metrics.finished(this.#flow, ticket, this.#request.info.verb === 'watch');
+  }
+}

@@ -1,0 +1,108 @@
+/**
+ * The bodies of one priority level that are being received or wait for a seat. Receiving takes no seat, so that a slow
+ * client holds none; what it takes instead is memory, and this bounds it.
+ *
+ * When the budget is used up, the user who holds most of it loses the body that began last: a user may take all of an idle
+ * level, and yields to others as soon as they need it.
+ */
+
+/** What a request costs before any byte of its body has come. */
+const OVERHEAD_BYTES = 16 * 1024;
+
+interface Holder {
+  bytes: number;
+  readonly receiving: Set<Reception>;
+}
+
+/** One body on its way in. */
+export class Reception {
+  readonly #intake: BodyIntake;
+  readonly user: string;
+  /** Ends the request; called at most once, perhaps while the reception is opened. */
+  readonly refuse: () => void;
+  bytes = 0;
+  isClosed = false;
+
+  constructor(intake: BodyIntake, user: string, refuse: () => void) {
+    this.#intake = intake;
+    this.user = user;
+    this.refuse = refuse;
+  }
+
+  /** Counts bytes that have come. */
+  add(bytes: number): void {
+    if (!this.isClosed) this.#intake.grow(this, bytes);
+  }
+
+  /** The whole body has come: it still counts, and is not refused any more. */
+  complete(): void {
+    this.#intake.settle(this);
+  }
+
+  /** The body holds nothing any more; idempotent. */
+  close(): void {
+    if (!this.isClosed) this.#intake.drop(this);
+  }
+}
+
+export class BodyIntake {
+  readonly #budgetBytes: number;
+  readonly #holders = new Map<string, Holder>();
+  #bytes = 0;
+
+  constructor(budgetBytes: number) {
+    this.#budgetBytes = budgetBytes;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  open(user: string, refuse: () => void): Reception {
+    const reception = new Reception(this, user, refuse);
+    this.#holder(user).receiving.add(reception);
+    this.grow(reception, OVERHEAD_BYTES);
+    return reception;
+  }
+
+  grow(reception: Reception, bytes: number): void {
+    reception.bytes += bytes;
+    this.#holder(reception.user).bytes += bytes;
+    this.#bytes += bytes;
+    while (this.#bytes > this.#budgetBytes) {
+      const victim = this.#victim();
+      if (victim === undefined) return;
+      this.drop(victim);
+      victim.refuse();
+    }
+  }
+
+  settle(reception: Reception): void {
+    this.#holders.get(reception.user)?.receiving.delete(reception);
+  }
+
+  drop(reception: Reception): void {
+    reception.isClosed = true;
+    const holder = this.#holder(reception.user);
+    holder.receiving.delete(reception);
+    holder.bytes -= reception.bytes;
+    this.#bytes -= reception.bytes;
+    if (holder.bytes === 0 && holder.receiving.size === 0) this.#holders.delete(reception.user);
+  }
+
+  #holder(user: string): Holder {
+    const known = this.#holders.get(user);
+    if (known !== undefined) return known;
+    const fresh: Holder = { bytes: 0, receiving: new Set() };
+    this.#holders.set(user, fresh);
+    return fresh;
+  }
+
+  /** The newest body of the user who holds most among those who still receive one. */
+  #victim(): Reception | undefined {
+    let most: Holder | undefined;
+    for (const holder of this.#holders.values())
+      if (holder.receiving.size > 0 && (most === undefined || holder.bytes > most.bytes)) most = holder;
+    return [...(most?.receiving ?? [])].at(-1);
+  }
+}

@@ -1,0 +1,44 @@
+/**
+ * The seconds that a refused client of a priority level is asked to wait. The number doubles while requests keep being
+ * refused (at most once in that many seconds) and goes down by one when few are, as in kube-apiserver.
+ */
+import type { Clock } from '../../../api/machinery/clock.ts';
+
+const MAX_SECONDS = 32;
+
+export class DroppedRequests {
+  readonly #clock: Clock;
+  /** Refusals by second, oldest first. */
+  #history: { readonly second: number; count: number }[] = [];
+  #current = { second: 0, count: 0 };
+  #raisedAt = 0;
+  #retryAfter = 1;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts a refusal and gives the value of its Retry-After. */
+  record(): number {
+    const second = Math.floor(this.#clock.now() / 1000);
+    if (second === this.#current.second) {
+      this.#current.count += 1;
+      return this.#retryAfter;
+    }
+    this.#history.push(this.#current);
+    this.#history = this.#history.filter((one) => second - one.second <= MAX_SECONDS);
+    this.#current = { second, count: 1 };
+    this.#adjust(second);
+    return this.#retryAfter;
+  }
+
+  #adjust(second: number): void {
+    const dropped = this.#history
+      .filter((one) => second - one.second <= this.#retryAfter)
+      .reduce((sum, { count }) => sum + count, 0);
+    if (second - this.#raisedAt >= this.#retryAfter && dropped >= 3 * this.#retryAfter) {
+      this.#retryAfter = Math.min(2 * this.#retryAfter, MAX_SECONDS);
+      this.#raisedAt = second;
+    } else if (dropped < this.#retryAfter && this.#retryAfter > 1) this.#retryAfter -= 1;
+  }
+}

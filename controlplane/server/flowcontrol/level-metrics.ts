@@ -1,0 +1,94 @@
+/** Metrics of priority levels: limits and demand as they are when metrics are read, and utilization as it is sampled. */
+import type { MetricsRegistry } from '../../../api/component/metrics.ts';
+import type { FlowControl } from './flow-control.ts';
+import type { PriorityLevel } from './priority-level.ts';
+
+const RATIOS = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1];
+const DEMAND_RATIOS = [0.2, 0.4, 0.6, 0.8, 1, 1.2, 1.4, 1.7, 2, 2.8, 4, 6];
+
+/** Name, help and value of each gauge by level. */
+const GAUGES: readonly (readonly [string, string, (level: PriorityLevel) => number])[] = [
+  ['nominal_limit_seats', 'Seats of the level by its shares.', ({ bounds }) => bounds.nominal],
+  ['lower_limit_seats', 'Seats that the level keeps when it lends all it may.', ({ bounds }) => bounds.lower],
+  ['upper_limit_seats', 'Seats that the level may have by borrowing.', ({ bounds }) => bounds.upper],
+  ['current_limit_seats', 'Seats of the level after lending and borrowing.', ({ current }) => current],
+  ['current_r', 'Virtual time of the fair queuing of the level.', ({ set }) => set.virtualTime / 1000],
+  ['dispatch_r', 'Virtual time of the last dispatch.', ({ set }) => set.lastDispatch / 1000],
+  ['demand_seats_average', 'Average demand in the last period.', ({ demand }) => demand.average],
+  ['demand_seats_stdev', 'Standard deviation of the demand in the last period.', ({ demand }) => demand.deviation],
+  ['demand_seats_high_watermark', 'Highest demand in the last period.', ({ demand }) => demand.highWatermark],
+  ['demand_seats_smoothed', 'Smoothed demand.', ({ smoothedDemand }) => smoothedDemand],
+  ['target_seats', 'Seats that the last adjustment aimed at.', ({ target }) => target],
+];
+
+/** Returns what records a sample. */
+export function installLevelMetrics(registry: MetricsRegistry, control: FlowControl): () => void {
+  const gauges = GAUGES.map(([name, help, value]) => ({
+    family: registry.gauge({ name: `apiserver_flowcontrol_${name}`, help, labels: ['priority_level'] }),
+    value,
+  }));
+  const fairness = registry.gauge({
+    name: 'apiserver_flowcontrol_seat_fair_frac',
+    help: 'The proportion of its target that a level gets within its bounds.',
+  });
+  const inFlight = registry.gauge({
+    name: 'apiserver_current_inflight_requests',
+    help: 'Requests that are executed, by kind.',
+    labels: ['request_kind'],
+  });
+  const inQueue = registry.gauge({
+    name: 'apiserver_current_inqueue_requests',
+    help: 'Requests that wait in queues, by kind.',
+    labels: ['request_kind'],
+  });
+  let known = new Set<string>();
+  registry.collect(() => {
+    fairness.with().set(control.fairProportion);
+    for (const name of known) if (!control.levels.has(name)) for (const { family } of gauges) family.delete(name);
+    known = new Set(control.levels.keys());
+    for (const level of control.levels.values())
+      for (const { family, value } of gauges) family.with(level.name).set(value(level));
+    for (const kind of ['readOnly', 'mutating'] as const) {
+      inFlight.with(kind).set(control.executing[kind]);
+      inQueue.with(kind).set(control.waiting[kind]);
+    }
+  });
+  return sampler(registry, control);
+}
+
+function sampler(registry: MetricsRegistry, control: FlowControl): () => void {
+  const histogram = (name: string, help: string, labels: readonly string[], buckets: readonly number[]) =>
+    registry.histogram({ name: `apiserver_flowcontrol_${name}`, help, labels, buckets });
+  const requests = histogram(
+    'priority_level_request_utilization',
+    'Requests that wait (by room in the queues) or execute (by seats of the level).',
+    ['phase', 'priority_level'],
+    RATIOS,
+  );
+  const seats = histogram(
+    'priority_level_seat_utilization',
+    'Seats in use by seats of the level.',
+    ['phase', 'priority_level'],
+    RATIOS,
+  );
+  const demand = histogram('demand_seats', 'Demand by nominal seats.', ['priority_level'], DEMAND_RATIOS);
+  const kinds = histogram(
+    'read_vs_write_current_requests',
+    'Requests that wait or execute, by the limit of their kind.',
+    ['phase', 'request_kind'],
+    RATIOS,
+  );
+  return () => {
+    for (const { name, set, bounds, current, waitingRoom } of control.levels.values()) {
+      const limit = Math.max(1, current);
+      requests.with('executing', name).observe(set.executing / limit);
+      requests.with('waiting', name).observe(set.waiting / Math.max(1, waitingRoom));
+      seats.with('executing', name).observe(set.seatsInUse / limit);
+      demand.with(name).observe(set.demand.value / Math.max(1, bounds.nominal));
+    }
+    for (const kind of ['readOnly', 'mutating'] as const) {
+      kinds.with('executing', kind).observe(control.executing[kind] / control.totalSeats);
+      kinds.with('waiting', kind).observe(control.waiting[kind] / control.totalSeats);
+    }
+  };
+}

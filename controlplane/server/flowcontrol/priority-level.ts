@@ -1,0 +1,76 @@
+/** A priority level at work: its queues and seats, the bodies it receives, its limits, and what it counts. */
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { PriorityLevelSpec } from '../../registry/kinds/flowcontrol-types.ts';
+import { BodyIntake } from './body-intake.ts';
+import type { ConcurrencyBounds } from './concurrency-limits.ts';
+import { DroppedRequests } from './dropped-requests.ts';
+import { QueueSet } from './queue-set.ts';
+import type { DemandStatistics } from './seat-demand.ts';
+
+/** How much of the smoothed demand is left after one period. */
+const SMOOTHING = 0.977;
+
+export class PriorityLevel {
+  readonly name: string;
+  readonly set: QueueSet;
+  readonly intake: BodyIntake;
+  readonly dropped: DroppedRequests;
+  uid = '';
+  isExempt = false;
+  queues = 0;
+  handSize = 0;
+  /** Requests that its queues hold together. */
+  waitingRoom = 0;
+  bounds: ConcurrencyBounds = { nominal: 0, lower: 0, upper: 0 };
+  /** Seats after lending and borrowing. */
+  current = 0;
+  demand: DemandStatistics = { average: 0, deviation: 0, highWatermark: 0 };
+  smoothedDemand = 0;
+  target = 0;
+
+  constructor(name: string, clock: Clock, intakeBytes: number) {
+    this.name = name;
+    this.set = new QueueSet(clock);
+    this.dropped = new DroppedRequests(clock);
+    this.intake = new BodyIntake(intakeBytes);
+  }
+
+  configure(uid: string, spec: PriorityLevelSpec, bounds: ConcurrencyBounds): void {
+    this.uid = uid;
+    this.isExempt = spec.type === 'Exempt';
+    const { type, queuing } = spec.limited?.limitResponse ?? {};
+    const isQueuing = !this.isExempt && type === 'Queue';
+    this.queues = isQueuing ? (queuing?.queues ?? 0) : 0;
+    this.handSize = isQueuing ? (queuing?.handSize ?? 0) : 0;
+    const queueLengthLimit = isQueuing ? (queuing?.queueLengthLimit ?? 0) : 0;
+    this.waitingRoom = this.queues * queueLengthLimit;
+    this.set.configure({ queues: this.queues, queueLengthLimit });
+    if (
+      bounds.nominal !== this.bounds.nominal ||
+      bounds.lower !== this.bounds.lower ||
+      bounds.upper !== this.bounds.upper
+    ) {
+      this.bounds = bounds;
+      this.limit(Math.max(bounds.lower, Math.min(bounds.upper, this.current === 0 ? bounds.nominal : this.current)));
+    }
+    if (this.isExempt) this.set.setLimit(Number.POSITIVE_INFINITY);
+  }
+
+  /** Seats from now on. */
+  limit(seats: number): void {
+    this.current = seats;
+    if (!this.isExempt) this.set.setLimit(seats);
+  }
+
+  /** Ends a period of observation: the demand of the last one, and the smoothed demand that follows rises at once and falls slowly. */
+  observe(nowMs: number): void {
+    this.demand = this.set.demand.reset(nowMs);
+    const envelope = this.demand.average + this.demand.deviation;
+    this.smoothedDemand = Math.max(envelope, SMOOTHING * this.smoothedDemand + (1 - SMOOTHING) * envelope);
+  }
+
+  /** The seats that it keeps in the next period whatever others ask for: what it used, within its own. */
+  get floor(): number {
+    return Math.max(this.bounds.lower, Math.min(this.bounds.nominal, this.demand.highWatermark));
+  }
+}

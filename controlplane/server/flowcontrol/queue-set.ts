@@ -1,0 +1,323 @@
+/**
+ * The seats of one priority level and the queues of requests that wait for them.
+ *
+ * Requests are dispatched by fair queuing: virtual time advances by the seat-milliseconds that each active queue is entitled
+ * to, every queue carries the virtual time at which its next request may start, and the queue whose next request would finish
+ * first in virtual time is served first. The duration of a request is estimated at its dispatch and corrected when it ends.
+ * No request overtakes a wider one of the queue that is served next, so that wide requests do not starve.
+ *
+ * A request that finds a free seat and nobody waiting gets its seat synchronously.
+ */
+import type { Clock, Timer } from '../../../api/machinery/clock.ts';
+import type { ApiRequest } from '../request.ts';
+import { SeatDemand } from './seat-demand.ts';
+
+export interface QueuingConfig {
+  /** 0: nothing waits; what finds no seat is refused. */
+  readonly queues: number;
+  readonly queueLengthLimit: number;
+}
+
+export type Grant = 'execute' | 'time-out' | 'cancelled';
+
+export interface SeatRequest {
+  /** Seats that it takes. */
+  readonly width: number;
+  /** Indexes of the queues that it may wait in. */
+  readonly hand: readonly number[];
+  readonly waitLimitMs: number;
+  /** What dumps show of it. */
+  readonly subject: ApiRequest;
+  readonly flow: { readonly distinguisher: string; readonly schema: { readonly name: string } };
+}
+
+interface Queue {
+  readonly index: number;
+  readonly waiting: Set<Ticket>;
+  seatsWaiting: number;
+  executing: number;
+  seatsInUse: number;
+  /** Virtual time at which its next request may start. */
+  nextDispatch: number;
+}
+
+/** What fair queuing takes a request to last until it has ended. */
+const ESTIMATED_MS = 3;
+
+/** A request's claim on seats: it waits, executes, or is through. */
+export class Ticket {
+  readonly width: number;
+  readonly subject: ApiRequest;
+  readonly flow: SeatRequest['flow'];
+  readonly arrivedMs: number;
+  /** Virtual time of the arrival. */
+  readonly arrivedAt: number;
+  readonly queue: Queue | undefined;
+  readonly #set: QueueSet;
+  state: 'waiting' | 'executing' | 'done' = 'executing';
+  startedMs = 0;
+  wait: { readonly grant: PromiseWithResolvers<Grant>; readonly timer: Timer } | undefined;
+
+  constructor(set: QueueSet, queue: Queue | undefined, request: SeatRequest, at: { ms: number; virtual: number }) {
+    this.#set = set;
+    this.queue = queue;
+    this.width = request.width;
+    this.subject = request.subject;
+    this.flow = request.flow;
+    this.arrivedMs = at.ms;
+    this.arrivedAt = at.virtual;
+  }
+
+  /** Gives the seats back; idempotent. */
+  release(): void {
+    if (this.state === 'executing') this.#set.finish(this);
+  }
+
+  /** Leaves the queue, where it still waits. */
+  cancel(): void {
+    if (this.state === 'waiting') this.#set.giveUp(this, 'cancelled');
+  }
+}
+
+export class QueueSet {
+  readonly #clock: Clock;
+  readonly demand: SeatDemand;
+  #config: QueuingConfig = { queues: 0, queueLengthLimit: 0 };
+  #limit = 0;
+  #queues: Queue[] = [];
+  #active = 0;
+  #virtual = 0;
+  #lastMs: number;
+  #robin = 0;
+  /** Virtual time at which the last request was due that was dispatched. */
+  lastDispatch = 0;
+  seatsInUse = 0;
+  seatsWaiting = 0;
+  executing = 0;
+  waiting = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#lastMs = clock.monotonic();
+    this.demand = new SeatDemand(this.#lastMs);
+  }
+
+  get limit(): number {
+    return this.#limit;
+  }
+
+  get virtualTime(): number {
+    return this.#virtual;
+  }
+
+  get queues(): readonly Queue[] {
+    return this.#queues;
+  }
+
+  /** Estimated seat-milliseconds of the requests that wait in it. */
+  workOf(queue: Queue): number {
+    return queue.seatsWaiting * ESTIMATED_MS;
+  }
+
+  configure(config: QueuingConfig): void {
+    this.#advance();
+    this.#config = config;
+    for (let index = this.#queues.length; index < config.queues; index++) {
+      this.#queues.push({ index, waiting: new Set(), seatsWaiting: 0, executing: 0, seatsInUse: 0, nextDispatch: 0 });
+    }
+    this.#dropIdleTail();
+  }
+
+  setLimit(seats: number): void {
+    this.#advance();
+    this.#limit = seats;
+    this.#dispatch();
+  }
+
+  /** `undefined`: refused, because no seat is free and the queue is full or there are no queues. */
+  acquire(request: SeatRequest): Ticket | undefined {
+    const nowMs = this.#advance();
+    const at = { ms: nowMs, virtual: this.#virtual };
+    if (this.#config.queues === 0) {
+      if (!this.#fits(request.width)) return undefined;
+      const ticket = new Ticket(this, undefined, request, at);
+      this.#start(ticket, nowMs);
+      return ticket;
+    }
+    const queue = this.#shortest(request.hand);
+    const isFree = this.waiting === 0 && this.#fits(request.width);
+    if (!isFree && queue.waiting.size >= this.#config.queueLengthLimit) return undefined;
+    const ticket = new Ticket(this, queue, request, at);
+    if (queue.waiting.size === 0 && queue.executing === 0) this.#activate(queue);
+    if (isFree) {
+      this.#start(ticket, nowMs);
+      return ticket;
+    }
+    this.#enqueue(ticket, queue, request.waitLimitMs);
+    this.#dispatch();
+    return ticket;
+  }
+
+  finish(ticket: Ticket): void {
+    const nowMs = this.#advance();
+    ticket.state = 'done';
+    this.executing -= 1;
+    this.seatsInUse -= ticket.width;
+    const { queue } = ticket;
+    if (queue !== undefined) {
+      queue.executing -= 1;
+      queue.seatsInUse -= ticket.width;
+      // The dispatch charged the estimate; the queue pays what the request really took.
+      queue.nextDispatch += (nowMs - ticket.startedMs - ESTIMATED_MS) * ticket.width;
+      this.#settle(queue);
+    }
+    this.#dispatch();
+    this.#observe();
+  }
+
+  giveUp(ticket: Ticket, grant: Grant): void {
+    this.#advance();
+    this.#leaveQueue(ticket);
+    ticket.state = 'done';
+    ticket.wait?.grant.resolve(grant);
+    if (ticket.queue !== undefined) this.#settle(ticket.queue);
+    this.#dispatch();
+    this.#observe();
+  }
+
+  /** Returns the monotonic time to which virtual time was brought. */
+  #advance(): number {
+    const nowMs = this.#clock.monotonic();
+    const elapsedMs = nowMs - this.#lastMs;
+    this.#lastMs = nowMs;
+    if (elapsedMs > 0 && this.#active > 0) {
+      const served = Math.min(this.seatsInUse + this.seatsWaiting, this.#limit);
+      this.#virtual += (elapsedMs * served) / this.#active;
+    }
+    return nowMs;
+  }
+
+  /** A request that is wider than the whole level runs alone. */
+  #fits(width: number): boolean {
+    return this.seatsInUse + width <= this.#limit || (this.seatsInUse === 0 && this.#limit > 0);
+  }
+
+  #shortest(hand: readonly number[]): Queue {
+    let best: Queue | undefined;
+    let least = Number.POSITIVE_INFINITY;
+    for (let at = 0; at < hand.length; at++) {
+      const queue = this.#queues[hand[at] ?? 0];
+      if (queue === undefined) continue;
+      const seats = queue.seatsInUse + queue.seatsWaiting;
+      if (seats < least) {
+        least = seats;
+        best = queue;
+      }
+    }
+    const chosen = best ?? this.#queues[0];
+    if (chosen === undefined) throw new Error('a priority level with queues has none');
+    return chosen;
+  }
+
+  /** A queue that was idle has saved nothing up and owes nothing. */
+  #activate(queue: Queue): void {
+    queue.nextDispatch = this.#virtual;
+    this.#active += 1;
+  }
+
+  #settle(queue: Queue): void {
+    if (queue.waiting.size === 0 && queue.executing === 0) {
+      this.#active -= 1;
+      this.#dropIdleTail();
+      return;
+    }
+    const [oldest] = queue.waiting;
+    // A queue cannot start a request before it arrived: what it did not use then is not saved up.
+    if (oldest !== undefined && queue.nextDispatch < oldest.arrivedAt) queue.nextDispatch = oldest.arrivedAt;
+  }
+
+  #enqueue(ticket: Ticket, queue: Queue, waitLimitMs: number): void {
+    ticket.state = 'waiting';
+    const timer = this.#clock.after(waitLimitMs, () => {
+      if (ticket.state === 'waiting') this.giveUp(ticket, 'time-out');
+    });
+    ticket.wait = { grant: Promise.withResolvers<Grant>(), timer };
+    queue.waiting.add(ticket);
+    queue.seatsWaiting += ticket.width;
+    this.waiting += 1;
+    this.seatsWaiting += ticket.width;
+    this.#observe();
+  }
+
+  #leaveQueue(ticket: Ticket): void {
+    ticket.wait?.timer.cancel();
+    const { queue } = ticket;
+    if (queue === undefined) return;
+    queue.waiting.delete(ticket);
+    queue.seatsWaiting -= ticket.width;
+    this.waiting -= 1;
+    this.seatsWaiting -= ticket.width;
+  }
+
+  #start(ticket: Ticket, nowMs: number): void {
+    ticket.state = 'executing';
+    ticket.startedMs = nowMs;
+    this.executing += 1;
+    this.seatsInUse += ticket.width;
+    const { queue } = ticket;
+    if (queue !== undefined) {
+      queue.executing += 1;
+      queue.seatsInUse += ticket.width;
+      this.lastDispatch = queue.nextDispatch;
+      queue.nextDispatch += ESTIMATED_MS * ticket.width;
+    }
+    this.#observe();
+  }
+
+  #dispatch(): void {
+    while (this.waiting > 0) {
+      const queue = this.#next();
+      const [ticket] = queue?.waiting ?? [];
+      if (queue === undefined || ticket === undefined || !this.#fits(ticket.width)) return;
+      this.#leaveQueue(ticket);
+      this.#start(ticket, this.#lastMs);
+      this.#settle(queue);
+      ticket.wait?.grant.resolve('execute');
+    }
+  }
+
+  /** The queue whose oldest request would finish first in virtual time; equal ones take turns. */
+  #next(): Queue | undefined {
+    const count = this.#queues.length;
+    let best: Queue | undefined;
+    let earliest = Number.POSITIVE_INFINITY;
+    for (let step = 1; step <= count; step++) {
+      const queue = this.#queues[(this.#robin + step) % count];
+      if (queue === undefined || queue.waiting.size === 0) continue;
+      const [oldest] = queue.waiting;
+      const finish = queue.nextDispatch + ESTIMATED_MS * (oldest?.width ?? 1);
+      if (finish < earliest) {
+        earliest = finish;
+        best = queue;
+      }
+    }
+    if (best !== undefined) this.#robin = best.index;
+    return best;
+  }
+
+  /** Queues beyond the configured number go when they are empty. */
+  #dropIdleTail(): void {
+    for (
+      let last = this.#queues.at(-1);
+      last !== undefined && last.index >= this.#config.queues;
+      last = this.#queues.at(-1)
+    ) {
+      if (last.waiting.size > 0 || last.executing > 0) return;
+      this.#queues.pop();
+    }
+  }
+
+  #observe(): void {
+    this.demand.set(this.#lastMs, this.seatsInUse + this.seatsWaiting);
+  }
+}

@@ -1,0 +1,54 @@
+/**
+ * The seats that a priority level asked for over time: average, standard deviation and highest value between two resets,
+ * weighted by how long each value lasted. The periodic adjustment of limits reads it.
+ */
+export interface DemandStatistics {
+  readonly average: number;
+  readonly deviation: number;
+  readonly highWatermark: number;
+}
+
+export class SeatDemand {
+  #lastMs: number;
+  #value = 0;
+  #elapsedMs = 0;
+  #sum = 0;
+  #squares = 0;
+  #highest = 0;
+
+  constructor(nowMs: number) {
+    this.#lastMs = nowMs;
+  }
+
+  get value(): number {
+    return this.#value;
+  }
+
+  set(nowMs: number, value: number): void {
+    this.#integrate(nowMs);
+    this.#value = value;
+    if (value > this.#highest) this.#highest = value;
+  }
+
+  /** What was seen since the last reset; the current value is the first of the next period. */
+  reset(nowMs: number): DemandStatistics {
+    this.#integrate(nowMs);
+    const highWatermark = this.#highest;
+    const average = this.#elapsedMs > 0 ? this.#sum / this.#elapsedMs : this.#value;
+    const variance = this.#elapsedMs > 0 ? this.#squares / this.#elapsedMs - average * average : 0;
+    this.#elapsedMs = 0;
+    this.#sum = 0;
+    this.#squares = 0;
+    this.#highest = this.#value;
+    return { average, deviation: Math.sqrt(Math.max(0, variance)), highWatermark };
+  }
+
+  #integrate(nowMs: number): void {
+    const elapsedMs = nowMs - this.#lastMs;
+    if (elapsedMs <= 0) return;
+    this.#lastMs = nowMs;
+    this.#elapsedMs += elapsedMs;
+    this.#sum += elapsedMs * this.#value;
+    this.#squares += elapsedMs * this.#value * this.#value;
+  }
+}

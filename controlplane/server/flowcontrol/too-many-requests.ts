@@ -1,0 +1,19 @@
+/** The error of a request that finds no place; the outermost filter answers it with 429 as kube-apiserver does. */
+import type { ApiRequest } from '../request.ts';
+
+export class TooManyRequests extends Error {
+  readonly retryAfterSeconds: number;
+
+  constructor(retryAfterSeconds: number) {
+    super('too many requests');
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
+export function sendTooManyRequests(request: ApiRequest, { retryAfterSeconds }: TooManyRequests): void {
+  const headers = request.responseHeaders('text/plain; charset=utf-8');
+  headers['retry-after'] = String(retryAfterSeconds);
+  headers['x-content-type-options'] = 'nosniff';
+  request.status = 429;
+  request.exchange.send(429, headers, 'Too many requests, please try again later.\n');
+}

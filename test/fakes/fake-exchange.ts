@@ -1,0 +1,29 @@
+/** An exchange of a GET that nobody answers: for parts that only pass requests on. */
+import type { Exchange } from '../../controlplane/server/exchange.ts';
+
+export function fakeExchange(): Exchange {
+  return {
+    method: 'GET',
+    target: '/',
+    headers: {},
+    protocol: 'HTTP/2.0',
+    remoteAddress: '127.0.0.1',
+    hasBody: false,
+    canUpgrade: false,
+    answered: false,
+    closed: false,
+    peerCertificate: () => undefined,
+    readBody: () => Promise.resolve(Buffer.alloc(0)),
+    async *bodyStream() {
+      // There is no body.
+    },
+    send: () => undefined,
+    start: () => undefined,
+    write: () => true,
+    end: () => undefined,
+    onDrain: () => undefined,
+    onClose: () => undefined,
+    abort: () => undefined,
+    takeUpgrade: () => undefined,
+  };
+}

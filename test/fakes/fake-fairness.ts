@@ -1,0 +1,26 @@
+/** API priority and fairness with the default objects, for servers of tests. */
+import { MetricsRegistry } from '../../api/component/metrics.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { SUGGESTED_LEVELS, SUGGESTED_SCHEMAS } from '../../controlplane/registry/kinds/flowcontrol-defaults.ts';
+import type { PriorityAndFairnessOptions } from '../../controlplane/server/filters/priority-and-fairness.ts';
+import { FlowControl } from '../../controlplane/server/flowcontrol/flow-control.ts';
+import { FlowMetrics } from '../../controlplane/server/flowcontrol/flow-metrics.ts';
+
+export interface FakeFairness extends PriorityAndFairnessOptions {
+  readonly registry: MetricsRegistry;
+}
+
+const named = <Spec>(specs: Readonly<Record<string, Spec>>) =>
+  Object.entries(specs).map(([name, spec]) => ({ metadata: { name, uid: `uid-of-${name}` }, spec }));
+
+export function fakeFairness(
+  clock: Clock,
+  { totalSeats = 600, objects = 0, intakeBytes = 64 * 1024 * 1024 } = {},
+): FakeFairness {
+  const control = new FlowControl({ clock, totalSeats, intakeBytes });
+  control.configure(named(SUGGESTED_SCHEMAS), named(SUGGESTED_LEVELS));
+  const registry = new MetricsRegistry();
+  const metrics = new FlowMetrics(registry, control, clock);
+  const countObjects = () => ({ count: objects, averageBytes: 10_000 });
+  return { control, metrics, registry, countObjects, waitLimitMs: 15_000 };
+}

@@ -1,0 +1,129 @@
+/** API priority and fairness of a whole control plane: its objects, their status, and what one user can take from others. */
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { connect, type ClientHttp2Session } from 'node:http2';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { flowSchemas, priorityLevelConfigurations } from '../../api/machinery/resources.ts';
+import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
+import { until } from '../until.ts';
+
+let plane: ControlPlane;
+let directory: string;
+let session: ClientHttp2Session;
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'flow-control-'));
+  const tokens = join(directory, 'tokens.csv');
+  await writeFile(
+    tokens,
+    'alice,alice,1\nbob,bob,2\nnode,system:node:n1,3,"system:nodes"\nroot,root,4,"system:masters"\n',
+  );
+  plane = await startControlPlane({
+    memory: true,
+    flags: { tokenAuthFile: tokens, maxRequestsInflight: 40, maxMutatingRequestsInflight: 20, scheduler: false },
+  });
+  session = connect(plane.url, { ca: plane.ca });
+});
+
+after(async () => {
+  session.destroy();
+  await plane.close();
+  await rm(directory, { recursive: true, force: true });
+});
+
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+  readonly headers: Readonly<Record<string, unknown>>;
+}
+
+function request(token: string, method: string, path: string, body?: object): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const type = method === 'PATCH' ? 'application/merge-patch+json' : 'application/json';
+    const headers = { authorization: `Bearer ${token}`, 'content-type': type };
+    const stream = session.request({ ':method': method, ':path': path, ...headers }, { endStream: body === undefined });
+    let answer: Record<string, unknown> = {};
+    let text = '';
+    stream.on('response', (received) => (answer = received));
+    stream.setEncoding('utf8').on('data', (part: string) => (text += part));
+    stream.on('end', () => resolve({ status: Number(answer[':status']), text, headers: answer }));
+    stream.on('error', reject);
+    if (body !== undefined) stream.end(JSON.stringify(body));
+  });
+}
+
+const REVIEWS = '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews';
+const review = { spec: { nonResourceAttributes: { path: '/', verb: 'get' } } };
+
+test('unfinished bodies of one user keep neither nodes nor others waiting', async () => {
+  const headers = { authorization: 'Bearer alice', 'content-type': 'application/json' };
+  const attack = Array.from({ length: 200 }, () => {
+    const stream = session.request({ ':method': 'POST', ':path': REVIEWS, ...headers });
+    stream.on('error', () => undefined).resume();
+    stream.write('{"spec":');
+    return stream;
+  });
+  await request('bob', 'GET', '/version');
+  assert.equal((await request('bob', 'POST', REVIEWS, review)).status, 201);
+  const node = { metadata: { name: 'n1' } };
+  assert.equal((await request('node', 'POST', '/api/v1/nodes', node)).status, 201);
+  const status = { status: { nodeInfo: { kubeletVersion: 'v1' } } };
+  const patched = await request('node', 'PATCH', '/api/v1/nodes/n1/status', status);
+  assert.equal(patched.status, 200, patched.text);
+  const lease = { metadata: { name: 'n1' }, spec: { holderIdentity: 'n1', leaseDurationSeconds: 40 } };
+  const leases = '/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases';
+  assert.equal((await request('node', 'POST', leases, lease)).status, 201);
+  for (const stream of attack) stream.close();
+});
+
+test('answers name the objects that they belong to, and the metrics count them', async () => {
+  const schema = await plane.client.get(flowSchemas, '', 'global-default');
+  const level = await plane.client.get(priorityLevelConfigurations, '', 'global-default');
+  await until('the configuration is applied', async () => {
+    const { headers } = await request('bob', 'GET', '/version');
+    return (
+      headers['x-kubernetes-pf-flowschema-uid'] === schema.metadata.uid &&
+      headers['x-kubernetes-pf-prioritylevel-uid'] === level.metadata.uid
+    );
+  });
+  const { text } = await request('root', 'GET', '/metrics');
+  for (const name of ['dispatched_requests_total', 'nominal_limit_seats', 'request_wait_duration_seconds_count'])
+    assert.match(text, new RegExp(`^apiserver_flowcontrol_${name}\\{.*priority_level="global-default"`, 'm'));
+  const dump = await request('root', 'GET', '/debug/api_priority_and_fairness/dump_priority_levels');
+  assert.match(dump.text, /^exempt, +<none>/m);
+});
+
+test('a flow schema without its level is dangling, until the level exists', async () => {
+  const spec = {
+    matchingPrecedence: 500,
+    priorityLevelConfiguration: { name: 'mine' },
+    rules: [
+      {
+        subjects: [{ kind: 'User', user: { name: 'bob' } }],
+        nonResourceRules: [{ verbs: ['*'], nonResourceURLs: ['*'] }],
+      },
+    ],
+  };
+  const apiVersion = 'flowcontrol.apiserver.k8s.io/v1';
+  await plane.client.create(flowSchemas, '', { apiVersion, kind: 'FlowSchema', metadata: { name: 'mine' }, spec });
+  const dangling = async (status: string): Promise<boolean> => {
+    const { status: found } = await plane.client.get(flowSchemas, '', 'mine');
+    const [condition] = (found as { conditions?: { type: string; status: string }[] } | undefined)?.conditions ?? [];
+    return condition?.type === 'Dangling' && condition.status === status;
+  };
+  await until('it is dangling', () => dangling('True'));
+  await plane.client.create(priorityLevelConfigurations, '', {
+    apiVersion,
+    kind: 'PriorityLevelConfiguration',
+    metadata: { name: 'mine' },
+    spec: { type: 'Limited', limited: { nominalConcurrencyShares: 5, limitResponse: { type: 'Reject' } } },
+  });
+  await until('it is found', () => dangling('False'));
+  const { metadata } = await plane.client.get(flowSchemas, '', 'mine');
+  await until('it applies', async () => {
+    const { headers } = await request('bob', 'GET', '/version');
+    return headers['x-kubernetes-pf-flowschema-uid'] === metadata.uid;
+  });
+});

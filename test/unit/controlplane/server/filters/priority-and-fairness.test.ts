@@ -1,0 +1,214 @@
+/** API priority and fairness through the port: what one user can take from others, and what answers show. */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { ClientHttp2Stream } from 'node:http2';
+import { test } from 'node:test';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
+import { installFlowControlDumps } from '../../../../../controlplane/server/flowcontrol/flow-control-dumps.ts';
+import { PathHandlers } from '../../../../../controlplane/server/path-handlers.ts';
+import { FakeCatalog, FakeResource, fakeInfo } from '../../../../fakes/fake-catalog.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { fakeFairness, type FakeFairness } from '../../../../fakes/fake-fairness.ts';
+import { startFakeServer, type FakeServer } from '../../../../fakes/fake-server.ts';
+import { until } from '../../../../until.ts';
+
+const MAPS = '/api/v1/namespaces/n/configmaps';
+const LEASES = '/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases';
+const JSON_TYPE = { 'content-type': 'application/json' };
+const alice = { authorization: 'Bearer alice' };
+const bob = { authorization: 'Bearer bob' };
+const node = { authorization: 'Bearer system:node:n1 system:nodes' };
+const object = (name: string): string => JSON.stringify({ metadata: { name } });
+
+const reached = (look: () => boolean): Promise<boolean> => until('the expected state', look, 10_000);
+
+class SlowResource extends FakeResource {
+  gate = Promise.withResolvers<void>();
+  waiting = 0;
+
+  override async list(...args: Parameters<FakeResource['list']>): Promise<Awaited<ReturnType<FakeResource['list']>>> {
+    this.waiting += 1;
+    await this.gate.promise;
+    return await super.list(...args);
+  }
+}
+
+interface Running {
+  readonly fake: FakeServer;
+  readonly fairness: FakeFairness;
+  readonly slow: SlowResource;
+}
+
+async function withFairness(fairness: FakeFairness, run: (running: Running) => Promise<void>): Promise<void> {
+  const slow = new SlowResource(fakeInfo('configmaps', 'ConfigMap'));
+  const others = [
+    new FakeResource({ ...fakeInfo('nodes', 'Node'), namespaced: false }),
+    new FakeResource({ ...fakeInfo('leases', 'Lease'), group: 'coordination.k8s.io' }),
+  ];
+  const paths = new PathHandlers();
+  installFlowControlDumps(paths, fairness.control);
+  const fake = await startFakeServer(new FakeCatalog([slow, ...others]), { fairness, paths });
+  try {
+    await run({ fake, fairness, slow });
+  } finally {
+    slow.gate.resolve();
+    await fake.close();
+  }
+}
+
+const levelOf = ({ control }: FakeFairness, name: string) => {
+  const level = control.levels.get(name);
+  assert.ok(level);
+  return level;
+};
+
+function begin(fake: FakeServer, headers: Record<string, string>, part: string | Buffer): ClientHttp2Stream {
+  const stream = fake.session.request({ ':method': 'POST', ':path': MAPS, ...JSON_TYPE, ...headers });
+  stream.on('error', () => undefined);
+  stream.write(part);
+  return stream;
+}
+
+test('200 bodies that never end take no seats: other users, node leases and node status are answered at once', async () => {
+  await withFairness(fakeFairness(systemClock, { totalSeats: 20 }), async ({ fake, fairness }) => {
+    const { intake, set } = levelOf(fairness, 'global-default');
+    for (let at = 0; at < 200; at++) begin(fake, alice, '{"metadata":').resume();
+    await reached(() => intake.bytes > 200 * 16 * 1024);
+    assert.equal(set.seatsInUse + set.seatsWaiting, 0);
+    assert.equal((await fake.request('POST', MAPS, { ...JSON_TYPE, ...bob }, object('b'))).status, 201);
+    assert.equal((await fake.request('POST', MAPS, { ...JSON_TYPE, ...alice }, object('a'))).status, 201);
+    assert.equal((await fake.request('POST', LEASES, { ...JSON_TYPE, ...node }, object('n1'))).status, 201);
+    assert.equal((await fake.request('POST', '/api/v1/nodes', { ...JSON_TYPE, ...node }, object('n1'))).status, 201);
+    assert.equal((await fake.request('GET', '/api/v1/nodes/n1', node)).status, 200);
+  });
+});
+
+test('a body that is complete is handled, and leaves nothing behind', async () => {
+  await withFairness(fakeFairness(systemClock), async ({ fake, fairness }) => {
+    const stream = begin(fake, alice, '{"metadata":');
+    const { intake, set } = levelOf(fairness, 'global-default');
+    await reached(() => intake.bytes > 16 * 1024);
+    const answered = once(stream, 'response') as Promise<[Record<string, unknown>]>;
+    stream.end('{"name":"a"}}');
+    const [headers] = await answered;
+    assert.equal(headers[':status'], 201);
+    stream.resume();
+    await reached(() => set.executing === 0);
+    assert.equal(intake.bytes, 0);
+    const gone = begin(fake, alice, '{');
+    await reached(() => intake.bytes > 0);
+    gone.close();
+    await reached(() => intake.bytes === 0);
+  });
+});
+
+test('bodies beyond the budget of a level cost the user who holds most: memory is bounded, others are served', async () => {
+  const intakeBytes = 1024 * 1024;
+  await withFairness(fakeFairness(systemClock, { intakeBytes }), async ({ fake, fairness }) => {
+    const { intake } = levelOf(fairness, 'global-default');
+    const part = Buffer.alloc(100_000, ' ');
+    const statuses: unknown[] = [];
+    for (let at = 0; at < 20; at++) {
+      const stream = begin(fake, alice, part);
+      stream.on('response', (headers) => statuses.push(headers[':status']));
+      stream.resume();
+    }
+    await reached(() => statuses.length >= 20 - Math.floor(intakeBytes / part.length));
+    assert.ok(intake.bytes <= intakeBytes, `${intake.bytes} bytes are held`);
+    const body = Buffer.concat([part, part, part, Buffer.from(object('b'))]);
+    assert.equal((await fake.request('POST', MAPS, { ...JSON_TYPE, ...bob }, body)).status, 201);
+    assert.deepEqual(new Set(statuses), new Set([429]));
+    assert.match(fairness.registry.text(), /rejected_requests_total\{[^}]*reason="body-intake"\} \d+\n/);
+  });
+});
+
+test('answers name the flow schema and the priority level', async () => {
+  await withFairness(fakeFairness(systemClock), async ({ fake }) => {
+    const refused = await fake.request('GET', '/nothing', alice);
+    for (const { headers } of [refused, await fake.request1('POST', MAPS, { ...JSON_TYPE, ...alice }, object('a'))]) {
+      assert.equal(headers['x-kubernetes-pf-flowschema-uid'], 'uid-of-global-default');
+      assert.equal(headers['x-kubernetes-pf-prioritylevel-uid'], 'uid-of-global-default');
+    }
+  });
+});
+
+test('requests over the seats of their level wait in queues; other levels are served, dumps and metrics show them', async () => {
+  await withFairness(fakeFairness(systemClock, { totalSeats: 25 }), async ({ fake, fairness, slow }) => {
+    const { set, bounds } = levelOf(fairness, 'global-default');
+    const lists = Array.from({ length: bounds.nominal + 3 }, () => fake.request('GET', MAPS, alice));
+    await reached(() => set.waiting === 3);
+    assert.equal(slow.waiting, bounds.nominal);
+    assert.equal((await fake.request('POST', LEASES, { ...JSON_TYPE, ...node }, object('n2'))).status, 201);
+    const root = { authorization: 'Bearer root system:masters' };
+    const dump = (name: string) => fake.request('GET', `/debug/api_priority_and_fairness/${name}`, root);
+    assert.match((await dump('dump_priority_levels')).text, /^global-default, +\d+, +false, +false, +3, +\d+$/m);
+    assert.match(
+      (await dump('dump_queues')).text,
+      /^PriorityLevelName, Index, +PendingRequests, ExecutingRequests, SeatsInUse/,
+    );
+    const requests = await dump('dump_requests?includeRequestDetails=1');
+    assert.match(
+      requests.text,
+      /^global-default, +global-default, .*alice, +list, +\/api\/v1\/namespaces\/n\/configmaps/m,
+    );
+    assert.equal((await dump('dump_others')).status, 404);
+    const text = fairness.registry.text();
+    assert.match(
+      text,
+      /apiserver_flowcontrol_current_inqueue_requests\{priority_level="global-default",flow_schema="global-default"\} 3\n/,
+    );
+    assert.match(text, /apiserver_current_inqueue_requests\{request_kind="readOnly"\} 3\n/);
+    slow.gate.resolve();
+    for (const answer of await Promise.all(lists)) assert.equal(answer.status, 200);
+    assert.deepEqual([set.executing, set.seatsInUse, set.waiting], [0, 0, 0]);
+  });
+});
+
+test('a request that waited too long is answered with 429 and kube-apiserver’s text; a client that goes leaves the queue', async () => {
+  const clock = new FakeClock();
+  await withFairness(fakeFairness(clock, { totalSeats: 1 }), async ({ fake, fairness, slow }) => {
+    const { set } = levelOf(fairness, 'global-default');
+    const first = fake.request('GET', MAPS, alice);
+    await reached(() => slow.waiting === 1);
+    const second = fake.request('GET', MAPS, alice);
+    await reached(() => set.waiting === 1);
+    const gone = fake.session.request({ ':path': MAPS, ...alice });
+    gone.on('error', () => undefined);
+    await reached(() => set.waiting === 2);
+    gone.close();
+    await reached(() => set.waiting === 1);
+    await clock.advance(15_000);
+    const refused = await second;
+    assert.equal(refused.status, 429);
+    assert.equal(refused.text, 'Too many requests, please try again later.\n');
+    assert.equal(refused.headers['retry-after'], '1');
+    assert.match(fairness.registry.text(), /rejected_requests_total\{[^}]*reason="time-out"\} 1\n/);
+    slow.gate.resolve();
+    assert.equal((await first).status, 200);
+  });
+});
+
+test('watches hold seats only until they have begun', async () => {
+  await withFairness(fakeFairness(systemClock, { totalSeats: 1 }), async ({ fake, fairness, slow }) => {
+    for (let at = 1; at <= 5; at++) {
+      const watch = fake.session.request({ ':path': `${MAPS}?watch=1`, ...alice });
+      watch.on('error', () => undefined);
+      await reached(() => slow.watchers === at);
+    }
+    await reached(() => levelOf(fairness, 'global-default').set.seatsInUse === 0);
+  });
+});
+
+test('a list of many objects takes more seats, up to its share of the level', async () => {
+  await withFairness(fakeFairness(systemClock, { objects: 1000 }), async ({ fake, fairness, slow }) => {
+    const { set } = levelOf(fairness, 'global-default');
+    const widths: number[] = [];
+    for (const query of ['', '?limit=20', '?fieldSelector=metadata.name%3Da']) {
+      const before = set.seatsInUse;
+      void fake.request('GET', `${MAPS}${query}`, alice).catch(() => undefined);
+      await reached(() => slow.waiting === widths.length + 1);
+      widths.push(set.seatsInUse - before);
+    }
+    assert.deepEqual(widths, [8, 2, 1]);
+  });
+});
