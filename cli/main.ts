@@ -1,12 +1,13 @@
 /**
- * The `orchlet` command. Exit codes: 0 done, 1 a failure in one clear line, 2 bad usage; 130 and 143 after a signal before
- * anything ran.
+ * The `orchlet` command. Exit codes: 0 done, 1 a failure in one clear line, 2 bad usage, 70 an internal error; 130 and 143
+ * after a signal before anything ran.
  */
 import { enableCompileCache } from 'node:module';
 import { formatFlags, nearest, parseFlags, UsageError, wrap } from '../api/component/flags.ts';
 import { keepAlive } from '../api/machinery/clock.ts';
 import { type Command, type CommandRow, CommandError } from './command.ts';
 import { commands } from './commands.ts';
+import { exitUnexpectedly, installLastResort } from './last-resort.ts';
 
 enableCompileCache();
 
@@ -116,4 +117,5 @@ async function main(): Promise<void> {
   }
 }
 
-void main();
+installLastResort();
+main().catch(exitUnexpectedly);

@@ -8,7 +8,9 @@ import { readFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import type { Logger } from '../api/component/logger.ts';
 import type { MetricsRegistry } from '../api/component/metrics.ts';
+import { background } from '../api/machinery/background.ts';
 import type { Clock, Timer } from '../api/machinery/clock.ts';
+import { SerialQueue } from '../api/machinery/serial-queue.ts';
 
 export interface FollowOptions {
   readonly path: string;
@@ -66,14 +68,15 @@ export function followFile(options: FollowOptions): FollowedFile {
       return false;
     }
   };
-  /** One look at a time: a slow one must not overtake a later one. */
-  let last: Promise<boolean> = Promise.resolve(false);
-  const check = (): Promise<boolean> => (last = last.then(look));
+  /** A slow check must not overtake a later one. */
+  const checks = new SerialQueue();
+  const check = (): Promise<boolean> => checks.run(look);
   const schedule = (): Timer =>
     clock.after(CHECK_EVERY_MS, () => {
-      void check().then(() => {
+      const checked = check().finally(() => {
         if (!stop.signal.aborted) timer = schedule();
       });
+      background(checked, { logger, what: `Checking the ${what} configuration`, fields: { path } });
     });
   timer = schedule();
   return {

@@ -1,11 +1,13 @@
 /** Keeps the `kubernetes` service in `default` and its endpoints: how pods reach the API server. */
 import type { Logger } from '../api/component/logger.ts';
+import { Backoff } from '../api/machinery/backoff.ts';
 import type { Client } from '../api/machinery/client.ts';
-import type { Clock, Timer } from '../api/machinery/clock.ts';
+import type { Clock } from '../api/machinery/clock.ts';
 import { endpoints, endpointSlices, services } from '../api/machinery/resources.ts';
 import { jsonEqual } from '../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../api/meta/object.ts';
 import type { Resource } from '../api/machinery/client.ts';
+import { WakeableLoop } from '../api/machinery/wakeable-loop.ts';
 import { isAlreadyExists, isInvalid, isNotFound } from '../api/meta/status-error.ts';
 import { serviceAddress } from './service-addresses.ts';
 
@@ -28,27 +30,24 @@ const NAME = 'kubernetes';
 const CHECK_MS = 10_000;
 
 export function keepKubernetesService(options: KubernetesServiceOptions): { close(): Promise<void> } {
-  let timer: Timer | undefined;
-  let closed = false;
-  let work: Promise<void> = Promise.resolve();
-  const round = (): void => {
-    work = reconcile(options).catch((error: unknown) => {
-      if (!closed)
-        options.logger.warn(
-          { err: error instanceof Error ? error.message : error },
-          'the kubernetes service could not be brought up to date; trying again',
-        );
-    });
-    void work.then(() => {
-      if (!closed) timer = options.clock.after(CHECK_MS, round);
-    });
-  };
-  round();
+  const stop = new AbortController();
+  const loop = new WakeableLoop({
+    clock: options.clock,
+    backoff: new Backoff({ firstMs: CHECK_MS, longestMs: CHECK_MS }),
+    onError: (error) =>
+      options.logger.warn(
+        { err: error instanceof Error ? error.message : error },
+        'The kubernetes service could not be updated; it is tried again',
+      ),
+  });
+  const running = loop.run(stop.signal, async () => {
+    await reconcile(options);
+    return CHECK_MS;
+  });
   return {
     async close() {
-      closed = true;
-      timer?.cancel();
-      await work;
+      stop.abort(new Error('the server is closed'));
+      await running;
     },
   };
 }

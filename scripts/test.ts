@@ -5,7 +5,7 @@
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
-import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { basename, join, relative } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
@@ -73,9 +73,8 @@ function runTests(files: readonly string[], env: NodeJS.ProcessEnv, concurrency:
   ];
   return new Promise((resolve) => {
     const child = spawn(join(ROOT, 'bin/node'), args, { cwd: ROOT, stdio: 'inherit', env: { ...process.env, ...env } });
-    child.on('close', async (code) => {
-      const { readFile } = await import('node:fs/promises');
-      const text = await readFile(list, 'utf8').catch(() => '');
+    child.on('close', (code) => {
+      const text = existsSync(list) ? readFileSync(list, 'utf8') : '';
       rmSync(join(list, '..'), { recursive: true, force: true });
       resolve({ code: code ?? 1, failed: [...new Set(text.split('\n').filter((line) => line !== ''))] });
     });

@@ -2,6 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { initialServingPair, keepServingCertificate } from '../certificates/serving.ts';
@@ -105,12 +106,18 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
       : undefined,
     debugHandlers: flags.enableDebuggingHandlers,
   });
-  if (flags.clientCaFile !== '') void followClientCa(flags.clientCaFile, clientCa ?? '', server, options);
+  if (flags.clientCaFile !== '')
+    background(followClientCa(flags.clientCaFile, clientCa ?? '', server, options), {
+      logger,
+      what: 'Following the CAs of clients',
+      signal,
+    });
   if (flags.rotateServerCertificates && client !== undefined) {
-    void keepServingCertificate(
+    const renewal = keepServingCertificate(
       { ...serving, client, random: options.random, onRotated: (rotated) => server.replaceCertificate(rotated) },
       signal,
     );
+    background(renewal, { logger, what: 'Renewing the serving certificate', signal });
   }
   return server;
 }

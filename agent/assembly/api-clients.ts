@@ -4,6 +4,7 @@
  */
 import { createProtobufCodec } from '../../api/codec/protobuf.ts';
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { HttpClient, type RequestObserver } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
@@ -87,8 +88,10 @@ export async function connectApi(options: ApiClientOptions): Promise<ApiClients 
       logger,
       onChange: (ca) => all.forEach((each) => each.trust(ca)),
     });
-    if (access.ca !== undefined) void authority.run(options.signal);
-    void rotate(options, client, all, authority);
+    const { signal } = options;
+    if (access.ca !== undefined)
+      background(authority.run(signal), { logger, what: "Following the cluster's CA", signal });
+    background(rotate(options, client, all, authority), { logger, what: 'Renewing the client certificate', signal });
   }
   return { client, events, heartbeats, close: () => all.forEach((each) => each.close()) };
 }

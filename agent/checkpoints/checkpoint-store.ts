@@ -9,6 +9,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { replaceFile, syncFolder } from '../../api/machinery/replace-file.ts';
 
@@ -102,7 +103,7 @@ export class CheckpointStore {
     const delayMs = this.#failing ? RETRY_MS : Math.max(SOON_MS, INTERVAL_MS - sinceMs);
     this.#timer = clock.after(delayMs, () => {
       this.#timer = undefined;
-      void this.#batch();
+      background(this.#batch(), { logger: this.#options.logger, what: 'Writing checkpoints' });
     });
   }
 

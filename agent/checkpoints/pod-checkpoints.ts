@@ -4,6 +4,7 @@
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { NodeObject, Pod, ServiceLister } from '../core-types.ts';
 import { configMapNames, secretNames } from '../volumes/referenced-objects.ts';
 import type { CheckpointStore } from './checkpoint-store.ts';
@@ -47,7 +48,7 @@ export class PodCheckpoints {
       references = true;
     }
     this.#pods = next;
-    if (references) void this.#prune();
+    if (references) background(this.#prune(), { logger: this.#logger, what: 'Removing unused checkpoints' });
   }
 
   /** What no pod names any more is forgotten; at the first time, what an earlier run left is, too. */

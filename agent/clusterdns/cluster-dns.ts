@@ -88,9 +88,11 @@ export class ClusterDns {
     udp.removeAllListeners('error');
     udp.on('error', (error) => this.#options.logger.warn({ err: error.message }, 'the name server has a problem'));
     udp.on('message', (message, peer) => {
-      void this.#answer(message, 'udp').then((answer) => {
-        if (answer !== undefined && this.#udp === udp) udp.send(answer, peer.port, peer.address);
-      });
+      this.#answer(message, 'udp')
+        .then((answer) => {
+          if (answer !== undefined && this.#udp === udp) udp.send(answer, peer.port, peer.address);
+        })
+        .catch(this.#logFailure);
     });
     const tcp = createServer((socket) => this.#converse(socket));
     tcp.maxConnections = MOST_TCP;
@@ -113,15 +115,24 @@ export class ClusterDns {
     socket.setTimeout(TCP_IDLE_MS, () => socket.destroy());
     socket.on('error', () => socket.destroy());
     const messages = new FramedMessages((message) => {
-      void this.#answer(message, 'tcp').then((answer) => {
-        if (answer === undefined) socket.destroy();
-        else socket.write(framed(answer));
-      });
+      this.#answer(message, 'tcp')
+        .then((answer) => {
+          if (answer === undefined) socket.destroy();
+          else socket.write(framed(answer));
+        })
+        .catch((error: unknown) => {
+          socket.destroy();
+          this.#logFailure(error);
+        });
     });
     socket.on('data', (data: Buffer) => messages.push(data));
   }
 
-  /** `undefined` for what is no question at all. Never rejects. */
+  /** Anybody may send what cannot be answered: that must not fill the log. */
+  readonly #logFailure = (error: unknown): void =>
+    this.#options.logger.debug({ err: error }, 'A DNS message could not be answered');
+
+  /** `undefined` for what is no question at all. Rejects where the answer cannot be encoded. */
   async #answer(message: Buffer, transport: Transport): Promise<Buffer | undefined> {
     let query: DecodedPacket;
     try {

@@ -3,7 +3,9 @@
  * under them, a slow look at everything. A container that hangs delays only the look at its own pod.
  */
 import type { Logger } from '../../api/component/logger.ts';
-import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import { background } from '../../api/machinery/background.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime/runtime.ts';
 
 export type ContainerState = 'running' | 'exited' | 'unknown' | 'created';
@@ -55,13 +57,15 @@ export class Pleg {
   readonly #looking = new Map<string, { again: boolean }>();
   #lastRelistMs: number;
   #relisted = false;
-  #timer: Timer | undefined;
-  #relisting = false;
-  #relistAgain = false;
+  readonly #relists: WakeableLoop;
 
   constructor(options: PlegOptions) {
     this.#options = options;
     this.#lastRelistMs = options.clock.monotonic();
+    this.#relists = new WakeableLoop({
+      clock: options.clock,
+      onError: (error) => options.logger.error({ err: error }, 'Relisting the containers failed'),
+    });
   }
 
   /** '' when well. */
@@ -74,17 +78,18 @@ export class Pleg {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { runtime } = this.#options;
-    signal.addEventListener('abort', () => this.#timer?.cancel(), { once: true });
-    this.#relist(signal);
-    await runtime.events(
-      signal,
-      (event) => {
-        // Nothing comes of what has only been made: its start is told as well.
-        if (event.type !== 'created') this.look(event.podUid);
-      },
-      () => this.#relist(signal),
-    );
+    const { runtime, relistMs = 60_000, blindRelistMs = 1_000 } = this.#options;
+    await Promise.all([
+      this.#relists.run(signal, async () => ((await this.#relist()) ? relistMs : blindRelistMs)),
+      runtime.events(
+        signal,
+        (event) => {
+          // A container that was only created changes nothing; its start is an event of its own.
+          if (event.type !== 'created') this.look(event.podUid);
+        },
+        () => this.#relists.wake(),
+      ),
+    ]);
   }
 
   /** Looks at one pod soon; several requests at once are one look. */
@@ -96,7 +101,11 @@ export class Pleg {
     }
     const state = { again: false };
     this.#looking.set(podUid, state);
-    void this.#lookNow(podUid, state);
+    background(this.#lookNow(podUid, state), {
+      logger: this.#options.logger,
+      what: 'Reading the containers of a pod',
+      fields: { podUid },
+    });
   }
 
   async #lookNow(podUid: string, state: { again: boolean }): Promise<void> {
@@ -118,26 +127,8 @@ export class Pleg {
     }
   }
 
-  #relist(signal: AbortSignal): void {
-    if (signal.aborted) return;
-    if (this.#relisting) {
-      this.#relistAgain = true;
-      return;
-    }
-    this.#relisting = true;
-    this.#timer?.cancel();
-    void this.#relistNow().then((well) => {
-      this.#relisting = false;
-      if (signal.aborted) return;
-      const { clock, relistMs = 60_000, blindRelistMs = 1_000 } = this.#options;
-      if (this.#relistAgain) {
-        this.#relistAgain = false;
-        this.#relist(signal);
-      } else this.#timer = clock.after(well ? relistMs : blindRelistMs, () => this.#relist(signal));
-    });
-  }
-
-  async #relistNow(): Promise<boolean> {
+  /** Whether the runtime answered. */
+  async #relist(): Promise<boolean> {
     const { runtime, clock, logger } = this.#options;
     const fromMs = clock.monotonic();
     try {

@@ -6,6 +6,7 @@
 import { spawn } from 'node:child_process';
 import { readFile, stat } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 
 export interface LockFileOptions {
@@ -54,7 +55,7 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
       isLocked = true;
       resolve();
     });
-    void ended.then(() =>
+    child.once('close', () =>
       reject(
         new Error(
           signal.aborted
@@ -66,7 +67,13 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
   });
   signal.removeEventListener('abort', onAbort);
   logger.info({ file: path }, 'The lock file is ours');
-  if (options.onContention !== undefined) void watchForOthers(options, options.onContention);
+  if (options.onContention !== undefined)
+    background(watchForOthers(options, options.onContention), {
+      logger,
+      what: 'Watching for other users of the lock file',
+      fields: { file: path },
+      signal,
+    });
   return release;
 }
 

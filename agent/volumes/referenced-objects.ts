@@ -3,6 +3,8 @@
  * others), and read from memory then. One that is immutable is read once and not watched any further.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Client, Resource } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { configMaps, secrets } from '../../api/machinery/resources.ts';
@@ -62,7 +64,12 @@ export class WatchedObjects implements ReferencedObjects {
           answered: undefined,
         };
         this.#watched.set(key, watched);
-        void this.#follow(watched);
+        background(this.#follow(watched), {
+          logger: this.#logger,
+          what: 'Following an object that pods use',
+          fields: { object: key },
+          signal: watched.stop.signal,
+        });
       }
       watched.pods.add(pod.metadata.uid);
     }
@@ -107,13 +114,13 @@ export class WatchedObjects implements ReferencedObjects {
   async #follow(watched: Watched): Promise<void> {
     const { resource, namespace, name, stop } = watched;
     const fieldSelector = `metadata.name=${name}`;
-    let delayMs = RETRY_MS;
+    const backoff = new Backoff({ firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS });
     while (!stop.signal.aborted) {
       try {
         const list = await this.#client.list(resource, { namespace, fieldSelector, signal: stop.signal });
         this.#put(watched, list.items[0]);
         if (isImmutable(list.items[0])) return;
-        delayMs = RETRY_MS;
+        backoff.reset();
         const resourceVersion = list.metadata.resourceVersion ?? '';
         const fromMs = this.#clock.monotonic();
         for await (const event of this.#client.watch(resource, {
@@ -134,8 +141,7 @@ export class WatchedObjects implements ReferencedObjects {
           { object: `${resource.resource} ${namespace}/${name}`, err: error },
           'the watch of an object that a pod uses broke; trying again',
         );
-        await this.#clock.sleep(delayMs, stop.signal).catch(() => undefined);
-        delayMs = Math.min(delayMs * 2, LONGEST_RETRY_MS);
+        await this.#clock.sleep(backoff.next(), stop.signal).catch(() => undefined);
       }
     }
   }

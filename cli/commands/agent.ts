@@ -7,6 +7,7 @@ import { createLogger } from '../../api/component/logging.ts';
 import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
 import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
+import { logLastResortTo } from '../last-resort.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
@@ -37,6 +38,7 @@ export const agent: Command = {
       verbosity,
       format: flags.loggingFormat === 'json' ? 'json' : 'text',
     });
+    logLastResortTo(logger);
     const shutdown = onShutdown();
     // An agent without a server has nothing open that would.
     const alive = keepAlive();

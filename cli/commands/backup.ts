@@ -9,6 +9,7 @@ import { flag } from '../../api/component/flags.ts';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
+import { syncFolder } from '../../api/machinery/replace-file.ts';
 import {
   BACKED_UP,
   BACKUP_PATH,
@@ -49,6 +50,7 @@ export const backup: Command = {
     try {
       await writeArchive(partial, directory, copy);
       await rename(partial, file);
+      await syncFolder(dirname(file));
     } finally {
       await rm(copy, { force: true });
       await rm(partial, { force: true });
@@ -94,7 +96,11 @@ async function writeArchive(file: string, directory: string, storage: string): P
     await (await open(file, 'wx', 0o600)).close();
     tar(['-czf', file, '-C', stage, ABOUT, STORAGE_FILE, '-C', directory, ...rest]);
     const handle = await open(file, 'r');
-    await handle.sync().finally(() => handle.close());
+    try {
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
   } finally {
     await rm(stage, { recursive: true, force: true });
   }

@@ -4,6 +4,7 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
 import type { Command } from '../command.ts';
+import { logLastResortTo } from '../last-resort.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
 import { settleMemory } from '../settle-memory.ts';
 import { onStorageFailure } from '../storage-failure.ts';
@@ -26,6 +27,7 @@ export const controlplane: Command = {
       verbosity: flags.verbosity,
       format: flags.loggingFormat === 'json' ? 'json' : 'text',
     });
+    logLastResortTo(logger);
     const shutdown = onShutdown();
     const failure = onStorageFailure(logger, { closingMs: 0 });
     const plane = await startControlPlane({ flags, logger, onFatal: failure.onFatal });

@@ -15,6 +15,7 @@ import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
 import { announceAgent } from '../agent-process.ts';
 import type { Command } from '../command.ts';
+import { logLastResortTo } from '../last-resort.ts';
 import { admitOwnNode, type OwnPlane } from '../own-node.ts';
 import { passedFlags } from '../passed-flags.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
@@ -122,6 +123,7 @@ export const up: Command = {
       verbosity,
       format: values.loggingFormat === 'json' ? 'json' : 'text',
     });
+    logLastResortTo(logger);
     const forAgent = passedFlags('agent-arg', agentFlags, values.agentArgs, OWN_AGENT_KEYS);
     const forPlane = passedFlags('controlplane-arg', controlPlaneFlags, values.controlPlaneArgs, OWN_PLANE_KEYS);
     for (const warning of [...forAgent.warnings, ...forPlane.warnings]) logger.warn({}, warning);

@@ -87,7 +87,8 @@ export function resourceQuota(options: ResourceQuotaOptions): AdmissionPlugin {
         }
         const fresh = [waiter];
         queues.set(namespace, fresh);
-        void drain(namespace, fresh);
+        // `drain` passes every failure on to its waiters.
+        drain(namespace, fresh).catch(reject);
       });
     },
   };

@@ -134,7 +134,7 @@ class RequestRecord implements RequestAudit {
   }
 
   answering(): void {
-    if (isLongRunning(this.#request.info)) void this.reach('ResponseStarted');
+    if (isLongRunning(this.#request.info)) this.#report('ResponseStarted');
   }
 
   /** The last event of the request, in place of its end. */
@@ -143,13 +143,18 @@ class RequestRecord implements RequestAudit {
     this.#isComplete = true;
     const why = error instanceof Error ? error.message : String(error);
     this.#status = { status: 'Failure', message: `APIServer panic'd: ${why}`, reason: 'InternalError' };
-    void this.reach('Panic');
+    this.#report('Panic');
   }
 
   complete(): void {
     if (this.#isComplete) return;
     this.#isComplete = true;
-    void this.reach('ResponseComplete');
+    this.#report('ResponseComplete');
+  }
+
+  /** For stages that nothing waits for; a backend logs and counts what it loses. */
+  #report(stage: Stage): void {
+    this.reach(stage)?.catch(() => undefined);
   }
 
   /** A promise where a backend wants to be waited for. */

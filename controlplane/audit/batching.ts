@@ -3,6 +3,7 @@
  * the sink cannot keep up events are dropped and counted.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { AuditBackend } from './audit.ts';
 import type { AuditEvent } from './event.ts';
@@ -56,7 +57,7 @@ export class BatchingBackend implements AuditBackend {
     const { clock } = this.#options;
     const timer = clock.after(CLOSE_TIMEOUT_MS, () => {
       this.#stop.abort(new Error('audit is closed'));
-      void this.#sink.close();
+      background(this.#sink.close(), { logger: this.#options.logger, what: 'Closing the audit sink' });
     });
     while (this.#sending !== undefined) await this.#sending;
     timer.cancel();

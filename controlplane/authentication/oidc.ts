@@ -7,6 +7,7 @@
 import { createPublicKey, type JsonWebKeyInput, type KeyObject } from 'node:crypto';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import { isRecord, parseJwt, verifyJwt, type Jwt } from './jwt.ts';
 import { withTimeout, type WebhookClient } from './webhook-client.ts';
 import type { Authenticated, TokenAuthenticator, UserInfo } from './authentication.ts';
@@ -166,7 +167,7 @@ class IssuerKeys {
 
   constructor(options: OidcOptions) {
     this.#options = options;
-    void this.#fetchOnce();
+    background(this.#fetchOnce(), { logger: options.logger, what: 'Fetching the keys of the OpenID issuer' });
   }
 
   async ready(): Promise<boolean> {

@@ -5,6 +5,7 @@
  */
 import { isConflict, isNotFound } from '../../api/meta/status-error.ts';
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { referenceTo, type EventRecorder } from '../../api/machinery/event-recorder.ts';
@@ -282,7 +283,10 @@ class RunningScheduler implements Scheduler {
 
   #track(work: Promise<void>): void {
     this.#underWay.add(work);
-    void work.finally(() => this.#underWay.delete(work));
+    background(
+      work.finally(() => this.#underWay.delete(work)),
+      { logger: this.#logger, what: 'Work for a pod', signal: this.#abort.signal },
+    );
   }
 }
 

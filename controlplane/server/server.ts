@@ -5,6 +5,7 @@
 import type { AddressInfo } from 'node:net';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Authenticator } from '../authentication/authentication.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
 import type { ResourceCatalog } from '../registry/rest.ts';
@@ -73,14 +74,16 @@ export function createServer(options: ServerOptions): ApiServer {
     inFlight: { maxReading: options.maxReading ?? 400, maxMutating: options.maxMutating ?? 200 },
     deprecation: options.deprecation ?? builtinDeprecation,
   });
+  const whenAnsweringFails = { logger: options.logger, what: 'Answering a request' };
   const listener = new Listener({
     tls: options.tls,
     clock: options.clock,
     logger: options.logger,
     headersTimeoutMs: options.headersTimeoutMs,
     onExchange: (exchange: Exchange) => {
-      // The outermost filter answers every error, so that neither this call nor its promise ever fails.
-      void handler(new ApiRequest(exchange, options.authorizer, options.clock));
+      // The outermost filter answers every error; only a fault of that filter itself gets here.
+      const answering = handler(new ApiRequest(exchange, options.authorizer, options.clock));
+      if (answering !== undefined) background(answering, whenAnsweringFails);
     },
   });
   return {

@@ -4,6 +4,7 @@
  * checks of the API server.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { LogBackend } from './log-backend.ts';
 import { isStorageError, StorageError } from './storage.ts';
@@ -75,7 +76,7 @@ export class StorageHealth {
     if (this.#isClosed || this.#failure !== undefined) return;
     this.#probe ??= this.#options.clock.after(PROBE_MS, () => {
       this.#probe = undefined;
-      void this.#probeRoom();
+      background(this.#probeRoom(), { logger: this.#options.logger, what: 'Probing the storage for room' });
     });
   }
 

@@ -34,7 +34,8 @@ export class WriteQueue {
   /** Resolves to the revision of `write`; `sides` have its outcome. */
   add(write: RequestedWrite, sides: readonly RequestedWrite[]): Promise<number> {
     const written = this.#enqueue(write, sides.length);
-    for (const side of sides) void this.#enqueue(side, 0);
+    // A failure is the outcome of `write`, which all of them share.
+    for (const side of sides) this.#enqueue(side, 0).catch(() => undefined);
     return written;
   }
 

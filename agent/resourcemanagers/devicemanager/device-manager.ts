@@ -7,6 +7,7 @@
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Container, Pod, PodStatus } from '../../core-types.ts';
 import { buildCodecs, type MessageCodec } from '../../grpc/codec.ts';
@@ -65,7 +66,7 @@ export class DeviceManager implements HintProvider {
       onExpiry: () => {
         // Asking for what there is forgets what has had its time.
         this.#resources.capacity();
-        void this.#save();
+        this.#saveInBackground();
         options.onNodeChange();
       },
     });
@@ -125,10 +126,14 @@ export class DeviceManager implements HintProvider {
   }
 
   #changed(resource: string, ids: ReadonlySet<string>): void {
-    void this.#save();
+    this.#saveInBackground();
     this.#options.onNodeChange();
     const pods = this.#pods.podsWith(resource, ids);
     if (pods.length > 0) this.#options.onPodsChange(pods);
+  }
+
+  #saveInBackground(): void {
+    background(this.#save(), { logger: this.#options.logger, what: 'Writing the checkpoint of devices' });
   }
 
   #save(): Promise<void> {
@@ -304,7 +309,7 @@ export class DeviceManager implements HintProvider {
   }
 
   release(podUid: string): void {
-    if (this.#pods.delete(podUid)) void this.#save();
+    if (this.#pods.delete(podUid)) this.#saveInBackground();
   }
 
   /** At each start of the container; throws what keeps it from starting. */

@@ -4,6 +4,7 @@
  * says which there are.
  */
 import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { DeviceEndpoint, type PluginDevice } from './device-endpoint.ts';
 import { HEALTHY } from './schema.ts';
@@ -72,10 +73,10 @@ export class PluginResources {
     before?.endpoint?.stop();
     onRegistered(name, clock.monotonic() - fromMs);
     logger.info({ resource: name, socket }, 'A device plugin is registered');
-    void endpoint
+    const following = endpoint
       .follow((devices) => this.#take(name, endpoint, devices))
-      .catch((error: unknown) => logger.warn({ resource: name, error }, 'A device plugin broke off'))
-      .then(() => this.#lose(name, endpoint));
+      .finally(() => this.#lose(name, endpoint));
+    background(following, { logger, what: 'Following a device plugin', fields: { resource: name }, signal });
   }
 
   disconnect(name: string, socket: string): void {

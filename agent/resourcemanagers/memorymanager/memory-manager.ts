@@ -3,6 +3,7 @@
  * runtime shall give it. With the policy `None` only the state file says so.
  */
 import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
 import type { Container, Pod } from '../../core-types.ts';
 import type { AffinityStore, HintProvider } from '../hint-provider.ts';
 import type { NumaNode } from '../topology/host-topology.ts';
@@ -24,12 +25,14 @@ export interface MemoryManagerOptions {
 }
 
 export class MemoryManager implements HintProvider {
+  readonly #logger: Logger;
   readonly #state: MemoryState;
   readonly #policy: StaticMemoryPolicy | undefined;
   #requests = 0;
   #errors = 0;
 
-  private constructor(state: MemoryState, policy: StaticMemoryPolicy | undefined) {
+  private constructor(logger: Logger, state: MemoryState, policy: StaticMemoryPolicy | undefined) {
+    this.#logger = logger;
     this.#state = state;
     this.#policy = policy;
   }
@@ -40,7 +43,11 @@ export class MemoryManager implements HintProvider {
     const isStatic = policy === 'Static';
     const empty = isStatic ? emptyMachineState(numaNodes, reservedMemory(reserved, numaNodes, nodeReserved)) : {};
     const state = await MemoryState.load(rootDirectory, policy, logger);
-    const manager = new MemoryManager(state, isStatic ? new StaticMemoryPolicy({ state, affinity, empty }) : undefined);
+    const manager = new MemoryManager(
+      logger,
+      state,
+      isStatic ? new StaticMemoryPolicy({ state, affinity, empty }) : undefined,
+    );
     await state.save();
     return manager;
   }
@@ -74,7 +81,8 @@ export class MemoryManager implements HintProvider {
   }
 
   release(podUid: string): void {
-    if (this.#policy?.release(podUid) === true) void this.#state.save();
+    if (this.#policy?.release(podUid) !== true) return;
+    background(this.#state.save(), { logger: this.#logger, what: 'Writing the state of the memory manager' });
   }
 
   pods(): readonly string[] {

@@ -77,7 +77,7 @@ export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock):
     const outputs: Promise<void>[] = [];
     if (io.stdout !== undefined) outputs.push(copy(await open('stdout'), io.stdout as Writable));
     if (io.stderr !== undefined && !io.tty) outputs.push(copy(await open('stderr'), io.stderr as Writable));
-    if (io.tty && io.resize !== undefined) void sendSizes(io.resize, await open('resize'));
+    if (io.tty && io.resize !== undefined) sendSizes(io.resize, await open('resize')).catch(() => connection.abandon());
     if (stdin !== undefined) {
       io.stdin?.on('error', () => stdin.end());
       io.stdin?.pipe(stdin);

@@ -1,6 +1,7 @@
 /** The writers of the containers' CRI logs, one for each that may still say something. */
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { DockerClient } from './docker-client.ts';
 import { RuntimeError } from '../runtime.ts';
@@ -45,7 +46,14 @@ export class ContainerLogs {
       },
     );
     this.#writers.set(id, writer);
-    void writer.finished.then(() => (this.#writers.get(id) === writer ? this.#writers.delete(id) : false));
+    const forget = (): void => {
+      if (this.#writers.get(id) === writer) this.#writers.delete(id);
+    };
+    background(writer.finished.finally(forget), {
+      logger: this.#logger,
+      what: 'Writing the log of a container',
+      fields: { container: id },
+    });
   }
 
   async #inspect(id: string): Promise<ContainerInspectInfo | undefined> {

@@ -1,6 +1,7 @@
 /** The engine's events about this agent's containers, taken up again whenever the stream breaks off. */
 import { createInterface } from 'node:readline';
 import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { RuntimeEvent } from '../runtime.ts';
 import type { DockerClient } from './docker-client.ts';
@@ -32,8 +33,12 @@ export async function followEvents(
       for await (const line of createInterface({ input: stream })) {
         const event = line === '' ? undefined : eventOf(JSON.parse(line) as EngineEvent);
         if (event === undefined) continue;
-        if (event.ended) void settled(event.containerId).then(() => onEvent(event));
-        else onEvent(event);
+        if (!event.ended) onEvent(event);
+        else
+          background(
+            settled(event.containerId).finally(() => onEvent(event)),
+            { logger, what: 'Waiting for the end of a container', fields: { container: event.containerId }, signal },
+          );
       }
     } catch (error) {
       if (!signal.aborted) logger.debug({ error }, 'The event stream of Docker broke off');

@@ -35,7 +35,7 @@ export async function execStream(
   );
   const connection = await client.call('start exec', () => exec.start({ hijack: true, stdin: false, Tty: io.tty }));
   if (io.stdin === undefined) connection.end();
-  void followSize(io.resize, (size) => exec.resize(size));
+  followSize(io.resize, (size) => exec.resize(size));
   await carryStreams(connection, io);
   if (io.signal.aborted) {
     await killExec(deps, exec.id, id);
@@ -101,7 +101,7 @@ export async function attachStream(deps: ExecDeps, id: ContainerId, io: StreamIo
   const { Config: config } = await client.call('inspect container', () => container.inspect());
   const connection = await client.call('attach', () => hijackedAttach(client, id, options));
   if (io.stdin === undefined) connection.end();
-  void followSize(io.resize, (size) => container.resize(size));
+  followSize(io.resize, (size) => container.resize(size));
   await carryStreams(connection, { ...io, tty: config.Tty });
 }
 
@@ -148,14 +148,14 @@ async function killExec({ client }: ExecDeps, execId: string, containerId: strin
   }
 }
 
-async function followSize(
+/** Passes the sizes of the client's terminal on until the stream ends; a size that the engine refuses is left out. */
+function followSize(
   sizes: AsyncIterable<TerminalSize> | undefined,
   resize: (size: { h: number; w: number }) => Promise<unknown>,
-): Promise<void> {
-  if (sizes === undefined) return;
-  try {
-    for await (const size of sizes) await resize({ h: size.height, w: size.width }).catch(() => undefined);
-  } catch {
-    // The stream's end ends the sizes.
-  }
+): void {
+  const follow = async (): Promise<void> => {
+    for await (const size of sizes ?? []) await resize({ h: size.height, w: size.width }).catch(() => undefined);
+  };
+  // The end of the stream ends the sizes as well, by an error or without.
+  follow().catch(() => undefined);
 }

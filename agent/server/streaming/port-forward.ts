@@ -39,7 +39,7 @@ export async function forwardOverSpdy(
     pairs.set(request, pair);
     if (pair.data !== undefined && pair.error !== undefined) {
       pairs.delete(request);
-      void forwardPair(pair.data, pair.error, dial, describe, gone.signal);
+      forwardPair(pair.data, pair.error, dial, describe, gone.signal).catch(() => transport.destroy());
     }
   });
   await connection.closed;
@@ -119,9 +119,8 @@ export function forwardOverChannels(
   for (const [index, port] of ports.entries()) {
     const announcement = Buffer.alloc(2);
     announcement.writeUInt16LE(port);
-    void send(2 * index, announcement);
-    void send(2 * index + 1, announcement);
-    dial(port, gone.signal)
+    Promise.all([send(2 * index, announcement), send(2 * index + 1, announcement)])
+      .then(() => dial(port, gone.signal))
       .then(
         async (stream) => {
           const target = stream as Duplex;

@@ -56,10 +56,11 @@ export async function acceptSpdyCommand(
     if (expected.every((name) => found.has(name))) complete.resolve();
   });
   const gone = new AbortController();
-  void connection.closed.then(() => {
+  const onClosed = (): void => {
     gone.abort(new Error('the client is gone'));
     complete.reject(new Error('the client closed the connection before its streams were there'));
-  });
+  };
+  connection.closed.then(onClosed, onClosed);
   const timer = clock.after(STREAMS_WITHIN_MS, () =>
     complete.reject(new Error('the client did not open its streams in time')),
   );
