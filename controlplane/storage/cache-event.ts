@@ -1,6 +1,6 @@
 /** A change in the watch cache, and what it looks like to a selection: objects that enter one are ADDED, those that leave it DELETED. */
 import type { WatchEvent } from '../registry/rest.ts';
-import type { CachedObject } from './cached-object.ts';
+import type { CachedObject, ObjectContext } from './cached-object.ts';
 import type { Selection } from './selection.ts';
 
 type Shown = Extract<WatchEvent, { type: 'ADDED' | 'MODIFIED' | 'DELETED' }>;
@@ -30,6 +30,11 @@ export class CacheEvent {
     this.previous = previous;
   }
 
+  /** Whether its objects are those of that cache. */
+  isOf(context: ObjectContext): boolean {
+    return (this.current ?? this.previous)?.isOf(context) === true;
+  }
+
   /** `undefined` when the selection does not see it. */
   shownTo(selection: Selection): WatchEvent | undefined {
     const { current, previous } = this;
@@ -53,49 +58,5 @@ export class CacheEvent {
   #asDeleted(previous: CachedObject): WatchEvent {
     this.#deleted ??= { type: 'DELETED', entry: previous.at(this.revision) };
     return this.#deleted;
-  }
-}
-
-/** Changes above the compacted revision, in order. */
-export class CacheHistory {
-  #events: CacheEvent[] = [];
-
-  push(event: CacheEvent): void {
-    this.#events.push(event);
-  }
-
-  get newest(): number {
-    return this.#events.at(-1)?.revision ?? 0;
-  }
-
-  dropThrough(revision: number): void {
-    this.#events.splice(0, this.#indexAfter(revision));
-  }
-
-  *after(revision: number): Generator<CacheEvent, void, undefined> {
-    for (let at = this.#indexAfter(revision); at < this.#events.length; at += 1) {
-      const event = this.#events[at];
-      if (event !== undefined) yield event;
-    }
-  }
-
-  /** Keys that changed after `revision`, with what they held at it. */
-  statesAt(revision: number): Map<string, CachedObject | undefined> {
-    const states = new Map<string, CachedObject | undefined>();
-    for (const event of this.after(revision)) {
-      if (!states.has(event.key)) states.set(event.key, event.previous);
-    }
-    return states;
-  }
-
-  #indexAfter(revision: number): number {
-    let low = 0;
-    let high = this.#events.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((this.#events[middle]?.revision ?? 0) <= revision) low = middle + 1;
-      else high = middle;
-    }
-    return low;
   }
 }

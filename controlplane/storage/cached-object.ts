@@ -33,6 +33,8 @@ export interface ObjectContext {
   readonly prefixLength: number;
   readonly labelSets: LabelSets;
   readonly freeze: boolean;
+  /** The cache is closed: another one of the resource may take the place of its objects. */
+  isClosed: boolean;
 }
 
 interface Parsed {
@@ -50,6 +52,15 @@ export class CachedObject implements CacheEntry {
   constructor(context: ObjectContext, stored: StoredValue) {
     this.#context = context;
     this.stored = stored;
+  }
+
+  /** Whether it is an object of that cache. */
+  isOf(context: ObjectContext): boolean {
+    return this.#context === context;
+  }
+
+  get isAbandoned(): boolean {
+    return this.#context.isClosed;
   }
 
   get key(): string {

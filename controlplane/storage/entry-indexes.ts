@@ -64,16 +64,23 @@ class EntryIndex {
   }
 }
 
+/** The live entries of a cache. */
+export interface IndexedEntries {
+  readonly size: number;
+  /** What is added meanwhile may be seen twice, never missed. */
+  values(): IterableIterator<CachedObject>;
+}
+
 export class EntryIndexes {
   readonly #indexedFields: ReadonlySet<string>;
-  readonly #entries: ReadonlyMap<string, CachedObject>;
+  readonly #entries: IndexedEntries;
   /** By `label:k` and `field:f`; the least recently used label index goes first. */
   readonly #indexes = new Map<string, EntryIndex>();
   readonly #askedOnce = new Set<string>();
 
   readonly #logger: Logger;
 
-  constructor(indexedFields: readonly string[], entries: ReadonlyMap<string, CachedObject>, logger: Logger) {
+  constructor(indexedFields: readonly string[], entries: IndexedEntries, logger: Logger) {
     this.#logger = logger;
     this.#indexedFields = new Set(indexedFields);
     this.#entries = entries;

@@ -2,8 +2,8 @@
  * The watches of a revision log. A commit is split by resource (the first two segments of keys) once; each watch of a
  * resource gets that part, watches of other prefixes filter.
  */
-import { keyOf, revisionOf } from './event-history.ts';
-import { StorageError, type StorageEvent, type StorageWatch, type WatchObserver } from './storage.ts';
+import { StorageError, type VersionChange, type StorageWatch, type WatchObserver } from './storage.ts';
+import { resourceOf } from './version-store.ts';
 
 interface LogWatch {
   readonly prefix: string;
@@ -25,8 +25,8 @@ export class LogWatches {
     this.#failed = failed;
   }
 
-  /** `past`: events above `afterRevision`; delivered before it returns. */
-  add(prefix: string, afterRevision: number, past: readonly StorageEvent[], observer: WatchObserver): StorageWatch {
+  /** `past`: events of `prefix` above `afterRevision`; delivered before it returns. */
+  add(prefix: string, afterRevision: number, past: readonly VersionChange[], observer: WatchObserver): StorageWatch {
     const set = this.#setOf(prefix);
     const remove = (): void => {
       set.delete(watch);
@@ -35,19 +35,18 @@ export class LogWatches {
     };
     const watch: LogWatch = { prefix, afterRevision, observer, remove };
     set.add(watch);
-    const mine = past.filter((event) => keyOf(event).startsWith(prefix));
-    this.#guard(watch, () => send(watch, mine));
+    this.#guard(watch, () => send(watch, past));
     return { close: remove };
   }
 
-  deliver(events: readonly StorageEvent[]): void {
+  deliver(events: readonly VersionChange[]): void {
     if (this.#ofResource.size > 0) {
       for (const [prefix, part] of byResource(events)) {
         for (const watch of this.#ofResource.get(prefix) ?? []) this.#guard(watch, () => send(watch, part));
       }
     }
     for (const watch of this.#others) {
-      const part = events.filter((event) => keyOf(event).startsWith(watch.prefix));
+      const part = events.filter((event) => event.key.startsWith(watch.prefix));
       this.#guard(watch, () => send(watch, part));
     }
   }
@@ -88,38 +87,32 @@ export class LogWatches {
   }
 
   #setOf(prefix: string): Set<LogWatch> {
-    if (resourcePrefixOf(prefix) !== prefix) return this.#others;
+    if (resourceOf(prefix) !== prefix) return this.#others;
     let set = this.#ofResource.get(prefix);
     if (set === undefined) this.#ofResource.set(prefix, (set = new Set()));
     return set;
   }
 }
 
-function send(watch: LogWatch, events: readonly StorageEvent[]): void {
+function send(watch: LogWatch, events: readonly VersionChange[]): void {
   const first = events[0];
   if (first === undefined) return;
-  if (revisionOf(first) > watch.afterRevision) {
+  if (first.revision > watch.afterRevision) {
     watch.observer.onEvents(events);
     return;
   }
   // A watch from a revision that was not there yet when it began.
-  const later = events.filter((event) => revisionOf(event) > watch.afterRevision);
+  const later = events.filter((event) => event.revision > watch.afterRevision);
   if (later.length > 0) watch.observer.onEvents(later);
 }
 
-function byResource(events: readonly StorageEvent[]): Map<string, StorageEvent[]> {
-  const parts = new Map<string, StorageEvent[]>();
+function byResource(events: readonly VersionChange[]): Map<string, VersionChange[]> {
+  const parts = new Map<string, VersionChange[]>();
   for (const event of events) {
-    const prefix = resourcePrefixOf(keyOf(event));
+    const prefix = resourceOf(event.key);
     const part = parts.get(prefix);
     if (part === undefined) parts.set(prefix, [event]);
     else part.push(event);
   }
   return parts;
-}
-
-/** `/<group>/<resource>/` of a key; `''` when it has less. */
-function resourcePrefixOf(key: string): string {
-  const end = key.indexOf('/', key.indexOf('/', 1) + 1);
-  return end <= 0 ? '' : key.slice(0, end + 1);
 }

@@ -8,25 +8,24 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { EventHistory, superseded } from './event-history.ts';
 import { ExpiryQueue, type Expiry } from './expiry-queue.ts';
 import type { LogBackend, LogRecord, Stamp } from './log-backend.ts';
 import { LogWatches } from './log-watches.ts';
 import { RemovalBacklog } from './removal-backlog.ts';
-import { SortedKeys } from './sorted-keys.ts';
+import { superseded, type ResourceVersions, type VersionChange } from './resource-versions.ts';
 import { StorageHealth } from './storage-health.ts';
 import {
   isStorageError,
   StorageError,
   type SideWrite,
   type Storage,
-  type StorageEvent,
   type StorageList,
   type StorageWatch,
   type StoredValue,
   type WatchObserver,
   type WriteOptions,
 } from './storage.ts';
+import { VersionStore } from './version-store.ts';
 import { WriteQueue, type PendingWrite, type RequestedWrite } from './write-queue.ts';
 
 export interface RevisionLogOptions {
@@ -54,9 +53,7 @@ export class RevisionLog implements Storage {
   readonly #historyLimitBytes: number;
   readonly #health: StorageHealth;
   readonly #onWatchFailed: ((resource: string) => void) | undefined;
-  readonly #current = new Map<string, StoredValue>();
-  readonly #keys = new SortedKeys();
-  readonly #history = new EventHistory();
+  readonly #versions = new VersionStore();
   readonly #watches: LogWatches;
   readonly #expiries: ExpiryQueue;
   #revision = FIRST_REVISION;
@@ -96,10 +93,9 @@ export class RevisionLog implements Storage {
   *load(records: Iterable<LogRecord>, compactedRevision: number): Generator<number, void, undefined> {
     this.#compacted = Math.max(FIRST_REVISION, compactedRevision);
     for (const record of records) {
-      const previous = this.#current.get(record.key);
-      const event = this.#enter(record, previous);
-      if (record.revision > compactedRevision) this.#history.push(event);
-      else yield* superseded(event);
+      const isCompacted = record.revision <= compactedRevision;
+      const change = this.#enter(record, { isCompacted });
+      if (isCompacted) yield* superseded(change);
     }
   }
 
@@ -117,13 +113,18 @@ export class RevisionLog implements Storage {
     return this.#compacted;
   }
 
-  async get(key: string, options: { readonly revision?: number } = {}): Promise<StoredValue | undefined> {
+  async open(resource: string): Promise<ResourceVersions> {
     this.#assertOpen();
-    const current = this.#current.get(key);
-    if (options.revision === undefined || options.revision === this.#revision) return current;
-    this.#assertReadable(options.revision);
-    const states = this.#history.statesAt(options.revision, key);
-    return states.has(key) ? states.get(key) : current;
+    return this.#versions.of(resource);
+  }
+
+  async get(
+    key: string,
+    { revision = this.#revision }: { readonly revision?: number } = {},
+  ): Promise<StoredValue | undefined> {
+    this.#assertOpen();
+    this.#assertReadable(revision);
+    return revision === this.#revision ? this.#versions.get(key) : this.#versions.getAt(revision, key);
   }
 
   async list(
@@ -131,37 +132,24 @@ export class RevisionLog implements Storage {
     options: { readonly revision?: number; readonly limit?: number; readonly startAfter?: string } = {},
   ): Promise<StorageList> {
     this.#assertOpen();
-    const { limit = 0, startAfter = '' } = options;
-    const revision = options.revision ?? this.#revision;
+    const { limit = 0, startAfter = '', revision = this.#revision } = options;
     this.#assertReadable(revision);
-    if (revision < this.#revision) return this.#listPast(prefix, revision, limit, startAfter);
+    if (revision < this.#revision) {
+      const all = [...this.#versions.rangeAt(revision, prefix, startAfter)];
+      const items = limit > 0 ? all.slice(0, limit) : all;
+      return { items, revision, remaining: all.length - items.length };
+    }
     const items: StoredValue[] = [];
-    for (const key of this.#keys.range(prefix, startAfter)) {
+    for (const item of this.#versions.range(prefix, startAfter)) {
       if (limit > 0 && items.length === limit) break;
-      const item = this.#current.get(key);
-      if (item !== undefined) items.push(item);
+      items.push(item);
     }
-    return { items, revision, remaining: this.#keys.count(prefix, startAfter) - items.length };
-  }
-
-  #listPast(prefix: string, revision: number, limit: number, startAfter: string): StorageList {
-    const states = this.#history.statesAt(revision, prefix);
-    const items: StoredValue[] = [];
-    for (const key of this.#keys.range(prefix, startAfter)) {
-      const item = this.#current.get(key);
-      if (item !== undefined && !states.has(key)) items.push(item);
-    }
-    for (const [key, item] of states) {
-      if (item !== undefined && key > startAfter) items.push(item);
-    }
-    items.sort((a, b) => (a.key < b.key ? -1 : 1));
-    const page = limit > 0 ? items.slice(0, limit) : items;
-    return { items: page, revision, remaining: items.length - page.length };
+    return { items, revision, remaining: this.#versions.count(prefix, startAfter) - items.length };
   }
 
   async create(key: string, value: Buffer, options: WriteOptions = {}): Promise<StoredValue> {
     return this.#whenSettled(key, options.alongside, (sides) => {
-      const current = this.#current.get(key);
+      const current = this.#versions.get(key);
       if (current !== undefined) throw new StorageError('exists', `${key} exists`, { current });
       return this.#put({ key, value, previous: undefined, expiresAtMs: options.expiresAtMs }, sides);
     });
@@ -184,12 +172,8 @@ export class RevisionLog implements Storage {
   watch(options: { readonly prefix: string; readonly afterRevision: number }, observer: WatchObserver): StorageWatch {
     this.#assertOpen();
     if (options.afterRevision < this.#compacted) throw compactedError(options.afterRevision, this.#compacted);
-    return this.#watches.add(
-      options.prefix,
-      options.afterRevision,
-      this.#history.after(options.afterRevision),
-      observer,
-    );
+    const { prefix, afterRevision } = options;
+    return this.#watches.add(prefix, afterRevision, this.#versions.after(afterRevision, prefix), observer);
   }
 
   async compact(revision: number): Promise<void> {
@@ -200,7 +184,7 @@ export class RevisionLog implements Storage {
 
   #compact(revision: number): Promise<void> {
     if (revision <= this.#compacted) return this.#removals.drain();
-    const dropped = this.#history.dropThrough(revision);
+    const dropped = this.#versions.dropThrough(revision);
     this.#compacted = revision;
     this.#watches.compacted(revision);
     // Where nothing was written since the last time there is nothing to write now either.
@@ -280,7 +264,7 @@ export class RevisionLog implements Storage {
 
   #sides(alongside: readonly SideWrite[]): readonly RequestedWrite[] {
     return alongside.flatMap(({ key, value }): RequestedWrite[] => {
-      const previous = this.#current.get(key);
+      const previous = this.#versions.get(key);
       if (value === undefined) return previous === undefined ? [] : [{ key, value, previous, expiresAtMs: undefined }];
       if (previous !== undefined) throw new StorageError('occupied', `${key} exists`, { current: previous });
       return [{ key, value, previous, expiresAtMs: undefined }];
@@ -288,7 +272,7 @@ export class RevisionLog implements Storage {
   }
 
   #expect(key: string, revision: number): StoredValue {
-    const current = this.#current.get(key);
+    const current = this.#versions.get(key);
     if (current === undefined) throw new StorageError('not-found', `${key} is gone`);
     if (current.revision === revision) return current;
     throw new StorageError('conflict', `${key} is at revision ${current.revision}, not ${revision}`, { current });
@@ -300,7 +284,7 @@ export class RevisionLog implements Storage {
   ): Promise<StoredValue> {
     const { key, value, previous } = write;
     const revision = await this.#write(write, sides());
-    const stored = this.#current.get(key);
+    const stored = this.#versions.get(key);
     if (stored?.revision === revision) return stored;
     // Written again within the same turn that made this one visible.
     return { key, value: this.#stamp(value, revision), createRevision: previous?.createRevision ?? revision, revision };
@@ -351,45 +335,33 @@ export class RevisionLog implements Storage {
   }
 
   /**
-   * The commit is durable. The writers are answered before any watch is notified, so nothing that fails in a watch reaches
-   * them. Both are one turn of the event loop: whoever awaits a write finds it in every cache.
+   * The commit is durable. First the versions show it, then the writers are answered, then the watches are notified, each
+   * behind a guard of its own: nothing that fails in a watch reaches the commit. All of it is one turn of the event loop, so
+   * whoever awaits a write reads it in every cache.
    */
   #apply(writes: readonly PendingWrite[], records: readonly LogRecord[]): void {
-    const events: StorageEvent[] = [];
-    for (const record of records) {
-      const event = this.#enter(record, this.#current.get(record.key));
-      this.#history.push(event);
-      events.push(event);
-      this.#queue.settled(record.key);
-    }
+    const changes = records.map((record) => this.#enter(record));
+    for (const { key } of records) this.#queue.settled(key);
     this.#health.succeeded();
     for (const [at, write] of writes.entries()) write.resolve(records[at]?.revision ?? 0);
-    this.#watches.deliver(events);
-    if (this.#history.cost > this.#historyLimitBytes) this.#compactEarly();
+    this.#watches.deliver(changes);
+    if (this.#versions.historyBytes > this.#historyLimitBytes) this.#compactEarly();
   }
 
   #compactEarly(): void {
-    this.#logger.warn({ bytes: this.#history.cost }, 'History is compacted early, because too much was overwritten');
-    this.#compact(this.#history.revisionForCost(this.#historyLimitBytes * 0.75)).catch((error: unknown) => {
+    const bytes = this.#versions.historyBytes;
+    this.#logger.warn({ bytes }, 'History is compacted early, because too much was overwritten');
+    this.#compact(this.#versions.revisionForBytes(this.#historyLimitBytes * 0.75)).catch((error: unknown) => {
       this.#logger.debug({ err: error }, 'Old revisions were not removed yet');
     });
   }
 
-  #enter(record: LogRecord, previous: StoredValue | undefined): StorageEvent {
-    const { key, revision, value, createRevision } = record;
+  #enter(record: LogRecord, options?: { readonly isCompacted?: boolean }): VersionChange {
+    const { key, revision, value, expiresAtMs } = record;
     this.#revision = revision;
-    if (value === undefined) {
-      this.#current.delete(key);
-      this.#keys.delete(key);
-      // A deletion is only ever recorded of what is there; a record without it belongs to compacted history.
-      const gone = previous ?? { key, value: Buffer.alloc(0), createRevision, revision };
-      return { type: 'delete', key, revision, previous: gone };
-    }
-    const current: StoredValue = { key, value: this.#stamp(value, revision), createRevision, revision };
-    this.#current.set(key, current);
-    if (previous === undefined) this.#keys.add(key);
-    if (record.expiresAtMs !== undefined) this.#expiries.add({ key, revision, atMs: record.expiresAtMs });
-    return { type: 'put', created: previous === undefined, current, previous };
+    const stamped = value === undefined ? undefined : this.#stamp(value, revision);
+    if (value !== undefined && expiresAtMs !== undefined) this.#expiries.add({ key, revision, atMs: expiresAtMs });
+    return this.#versions.enter(record, stamped, options);
   }
 
   #refuse(writes: readonly PendingWrite[], cause: unknown): void {
@@ -407,7 +379,7 @@ export class RevisionLog implements Storage {
 
   #expire(due: readonly Expiry[]): void {
     for (const { key, revision } of due) {
-      if (this.#current.get(key)?.revision !== revision) continue;
+      if (this.#versions.get(key)?.revision !== revision) continue;
       this.delete(key, revision).catch((error: unknown) => {
         if (isStorageError(error, 'full')) this.#expiries.add({ key, revision, atMs: this.#clock.now() + 60_000 });
         else if (!isStorageError(error)) this.#logger.error({ err: error, key }, 'An expired key could not be removed');

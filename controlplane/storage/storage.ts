@@ -7,13 +7,9 @@
  * promise resolves; readers never see what is not durable.
  */
 
-export interface StoredValue {
-  readonly key: string;
-  readonly value: Buffer;
-  readonly createRevision: number;
-  /** Revision of the last write of this key. */
-  readonly revision: number;
-}
+import type { ResourceVersions, StoredValue, VersionChange } from './resource-versions.ts';
+
+export type { StoredValue, VersionChange };
 
 export interface StorageList {
   readonly items: readonly StoredValue[];
@@ -22,16 +18,6 @@ export interface StorageList {
   /** Items that follow the page. */
   readonly remaining: number;
 }
-
-export type StorageEvent =
-  | {
-      readonly type: 'put';
-      readonly created: boolean;
-      readonly current: StoredValue;
-      readonly previous: StoredValue | undefined;
-    }
-  /** `revision` is that of the deletion. */
-  | { readonly type: 'delete'; readonly key: string; readonly revision: number; readonly previous: StoredValue };
 
 /**
  * A write that stands or falls with another: both are in one commit, or neither is written. With a value the key must not
@@ -55,7 +41,7 @@ export interface StorageWatch {
 
 export interface WatchObserver {
   /** Events of one commit group, in order of revision. An observer that throws loses its watch: `onEnd` is called. */
-  onEvents(events: readonly StorageEvent[]): void;
+  onEvents(events: readonly VersionChange[]): void;
   /** The watch ended by itself: its observer threw (`unusable`), or the storage closed. */
   onEnd(error: StorageError | undefined): void;
   /** What was superseded at or below `revision` is forgotten. */
@@ -66,6 +52,8 @@ export interface Storage {
   /** The newest durable revision. */
   revision(): number;
   get(key: string, options?: { readonly revision?: number }): Promise<StoredValue | undefined>;
+  /** The versions of one resource (`/core/pods/`), which show each commit before its writers are answered. */
+  open(resource: string): Promise<ResourceVersions>;
   /** Ordered by key. `revision` reads the past; throws `compacted` or `future-revision`. */
   list(
     prefix: string,

@@ -11,12 +11,12 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Entry, WatchHandle, WatchSink } from '../registry/rest.ts';
-import { CacheEvent, CacheHistory, selects } from './cache-event.ts';
+import { CacheEvent, selects } from './cache-event.ts';
 import { CachedObject, LabelSets, type ObjectContext } from './cached-object.ts';
 import { EntryIndexes } from './entry-indexes.ts';
 import type { Selection } from './selection.ts';
-import { SortedKeys } from './sorted-keys.ts';
-import { StorageError, type Storage, type StorageEvent, type StorageWatch, type StoredValue } from './storage.ts';
+import type { ResourceVersions, StoredVersion } from './resource-versions.ts';
+import { StorageError, type Storage, type StorageWatch, type StoredValue, type VersionChange } from './storage.ts';
 import { WatchFanout } from './watch-fanout.ts';
 
 /** An object of the cache. One instance per revision, shared by everyone, so a WeakMap on it caches other encodings. */
@@ -111,10 +111,12 @@ export interface WatchCacheOptions {
 
 /** Resolves when the cache holds what is stored. The storage must have been opened with `stamp: stampRevision`. */
 export async function openWatchCache(options: WatchCacheOptions): Promise<WatchCache> {
-  const cache = new ResourceCache(options);
-  await cache.load();
+  const cache = new ResourceCache(options, await options.storage.open(prefixOf(options.resource)));
+  cache.follow();
   return cache;
 }
+
+const prefixOf = ({ group, resource }: CachedResource): string => `/${group === '' ? 'core' : group}/${resource}/`;
 
 const WAIT_MS = 3000;
 
@@ -127,26 +129,44 @@ class ResourceCache implements WatchCache {
   readonly #logger: Logger;
   readonly #prefix: string;
   readonly #context: ObjectContext;
-  readonly #entries = new Map<string, CachedObject>();
-  readonly #keys = new SortedKeys();
-  readonly #history = new CacheHistory();
+  /** Shared with the storage, which changes it as it commits. */
+  readonly #versions: ResourceVersions;
+  /** Objects of this cache where another cache of the resource has its own in the versions. */
+  readonly #ownObjects = new WeakMap<StoredVersion, CachedObject>();
   readonly #indexes: EntryIndexes;
   readonly #fanout: WatchFanout;
   #storageWatch: StorageWatch | undefined;
   #closed = false;
 
-  constructor({ storage, resource, clock, logger, freeze = false }: WatchCacheOptions) {
+  constructor({ storage, resource, clock, logger, freeze = false }: WatchCacheOptions, versions: ResourceVersions) {
+    this.#versions = versions;
     this.resource = resource;
     this.#storage = storage;
     this.#clock = clock;
     this.#logger = logger;
-    this.#prefix = `/${resource.group === '' ? 'core' : resource.group}/${resource.resource}/`;
-    this.#context = { resource, prefixLength: this.#prefix.length, labelSets: new LabelSets(), freeze };
+    this.#prefix = prefixOf(resource);
+    this.#context = {
+      resource,
+      prefixLength: this.#prefix.length,
+      labelSets: new LabelSets(),
+      freeze,
+      isClosed: false,
+    };
     const indexedFields = resource.indexedFields ?? [];
-    this.#indexes = new EntryIndexes(indexedFields, this.#entries, logger);
+    const objects = this.#objects.bind(this);
+    const entries = {
+      get size() {
+        return versions.size;
+      },
+      values: () => objects(versions.values()),
+    };
+    this.#indexes = new EntryIndexes(indexedFields, entries, logger);
     this.#fanout = new WatchFanout({
       clock,
-      history: this.#history,
+      history: {
+        newest: () => versions.newest,
+        after: (revision) => this.#eventsAfter(revision),
+      },
       indexedFields,
       namespaced: resource.namespaced,
       revision: () => this.revision(),
@@ -156,20 +176,13 @@ class ResourceCache implements WatchCache {
     });
   }
 
-  async load(): Promise<void> {
-    // What was there when history begins, then history: the cache ends up with both.
-    const from = this.#storage.compactedRevision();
-    const list = await this.#storage.list(this.#prefix, { revision: from });
-    for (const stored of list.items) this.#enter(stored.key, new CachedObject(this.#context, stored));
+  follow(): void {
     this.#storageWatch = this.#storage.watch(
-      { prefix: this.#prefix, afterRevision: from },
+      { prefix: this.#prefix, afterRevision: this.#storage.revision() },
       {
-        onEvents: (events) => this.#onEvents(events),
+        onEvents: (changes) => this.#onChanges(changes),
         onEnd: () => this.close(),
-        onCompacted: (revision) => {
-          this.#history.dropThrough(revision);
-          this.#fanout.compacted(revision);
-        },
+        onCompacted: (revision) => this.#fanout.compacted(revision),
       },
     );
     this.#proceed(this.#indexes.fillFields());
@@ -195,11 +208,12 @@ class ResourceCache implements WatchCache {
   }
 
   get(namespace: string, name: string): CachedObject | undefined {
-    return this.#entries.get(this.keyOf(namespace, name));
+    const version = this.#versions.get(this.keyOf(namespace, name));
+    return version === undefined ? undefined : this.#objectOf(version);
   }
 
   count(namespace = ''): number {
-    return namespace === '' ? this.#entries.size : this.#keys.count(this.#prefixOf(namespace));
+    return namespace === '' ? this.#versions.size : this.#versions.count(this.#prefixOf(namespace));
   }
 
   list({ selection, limit = 0, startAfter = '', revision }: CacheListOptions): CacheList {
@@ -207,7 +221,9 @@ class ResourceCache implements WatchCache {
     const prefix = this.#prefixOf(selection.namespace);
     if (revision !== undefined && revision !== newest) this.#assertReadable(revision);
     const past = revision !== undefined && revision < newest;
-    const found = past ? this.#past(revision, prefix, startAfter) : this.#present(selection, prefix, startAfter);
+    const found = past
+      ? this.#objects(this.#versions.rangeAt(revision, prefix, startAfter))
+      : this.#present(selection, prefix, startAfter);
     const entries: CachedObject[] = [];
     let more = false;
     for (const entry of found) {
@@ -224,8 +240,8 @@ class ResourceCache implements WatchCache {
   }
 
   #remaining(pastRevision: number | undefined, prefix: string, after: string): number {
-    if (pastRevision === undefined) return this.#keys.count(prefix, after);
-    return [...this.#past(pastRevision, prefix, after)].length;
+    if (pastRevision === undefined) return this.#versions.count(prefix, after);
+    return [...this.#versions.rangeAt(pastRevision, prefix, after)].length;
   }
 
   /** Candidates in order; the caller filters. */
@@ -240,31 +256,16 @@ class ResourceCache implements WatchCache {
       yield* inOrder(candidates.filter((entry) => entry.key.startsWith(prefix) && entry.key > startAfter));
       return;
     }
-    for (const key of this.#keys.range(prefix, startAfter)) {
-      const entry = this.#entries.get(key);
-      if (entry !== undefined) yield entry;
+    // Not by `range`: a list of thousands of objects is here.
+    for (const key of this.#versions.keys(prefix, startAfter)) {
+      const version = this.#versions.get(key);
+      if (version !== undefined) yield this.#objectOf(version);
     }
-  }
-
-  *#past(revision: number, prefix: string, startAfter: string): Generator<CachedObject, void, undefined> {
-    const states = this.#history.statesAt(revision);
-    const changed = [...states.values()].filter((entry) => entry !== undefined);
-    const extra = inOrder(changed.filter((entry) => entry.key.startsWith(prefix) && entry.key > startAfter));
-    let next = 0;
-    for (const key of this.#keys.range(prefix, startAfter)) {
-      for (let entry = extra[next]; entry !== undefined && entry.key <= key; entry = extra[next]) {
-        yield entry;
-        next += 1;
-      }
-      const entry = this.#entries.get(key);
-      if (entry !== undefined && !states.has(key)) yield entry;
-    }
-    yield* extra.slice(next);
   }
 
   entryOf(stored: StoredValue): CachedObject {
-    const known = this.#entries.get(stored.key);
-    return known?.revision === stored.revision ? known : new CachedObject(this.#context, stored);
+    const known = this.#versions.get(stored.key);
+    return known?.revision === stored.revision ? this.#objectOf(known) : new CachedObject(this.#context, stored);
   }
 
   deletedEntry(entry: CacheEntry, revision: number): CachedObject {
@@ -324,6 +325,7 @@ class ResourceCache implements WatchCache {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#context.isClosed = true;
     this.#storageWatch?.close();
     this.#fanout.end();
   }
@@ -332,30 +334,40 @@ class ResourceCache implements WatchCache {
     return namespace === '' || !this.resource.namespaced ? this.#prefix : `${this.#prefix}${namespace}/`;
   }
 
-  #onEvents(events: readonly StorageEvent[]): void {
-    const changes = events.map((event) => this.#apply(event));
-    for (const change of changes) this.#history.push(change);
-    for (const change of changes) this.#indexes.update(change.previous, change.current);
-    this.#fanout.deliver(changes);
+  #onChanges(changes: readonly VersionChange[]): void {
+    const events = changes.map((change) => this.#eventOf(change));
+    for (const { previous, current } of events) this.#indexes.update(previous, current);
+    this.#fanout.deliver(events);
   }
 
-  #apply(event: StorageEvent): CacheEvent {
-    if (event.type === 'delete') {
-      const previous = this.#entries.get(event.key) ?? new CachedObject(this.#context, event.previous);
-      this.#entries.delete(event.key);
-      this.#keys.delete(event.key);
-      return new CacheEvent(event.revision, event.key, undefined, previous);
-    }
-    const { key, revision } = event.current;
-    const previous = this.#entries.get(key);
-    const current = new CachedObject(this.#context, event.current);
-    this.#enter(key, current);
-    return new CacheEvent(revision, key, current, previous);
+  /** The object of a version: one for as long as the version lives. */
+  #objectOf(version: StoredVersion): CachedObject {
+    const { view } = version;
+    if (view instanceof CachedObject && view.isOf(this.#context)) return view;
+    const own = this.#ownObjects.get(version);
+    if (own !== undefined) return own;
+    const object = new CachedObject(this.#context, version);
+    if (view === undefined || (view instanceof CachedObject && view.isAbandoned)) version.view = object;
+    else this.#ownObjects.set(version, object);
+    return object;
   }
 
-  #enter(key: string, entry: CachedObject): void {
-    this.#entries.set(key, entry);
-    this.#keys.add(key);
+  *#objects(versions: Iterable<StoredVersion>): Generator<CachedObject, void, undefined> {
+    for (const version of versions) yield this.#objectOf(version);
+  }
+
+  #eventOf(change: VersionChange): CacheEvent {
+    const { view, revision, key, current, previous } = change;
+    if (view instanceof CacheEvent && view.isOf(this.#context)) return view;
+    const object = (version: StoredVersion | undefined): CachedObject | undefined =>
+      version === undefined ? undefined : this.#objectOf(version);
+    const event = new CacheEvent(revision, key, object(current), object(previous));
+    change.view ??= event;
+    return event;
+  }
+
+  *#eventsAfter(revision: number): Generator<CacheEvent, void, undefined> {
+    for (const change of this.#versions.after(revision)) yield this.#eventOf(change);
   }
 
   #assertReadable(revision: number): void {

@@ -9,7 +9,7 @@
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { newExpired, newInternalError } from '../../api/meta/status-error.ts';
 import type { WatchEvent, WatchSink } from '../registry/rest.ts';
-import type { CacheEvent, CacheHistory } from './cache-event.ts';
+import type { CacheEvent } from './cache-event.ts';
 import type { CachedObject } from './cached-object.ts';
 import type { Selection } from './selection.ts';
 import type { CacheWatchHandle, CacheWatchOptions } from './watch-cache.ts';
@@ -47,6 +47,13 @@ interface Member {
   /** The newest revision that it was shown. */
   shown: number;
   closed: boolean;
+}
+
+/** Changes above the compacted revision, in order. */
+export interface CacheHistory {
+  /** The revision of the newest change; 0 without one. */
+  newest(): number;
+  after(revision: number): Iterable<CacheEvent>;
 }
 
 export interface FanoutSource {
@@ -289,7 +296,7 @@ export class WatchFanout {
   }
 
   #newestOf(group: Group): number {
-    return Math.max(this.#source.history.newest, group.recent.at(-1)?.revision ?? 0);
+    return Math.max(this.#source.history.newest(), group.recent.at(-1)?.revision ?? 0);
   }
 
   #awaitRevision(member: Member): void {

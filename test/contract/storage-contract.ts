@@ -5,7 +5,7 @@ import {
   isStorageError,
   type Storage,
   type StorageErrorCode,
-  type StorageEvent,
+  type VersionChange,
 } from '../../controlplane/storage/storage.ts';
 import { FakeClock } from '../fakes/fake-clock.ts';
 
@@ -21,15 +21,15 @@ const bytes = (text: string): Buffer => Buffer.from(text);
 const failsWith = (code: StorageErrorCode) => (error: unknown) => isStorageError(error, code);
 
 function record(storage: Storage, prefix: string, afterRevision = storage.revision()) {
-  const events: StorageEvent[] = [];
+  const events: VersionChange[] = [];
   let ended = false;
   const watch = storage.watch(
     { prefix, afterRevision },
     { onEvents: (batch) => void events.push(...batch), onEnd: () => void (ended = true) },
   );
   const shown = (): string[] =>
-    events.map((event) =>
-      event.type === 'put' ? `${event.created ? 'create' : 'update'} ${event.current.key}` : `delete ${event.key}`,
+    events.map(({ key, current, previous }) =>
+      current === undefined ? `delete ${key}` : `${previous === undefined ? 'create' : 'update'} ${key}`,
     );
   return { events, shown, watch, isEnded: () => ended };
 }
@@ -235,8 +235,8 @@ function watches(with_: With): void {
     await storage.delete('/core/x/a', second.revision);
     assert.deepEqual(shown(), ['create /core/x/a', 'update /core/x/a', 'delete /core/x/a']);
     const [, update, deletion] = events;
-    assert.equal(update?.type === 'put' && update.previous?.value.toString(), '1');
-    assert.equal(deletion?.type === 'delete' && deletion.previous.value.toString(), '2');
+    assert.equal(update?.previous?.value.toString(), '1');
+    assert.equal(deletion?.current === undefined && deletion?.previous?.value.toString(), '2');
   });
   with_('a watch from a past revision shows the past first, also for all resources', async ({ storage }) => {
     const a = await storage.create('/core/x/a', bytes('1'));

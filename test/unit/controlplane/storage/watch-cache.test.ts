@@ -266,6 +266,44 @@ describe('the watch cache: reads', () => {
   });
 });
 
+describe('the watch cache: caches of one resource after each other', () => {
+  it('a later cache reads fields by its own definition, from the same versions', async () => {
+    const fixture = new Fixture();
+    const { storage, clock } = fixture;
+    const open = (field: string): Promise<WatchCache> =>
+      openWatchCache({
+        storage,
+        resource: { ...PODS, fields: () => ({ 'spec.nodeName': field }), indexedFields: [] },
+        clock,
+        logger: silentLogger,
+      });
+    const before = await open('old');
+    await fixture.put('a', {});
+    const entry = before.get('a', 'a');
+    assert.deepEqual(names(before, byField('spec.nodeName=old')), ['a']);
+    before.close();
+    const after = await open('new');
+    assert.deepEqual(names(after, byField('spec.nodeName=new')), ['a']);
+    assert.notEqual(after.get('a', 'a'), entry);
+    assert.equal(after.get('a', 'a'), after.get('a', 'a'), 'one entry for all readers');
+    assert.equal(after.get('a', 'a')?.bytes, entry?.bytes);
+  });
+
+  it('two caches at the same time each have one entry an object, and indexes that follow it', async () => {
+    const fixture = new Fixture();
+    const [one, other] = [await fixture.open(), await fixture.open()];
+    for (let at = 0; at < 250; at += 1) await fixture.put(`p${at}`, {}, 'n');
+    for (const cache of [one, other]) assert.equal(names(cache, byField('spec.nodeName=n')).length, 250);
+    await fixture.put('p0', {}, 'm');
+    await fixture.put('p1', undefined);
+    for (const cache of [one, other]) {
+      assert.equal(cache.get('a', 'p5'), cache.get('a', 'p5'));
+      assert.equal(names(cache, byField('spec.nodeName=n')).length, 248);
+      assert.deepEqual(names(cache, byField('spec.nodeName=m')), ['p0']);
+    }
+  });
+});
+
 describe('the watch cache: what fails in delivery', { timeout: 10_000 }, () => {
   for (const moment of ['at its first events', 'at a commit', 'at a bookmark'] as const) {
     it(`a sink that throws ${moment} loses its own watch with an ERROR event`, async () => {

@@ -1,0 +1,103 @@
+/**
+ * The versions of all resources together, in one `ResourceVersions` each. Owned by the revision log.
+ */
+import type { LogRecord } from './log-backend.ts';
+import { costOf, ResourceVersions, StoredVersion, VersionChange } from './resource-versions.ts';
+
+export class VersionStore {
+  /** By `/<group>/<resource>/`. */
+  readonly #resources = new Map<string, ResourceVersions>();
+  #historyBytes = 0;
+
+  /** Bytes that only the history keeps. */
+  get historyBytes(): number {
+    return this.#historyBytes;
+  }
+
+  /** Of a resource: the same object for as long as the store lives. */
+  of(resource: string): ResourceVersions {
+    let versions = this.#resources.get(resource);
+    if (versions === undefined) this.#resources.set(resource, (versions = new ResourceVersions()));
+    return versions;
+  }
+
+  get(key: string): StoredVersion | undefined {
+    return this.#resources.get(resourceOf(key))?.get(key);
+  }
+
+  getAt(revision: number, key: string): StoredVersion | undefined {
+    return this.#resources.get(resourceOf(key))?.getAt(revision, key);
+  }
+
+  count(prefix: string, startAfter: string): number {
+    return this.#below(prefix).reduce((sum, versions) => sum + versions.count(prefix, startAfter), 0);
+  }
+
+  *range(prefix: string, startAfter: string): Generator<StoredVersion, void, undefined> {
+    for (const versions of this.#below(prefix)) yield* versions.range(prefix, startAfter);
+  }
+
+  *rangeAt(revision: number, prefix: string, startAfter: string): Generator<StoredVersion, void, undefined> {
+    for (const versions of this.#below(prefix)) yield* versions.rangeAt(revision, prefix, startAfter);
+  }
+
+  /** Changes of all resources below `prefix` above `revision`, in order. */
+  after(revision: number, prefix: string): readonly VersionChange[] {
+    const parts = this.#below(prefix).map((versions) => [...versions.after(revision)]);
+    const changes = parts.length === 1 ? (parts[0] ?? []) : parts.flat().sort((a, b) => a.revision - b.revision);
+    return changes.filter(({ key }) => key.startsWith(prefix));
+  }
+
+  /** Enters a record with its value as it is shown; `value` `undefined` deletes. */
+  enter(record: LogRecord, value: Buffer | undefined, options: { readonly isCompacted?: boolean } = {}): VersionChange {
+    const { key, revision, createRevision } = record;
+    const versions = this.of(resourceOf(key));
+    const known = versions.get(key);
+    const current = value === undefined ? undefined : new StoredVersion(key, value, createRevision, revision);
+    // A deletion is recorded only of what is there; one without it belongs to compacted history.
+    const previous =
+      known ?? (current === undefined ? new StoredVersion(key, NOTHING, createRevision, revision) : undefined);
+    const change = new VersionChange(revision, key, current, previous);
+    versions.apply(change, options);
+    if (options.isCompacted !== true) this.#historyBytes += costOf(change);
+    return change;
+  }
+
+  /** Forgets changes up to `revision` and returns them; those of one key in order. */
+  dropThrough(revision: number): readonly VersionChange[] {
+    const dropped = [...this.#resources.values()].flatMap((versions) => versions.dropThrough(revision));
+    for (const change of dropped) this.#historyBytes -= costOf(change);
+    return dropped;
+  }
+
+  /** The revision through which to drop so that no more than `bytes` of history stay. */
+  revisionForBytes(bytes: number): number {
+    let left = this.#historyBytes;
+    for (const change of this.after(0, '')) {
+      left -= costOf(change);
+      if (left <= bytes) return change.revision;
+    }
+    return 0;
+  }
+
+  /** In order, so that what they yield one after the other is in order of keys. */
+  #below(prefix: string): ResourceVersions[] {
+    const resource = resourceOf(prefix);
+    if (resource !== '') {
+      const versions = this.#resources.get(resource);
+      return versions === undefined ? [] : [versions];
+    }
+    return [...this.#resources]
+      .filter(([name]) => name.startsWith(prefix))
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([, versions]) => versions);
+  }
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/** `/<group>/<resource>/` of a key or of a prefix; `''` when it has less. */
+export function resourceOf(key: string): string {
+  const end = key.indexOf('/', key.indexOf('/', 1) + 1);
+  return end <= 0 ? '' : key.slice(0, end + 1);
+}
