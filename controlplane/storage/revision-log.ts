@@ -1,13 +1,14 @@
 /**
- * The revision log over a backend that keeps it durably (or over none): the truth of all keys in memory, order, checks,
- * revisions, watches, history. A backend only appends records and removes them again.
+ * The storage over a backend that keeps it durably, or over none: it checks each write against what is there, gives it a
+ * revision by the commit pipeline, and keeps current values and history of all resources. The backend only appends records and
+ * removes them again.
  *
- * Writes of one turn of the event loop, and all that come while a commit is under way, are appended as one commit. Nothing
- * is visible before its commit is durable; a write of a key that has one under way waits for that one and is then checked
- * against what became of it. Made by `sqlite/sqlite-storage.ts` and `memory.ts`.
+ * A write of a key that has one under way waits for that one and is then checked against its outcome. Made by
+ * `sqlite/sqlite-storage.ts` and `memory.ts`.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { CommitPipeline } from './commit-pipeline.ts';
 import { ExpiryQueue, type Expiry } from './expiry-queue.ts';
 import type { LogBackend, LogRecord, Stamp } from './log-backend.ts';
 import { LogWatches } from './log-watches.ts';
@@ -26,7 +27,7 @@ import {
   type WriteOptions,
 } from './storage.ts';
 import { VersionStore } from './version-store.ts';
-import { WriteQueue, type PendingWrite, type RequestedWrite } from './write-queue.ts';
+import type { RequestedWrite } from './write-queue.ts';
 
 export interface RevisionLogOptions {
   readonly clock: Clock;
@@ -58,11 +59,7 @@ export class RevisionLog implements Storage {
   readonly #expiries: ExpiryQueue;
   #revision = FIRST_REVISION;
   #compacted = FIRST_REVISION;
-  /** Revisions of a failed commit are not given again. */
-  #lastGiven = FIRST_REVISION;
-  readonly #queue = new WriteQueue();
-  #committing: Promise<void> | undefined;
-  #scheduled = false;
+  readonly #commits: CommitPipeline;
   readonly #removals: RemovalBacklog;
   #closed: Promise<void> | undefined;
 
@@ -76,9 +73,16 @@ export class RevisionLog implements Storage {
       clock: options.clock,
       logger: options.logger,
       backend: options.backend,
-      lastRevision: () => this.#lastGiven,
+      lastRevision: () => this.#commits.lastRevision,
       onFailure: options.onFailure,
     });
+    this.#commits = new CommitPipeline({
+      backend: options.backend,
+      health: this.#health,
+      show: (record) => this.#enter(record),
+      notify: (changes) => this.#notify(changes),
+    });
+    this.#commits.startAfter(FIRST_REVISION);
     this.#onWatchFailed = options.onWatchFailed;
     this.#expiries = new ExpiryQueue(this.#clock, (due) => this.#expire(due));
     this.#watches = new LogWatches((error, prefix) => this.watchFailed(error, prefix));
@@ -102,7 +106,7 @@ export class RevisionLog implements Storage {
   /** Ends loading: the newest revision is at least this. */
   loaded(lastRevision: number): void {
     this.#revision = Math.max(this.#revision, lastRevision, this.#compacted);
-    this.#lastGiven = this.#revision;
+    this.#commits.startAfter(this.#revision);
   }
 
   revision(): number {
@@ -165,7 +169,7 @@ export class RevisionLog implements Storage {
   async delete(key: string, expectedRevision: number, alongside?: readonly SideWrite[]): Promise<number> {
     return this.#whenSettled(key, alongside, (sides) => {
       const previous = this.#expect(key, expectedRevision);
-      return this.#write({ key, value: undefined, previous, expiresAtMs: undefined }, sides());
+      return this.#commits.write({ key, value: undefined, previous, expiresAtMs: undefined }, sides());
     });
   }
 
@@ -200,7 +204,7 @@ export class RevisionLog implements Storage {
 
   async #remove(compacted: number, revisions: readonly number[]): Promise<void> {
     if (this.#health.failure !== undefined) throw this.#health.failure;
-    await this.#backend?.remove(compacted, this.#lastGiven, revisions);
+    await this.#backend?.remove(compacted, this.#commits.lastRevision, revisions);
     this.#health.succeeded();
   }
 
@@ -238,10 +242,7 @@ export class RevisionLog implements Storage {
   async #close(): Promise<void> {
     this.#expiries.close();
     this.#health.close();
-    while (this.#queue.length > 0 || this.#committing !== undefined) {
-      if (this.#committing === undefined) this.#commit();
-      await this.#committing;
-    }
+    await this.#commits.drain();
     await this.#removals.close();
     this.#watches.end(undefined);
     await this.#backend?.close();
@@ -255,7 +256,7 @@ export class RevisionLog implements Storage {
   ): Promise<T> {
     this.#assertWritable();
     const keys = [key, ...alongside.map((side) => side.key)];
-    for (let before = this.#queue.pendingOf(keys); before !== undefined; before = this.#queue.pendingOf(keys)) {
+    for (let before = this.#commits.pendingOf(keys); before !== undefined; before = this.#commits.pendingOf(keys)) {
       await before;
       this.#assertWritable();
     }
@@ -283,67 +284,14 @@ export class RevisionLog implements Storage {
     sides: () => readonly RequestedWrite[],
   ): Promise<StoredValue> {
     const { key, value, previous } = write;
-    const revision = await this.#write(write, sides());
+    const revision = await this.#commits.write(write, sides());
     const stored = this.#versions.get(key);
     if (stored?.revision === revision) return stored;
     // Written again within the same turn that made this one visible.
     return { key, value: this.#stamp(value, revision), createRevision: previous?.createRevision ?? revision, revision };
   }
 
-  #write(write: RequestedWrite, sides: readonly RequestedWrite[]): Promise<number> {
-    const written = this.#queue.add(write, sides);
-    if (!this.#scheduled && this.#committing === undefined) {
-      this.#scheduled = true;
-      setImmediate(() => {
-        this.#scheduled = false;
-        if (this.#committing === undefined && this.#queue.length > 0) this.#commit();
-      });
-    }
-    return written;
-  }
-
-  #commit(): void {
-    this.#committing = this.#commitAll();
-  }
-
-  async #commitAll(): Promise<void> {
-    while (this.#queue.length > 0) await this.#commitGroup(this.#queue.takeGroup());
-    // In the same turn as the queue was found empty: a write that comes later begins a commit of its own.
-    this.#committing = undefined;
-  }
-
-  /** Never rejects: a failure is the writers' outcome. */
-  async #commitGroup(writes: readonly PendingWrite[]): Promise<void> {
-    const records = writes.map((write) => this.#record(write));
-    try {
-      if (this.#health.failure !== undefined) throw this.#health.failure;
-      await this.#backend?.append(records);
-    } catch (error) {
-      const units = unitsOf(writes);
-      // One value that cannot be kept must not refuse the others of its group.
-      if (isStorageError(error, 'refused') && units.length > 1) for (const unit of units) await this.#commitGroup(unit);
-      else this.#refuse(writes, error);
-      return;
-    }
-    this.#apply(writes, records);
-  }
-
-  #record({ key, value, previous, expiresAtMs }: PendingWrite): LogRecord {
-    this.#lastGiven += 1;
-    const revision = this.#lastGiven;
-    return { revision, key, value, createRevision: previous?.createRevision ?? revision, expiresAtMs };
-  }
-
-  /**
-   * The commit is durable. First the versions show it, then the writers are answered, then the watches are notified, each
-   * behind a guard of its own: nothing that fails in a watch reaches the commit. All of it is one turn of the event loop, so
-   * whoever awaits a write reads it in every cache.
-   */
-  #apply(writes: readonly PendingWrite[], records: readonly LogRecord[]): void {
-    const changes = records.map((record) => this.#enter(record));
-    for (const { key } of records) this.#queue.settled(key);
-    this.#health.succeeded();
-    for (const [at, write] of writes.entries()) write.resolve(records[at]?.revision ?? 0);
+  #notify(changes: readonly VersionChange[]): void {
     this.#watches.deliver(changes);
     if (this.#versions.historyBytes > this.#historyLimitBytes) this.#compactEarly();
   }
@@ -362,19 +310,6 @@ export class RevisionLog implements Storage {
     const stamped = value === undefined ? undefined : this.#stamp(value, revision);
     if (value !== undefined && expiresAtMs !== undefined) this.#expiries.add({ key, revision, atMs: expiresAtMs });
     return this.#versions.enter(record, stamped, options);
-  }
-
-  #refuse(writes: readonly PendingWrite[], cause: unknown): void {
-    const isClean = isStorageError(cause, 'full') || isStorageError(cause, 'refused');
-    if (!isClean) this.#health.fail(cause);
-    else if (cause.code === 'full') this.#health.foundFull();
-    const [code, message] = isClean
-      ? [cause.code, cause.message]
-      : (['unknown-outcome', 'the storage failed while writing'] as const);
-    for (const write of writes) {
-      this.#queue.settled(write.key);
-      write.reject(new StorageError(code, message, { cause }));
-    }
   }
 
   #expire(due: readonly Expiry[]): void {
@@ -410,15 +345,4 @@ function compactedError(revision: number, compacted: number): StorageError {
 
 function futureError(revision: number, current: number): StorageError {
   return new StorageError('future-revision', `revision ${revision} is newer than the newest (${current})`);
-}
-
-/** Each write with those that succeed or fail together with it. */
-function unitsOf(writes: readonly PendingWrite[]): PendingWrite[][] {
-  const units: PendingWrite[][] = [];
-  for (let at = 0; at < writes.length;) {
-    const end = at + 1 + (writes[at]?.alongside ?? 0);
-    units.push(writes.slice(at, end));
-    at = end;
-  }
-  return units;
 }

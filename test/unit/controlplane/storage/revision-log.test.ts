@@ -167,6 +167,17 @@ describe('a backend that throws synchronously', { timeout: 10_000 }, () => {
     assert.equal(failures.length, 1);
   });
 
+  it('fails where a durable value cannot be shown, and answers its writers', async () => {
+    const failures: Error[] = [];
+    const stamp = (): never => {
+      throw new Error('not an object');
+    };
+    const { log } = open(new FakeLogBackend(), { stamp, onFailure: (error) => failures.push(error) });
+    await assert.rejects(log.create('/core/x/a', value), fails('unknown-outcome'));
+    assert.equal(failures.length, 1);
+    await log.close();
+  });
+
   it('refuses only the value that cannot be kept, not the others of its group', async () => {
     const backend = new FakeLogBackend();
     const { log } = open(backend);

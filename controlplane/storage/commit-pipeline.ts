@@ -1,0 +1,146 @@
+/**
+ * The one way of a write into the storage. Groups of writes pass one at a time, in this order:
+ *
+ * 1. the backend makes the group durable;
+ * 2. the versions show it, so every cache does;
+ * 3. its writers are answered;
+ * 4. watches are notified, each behind a guard of its own, so that nothing that fails in one reaches the commit.
+ *
+ * Steps 2 to 4 are one turn of the event loop: whoever awaits a write reads it, and no reader sees what is not durable. Writes
+ * of one turn, and all that come while a commit is under way, form a group. Owned by the revision log.
+ */
+import type { LogBackend, LogRecord } from './log-backend.ts';
+import type { VersionChange } from './resource-versions.ts';
+import type { StorageHealth } from './storage-health.ts';
+import { isStorageError, StorageError } from './storage.ts';
+import { WriteQueue, type PendingWrite, type RequestedWrite } from './write-queue.ts';
+
+export interface CommitPipelineOptions {
+  readonly backend: LogBackend | undefined;
+  readonly health: StorageHealth;
+  /** Enters a durable record into the versions. */
+  readonly show: (record: LogRecord) => VersionChange;
+  /** Never throws. */
+  readonly notify: (changes: readonly VersionChange[]) => void;
+}
+
+export class CommitPipeline {
+  readonly #options: CommitPipelineOptions;
+  readonly #queue = new WriteQueue();
+  #committing: Promise<void> | undefined;
+  #isScheduled = false;
+  #lastRevision = 0;
+
+  constructor(options: CommitPipelineOptions) {
+    this.#options = options;
+  }
+
+  /** The newest revision that a record was given. Those of a failed commit are not given again. */
+  get lastRevision(): number {
+    return this.#lastRevision;
+  }
+
+  /** The first record gets the revision after this one. */
+  startAfter(revision: number): void {
+    this.#lastRevision = revision;
+  }
+
+  /** Settles with the write of one of the keys that is under way. */
+  pendingOf(keys: readonly string[]): Promise<void> | undefined {
+    return this.#queue.pendingOf(keys);
+  }
+
+  /** Resolves to the revision of `write`; `sides` succeed or fail with it. None of the keys has a write under way. */
+  write(write: RequestedWrite, sides: readonly RequestedWrite[]): Promise<number> {
+    const written = this.#queue.add(write, sides);
+    if (!this.#isScheduled && this.#committing === undefined) {
+      this.#isScheduled = true;
+      setImmediate(() => {
+        this.#isScheduled = false;
+        this.#commit();
+      });
+    }
+    return written;
+  }
+
+  /** Resolves when no write waits any more. */
+  async drain(): Promise<void> {
+    for (this.#commit(); this.#committing !== undefined; this.#commit()) await this.#committing;
+  }
+
+  #commit(): void {
+    if (this.#committing === undefined && this.#queue.length > 0) this.#committing = this.#commitAll();
+  }
+
+  async #commitAll(): Promise<void> {
+    while (this.#queue.length > 0) await this.#commitGroup(this.#queue.takeGroup());
+    // In the same turn as the queue was found empty: a write that comes later begins a commit of its own.
+    this.#committing = undefined;
+  }
+
+  /** Never rejects: a failure is the writers' outcome. */
+  async #commitGroup(writes: readonly PendingWrite[]): Promise<void> {
+    const { backend, health } = this.#options;
+    const records = writes.map((write) => this.#record(write));
+    try {
+      if (health.failure !== undefined) throw health.failure;
+      await backend?.append(records);
+    } catch (error) {
+      const units = unitsOf(writes);
+      // One value that cannot be kept must not refuse the others of its group.
+      if (isStorageError(error, 'refused') && units.length > 1) for (const unit of units) await this.#commitGroup(unit);
+      else this.#refuse(writes, error);
+      return;
+    }
+    this.#complete(writes, records);
+  }
+
+  #record({ key, value, previous, expiresAtMs }: PendingWrite): LogRecord {
+    this.#lastRevision += 1;
+    const revision = this.#lastRevision;
+    return { revision, key, value, createRevision: previous?.createRevision ?? revision, expiresAtMs };
+  }
+
+  #complete(writes: readonly PendingWrite[], records: readonly LogRecord[]): void {
+    const { health, show, notify } = this.#options;
+    let changes: VersionChange[];
+    try {
+      changes = records.map(show);
+    } catch (error) {
+      // It is on the disk and not in memory: only a restart brings them together.
+      this.#refuse(writes, error);
+      return;
+    }
+    health.succeeded();
+    for (const [at, write] of writes.entries()) {
+      this.#queue.settled(write.key);
+      write.resolve(records[at]?.revision ?? 0);
+    }
+    notify(changes);
+  }
+
+  #refuse(writes: readonly PendingWrite[], cause: unknown): void {
+    const { health } = this.#options;
+    const isClean = isStorageError(cause, 'full') || isStorageError(cause, 'refused');
+    if (!isClean) health.fail(cause);
+    else if (cause.code === 'full') health.foundFull();
+    const [code, message] = isClean
+      ? [cause.code, cause.message]
+      : (['unknown-outcome', 'the storage failed while writing'] as const);
+    for (const write of writes) {
+      this.#queue.settled(write.key);
+      write.reject(new StorageError(code, message, { cause }));
+    }
+  }
+}
+
+/** Each write with those that succeed or fail together with it. */
+function unitsOf(writes: readonly PendingWrite[]): PendingWrite[][] {
+  const units: PendingWrite[][] = [];
+  for (let at = 0; at < writes.length;) {
+    const end = at + 1 + (writes[at]?.alongside ?? 0);
+    units.push(writes.slice(at, end));
+    at = end;
+  }
+  return units;
+}
