@@ -1,4 +1,5 @@
 /** Puts authentication, authorization and admission together from the flags. Called by `main.ts` alone. */
+import { readPem } from '../api/pki/pem.ts';
 import { createPublicKey } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -199,8 +200,9 @@ function verifyingTexts({ serviceAccountKeyFile, tlsPrivateKeyFile }: ControlPla
 
 /** Every key of a PEM text. */
 function keysOf(text: string): ReturnType<typeof verificationKey>[] {
-  const blocks = text.match(/-----BEGIN ([A-Z ]*(?:KEY|CERTIFICATE))-----[\s\S]*?-----END \1-----/g) ?? [];
-  return blocks.map((block) => verificationKey(block));
+  return readPem(text)
+    .filter(({ label }) => label.endsWith('KEY') || label.endsWith('CERTIFICATE'))
+    .map((block) => verificationKey(block.text));
 }
 
 /** Of the file's text, or of the flags that it takes the place of. */

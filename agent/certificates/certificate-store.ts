@@ -2,6 +2,7 @@
  * Key and certificate in one PEM file, as the reference keeps them: `<dir>/<name>-<time>.pem`, and a link
  * `<name>-current.pem` that is swapped when a new pair is there. A crash leaves the old pair or the new one.
  */
+import { readPem } from '../../api/pki/pem.ts';
 import { createPrivateKey } from 'node:crypto';
 import { mkdir, readFile, readlink, rename, rm, symlink, open } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -28,9 +29,9 @@ export async function readPair(directory: string, name: string): Promise<StoredP
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }
-  const blocks = text.match(/-----BEGIN ([^-]+)-----[\s\S]*?-----END \1-----\n?/g) ?? [];
-  const certificatePem = blocks.filter((block) => block.includes('BEGIN CERTIFICATE')).join('');
-  const keyPem = blocks.find((block) => block.includes('PRIVATE KEY')) ?? '';
+  const blocks = readPem(text);
+  const certificatePem = blocks.flatMap((block) => (block.label === 'CERTIFICATE' ? `${block.text}\n` : [])).join('');
+  const keyPem = blocks.find(({ label }) => label.endsWith('PRIVATE KEY'))?.text ?? '';
   try {
     createPrivateKey(keyPem);
     const [leaf] = parseCertificates(certificatePem);

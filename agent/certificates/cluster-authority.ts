@@ -3,6 +3,7 @@
  * believed only if a CA that is trusted so far signed it (`api/pki/ca-bundle.ts`) and no later one was taken before. Writes the
  * kubeconfig, and the file of client CAs where that holds the same bundle and is the agent's own.
  */
+import { readPem } from '../../api/pki/pem.ts';
 import { X509Certificate } from 'node:crypto';
 import { access, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -32,7 +33,7 @@ const CHECK_MS = 10 * 60_000;
 const TIMEOUT_MS = 10_000;
 
 const blocksOf = (pem: string): string[] =>
-  (pem.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? []).map((block) => block.trim());
+  readPem(pem).flatMap(({ label, text }) => (label === 'CERTIFICATE' ? text : []));
 
 /** Whether a CA that is still trusted but signs no more issued the certificate: the agent then requests a new one. */
 export function isOfFormerAuthority(certificatePem: string, ca: string): boolean {

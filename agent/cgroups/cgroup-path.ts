@@ -2,6 +2,7 @@
  * Names of cgroups as the drivers want them, and where they stand below the mount point: slices of systemd are nested by the
  * dashes of their names, so that a dash within a part is written as an underscore. Pure.
  */
+import { trimEnd } from '../../api/component/trim.ts';
 
 /** `/kubepods/podX` stays; `kubepods-besteffort-podX.slice` is `/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podX.slice`. */
 export function cgroupPath(name: string): string {
@@ -28,6 +29,6 @@ export function cgroupName(parts: readonly string[], { driver, root }: CgroupNam
  * `/system.slice`, `system.slice` and `/system` all mean the slice of the system.
  */
 export function unitOf(name: string): string {
-  const last = name.replaceAll(/\/+$/g, '').split('/').at(-1) ?? '';
+  const last = trimEnd(name, '/').split('/').at(-1) ?? '';
   return /\.(slice|service|scope)$/.test(last) ? last : `${last}.slice`;
 }

@@ -2,6 +2,7 @@
  * Eviction signals and thresholds: what the flags say, parsed; which thresholds an observation crosses. Pure. The words of
  * the errors are the reference's.
  */
+import { parseDuration } from '../../api/component/duration.ts';
 import {
   formatQuantity,
   newQuantity,
@@ -129,13 +130,9 @@ function refuseNegative(signal: Signal, what: 'threshold' | 'reclaim', words: st
   return new ThresholdError(what === 'threshold' ? words : `negative eviction minimum reclaim specified for ${signal}`);
 }
 
-const UNITS_MS: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
-
 function parseGrace(text: string): number {
-  const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|h|m|s)/g)];
-  const total = parts.reduce((sum, [, amount, unit = '']) => sum + Number(amount) * (UNITS_MS[unit] ?? 0), 0);
-  if (parts.map(([whole]) => whole).join('') !== text.replace(/^-/, ''))
-    throw new ThresholdError(`time: invalid duration "${text}"`);
+  const total = parseDuration(text);
+  if (total === undefined) throw new ThresholdError(`time: invalid duration "${text}"`);
   if (text.startsWith('-'))
     throw new ThresholdError(`invalid eviction grace period specified: ${text}, must be a positive value`);
   return total;

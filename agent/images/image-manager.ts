@@ -218,7 +218,7 @@ export class ImageManager {
         throw new RuntimeError('image-not-found', `image "${reference}" is not there after it was pulled`);
       this.#backOff.forget(key);
       this.#failedAt.delete(key);
-      const seconds = (ms: number): string => `${(ms / 1000).toFixed(3).replace(/\.?0+$/, '')}s`;
+      const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(3))}s`;
       say(
         'Normal',
         'Pulled',

@@ -15,7 +15,10 @@ export function matchesImage(pattern: string, target: string): boolean {
   if (wanted === undefined || found === undefined) return false;
   if (wanted.port !== found.port || wanted.parts.length !== found.parts.length) return false;
   if (!found.path.startsWith(wanted.path)) return false;
-  return wanted.parts.every((part, index) => globOf(part)?.test(found.parts[index] ?? '') === true);
+  return wanted.parts.every((part, index) => {
+    const glob = globOf(part);
+    return glob !== undefined && matchesGlob(glob, found.parts[index] ?? '');
+  });
 }
 
 /** Throws why the pattern cannot be read. */
@@ -33,17 +36,67 @@ function addressOf(text: string): Address | undefined {
   return { parts: host.startsWith('[') ? [host] : host.split('.'), port, path };
 }
 
-/** As Go's `filepath.Match` within one part of a name. */
-function globOf(part: string): RegExp | undefined {
-  if (part.startsWith('[') && part.includes(':')) return new RegExp(`^${part.replaceAll(/[[\]]/g, '\\$&')}$`);
-  const source = part.replaceAll(/\[\^?[^\]]+\]|[*?]|[.+^${}()|[\]\\]/g, (piece) => {
-    if (piece === '*') return '.*';
-    if (piece === '?') return '.';
-    return piece.length > 1 ? piece : `\\${piece}`;
-  });
-  try {
-    return new RegExp(`^${source}$`);
-  } catch {
-    return undefined;
+/** One character of a name: any, one of a class, or this one. */
+type Glob = readonly ('*' | ((char: string) => boolean))[];
+
+/** As Go's `filepath.Match` within one part of a name; `undefined` where the pattern cannot be read. */
+function globOf(part: string): Glob | undefined {
+  const literal = (char: string) => (other: string) => other === char;
+  // An IPv6 address in brackets is no class.
+  if (part.startsWith('[') && part.includes(':')) return [...part].map(literal);
+  const glob: Glob[number][] = [];
+  const chars = [...part];
+  for (let at = 0; at < chars.length; at += 1) {
+    const char = chars[at] ?? '';
+    if (char === '*') glob.push('*');
+    else if (char === '?') glob.push(() => true);
+    else if (char !== '[') glob.push(literal(char));
+    else {
+      const end = chars.indexOf(']', at + 2);
+      const matches = end === -1 ? undefined : classOf(chars.slice(at + 1, end));
+      if (matches === undefined) return undefined;
+      glob.push(matches);
+      at = end;
+    }
   }
+  return glob;
+}
+
+/** What stands in brackets: `abc`, `a-z`, `^a-z`. */
+function classOf(chars: readonly string[]): ((char: string) => boolean) | undefined {
+  const negated = chars[0] === '^';
+  const members = negated ? chars.slice(1) : chars;
+  const ranges: (readonly [string, string])[] = [];
+  for (let at = 0; at < members.length; at += 1) {
+    const low = members[at] ?? '';
+    const high = members[at + 1] === '-' ? members[at + 2] : low;
+    if (high === undefined || high < low) return undefined;
+    ranges.push([low, high]);
+    if (high !== low || members[at + 1] === '-') at += 2;
+  }
+  if (ranges.length === 0) return undefined;
+  return (char) => ranges.some(([low, high]) => char >= low && char <= high) !== negated;
+}
+
+/** Goes back to the last `*` only, so that time is at most the product of both lengths. */
+function matchesGlob(glob: Glob, text: string): boolean {
+  const chars = [...text];
+  let [at, pattern] = [0, 0];
+  let star: { readonly pattern: number; at: number } | undefined;
+  while (at < chars.length) {
+    const step = glob[pattern];
+    if (step === '*') {
+      star = { pattern, at };
+      pattern += 1;
+    } else if (step?.(chars[at] ?? '') === true) {
+      at += 1;
+      pattern += 1;
+    } else if (star !== undefined) {
+      star.at += 1;
+      at = star.at;
+      pattern = star.pattern + 1;
+    } else return false;
+  }
+  while (glob[pattern] === '*') pattern += 1;
+  return pattern === glob.length;
 }

@@ -2,6 +2,7 @@
  * Registry credentials from files of Docker's form: a pod's image pull secrets (`.dockerconfigjson` and the older `.dockercfg`), and
  * the node's own `config.json`, which every pod of it may use.
  */
+import { trimEnd } from '../../api/component/trim.ts';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
@@ -116,7 +117,7 @@ function credentialOf(entry: Entry, registry: string, source: CredentialSource |
   const decoded = entry.auth === undefined ? '' : Buffer.from(entry.auth, 'base64').toString('utf8');
   const colon = decoded.indexOf(':');
   const username = entry.username ?? (colon === -1 ? '' : decoded.slice(0, colon));
-  const password = entry.password ?? (colon === -1 ? '' : decoded.slice(colon + 1).replace(/\0+$/, ''));
+  const password = entry.password ?? (colon === -1 ? '' : trimEnd(decoded.slice(colon + 1), '\0'));
   return {
     auth: {
       username,

@@ -1,4 +1,5 @@
 /** A pod's host name and resolver configuration from its DNS policy, the cluster's DNS and the host's. Pure but for the host's file. */
+import { trimEnd } from '../../api/component/trim.ts';
 import { readFile } from 'node:fs/promises';
 import type { Pod } from '../core-types.ts';
 import { formatPod } from './pod-containers.ts';
@@ -114,7 +115,7 @@ export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
   const short =
     pod.spec.hostname !== undefined && pod.spec.hostname !== ''
       ? pod.spec.hostname
-      : pod.metadata.name.slice(0, 63).replace(/[-.]+$/, '');
+      : trimEnd(pod.metadata.name.slice(0, 63), '-.');
   const domain =
     pod.spec.subdomain === undefined || pod.spec.subdomain === ''
       ? ''

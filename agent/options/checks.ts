@@ -50,7 +50,7 @@ export const podRanges: Check<string> = (text) => {
     : 'must be a range such as 10.244.0.0/24, or one of each family';
 };
 
-const QUANTITY = /^[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$/;
+const QUANTITY = /^[+-]?(\d+(?:\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?$/;
 
 export const quantity: Check<string> = (text) =>
   QUANTITY.test(text) ? undefined : `${JSON.stringify(text)} is not a quantity such as 10Mi`;

@@ -6,7 +6,7 @@ import { field, option } from './option.ts';
 
 const EVICTION = 'Eviction and collection';
 const KNOWN: ReadonlySet<string> = new Set(SIGNALS);
-const AMOUNT = /^<?(\d+(\.\d+)?%|[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?)$/;
+const AMOUNT = /^<?(\d+(\.\d+)?%|[+-]?(\d+(?:\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?)$/;
 
 function signals(map: Readonly<Record<string, string>>): string | undefined {
   const unknown = Object.keys(map).find((signal) => !KNOWN.has(signal));

@@ -197,7 +197,8 @@ export class UsageCollector {
     const known = containers.map((container) => this.#paths.get(container.id));
     if (cgroup !== '' && known.some((path) => path === undefined)) {
       for (const name of await this.#options.reader.children(cgroup)) {
-        const id = /([0-9a-zA-Z_.]+?)(?:\.scope)?$/.exec(name.slice(name.lastIndexOf('-') + 1))?.[1];
+        const unit = name.endsWith('.scope') ? name.slice(0, -'.scope'.length) : name;
+        const id = unit.split(/[^0-9a-zA-Z_.]/).at(-1);
         const match = containers.find((container) => container.id === id || container.id === name);
         if (match !== undefined) paths.set(match.id, `${cgroup}/${name}`);
       }

@@ -2,6 +2,7 @@
  * Certificates of cluster trust bundles for projected volumes: of one bundle by name, or of all bundles of a signer that the
  * labels choose. Read anew at each look of the volume; each certificate stands once, in a steady order.
  */
+import { readPem } from '../../api/pki/pem.ts';
 import type { Client, Resource } from '../../api/machinery/client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { fromLabelSelector } from '../../api/meta/selector.ts';
@@ -51,6 +52,5 @@ async function ofSigner(client: Client, { signerName = '', labelSelector }: Trus
 
 function certificatesOf(bundle: KubeObject): string[] {
   const text = (bundle['spec'] as { readonly trustBundle?: string } | undefined)?.trustBundle ?? '';
-  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? [];
-  return blocks.map((block) => `${block}\n`);
+  return readPem(text).flatMap((block) => (block.label === 'CERTIFICATE' ? `${block.text}\n` : []));
 }

@@ -277,7 +277,7 @@ const urls: FunctionRow[] = [
   ),
   method('getPort', [url], string, (value: Url) => /:(\d+)$/.exec(hostOf(value))?.[1] ?? ''),
   method('getEscapedPath', [url], string, ({ text }: Url) =>
-    text.replace(/^[a-zA-Z][a-zA-Z0-9+.-]*:(?:\/\/[^/?#]*)?/, '').replace(/[?#].*$/, ''),
+    text.replace(/^[a-zA-Z][a-zA-Z0-9+.-]*:(?:\/\/[^/?#]*)?/, '').replace(/[?#].*$/s, ''),
   ),
   method('getQuery', [url], map(string, list(string)), ({ value }: Url) => {
     const query: CelMap = new Map();
@@ -293,7 +293,7 @@ const semver = opaque('kubernetes.Semver');
 const VERSION = /^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?$/;
 
 function normalized(text: string): string {
-  const [, core = '', rest = ''] = /^v?([0-9.]+)(.*)$/.exec(text.trim()) ?? [];
+  const [, core = '', rest = ''] = /^v?([0-9.]+)(.*)$/s.exec(text.trim()) ?? [];
   const parts = core.split('.').map((part) => part.replace(/^0+(?=\d)/, ''));
   while (parts.length < 3) parts.push('0');
   return parts.join('.') + rest;

@@ -1,4 +1,5 @@
 /** Timestamps and durations of CEL: RFC 3339 and Go's `1h2m3s`, to the nanosecond; parts of a date in a time zone. */
+import { trimEnd } from '../component/trim.ts';
 import { type FunctionRow, method } from './functions.ts';
 import { duration, int, string, timestamp } from './types.ts';
 import { utcDate } from '../schema/time.ts';
@@ -34,7 +35,7 @@ export function formatTimestamp({ ns }: Timestamp): string {
   const rest = ((ns % SECOND) + SECOND) % SECOND;
   const seconds = (ns - rest) / SECOND;
   const base = new Date(Number(seconds) * 1000).toISOString().slice(0, 19);
-  const fraction = rest === 0n ? '' : `.${String(rest).padStart(9, '0').replace(/0+$/, '')}`;
+  const fraction = rest === 0n ? '' : `.${trimEnd(String(rest).padStart(9, '0'), '0')}`;
   return `${base}${fraction}Z`;
 }
 
@@ -46,7 +47,7 @@ export function parseDuration(text: string): Duration {
   let ns = 0n;
   let length = 0;
   for (const [whole, digits = '', fraction = '', unit = ''] of body.matchAll(
-    /(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)/g,
+    /(\d*)(?:\.(\d*))?(ns|us|µs|μs|ms|s|m|h)/gy,
   )) {
     const size = UNITS[unit];
     if (size === undefined || (digits === '' && fraction === '')) throw refuse();
@@ -61,7 +62,7 @@ export function parseDuration(text: string): Duration {
 export function formatDuration({ ns }: Duration): string {
   const magnitude = ns < 0n ? -ns : ns;
   const rest = magnitude % SECOND;
-  const fraction = rest === 0n ? '' : `.${String(rest).padStart(9, '0').replace(/0+$/, '')}`;
+  const fraction = rest === 0n ? '' : `.${trimEnd(String(rest).padStart(9, '0'), '0')}`;
   return `${ns < 0n ? '-' : ''}${magnitude / SECOND}${fraction}s`;
 }
 

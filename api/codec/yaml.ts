@@ -5,6 +5,7 @@
  * Keys that stand twice are reported with their line, the last value wins. Nesting, the number of values and what aliases
  * unfold to are bounded; what aliases share is copied, so that values are trees. Output is block style with sorted keys.
  */
+import { trimEnd } from '../component/trim.ts';
 import {
   EVENT_ID,
   NOT_RESOLVED,
@@ -332,7 +333,7 @@ function text(value: string, indent: number): string {
 
 /** `|`, with what it needs to keep trailing newlines; readers differ in what they make of leading blanks. */
 function literal(value: string, indent: number): string {
-  const body = value.replace(/\n+$/, '');
+  const body = trimEnd(value, '\n');
   if (body === '' || /^[ \n]/.test(body)) return JSON.stringify(value);
   const newlines = value.length - body.length;
   const pad = ' '.repeat(indent + 2);

@@ -199,9 +199,10 @@ function integerOf(text: string): number | undefined {
 function parsePairs(text: string, fail: (why: string) => never): Record<string, string> {
   const pairs: Record<string, string> = {};
   for (const pair of text.split(',').filter((part) => part.trim() !== '')) {
-    const [, key, separator, value] = /^\s*([^=<]+?)\s*([=<])(.*)$/s.exec(pair) ?? [];
-    if (key === undefined || value === undefined) fail(`${JSON.stringify(pair)} must be formatted as key=value`);
-    else pairs[key] = separator === '<' ? `<${value}` : value;
+    const at = pair.search(/[=<]/);
+    const key = pair.slice(0, Math.max(0, at)).trim();
+    if (key === '') fail(`${JSON.stringify(pair)} must be formatted as key=value`);
+    pairs[key] = pair.slice(pair.charAt(at) === '<' ? at : at + 1);
   }
   return pairs;
 }

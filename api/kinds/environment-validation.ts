@@ -129,9 +129,10 @@ export function fieldRefErrors(
         `error converting fieldPath: unsupported pod version: ${reference.apiVersion}`,
       ),
     ];
-  const subscripted = /^(.+?)\['(.*)'\]$/.exec(reference.fieldPath);
-  if (subscripted !== null) {
-    const [, base = '', key = ''] = subscripted;
+  const bracket = reference.fieldPath.indexOf("['", 1);
+  if (bracket > 0 && reference.fieldPath.endsWith("']") && reference.fieldPath.length >= bracket + 4) {
+    const base = reference.fieldPath.slice(0, bracket);
+    const key = reference.fieldPath.slice(bracket + 2, -2);
     if (base === 'metadata.annotations') return each(path, key.toLowerCase(), qualifiedNameErrors(key.toLowerCase()));
     if (base === 'metadata.labels') return each(path, key, qualifiedNameErrors(key));
     const text = `error converting fieldPath: field label does not support subscript: ${reference.fieldPath}`;

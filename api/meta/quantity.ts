@@ -54,7 +54,7 @@ const zero: Quantity = { nano: 0n, format: 'DecimalSI' };
 /** Throws `QuantityError`. */
 export function parseQuantity(text: string): Quantity {
   if (text.length > MAX_LENGTH) throw new QuantityError(NUMERIC_TEXT);
-  const parts = /^([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)$/.exec(text);
+  const parts = /^([+-]?)([0-9]*)(?:\.([0-9]*))?((?:[eEinumkKMGTP]+[-+]?[0-9]*|[-+][0-9]*)?)$/.exec(text);
   if (text === '' || parts === null) {
     if (/^[+-]?0*$/.test(text) && text !== '') return zero;
     throw new QuantityError(SYNTAX_TEXT);

@@ -2,6 +2,7 @@
  * `orchlet join`: makes this host a node of a cluster. The cluster's own description is read without trust, and believed when
  * the token signed it and, if it was given, the authority's key has the hash that the administrator named.
  */
+import { readPem } from '../../api/pki/pem.ts';
 import { createHash, createHmac, timingSafeEqual, X509Certificate } from 'node:crypto';
 import { spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -78,7 +79,7 @@ function signatureFits(content: string, signature: string, tokenId: string, toke
 }
 
 function certificateBlocks(pem: string): readonly string[] {
-  return pem.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? [];
+  return readPem(pem).flatMap(({ label, text }) => (label === 'CERTIFICATE' ? text : []));
 }
 
 /** `sha256:` and the hash of the certificate's public key. */

@@ -1,4 +1,5 @@
 /** Reads the `--authentication-config` file: issuers of JWTs with their claim mappings, and who may be anonymous where. */
+import { trimEnd } from '../../api/component/trim.ts';
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { claimRules } from './claim-rules.ts';
 import { isRecord } from './jwt.ts';
@@ -67,7 +68,7 @@ function jwtSettings(item: unknown): JwtSettings {
   checkUrl(url, 'issuer.url');
   if (typeof discoveryURL === 'string' && discoveryURL !== '') {
     checkUrl(discoveryURL, 'issuer.discoveryURL');
-    if (discoveryURL.replace(/\/+$/, '') === url.replace(/\/+$/, ''))
+    if (trimEnd(discoveryURL, '/') === trimEnd(url, '/'))
       throw new Error(`issuer.discoveryURL: Invalid value: "${discoveryURL}": discoveryURL must be different from URL`);
   }
   if (!Array.isArray(audiences) || audiences.length === 0)

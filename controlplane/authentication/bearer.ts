@@ -1,4 +1,5 @@
 /** The `Authorization: Bearer` header (and the WebSocket sub-protocol that carries a token for browsers), before token authenticators. */
+import { trim } from '../../api/component/trim.ts';
 import { AuthenticationError } from './union.ts';
 import type { Authenticated, Authenticator, Credentials, TokenAuthenticator } from './authentication.ts';
 
@@ -10,7 +11,7 @@ function bearerToken(credentials: Credentials): string | undefined {
   const header = credentials.headers['authorization'];
   if (typeof header !== 'string') return websocketToken(credentials);
   // Only what HTTP calls space: a token with any other in it is another token.
-  const parts = header.replace(/^[ \t]+|[ \t]+$/g, '').split(' ');
+  const parts = trim(header, ' \t').split(' ');
   if (parts.length < 2 || parts[0]?.toLowerCase() !== 'bearer') return websocketToken(credentials);
   const token = parts[1] ?? '';
   if (token === '') {

@@ -61,7 +61,7 @@ localAddresses.addAddress('::', 'ipv6');
 
 /** Loopback, link-local (where clouds serve metadata), unspecified; false for what is no address. */
 export function isLocalAddress(text: string): boolean {
-  const host = text.replace(/^\[|\]$/g, '').replace(/%.*$/, '');
+  const host = text.replace(/^\[|\]$/g, '').replace(/%.*$/s, '');
   const family = isIP(host);
   // An IPv4 address inside an IPv6 one is looked at as the former.
   return family !== 0 && localAddresses.check(host, family === 6 ? 'ipv6' : 'ipv4');

@@ -9,6 +9,7 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { signCaBundle, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
 import { parseCertificates } from '../../api/pki/certificate.ts';
+import { readPem } from '../../api/pki/pem.ts';
 import { ensureAuthority } from './authority.ts';
 import { readIfThere, writeFileAtomic } from './files.ts';
 
@@ -26,7 +27,7 @@ async function read(directory: string, name: string): Promise<string> {
 }
 
 const blocksOf = (pem: string): string[] =>
-  (pem.match(/-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----/g) ?? []).map((block) => `${block}\n`);
+  readPem(pem).flatMap(({ label, text }) => (label === 'CERTIFICATE' ? `${text}\n` : []));
 
 /** The signed bundle of the last rotation; `undefined` before the first. */
 export async function readSignedBundle(directory: string): Promise<string | undefined> {

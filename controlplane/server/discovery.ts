@@ -3,6 +3,7 @@
  *
  * Documents are made from the catalog's rows on first use after a change, in the encoding that is asked for, and kept.
  */
+import { trimEnd } from '../../api/component/trim.ts';
 import { createHash } from 'node:crypto';
 import { encodeJson } from '../../api/codec/json.ts';
 import type { ProtobufCodec } from '../../api/codec/protobuf.ts';
@@ -75,7 +76,7 @@ export function installDiscovery(paths: PathHandlers, options: DiscoveryOptions)
 }
 
 function bare(path: string): string {
-  return path.replace(/\/+$/, '');
+  return trimEnd(path, '/');
 }
 
 class Discovery {

@@ -64,6 +64,12 @@ export function toRuntimeError(error: unknown): RuntimeError {
   return new RuntimeError(codeOf(engine, message), engineMessage(engine, message), { cause: error });
 }
 
+function isImageMissing(message: string): boolean {
+  if (/no such image|manifest unknown|repository does not exist/.test(message)) return true;
+  const manifest = message.indexOf('manifest for ');
+  return manifest !== -1 && message.includes(' not found', manifest);
+}
+
 function codeOf(error: EngineError, message: string): RuntimeErrorCode {
   switch (error.statusCode) {
     case 400:
@@ -72,9 +78,7 @@ function codeOf(error: EngineError, message: string): RuntimeErrorCode {
     case 403:
       return 'unauthorized';
     case 404:
-      return /no such image|manifest unknown|manifest for .* not found|repository does not exist/i.test(message)
-        ? 'image-not-found'
-        : 'not-found';
+      return isImageMissing(message.toLowerCase()) ? 'image-not-found' : 'not-found';
     case 409:
       return /already in use|already exists/i.test(message) ? 'already-exists' : 'invalid';
     case 503:

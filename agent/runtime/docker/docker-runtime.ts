@@ -290,8 +290,7 @@ class DockerRuntime implements Runtime {
         ),
       );
     } catch (error) {
-      if (!(error instanceof RuntimeError && /removal of container .* is already in progress/i.test(error.message)))
-        throw error;
+      if (!(error instanceof RuntimeError && /is already in progress/i.test(error.message))) throw error;
     } finally {
       this.#states.forget(id);
       await endLog();

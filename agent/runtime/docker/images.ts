@@ -116,7 +116,15 @@ export class DockerImages {
     } catch (error) {
       const { code, message } = toRuntimeError(error);
       // Podman has a line for each form that the archive is not of.
-      throw new RuntimeError(code, message.replaceAll(/\s*\n\s*/g, ' '), { cause: error });
+      throw new RuntimeError(
+        code,
+        message
+          .split('\n')
+          .map((line) => line.trim())
+          .filter((line) => line !== '')
+          .join(' '),
+        { cause: error },
+      );
     }
     this.#refs.clear();
     return references;

@@ -1,4 +1,5 @@
 /** The metrics APIs, which others serve: of resources, of pods and other objects, and of what is outside of the cluster. */
+import { parseDuration } from '../../../api/component/duration.ts';
 import { resource as resourceOf, type ResourceOf } from '../../../api/machinery/resources.ts';
 import type { TypedClient } from '../../../api/machinery/typed-client.ts';
 import type { KubeObject } from '../../../api/meta/object.ts';
@@ -82,7 +83,7 @@ export class MetricsClient {
       found.set(item.metadata?.name ?? '', {
         milli,
         timeMs: Date.parse(item.timestamp ?? '') || 0,
-        windowMs: durationMs(item.window ?? ''),
+        windowMs: parseDuration(item.window ?? '') || DEFAULT_WINDOW_MS,
       });
     }
     return found;
@@ -175,14 +176,4 @@ function amountOf(item: ResourceItem, resource: string, container: string): numb
     seen = true;
   }
   return seen ? sum : undefined;
-}
-
-const UNITS: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
-
-/** `1m30s`. */
-function durationMs(text: string): number {
-  let sum = 0;
-  for (const [, amount = '0', unit = 's'] of text.matchAll(/([\d.]+)(ms|h|m|s)/g))
-    sum += Number(amount) * (UNITS[unit] ?? 0);
-  return sum === 0 ? DEFAULT_WINDOW_MS : sum;
 }

@@ -2,6 +2,7 @@
  * Cron schedules as the reference reads them: five fields with names, ranges, steps and lists, the `@daily` forms, and a time zone.
  * Own, because jobs are started for moments that were missed, which timers of a scheduling library cannot tell. Pure.
  */
+import { parseDuration } from '../../../api/component/duration.ts';
 
 const MACROS: Readonly<Record<string, string>> = {
   '@yearly': '0 0 1 1 *',
@@ -70,10 +71,7 @@ export function parseSchedule(text: string, timeZone = 'UTC'): Schedule {
 const isStar = (field: string): boolean => /^[*?](\/1)?$/.test(field) || field.startsWith('*') || field === '?';
 
 function everySchedule(duration: string): Schedule {
-  let seconds = 0;
-  for (const [, amount, unit] of duration.matchAll(/(\d+(?:\.\d+)?)(h|m|s)/g))
-    seconds += Number(amount) * ({ h: 3600, m: 60, s: 1 }[unit ?? 's'] ?? 1);
-  const stepMs = Math.max(1, Math.floor(seconds)) * 1000;
+  const stepMs = Math.max(1, Math.floor((parseDuration(duration) ?? 0) / 1000)) * 1000;
   return { next: (afterMs) => Math.floor(afterMs / 1000) * 1000 + stepMs };
 }
 

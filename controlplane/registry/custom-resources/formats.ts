@@ -23,7 +23,7 @@ const PATTERNS: Readonly<Record<string, RegExp>> = {
   bsonobjectid: /^[0-9a-f]{24}$/i,
 };
 
-const GO_DURATION = /^[+-]?(?:0|(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/;
+const GO_DURATION = /^[+-]?(?:0|(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+)$/;
 const UNITS = ['ns', 'us', 'µs', 'ms', 's', 'm', 'h', 'hr', 'd', 'w', 'wk'];
 /** Of these everything that begins so is the unit: `minutes`. */
 const LONG_UNITS = ['nano', 'micro', 'milli', 'sec', 'min', 'hour', 'day', 'week'];
@@ -31,7 +31,7 @@ const LONG_UNITS = ['nano', 'micro', 'milli', 'sec', 'min', 'hour', 'day', 'week
 /** `1h30m`, or in words: `2 days`. */
 function isDuration(text: string): boolean {
   if (GO_DURATION.test(text)) return true;
-  return [...text.matchAll(/\d+\s*([A-Za-zµ]+)/g)].some(([, word = '']) => {
+  return [...text.matchAll(/(?<!\d)\d+\s*([A-Za-zµ]+)/g)].some(([, word = '']) => {
     const unit = word.toLowerCase();
     return UNITS.includes(unit) || LONG_UNITS.some((long) => unit.startsWith(long));
   });

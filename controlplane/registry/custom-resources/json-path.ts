@@ -20,8 +20,10 @@ export type JsonPath = readonly Step[];
 
 const MEMBER = /^(\.\.?)((?:\\.|[^.[\]\\])+)/;
 const QUOTED = /^\.?\[(?:'((?:\\.|[^'])*)'|"((?:\\.|[^"])*)")\]/;
-const SLICE = /^\.?\[(-?\d+)?(:)?(-?\d+)?\]/;
-const FILTER = /^\.?\[\?\(\s*@(.*?)\s*(?:(==|!=|<=|>=|<|>)\s*(.*?)\s*)?\)\]/;
+const SLICE = /^\.?\[(-?\d+)?(?:(:)(-?\d+)?)?\]/;
+const FILTER = /^\.?\[\?\(\s*@/;
+const FILTER_END = ')]';
+const OPERATOR = /==|!=|<=|>=|<|>/;
 
 /** `undefined` for text that is no path. */
 export function parseJsonPath(text: string): JsonPath | undefined {
@@ -50,14 +52,22 @@ function parseStep(text: string): readonly [Step, number] | undefined {
     return [{ kind: 'slice', from: number(from), to: number(to), single: colon === undefined }, whole.length];
   }
   const filter = FILTER.exec(text);
-  if (filter !== null) {
-    const path = parseJsonPath(filter[1] ?? '');
-    if (path === undefined) return undefined;
-    return [{ kind: 'filter', path, operator: filter[2] ?? '', value: literal(filter[3] ?? '') }, filter[0].length];
-  }
+  if (filter !== null) return parseFilter(text, filter[0].length);
   const member = MEMBER.exec(text);
   if (member === null) return undefined;
   return [{ kind: 'member', name: unescape(member[2] ?? ''), deep: member[1] === '..' }, member[0].length];
+}
+
+function parseFilter(text: string, start: number): readonly [Step, number] | undefined {
+  const end = text.indexOf(FILTER_END, start);
+  if (end === -1) return undefined;
+  const condition = text.slice(start, end);
+  const [operator = ''] = OPERATOR.exec(condition) ?? [];
+  const at = operator === '' ? condition.length : condition.indexOf(operator);
+  const path = parseJsonPath(condition.slice(0, at).trimEnd());
+  if (path === undefined) return undefined;
+  const value = literal(condition.slice(at + operator.length).trim());
+  return [{ kind: 'filter', path, operator, value }, end + FILTER_END.length];
 }
 
 const unescape = (text: string): string => text.replace(/\\(.)/g, '$1');

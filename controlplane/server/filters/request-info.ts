@@ -1,18 +1,16 @@
 /** Parses the path into the request's info, and refuses an invalid `timeout`. */
+import { parseDuration } from '../../../api/component/duration.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import { isLongRunning } from '../long-running.ts';
 import { parseRequestInfo } from '../request-info.ts';
 import type { Filter } from '../request.ts';
-
-/** Go's durations: `10s`, `1h2m3.5s`, `-5s`, `0`. */
-const DURATION = /^[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+$/;
 
 export function requestInfoFilter(): Filter {
   return (request, next) => {
     request.info = parseRequestInfo(request.exchange.method, request.path, () => request.query);
     if (request.rawQuery !== '' && !isLongRunning(request.info)) {
       const timeout = request.query.get('timeout');
-      if (timeout !== null && timeout !== '' && !DURATION.test(timeout)) {
+      if (timeout !== null && timeout !== '' && parseDuration(timeout) === undefined) {
         throw newBadRequest(
           `invalid timeout specified in the request URL - time: invalid duration ${JSON.stringify(timeout)}`,
         );

@@ -1,0 +1,61 @@
+/**
+ * How time grows with the size of an input. A run is measured at three sizes, each four times the one before; from how much
+ * longer the larger ones take comes an exponent: 1 is linear, 2 is quadratic.
+ */
+
+/** Sorting and caches of the processor cost a little more than linear time. */
+export const MAX_EXPONENT = 1.5;
+/** What is faster than this even for the largest input is not measured any further. */
+const NOTICEABLE_MS = 5;
+const REPETITIONS = 3;
+const STEP = 4;
+/** Small steps at first: what takes exponential time never ends a few bytes later. */
+const FIRST_BYTES = 16;
+const FIRST_STEP = 4;
+const FIRST_END_BYTES = 64;
+
+const larger = (size: number): number => (size < FIRST_END_BYTES ? size + FIRST_STEP : size * STEP);
+
+export interface Growth {
+  readonly exponent: number;
+  readonly sizeBytes: number;
+  readonly ms: number;
+}
+
+export type Run = (size: number) => unknown;
+export type Stopwatch = (run: () => unknown) => Promise<number>;
+
+export const wallClock: Stopwatch = async (run) => {
+  const start = performance.now();
+  const pending = run();
+  if (pending instanceof Promise) await pending;
+  return performance.now() - start;
+};
+
+/**
+ * Starts small, so that even an exponential run ends, and grows up to `maxBytes` or until a run is slow enough to judge.
+ * `undefined`: the run is fast at all sizes.
+ */
+export async function measureGrowth(
+  run: Run,
+  { maxBytes, stopwatch = wallClock }: { readonly maxBytes: number; readonly stopwatch?: Stopwatch },
+): Promise<Growth | undefined> {
+  let size = FIRST_BYTES;
+  while (size < maxBytes && (await stopwatch(() => run(size))) < NOTICEABLE_MS) size = Math.min(maxBytes, larger(size));
+  const first = await fastest(run, size, stopwatch);
+  if (first < NOTICEABLE_MS) return undefined;
+  const [half, quarter] = [
+    await fastest(run, Math.ceil(size / STEP), stopwatch),
+    await fastest(run, Math.ceil(size / STEP ** 2), stopwatch),
+  ];
+  const exponent = Math.min(slope(half, first), slope(quarter, first) / 2);
+  return { exponent: Number(exponent.toFixed(2)), sizeBytes: size, ms: Number(first.toFixed(1)) };
+}
+
+async function fastest(run: Run, size: number, stopwatch: Stopwatch): Promise<number> {
+  let best = Infinity;
+  for (let left = REPETITIONS; left > 0; left -= 1) best = Math.min(best, await stopwatch(() => run(size)));
+  return best;
+}
+
+const slope = (smaller: number, larger: number): number => Math.log(larger / Math.max(smaller, 1e-3)) / Math.log(STEP);

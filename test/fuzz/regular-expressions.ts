@@ -1,0 +1,123 @@
+/**
+ * Attacks on every regular expression of the program: inputs of one repeated part that a backtracking engine may read in
+ * more than linear time. The parts come from the expression itself: one character of each kind that it tells apart, and its
+ * literal words.
+ */
+import { globSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { measureGrowth, MAX_EXPONENT, type Growth } from './growth.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+/** A literal after what no division stands after. */
+const LITERAL =
+  /(?<=(?:^|[(,=:[!&|?{};>]|\breturn)\s*)\/(?![*/])((?:[^\\/[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)\/([dgimsuvy]*)(?=[\s.,;)\]}:]|$)/gm;
+const COMMENT = /^\s*(?:\*|\/\/|\/\*)/;
+const ATOM = /\[(?:[^\]\\]|\\.)*\]|\\u\{?[0-9a-fA-F]+\}?|\\x[0-9a-fA-F]{2}|\\[pP]\{[^}]*\}|\\.|[^()|*+?^$]/gu;
+const WORD = /(?:[A-Za-z0-9 =<>:"'#-]|\\[.[\]/])+/g;
+const MAX_KINDS = 14;
+/** A quadratic expression takes longer than this for the first inputs; what does not is not measured any further. */
+const SUSPICIOUS_MS = 0.7;
+const FIRST_BYTES = [16, 20, 24, 28, 32, 256, 2048];
+const MAX_BYTES = 16_384;
+
+export interface Expression {
+  readonly file: string;
+  readonly literal: string;
+  readonly expression: RegExp;
+}
+
+export function readExpressions(): Expression[] {
+  const files = globSync('{api,agent,controlplane,cli}/**/*.ts', { cwd: ROOT }).sort();
+  return files.flatMap((file) => {
+    const lines = readFileSync(join(ROOT, file), 'utf8').split('\n');
+    return lines
+      .filter((line) => !COMMENT.test(line))
+      .flatMap((line) =>
+        [...line.matchAll(LITERAL)].flatMap(([literal, source = '', flags = '']) => {
+          const expression = expressionOf(source, flags);
+          return expression === undefined ? [] : [{ file, literal, expression }];
+        }),
+      );
+  });
+}
+
+function expressionOf(source: string, flags: string): RegExp | undefined {
+  try {
+    return new RegExp(source, flags);
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+interface Attack {
+  readonly prefix: string;
+  readonly pump: string;
+  readonly suffix: string;
+}
+
+function attacksOn(expression: RegExp): Attack[] {
+  const { source } = expression;
+  const words = [...new Set([...source.matchAll(WORD)].map(([word]) => word.replaceAll('\\', '')))]
+    .filter((word) => word.length > 1)
+    .slice(0, 4);
+  const kinds = kindsOf(source);
+  const pumps = [...kinds, ...words, ...words.flatMap((word) => kinds.slice(0, 3).map((kind) => word + kind))];
+  const prefixes = [...new Set(['', 'é', literalPrefix(source), ...words.slice(0, 2), ...kinds.slice(0, 4)])];
+  const suffixes = ['', '\0', '\n', '!', 'é '];
+  return pumps.flatMap((pump) => prefixes.flatMap((prefix) => suffixes.map((suffix) => ({ prefix, pump, suffix }))));
+}
+
+/** One character of each kind that the atoms of the expression tell apart. */
+function kindsOf(source: string): string[] {
+  const atoms = [...new Set(source.match(ATOM) ?? [])].flatMap((atom) => {
+    const expression = expressionOf(`^${atom}$`, 'u') ?? expressionOf(`^${atom}$`, '');
+    return expression === undefined ? [] : [expression];
+  });
+  const kinds = new Map<string, string>();
+  for (let code = 127; code >= 0; code -= 1) {
+    const char = String.fromCharCode(code);
+    const kind = atoms.map((atom) => (atom.test(char) ? '1' : '0')).join('');
+    if (kind.includes('1')) kinds.set(kind, char);
+  }
+  return [...kinds.values()].slice(0, MAX_KINDS);
+}
+
+/** What every match begins with: the atoms before the first group or class, but for those that may be left out. */
+function literalPrefix(source: string): string {
+  let prefix = '';
+  for (let rest = source.replace(/^\^/, ''); rest !== '';) {
+    const [step, atom = '', quantifier] = /^(\\?[^()|[\]])([?*+{])?/.exec(rest) ?? [];
+    if (step === undefined || /^\\[a-z0-9]$/i.test(atom) === (quantifier === undefined)) break;
+    if (quantifier === undefined) prefix += atom.replace('\\', '');
+    rest = rest.slice(step.length);
+  }
+  return prefix;
+}
+
+/** As the program does with such a literal: a sticky one is tried at the start, a global one wherever it matches. */
+function applied({ expression }: Expression, { prefix, pump, suffix }: Attack): (size: number) => unknown {
+  return (size) => {
+    const text = prefix + pump.repeat(Math.ceil(size / pump.length)) + suffix;
+    expression.lastIndex = 0;
+    return expression.global ? text.replace(expression, '') : expression.exec(text);
+  };
+}
+
+/** The first attack under which time grows by more than the size; `undefined`: there is none. */
+export async function successfulAttack(
+  candidate: Expression,
+): Promise<{ readonly attack: Attack; readonly growth: Growth } | undefined> {
+  for (const attack of attacksOn(candidate.expression)) {
+    const run = applied(candidate, attack);
+    const isSuspicious = FIRST_BYTES.some((size) => {
+      const start = performance.now();
+      run(size);
+      return performance.now() - start > SUSPICIOUS_MS;
+    });
+    if (!isSuspicious) continue;
+    const growth = await measureGrowth(run, { maxBytes: MAX_BYTES });
+    if (growth !== undefined && growth.exponent > MAX_EXPONENT) return { attack, growth };
+  }
+  return undefined;
+}
