@@ -1,20 +1,32 @@
-/** What a command of `orchlet` is. `main.ts` finds it by its words; parsing, `--help` and completion come from its flags. */
+/** The shape of a command of `orchlet`. `run.ts` finds it by its words; parsing, `--help` and completion come from its flags. */
+import { PlainError } from '../api/component/plain-error.ts';
 import type { FlagTable, ParsedFlags } from '../api/component/flags.ts';
+import type { CommandIo } from './io.ts';
 
 export interface Command {
   /** `controlplane`, or `token create`. */
   readonly name: string;
   /** One line for the list of commands. */
   readonly summary: string;
-  /** What follows the flags: `[NAME]`. */
-  readonly arguments?: string;
+  /** Absent: the command takes none. */
+  readonly arguments?: CommandArguments;
   /** A paragraph for `--help`. */
   readonly description: string;
   readonly flags: FlagTable;
   /** Lines that a person may type. */
   readonly examples: readonly string[];
   /** Resolves to the exit code. */
-  run(parsed: ParsedFlags<FlagTable>): Promise<number>;
+  run(parsed: ParsedFlags<FlagTable>, io: CommandIo): Promise<number>;
+}
+
+/** The words after the flags. A wrong number of them is bad usage. */
+export interface CommandArguments {
+  /** As `--help` shows them: `[NAME…]`. */
+  readonly usage: string;
+  readonly least: number;
+  readonly most: number;
+  /** The allowed words, for completion as well. */
+  readonly choices?: readonly string[];
 }
 
 /** A row of the list; the command's module is loaded when it is used. */
@@ -24,7 +36,7 @@ export interface CommandRow {
   load(): Promise<Command>;
 }
 
-/** A failure that the command has put into words: one line, exit code 1. */
-export class CommandError extends Error {
+/** A failure of a command, in one line for a person; exit code 1. */
+export class CommandError extends PlainError {
   override readonly name = 'CommandError';
 }

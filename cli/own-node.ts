@@ -2,7 +2,6 @@
  * How the node of `orchlet up` gets into the cluster of the same process: as any other, by a bootstrap token where it has no
  * certificate yet.
  */
-import { randomInt } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,6 +14,7 @@ import { secrets } from '../api/machinery/resources.ts';
 import { isAlreadyExists } from '../api/meta/status-error.ts';
 import { parseCertificates } from '../api/pki/certificate.ts';
 import { verifySigned } from '../api/pki/signing.ts';
+import { formatBootstrapToken, newBootstrapToken, TOKEN_NAMESPACE, tokenSecret } from './bootstrap-token.ts';
 
 export interface OwnPlane {
   readonly ca: string;
@@ -64,35 +64,19 @@ async function forgetOtherServer(path: string, server: string, ca: string): Prom
   if (text !== '' && !isSame) await rm(path, { force: true });
 }
 
-function randomText(length: number): string {
-  const alphabet = 'abcdefghijklmnopqrstuvwxyz0123456789';
-  return Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join('');
-}
-
 async function bootstrapToken(client: Client): Promise<string> {
-  const [id, secret] = [randomText(6), randomText(16)];
-  const data: Record<string, string> = {
-    'token-id': id,
-    'token-secret': secret,
+  const token = newBootstrapToken();
+  const secret = tokenSecret(token, {
     description: 'for the agent of orchlet up',
-    expiration: new Date(systemClock.now() + TOKEN_LIFE_MS).toISOString(),
-    'usage-bootstrap-authentication': 'true',
-    'auth-extra-groups': 'system:bootstrappers:kubeadm:default-node-token',
-  };
-  const encoded = Object.fromEntries(
-    Object.entries(data).map(([key, value]) => [key, Buffer.from(value).toString('base64')]),
-  );
+    groups: ['system:bootstrappers:kubeadm:default-node-token'],
+    usages: ['authentication'],
+    expiresAtMs: systemClock.now() + TOKEN_LIFE_MS,
+  });
   try {
-    await client.create(secrets, 'kube-system', {
-      apiVersion: 'v1',
-      kind: 'Secret',
-      metadata: { name: `bootstrap-token-${id}`, namespace: 'kube-system' },
-      type: 'bootstrap.kubernetes.io/token',
-      data: encoded,
-    });
+    await client.create(secrets, TOKEN_NAMESPACE, secret);
   } catch (error) {
     if (!isAlreadyExists(error)) throw error;
-    return bootstrapToken(client);
+    return await bootstrapToken(client);
   }
-  return `${id}.${secret}`;
+  return formatBootstrapToken(token);
 }

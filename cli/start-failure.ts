@@ -1,4 +1,4 @@
-/** A start that fails because of the host or the flags is told in one line; a fault of the program keeps its stack. */
+/** A start that fails because of the host or the flags prints one line; a fault of the program keeps its stack. */
 import { CommandError } from './command.ts';
 
 /** Runs a start; failures that name a place (a port, a file, a socket) become a `CommandError`. */

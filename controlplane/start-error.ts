@@ -1,4 +1,6 @@
-/** Why a start was refused: one line for a person, with what to do where that is known. The command exits with 1. */
-export class StartError extends Error {
+import { PlainError } from '../api/component/plain-error.ts';
+
+/** The control plane cannot start with these flags or on this host. */
+export class StartError extends PlainError {
   override readonly name = 'StartError';
 }

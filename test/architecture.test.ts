@@ -137,7 +137,6 @@ test('time is passed in: no bare clock or timer outside clock.ts', () => {
 /** A URL that is resolved against a base can leave it: `//host`, `..` and backslashes in the text change host and path. */
 const RESOLVED_URLS: ReadonlyMap<string, string> = new Map([
   ['agent/prober/http-get.ts', 'a redirect is relative to the page; another host is not followed'],
-  ['cli/commands/explain-eviction.ts', 'both parts come from the command line and the program'],
 ]);
 
 const RESOLVED_URL = /(?:new URL|URL\.parse|URL\.canParse)\((?:`[^`]*`|\([^()]*\)|[^(),`])*,/;

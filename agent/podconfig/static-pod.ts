@@ -2,6 +2,7 @@
  * From the text of a manifest to a pod that this node runs without being told by an API server: decoded, defaulted,
  * validated, named after the node, and with a uid that is made of its content, so that a changed manifest is another pod.
  */
+import { PlainError } from '../../api/component/plain-error.ts';
 import { createHash } from 'node:crypto';
 import { parseYaml, parseYamlDocuments } from '../../api/codec/yaml.ts';
 import type { FieldError } from '../../api/meta/field-error.ts';
@@ -16,7 +17,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { formatTime } from '../../api/machinery/clock.ts';
 
 /** A manifest that will not do; `message` names the place, line and field. */
-export class ManifestError extends Error {
+export class ManifestError extends PlainError {
   override readonly name = 'ManifestError';
 }
 

@@ -6,6 +6,7 @@
  * collect. Every error is one line that names the flag and, for an unknown name, the nearest right one.
  */
 import { formatDuration, parseDuration } from './duration.ts';
+import { PlainError } from './plain-error.ts';
 
 /** A value by the flag's type: durations are milliseconds. */
 export interface FlagTypes {
@@ -76,7 +77,7 @@ export function pickKeys<T extends object, K extends keyof T>(record: T, keys: r
 }
 
 /** Bad usage: one line; the command exits with 2. */
-export class UsageError extends Error {
+export class UsageError extends PlainError {
   override readonly name = 'UsageError';
 }
 

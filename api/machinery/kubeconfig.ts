@@ -2,6 +2,7 @@
  * Kubeconfig files: reading (one file, or those of KUBECONFIG merged: what comes first wins), choosing a context, and turning it
  * into what the HTTP client needs; writing atomically with mode 0600. Every error names the file and what to do.
  */
+import { PlainError } from '../component/plain-error.ts';
 import { mkdir, readFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { delimiter, dirname, isAbsolute, join, resolve } from 'node:path';
@@ -54,11 +55,8 @@ export interface Kubeconfig {
   readonly contexts?: readonly { readonly name: string; readonly context: KubeconfigContext }[] | null;
 }
 
-export class KubeconfigError extends Error {
-  constructor(message: string, options?: ErrorOptions) {
-    super(message, options);
-    this.name = 'KubeconfigError';
-  }
+export class KubeconfigError extends PlainError {
+  override readonly name = 'KubeconfigError';
 }
 
 /** What a context says about reaching a server. */

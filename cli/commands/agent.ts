@@ -24,13 +24,13 @@ export const agent: Command = {
     'orchlet agent --config /var/lib/kubelet/config.yaml --kubeconfig /etc/kubernetes/kubelet.conf',
     'orchlet agent --bootstrap-kubeconfig bootstrap.kubeconfig --kubeconfig /var/lib/kubelet/kubeconfig',
   ],
-  async run(parsed) {
+  async run(parsed, io) {
     const values = parsed.values as unknown as AgentFlags;
     if (values.version !== 'false') {
-      process.stdout.write(versionText(values.version));
+      io.stdout.write(versionText(values.version));
       return 0;
     }
-    for (const warning of preferFileWarnings(parsed.given)) process.stderr.write(`warning: ${warning}\n`);
+    for (const warning of preferFileWarnings(parsed.given)) io.stderr.write(`warning: ${warning}\n`);
     const effective = await inOneLine(() => effectiveOptions({ values, given: parsed.given }));
     const { flags } = effective;
     const verbosity = { level: flags.verbosity };

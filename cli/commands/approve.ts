@@ -2,7 +2,7 @@
 import { certificateSigningRequests } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { type Command, CommandError } from '../command.ts';
-import { access, withClient } from './token.ts';
+import { accessFlags, withCluster } from '../cluster-access.ts';
 
 const SERVING = 'kubernetes.io/kubelet-serving';
 
@@ -14,13 +14,13 @@ interface Request {
 export const certsApprove: Command = {
   name: 'certs approve',
   summary: 'approve certificates that nodes have asked for',
-  arguments: '[NAME…]',
+  arguments: { usage: '[NAME…]', least: 0, most: Infinity },
   description:
     'Approves the named certificate signing requests; without a name those of nodes that wait for a serving certificate (--rotate-server-certificates). Look at them first where hosts of others can reach the API: kubectl get csr.',
-  flags: access,
+  flags: accessFlags,
   examples: ['orchlet certs approve', 'orchlet certs approve csr-x7k2p'],
-  run: (parsed) =>
-    withClient(parsed, async ({ client }) => {
+  run: (parsed, io) =>
+    withCluster(parsed, io, async ({ client }) => {
       const names = new Set(parsed.arguments);
       const all = (await client.list(certificateSigningRequests)).items;
       for (const name of names)
@@ -44,8 +44,9 @@ export const certsApprove: Command = {
           { ...object, status: { ...status, conditions: [condition] } } as KubeObject,
           { subresource: 'approval' },
         );
-        process.stdout.write(`approved ${object.metadata.name ?? ''} of ${spec?.username ?? ''}\n`);
+        io.stdout.write(`approved ${object.metadata.name ?? ''} of ${spec?.username ?? ''}\n`);
       }
-      if (pending.length === 0) process.stdout.write('nothing waits for approval\n');
+      if (pending.length === 0) io.stdout.write('No request waits for approval\n');
+      return 0;
     }),
 };

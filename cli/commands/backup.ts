@@ -5,7 +5,6 @@ import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { json } from 'node:stream/consumers';
-import { flag } from '../../api/component/flags.ts';
 import { formatTime, systemClock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
@@ -20,15 +19,10 @@ import {
 } from '../../controlplane/backup/backup.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { type Command, CommandError } from '../command.ts';
+import { dataDirectoryFlag } from '../data-directory.ts';
 import { runningProcess } from '../processes.ts';
 
-const dataDir = flag({
-  name: 'data-dir',
-  type: 'string',
-  default: '/var/lib/orchlet',
-  group: 'Host',
-  help: 'Data directory of the control plane on this host.',
-});
+const dataDir = dataDirectoryFlag('Host');
 
 const ABOUT = 'backup.json';
 const FORMAT = 1;
@@ -36,13 +30,13 @@ const FORMAT = 1;
 export const backup: Command = {
   name: 'backup',
   summary: 'write all that the control plane keeps to a file',
-  arguments: 'FILE',
+  arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
     'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster). The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
   flags: { dataDir },
   examples: ['orchlet backup /root/cluster.tgz'],
-  async run(parsed) {
-    const [file, directory] = [named(parsed.arguments), resolve(String(parsed.values['dataDir']))];
+  async run(parsed, io) {
+    const [file, directory] = [resolve(parsed.arguments[0] ?? ''), resolve(String(parsed.values['dataDir']))];
     if (!existsSync(join(directory, STORAGE_FILE)))
       throw new CommandError(`${directory} holds no control plane's data: give its --data-dir`);
     const copy = await copyOfStorage(directory);
@@ -55,16 +49,10 @@ export const backup: Command = {
       await rm(copy, { force: true });
       await rm(partial, { force: true });
     }
-    process.stdout.write(`${file} holds the control plane of ${directory}\n`);
+    io.stdout.write(`${file} holds the control plane of ${directory}\n`);
     return 0;
   },
 };
-
-function named(args: readonly string[]): string {
-  const [file] = args;
-  if (file === undefined) throw new CommandError('name a file');
-  return resolve(file);
-}
 
 /** Of a running control plane by its endpoint, since the file is its own; of one that is stopped by itself. */
 async function copyOfStorage(directory: string): Promise<string> {
@@ -116,13 +104,13 @@ function tar(args: readonly string[]): void {
 export const restore: Command = {
   name: 'restore',
   summary: 'go back to what a backup holds',
-  arguments: 'FILE',
+  arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
     "Puts the contents of a backup in the place of the control plane's data, which is kept beside it. The control plane must be stopped. Pods that nodes run and the backup does not know end when it starts; those that it knows are made again where they are missing.",
   flags: { dataDir },
   examples: ['orchlet restore /root/cluster.tgz'],
-  async run(parsed) {
-    const [file, directory] = [named(parsed.arguments), resolve(String(parsed.values['dataDir']))];
+  async run(parsed, io) {
+    const [file, directory] = [resolve(parsed.arguments[0] ?? ''), resolve(String(parsed.values['dataDir']))];
     const pid = await runningProcess(join(directory, `${STORAGE_FILE}.pid`));
     if (pid !== undefined)
       throw new CommandError(
@@ -134,7 +122,7 @@ export const restore: Command = {
       await readArchive(file, fresh);
       const revision = checkedStorage(join(fresh, STORAGE_FILE));
       const old = await exchange(directory, fresh);
-      process.stdout.write(
+      io.stdout.write(
         `${directory} is as it was at revision ${revision}${old === undefined ? '' : `; what was there is in ${old}`}\n`,
       );
     } finally {

@@ -17,98 +17,76 @@ import { ensurePki } from '../../controlplane/pki/pki.ts';
 import { hostAddresses, hostNames } from '../../controlplane/host-address.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { type Command, CommandError } from '../command.ts';
+import { dataDirectoryFlag } from '../data-directory.ts';
 import { runningProcess } from '../processes.ts';
+import { formatTable } from '../table.ts';
 
 const DAY_MS = 86_400_000;
 
-const flags = {
-  dataDir: flag({
-    name: 'data-dir',
-    type: 'string',
-    default: '/var/lib/orchlet',
-    group: 'Host',
-    help: 'Data directory of the control plane.',
-  }),
-} as const;
+const flags = { dataDir: dataDirectoryFlag('Host') } as const;
 
-interface Row {
-  readonly name: string;
-  readonly expires: string;
-  readonly left: string;
-  readonly subject: string;
+const HEADER = ['CERTIFICATE', 'EXPIRES', 'LEFT', 'SUBJECT'];
+
+interface Validity {
+  readonly rows: readonly (readonly string[])[];
+  /** A certificate has less than a week left. */
+  readonly isUrgent: boolean;
 }
 
-async function rows(dataDirectory: string): Promise<{ readonly rows: Row[]; readonly urgent: boolean }> {
+async function validityOf(dataDirectory: string, nowMs: number): Promise<Validity> {
   const directory = join(dataDirectory, 'pki');
   if (!existsSync(directory))
     throw new CommandError(`${directory} does not exist: no control plane has run with this --data-dir`);
-  const found: Row[] = [];
-  let urgent = false;
+  const rows: string[][] = [];
+  let isUrgent = false;
   for (const name of (await readdir(directory)).filter((entry) => entry.endsWith('.crt')).sort()) {
     const [certificate] = parseCertificates(await readFile(join(directory, name), 'utf8'));
     if (certificate === undefined) continue;
-    const leftMs = certificate.notAfterMs - systemClock.now();
-    urgent ||= leftMs < 7 * DAY_MS;
-    found.push({
-      name: name.replace(/\.crt$/, ''),
-      expires: new Date(certificate.notAfterMs).toISOString().slice(0, 19),
-      left:
-        leftMs <= 0
-          ? 'EXPIRED'
-          : leftMs > DAY_MS
-            ? `${Math.floor(leftMs / DAY_MS)}d`
-            : formatDuration(Math.floor(leftMs / 1000) * 1000),
-      subject: certificate.subject.commonName,
-    });
+    const leftMs = certificate.notAfterMs - nowMs;
+    isUrgent ||= leftMs < 7 * DAY_MS;
+    const expires = new Date(certificate.notAfterMs).toISOString().slice(0, 19);
+    rows.push([name.replace(/\.crt$/, ''), expires, leftText(leftMs), certificate.subject.commonName]);
   }
-  return { rows: found, urgent };
+  return { rows, isUrgent };
 }
 
-function print(table: readonly Row[]): void {
-  const all = [{ name: 'CERTIFICATE', expires: 'EXPIRES', left: 'LEFT', subject: 'SUBJECT' }, ...table];
-  const columns = ['name', 'expires', 'left', 'subject'] as const;
-  const widths = columns.map((column) => Math.max(...all.map((row) => row[column].length)));
-  for (const row of all)
-    process.stdout.write(
-      `${columns
-        .map((column, index) => row[column].padEnd(widths[index] ?? 0))
-        .join('   ')
-        .trimEnd()}\n`,
-    );
+function leftText(leftMs: number): string {
+  if (leftMs <= 0) return 'EXPIRED';
+  return leftMs > DAY_MS ? `${Math.floor(leftMs / DAY_MS)}d` : formatDuration(Math.floor(leftMs / 1000) * 1000);
 }
 
 export const certsCheck: Command = {
   name: 'certs check',
   summary: 'show when certificates expire',
   description:
-    'Shows the certificates of the control plane on this host and what is left of their life. Ends with 1 when one has less than a week left.',
+    'Shows the certificates of the control plane on this host and their remaining lifetime. Exits with 1 when one has less than a week left.',
   flags,
   examples: ['orchlet certs check'],
-  async run(parsed) {
-    const found = await rows(String(parsed.values['dataDir']));
-    print(found.rows);
-    return found.urgent ? 1 : 0;
+  async run(parsed, io) {
+    const { rows, isUrgent } = await validityOf(String(parsed.values['dataDir']), io.clock.now());
+    io.stdout.write(formatTable(HEADER, rows));
+    return isUrgent ? 1 : 0;
   },
 };
 
-/** Leaves that are made anew; authorities and the service-account key stay. */
+/** The leaf certificates that are reissued; CAs and the service-account key stay. */
 const LEAVES = ['apiserver', 'apiserver-kubelet-client', 'front-proxy-client'];
 
 export const certsRotate: Command = {
   name: 'certs rotate',
   summary: 'renew the certificates now',
   description:
-    'Makes the certificates of the control plane on this host anew, with the same authorities. A running control plane takes them up at once.',
+    'Reissues the certificates of the control plane on this host from the same CAs. A running control plane loads them at once.',
   flags,
   examples: ['orchlet certs rotate'],
-  async run(parsed) {
+  async run(parsed, io) {
     const dataDirectory = String(parsed.values['dataDir']);
     const directory = join(dataDirectory, 'pki');
-    await rows(dataDirectory);
+    await validityOf(dataDirectory, io.clock.now());
     const pid = await runningProcess(join(dataDirectory, `${STORAGE_FILE}.pid`));
     for (const name of LEAVES) await rm(join(directory, `${name}.crt`), { force: true });
     if (pid !== undefined) {
-      // The control plane knows its own names and addresses: it makes them itself.
+      // The control plane issues them itself because it knows its names and addresses.
       process.kill(pid, 'SIGHUP');
       const deadline = systemClock.monotonic() + 10_000;
       while (LEAVES.some((name) => !existsSync(join(directory, `${name}.crt`)))) {
@@ -128,7 +106,7 @@ export const certsRotate: Command = {
         serviceIp: '10.96.0.1',
       });
     }
-    print((await rows(dataDirectory)).rows);
+    io.stdout.write(formatTable(HEADER, (await validityOf(dataDirectory, io.clock.now())).rows));
     return 0;
   },
 };
@@ -160,9 +138,9 @@ export const certsRotateCa: Command = {
     'Replaces the certificate authority of the cluster with an overlap, so that nothing is cut off: run it with --stage prepare, switch and finish, restart the control plane after each, and let agents and clients follow in between. The line that is printed says what comes next.',
   flags: caFlags,
   examples: ['orchlet certs rotate-ca --stage prepare'],
-  async run(parsed) {
+  async run(parsed, io) {
     const directory = join(String(parsed.values['dataDir']), 'pki');
-    await rows(String(parsed.values['dataDir']));
+    await validityOf(String(parsed.values['dataDir']), io.clock.now());
     const stage = String(parsed.values['stage']);
     try {
       if (stage === 'prepare') await prepareAuthority(directory, systemClock.now());
@@ -173,7 +151,7 @@ export const certsRotateCa: Command = {
       if (error instanceof AuthorityStageError) throw new CommandError(error.message, { cause: error });
       throw error;
     }
-    process.stdout.write(`${NEXT_STEPS[stage] ?? ''}\n`);
+    io.stdout.write(`${NEXT_STEPS[stage] ?? ''}\n`);
     return 0;
   },
 };

@@ -1,51 +1,90 @@
-/** `orchlet completion bash|zsh|fish`: made from the command table and the flag tables. */
-import type { Command } from '../command.ts';
-import { CommandError } from '../command.ts';
-import { commands } from '../commands.ts';
+/** `orchlet completion bash|zsh|fish`: scripts generated from the command table and the flag tables. */
+import type { AnyFlag } from '../../api/component/flags.ts';
+import type { Command, CommandRow } from '../command.ts';
+
+const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
 interface Completed {
   readonly name: string;
-  readonly flags: readonly string[];
+  readonly summary: string;
+  readonly flags: readonly AnyFlag[];
+  /** Words that may stand as arguments. */
+  readonly words: readonly string[];
 }
 
-async function table(): Promise<Completed[]> {
+/** The command table imports this module, so it is loaded late. */
+async function completedCommands(): Promise<Completed[]> {
+  const { commands }: { readonly commands: readonly CommandRow[] } = await import('../commands.ts');
   const all = await Promise.all(commands.map((row) => row.load()));
   return all.map((command) => ({
     name: command.name,
-    flags: Object.values(command.flags)
-      .filter((row) => row.hidden !== true)
-      .map((row) => `--${row.name}`),
+    summary: command.summary,
+    flags: Object.values(command.flags).filter((row) => row.hidden !== true),
+    words: command.arguments?.choices ?? [],
   }));
 }
 
+const isDefined = (word: string | undefined): word is string => word !== undefined;
+const firstWords = (rows: readonly Completed[]): string[] => [
+  ...new Set(rows.map((row) => row.name.split(' ')[0]).filter(isDefined)),
+];
+const secondWords = (rows: readonly Completed[], first: string): string[] =>
+  rows.filter((row) => row.name.startsWith(`${first} `)).map((row) => row.name.slice(first.length + 1));
+const valuesOf = (row: AnyFlag): readonly string[] =>
+  row.type === 'boolean' ? ['true', 'false'] : (row.choices ?? []).filter((choice) => choice !== '');
+
+/** A `case` branch in bash for each key; branches without words are left out. */
+function branches(indent: string, pairs: readonly (readonly [string, readonly string[]])[]): string {
+  return pairs
+    .filter(([, words]) => words.length > 0)
+    .map(([key, words]) => `${indent}"${key}") words="${words.join(' ')}" ;;`)
+    .join('\n');
+}
+
 function bash(rows: readonly Completed[]): string {
-  const first = [...new Set(rows.map((row) => row.name.split(' ')[0]))].join(' ');
-  const groups = new Map<string, string[]>();
-  for (const row of rows) {
-    const [group, word] = row.name.split(' ');
-    if (group !== undefined && word !== undefined) groups.set(group, [...(groups.get(group) ?? []), word]);
-  }
-  const seconds = [...groups].map(([group, words]) => `      ${group}) words="${words.join(' ')}" ;;`);
-  const flags = rows.map((row) => `    "${row.name}") words="${row.flags.join(' ')}" ;;`);
+  const firsts = firstWords(rows);
+  const flagNames = (row: Completed): string[] => row.flags.map((one) => `--${one.name}`);
+  const values = rows.flatMap((row) => row.flags.map((one) => [`${row.name} --${one.name}`, valuesOf(one)] as const));
   return `# bash completion for orchlet: source <(orchlet completion bash)
 _orchlet() {
-  local current="\${COMP_WORDS[COMP_CWORD]}" words=""
-  if [ "$COMP_CWORD" -eq 1 ]; then
-    words="${first}"
-  elif [ "$COMP_CWORD" -eq 2 ] && [[ "$current" != -* ]]; then
-    case "\${COMP_WORDS[1]}" in
-${seconds.join('\n')}
-    esac
-  fi
-  if [[ "$current" == -* ]]; then
-    case "\${COMP_WORDS[1]} \${COMP_WORDS[2]}" in
+  local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD-1]}" words="" command flag=""
+  command="\${COMP_WORDS[1]}"
+  case "$command \${COMP_WORDS[2]}" in
 ${rows
   .filter((row) => row.name.includes(' '))
-  .map((row) => `    "${row.name}") words="${row.flags.join(' ')}" ;;`)
+  .map((row) => `    "${row.name}") command="${row.name}" ;;`)
   .join('\n')}
-    *) case "\${COMP_WORDS[1]}" in
-${flags.join('\n')}
-    esac ;;
+  esac
+  # bash splits --flag=value at the equals sign.
+  if [ "$current" = "=" ]; then flag="$previous"; current=""
+  elif [ "$previous" = "=" ]; then flag="\${COMP_WORDS[COMP_CWORD-2]}"
+  elif [[ "$previous" == --* ]]; then flag="$previous"
+  fi
+  if [ "$COMP_CWORD" -eq 1 ]; then
+    words="${[...firsts, 'help'].join(' ')}"
+  elif [ -n "$flag" ] && [[ "$current" != -* ]]; then
+    case "$command $flag" in
+${branches('      ', values)}
+    esac
+  elif [[ "$current" == -* ]]; then
+    case "$command" in
+${branches(
+  '      ',
+  rows.map((row) => [row.name, [...flagNames(row), '--help']] as const),
+)}
+    esac
+  elif [ "$COMP_CWORD" -eq 2 ] || [ "\${COMP_WORDS[1]}" = help ]; then
+    local group="\${COMP_WORDS[COMP_CWORD-1]}"
+    case "$group" in
+${branches('      ', [...firsts.map((first) => [first, secondWords(rows, first)] as const), ['help', firsts]])}
+    esac
+  fi
+  if [ -z "$words" ] && [[ "$current" != -* ]] && [ -z "$flag" ]; then
+    case "$command" in
+${branches(
+  '      ',
+  rows.map((row) => [row.name, row.words] as const),
+)}
     esac
   fi
   COMPREPLY=($(compgen -W "$words" -- "$current"))
@@ -54,35 +93,50 @@ complete -o default -F _orchlet orchlet
 `;
 }
 
+const quote = (text: string): string => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
+const firstSentence = (text: string): string => /^.*?[.;](?=\s|$)/s.exec(text)?.[0].slice(0, -1) ?? text;
+
 function fish(rows: readonly Completed[]): string {
   const lines = ['# fish completion for orchlet: orchlet completion fish | source'];
+  for (const first of firstWords(rows)) {
+    const own = rows.find((row) => row.name === first);
+    const summary = own?.summary ?? `commands: ${secondWords(rows, first).join(', ')}`;
+    lines.push(`complete -c orchlet -n __fish_use_subcommand -f -a ${first} -d ${quote(summary)}`);
+  }
+  lines.push("complete -c orchlet -n __fish_use_subcommand -f -a help -d 'show the help of a command'");
+  lines.push(`complete -c orchlet -n '__fish_seen_subcommand_from help' -f -a '${firstWords(rows).join(' ')}'`);
   for (const row of rows) {
     const [first = '', second] = row.name.split(' ');
-    if (second === undefined) lines.push(`complete -c orchlet -n __fish_use_subcommand -f -a ${first}`);
-    else {
-      lines.push(`complete -c orchlet -n __fish_use_subcommand -f -a ${first}`);
-      lines.push(`complete -c orchlet -n '__fish_seen_subcommand_from ${first}' -f -a ${second}`);
+    const isFirst = `__fish_seen_subcommand_from ${first}`;
+    const seconds = secondWords(rows, first);
+    if (second !== undefined)
+      lines.push(
+        `complete -c orchlet -n '${isFirst}; and not __fish_seen_subcommand_from ${seconds.join(' ')}' -f -a ${second} -d ${quote(row.summary)}`,
+      );
+    const within = second === undefined ? isFirst : `${isFirst}; and __fish_seen_subcommand_from ${second}`;
+    for (const one of row.flags) {
+      const values = valuesOf(one);
+      const value = one.type === 'boolean' ? '' : values.length > 0 ? ` -x -a '${values.join(' ')}'` : ' -r';
+      lines.push(`complete -c orchlet -n '${within}' -l ${one.name}${value} -d ${quote(firstSentence(one.help))}`);
     }
-    for (const flag of row.flags)
-      lines.push(`complete -c orchlet -n '__fish_seen_subcommand_from ${second ?? first}' -l ${flag.slice(2)}`);
+    if (row.words.length > 0) lines.push(`complete -c orchlet -n '${within}' -f -a '${row.words.join(' ')}'`);
   }
-  return `${[...new Set(lines)].join('\n')}\n`;
+  return `${lines.join('\n')}\n`;
 }
 
 export const completion: Command = {
   name: 'completion',
   summary: 'print completion for bash, zsh or fish',
-  arguments: 'bash|zsh|fish',
-  description: 'Prints a script that completes commands and flags in a shell.',
+  arguments: { usage: SHELLS.join('|'), least: 1, most: 1, choices: SHELLS },
+  description: 'Prints a script that completes commands, flags and their values in a shell.',
   flags: {},
   examples: ['source <(orchlet completion bash)', 'orchlet completion fish | source'],
-  async run(parsed) {
-    const rows = await table();
-    const shell = parsed.arguments[0];
-    if (shell === 'bash') process.stdout.write(bash(rows));
-    else if (shell === 'zsh') process.stdout.write(`autoload -U +X bashcompinit && bashcompinit\n${bash(rows)}`);
-    else if (shell === 'fish') process.stdout.write(fish(rows));
-    else throw new CommandError(`completion is made for bash, zsh or fish, not ${JSON.stringify(shell ?? '')}`);
+  async run(parsed, io) {
+    const rows = await completedCommands();
+    const [shell] = parsed.arguments;
+    if (shell === 'fish') io.stdout.write(fish(rows));
+    else if (shell === 'zsh') io.stdout.write(`autoload -U +X bashcompinit && bashcompinit\n${bash(rows)}`);
+    else io.stdout.write(bash(rows));
     return 0;
   },
 };

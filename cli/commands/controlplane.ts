@@ -10,12 +10,13 @@ import { settleMemory } from '../settle-memory.ts';
 import { onStorageFailure } from '../storage-failure.ts';
 import { notifyReady, notifyStopping } from '../systemd-notify.ts';
 import { onShutdown } from '../shutdown.ts';
+import { inOneLine } from '../start-failure.ts';
 
 export const controlplane: Command = {
   name: 'controlplane',
   summary: 'run the control plane alone',
   description:
-    'Runs the API server, its storage, the controllers and the scheduler. Certificates and the admin kubeconfig are made in the data directory at the first start.',
+    'Runs the API server, its storage, the controllers and the scheduler. The first start creates certificates and the admin kubeconfig in the data directory.',
   flags: controlPlaneFlags,
   examples: [
     'orchlet controlplane --data-dir ./data --secure-port 6443',
@@ -30,14 +31,14 @@ export const controlplane: Command = {
     logLastResortTo(logger);
     const shutdown = onShutdown();
     const failure = onStorageFailure(logger, { closingMs: 0 });
-    const plane = await startControlPlane({ flags, logger, onFatal: failure.onFatal });
+    const plane = await inOneLine(() => startControlPlane({ flags, logger, onFatal: failure.onFatal }));
     renewOnHangup(plane, logger);
     notifyReady();
     settleMemory(systemClock);
     const ended = await Promise.race([shutdown.asked, failure.happened]);
     if (ended instanceof Error) return failure.exitCode;
     notifyStopping();
-    logger.info({ signal: ended }, 'stopping');
+    logger.info({ signal: ended }, 'Stopping');
     await plane.close();
     return 0;
   },

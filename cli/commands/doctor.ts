@@ -1,4 +1,4 @@
-/** `orchlet doctor`: looks at the host, a line a check, with a remedy where something is missing. */
+/** `orchlet doctor`: checks the host, one line for each check, with a remedy where something is missing. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { createServer, connect } from 'node:net';
@@ -8,6 +8,7 @@ import { request } from '../../api/machinery/node-http.ts';
 import { flag } from '../../api/component/flags.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import type { Command } from '../command.ts';
+import { dataDirectoryFlag } from '../data-directory.ts';
 
 type Verdict = 'ok' | 'warn' | 'fail';
 
@@ -18,20 +19,29 @@ interface Finding {
   readonly remedy?: string;
 }
 
+function portFault(text: string): string | undefined {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  return port >= 1 && port <= 65_535 ? undefined : `${JSON.stringify(text)} is not a port from 1 to 65535`;
+}
+
 const flags = {
-  dataDir: flag({
-    name: 'data-dir',
-    type: 'string',
-    default: '/var/lib/orchlet',
-    group: 'Host',
-    help: 'Data directory whose disk is looked at.',
-  }),
+  dataDir: dataDirectoryFlag('Host', 'Data directory whose disk is checked.'),
   ports: flag({
     name: 'ports',
     type: 'list',
     default: ['6443', '10250', '10248'],
     group: 'Host',
     help: 'Ports that must be free.',
+    check: (ports) => ports.map(portFault).find((fault) => fault !== undefined),
+  }),
+  output: flag({
+    name: 'output',
+    short: 'o',
+    type: 'string',
+    default: 'text',
+    choices: ['text', 'json'],
+    group: 'Output',
+    help: 'Form of the report.',
   }),
 } as const;
 
@@ -213,7 +223,7 @@ function checkTools(): Finding {
 
 const SIGNS: Readonly<Record<Verdict, string>> = { ok: '✓', warn: '!', fail: '✗' };
 
-/** What this host is, for whoever reads the answer elsewhere. */
+/** Describes the host for a reader of the report elsewhere. */
 async function describeHost(): Promise<Finding> {
   const { default: systeminformation } = await import('systeminformation');
   const { osInfo, cpu, mem } = systeminformation;
@@ -226,14 +236,23 @@ async function describeHost(): Promise<Finding> {
   };
 }
 
+function textOf(findings: readonly Finding[]): string {
+  const width = Math.max(...findings.map(({ name }) => name.length));
+  const lines = findings.flatMap(({ name, verdict, text, remedy }) => [
+    `${SIGNS[verdict]} ${name.padEnd(width)}  ${text}`,
+    ...(remedy === undefined ? [] : [`  ${' '.repeat(width)}  -> ${remedy}`]),
+  ]);
+  return `${lines.join('\n')}\n`;
+}
+
 export const doctor: Command = {
   name: 'doctor',
   summary: 'check this host, with remedies',
   description:
-    'Checks what orchlet needs of this host and says what to do where something is missing. Changes nothing. Ends with 1 when something must be mended.',
+    'Checks what orchlet needs of this host and names a remedy where something is missing. Changes nothing. Exits with 1 when a check fails.',
   flags,
-  examples: ['orchlet doctor'],
-  async run(parsed) {
+  examples: ['orchlet doctor', 'orchlet doctor --output json'],
+  async run(parsed, io) {
     const findings: Finding[] = [
       await describeHost(),
       checkUser(),
@@ -249,12 +268,7 @@ export const doctor: Command = {
       await checkRuntime(),
       ...(await Promise.all((parsed.values['ports'] as readonly string[]).map((port) => checkPort(Number(port))))),
     ];
-    const width = Math.max(...findings.map((finding) => finding.name.length));
-    for (const { name, verdict, text, remedy } of findings) {
-      process.stdout.write(
-        `${SIGNS[verdict]} ${name.padEnd(width)}  ${text}\n${remedy === undefined ? '' : `  ${' '.repeat(width)}  -> ${remedy}\n`}`,
-      );
-    }
+    io.stdout.write(parsed.values['output'] === 'json' ? `${JSON.stringify(findings, null, 2)}\n` : textOf(findings));
     return findings.some((finding) => finding.verdict === 'fail') ? 1 : 0;
   },
 };

@@ -14,14 +14,13 @@ const { containerRuntime, containerRuntimeEndpoint, dockerEndpoint, rootDir } = 
 export const imagesImport: Command = {
   name: 'images import',
   summary: 'load an image archive into the container runtime',
-  arguments: 'FILE',
+  arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
     'Loads the images of an archive (as docker save, ctr images export and scripts/airgap-images write them) into the container runtime that the agent of this host uses, and prints their names. The agent never collects them.',
   flags: { containerRuntime, containerRuntimeEndpoint, dockerEndpoint, rootDir },
   examples: ['orchlet images import orchlet-images.tar'],
-  async run(parsed) {
-    const [file] = parsed.arguments;
-    if (file === undefined) throw new CommandError('name an archive');
+  async run(parsed, io) {
+    const [file = ''] = parsed.arguments;
     if (!existsSync(file)) throw new CommandError(`${file} does not exist`);
     const { values } = parsed;
     const rootDirectory = resolve(String(values['rootDir']));
@@ -43,7 +42,7 @@ export const imagesImport: Command = {
     try {
       const names = await inOneLine(() => runtime.loadImages(resolve(file)));
       await rememberImported(rootDirectory, names);
-      for (const name of names) process.stdout.write(`${name}\n`);
+      for (const name of names) io.stdout.write(`${name}\n`);
       return 0;
     } finally {
       await runtime.close();

@@ -15,9 +15,9 @@ import { HttpClient } from '../../api/machinery/http-client.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
 import { configMaps } from '../../api/machinery/resources.ts';
 import { CA_BUNDLE_KEY, verifyCaBundle } from '../../api/pki/ca-bundle.ts';
+import { parseBootstrapToken } from '../bootstrap-token.ts';
 import { type Command, CommandError } from '../command.ts';
 
-const TOKEN = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
 const UNIT = 'orchlet-agent.service';
 
 const flags = {
@@ -157,14 +157,14 @@ async function confirm(url: string, ca: string): Promise<void> {
 export const join: Command = {
   name: 'join',
   summary: 'make this host a node of a cluster',
-  arguments: 'https://SERVER:PORT',
+  arguments: { usage: 'https://SERVER:PORT', least: 1, most: 1 },
   description:
     'Makes this host a node of a cluster: verifies the cluster by the token and the hash of its authority, writes the bootstrap kubeconfig, and starts the agent\'s service where systemd runs. The line to type here is printed by "orchlet token create --print-join-command" on the first host.',
   flags,
   examples: [
     'orchlet join https://10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:…',
   ],
-  async run(parsed) {
+  async run(parsed, io) {
     const values = parsed.values as {
       readonly token: string;
       readonly caHash: readonly string[];
@@ -173,18 +173,16 @@ export const join: Command = {
       readonly nodeName: string;
       readonly start: boolean;
     };
-    const [url] = parsed.arguments;
-    if (url === undefined || !/^https:\/\/[^/]+$/.test(url))
-      throw new CommandError('name the server as https://HOST:PORT');
-    const [, id, secret] = TOKEN.exec(values.token) ?? [];
-    if (id === undefined || secret === undefined)
-      throw new CommandError('--token must be of the form abcdef.0123456789abcdef');
+    const [url = ''] = parsed.arguments;
+    if (!/^https:\/\/[^/]+$/.test(url)) throw new CommandError('name the server as https://HOST:PORT');
+    const token = parseBootstrapToken(values.token);
+    if (token === undefined) throw new CommandError('--token must be of the form abcdef.0123456789abcdef');
     if (values.caHash.length === 0 && !values.unsafe) {
       throw new CommandError(
         'give --discovery-token-ca-cert-hash, so that the cluster is known for certain (or --discovery-token-unsafe-skip-ca-verification)',
       );
     }
-    const discovered = await discover(url, id, secret);
+    const discovered = await discover(url, token.id, token.secret);
     const ca = believedCas(discovered, values.caHash);
     if (ca === undefined) {
       const hashes = certificateBlocks(discovered.ca).map(keyHash);
@@ -217,11 +215,11 @@ export const join: Command = {
     await writeFile(joinPath(values.configDir, 'agent.env'), `ORCHLET_AGENT_FLAGS=${agentFlags.join(' ')}\n`, {
       mode: 0o644,
     });
-    process.stdout.write(`The cluster at ${url} is the right one; ${bootstrap} is written.\n`);
+    io.stdout.write(`The cluster at ${url} is the right one; ${bootstrap} is written.\n`);
     if (values.start && startService())
-      process.stdout.write(`${UNIT} runs. On the first host, 'kubectl get nodes' shows this node in a moment.\n`);
+      io.stdout.write(`${UNIT} runs. On the first host, 'kubectl get nodes' shows this node in a moment.\n`);
     else
-      process.stdout.write(
+      io.stdout.write(
         `Start the agent with:\n  orchlet agent --bootstrap-kubeconfig ${bootstrap} --kubeconfig ${joinPath(values.configDir, 'agent.kubeconfig')} ${agentFlags.join(' ')}\n`,
       );
     return 0;

@@ -9,6 +9,8 @@ import { systemClock } from '../../api/machinery/clock.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { AGENT_PID_FILE } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
+import { dataDirectoryFlag } from '../data-directory.ts';
+import type { CommandIo } from '../io.ts';
 import { isOrchlet, runningProcess } from '../processes.ts';
 import { KEEP_PODS_SIGNAL } from '../shutdown.ts';
 
@@ -27,13 +29,7 @@ const flags = {
     group: 'Node',
     help: 'How long to wait for the pods, and then for the processes.',
   }),
-  dataDir: flag({
-    name: 'data-dir',
-    type: 'string',
-    default: '/var/lib/orchlet',
-    group: 'Host',
-    help: 'Data directory of the control plane on this host.',
-  }),
+  dataDir: dataDirectoryFlag('Host'),
   rootDir: flag({
     name: 'root-dir',
     type: 'string',
@@ -50,7 +46,7 @@ export const stop: Command = {
     'Ends the control plane and the agent that run on this host, through systemd where it started them. Pods run on, and are taken up again by the next start, unless --pods is given.',
   flags,
   examples: ['orchlet stop', 'orchlet stop --pods'],
-  async run(parsed) {
+  async run(parsed, io) {
     const dataDirectory = resolve(String(parsed.values['dataDir']));
     const given = String(parsed.values['rootDir']);
     const rootDirectory = given === '' ? join(dataDirectory, 'agent') : resolve(given);
@@ -61,15 +57,15 @@ export const stop: Command = {
     if (parsed.values['pods'] === true) {
       if (agent === undefined)
         throw new CommandError(`no agent of ${rootDirectory} runs, which could end its pods: start it first`);
-      await endPods(agent, rootDirectory, timeoutMs);
+      await endPods(agent, rootDirectory, timeoutMs, io);
     }
-    if (running.length === 0) process.stdout.write('nothing runs\n');
-    for (const pid of running) await end(pid, timeoutMs);
+    if (running.length === 0) io.stdout.write('nothing runs\n');
+    for (const pid of running) await end(pid, timeoutMs, io);
     return 0;
   },
 };
 
-async function endPods(pid: number, rootDirectory: string, timeoutMs: number): Promise<void> {
+async function endPods(pid: number, rootDirectory: string, timeoutMs: number, io: CommandIo): Promise<void> {
   const state = join(rootDirectory, SHUTDOWN_STATE_FILE);
   const before = await readFile(state, 'utf8').catch(() => '');
   process.kill(pid, 'SIGUSR2');
@@ -77,16 +73,16 @@ async function endPods(pid: number, rootDirectory: string, timeoutMs: number): P
     const text = await readFile(state, 'utf8').catch(() => '');
     return text !== before && text.includes('"endTime"');
   });
-  process.stdout.write('the pods have ended\n');
+  io.stdout.write('the pods have ended\n');
 }
 
-async function end(pid: number, timeoutMs: number): Promise<void> {
+async function end(pid: number, timeoutMs: number, io: CommandIo): Promise<void> {
   const unit = unitOf(pid);
   // Told by a signal, a unit would be started again.
   if (unit === undefined) process.kill(pid, KEEP_PODS_SIGNAL);
   else spawnSync('systemctl', ['stop', unit], { stdio: 'inherit' });
   await waitFor(`process ${pid}`, timeoutMs, async () => !(await isOrchlet(pid)));
-  process.stdout.write(`${unit ?? `process ${pid}`} is stopped\n`);
+  io.stdout.write(`${unit ?? `process ${pid}`} is stopped\n`);
 }
 
 /** The unit of systemd whose main process it is. */

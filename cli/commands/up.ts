@@ -129,11 +129,13 @@ export const up: Command = {
     for (const warning of [...forAgent.warnings, ...forPlane.warnings]) logger.warn({}, warning);
     const shutdown = onShutdown();
     const failure = onStorageFailure(logger, { closingMs: 5000 });
-    const plane = await startControlPlane({
-      flags: { ...planeFlags(values), ...forPlane.values },
-      logger: logger.child({ part: 'controlplane' }),
-      onFatal: failure.onFatal,
-    });
+    const plane = await inOneLine(() =>
+      startControlPlane({
+        flags: { ...planeFlags(values), ...forPlane.values },
+        logger: logger.child({ part: 'controlplane' }),
+        onFatal: failure.onFatal,
+      }),
+    );
     renewOnHangup(plane, logger);
     let agent: Agent | undefined;
     try {

@@ -22,7 +22,7 @@ export const version: Command = {
   description: 'Shows the version of orchlet, of the API that it speaks and of its runtime.',
   flags,
   examples: ['orchlet version', 'orchlet version -o json'],
-  run(parsed) {
+  run(parsed, io) {
     const facts = {
       orchlet: about.version,
       api: API_VERSION.gitVersion,
@@ -32,7 +32,7 @@ export const version: Command = {
     const text = Object.entries(facts)
       .map(([name, value]) => `${name} ${value}`)
       .join('\n');
-    process.stdout.write(parsed.values['output'] === 'json' ? `${JSON.stringify(facts, null, 2)}\n` : `${text}\n`);
+    io.stdout.write(parsed.values['output'] === 'json' ? `${JSON.stringify(facts, null, 2)}\n` : `${text}\n`);
     return Promise.resolve(0);
   },
 };

@@ -203,7 +203,7 @@ describe('the command', () => {
     assert.equal(check.status, 0, check.stderr);
     assert.match(script, /--secure-port/);
     assert.match(orchlet(['completion', 'fish']).stdout, /complete -c orchlet/);
-    assert.equal(orchlet(['completion', 'powershell']).code, 1);
+    assert.equal(orchlet(['completion', 'powershell']).code, 2);
   });
 
   const verifier = spawnSync('systemd-analyze', ['--version']).status === 0;

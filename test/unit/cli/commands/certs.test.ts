@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
-import { certsRotate } from '../../../../cli/commands/certs.ts';
 import { ensurePki } from '../../../../controlplane/pki/pki.ts';
+import { orchlet } from '../command-run.ts';
 
 test('certs rotate signals no process that merely has the id of a former control plane, and renews the certificates itself', async (t) => {
   const dataDirectory = await mkdtemp(join(tmpdir(), 'certs-rotate-'));
@@ -25,12 +25,9 @@ test('certs rotate signals no process that merely has the id of a former control
   t.after(() => stranger.kill());
   await mkdir(join(dataDirectory, 'storage'));
   await writeFile(join(dataDirectory, 'storage', 'orchlet.db.pid'), `${stranger.pid}\n`);
-  const write = t.mock.method(process.stdout, 'write', () => true);
-  const values = { dataDir: dataDirectory };
-  const parsed = { values, given: new Set(['dataDir']), arguments: [], warnings: [] };
-  const code = await certsRotate.run(parsed as unknown as Parameters<typeof certsRotate.run>[0]);
-  write.mock.restore();
+  const { code, stdout } = await orchlet(['certs', 'rotate', '--data-dir', dataDirectory]);
   assert.equal(code, 0);
+  assert.match(stdout, /^apiserver +20/m);
   assert.equal(stranger.signalCode, null);
   assert.ok(existsSync(join(dataDirectory, 'pki', 'apiserver.crt')));
 });

@@ -1,0 +1,56 @@
+/** Bootstrap tokens (`abcdef.0123456789abcdef`): their form, and the Secrets of the cluster that hold them. */
+import { randomInt } from 'node:crypto';
+import { formatTime } from '../api/machinery/clock.ts';
+import type { KubeObject } from '../api/meta/object.ts';
+
+export const TOKEN_NAMESPACE = 'kube-system';
+export const TOKEN_TYPE = 'bootstrap.kubernetes.io/token';
+
+const FORM = /^([a-z0-9]{6})\.([a-z0-9]{16})$/;
+const ALPHABET = 'abcdefghijklmnopqrstuvwxyz0123456789';
+
+export interface BootstrapToken {
+  readonly id: string;
+  readonly secret: string;
+}
+
+export function newBootstrapToken(): BootstrapToken {
+  return { id: randomText(6), secret: randomText(16) };
+}
+
+export function parseBootstrapToken(text: string): BootstrapToken | undefined {
+  const [, id, secret] = FORM.exec(text) ?? [];
+  return id === undefined || secret === undefined ? undefined : { id, secret };
+}
+
+export const formatBootstrapToken = ({ id, secret }: BootstrapToken): string => `${id}.${secret}`;
+
+/** `randomInt` draws without bias. */
+function randomText(length: number): string {
+  return Array.from({ length }, () => ALPHABET[randomInt(ALPHABET.length)]).join('');
+}
+
+export interface TokenFacts {
+  readonly description: string;
+  readonly groups: readonly string[];
+  readonly usages: readonly string[];
+  /** Wall-clock milliseconds; `undefined`: the token does not expire. */
+  readonly expiresAtMs: number | undefined;
+}
+
+export const secretNameOf = (id: string): string => `bootstrap-token-${id}`;
+
+export function tokenSecret({ id, secret }: BootstrapToken, facts: TokenFacts): KubeObject {
+  const data: Record<string, string> = { 'token-id': id, 'token-secret': secret };
+  for (const usage of facts.usages) data[`usage-bootstrap-${usage}`] = 'true';
+  if (facts.groups.length > 0) data['auth-extra-groups'] = facts.groups.join(',');
+  if (facts.description !== '') data['description'] = facts.description;
+  if (facts.expiresAtMs !== undefined) data['expiration'] = formatTime(facts.expiresAtMs);
+  return {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: { name: secretNameOf(id), namespace: TOKEN_NAMESPACE },
+    type: TOKEN_TYPE,
+    data: Object.fromEntries(Object.entries(data).map(([key, value]) => [key, Buffer.from(value).toString('base64')])),
+  } as KubeObject;
+}

@@ -1,0 +1,19 @@
+/** What a command uses of the process that runs it. Tests run commands in their own process with streams of their own. */
+import { type Clock, systemClock } from '../api/machinery/clock.ts';
+
+export interface CommandIo {
+  readonly stdout: { write(text: string): unknown };
+  readonly stderr: { write(text: string): unknown };
+  readonly clock: Clock;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** A person can answer questions. */
+  readonly isInteractive: boolean;
+}
+
+export const processIo: CommandIo = {
+  stdout: process.stdout,
+  stderr: process.stderr,
+  clock: systemClock,
+  env: process.env,
+  isInteractive: process.stdin.isTTY,
+};

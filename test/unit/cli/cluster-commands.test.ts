@@ -1,0 +1,77 @@
+/** Commands that are clients of a cluster, against a control plane in memory. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { certificateSigningRequests } from '../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
+import { createCsr } from '../../../api/pki/certificate-request.ts';
+import { generateKey } from '../../../api/pki/signing.ts';
+import { type ControlPlane, startControlPlane } from '../../../controlplane/main.ts';
+import { orchlet, type Ran } from './command-run.ts';
+
+describe('commands of a cluster', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'orchlet-cli-'));
+  const kubeconfig = join(directory, 'admin.kubeconfig');
+  let plane: ControlPlane;
+  const cluster = (...argv: string[]): Promise<Ran> => orchlet([...argv, '--kubeconfig', kubeconfig]);
+
+  before(async () => {
+    plane = await startControlPlane({ memory: true });
+    writeFileSync(kubeconfig, plane.kubeconfig);
+  });
+  after(async () => {
+    await plane.close();
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  it('finds the kubeconfig of the data directory by itself', async () => {
+    const { code, stdout } = await orchlet(['token', 'list', '--data-dir', directory]);
+    assert.deepEqual([code, stdout.split('\n')[0]], [0, 'TOKEN   TTL   EXPIRES   USAGES   DESCRIPTION   EXTRA GROUPS']);
+  });
+
+  it('creates, lists and deletes bootstrap tokens', async () => {
+    const token = 'abcdef.0123456789abcdef';
+    const created = await cluster('token', 'create', token, '--ttl', '2h', '--description', 'rack 4');
+    assert.deepEqual(created, { code: 0, stdout: `${token}\n`, stderr: '' });
+    const { stdout } = await cluster('token', 'list');
+    assert.match(stdout, /^abcdef\.0123456789abcdef +(2h0m0s|1h59m5\ds) +\S+Z +authentication,signing +rack 4 /m);
+    assert.equal((await cluster('token', 'delete', 'abcdef')).stdout, 'bootstrap token abcdef deleted\n');
+    const again = await cluster('token', 'delete', token);
+    assert.deepEqual([again.code, again.stderr.includes('there is no bootstrap token abcdef')], [1, true]);
+    assert.match((await cluster('token', 'delete', 'x')).stderr, /neither a token nor the id of one/);
+  });
+
+  it('prints the command with which a node joins', async () => {
+    const { stdout } = await cluster('token', 'create', '--print-join-command', '--ttl', '0');
+    assert.match(
+      stdout,
+      /^orchlet join https:\/\/\S+ --token [a-z0-9]{6}\.[a-z0-9]{16} --discovery-token-ca-cert-hash sha256:[0-9a-f]{64}\n$/,
+    );
+    assert.match((await cluster('token', 'list')).stdout, /<forever> +<never>/);
+  });
+
+  it('approves certificate requests by name', async () => {
+    assert.equal((await cluster('certs', 'approve')).stdout, 'No request waits for approval\n');
+    const keys = await generateKey('ecdsa');
+    const pem = createCsr({ subject: { commonName: 'ann', organizations: [] } }, keys);
+    await plane.client.create(certificateSigningRequests, '', {
+      apiVersion: 'certificates.k8s.io/v1',
+      kind: 'CertificateSigningRequest',
+      metadata: { name: 'ann' },
+      spec: {
+        request: Buffer.from(pem).toString('base64'),
+        signerName: 'kubernetes.io/kube-apiserver-client',
+        usages: ['client auth'],
+      },
+    } as unknown as KubeObject);
+    assert.match((await cluster('certs', 'approve', 'ann')).stdout, /^approved ann of /);
+    assert.match((await cluster('certs', 'approve', 'bob')).stderr, /there is no certificate signing request "bob"/);
+  });
+
+  it('says that nothing is encrypted where no provider is configured', async () => {
+    const { code, stderr } = await cluster('secrets', 'reencrypt');
+    assert.deepEqual([code, stderr.includes('without --encryption-provider-config')], [1, true]);
+  });
+});
