@@ -8,6 +8,7 @@ import { type Logger, silentLogger } from '../api/component/logger.ts';
 import type { Verbosity } from '../api/component/logging.ts';
 import type { MetricsRegistry } from '../api/component/metrics.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
+import { loadKubeconfig } from '../api/machinery/kubeconfig.ts';
 import { approximate, parseQuantity } from '../api/meta/quantity.ts';
 import { assembleServer } from './assembly/agent-server.ts';
 import { type ApiClients, connectApi } from './assembly/api-clients.ts';
@@ -60,7 +61,7 @@ import { RuntimeError, type Runtime } from './runtime/runtime.ts';
 import { RuntimeState } from './runtime/runtime-state.ts';
 import { selectRuntime } from './runtime/select-runtime.ts';
 import { acquireLockFile } from './process/lock-file.ts';
-import { applyProcessSettings, checkHost } from './process/host-demands.ts';
+import { applyProcessSettings, checkHost, setKernelParameters } from './process/host-demands.ts';
 import { waitForPods } from './process/run-once.ts';
 import type { AgentServer } from './server/server.ts';
 import { measuredSyncer, relistMetrics } from './statistics/measured-syncer.ts';
@@ -143,16 +144,20 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   try {
     if (options.ownsProcess === true)
       await takeProcess(base, () => done.resolve('somebody else wants the lock file'), closers);
-    await checkHost({
+    const demands = {
       failSwapOn: flags.failSwapOn,
       failCgroupV1: flags.failCgroupV1,
       protectKernelDefaults: flags.protectKernelDefaults,
-      setKernelParameters: options.ownsProcess === true,
       logger,
-    });
+    };
+    await checkHost(demands);
+    if (flags.kubeconfig !== '' && flags.bootstrapKubeconfig === '' && !flags.runonce)
+      await loadKubeconfig(flags.kubeconfig);
     await mkdir(rootDirectory, { recursive: true, mode: 0o750 });
     const connected = options.runtime ?? (await connectRuntime(base));
     if (options.runtime === undefined) closers.push(() => connected.close());
+    // Not before the kubeconfig is readable and the runtime answers: an agent that cannot start leaves its host as it is.
+    if (options.ownsProcess === true) await setKernelParameters(demands);
     const registries = createRegistries(clock);
     const runtime = instrumentRuntime(connected, registries.own, clock);
     if (flags.imagesDir !== '') await loadPreloadedImages(resolve(flags.imagesDir), runtime, rootDirectory, logger);

@@ -1,13 +1,19 @@
 /**
- * What an agent's process tells other commands of this host: its id in the root directory, and by SIGUSR2 that its pods are to end,
- * as at a shutdown of the host (`orchlet stop --pods`).
+ * What the process of an agent lets other commands of this host know: its id in the root directory, that directory in a record
+ * below `/run`, and by SIGUSR2 that it shall terminate its pods as at a shutdown of the host (`orchlet stop --pods`).
  */
-import { join } from 'node:path';
+import { mkdir, readFile } from 'node:fs/promises';
+import { isAbsolute, join } from 'node:path';
 import type { Agent } from '../agent/main.ts';
 import type { Logger } from '../api/component/logger.ts';
-import { writePid } from './processes.ts';
+import { replaceFile } from '../api/machinery/replace-file.ts';
+import { runningProcess, writePid } from './processes.ts';
 
 export const AGENT_PID_FILE = 'orchlet-agent.pid';
+/** Where the units and `orchlet up` keep the agent's state. */
+export const AGENT_DIRECTORY = '/var/lib/orchlet/agent';
+const RECORD_DIRECTORY = '/run/orchlet';
+const RECORD = 'agent-directory';
 
 export async function announceAgent(agent: Agent, rootDirectory: string, logger: Logger): Promise<void> {
   process.on('SIGUSR2', () => {
@@ -15,4 +21,19 @@ export async function announceAgent(agent: Agent, rootDirectory: string, logger:
     agent.stopPods().catch((error: unknown) => logger.error({ err: error }, 'the pods could not be ended'));
   });
   await writePid(join(rootDirectory, AGENT_PID_FILE));
+  await recordAgentDirectory(rootDirectory).catch((error: unknown) =>
+    logger.debug({ err: error }, 'The directory of the agent could not be recorded; other commands need --root-dir'),
+  );
+}
+
+export async function recordAgentDirectory(rootDirectory: string, recordDirectory = RECORD_DIRECTORY): Promise<void> {
+  await mkdir(recordDirectory, { recursive: true, mode: 0o700 });
+  await replaceFile(join(recordDirectory, RECORD), `${rootDirectory}\n`, { mode: 0o600, sync: 'none' });
+}
+
+/** The root directory of the agent that runs on this host; where none is known, that of the units. */
+export async function agentDirectory(recordDirectory = RECORD_DIRECTORY): Promise<string> {
+  const recorded = (await readFile(join(recordDirectory, RECORD), 'utf8').catch(() => '')).trim();
+  const isRunning = isAbsolute(recorded) && (await runningProcess(join(recorded, AGENT_PID_FILE))) !== undefined;
+  return isRunning ? recorded : AGENT_DIRECTORY;
 }

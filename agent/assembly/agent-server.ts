@@ -6,6 +6,7 @@ import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import { initialServingPair, keepServingCertificate } from '../certificates/serving.ts';
+import type { EffectiveOptions, Origin } from '../config/effective-options.ts';
 import type { FeatureGates } from '../config/feature-gates.ts';
 import type { PodHost } from '../core-types.ts';
 import type { AgentFlags } from '../options.ts';
@@ -21,6 +22,7 @@ import { cipherName, groupNames } from '../server/tls-names.ts';
 export interface AssembledServerOptions {
   readonly flags: AgentFlags;
   readonly gates: FeatureGates;
+  readonly effective: Pick<EffectiveOptions, 'origins'>;
   readonly version: string;
   readonly runtime: Runtime;
   readonly rootDirectory: string;
@@ -32,7 +34,7 @@ export interface AssembledServerOptions {
   readonly client: HttpClient | undefined;
   readonly host: PodHost;
   readonly hostIps: () => readonly string[];
-  readonly submitted: SubmittedPods;
+  readonly submitted: SubmittedPods | undefined;
   readonly statistics: StatisticsPages;
   readonly explainEviction: NonNullable<AgentServerOptions['explainEviction']>;
   readonly observe: NonNullable<AgentServerOptions['observe']>;
@@ -66,7 +68,7 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
       clock,
       nodeName,
       hasClientCa: clientCa !== undefined,
-      anonymous: flags.anonymousAuth,
+      anonymous: anonymousAccess(options),
       tokenWebhook: flags.authenticationTokenWebhook,
       tokenTtlMs: flags.authenticationTokenWebhookCacheTtl,
       authorization: flags.authorizationMode === 'Webhook' ? 'Webhook' : 'AlwaysAllow',
@@ -87,7 +89,7 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     enabled: flags.enableServer && !flags.runonce,
     address: flags.address,
     port: flags.port,
-    readOnlyPort: flags.runonce ? 0 : flags.readOnlyPort,
+    readOnlyPort: readOnlyPort(options),
     healthAddress: flags.healthzBindAddress,
     healthPort: flags.healthzPort,
     idleTimeoutMs: flags.streamingConnectionIdleTimeout,
@@ -120,6 +122,28 @@ export async function assembleServer(options: AssembledServerOptions): Promise<A
     background(renewal, { logger, what: 'Renewing the serving certificate', signal });
   }
   return server;
+}
+
+type Exposure = Pick<AssembledServerOptions, 'flags' | 'client' | 'effective'>;
+
+/**
+ * Without an API server nobody authorizes callers, and the defaults of the kubelet would let everybody who reaches the port run
+ * commands in pods. What an administrator sets explicitly counts as it is.
+ */
+export function anonymousAccess({ flags, client, effective }: Exposure): 'none' | 'health' | 'any' {
+  if (!flags.anonymousAuth) return 'none';
+  const { origins } = effective;
+  const isExplicit = [origins.get('anonymousAuth'), origins.get('authorizationMode')].some(isChosen);
+  return client === undefined && !isExplicit ? 'health' : 'any';
+}
+
+export function readOnlyPort({ flags, client, effective }: Exposure): number {
+  if (flags.runonce) return 0;
+  return client === undefined && !isChosen(effective.origins.get('readOnlyPort')) ? 0 : flags.readOnlyPort;
+}
+
+function isChosen(origin: Origin | undefined): boolean {
+  return origin !== undefined && origin !== 'default';
 }
 
 function systemLogs({ flags, gates }: AssembledServerOptions): SystemLogsOptions | undefined {

@@ -1,4 +1,4 @@
-/** Where this agent's pods come from, by its options: the API server, a file or folder, a URL, and what was submitted to it. */
+/** Where this agent's pods come from, by its options: the API server, a file or folder, a URL, and pods submitted to its server. */
 import { join, resolve } from 'node:path';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
 import type { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
@@ -16,12 +16,14 @@ export function podSources(
   client: HttpClient | undefined,
   checkpoints: PodCheckpoints | undefined,
   onBadManifest: (file: string, message: string) => void,
-): { readonly sources: readonly PodSource[]; readonly submitted: SubmittedPods } {
+): { readonly sources: readonly PodSource[]; readonly submitted: SubmittedPods | undefined } {
   const { flags, clock, logger, nodeName, rootDirectory } = base;
   const reader = createPodReader();
   const shared = { nodeName, clock, logger, reader };
-  const submitted = createSubmittedPods({ directory: join(rootDirectory, 'submitted-pods'), ...shared });
-  const sources: PodSource[] = [submitted];
+  const submitted = flags.enablePodManifestsHandler
+    ? createSubmittedPods({ directory: join(rootDirectory, 'submitted-pods'), ...shared })
+    : undefined;
+  const sources: PodSource[] = submitted === undefined ? [] : [submitted];
   if (flags.podManifestPath !== '')
     sources.push(
       createFileSource({

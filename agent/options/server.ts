@@ -40,7 +40,7 @@ export const serverOptions = {
     group: SERVER,
     check: portOrNone,
     config: { path: 'readOnlyPort', keepsZero: true, fileDefault: 0 },
-    help: 'Port for reading without authentication. 0 is none.',
+    help: 'Port for reading without authentication. 0 is none, and so is the default without an API server.',
   }),
   healthzBindAddress: option({
     name: 'healthz-bind-address',
@@ -67,6 +67,13 @@ export const serverOptions = {
     group: SERVER,
     config: { path: 'enableDebuggingHandlers', keepsZero: true },
     help: 'Serve logs, exec, attach, port-forward and run.',
+  }),
+  enablePodManifestsHandler: option({
+    name: 'enable-pod-manifests-handler',
+    type: 'boolean',
+    default: false,
+    group: SERVER,
+    help: "Run pods that authorized callers submit to /podManifests of the agent's server.",
   }),
   enableSystemLogHandler: option({
     name: 'enable-system-log-handler',
@@ -138,7 +145,7 @@ export const serverOptions = {
     default: true,
     group: SERVER,
     config: { path: 'authentication.anonymous.enabled', keepsZero: true, fileDefault: false },
-    help: 'Requests without credentials are those of system:anonymous.',
+    help: 'Requests without credentials are those of system:anonymous. Without an API server they get /healthz alone, unless this flag or --authorization-mode is given.',
   }),
   authenticationTokenWebhook: option({
     name: 'authentication-token-webhook',

@@ -15,8 +15,6 @@ export interface HostDemands {
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;
   readonly protectKernelDefaults: boolean;
-  /** Set parameters that differ; only who owns the host's agent process does so. */
-  readonly setKernelParameters: boolean;
   readonly logger: Logger;
   /** `/`, or a fixture. */
   readonly root?: string;
@@ -32,7 +30,7 @@ export const KERNEL_PARAMETERS: Readonly<Record<string, number>> = {
   'kernel/keys/root_maxbytes': 25_000_000,
 };
 
-/** Throws on the first demand that is not met. */
+/** Throws on the first demand that is not met. Changes nothing. */
 export async function checkHost(demands: HostDemands): Promise<void> {
   const { root = '/' } = demands;
   if (demands.failSwapOn && (await swaps(root)))
@@ -41,7 +39,7 @@ export async function checkHost(demands: HostDemands): Promise<void> {
     throw new Error(
       'kubelet is configured to not run on a host using cgroup v1; set --fail-cgroupv1 to false to run on it',
     );
-  await checkKernelParameters(demands, root);
+  if (demands.protectKernelDefaults) await checkKernelParameters(root);
 }
 
 async function swaps(root: string): Promise<boolean> {
@@ -60,28 +58,46 @@ async function isThere(path: string): Promise<boolean> {
   );
 }
 
-async function checkKernelParameters(
-  { protectKernelDefaults, setKernelParameters, logger }: HostDemands,
-  root: string,
-): Promise<void> {
-  if (!protectKernelDefaults && !setKernelParameters) return;
-  const wrong: string[] = [];
+interface KernelParameter {
+  readonly name: string;
+  readonly path: string;
+  readonly wanted: number;
+  readonly actual: number;
+}
+
+/** Parameters that the kernel does not have are left out. */
+async function differingParameters(root: string): Promise<readonly KernelParameter[]> {
+  const found: KernelParameter[] = [];
   for (const [name, wanted] of Object.entries(KERNEL_PARAMETERS)) {
     const path = join(root, 'proc/sys', name);
     const text = await readFile(path, 'utf8').catch(() => undefined);
-    if (text === undefined || Number(text) === wanted) continue;
-    if (protectKernelDefaults) {
-      wrong.push(`invalid kernel flag: ${name}, expected value: ${wanted}, actual value: ${Number(text)}`);
-      continue;
-    }
+    if (text !== undefined && Number(text) !== wanted) found.push({ name, path, wanted, actual: Number(text) });
+  }
+  return found;
+}
+
+async function checkKernelParameters(root: string): Promise<void> {
+  const wrong = (await differingParameters(root)).map(
+    ({ name, wanted, actual }) => `invalid kernel flag: ${name}, expected value: ${wanted}, actual value: ${actual}`,
+  );
+  if (wrong.length > 0) throw new Error(`[${wrong.join(', ')}]`);
+}
+
+/** Sets the parameters that differ. For the owner of the host's agent process, once it is certain that it starts. */
+export async function setKernelParameters({
+  protectKernelDefaults,
+  logger,
+  root = '/',
+}: Pick<HostDemands, 'protectKernelDefaults' | 'logger' | 'root'>): Promise<void> {
+  if (protectKernelDefaults) return;
+  for (const { name, path, wanted, actual } of await differingParameters(root)) {
     try {
       await writeFile(path, `${wanted}\n`);
-      logger.info({ parameter: name, before: Number(text), now: wanted }, 'Set a kernel parameter');
+      logger.info({ parameter: name, before: actual, now: wanted }, 'Set a kernel parameter');
     } catch (error) {
       logger.debug({ error, parameter: name }, 'A kernel parameter differs and cannot be set');
     }
   }
-  if (wrong.length > 0) throw new Error(`[${wrong.join(', ')}]`);
 }
 
 export interface ProcessSettings {

@@ -21,7 +21,8 @@ export interface AccessOptions {
   readonly clock: Clock;
   readonly nodeName: string;
   readonly hasClientCa: boolean;
-  readonly anonymous: boolean;
+  /** What callers without credentials may ask for before authorization: nothing, the health of the agent, or anything. */
+  readonly anonymous: 'none' | 'health' | 'any';
   /** `--authentication-token-webhook`. */
   readonly tokenWebhook: boolean;
   readonly tokenTtlMs: number;
@@ -37,6 +38,7 @@ export interface Access {
   refusal(user: AgentUser, method: string, path: string): Promise<string>;
 }
 
+const ANONYMOUS = 'system:anonymous';
 /** Entries of each cache; the oldest goes first. */
 const MOST_KEPT = 4096;
 
@@ -78,20 +80,26 @@ export function createAccess(options: AccessOptions): Access {
         return user === 'refused' ? undefined : user;
       }
       // Wrong credentials make nobody anonymous.
-      if (header !== '' || byCertificate === 'refused' || !options.anonymous) return undefined;
-      return { name: 'system:anonymous', uid: '', groups: ['system:unauthenticated'], extra: {} };
+      if (header !== '' || byCertificate === 'refused' || options.anonymous === 'none') return undefined;
+      return { name: ANONYMOUS, uid: '', groups: ['system:unauthenticated'], extra: {} };
     },
     async refusal(user, method, path) {
-      if (options.authorization === 'AlwaysAllow') return '';
       const verb = verbOf(method);
+      if (user.name === ANONYMOUS && options.anonymous === 'health' && subresourcesOf(path)[0] !== 'healthz')
+        return forbidden(user, verb, path);
+      if (options.authorization === 'AlwaysAllow') return '';
       // The narrow subresource first; the wide `proxy`, which old roles grant, is enough as well.
       const [narrow, ...wider] = subresourcesOf(path);
       for (const subresource of [narrow ?? 'proxy', ...wider]) {
         if (await allowed(user, verb, subresource, options, decisions)) return '';
       }
-      return `Forbidden (user=${user.name}, verb=${verb}, resource=nodes, subresource(s)=[${subresourcesOf(path).join(' ')}])\n`;
+      return forbidden(user, verb, path);
     },
   };
+}
+
+function forbidden(user: AgentUser, verb: string, path: string): string {
+  return `Forbidden (user=${user.name}, verb=${verb}, resource=nodes, subresource(s)=[${subresourcesOf(path).join(' ')}])\n`;
 }
 
 /** `none`: no certificate, or one without a name; `refused`: one that the CA has not signed, or that has expired. */

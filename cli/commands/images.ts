@@ -4,12 +4,19 @@ import { resolve } from 'node:path';
 import { agentFlags } from '../../agent/options.ts';
 import { rememberImported } from '../../agent/images/imported-images.ts';
 import { selectRuntime } from '../../agent/runtime/select-runtime.ts';
+import { flag } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
+import { agentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
 import { inOneLine } from '../start-failure.ts';
 
-const { containerRuntime, containerRuntimeEndpoint, dockerEndpoint, rootDir } = agentFlags;
+const { containerRuntime, containerRuntimeEndpoint, dockerEndpoint } = agentFlags;
+const rootDir = flag({
+  ...agentFlags.rootDir,
+  default: '',
+  help: "The agent's root directory; that of the running agent otherwise.",
+});
 
 export const imagesImport: Command = {
   name: 'images import',
@@ -23,7 +30,7 @@ export const imagesImport: Command = {
     const [file = ''] = parsed.arguments;
     if (!existsSync(file)) throw new CommandError(`${file} does not exist`);
     const { values } = parsed;
-    const rootDirectory = resolve(String(values['rootDir']));
+    const rootDirectory = parsed.given.has('rootDir') ? resolve(String(values['rootDir'])) : await agentDirectory();
     const runtime = await inOneLine(() =>
       selectRuntime({
         kind: values['containerRuntime'] as '' | 'docker' | 'remote',

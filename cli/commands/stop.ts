@@ -7,7 +7,7 @@ import { SHUTDOWN_STATE_FILE } from '../../agent/assembly/node-shutdown.ts';
 import { flag } from '../../api/component/flags.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
-import { AGENT_PID_FILE } from '../agent-process.ts';
+import { AGENT_PID_FILE, agentDirectory } from '../agent-process.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';
 import type { CommandIo } from '../io.ts';
@@ -35,7 +35,7 @@ const flags = {
     type: 'string',
     default: '',
     group: 'Host',
-    help: "The agent's root directory; agent below the data directory otherwise.",
+    help: "The agent's root directory; that of the running agent otherwise, or agent below a --data-dir that is given.",
   }),
 } as const;
 
@@ -49,7 +49,9 @@ export const stop: Command = {
   async run(parsed, io) {
     const dataDirectory = resolve(String(parsed.values['dataDir']));
     const given = String(parsed.values['rootDir']);
-    const rootDirectory = given === '' ? join(dataDirectory, 'agent') : resolve(given);
+    // A data directory that is named means its own agent, not whichever runs here.
+    const usual = parsed.given.has('dataDir') ? join(dataDirectory, 'agent') : await agentDirectory();
+    const rootDirectory = given === '' ? usual : resolve(given);
     const timeoutMs = Number(parsed.values['timeout']);
     const agent = await runningProcess(join(rootDirectory, AGENT_PID_FILE));
     const plane = await runningProcess(join(dataDirectory, `${STORAGE_FILE}.pid`));

@@ -101,7 +101,16 @@ export class RunningCluster {
         '--healthz-port',
         String(ports[2]),
       ],
-      ...['--read-only-port', '0', '--pod-logs-dir', join(directory, 'logs'), ...runtime, ...more],
+      ...[
+        '--agent-arg',
+        'enable-pod-manifests-handler=true',
+        '--read-only-port',
+        '0',
+        '--pod-logs-dir',
+        join(directory, 'logs'),
+        ...runtime,
+        ...more,
+      ],
     ];
   }
 

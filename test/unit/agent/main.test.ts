@@ -35,7 +35,7 @@ function getJson(port: number, path: string): Promise<unknown> {
 }
 
 test('/configz answers with the effective configuration and where it came from', async () => {
-  const agent = await start({ maxPods: 7 });
+  const agent = await start({ maxPods: 7, anonymousAuth: true });
   try {
     const answer = (await getJson(agent.port, '/configz')) as {
       kubeletconfig: { maxPods: number; kind: string };
@@ -46,6 +46,52 @@ test('/configz answers with the effective configuration and where it came from',
   } finally {
     await agent.close();
   }
+});
+
+function statusOf(port: number, path: string, method = 'GET'): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    request({ host: '127.0.0.1', port, path, method, rejectUnauthorized: false, agent: false }, (response) => {
+      response.resume();
+      response.on('end', () => resolve(response.statusCode));
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+test('without an API server nobody gets more than the health of the agent by default, and no pods are taken', async () => {
+  const agent = await start({});
+  try {
+    assert.equal(await statusOf(agent.port, '/healthz'), 200);
+    for (const path of ['/pods', '/configz', '/metrics', '/run/ns/pod/container', '/exec/ns/pod/container', '/logs/'])
+      assert.equal(await statusOf(agent.port, path), 403, path);
+    assert.equal(await statusOf(agent.port, '/podManifests', 'POST'), 403);
+  } finally {
+    await agent.close();
+  }
+});
+
+test('what an administrator opens explicitly is open, and pods are taken only with a flag of their own', async () => {
+  const agent = await start({ authorizationMode: 'AlwaysAllow' });
+  try {
+    assert.equal(await statusOf(agent.port, '/pods'), 200);
+    assert.equal(await statusOf(agent.port, '/podManifests', 'POST'), 404);
+  } finally {
+    await agent.close();
+  }
+  const taking = await start({ authorizationMode: 'AlwaysAllow', enablePodManifestsHandler: true });
+  try {
+    assert.equal(await statusOf(taking.port, '/podManifests'), 200);
+    assert.equal(await statusOf(taking.port, '/podManifests', 'POST'), 400);
+  } finally {
+    await taking.close();
+  }
+});
+
+test('an agent whose kubeconfig is missing fails before it changes anything of the host', async () => {
+  await assert.rejects(start({ kubeconfig: join(directory, 'none') }), /none/);
+  // Nothing was created either: the kubeconfig is read first.
+  await assert.rejects(mkdir(join(directory, 'root', 'x')), { code: 'ENOENT' });
 });
 
 test('without --enable-server nothing listens', async () => {

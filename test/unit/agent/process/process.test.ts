@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import {
   checkHost,
+  setKernelParameters,
   type HostDemands,
   KERNEL_PARAMETERS,
   openFilesLimit,
@@ -39,7 +40,6 @@ const lenient: HostDemands = {
   failSwapOn: false,
   failCgroupV1: false,
   protectKernelDefaults: false,
-  setKernelParameters: false,
   logger: silentLogger,
 };
 const SWAPS = 'Filename\t\t\t\tType\t\tSize\n';
@@ -85,7 +85,7 @@ test('kernel parameters that differ are refused under --protect-kernel-defaults,
     '0\n',
     'who does not own the host leaves it',
   );
-  await checkHost({ ...lenient, setKernelParameters: true, root });
+  await setKernelParameters({ ...lenient, root });
   assert.equal(await readFile(join(root, 'proc/sys/vm/overcommit_memory'), 'utf8'), '1\n');
   await checkHost({ ...lenient, protectKernelDefaults: true, root });
 });

@@ -27,7 +27,7 @@ function setUp(more: Partial<AccessOptions> = {}) {
     clock,
     nodeName: 'n',
     hasClientCa: true,
-    anonymous: false,
+    anonymous: 'none',
     tokenWebhook: true,
     tokenTtlMs: 120_000,
     authorization: 'Webhook',
@@ -48,7 +48,7 @@ const jane = { name: 'jane', uid: '', groups: ['g'], extra: {} };
 
 describe('who asks the agent', () => {
   it('is known by a client certificate that the CA signed', async () => {
-    const { access } = setUp({ anonymous: true });
+    const { access } = setUp({ anonymous: 'any' });
     assert.deepEqual(await access.authenticate(request(undefined, signed)), {
       name: 'admin',
       uid: '',
@@ -62,7 +62,7 @@ describe('who asks the agent', () => {
   });
 
   it('is nobody with a certificate that the CA did not sign, unless a token says who', async () => {
-    const { access } = setUp({ anonymous: true });
+    const { access } = setUp({ anonymous: 'any' });
     const wrong = { ...signed, authorized: false };
     assert.equal(await access.authenticate(request(undefined, wrong)), undefined);
     assert.equal((await access.authenticate(request('Bearer good', wrong)))?.name, 'jane');
@@ -84,7 +84,7 @@ describe('who asks the agent', () => {
 
   it('may be nobody only where that is wanted, and never with wrong credentials', async () => {
     assert.equal(await setUp().access.authenticate(request()), undefined);
-    const { access } = setUp({ anonymous: true });
+    const { access } = setUp({ anonymous: 'any' });
     assert.equal((await access.authenticate(request()))?.name, 'system:anonymous');
     assert.equal(await access.authenticate(request('Bearer bad')), undefined);
     assert.equal(await access.authenticate(request('Basic eA==')), undefined);

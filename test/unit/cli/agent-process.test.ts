@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { AGENT_DIRECTORY, AGENT_PID_FILE, agentDirectory, recordAgentDirectory } from '../../../cli/agent-process.ts';
+
+test('commands find the directory of the agent that runs, and that of the units where none does', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'agent-directory-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const [record, root] = [join(directory, 'run'), join(directory, 'kubelet')];
+  assert.equal(await agentDirectory(record), AGENT_DIRECTORY);
+  await recordAgentDirectory(root, record);
+  assert.equal(await agentDirectory(record), AGENT_DIRECTORY);
+  const agent = spawn('sleep', ['60'], { argv0: 'orchlet', stdio: 'ignore' });
+  t.after(() => agent.kill());
+  await recordAgentDirectory(directory, record);
+  await writeFile(join(directory, AGENT_PID_FILE), `${agent.pid}\n`);
+  assert.equal(await agentDirectory(record), directory);
+  // Somebody else has the id of an agent that is gone.
+  const editor = spawn('sleep', ['60'], { argv0: 'vim', stdio: 'ignore' });
+  t.after(() => editor.kill());
+  await writeFile(join(directory, AGENT_PID_FILE), `${editor.pid}\n`);
+  assert.equal(await agentDirectory(record), AGENT_DIRECTORY);
+});
