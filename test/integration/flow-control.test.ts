@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { flowSchemas, priorityLevelConfigurations } from '../../api/machinery/resources.ts';
+import { ensureFlowControl } from '../../controlplane/flow-control-objects.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
 
@@ -126,4 +127,33 @@ test('a flow schema without its level is dangling, until the level exists', asyn
     const { headers } = await request('bob', 'GET', '/version');
     return headers['x-kubernetes-pf-flowschema-uid'] === metadata.uid;
   });
+});
+
+test('flow control objects come back as they should be, except for those that an administrator keeps', async () => {
+  const { client } = plane;
+  const levels = priorityLevelConfigurations;
+  const sharesOf = async (name: string): Promise<unknown> => {
+    const { spec } = await client.get(levels, '', name);
+    return (spec as { limited?: { nominalConcurrencyShares?: number } }).limited?.nominalConcurrencyShares;
+  };
+  const setShares = (name: string, keep: string) =>
+    client.patch(levels, '', name, 'merge', {
+      metadata: { annotations: { 'apf.kubernetes.io/autoupdate-spec': keep } },
+      spec: { limited: { nominalConcurrencyShares: 7 } },
+    });
+  await setShares('workload-low', 'true');
+  await setShares('workload-high', 'false');
+  await client.delete(flowSchemas, '', 'service-accounts');
+  await client.delete(flowSchemas, '', 'catch-all');
+  const stale = { name: 'stale', annotations: { 'apf.kubernetes.io/autoupdate-spec': 'true' } };
+  const { spec } = await client.get(levels, '', 'system');
+  const apiVersion = 'flowcontrol.apiserver.k8s.io/v1';
+  const kind = 'PriorityLevelConfiguration';
+  await client.create(levels, '', { apiVersion, kind, metadata: stale, spec });
+  await ensureFlowControl(client);
+  assert.equal(await sharesOf('workload-low'), 100);
+  assert.equal(await sharesOf('workload-high'), 7);
+  await client.get(flowSchemas, '', 'service-accounts');
+  await client.get(flowSchemas, '', 'catch-all');
+  await assert.rejects(client.get(levels, '', 'stale'), { message: /not found/ });
 });
