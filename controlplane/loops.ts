@@ -7,7 +7,7 @@ import type { Aggregator } from './aggregation/aggregator.ts';
 import type { Parts } from './assembly.ts';
 import { keepAuthenticationInfo } from './authentication/authentication-info.ts';
 import { SigningRefused } from './controllers/certificates/certificate-signer.ts';
-import { startControllers } from './controllers/run.ts';
+import { startControllers } from './controllers/start.ts';
 import { keepKubernetesService } from './kubernetes-service.ts';
 import { parseCsr } from '../api/pki/certificate-request.ts';
 import { SIGNER_NAMES, signRequest } from './pki/signers.ts';

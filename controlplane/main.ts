@@ -35,6 +35,7 @@ import { startLoops } from './loops.ts';
 import { serviceAddress } from './service-addresses.ts';
 import { hostAddresses, hostNames, primaryAddress } from './host-address.ts';
 import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options.ts';
+import { clusterCidrProblem } from './options/controllers.ts';
 import { ensureAdminKubeconfig } from './pki/admin-kubeconfig.ts';
 import { ensurePki } from './pki/pki.ts';
 import { createRegistry } from './registry/registry.ts';
@@ -128,6 +129,8 @@ interface Lifetime {
 
 async function assemble(options: Assembly, { opened, close, isClosing }: Lifetime): Promise<ControlPlane> {
   const { flags, clock, logger } = options;
+  const problem = clusterCidrProblem(flags);
+  if (problem !== undefined) throw new StartError(problem);
   const stop = new AbortController();
   opened.push(() => stop.abort(new Error('the control plane is closed')));
   const directory = await prepareDirectory(flags, opened);

@@ -6,18 +6,17 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { namespaces } from '../../api/machinery/resources.ts';
 import { newForbidden, newNotFound } from '../../api/meta/status-error.ts';
 import type { AdmissionPlugin } from './admission.ts';
+import { RecentDeletions } from './recent-deletions.ts';
 import type { Sources } from './sources.ts';
 
 const IMMORTAL = new Set(['default', 'kube-system', 'kube-public']);
-/** A namespace that was just deleted through this server counts as gone even where the mirror still shows it. */
-const JUST_DELETED_MS = 30_000;
 const CORE_NAMESPACES = { group: '', resource: 'namespaces' };
 /** Kinds that answer a question instead of being stored. */
 const REVIEWS = new Set(['localsubjectaccessreviews']);
 
 export function namespaceLifecycle(sources: Sources, clock: Clock): AdmissionPlugin {
   const source = sources.of(namespaces);
-  const deletedUntilMs = new Map<string, number>();
+  const deletions = new RecentDeletions(clock);
   return {
     name: 'NamespaceLifecycle',
     handles: (operation) => operation === 'CREATE' || operation === 'UPDATE' || operation === 'DELETE',
@@ -26,7 +25,9 @@ export function namespaceLifecycle(sources: Sources, clock: Clock): AdmissionPlu
       if (attributes.operation === 'DELETE' && isNamespace) {
         if (IMMORTAL.has(attributes.name))
           throw newForbidden(CORE_NAMESPACES, attributes.name, 'this namespace may not be deleted');
-        if (!attributes.dryRun) deletedUntilMs.set(attributes.name, clock.monotonic() + JUST_DELETED_MS);
+        if (attributes.dryRun) return;
+        const exists = source.get('', attributes.name) ?? (await source.live('', attributes.name));
+        if (exists !== undefined) deletions.add(attributes.name);
         return;
       }
       if (isNamespace || attributes.namespace === '') return;
@@ -34,9 +35,8 @@ export function namespaceLifecycle(sources: Sources, clock: Clock): AdmissionPlu
       if (attributes.operation !== 'CREATE') return;
       if (REVIEWS.has(attributes.resource.resource)) return;
       let namespace = source.get('', attributes.namespace);
-      const until = deletedUntilMs.get(attributes.namespace);
-      if (until !== undefined && until < clock.monotonic()) deletedUntilMs.delete(attributes.namespace);
-      if (namespace === undefined || until !== undefined) namespace = await source.live('', attributes.namespace);
+      if (namespace === undefined || deletions.has(attributes.namespace))
+        namespace = await source.live('', attributes.namespace);
       if (namespace === undefined) throw newNotFound(CORE_NAMESPACES, attributes.namespace);
       if (namespace.status?.phase !== 'Terminating' && namespace.metadata.deletionTimestamp === undefined) return;
       const { resource } = attributes;

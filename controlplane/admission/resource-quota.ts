@@ -27,7 +27,7 @@ export interface ResourceQuotaOptions {
   readonly sources: Sources;
   /** Writes the status; throws a conflict when the quota changed. */
   readonly updateStatus: (quota: ResourceQuota) => Promise<KubeObject>;
-  /** What may not be used without a quota for it. */
+  /** Resources that may be used only where a quota covers them. */
   readonly limited?: readonly LimitedResource[];
 }
 
@@ -40,7 +40,7 @@ interface Waiter {
 const UPDATED = new Set(['services', 'persistentvolumeclaims', 'resourceclaims.resource.k8s.io']);
 const ATTEMPTS = 10;
 const ZERO = newQuantity(0);
-/** Answers, events and quotas themselves are not counted. */
+/** Reviews and bindings store nothing, and events would run into quotas of their own making. */
 const UNCOUNTED = new Set([
   'subjectaccessreviews',
   'selfsubjectaccessreviews',
@@ -109,6 +109,7 @@ async function charge(
   { updateStatus, limited = [] }: ResourceQuotaOptions,
 ): Promise<void> {
   const decided = new Set<Waiter>();
+  const written = new WrittenCharges();
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const names = source
       .list(namespace)
@@ -120,15 +121,21 @@ async function charge(
     for (const waiter of batch) {
       if (decided.has(waiter)) continue;
       try {
-        chargeOne(waiter.attributes, ledgers, limited);
+        const charges = chargesOf(waiter.attributes, ledgers, limited, (ledger) => written.has(waiter, ledger));
+        for (const [ledger, delta] of charges) ledger.add(waiter, delta);
         accepted.push(waiter);
       } catch (error) {
         decided.add(waiter);
+        for (const ledger of ledgers) written.giveBack(waiter, ledger);
         waiter.reject(error);
       }
     }
     try {
-      for (const ledger of ledgers) if (ledger.isChanged) await updateStatus(ledger.updated());
+      for (const ledger of ledgers) {
+        if (!ledger.isChanged) continue;
+        await updateStatus(ledger.updated());
+        written.add(ledger);
+      }
       for (const waiter of accepted) waiter.resolve();
       return;
     } catch (error) {
@@ -138,28 +145,61 @@ async function charge(
   throw newInternalError('the quotas of the namespace changed too often');
 }
 
-/** A quota with what has been charged to it in this batch. */
+type Delta = ReadonlyMap<string, Quantity>;
+
+/**
+ * The charges of a batch that stand in quotas already. After a conflict on one quota the batch is tried again, and must not be
+ * charged to the others a second time.
+ */
+class WrittenCharges {
+  readonly #deltas = new Map<string, Map<Waiter, Delta>>();
+
+  has(waiter: Waiter, ledger: Ledger): boolean {
+    return this.#deltas.get(ledger.uid)?.has(waiter) === true;
+  }
+
+  add(ledger: Ledger): void {
+    const deltas = this.#deltas.get(ledger.uid) ?? new Map<Waiter, Delta>();
+    this.#deltas.set(ledger.uid, deltas);
+    for (const [waiter, delta] of ledger.charges) deltas.set(waiter, delta);
+  }
+
+  /** What another quota refused after all must not stay charged to this one. */
+  giveBack(waiter: Waiter, ledger: Ledger): void {
+    const delta = this.#deltas.get(ledger.uid)?.get(waiter);
+    if (delta === undefined) return;
+    ledger.add(waiter, new Map([...delta].map(([name, amount]) => [name, subtractQuantities(ZERO, amount)])));
+  }
+}
+
+/** A quota with what has been charged to it in this attempt. */
 class Ledger {
   readonly quota: ResourceQuota;
+  readonly uid: string;
   readonly #used: Map<string, Quantity>;
   readonly hard: ReadonlyMap<string, Quantity>;
-  isChanged = false;
+  readonly charges = new Map<Waiter, Delta>();
 
   constructor(quota: ResourceQuota) {
     this.quota = quota;
+    this.uid = quota.metadata.uid ?? quota.metadata.name ?? '';
     const parse = (amounts: Readonly<Record<string, string>> | undefined) =>
       new Map(Object.entries(amounts ?? {}).map(([name, text]) => [name, parseQuantity(text)]));
     this.hard = parse(quota.status?.hard);
     this.#used = parse(quota.status?.used);
   }
 
+  get isChanged(): boolean {
+    return this.charges.size > 0;
+  }
+
   used(name: string): Quantity | undefined {
     return this.#used.get(name);
   }
 
-  add(delta: ReadonlyMap<string, Quantity>): void {
+  add(waiter: Waiter, delta: Delta): void {
     for (const [name, amount] of delta) this.#used.set(name, addQuantities(this.#used.get(name) ?? ZERO, amount));
-    this.isChanged = true;
+    this.charges.set(waiter, delta);
   }
 
   updated(): ResourceQuota {
@@ -168,24 +208,27 @@ class Ledger {
   }
 }
 
-function chargeOne(
+/** What is to be charged to which quota; throws the refusal. `isChargedTo`: the quota has been charged for it already. */
+function chargesOf(
   attributes: AdmissionAttributes,
   ledgers: readonly Ledger[],
   limited: readonly LimitedResource[],
-): void {
+  isChargedTo: (ledger: Ledger) => boolean,
+): readonly (readonly [Ledger, Delta])[] {
   const { object, oldObject } = attributes;
   const { group, resource } = attributes.resource;
-  if (object === undefined) return;
+  if (object === undefined) return [];
   const now = usageOf(group, resource, object);
   const before =
     attributes.operation === 'UPDATE' && oldObject !== undefined ? usageOf(group, resource, oldObject) : undefined;
-  const charges: [Ledger, Map<string, Quantity>][] = [];
+  const charges: [Ledger, Delta][] = [];
   const covering: ResourceQuota[] = [];
   for (const ledger of ledgers) {
     if (!quotaMatches(ledger.quota, resource, object)) continue;
     const names = [...ledger.hard.keys()].filter((name) => now.has(name) || isAsked(group, resource, name));
     if (names.length === 0) continue;
     covering.push(ledger.quota);
+    if (isChargedTo(ledger)) continue;
     const quotaName = ledger.quota.metadata.name ?? '';
     if (group === '' && resource === 'pods' && attributes.operation === 'CREATE') {
       const missing = missingAmounts((object as Pod & { spec: NonNullable<Pod['spec']> }).spec, names);
@@ -203,11 +246,10 @@ function chargeOne(
   }
   const why = uncovered(limited, { group, resource, object, usage: now }, covering);
   if (why !== undefined) throw refusal(attributes, why);
-  if (attributes.dryRun) return;
-  for (const [ledger, delta] of charges) ledger.add(delta);
+  return attributes.dryRun ? [] : charges;
 }
 
-/** Amounts that a pod must say even though it says nothing. */
+/** Amounts that a quota makes every pod state. */
 function isAsked(group: string, resource: string, name: string): boolean {
   return group === '' && resource === 'pods' && /^(?:cpu|memory|(?:requests|limits)\.(?:cpu|memory))$/.test(name);
 }

@@ -1,6 +1,5 @@
 /** Authorizers in order, and the small ones: always allow, always deny, privileged groups; and what a refusal says. */
 import { quote } from '../../api/meta/field-error.ts';
-import { newForbidden, type StatusError } from '../../api/meta/status-error.ts';
 import type { AuthorizationAttributes, Authorizer, Decision, RuleResolver } from './authorization.ts';
 
 export const MASTERS_GROUP = 'system:masters';
@@ -91,14 +90,4 @@ function plainMessage(attributes: AuthorizationAttributes): string {
   const where =
     attributes.namespace === '' ? 'at the cluster scope' : `in the namespace ${quote(attributes.namespace)}`;
   return `${user} resource ${quote(shown)} in API group ${quote(attributes.group)} ${where}`;
-}
-
-export function forbiddenError(attributes: AuthorizationAttributes, reason: string): StatusError {
-  const message = forbiddenMessage(attributes);
-  const subject = { group: attributes.group, resource: attributes.isResourceRequest ? attributes.resource : '' };
-  return newForbidden(
-    subject,
-    attributes.isResourceRequest ? attributes.name : '',
-    reason === '' ? message : `${message}: ${reason}`,
-  );
 }

@@ -1,6 +1,6 @@
 /**
  * What every controller is given and how it runs: handlers put keys into a work queue, workers reconcile one key at a time, each
- * from the newest state. `run.ts` makes the environment; the controllers' files use `ReconcileLoop`.
+ * from the newest state. `start.ts` makes the environment; the controllers' files use `ReconcileLoop`.
  */
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isConflict, isNotFound, isStatusError } from '../../api/meta/status-error.ts';

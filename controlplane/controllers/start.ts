@@ -1,223 +1,81 @@
-/** The controllers as a table: name, the service account it acts as, how it runs, whether it is on by default. */
-import { newStatusError } from '../../api/meta/status-error.ts';
-import { runBootstrapSigner } from './bootstrap/bootstrap-signer.ts';
-import { runTokenCleaner } from './bootstrap/token-cleaner.ts';
-import { horizontalAutoscaler } from './autoscaler/horizontal-autoscaler.ts';
-import type { RawGet } from './autoscaler/metrics-client.ts';
-import { runCertificateApprover } from './certificates/certificate-approver.ts';
-import { runCertificateCleaner } from './certificates/certificate-cleaner.ts';
-import { certificateSigner, type CertificateSigner } from './certificates/certificate-signer.ts';
-import { runClusterRoleAggregation } from './cluster-role/cluster-role-aggregation.ts';
-import type { RunController } from './controller.ts';
-import { runCronJobs } from './cron-job/cron-job.ts';
-import { runDaemonSets } from './daemon-set/daemon-set.ts';
-import { runDeployments } from './deployment/deployment.ts';
-import { runDisruption } from './disruption/disruption.ts';
-import { runEndpointSlices } from './endpoints/endpoint-slices.ts';
-import { runSliceMirroring } from './endpoints/slice-mirroring.ts';
-import { runEndpoints } from './endpoints/endpoints.ts';
-import { runGarbageCollector } from './garbage-collector/garbage-collector.ts';
-import { runJobs } from './job/job.ts';
-import { runTtlAfterFinished } from './job/ttl-after-finished.ts';
-import { runNamespaces } from './namespace/namespace.ts';
-import { runNodeIpam } from './node/node-ipam.ts';
-import { runNodeLifecycle } from './node/node-lifecycle.ts';
-import { runNodeTtl } from './node/node-ttl.ts';
-import { runTaintEviction } from './node/taint-eviction.ts';
-import { runPodGarbageCollector } from './pod/pod-garbage-collector.ts';
-import { runResourceQuota } from './resource-quota/resource-quota.ts';
-import { runReplicaSets, runReplicationControllers } from './replica-set/replica-set.ts';
-import { rootCaPublisher } from './service-account/root-ca.ts';
-import { runLegacyTokenCleaner } from './service-account/legacy-token-cleaner.ts';
-import { runServiceAccounts } from './service-account/service-accounts.ts';
-import { tokenSecrets, type LegacyTokenSigner } from './service-account/token-secrets.ts';
-import { runServiceCidrs } from './service-cidrs/service-cidrs.ts';
+/** Starts the controllers for `loops.ts`: gives each its own client, recorder and logger, and stops them together. */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
+import type { Informers } from '../../api/machinery/informer.ts';
+import { typedClient } from '../../api/machinery/typed-client.ts';
+import type { ResourceCatalog } from '../registry/rest.ts';
+import { defaultControllerOptions, type ControllerOptions } from './options.ts';
+import { isEnabled } from './controller-names.ts';
+import { controllerTable, type ControllerKeys } from './controller-table.ts';
 
-import { runAttachDetach } from './storage/attach-detach.ts';
-import { runEphemeralVolumes } from './storage/ephemeral-volumes.ts';
-import { runAttributesClassProtection, runClaimProtection, runVolumeProtection } from './storage/protection.ts';
-import { runVolumeBinder } from './storage/volume-binder.ts';
-import { runVolumeExpander } from './storage/volume-expander.ts';
-import { runStatefulSets } from './stateful-set/stateful-set.ts';
-
-/** What some controllers need beside the API; those whose part is missing do not run. */
-export interface ControllerKeys {
-  readonly rootCaPem?: string;
-  readonly tokenSigner?: LegacyTokenSigner;
-  readonly certificateSigner?: CertificateSigner;
-  /** GET of a path of the API as the autoscaler's account: adapters serve custom and external metrics. Absent: there are none. */
-  readonly getMetrics?: RawGet;
+export interface StartControllersOptions extends ControllerKeys {
+  /** A client that acts as this user: `system:serviceaccount:kube-system:…` or `system:kube-controller-manager`. */
+  readonly clientFor: (userName: string) => Client;
+  /** Made with a client that may read everything; shared with the scheduler. */
+  readonly informers: Informers;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly catalog: ResourceCatalog;
+  readonly options?: Partial<ControllerOptions>;
 }
 
-export interface ControllerRow {
-  /** As in `--controllers`. */
-  readonly name: string;
-  /** Service account in kube-system; '' for the controller manager's own user. */
-  readonly account: string;
-  readonly run: RunController;
-  readonly offByDefault?: boolean;
+export interface RunningControllers {
+  readonly names: readonly string[];
+  /** Resolves when every loop has ended. The informers stay open: they are the caller's. */
+  close(): Promise<void>;
 }
 
-/** As the API answers where no metrics are served. */
-const noMetrics: RawGet = () =>
-  Promise.reject(newStatusError(404, 'NotFound', 'the server could not find the requested resource'));
-
-export function controllerTable({
-  rootCaPem,
-  tokenSigner,
-  certificateSigner: signer,
-  getMetrics = noMetrics,
-}: ControllerKeys): ControllerRow[] {
-  return [
-    { name: 'serviceaccount-controller', account: 'service-account-controller', run: runServiceAccounts },
-    ...(tokenSigner === undefined || rootCaPem === undefined
-      ? []
-      : [
-          {
-            name: 'serviceaccount-token-controller',
-            account: '',
-            run: tokenSecrets({ signer: tokenSigner, rootCaPem }),
-          },
-        ]),
-    ...(rootCaPem === undefined
-      ? []
-      : [
-          {
-            name: 'root-ca-certificate-publisher-controller',
-            account: 'root-ca-cert-publisher',
-            run: rootCaPublisher(rootCaPem),
-          },
-        ]),
-    { name: 'namespace-controller', account: 'namespace-controller', run: runNamespaces },
-    { name: 'garbage-collector-controller', account: 'generic-garbage-collector', run: runGarbageCollector },
-    { name: 'replicaset-controller', account: 'replicaset-controller', run: runReplicaSets },
-    { name: 'replicationcontroller-controller', account: 'replication-controller', run: runReplicationControllers },
-    { name: 'deployment-controller', account: 'deployment-controller', run: runDeployments },
-    { name: 'statefulset-controller', account: 'statefulset-controller', run: runStatefulSets },
-    { name: 'daemonset-controller', account: 'daemon-set-controller', run: runDaemonSets },
-    { name: 'job-controller', account: 'job-controller', run: runJobs },
-    { name: 'cronjob-controller', account: 'cronjob-controller', run: runCronJobs },
-    {
-      name: 'clusterrole-aggregation-controller',
-      account: 'clusterrole-aggregation-controller',
-      run: runClusterRoleAggregation,
+export function startControllers(start: StartControllersOptions): RunningControllers {
+  const { clientFor, informers, clock, logger, catalog } = start;
+  const options = { ...defaultControllerOptions, ...start.options };
+  const stop = new AbortController();
+  const rows = controllerTable(start).filter((row) => isEnabled(row, options.controllers));
+  const running = rows.map(async (row) => {
+    const user =
+      row.account === '' ? 'system:kube-controller-manager' : `system:serviceaccount:kube-system:${row.account}`;
+    const client = clientFor(user);
+    const log = logger.child({ controller: row.name });
+    const recorder = new CoreEventRecorder({
+      client,
+      clock,
+      logger: log,
+      component: componentOf(row.account, row.name),
+    });
+    try {
+      await row.run(
+        { name: row.name, client: typedClient(client), informers, recorder, clock, logger: log, catalog, options },
+        stop.signal,
+      );
+    } catch (error) {
+      if (!stop.signal.aborted) log.error({ err: error }, 'The controller failed');
+    }
+  });
+  return {
+    names: rows.map(({ name }) => name),
+    close: async () => {
+      stop.abort(new Error('the controllers are stopping'));
+      await Promise.all(running);
     },
-    { name: 'bootstrap-signer-controller', account: 'bootstrap-signer', run: runBootstrapSigner },
-    { name: 'disruption-controller', account: 'disruption-controller', run: runDisruption },
-    {
-      name: 'persistentvolumeclaim-protection-controller',
-      account: 'pvc-protection-controller',
-      run: runClaimProtection,
-    },
-    { name: 'persistentvolume-protection-controller', account: 'pv-protection-controller', run: runVolumeProtection },
-    {
-      name: 'volumeattributesclass-protection-controller',
-      account: 'volumeattributesclass-protection-controller',
-      run: runAttributesClassProtection,
-    },
-    { name: 'persistentvolume-binder-controller', account: 'persistent-volume-binder', run: runVolumeBinder },
-    { name: 'persistentvolume-expander-controller', account: 'expand-controller', run: runVolumeExpander },
-    {
-      name: 'persistentvolume-attach-detach-controller',
-      account: 'attachdetach-controller',
-      run: runAttachDetach,
-    },
-    { name: 'ephemeral-volume-controller', account: 'ephemeral-volume-controller', run: runEphemeralVolumes },
-    {
-      name: 'horizontal-pod-autoscaler-controller',
-      account: 'horizontal-pod-autoscaler',
-      run: horizontalAutoscaler(getMetrics),
-    },
-    { name: 'token-cleaner-controller', account: 'token-cleaner', run: runTokenCleaner },
-    { name: 'ttl-after-finished-controller', account: 'ttl-after-finished-controller', run: runTtlAfterFinished },
-    { name: 'resourcequota-controller', account: 'resourcequota-controller', run: runResourceQuota },
-    { name: 'endpoints-controller', account: 'endpoint-controller', run: runEndpoints },
-    { name: 'endpointslice-controller', account: 'endpointslice-controller', run: runEndpointSlices },
-    {
-      name: 'endpointslice-mirroring-controller',
-      account: 'endpointslicemirroring-controller',
-      run: runSliceMirroring,
-    },
-    { name: 'service-cidr-controller', account: 'service-cidrs-controller', run: runServiceCidrs },
-    { name: 'ttl-controller', account: 'ttl-controller', run: runNodeTtl },
-    {
-      name: 'legacy-serviceaccount-token-cleaner-controller',
-      account: 'legacy-service-account-token-cleaner',
-      run: runLegacyTokenCleaner,
-    },
-    { name: 'node-lifecycle-controller', account: 'node-controller', run: runNodeLifecycle },
-    { name: 'node-ipam-controller', account: 'node-controller', run: runNodeIpam },
-    { name: 'taint-eviction-controller', account: 'node-controller', run: runTaintEviction },
-    { name: 'pod-garbage-collector-controller', account: 'pod-garbage-collector', run: runPodGarbageCollector },
-    {
-      name: 'certificatesigningrequest-approving-controller',
-      account: 'certificate-controller',
-      run: runCertificateApprover,
-    },
-    ...(signer === undefined
-      ? []
-      : [
-          {
-            name: 'certificatesigningrequest-signing-controller',
-            account: 'certificate-controller',
-            run: certificateSigner(signer),
-          },
-        ]),
-    {
-      name: 'certificatesigningrequest-cleaner-controller',
-      account: 'certificate-controller',
-      run: runCertificateCleaner,
-    },
-  ];
+  };
 }
 
-/** Names that `--controllers` took before 1.28 and still takes. */
-const ALIASES: Readonly<Record<string, string>> = {
-  serviceaccount: 'serviceaccount-controller',
-  'serviceaccount-token': 'serviceaccount-token-controller',
-  'root-ca-cert-publisher': 'root-ca-certificate-publisher-controller',
-  namespace: 'namespace-controller',
-  garbagecollector: 'garbage-collector-controller',
-  replicaset: 'replicaset-controller',
-  replicationcontroller: 'replicationcontroller-controller',
-  deployment: 'deployment-controller',
-  statefulset: 'statefulset-controller',
-  daemonset: 'daemonset-controller',
-  job: 'job-controller',
-  cronjob: 'cronjob-controller',
-  endpoint: 'endpoints-controller',
-  endpointslice: 'endpointslice-controller',
-  endpointslicemirroring: 'endpointslice-mirroring-controller',
-  nodelifecycle: 'node-lifecycle-controller',
-  nodeipam: 'node-ipam-controller',
-  podgc: 'pod-garbage-collector-controller',
-  csrapproving: 'certificatesigningrequest-approving-controller',
-  csrsigning: 'certificatesigningrequest-signing-controller',
-  csrcleaner: 'certificatesigningrequest-cleaner-controller',
-  disruption: 'disruption-controller',
-  resourcequota: 'resourcequota-controller',
-  ttl: 'ttl-controller',
-  'legacy-service-account-token-cleaner': 'legacy-serviceaccount-token-cleaner-controller',
-  'ttl-after-finished': 'ttl-after-finished-controller',
-  bootstrapsigner: 'bootstrap-signer-controller',
-  tokencleaner: 'token-cleaner-controller',
-  'clusterrole-aggregation': 'clusterrole-aggregation-controller',
-  'pvc-protection': 'persistentvolumeclaim-protection-controller',
-  'pv-protection': 'persistentvolume-protection-controller',
-  'persistentvolume-binder': 'persistentvolume-binder-controller',
-  'persistentvolume-expander': 'persistentvolume-expander-controller',
-  attachdetach: 'persistentvolume-attach-detach-controller',
-  'ephemeral-volume': 'ephemeral-volume-controller',
-  horizontalpodautoscaling: 'horizontal-pod-autoscaler-controller',
+/** The source that users see in events. */
+function componentOf(account: string, name: string): string {
+  return (
+    { 'daemon-set-controller': 'daemonset-controller', 'generic-garbage-collector': 'garbage-collector-controller' }[
+      account
+    ] ??
+    (account === '' ? name : COMPONENTS[name]) ??
+    account
+  );
+}
+
+const COMPONENTS: Readonly<Record<string, string>> = {
+  'pod-garbage-collector-controller': 'pod-garbage-collector-controller',
+  'taint-eviction-controller': 'taint-eviction-controller',
+  'cronjob-controller': 'cronjob-controller',
+  'disruption-controller': 'controllermanager',
+  'endpointslice-controller': 'endpoint-slice-controller',
 };
-
-/** Names in the list decide first, then `*`. */
-export function isEnabled(row: Pick<ControllerRow, 'name' | 'offByDefault'>, selection: readonly string[]): boolean {
-  let star = false;
-  for (const entry of selection) {
-    if (entry === '*') star = true;
-    else if ((ALIASES[entry] ?? entry) === row.name) return true;
-    else if (entry.startsWith('-') && (ALIASES[entry.slice(1)] ?? entry.slice(1)) === row.name) return false;
-  }
-  return star && row.offByDefault !== true;
-}

@@ -1,8 +1,21 @@
 /** The controllers and the scheduler. */
 import { flag, type FlagValues } from '../../api/component/flags.ts';
+import { parseCidr } from '../../api/meta/ip-addresses.ts';
+import { checkControllers } from '../controllers/controller-names.ts';
 import type { ControllerOptions } from '../controllers/options.ts';
 
 const CONTROLLERS = 'Controllers';
+/** Bits by which a node's part may be longer than the cluster's prefix, as kube-controller-manager limits them. */
+const LONGEST_SPLIT = 16;
+
+/** One range, or one of each family. */
+function checkClusterCidrs(cidrs: readonly string[]): string | undefined {
+  const parsed = cidrs.map(parseCidr);
+  const wrong = cidrs.find((_, at) => parsed[at] === undefined);
+  if (wrong !== undefined) return `${JSON.stringify(wrong)} is not a CIDR such as 10.244.0.0/16`;
+  const families = parsed.map((cidr) => cidr?.family);
+  return new Set(families).size < families.length ? 'must hold one CIDR, or one IPv4 and one IPv6 CIDR' : undefined;
+}
 
 export const controllersFlags = {
   controllers: flag({
@@ -11,6 +24,7 @@ export const controllersFlags = {
     default: ['*'],
     group: CONTROLLERS,
     help: 'Controllers to run: * is all that are on by default, foo turns one on, -foo off.',
+    check: checkControllers,
   }),
   clusterCidr: flag({
     name: 'cluster-cidr',
@@ -18,6 +32,7 @@ export const controllersFlags = {
     default: ['10.244.0.0/16'],
     group: CONTROLLERS,
     help: 'Addresses of pods; each node gets a part of it.',
+    check: checkClusterCidrs,
   }),
   nodeCidrMaskSizeIpv4: flag({
     name: 'node-cidr-mask-size-ipv4',
@@ -25,6 +40,7 @@ export const controllersFlags = {
     default: 24,
     group: CONTROLLERS,
     help: "Size of a node's part, for IPv4.",
+    check: (size) => (size >= 1 && size <= 32 ? undefined : 'must be between 1 and 32'),
   }),
   nodeCidrMaskSizeIpv6: flag({
     name: 'node-cidr-mask-size-ipv6',
@@ -32,6 +48,7 @@ export const controllersFlags = {
     default: 64,
     group: CONTROLLERS,
     help: "Size of a node's part, for IPv6.",
+    check: (size) => (size >= 1 && size <= 128 ? undefined : 'must be between 1 and 128'),
   }),
   clusterSigningDuration: flag({
     name: 'cluster-signing-duration',
@@ -265,6 +282,22 @@ export const controllersFlags = {
     help: 'Run the scheduler in this process.',
   }),
 } as const;
+
+/** Why the sizes of the nodes' parts do not fit the cluster's ranges; `undefined` when they do. */
+export function clusterCidrProblem(flags: FlagValues<typeof controllersFlags>): string | undefined {
+  for (const text of flags.clusterCidr) {
+    const cidr = parseCidr(text);
+    if (cidr === undefined) continue;
+    const [name, size] =
+      cidr.family === 4
+        ? (['node-cidr-mask-size-ipv4', flags.nodeCidrMaskSizeIpv4] as const)
+        : (['node-cidr-mask-size-ipv6', flags.nodeCidrMaskSizeIpv6] as const);
+    if (size < cidr.prefixLength) return `--${name} ${size} is shorter than the prefix of --cluster-cidr ${text}`;
+    if (size - cidr.prefixLength > LONGEST_SPLIT)
+      return `--${name} ${size} splits --cluster-cidr ${text} into more than 2^${LONGEST_SPLIT} parts`;
+  }
+  return undefined;
+}
 
 /** As the controllers want them. */
 export function controllerOptions(flags: FlagValues<typeof controllersFlags>): ControllerOptions {

@@ -239,10 +239,13 @@ function groupsOf(rows: readonly ResourceInfo[], aggregated: readonly Aggregated
   aggregated.forEach(add);
   const found = new Map<string, Group>();
   for (const [name, versions] of builtIn) found.set(name, { name, versions, stale: new Set() });
-  const priority = (versions: readonly AggregatedVersion[]): number =>
-    Math.max(...versions.map(({ groupPriority }) => groupPriority));
-  const sorted = [...others].sort(([a, of], [b, and]) => priority(and) - priority(of) || (a < b ? -1 : 1));
-  for (const [name, all] of sorted) {
+  const groups = [...others].map(([name, versions]) => ({
+    name,
+    versions,
+    priority: Math.max(...versions.map(({ groupPriority }) => groupPriority)),
+  }));
+  groups.sort((a, b) => b.priority - a.priority || (a.name < b.name ? -1 : 1));
+  for (const { name, versions: all } of groups) {
     const versions = all.sort((a, b) => b.versionPriority - a.versionPriority || compareVersions(a.version, b.version));
     const before = found.get(name);
     found.set(name, {

@@ -23,8 +23,9 @@ import {
 export const runGarbageCollector: RunController = (environment, signal) =>
   new GarbageCollector(environment).run(signal);
 
-/** Absent owners are remembered, so that thousands of dependents cost one look. */
+/** Absent owners are remembered, so that thousands of dependents of one cost one request. */
 const MOST_ABSENT = 500;
+const LONGEST_FILLING_MS = 30_000;
 
 class GarbageCollector {
   readonly #environment: ControllerEnvironment;
@@ -55,11 +56,33 @@ class GarbageCollector {
     this.#environment.catalog.onChange(() => {
       if (!this.#stopped) this.#follow();
     });
-    // every owner that exists should be in the graph before anybody is judged
-    const caches = [...this.#followed.values()].map(({ resource }) => this.#environment.informers.for(resource));
-    await Promise.all([this.#checks.run(signal, ...caches), this.#orphans.run(signal, ...caches), aborted(signal)]);
+    const graph = { synced: () => this.#graphFilled(signal) };
+    await Promise.all([this.#checks.run(signal, graph), this.#orphans.run(signal, graph), aborted(signal)]);
     this.#stopped = true;
     for (const { registration } of this.#followed.values()) registration.remove();
+  }
+
+  /**
+   * Every object should be in the graph before any is judged. A kind that cannot be listed must not stop collection for ever: after
+   * half a minute it proceeds, as kube-controller-manager does; owners outside the graph are read from the API.
+   */
+  async #graphFilled(signal: AbortSignal): Promise<void> {
+    const { informers, clock, logger } = this.#environment;
+    const filling = [...this.#followed.values()].map(({ resource }) => informers.for(resource));
+    const enough = new AbortController();
+    const either = AbortSignal.any([signal, enough.signal]);
+    const timer = clock.after(LONGEST_FILLING_MS, () => enough.abort(new Error('the graph took too long to fill')));
+    try {
+      await Promise.all(filling.map((informer) => informer.synced(either)));
+    } catch (error) {
+      if (signal.aborted) throw error;
+      const missing = [...this.#followed.values()]
+        .filter(({ resource }) => !informers.for(resource).hasSynced)
+        .map(({ resource }) => nameOf(resource));
+      logger.warn({ resources: missing }, 'Garbage collection proceeds without kinds that could not be listed');
+    } finally {
+      timer.cancel();
+    }
   }
 
   #follow(): void {

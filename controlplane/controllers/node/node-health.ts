@@ -102,10 +102,62 @@ export function zoneOf(node: Node): string {
   return region === '' && zone === '' ? '' : `${region}:\u0000:${zone}`;
 }
 
-export function zoneState(nodes: readonly Node[], unhealthyThreshold: number): ZoneState {
-  const ready = nodes.filter((node) => nodeCondition(node, 'Ready')?.status === 'True').length;
-  const notReady = nodes.length - ready;
+interface ZoneCounts {
+  ready: number;
+  notReady: number;
+}
+
+function stateOf({ ready, notReady }: ZoneCounts, unhealthyThreshold: number): ZoneState {
   if (ready === 0 && notReady > 0) return 'FullDisruption';
-  if (notReady > 2 && notReady / nodes.length >= unhealthyThreshold) return 'PartialDisruption';
+  if (notReady > 2 && notReady / (ready + notReady) >= unhealthyThreshold) return 'PartialDisruption';
   return 'Normal';
+}
+
+/** Ready and other nodes by zone, kept current with each change of a node, so that no decision about a node costs all nodes. */
+export class ZoneHealth {
+  readonly #unhealthyThreshold: number;
+  readonly #zones = new Map<string, ZoneCounts>();
+  readonly #nodes = new Map<string, { readonly zone: string; readonly isReady: boolean }>();
+
+  constructor(unhealthyThreshold: number) {
+    this.#unhealthyThreshold = unhealthyThreshold;
+  }
+
+  observe(node: Node): void {
+    const [name, zone] = [node.metadata.name ?? '', zoneOf(node)];
+    const isReady = nodeCondition(node, 'Ready')?.status === 'True';
+    this.forget(name);
+    this.#nodes.set(name, { zone, isReady });
+    const counts = this.#zones.get(zone) ?? { ready: 0, notReady: 0 };
+    this.#zones.set(zone, counts);
+    counts[isReady ? 'ready' : 'notReady'] += 1;
+  }
+
+  forget(name: string): void {
+    const known = this.#nodes.get(name);
+    const counts = this.#zones.get(known?.zone ?? '');
+    if (known === undefined || counts === undefined) return;
+    this.#nodes.delete(name);
+    counts[known.isReady ? 'ready' : 'notReady'] -= 1;
+    if (counts.ready + counts.notReady === 0) this.#zones.delete(known.zone);
+  }
+
+  state(zone: string): ZoneState {
+    return stateOf(this.#zones.get(zone) ?? { ready: 0, notReady: 0 }, this.#unhealthyThreshold);
+  }
+
+  size(zone: string): number {
+    const { ready = 0, notReady = 0 } = this.#zones.get(zone) ?? {};
+    return ready + notReady;
+  }
+
+  /** Whether no node of any zone is ready. */
+  get isDark(): boolean {
+    return this.#zones.values().every((counts) => counts.ready === 0);
+  }
+
+  /** Names of the nodes that are not ready. */
+  notReady(): string[] {
+    return [...this.#nodes].filter(([, { isReady }]) => !isReady).map(([name]) => name);
+  }
 }

@@ -19,8 +19,8 @@ import {
   NOT_READY,
   UNREACHABLE,
   wantedTaints,
+  ZoneHealth,
   zoneOf,
-  zoneState,
   type ZoneState,
 } from './node-health.ts';
 
@@ -45,10 +45,12 @@ class NodeLifecycle {
   readonly #pods: Informer<Pod>;
   /** When the node last gave a sign of life, on our own clock: clocks of nodes are not trusted. */
   readonly #heard = new Map<string, { readonly sign: string; readonly atMs: number }>();
+  readonly #zones: ZoneHealth;
   readonly #limiters = new Map<string, { readonly state: ZoneState; readonly limiter: RateLimiter | undefined }>();
 
   constructor(environment: ControllerEnvironment) {
     this.#environment = environment;
+    this.#zones = new ZoneHealth(environment.options.unhealthyZoneThreshold);
     this.#loop = new ReconcileLoop(environment, {
       workers: 8,
       maxDelayMs: 10_000,
@@ -63,13 +65,12 @@ class NodeLifecycle {
   run(signal: AbortSignal): Promise<void> {
     this.#nodes.addHandler({
       add: (node) => this.#nodeSeen(node),
-      update: (previous, node) => {
-        this.#nodeSeen(node);
-        // the state of its zone decides about the others
-        if (nodeCondition(previous, 'Ready')?.status !== nodeCondition(node, 'Ready')?.status)
-          this.#zoneChanged(zoneOf(node));
+      update: (_, node) => this.#nodeSeen(node),
+      delete: (node) => {
+        const { name = '' } = node.metadata;
+        this.#heard.delete(name);
+        this.#zonesChange(zoneOf(node), () => this.#zones.forget(name));
       },
-      delete: (node) => this.#heard.delete(node.metadata.name ?? ''),
     });
     const renewed = (lease: Lease): void => this.#heardFrom(lease.metadata.name ?? '');
     this.#leases.addHandler({ add: renewed, update: (_, lease) => renewed(lease) });
@@ -77,6 +78,7 @@ class NodeLifecycle {
   }
 
   #nodeSeen(node: Node): void {
+    this.#zonesChange(zoneOf(node), () => this.#zones.observe(node));
     this.#heardFrom(node.metadata.name ?? '');
     this.#loop.enqueue(node);
   }
@@ -88,9 +90,13 @@ class NodeLifecycle {
       this.#heard.set(name, { sign, atMs: this.#environment.clock.monotonic() });
   }
 
-  #zoneChanged(zone: string): void {
-    for (const node of this.#nodes.list())
-      if (zoneOf(node) === zone || nodeCondition(node, 'Ready')?.status !== 'True') this.#loop.enqueue(node);
+  /** The state of the zones decides about the taints of the nodes that are not ready. */
+  #zonesChange(zone: string, change: () => void): void {
+    const state = (): string => `${this.#zones.state(zone)} ${this.#zones.isDark}`;
+    const before = state();
+    change();
+    if (state() === before) return;
+    for (const name of this.#zones.notReady()) this.#loop.queue.add(name);
   }
 
   async #reconcile(name: string): Promise<void> {
@@ -145,21 +151,14 @@ class NodeLifecycle {
   #mayEvict(node: Node): 'yes' | 'no' | 'later' {
     const status = nodeCondition(node, 'Ready')?.status;
     if (status === 'True') return 'no';
-    const zones = new Map<string, Node[]>();
-    for (const other of this.#nodes.list()) zones.set(zoneOf(other), [...(zones.get(zoneOf(other)) ?? []), other]);
-    const threshold = this.#environment.options.unhealthyZoneThreshold;
-    // when every zone is dark it is we who are cut off
-    if ([...zones.values()].every((members) => zoneState(members, threshold) === 'FullDisruption')) return 'no';
+    // When no node anywhere is ready, it is the control plane that is cut off.
+    if (this.#zones.isDark) return 'no';
     const evicting = node.spec?.taints?.some(
       ({ key, effect }) => effect === 'NoExecute' && (key === NOT_READY || key === UNREACHABLE),
     );
     if (evicting === true) return 'yes';
     const zone = zoneOf(node);
-    const limiter = this.#limiterOf(
-      zone,
-      zoneState(zones.get(zone) ?? [node], threshold),
-      (zones.get(zone) ?? []).length,
-    );
+    const limiter = this.#limiterOf(zone, this.#zones.state(zone), this.#zones.size(zone));
     return limiter?.tryAccept() === true ? 'yes' : 'later';
   }
 

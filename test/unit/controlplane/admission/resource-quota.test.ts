@@ -81,3 +81,63 @@ test('a refusal says what was asked, used and allowed', async () => {
     /pods "p" is forbidden: exceeded quota: q, requested: requests\.cpu=2, used: requests\.cpu=0, limited: requests\.cpu=1/,
   );
 });
+
+/** Quotas of one namespace by name; `conflicts` names whose next writes meet a change by somebody else. */
+function setupMany(quotas: Readonly<Record<string, Record<string, string>>>) {
+  const conflicts: string[] = [];
+  const onConflict: (() => void)[] = [];
+  const stored = new Map<string, ResourceQuota>();
+  for (const [name, hard] of Object.entries(quotas)) {
+    const used = Object.fromEntries(Object.keys(hard).map((resource) => [resource, '0']));
+    stored.set(name, { metadata: { name, namespace: 'ns', uid: name }, spec: { hard }, status: { hard, used } });
+  }
+  const source: Source<ResourceQuota> = {
+    get: (_, name) => stored.get(name),
+    live: (_, name) => Promise.resolve(structuredClone(stored.get(name))),
+    list: () => [...stored.values()],
+    subscribe: () => undefined,
+    synced: () => Promise.resolve(),
+  };
+  const plugin = resourceQuota({
+    sources: { of: () => source, synced: () => Promise.resolve() } as unknown as Sources,
+    updateStatus: async (quota) => {
+      await Promise.resolve();
+      const name = quota.metadata.name ?? '';
+      if (conflicts[0] === name) {
+        conflicts.shift();
+        onConflict.shift()?.();
+        throw newConflict({ group: '', resource: 'resourcequotas' }, name, 'changed');
+      }
+      stored.set(name, quota);
+      return quota;
+    },
+  });
+  return {
+    conflicts,
+    onConflict,
+    stored,
+    create: (pod: KubeObject) => plugin.validate?.(attributes(pod), new AbortController().signal),
+    used: () => Object.fromEntries([...stored].map(([name, quota]) => [name, quota.status?.used])),
+  };
+}
+
+test('a conflict on one quota charges the others once', async () => {
+  const { create, used, conflicts } = setupMany({ a: { pods: '10' }, b: { pods: '10' } });
+  conflicts.push('b', 'b');
+  await Promise.all([create(pod('p', '1')), create(pod('q', '1'))]);
+  assert.deepEqual(used(), { a: { pods: '2' }, b: { pods: '2' } });
+});
+
+test('what the second quota refuses after a conflict is given back to the first', async () => {
+  const { create, used, conflicts, onConflict, stored } = setupMany({ a: { pods: '10' }, b: { pods: '1' } });
+  conflicts.push('b');
+  onConflict.push(() => {
+    const b = stored.get('b');
+    stored.set('b', { ...b, metadata: { ...b?.metadata }, status: { hard: { pods: '1' }, used: { pods: '1' } } });
+  });
+  await assert.rejects(
+    async () => create(pod('p', '1')),
+    /exceeded quota: b, requested: pods=1, used: pods=1, limited: pods=1/,
+  );
+  assert.deepEqual(used(), { a: { pods: '0' }, b: { pods: '1' } });
+});

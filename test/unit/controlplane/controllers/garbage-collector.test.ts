@@ -135,3 +135,18 @@ test('decisions: a waiting owner with dependents of its own is deleted in the fo
   });
   assert.deepEqual(decide({ ...base, owners: [{ uid: 'a', verdict: 'solid' }] }), { kind: 'keep' });
 });
+
+test('a kind that cannot be listed does not stop the collection of the others', async () => {
+  const t = controllerTest({ objects: tree() });
+  t.client.intercept((call) => {
+    if (call.verb === 'list' && call.resource.resource === 'configmaps') throw new Error('cannot be listed');
+    return undefined;
+  });
+  await t.start(runGarbageCollector);
+  await t.client.delete(deployments, 'shop', 'web', { propagationPolicy: 'Background' });
+  await t.advance(20_000);
+  assert.equal(t.client.peekAll(pods).length, 2, 'it waits for the whole graph at first');
+  await t.advance(20_000);
+  assert.equal(t.client.peekAll(pods).length, 0);
+  await t.stop();
+});

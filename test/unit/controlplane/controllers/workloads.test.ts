@@ -20,7 +20,7 @@ import { runNodeLifecycle } from '../../../../controlplane/controllers/node/node
 import { runTaintEviction } from '../../../../controlplane/controllers/node/taint-eviction.ts';
 import { runServiceAccounts } from '../../../../controlplane/controllers/service-account/service-accounts.ts';
 import { runStatefulSets } from '../../../../controlplane/controllers/stateful-set/stateful-set.ts';
-import { isEnabled } from '../../../../controlplane/controllers/start.ts';
+import { isEnabled } from '../../../../controlplane/controllers/controller-names.ts';
 import { controllerTest, type ControllerTest } from '../../../fakes/fake-controllers.ts';
 
 const template = (labels: Record<string, string>, restartPolicy = 'Always') => ({
@@ -409,7 +409,7 @@ test('a pod that tolerates a taint for some seconds is evicted after them, thoug
 });
 
 test('--controllers: names decide before the star', () => {
-  const row = { name: 'job-controller' };
+  const row = { name: 'job-controller' } as const;
   assert.equal(isEnabled(row, ['*']), true);
   assert.equal(isEnabled(row, ['*', '-job-controller']), false);
   assert.equal(isEnabled(row, ['*', '-job']), false);

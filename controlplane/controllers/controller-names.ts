@@ -1,0 +1,134 @@
+/** The names that `--controllers` takes, and which controllers a list of them selects. Light: the flag table imports it. */
+
+/** In the order of the table of controllers. */
+const CONTROLLER_NAMES = [
+  'serviceaccount-controller',
+  'serviceaccount-token-controller',
+  'root-ca-certificate-publisher-controller',
+  'namespace-controller',
+  'garbage-collector-controller',
+  'replicaset-controller',
+  'replicationcontroller-controller',
+  'deployment-controller',
+  'statefulset-controller',
+  'daemonset-controller',
+  'job-controller',
+  'cronjob-controller',
+  'clusterrole-aggregation-controller',
+  'bootstrap-signer-controller',
+  'disruption-controller',
+  'persistentvolumeclaim-protection-controller',
+  'persistentvolume-protection-controller',
+  'volumeattributesclass-protection-controller',
+  'persistentvolume-binder-controller',
+  'persistentvolume-expander-controller',
+  'persistentvolume-attach-detach-controller',
+  'ephemeral-volume-controller',
+  'horizontal-pod-autoscaler-controller',
+  'token-cleaner-controller',
+  'ttl-after-finished-controller',
+  'resourcequota-controller',
+  'endpoints-controller',
+  'endpointslice-controller',
+  'endpointslice-mirroring-controller',
+  'service-cidr-controller',
+  'ttl-controller',
+  'legacy-serviceaccount-token-cleaner-controller',
+  'node-lifecycle-controller',
+  'node-ipam-controller',
+  'taint-eviction-controller',
+  'pod-garbage-collector-controller',
+  'certificatesigningrequest-approving-controller',
+  'certificatesigningrequest-signing-controller',
+  'certificatesigningrequest-cleaner-controller',
+] as const;
+
+export type ControllerName = (typeof CONTROLLER_NAMES)[number];
+
+/** Names that `--controllers` took before 1.28 and still takes. */
+const ALIASES: Readonly<Record<string, ControllerName>> = {
+  serviceaccount: 'serviceaccount-controller',
+  'serviceaccount-token': 'serviceaccount-token-controller',
+  'root-ca-cert-publisher': 'root-ca-certificate-publisher-controller',
+  namespace: 'namespace-controller',
+  garbagecollector: 'garbage-collector-controller',
+  replicaset: 'replicaset-controller',
+  replicationcontroller: 'replicationcontroller-controller',
+  deployment: 'deployment-controller',
+  statefulset: 'statefulset-controller',
+  daemonset: 'daemonset-controller',
+  job: 'job-controller',
+  cronjob: 'cronjob-controller',
+  endpoint: 'endpoints-controller',
+  endpointslice: 'endpointslice-controller',
+  endpointslicemirroring: 'endpointslice-mirroring-controller',
+  nodelifecycle: 'node-lifecycle-controller',
+  nodeipam: 'node-ipam-controller',
+  podgc: 'pod-garbage-collector-controller',
+  csrapproving: 'certificatesigningrequest-approving-controller',
+  csrsigning: 'certificatesigningrequest-signing-controller',
+  csrcleaner: 'certificatesigningrequest-cleaner-controller',
+  disruption: 'disruption-controller',
+  resourcequota: 'resourcequota-controller',
+  ttl: 'ttl-controller',
+  'legacy-service-account-token-cleaner': 'legacy-serviceaccount-token-cleaner-controller',
+  'ttl-after-finished': 'ttl-after-finished-controller',
+  bootstrapsigner: 'bootstrap-signer-controller',
+  tokencleaner: 'token-cleaner-controller',
+  'clusterrole-aggregation': 'clusterrole-aggregation-controller',
+  'pvc-protection': 'persistentvolumeclaim-protection-controller',
+  'pv-protection': 'persistentvolume-protection-controller',
+  'persistentvolume-binder': 'persistentvolume-binder-controller',
+  'persistentvolume-expander': 'persistentvolume-expander-controller',
+  attachdetach: 'persistentvolume-attach-detach-controller',
+  'ephemeral-volume': 'ephemeral-volume-controller',
+  horizontalpodautoscaling: 'horizontal-pod-autoscaler-controller',
+};
+
+/** Controllers of kube-controller-manager that do not exist here: lists may turn them off. */
+const ABSENT: ReadonlySet<string> = new Set([
+  'cloud-node-lifecycle-controller',
+  'device-taint-eviction-controller',
+  'kube-apiserver-serving-clustertrustbundle-publisher-controller',
+  'node-route-controller',
+  'podcertificaterequest-cleaner-controller',
+  'resourceclaim-controller',
+  'selinux-warning-controller',
+  'service-lb-controller',
+  'storage-version-migrator-controller',
+  'storageversion-garbage-collector-controller',
+  'validatingadmissionpolicy-status-controller',
+  // Their names before 1.28.
+  'cloud-node-lifecycle',
+  'resource-claim-controller',
+  'route',
+  'service',
+  'storage-version-gc',
+]);
+
+const known: ReadonlySet<string> = new Set([...CONTROLLER_NAMES, ...Object.keys(ALIASES)]);
+
+/** Why the list is refused; `undefined` when it names controllers that exist. */
+export function checkControllers(selection: readonly string[]): string | undefined {
+  for (const entry of selection) {
+    const name = entry.replace(/^-/, '');
+    if (entry === '*' || known.has(name) || (entry !== name && ABSENT.has(name))) continue;
+    return `${JSON.stringify(name)} is not in the list of known controllers`;
+  }
+  return undefined;
+}
+
+/** Names in the list decide first, then `*`. */
+export function isEnabled(
+  row: { readonly name: ControllerName; readonly offByDefault?: boolean },
+  selection: readonly string[],
+): boolean {
+  const nameOf = (entry: string): string => ALIASES[entry] ?? entry;
+  let star = false;
+  for (const entry of selection) {
+    if (entry === '*') star = true;
+    else if (nameOf(entry) === row.name) return true;
+    else if (entry.startsWith('-') && nameOf(entry.slice(1)) === row.name) return false;
+  }
+  return star && row.offByDefault !== true;
+}

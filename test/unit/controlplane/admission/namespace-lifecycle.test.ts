@@ -1,0 +1,71 @@
+/** Admission of objects by the state of their namespace, and what it remembers of deleted namespaces. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
+import { namespaceLifecycle } from '../../../../controlplane/admission/namespace-lifecycle.ts';
+import { RecentDeletions } from '../../../../controlplane/admission/recent-deletions.ts';
+import type { Sources } from '../../../../controlplane/admission/sources.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+function setup() {
+  const clock = new FakeClock();
+  const listed = new Map<string, KubeObject>();
+  const live: string[] = [];
+  const source = {
+    get: (_: string, name: string) => listed.get(name),
+    live: (_: string, name: string) => {
+      live.push(name);
+      return Promise.resolve(listed.get(name));
+    },
+  };
+  const plugin = namespaceLifecycle({ of: () => source } as unknown as Sources, clock);
+  const admit = (attributes: object) =>
+    plugin.admit?.(
+      { subresource: '', dryRun: false, ...attributes } as AdmissionAttributes,
+      new AbortController().signal,
+    );
+  return {
+    clock,
+    live,
+    exists: (name: string) => void listed.set(name, { metadata: { name } }),
+    remove: (name: string) =>
+      admit({ operation: 'DELETE', resource: { group: '', resource: 'namespaces' }, name, namespace: name }),
+    create: (namespace: string) =>
+      admit({ operation: 'CREATE', resource: { group: '', resource: 'configmaps' }, name: 'c', namespace }),
+  };
+}
+
+describe('admission by namespace', () => {
+  it('reads a namespace live for half a minute after its deletion', async () => {
+    const { clock, live, exists, remove, create } = setup();
+    exists('shop');
+    await remove('shop');
+    await create('shop');
+    assert.deepEqual(live, ['shop']);
+    await clock.advance(30_001);
+    await create('shop');
+    assert.deepEqual(live, ['shop']);
+  });
+
+  it('does not remember names of namespaces that never existed', async () => {
+    const { live, exists, remove, create } = setup();
+    await remove('shop');
+    exists('shop');
+    await create('shop');
+    assert.deepEqual(live, ['shop'], 'one live read, for the deletion');
+  });
+});
+
+describe('recent deletions', () => {
+  it('hold no name for longer than half a minute, whether or not anybody asks for it', async () => {
+    const clock = new FakeClock();
+    const deletions = new RecentDeletions(clock);
+    for (let at = 0; at < 1000; at += 1) deletions.add(`n${at}`);
+    await clock.advance(20_000);
+    deletions.add('n0');
+    await clock.advance(20_000);
+    deletions.add('last');
+    assert.deepEqual([deletions.size, deletions.has('n0'), deletions.has('n1')], [2, true, false]);
+  });
+});

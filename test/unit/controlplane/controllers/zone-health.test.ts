@@ -1,0 +1,59 @@
+/** The state of zones by their nodes, and that the loss of many nodes costs each of them the same. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { nodes } from '../../../../api/machinery/resources.ts';
+import type { Node } from '../../../../api/machinery/kinds.ts';
+import { runNodeLifecycle } from '../../../../controlplane/controllers/node/node-lifecycle.ts';
+import { ZoneHealth, zoneOf } from '../../../../controlplane/controllers/node/node-health.ts';
+import { controllerTest } from '../../../fakes/fake-controllers.ts';
+
+const node = (name: string, zone: string, ready: 'True' | 'False' | 'Unknown' = 'True'): Node => ({
+  metadata: { name, labels: { 'topology.kubernetes.io/zone': zone } },
+  status: { conditions: [{ type: 'Ready', status: ready }] },
+});
+const Z = zoneOf(node('n', 'z'));
+
+function zones(...members: readonly Node[]): ZoneHealth {
+  const health = new ZoneHealth(0.55);
+  for (const member of members) health.observe(member);
+  return health;
+}
+
+describe('the health of zones', () => {
+  it('is full disruption where no node is ready', () => {
+    const health = zones(node('a', 'z', 'Unknown'), node('b', 'other'));
+    assert.deepEqual([health.state(Z), health.isDark], ['FullDisruption', false]);
+  });
+
+  it('is partial disruption where more than two nodes and 55 % are not ready', () => {
+    const lost = ['a', 'b', 'c'].map((name) => node(name, 'z', 'Unknown'));
+    assert.equal(zones(...lost, node('d', 'z'), node('e', 'z')).state(Z), 'PartialDisruption');
+    assert.equal(zones(...lost.slice(1), node('d', 'z')).state(Z), 'Normal');
+    assert.equal(zones(...lost, ...['d', 'e', 'f'].map((name) => node(name, 'z'))).state(Z), 'Normal');
+  });
+
+  it('follows nodes that change, move and go', () => {
+    const health = zones(node('a', 'z'), node('b', 'z', 'False'));
+    assert.deepEqual(health.notReady(), ['b']);
+    health.observe(node('a', 'z', 'False'));
+    assert.deepEqual([health.state(Z), health.isDark, health.size(Z)], ['FullDisruption', true, 2]);
+    health.observe(node('a', 'other'));
+    health.forget('b');
+    assert.deepEqual([health.state(Z), health.isDark, health.size(Z)], ['Normal', false, 0]);
+  });
+});
+
+describe('the loss of many nodes', () => {
+  it('of 1,500 nodes of a zone is handled in time that grows with their number', async () => {
+    const all = Array.from({ length: 1500 }, (_, at) => node(`n${at}`, 'z', at < 500 ? 'True' : 'Unknown'));
+    const t = controllerTest({ objects: all.map((one) => [nodes, one] as const) });
+    const started = performance.now();
+    await t.start(runNodeLifecycle);
+    await t.advance(2000);
+    const tookMs = performance.now() - started;
+    const tainted = t.client.peekAll(nodes).filter((one) => (one.spec?.taints ?? []).length > 0);
+    await t.stop();
+    assert.equal(tainted.length, 1000);
+    assert.ok(tookMs < 4000, `${tookMs} ms`);
+  });
+});
