@@ -1,16 +1,20 @@
 /**
- * Ending containers: preStop within the grace period, the signal, the kill. All of a pod begin at once, with their hooks;
- * sidecars get the signal after the others have ended, in reverse order, or when the grace period is over.
+ * Terminates containers: the preStop hook within the grace period, then the signal, then the kill. All containers of a pod
+ * begin at once, with their hooks; sidecars get the signal after the others have exited, in reverse order, or when the grace
+ * period is over.
+ *
+ * An abort, for a shorter grace period or for the agent's end, makes every call reject at once with the signal's reason; the
+ * caller then terminates what is left with the new grace period.
  */
 import type { Logger } from '../../api/component/logger.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, untilAborted } from '../../api/machinery/clock.ts';
 import type { Container, Pod, PodEventRecorder } from '../core-types.ts';
 import { type ContainerId, type Runtime, RuntimeError } from '../runtime/runtime.ts';
 import { type Hook, runHook } from './lifecycle-hooks.ts';
 import { fieldPathOf, findKinded, formatPod, isSidecar } from './pod-containers.ts';
 import type { RuntimePodStatus } from './runtime-status.ts';
 
-/** A container has at least so long, whatever was asked for and whatever its hook took. */
+/** The least time between the signal and the kill, whatever grace was requested and whatever the hook took. */
 const MINIMUM_GRACE_SECONDS = 2;
 
 export interface KillDeps {
@@ -22,21 +26,23 @@ export interface KillDeps {
 
 export interface KillRequest {
   readonly pod: Pod;
-  /** Absent: the specification no longer has it. */
+  /** Absent when the specification no longer has it. */
   readonly container: Container | undefined;
   readonly id: ContainerId;
   readonly name?: string;
   readonly podIp: string;
-  /** '' for the usual words. */
+  /** '' for the usual message of the event. */
   readonly message: string;
-  /** Over the pod's own. */
+  /** Overrides the pod's grace period. */
   readonly gracePeriodSeconds?: number;
-  /** Those that end before it have ended. */
+  /** Resolves when the containers that exit before this one have exited. */
   readonly turn?: Promise<unknown>;
+  readonly signal: AbortSignal;
 }
 
 export async function killContainer(deps: KillDeps, request: KillRequest): Promise<void> {
-  const { pod, container, id } = request;
+  const { pod, container, id, signal } = request;
+  signal.throwIfAborted();
   const { clock, events, runtime } = deps;
   const name = container?.name ?? request.name ?? '';
   const kind = findKinded(pod, name)?.kind ?? 'regular';
@@ -51,15 +57,16 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
   });
   const hook: Hook | undefined = container?.lifecycle?.preStop;
   if (hook !== undefined && grace > 0) {
-    const hooked = (signal: AbortSignal): Promise<void> => preStop(deps, request, hook, { fieldPath, signal });
-    grace -= await secondsOf(clock, hooked, grace);
+    const hooked = (limit: AbortSignal): Promise<void> => preStop(deps, request, hook, { fieldPath, signal: limit });
+    grace -= await secondsOf(clock, hooked, grace, signal);
   }
   const { turn } = request;
-  if (turn !== undefined && grace > 0) grace -= await secondsOf(clock, () => turn, grace);
+  if (turn !== undefined && grace > 0) grace -= await secondsOf(clock, () => turn, grace, signal);
   grace = Math.max(grace, MINIMUM_GRACE_SECONDS);
   try {
-    await runtime.stopContainer(id, grace);
+    await untilAborted(runtime.stopContainer(id, grace), signal);
   } catch (error) {
+    signal.throwIfAborted();
     if (error instanceof RuntimeError && error.code === 'not-found') return;
     events.event(pod, 'Warning', 'FailedKillPod', `error killing container: ${(error as Error).message}`, {
       fieldPath,
@@ -68,7 +75,7 @@ export async function killContainer(deps: KillDeps, request: KillRequest): Promi
   }
 }
 
-/** A hook that fails is told, and holds nothing up. */
+/** A hook that fails is reported as an event and holds nothing up. */
 async function preStop(
   { clock, events, logger, runtime }: KillDeps,
   { pod, container, id, podIp }: KillRequest,
@@ -86,11 +93,12 @@ async function preStop(
   }
 }
 
-/** Whole seconds that the work took; it is left alone after so many. */
+/** Whole seconds that the work took; it is abandoned after so many, and on the abort, which rejects. */
 async function secondsOf(
   clock: Clock,
   work: (signal: AbortSignal) => Promise<unknown>,
   mostSeconds: number,
+  signal: AbortSignal,
 ): Promise<number> {
   const from = clock.monotonic();
   const limit = new AbortController();
@@ -100,19 +108,19 @@ async function secondsOf(
     over.resolve();
   });
   try {
-    await Promise.race([work(limit.signal), over.promise]);
+    await untilAborted(Promise.race([work(AbortSignal.any([limit.signal, signal])), over.promise]), signal);
   } finally {
     timer.cancel();
   }
   return Math.floor((clock.monotonic() - from) / 1000);
 }
 
-/** All running containers of the pod, in order; throws when one could not be ended, after the others were. */
+/** Terminates all running containers of the pod, in order; throws when one could not be terminated, after the others were. */
 export async function killPodContainers(
   deps: KillDeps,
   pod: Pod,
   status: RuntimePodStatus,
-  gracePeriodSeconds: number | undefined,
+  { gracePeriodSeconds, signal }: { readonly gracePeriodSeconds?: number | undefined; readonly signal: AbortSignal },
 ): Promise<void> {
   const running = status.containers.filter(
     (container) => container.state === 'running' || container.state === 'unknown',
@@ -128,6 +136,7 @@ export async function killPodContainers(
         name: container.name,
         message: '',
         podIp: status.ips[0] ?? '',
+        signal,
         ...(gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
         ...(turn === undefined ? {} : { turn }),
       });
@@ -142,5 +151,6 @@ export async function killPodContainers(
     all.push(...running.filter((container) => container.name === name).map((container) => kill(container, before)));
   }
   await Promise.all(all);
+  signal.throwIfAborted();
   if (failures.length > 0) throw failures[0];
 }

@@ -6,7 +6,7 @@
 import { mkdir, readdir, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, untilAborted } from '../../api/machinery/clock.ts';
 import type { Container, Pod, PodEventRecorder } from '../core-types.ts';
 import { ImageError, type ImageManager } from '../images/image-manager.ts';
 import type { ContainerId, Runtime, SandboxConfig, SandboxId } from '../runtime/runtime.ts';
@@ -118,11 +118,11 @@ export class KubeRuntime {
       if (actions.createSandbox && actions.sandboxId !== undefined) {
         events.event(pod, 'Normal', 'SandboxChanged', 'Pod sandbox changed, it will be killed and re-created.');
       }
-      await this.killPod(pod, status, {});
+      await this.killPod(pod, status, { signal });
       if (!actions.createSandbox) return { errors, retryAtMs: undefined };
     } else {
       // 3. Containers that must not go on.
-      for (const kill of actions.containersToKill) await this.#kill(pod, status, kill);
+      for (const kill of actions.containersToKill) await this.#kill(pod, status, kill, signal);
     }
     // 4. The sandbox.
     let { sandboxId } = actions;
@@ -186,6 +186,7 @@ export class KubeRuntime {
         podIp: status.ips[0] ?? '',
         message: `Container ${container.name} is restarted with all others of its pod`,
         gracePeriodSeconds: 0,
+        signal,
       });
     }
     // How they ended is told before they are removed.
@@ -205,10 +206,15 @@ export class KubeRuntime {
     return { errors: [], retryAtMs: clock.now() };
   }
 
-  /** Ends all containers in their order, then the sandboxes. */
-  async killPod(pod: Pod, status: RuntimePodStatus, options: { readonly gracePeriodSeconds?: number }): Promise<void> {
-    await killPodContainers(this.#killDeps(), pod, status, options.gracePeriodSeconds);
-    for (const sandbox of status.sandboxes) await this.#options.runtime.stopSandbox(sandbox.id);
+  /** Terminates all containers in their order, then the sandboxes. Rejects with the signal's reason when that aborts first. */
+  async killPod(
+    pod: Pod,
+    status: RuntimePodStatus,
+    options: { readonly gracePeriodSeconds?: number | undefined; readonly signal: AbortSignal },
+  ): Promise<void> {
+    await killPodContainers(this.#killDeps(), pod, status, options);
+    for (const sandbox of status.sandboxes)
+      await untilAborted(this.#options.runtime.stopSandbox(sandbox.id), options.signal);
   }
 
   async #createSandbox(pod: Pod, attempt: number): Promise<{ readonly id: SandboxId; readonly config: SandboxConfig }> {
@@ -242,7 +248,7 @@ export class KubeRuntime {
     return { runtime, clock, events, logger };
   }
 
-  async #kill(pod: Pod, status: RuntimePodStatus, kill: ContainerToKill): Promise<void> {
+  async #kill(pod: Pod, status: RuntimePodStatus, kill: ContainerToKill, signal: AbortSignal): Promise<void> {
     const grace = probeGrace(kill);
     await killContainer(this.#killDeps(), {
       pod,
@@ -250,6 +256,7 @@ export class KubeRuntime {
       id: kill.id,
       message: kill.message,
       podIp: status.ips[0] ?? '',
+      signal,
       ...(grace === undefined ? {} : { gracePeriodSeconds: grace }),
     });
   }
@@ -389,6 +396,7 @@ export class KubeRuntime {
         id,
         message: 'FailedPostStartHook',
         podIp: session.ips[0] ?? '',
+        signal: session.signal,
       });
       throw new StartError('PostStartHookError', (error as Error).message, { cause: error });
     }

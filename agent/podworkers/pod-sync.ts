@@ -3,7 +3,7 @@
  * clean up (volumes, cgroup). Each is idempotent: an agent that starts anew runs them again over what it finds.
  */
 import type { Logger } from '../../api/component/logger.ts';
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, untilAborted } from '../../api/machinery/clock.ts';
 import {
   type MirrorPods,
   type NodeInfo,
@@ -128,6 +128,9 @@ export class PodSync implements PodSyncer {
     probes.addPod(pod);
     const result = await kubeRuntime.syncPod(pod, runtime, signal);
     if (result.resizeError !== undefined) allocations.actuated(desired, { left, error: result.resizeError });
+    // The status gets the reason for which a container now waits: CrashLoopBackOff, ImagePullBackOff.
+    if (result.errors.length > 0 && !signal.aborted)
+      statuses.set(pod, await this.#apiStatus(pod, runtime, { terminal: false }));
     // What was resized is looked at again, and told.
     const resizedAtMs = left > 0 && result.resizeError === undefined ? clock.now() : undefined;
     return {
@@ -137,26 +140,24 @@ export class PodSync implements PodSyncer {
     };
   }
 
-  async terminate(pod: Pod, ending: Ending): Promise<void> {
+  async terminate(pod: Pod, ending: Ending, signal: AbortSignal): Promise<void> {
     const { statuses, probes, kubeRuntime } = this.#options;
     const options = { terminal: false, ...(ending.status === undefined ? {} : { ended: ending.status }) };
-    let runtime = await readRuntimeStatus(this.#options.runtime, identity(pod));
-    statuses.set(pod, await this.#apiStatus(pod, runtime, options));
+    const read = (): Promise<RuntimePodStatus> =>
+      untilAborted(readRuntimeStatus(this.#options.runtime, identity(pod)), signal);
+    let runtime = await read();
+    statuses.set(pod, await untilAborted(this.#apiStatus(pod, runtime, options), signal));
     probes.stopLivenessAndStartup(pod.metadata.uid);
-    await kubeRuntime.killPod(
-      pod,
-      runtime,
-      ending.gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds: ending.gracePeriodSeconds },
-    );
+    await kubeRuntime.killPod(pod, runtime, { gracePeriodSeconds: ending.gracePeriodSeconds, signal });
     probes.removePod(pod.metadata.uid);
-    // Nothing may run any more: seen, not believed.
-    runtime = await readRuntimeStatus(this.#options.runtime, identity(pod));
+    // Reads the runtime once more instead of trusting the answers of the calls that stopped the containers.
+    runtime = await read();
     const running = runtime.containers.filter((container) => container.state === 'running');
     if (running.length > 0)
       throw new Error(
         `detected running containers after a successful KillPod: ${running.map((container) => container.name).join(', ')}`,
       );
-    statuses.set(pod, await this.#apiStatus(pod, runtime, { ...options, terminal: true }));
+    statuses.set(pod, await untilAborted(this.#apiStatus(pod, runtime, { ...options, terminal: true }), signal));
   }
 
   async cleanUp(pod: Pod, signal: AbortSignal): Promise<void> {

@@ -4,15 +4,16 @@
  * finished. The three steps themselves are given (`PodSyncer`).
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { Pod, PodStatus } from '../core-types.ts';
 import { formatPod, podFullName } from '../kuberuntime/pod-containers.ts';
 import { isStaticPod } from './pod-manager.ts';
 
 export interface Ending {
-  /** Over the pod's own grace period. */
+  /** Overrides the pod's grace period. */
   readonly gracePeriodSeconds: number | undefined;
-  /** What the status then says (eviction, deadline). */
+  /** Reason and message of the pod's final status (eviction, deadline). */
   readonly status: { readonly reason: string; readonly message: string } | undefined;
 }
 
@@ -24,19 +25,22 @@ export type PodState =
   | { readonly kind: 'finished' };
 
 export interface SyncOutcome {
-  /** All containers have ended and none is started again. */
+  /** All containers have exited and none is started again. */
   readonly ended: boolean;
-  /** Failed; empty when well. */
+  /** Empty after a sync without failures. */
   readonly errors: readonly Error[];
-  /** When to look again at the latest. */
+  /** When the next sync is due at the latest. */
   readonly retryAtMs: number | undefined;
 }
 
 export interface PodSyncer {
   sync(pod: Pod, signal: AbortSignal): Promise<SyncOutcome>;
-  /** Resolves when nothing of the pod runs. */
-  terminate(pod: Pod, ending: Ending): Promise<void>;
-  /** Resolves when volumes and the like are gone. */
+  /**
+   * Resolves when nothing of the pod runs. Rejects soon after the abort, and changes nothing from then on: the worker
+   * terminates the pod again with a shorter grace period.
+   */
+  terminate(pod: Pod, ending: Ending, signal: AbortSignal): Promise<void>;
+  /** Resolves when the pod's volumes and cgroups are removed. */
   cleanUp(pod: Pod, signal: AbortSignal): Promise<void>;
 }
 
@@ -57,7 +61,8 @@ interface Worker {
   running: Promise<void> | undefined;
   timer: Timer | undefined;
   abort: AbortController;
-  failures: number;
+  /** Of the steps that terminate the pod and clean up after it. */
+  readonly backoff: Backoff;
   /** Taken away and wanted again since: it starts anew when its end is over. */
   isWantedAgain: boolean;
   readonly whenTerminated: (() => void)[];
@@ -65,7 +70,7 @@ interface Worker {
 }
 
 const RETRY_MS = 10_000;
-const TERMINATE_RETRY_MS = 1_000;
+const RETRY_AFTER_FAILURE = { firstMs: 1_000, longestMs: RETRY_MS };
 /** How long the end waits for steps that are under way. */
 const CLOSE_WITHIN_MS = 5_000;
 /** What is due already is not done in a tight loop. */
@@ -185,7 +190,7 @@ export class PodWorkers {
       running: undefined,
       timer: undefined,
       abort: new AbortController(),
-      failures: 0,
+      backoff: new Backoff(RETRY_AFTER_FAILURE),
       isWantedAgain: false,
       whenTerminated: [],
       whenFinished: [],
@@ -226,7 +231,7 @@ export class PodWorkers {
     }
   }
 
-  /** What is under way would take the longer grace: it is left alone, and done again with the shorter one. */
+  /** The step under way would take the longer grace: it is aborted and done again with the shorter one. */
   #hurry(worker: Worker): void {
     worker.abort.abort(new Error('the grace period is shorter now'));
     worker.abort = new AbortController();
@@ -261,6 +266,7 @@ export class PodWorkers {
   /** One step; returns after how long the next is due (0: now), undefined for when something happens. */
   async #step(worker: Worker): Promise<number | undefined> {
     const { state, pod } = worker;
+    const { signal } = worker.abort;
     const { syncer, logger } = this.#options;
     try {
       switch (state.kind) {
@@ -270,13 +276,14 @@ export class PodWorkers {
         case 'syncing':
           return await this.#sync(worker);
         case 'terminating':
-          // Neither the agent's end nor a shorter grace waits for containers that take their time.
-          if (!(await unlessAborted(syncer.terminate(pod, state.ending), worker.abort.signal))) return 0;
+          await syncer.terminate(pod, state.ending, signal);
+          if (signal.aborted) return 0;
+          worker.backoff.reset();
           worker.state = { kind: 'terminated', ending: state.ending };
           for (const resolve of worker.whenTerminated.splice(0)) resolve();
           return 0;
         case 'terminated':
-          await syncer.cleanUp(pod, worker.abort.signal);
+          await syncer.cleanUp(pod, signal);
           worker.state = { kind: 'finished' };
           for (const resolve of worker.whenFinished.splice(0)) resolve();
           for (const other of this.#workers.values()) if (other.state.kind === 'waiting') this.#wake(other);
@@ -286,11 +293,10 @@ export class PodWorkers {
       }
     } catch (error) {
       if (this.#closed) return undefined;
-      worker.failures++;
+      // The step was cut short for another one, which is due now.
+      if (signal.aborted) return 0;
       logger.warn({ error, pod: formatPod(pod), state: state.kind }, 'A step of a pod failed; it is tried again');
-      return state.kind === 'syncing'
-        ? this.#jittered(RETRY_MS)
-        : Math.min(TERMINATE_RETRY_MS * worker.failures, RETRY_MS);
+      return state.kind === 'syncing' ? this.#jittered(RETRY_MS) : worker.backoff.next();
     }
   }
 
@@ -303,8 +309,11 @@ export class PodWorkers {
       worker.state = { kind: 'terminating', ending: { gracePeriodSeconds: undefined, status: undefined } };
       return 0;
     }
-    if (outcome.retryAtMs !== undefined) return Math.max(outcome.retryAtMs - clock.now(), SOON_MS);
-    return this.#jittered(outcome.errors.length > 0 ? RETRY_MS : this.#options.resyncMs);
+    // A container that waits for its back-off does not keep the others from their regular sync, and its own status gets the
+    // reason for which it waits (CrashLoopBackOff, ImagePullBackOff) in the sync after the one that found it.
+    const resyncMs = this.#jittered(outcome.errors.length > 0 ? RETRY_MS : this.#options.resyncMs);
+    if (outcome.retryAtMs === undefined) return resyncMs;
+    return Math.min(Math.max(outcome.retryAtMs - clock.now(), SOON_MS), resyncMs);
   }
 
   #jittered(delayMs: number): number {
@@ -325,17 +334,4 @@ export function isEnded(status: PodStatus | undefined): boolean {
 /** The grace that a deletion leaves a pod. */
 function graceOf({ metadata }: Pod): number {
   return metadata.deletionTimestamp === undefined ? Infinity : (metadata.deletionGracePeriodSeconds ?? Infinity);
-}
-
-/** False when the signal came first; what the work does then is nobody's concern. */
-async function unlessAborted(work: Promise<void>, signal: AbortSignal): Promise<boolean> {
-  const aborted = Promise.withResolvers<false>();
-  const onAbort = (): void => aborted.resolve(false);
-  signal.addEventListener('abort', onAbort, { once: true });
-  if (signal.aborted) onAbort();
-  try {
-    return await Promise.race([work.then(() => true), aborted.promise]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
-  }
 }

@@ -67,7 +67,7 @@ export function measuredSyncer(syncer: PodSyncer, { metrics, clock, status }: Me
       started(pod.metadata.uid);
       return outcome;
     },
-    terminate: (pod, ending) => measured('kill', () => syncer.terminate(pod, ending)),
+    terminate: (pod, ending, signal) => measured('kill', () => syncer.terminate(pod, ending, signal)),
     cleanUp: async (pod, signal) => {
       await syncer.cleanUp(pod, signal);
       seen.delete(pod.metadata.uid);

@@ -37,12 +37,31 @@ function deps(
   };
 }
 
+const running = (...names: string[]) =>
+  assembleRuntimeStatus(
+    { uid: 'u', name: 'p', namespace: 'd' },
+    [],
+    names.map(
+      (name) => ({ id: name, name, state: 'running', attempt: 0, createdAtMs: 0 }) as unknown as ContainerStatus,
+    ),
+  );
+
+const never = new AbortController().signal;
+
 function pod(spec: object, metadata: object = {}): Pod {
   return { metadata: { name: 'p', namespace: 'd', uid: 'u', ...metadata }, spec } as unknown as Pod;
 }
 
 function request(of: Pod, container: Container, more: { gracePeriodSeconds?: number } = {}) {
-  return { pod: of, container, id: container.name as ContainerId, podIp: '127.0.0.1', message: '', ...more };
+  return {
+    pod: of,
+    container,
+    id: container.name as ContainerId,
+    podIp: '127.0.0.1',
+    message: '',
+    signal: never,
+    ...more,
+  };
 }
 
 const plain = { name: 'c', image: 'i' } as Container;
@@ -160,18 +179,13 @@ describe('the containers of a pod are ended', () => {
       { name: 'b', image: 'i' },
     ],
   });
-  const running = (...names: string[]) =>
-    assembleRuntimeStatus(
-      { uid: 'u', name: 'p', namespace: 'd' },
-      [],
-      names.map(
-        (name) => ({ id: name, name, state: 'running', attempt: 0, createdAtMs: 0 }) as unknown as ContainerStatus,
-      ),
-    );
   const order = async (tookMs: Readonly<Record<string, number>>, grace?: number): Promise<string[]> => {
     const clock = new FakeClock();
     const used = deps(clock, tookMs);
-    const done = killPodContainers(used, of, running('one', 'two', 'a', 'b'), grace);
+    const done = killPodContainers(used, of, running('one', 'two', 'a', 'b'), {
+      gracePeriodSeconds: grace,
+      signal: never,
+    });
     await clock.advance(120_000);
     await done;
     return used.calls.filter((call) => call.startsWith('stop'));
@@ -208,7 +222,7 @@ describe('the containers of a pod are ended', () => {
       initContainers: [{ ...side('one'), lifecycle }, side('two')],
       containers: [{ name: 'a', image: 'i', lifecycle }],
     });
-    const done = killPodContainers(used, hooked, running('one', 'two', 'a'), undefined);
+    const done = killPodContainers(used, hooked, running('one', 'two', 'a'), { signal: never });
     await clock.advance(120_000);
     await done;
     const calls = used.calls.filter((call) => !call.startsWith('event'));
@@ -221,5 +235,54 @@ describe('the containers of a pod are ended', () => {
       'stop one 25',
       'stopped one',
     ]);
+  });
+});
+
+describe('an abort', () => {
+  it('ends the wait for a container at once, without an event of failure', async () => {
+    const clock = new FakeClock();
+    const used = deps(clock, { c: 25_000 });
+    const abort = new AbortController();
+    const done = assert.rejects(
+      killContainer(used, { ...request(pod({ containers: [plain] }), plain), signal: abort.signal }),
+      /shorter/,
+    );
+    await clock.advance(1_000);
+    abort.abort(new Error('the grace period is shorter now'));
+    await done;
+    assert.deepEqual(used.calls, ['event Normal Killing Stopping container c', 'stop c 30']);
+  });
+  it('ends a hook, and the container gets no signal with the old grace period', async () => {
+    const clock = new FakeClock();
+    const used = deps(clock);
+    const abort = new AbortController();
+    const container = withHook({ exec: { command: ['sleep', '20'] } });
+    const done = assert.rejects(
+      killContainer(used, { ...request(pod({ containers: [container] }), container), signal: abort.signal }),
+      /shorter/,
+    );
+    await clock.advance(1_000);
+    abort.abort(new Error('the grace period is shorter now'));
+    await done;
+    await clock.advance(60_000);
+    assert.deepEqual(
+      used.calls.filter((call) => call.startsWith('stop')),
+      [],
+    );
+  });
+  it('keeps sidecars from getting the signal with the old grace period', async () => {
+    const clock = new FakeClock();
+    const used = deps(clock, { one: 5_000 });
+    const abort = new AbortController();
+    const of = pod({ containers: [{ name: 'one' }], initContainers: [{ name: 'a', restartPolicy: 'Always' }] });
+    const done = assert.rejects(killPodContainers(used, of, running('one', 'a'), { signal: abort.signal }), /shorter/);
+    await clock.advance(1_000);
+    abort.abort(new Error('the grace period is shorter now'));
+    await done;
+    await clock.advance(60_000);
+    assert.deepEqual(
+      used.calls.filter((call) => call.startsWith('stop ')),
+      ['stop one 30'],
+    );
   });
 });

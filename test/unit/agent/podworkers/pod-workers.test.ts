@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Pod } from '../../../../agent/core-types.ts';
-import { type PodSyncer, PodWorkers, type SyncOutcome } from '../../../../agent/podworkers/pod-workers.ts';
+import { type Ending, type PodSyncer, PodWorkers, type SyncOutcome } from '../../../../agent/podworkers/pod-workers.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
+import { untilAborted } from '../../../../api/machinery/clock.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 function pod(uid: string, metadata: object = {}): Pod {
@@ -26,10 +27,16 @@ class Syncer implements PodSyncer {
     this.running--;
     return this.outcome;
   }
-  terminate(of: Pod): Promise<void> {
+  async terminate(of: Pod, _ending: Ending, signal: AbortSignal): Promise<void> {
     const grace = of.metadata.deletionGracePeriodSeconds;
     this.calls.push(`terminate ${of.metadata.uid} ${grace ?? ''}`.trim());
-    return grace === 30 ? new Promise(() => undefined) : Promise.resolve();
+    this.running++;
+    this.most = Math.max(this.most, this.running);
+    try {
+      if (grace === 30) await untilAborted(new Promise<never>(() => undefined), signal);
+    } finally {
+      this.running--;
+    }
   }
   cleanUp(of: Pod): Promise<void> {
     this.calls.push(`clean ${of.metadata.uid}`);
@@ -130,6 +137,34 @@ describe('pod workers', () => {
     assert.deepEqual(syncer.calls, ['terminate a 30', 'terminate b 30', 'terminate a 3', 'clean a']);
     await workers.close();
   });
+  it('never terminate a pod twice at once: the step with the longer grace has ended before the other begins', async () => {
+    const { clock, syncer, workers } = setUp();
+    const deletionTimestamp = '2030-01-01T00:00:00Z';
+    workers.update(pod('a', { deletionTimestamp, deletionGracePeriodSeconds: 30 }));
+    await clock.advance(1);
+    workers.update(pod('a', { deletionTimestamp, deletionGracePeriodSeconds: 3 }));
+    await clock.advance(1);
+    assert.deepEqual([syncer.most, syncer.running, workers.isFinished('a')], [1, 0, true]);
+  });
+  it('terminate at once after a sync that an abort made fail', async () => {
+    const { clock, syncer, workers } = setUp();
+    syncer.sync = async (_of, signal) => {
+      await untilAborted(new Promise<never>(() => undefined), signal);
+      return syncer.outcome;
+    };
+    workers.update(pod('a'));
+    await clock.advance(1);
+    await workers.kill(pod('a'), { gracePeriodSeconds: 0, status: undefined });
+    await clock.advance(1);
+    assert.deepEqual(syncer.calls, ['terminate a', 'clean a']);
+  });
+  it('sync a pod regularly while one of its containers waits for its back-off', async () => {
+    const { clock, syncer, workers } = setUp();
+    syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: clock.now() + 300_000 };
+    workers.update(pod('a'));
+    await clock.advance(10_001);
+    assert.equal(syncer.calls.length, 2);
+  });
   it('terminate a deleted pod that they never saw before, without starting it', async () => {
     const { clock, syncer, workers } = setUp();
     workers.update(pod('a', { deletionTimestamp: '2026-01-02T03:04:05Z' }));
@@ -153,11 +188,11 @@ describe('pod workers', () => {
     workers.update(pod('a'));
     await clock.advance(9_000);
     assert.equal(syncer.calls.length, 1);
-    syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: clock.now() + 21_000 };
+    syncer.outcome = { ended: false, errors: [new Error('no')], retryAtMs: clock.now() + 5_000 };
     await clock.advance(1_001);
     assert.equal(syncer.calls.length, 2);
     syncer.outcome = { ended: false, errors: [], retryAtMs: undefined };
-    await clock.advance(19_000);
+    await clock.advance(3_000);
     assert.equal(syncer.calls.length, 2);
     await clock.advance(1_000);
     assert.equal(syncer.calls.length, 3);
