@@ -90,7 +90,7 @@ async function end(pid: number, timeoutMs: number, io: CommandIo): Promise<void>
 /** The unit of systemd whose main process it is. */
 function unitOf(pid: number): string | undefined {
   if (!existsSync('/run/systemd/system')) return undefined;
-  return ['orchlet.service', 'orchlet-agent.service'].find((unit) => {
+  return ['orchlet.service', 'orchlet-agent.service', 'orchlet-controlplane.service'].find((unit) => {
     const shown = spawnSync('systemctl', ['show', '--property=MainPID', '--value', unit], { encoding: 'utf8' });
     return shown.status === 0 && Number(shown.stdout.trim()) === pid;
   });
