@@ -112,6 +112,11 @@ export interface Agent {
   close(how?: Closing): Promise<void>;
 }
 
+/** The name that a node registers with. */
+export function nodeNameOf({ hostnameOverride }: Pick<AgentFlags, 'hostnameOverride'>): string {
+  return (hostnameOverride === '' ? hostName() : hostnameOverride).trim().toLowerCase();
+}
+
 /** Resolves when the agent's ports listen and its loops run. Throws with one line for a person; nothing is left running then. */
 export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   const { clock = systemClock, logger = silentLogger } = options;
@@ -119,7 +124,7 @@ export async function startAgent(options: AgentOptions = {}): Promise<Agent> {
   const effective = options.effective ?? (await effectiveOptions({ values, given: new Set(Object.keys(values)) }));
   const { flags } = effective;
   for (const warning of effective.warnings) logger.warn({}, warning);
-  const nodeName = (flags.hostnameOverride === '' ? hostName() : flags.hostnameOverride).trim().toLowerCase();
+  const nodeName = nodeNameOf(flags);
   const rootDirectory = resolve(flags.rootDir);
   const abort = new AbortController();
   options.signal?.addEventListener('abort', () => abort.abort(options.signal?.reason), { once: true });

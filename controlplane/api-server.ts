@@ -105,6 +105,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, signal: Ab
     decoders: textDecoders,
     paths,
     connector: createConnector({
+      dialer: parts.dialer,
       stripped,
       agentCredentials: () => {
         const { kubeletClient } = pki.material();
@@ -115,7 +116,7 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, signal: Ab
     }),
     observer: createRequestMetrics(metrics, clock),
     ...(parts.audit === undefined ? {} : { audit: parts.audit }),
-    aggregated: passAggregated(aggregator, clock, stripped),
+    aggregated: passAggregated(aggregator, clock, stripped, parts.dialer),
     deprecation: (group, version, resource) =>
       builtinDeprecation(group, version, resource) ||
       (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),

@@ -1,6 +1,7 @@
 /** The parts of the control plane that `main.ts` puts together in the order of the start: plugins, reviews, custom resources, aggregation. */
 import type { Logger } from '../api/component/logger.ts';
 import type { Client } from '../api/machinery/client.ts';
+import type { Dialer } from '../api/machinery/dialer.ts';
 import { type Clock, formatTime } from '../api/machinery/clock.ts';
 import type { Secret } from '../api/machinery/kinds.ts';
 import {
@@ -61,6 +62,7 @@ export interface Parts {
   readonly security: Security;
   readonly sources: Sources;
   readonly pki: Pki;
+  readonly dialer: Dialer;
   readonly customResources: CustomResources;
   readonly metrics: MetricsRegistry;
   /** `--admission-control-config-file`. */
@@ -81,8 +83,12 @@ export function fieldManagement(clock: Clock): RegistryOptions['fieldManagement'
   return (expected) => createFieldManagement(clock, expected);
 }
 
+export interface ExtensionOptions extends ReviewRestsOptions {
+  readonly dialer: Dialer;
+}
+
 /** Endpoints beside the stored resources: reviews and tokens. The parts are there when the first request comes. */
-export function extensions(stores: Stores, parts: () => Parts, options: ReviewRestsOptions): readonly Rest[] {
+export function extensions(stores: Stores, parts: () => Parts, options: ExtensionOptions): readonly Rest[] {
   const reviews = lateReviewers(() => {
     const { flags, clock, sources, security } = parts();
     return {
@@ -97,13 +103,18 @@ export function extensions(stores: Stores, parts: () => Parts, options: ReviewRe
       maxExpirationSeconds: flags.serviceAccountMaxTokenExpiration / 1000,
     };
   });
-  return [...reviewRests(reviews, options), ...usageRests(stores, options.clock, parts)];
+  return [...reviewRests(reviews, options), ...usageRests(stores, parts, options)];
 }
 
 /** What nodes and pods use, told by the agents. */
-function usageRests(stores: Stores, clock: Clock, parts: () => Parts): readonly Rest[] {
+function usageRests(
+  stores: Stores,
+  parts: () => Parts,
+  { clock, dialer }: Pick<ExtensionOptions, 'clock' | 'dialer'>,
+): readonly Rest[] {
   const summaries = createAgentSummaries({
     clock,
+    dialer,
     onFailure: (node, error) => parts().logger.debug({ error, node }, 'A node does not tell what it uses'),
     credentials: () => {
       const { kubeletClient } = parts().pki.material();
@@ -124,6 +135,7 @@ export function admissionPlugins({
   admissionConfiguration,
   customResources,
   clientFor,
+  dialer,
 }: Parts): readonly AdmissionPlugin[] {
   const { authorizer, rbac } = security.authorizers;
   const system = clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver');
@@ -137,7 +149,7 @@ export function admissionPlugins({
     },
     policies: { schema, resources: () => registry.catalog.resources() },
     webhooks: {
-      client: new WebhookClient('kube-apiserver-admission'),
+      client: new WebhookClient('kube-apiserver-admission', dialer),
       random: Math.random,
       matchConditions: webhookConditions(() => authorizer),
       conversion: catalogConversion(
@@ -213,12 +225,12 @@ export function checkPolicies(
 
 /** Made before the server, which asks it for columns and schemas; nothing is served before `start`. */
 export function customResourcesOf(
-  parts: Pick<Parts, 'registry' | 'clock' | 'logger' | 'sources' | 'schema' | 'clientFor'>,
+  parts: Pick<Parts, 'registry' | 'clock' | 'logger' | 'sources' | 'schema' | 'clientFor' | 'dialer'>,
   storage: Storage,
   admission: AdmissionChain,
   signal: AbortSignal,
 ): CustomResources {
-  const { registry, clock, logger, sources, schema, clientFor } = parts;
+  const { registry, clock, logger, sources, schema, clientFor, dialer } = parts;
   const metadata = schema.struct('io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta');
   if (metadata === undefined) throw new Error('the schema lacks ObjectMeta');
   return new CustomResources({
@@ -234,16 +246,16 @@ export function customResourcesOf(
     decoder: createDecoder(schema),
     fieldManagement: fieldManagement(clock),
     metadata,
-    callConversion: conversionCalls(sources),
+    callConversion: conversionCalls(sources, dialer),
   });
 }
 
 const CONVERSION_TIMEOUT_SECONDS = 30;
 
 /** Calls of conversion webhooks, found as those of admission are. */
-function conversionCalls(sources: Sources): CallConversion {
+function conversionCalls(sources: Sources, dialer: Dialer): CallConversion {
   const found = { services: sources.of(services), endpointSlices: sources.of(endpointSlices), random: Math.random };
-  const client = new WebhookClient('kube-apiserver-conversion');
+  const client = new WebhookClient('kube-apiserver-conversion', dialer);
   return async (config, body) => {
     const endpoint = await endpointOf(config, CONVERSION_TIMEOUT_SECONDS, found);
     const signal = AbortSignal.timeout(CONVERSION_TIMEOUT_SECONDS * 1000);
@@ -254,7 +266,7 @@ function conversionCalls(sources: Sources): CallConversion {
 }
 
 export function aggregatorOf(
-  { sources, clientFor, clock, logger, pki, metrics }: Parts,
+  { sources, clientFor, clock, logger, pki, metrics, dialer }: Parts,
   signal: AbortSignal,
 ): Aggregator {
   const client = clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-aggregator');
@@ -274,7 +286,7 @@ export function aggregatorOf(
       const { frontProxyClient } = pki.material();
       return { cert: frontProxyClient.certificatePem, key: frontProxyClient.privateKeyPem };
     },
-    fetchJson: fetchAggregated,
+    fetchJson: (target, path, headers) => fetchAggregated(dialer, target, path, headers),
   });
 }
 

@@ -9,6 +9,7 @@ import { parseFlags } from '../api/component/flags.ts';
 import { type Logger, silentLogger } from '../api/component/logger.ts';
 import type { Client } from '../api/machinery/client.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
+import { createDialer } from '../api/machinery/dialer.ts';
 import { MetricsRegistry } from '../api/component/metrics.ts';
 import { loadSchema } from '../api/schema/table.ts';
 import { loadAdmissionConfiguration } from './admission/admission-config.ts';
@@ -36,6 +37,7 @@ import { serviceAddress } from './service-addresses.ts';
 import { hostAddresses, hostNames, primaryAddress } from './host-address.ts';
 import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options.ts';
 import { clusterCidrProblem } from './options/controllers.ts';
+import { OwnEndpoint } from './own-endpoint.ts';
 import { ensureAdminKubeconfig } from './pki/admin-kubeconfig.ts';
 import { ensurePki } from './pki/pki.ts';
 import { createRegistry } from './registry/registry.ts';
@@ -146,15 +148,25 @@ async function assemble(options: Assembly, { opened, close, isClosing }: Lifetim
   if (encryption !== undefined) opened.push(() => encryption.close());
   // Storage is first: it has the lock of the data directory, without which nothing in it may be changed.
   const storage = await openStorage(options, directory, encryption?.values, metrics, opened);
+  const serviceIp = serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS);
   const pki = await ensurePki({
     directory: pkiDirectory(directory),
     clock,
     logger,
     hosts: [...hostNames(), ...(flags.externalHostname === '' ? [] : [flags.externalHostname])],
     addresses: () => [...hostAddresses(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
-    serviceIp: serviceAddress(flags.serviceClusterIpRange, KUBERNETES_ADDRESS),
+    serviceIp,
   });
   if (!isMemory) pki.watch(stop.signal);
+  const own = new OwnEndpoint({
+    port: flags.securePort,
+    addresses: [primaryAddress(), ...(flags.advertiseAddress === '' ? [] : [flags.advertiseAddress])],
+    serviceIp,
+  });
+  const dialer = createDialer({
+    isOwn: (address, port) => own.includes(address, port),
+    loopbackTargets: new Set(flags.loopbackTargets),
+  });
   const admission = lateAdmission();
   const made: { parts?: Parts } = {};
   const assembled = (): Parts => {
@@ -178,6 +190,7 @@ async function assemble(options: Assembly, { opened, close, isClosing }: Lifetim
         schema,
         admission: admission.chain,
         clock,
+        dialer,
         fieldManagement: fieldManagement(clock),
       }),
   });
@@ -198,7 +211,7 @@ async function assemble(options: Assembly, { opened, close, isClosing }: Lifetim
   const { authorizer } = security.authorizers;
   const clientFor: Parts['clientFor'] = (name, groups, fieldManager = name, shared = false) =>
     createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager, shared });
-  const base = { flags, clock, logger, schema, registry, security, sources, pki, clientFor };
+  const base = { flags, clock, logger, schema, registry, security, sources, pki, dialer, clientFor };
   const customResources = customResourcesOf(base, storage, admission.chain, stop.signal);
   const admissionConfiguration = await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock);
   if (admissionConfiguration.ignored.length > 0)
@@ -233,6 +246,7 @@ async function assemble(options: Assembly, { opened, close, isClosing }: Lifetim
   const server = createApiServer(parts, aggregator, stop.signal);
   startHooks.done('aggregation');
   const address = await server.listen(flags.securePort, flags.bindAddress);
+  own.listensOn(address.port);
   opened.push(() => server.close(CLOSE_GRACE_MS));
   const host = flags.bindAddress === '0.0.0.0' || flags.bindAddress === '::' ? '127.0.0.1' : flags.bindAddress;
   const url = `https://${host.includes(':') ? `[${host}]` : host}:${address.port}`;

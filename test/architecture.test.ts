@@ -134,9 +134,89 @@ test('time is passed in: no bare clock or timer outside clock.ts', () => {
   assert.deepEqual(bare, []);
 });
 
+/**
+ * Files that open connections by themselves. All others go through `api/machinery/dialer.ts`, which checks addresses: what the
+ * API, another server's answer or a manifest names must not lead to this host.
+ */
+const CONNECTING: ReadonlyMap<string, string> = new Map([
+  ['api/machinery/dialer.ts', 'it is the way out'],
+  ['api/machinery/node-http.ts', 'it passes node:http on, for servers as well'],
+  ['api/machinery/http-transport.ts', 'the server is that of a kubeconfig'],
+  ['agent/clusterdns/upstream.ts', 'name servers are those of a file of the host'],
+  ['agent/runtime/select-runtime.ts', 'it looks whether somebody listens on a unix socket'],
+  [
+    'agent/runtime/cri/remote-streams.ts',
+    'the container runtime names the address over its socket: its own, on loopback',
+  ],
+  ['agent/runtime/docker/port-forward.ts', 'the container runtime names the address of the sandbox over its socket'],
+  ['agent/runtime/cri/cri-client.ts', 'the socket of the container runtime is that of a flag'],
+  ['agent/runtime/docker/docker-client.ts', 'the socket of the container runtime is that of a flag'],
+  ['agent/grpc/grpc-client.ts', 'plugins listen on unix sockets of the host'],
+  ['agent/prober/probes.ts', 'the dialer checks the address, then the gRPC client connects to it'],
+  ['agent/clusterdns/cluster-dns.ts', 'it opens datagram sockets to serve names, and sends answers to who asked'],
+  ['controlplane/encryption/kms.ts', 'the plugin listens on a unix socket that the configuration names'],
+  ['cli/commands/doctor.ts', 'it looks whether ports of this host are taken'],
+  ['cli/commands/explain-eviction.ts', 'the agent is that of the command line'],
+]);
+
+/** Imported values that open connections; `default` is the whole module. */
+const CONNECTORS: Readonly<Record<string, readonly string[]>> = {
+  'node:net': ['default', 'connect', 'createConnection', 'Socket'],
+  'node:tls': ['default', 'connect'],
+  'node:http': ['default', 'request', 'get'],
+  'node:https': ['default', 'request', 'get'],
+  'node:http2': ['default', 'connect'],
+  'node:dgram': ['default', 'createSocket'],
+  'node-http.ts': ['request'],
+  ws: ['default', 'WebSocket'],
+  dockerode: ['default'],
+};
+const VALUES = /^import\s+(?!type\b)([^'";]*?)\s+from\s+'([^']+)';/gm;
+const CALLS = [
+  /(^|[^.\w#])(globalThis\.)?fetch\(/,
+  /\bcredentials\.createInsecure\(/,
+  /\bgetBuiltinModule\('node:(net|tls|http|https|http2|dgram)/,
+  /\bimport\('(node:(net|tls|http|https|http2|dgram)|ws|undici|dockerode)'/,
+];
+
+/** What a file has that opens connections. */
+function connectorsOf({ path, text }: Source): string[] {
+  const found: string[] = [];
+  for (const [, clause = '', specifier = ''] of text.matchAll(VALUES)) {
+    const names = CONNECTORS[specifier.endsWith('/node-http.ts') ? 'node-http.ts' : specifier];
+    if (names === undefined) continue;
+    const [whole = '', list = ''] = clause.split(/[{}]/);
+    const values = list
+      .split(',')
+      .filter((name) => !/^\s*type\b/.test(name))
+      .map((name) => name.trim().split(' ')[0] ?? '');
+    if (whole.replaceAll(/[\s,]/g, '') !== '') values.push('default');
+    found.push(...values.filter((name) => names.includes(name)).map((name) => `${path}: ${name} of ${specifier}`));
+  }
+  const lines = text.split('\n').filter((line) => !/^\s*(\*|\/\/|\/\*)/.test(line));
+  found.push(...lines.filter((line) => CALLS.some((call) => call.test(line))).map((line) => `${path}: ${line.trim()}`));
+  return found;
+}
+
+test('connections are opened by the dialer, and by the few files that are named with a reason', () => {
+  const connecting = sources.filter(({ path }) => !path.startsWith('scripts/'));
+  assert.deepEqual(connecting.filter(({ path }) => !CONNECTING.has(path)).flatMap(connectorsOf), []);
+  const idle = connecting.filter((source) => CONNECTING.has(source.path) && connectorsOf(source).length === 0);
+  assert.deepEqual(
+    idle.map(({ path }) => path),
+    [],
+    'these open no connection any more',
+  );
+  const missing = [...CONNECTING.keys()].filter((path) => !connecting.some((source) => source.path === path));
+  assert.deepEqual(missing, []);
+});
+
 /** A URL that is resolved against a base can leave it: `//host`, `..` and backslashes in the text change host and path. */
 const RESOLVED_URLS: ReadonlyMap<string, string> = new Map([
-  ['agent/prober/http-get.ts', 'a redirect is relative to the page; another host is not followed'],
+  [
+    'api/machinery/dialer.ts',
+    'a redirect is relative to the page; the rules of the purpose decide whether it is followed',
+  ],
 ]);
 
 const RESOLVED_URL = /(?:new URL|URL\.parse|URL\.canParse)\((?:`[^`]*`|\([^()]*\)|[^(),`])*,/;

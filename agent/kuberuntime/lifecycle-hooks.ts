@@ -1,8 +1,8 @@
 /**
  * Runs a container's postStart and preStop hooks: a command, an HTTP request, a TCP connection, a pause. Throws with what went wrong.
- * The reference takes a hook by TCP and lets it fail; here it does what it says.
+ * The kubelet accepts a hook by TCP and lets it fail; here it connects.
  */
-import { connect } from 'node:net';
+import { createDialer } from '../../api/machinery/dialer.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Container } from '../core-types.ts';
 import { hostPort, type HttpGet, httpGet, PlainHttpError } from '../prober/http-get.ts';
@@ -23,6 +23,7 @@ export interface HookTarget {
   readonly podIp: string;
 }
 
+const dialer = createDialer();
 const MAX_OUTPUT_BYTES = 10 * 1024;
 
 export async function runHook(hook: Hook, target: HookTarget, deps: HookDeps, signal: AbortSignal): Promise<void> {
@@ -88,7 +89,7 @@ async function httpHook(target: HttpGet, deps: HookDeps, signal: AbortSignal): P
 
 function tcpHook(host: string, port: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    const socket = connect({ host, port, signal });
+    const socket = dialer.connect({ purpose: 'probe', host, port, signal });
     socket.once('error', reject);
     socket.once('connect', () => {
       socket.destroy();

@@ -1,11 +1,10 @@
 /**
- * One HTTP GET at a container, as probes and lifecycle hooks make it: any certificate is taken, redirects on the same host are
- * followed, ten at most. Throws with `Get "URL": why` when no answer came.
+ * One HTTP GET at a container, as probes and lifecycle hooks make it: any certificate is accepted, redirects on the same host
+ * are followed, ten at most. Throws with `Get "URL": why` when no answer came.
  */
-import type { IncomingMessage, RequestOptions } from 'node:http';
-import { request as httpsRequest } from 'node:https';
+import type { IncomingMessage } from 'node:http';
 import { isIP } from 'node:net';
-import { request as httpRequest } from '../../api/machinery/node-http.ts';
+import { createDialer, redirectTarget } from '../../api/machinery/dialer.ts';
 
 /** The release whose agent this one stands for, in the user agent that servers see. */
 const RELEASE = '1.36';
@@ -14,6 +13,7 @@ const MAX_BODY_BYTES = 10 * 1024;
 /** Those that are followed; any other 3xx is an answer. */
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 const MOST_REDIRECTS = 10;
+const dialer = createDialer();
 
 export interface HttpGet {
   readonly scheme: 'http' | 'https';
@@ -27,7 +27,7 @@ export interface HttpGet {
 export interface HttpAnswer {
   readonly status: number;
   readonly body: string;
-  /** It leads to another host, where nobody went. */
+  /** It redirects to another host, which is not followed. */
   readonly leadsAway: boolean;
 }
 
@@ -49,8 +49,8 @@ export async function httpGet(target: HttpGet, signal: AbortSignal, redirects = 
   }
   const { status, body } = answer;
   if (!REDIRECTS.has(status) || answer.location === undefined) return { status, body, leadsAway: false };
-  const next = new URL(answer.location, shown);
-  if (next.hostname !== new URL(shown).hostname) return { status, body, leadsAway: true };
+  const next = redirectTarget('probe', new URL(shown), answer.location);
+  if (next === undefined) return { status, body, leadsAway: true };
   if (redirects >= MOST_REDIRECTS) throw new Error(`Get "${shown}": stopped after ${MOST_REDIRECTS} redirects`);
   const scheme = next.protocol === 'https:' ? 'https' : 'http';
   const port = next.port === '' ? (scheme === 'https' ? 443 : 80) : Number(next.port);
@@ -73,13 +73,15 @@ function fetchOnce(
     if (!has('accept')) headers['Accept'] = ['*/*'];
     for (const name of dropped) delete headers[name];
     const host = Object.entries(headers).find(([key]) => key.toLowerCase() === 'host')?.[1][0];
-    const options: RequestOptions & { rejectUnauthorized?: boolean; servername?: string } = {
+    const options = {
+      purpose: 'probe' as const,
+      secure: target.scheme === 'https',
       host: target.host,
       port: target.port,
       path: target.path,
       method: 'GET',
       headers: headers as Record<string, string[] | string>,
-      agent: false,
+      agent: false as const,
       signal,
       rejectUnauthorized: false,
       ...(host === undefined ? {} : { setHost: false, servername: serverName(host) }),
@@ -104,7 +106,7 @@ function fetchOnce(
       response.on('end', done);
       response.on('error', reject);
     };
-    const request = target.scheme === 'https' ? httpsRequest(options, onResponse) : httpRequest(options, onResponse);
+    const request = dialer.request(options, onResponse);
     request.on('error', reject);
     request.end();
   });

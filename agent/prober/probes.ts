@@ -1,8 +1,8 @@
 /**
- * The four kinds of probe handlers. Each resolves to an outcome and what to tell about it; none throws. The texts are those
- * that users read in `Unhealthy` events.
+ * The four kinds of probe handlers. Each resolves to an outcome and its text; none throws. Users read the texts in
+ * `Unhealthy` events.
  */
-import { connect } from 'node:net';
+import { createDialer } from '../../api/machinery/dialer.ts';
 import { dialMessage, hostPort, type HttpGet, httpGet } from './http-get.ts';
 
 export interface ProbeOutcome {
@@ -10,7 +10,9 @@ export interface ProbeOutcome {
   readonly output: string;
 }
 
-/** As much of an output as an event tells. */
+const dialer = createDialer();
+
+/** As much of an output as an event shows. */
 const MAX_OUTPUT_CHARACTERS = 1024;
 
 export interface HttpTarget extends Omit<HttpGet, 'purpose'> {
@@ -33,7 +35,9 @@ export async function probeHttp(target: HttpTarget): Promise<ProbeOutcome> {
 
 export function probeTcp(host: string, port: number, timeoutMs: number): Promise<ProbeOutcome> {
   return new Promise((resolve) => {
-    const socket = connect({ host, port });
+    const refused = probeRefusal(host, port);
+    if (refused !== undefined) return resolve(refused);
+    const socket = dialer.connect({ purpose: 'probe', host, port });
     const finish = (outcome: ProbeOutcome): void => {
       socket.destroy();
       resolve(outcome);
@@ -46,8 +50,20 @@ export function probeTcp(host: string, port: number, timeoutMs: number): Promise
   });
 }
 
+/** A host that no probe may reach is a failure like any host that does not answer. */
+function probeRefusal(host: string, port: number): ProbeOutcome | undefined {
+  try {
+    dialer.check({ purpose: 'probe', host, port });
+    return undefined;
+  } catch (error) {
+    return { result: 'failure', output: dialMessage(error, host, port) };
+  }
+}
+
 /** The standard health service; loaded on first use. */
 export async function probeGrpc(host: string, port: number, service: string, timeoutMs: number): Promise<ProbeOutcome> {
+  const refused = probeRefusal(host, port);
+  if (refused !== undefined) return refused;
   const { default: grpc } = await import('@grpc/grpc-js');
   const address = hostPort(host, port);
   const identity = (value: Buffer): Buffer => value;

@@ -4,7 +4,7 @@
  */
 import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { type Agent, startAgent } from '../../agent/main.ts';
+import { type Agent, nodeNameOf, startAgent } from '../../agent/main.ts';
 import { type AgentFlags, agentFlags } from '../../agent/options.ts';
 import { flag, type FlagValues, pickKeys } from '../../api/component/flags.ts';
 import { createLogger } from '../../api/component/logging.ts';
@@ -131,7 +131,7 @@ export const up: Command = {
     const failure = onStorageFailure(logger, { closingMs: 5000 });
     const plane = await inOneLine(() =>
       startControlPlane({
-        flags: { ...planeFlags(values), ...forPlane.values },
+        flags: ownPlaneFlags({ ...values, ...forAgent.values }, values, forPlane.values),
         logger: logger.child({ part: 'controlplane' }),
         onFatal: failure.onFatal,
       }),
@@ -190,6 +190,16 @@ export const up: Command = {
 async function stopped(shutdown: Shutdown): Promise<undefined> {
   await shutdown.asked;
   return undefined;
+}
+
+/** The agent of this process may be on a loopback address: a host without a network has no other. */
+function ownPlaneFlags(
+  agent: Pick<AgentFlags, 'hostnameOverride'>,
+  values: UpFlags,
+  given: Partial<ControlPlaneFlags>,
+): Partial<ControlPlaneFlags> {
+  const own = `node/${nodeNameOf(agent)}`;
+  return { ...planeFlags(values), ...given, loopbackTargets: [...(given.loopbackTargets ?? []), own] };
 }
 
 function planeFlags(values: UpFlags): Partial<ControlPlaneFlags> {

@@ -264,11 +264,11 @@ export class Aggregator {
   /** What it serves; what was known before where it cannot be told. */
   async #learn(service: ApiService, before: Known): Promise<Known> {
     const { group = '', version = '' } = service.spec ?? {};
-    const fetch = (path: string): Promise<unknown> =>
+    const fetchPath = (path: string): Promise<unknown> =>
       this.#options.fetchJson(this.target(service), path, userHeaders(DISCOVERER));
     let rows: readonly ResourceInfo[];
     try {
-      rows = rowsOf(group, version, await fetch(pathOf(service)));
+      rows = rowsOf(group, version, await fetchPath(pathOf(service)));
     } catch (error) {
       this.#options.logger.debug(
         { error, apiService: service.metadata.name },
@@ -277,7 +277,7 @@ export class Aggregator {
       return { ...before, stale: true };
     }
     try {
-      return { rows, stale: false, openApi: await fetchOpenApi(fetch, { group, version }, before.openApi) };
+      return { rows, stale: false, openApi: await fetchOpenApi(fetchPath, { group, version }, before.openApi) };
     } catch (error) {
       this.#options.logger.debug(
         { error, apiService: service.metadata.name },

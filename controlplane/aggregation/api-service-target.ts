@@ -16,6 +16,8 @@ export interface BackendSources {
 export interface Backend {
   readonly host: string;
   readonly port: number;
+  /** `service/<namespace>/<name>`. */
+  readonly service: string;
   /** The name that its certificate must have. */
   readonly serverName: string;
 }
@@ -39,7 +41,8 @@ export function backendOf(reference: ServiceReference, sources: BackendSources, 
   if (service === undefined) throw new BackendError('ServiceNotFound', `${shown} is not present`);
   const serverName = `${name}.${namespace}.svc`;
   const { spec } = service;
-  if (spec?.type === 'ExternalName') return { host: spec.externalName ?? '', port, serverName };
+  const own = { service: `service/${namespace}/${name}`, serverName };
+  if (spec?.type === 'ExternalName') return { host: spec.externalName ?? '', port, ...own };
   const found = (spec?.ports ?? []).find((one) => one.port === port);
   if (found === undefined) throw new BackendError('ServicePortError', `${shown} is not listening on port ${port}`);
   const portName = found.name ?? '';
@@ -65,5 +68,5 @@ export function backendOf(reference: ServiceReference, sources: BackendSources, 
       `endpoints for service/${name} in ${JSON.stringify(namespace)} have no addresses with port name ${where}`,
     );
   }
-  return { ...picked, serverName };
+  return { ...picked, ...own };
 }

@@ -26,18 +26,18 @@ interface Document {
 
 /** What was fetched before is taken as long as the hash is the same. Throws where the backend tells nothing. */
 export async function fetchOpenApi(
-  fetch: (path: string) => Promise<unknown>,
+  fetchPath: (path: string) => Promise<unknown>,
   { group, version }: { readonly group: string; readonly version: string },
   before: BackendOpenApi | undefined,
 ): Promise<BackendOpenApi> {
   const path = `apis/${group}/${version}`;
-  const index = await fetch('/openapi/v3').then(
+  const index = await fetchPath('/openapi/v3').then(
     (value) => (value ?? {}) as Index,
     (): Index => ({}),
   );
   const url = index.paths?.[path]?.serverRelativeURL ?? '';
   if (before !== undefined && url !== '' && before.url === url) return before;
-  const document = ((await fetch('/openapi/v2')) ?? {}) as Document;
+  const document = ((await fetchPath('/openapi/v2')) ?? {}) as Document;
   return { path, url, ...partOf(document, `/${path}`) };
 }
 

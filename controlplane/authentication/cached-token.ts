@@ -79,7 +79,7 @@ export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOpti
   const underWay = new Map<string, Promise<Authenticated | undefined>>();
   let generation = 0;
 
-  const fetch = async (token: string, audiences: readonly string[], key: string) => {
+  const authenticate = async (token: string, audiences: readonly string[], key: string) => {
     const startedIn = generation;
     metrics?.active('in_flight', 1);
     try {
@@ -123,7 +123,7 @@ export function cachedTokens(inner: TokenAuthenticator, options: CachedTokenOpti
           looked();
         });
       }
-      const answer = fetch(token, audiences, key).finally(() => {
+      const answer = authenticate(token, audiences, key).finally(() => {
         if (underWay.get(key) === answer) underWay.delete(key);
         looked();
       });

@@ -213,14 +213,14 @@ class IssuerKeys {
 
   async #fetch(): Promise<IssuerKey[]> {
     const { issuerUrl, discoveryUrl } = this.#options;
-    const document = await this.#get(
-      discoveryUrl ?? `${issuerUrl.replace(/\/$/, '')}/.well-known/openid-configuration`,
-    );
+    const discovery = discoveryUrl ?? `${issuerUrl.replace(/\/$/, '')}/.well-known/openid-configuration`;
+    const document = await this.#get(discovery, 'configured');
     if (document['issuer'] !== issuerUrl) throw new OidcError('the issuer of the discovery document is another');
     const uri = document['jwks_uri'];
     if (typeof uri !== 'string' || URL.parse(uri)?.protocol !== 'https:')
       throw new OidcError('jwks_uri is no https URL');
-    const { keys } = await this.#get(uri);
+    const isOwnHost = new URL(uri).host === new URL(discovery).host;
+    const { keys } = await this.#get(uri, isOwnHost ? 'configured' : 'issuer-keys');
     if (!Array.isArray(keys)) throw new OidcError('the key set has no keys');
     const found: IssuerKey[] = [];
     for (const jwk of keys as unknown[]) {
@@ -240,9 +240,9 @@ class IssuerKeys {
     return found;
   }
 
-  async #get(url: string): Promise<Record<string, unknown>> {
+  async #get(url: string, purpose: 'configured' | 'issuer-keys'): Promise<Record<string, unknown>> {
     const { client, ca } = this.#options;
-    const endpoint = { url: new URL(url), ...(ca === undefined ? {} : { ca }) };
+    const endpoint = { url: new URL(url), purpose, ...(ca === undefined ? {} : { ca }) };
     const answer = await client.call(endpoint, {
       method: 'GET',
       signal: withTimeout(FETCH_TIMEOUT_MS),

@@ -1,14 +1,14 @@
 /**
  * Posts JSON to a webhook and reads its answer: bounded in time and size, never following a redirect.
  *
- * Connections are kept; the address that is connected to may differ from the name that the certificate must have (services
- * of the cluster). Used by webhook authentication, webhook authorization, admission webhooks, and for keys of OpenID issuers.
+ * Connections are kept alive; the dialed address may differ from the name that the certificate must have (services of the
+ * cluster). Used by webhook authentication, webhook authorization, admission webhooks, and for keys of OpenID issuers.
  */
-import type { IncomingMessage, RequestOptions } from 'node:http';
-import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { lookup } from 'node:dns';
-import { BlockList, isIP, type LookupFunction } from 'node:net';
-import { Agent as HttpAgent, request as httpRequest } from '../../api/machinery/node-http.ts';
+import type { ClientRequest, IncomingMessage } from 'node:http';
+import { Agent as HttpsAgent } from 'node:https';
+import { isIP } from 'node:net';
+import { createDialer, type Dialer, type Purpose } from '../../api/machinery/dialer.ts';
+import { Agent as HttpAgent } from '../../api/machinery/node-http.ts';
 
 const MAX_ANSWER_BYTES = 3 * 1024 * 1024;
 
@@ -25,9 +25,9 @@ export interface WebhookEndpoint {
   readonly connectTo?: {
     readonly host: string;
     readonly port: number;
-    /** Chosen by a user of the cluster: it must not lead to this host, nor to what only this host can reach. */
-    readonly isForeign?: boolean;
   };
+  /** Who chose the address, and so which addresses are refused. */
+  readonly purpose: Extract<Purpose, 'configured' | 'webhook-url' | 'webhook-service' | 'issuer-keys'>;
   readonly insecureSkipVerify?: boolean;
 }
 
@@ -47,51 +47,15 @@ export class WebhookCallError extends Error {
   }
 }
 
-const localAddresses = new BlockList();
-for (const [network, bits] of [
-  ['0.0.0.0', 8],
-  ['127.0.0.0', 8],
-  ['169.254.0.0', 16],
-] as const) {
-  localAddresses.addSubnet(network, bits, 'ipv4');
-}
-localAddresses.addSubnet('fe80::', 10, 'ipv6');
-localAddresses.addAddress('::1', 'ipv6');
-localAddresses.addAddress('::', 'ipv6');
-
-/** Loopback, link-local (where clouds serve metadata), unspecified; false for what is no address. */
-export function isLocalAddress(text: string): boolean {
-  const host = text.replace(/^\[|\]$/g, '').replace(/%.*$/s, '');
-  const family = isIP(host);
-  // An IPv4 address inside an IPv6 one is looked at as the former.
-  return family !== 0 && localAddresses.check(host, family === 6 ? 'ipv6' : 'ipv4');
-}
-
-/** Name resolution that refuses names of this host: what was resolved is what is connected to, so nothing changes in between. */
-const foreignLookup: LookupFunction = (hostname, options, callback) => {
-  lookup(hostname, { ...options, all: true }, (error, addresses) => {
-    if (error !== null) return callback(error, []);
-    const local = addresses.find(({ address }) => isLocalAddress(address));
-    if (local !== undefined)
-      return callback(
-        new Error(`${hostname} resolves to ${local.address}, an address of the control plane's own host`),
-        [],
-      );
-    if (options.all === true) return callback(null, addresses);
-    const [first] = addresses;
-    return first === undefined
-      ? callback(new Error(`${hostname} has no address`), [])
-      : callback(null, first.address, first.family);
-  });
-};
-
 /** One for each part that calls webhooks; `close` ends kept connections. */
 export class WebhookClient {
   readonly #agents = new Map<string, HttpAgent | HttpsAgent>();
   readonly #userAgent: string;
+  readonly #dialer: Dialer;
 
-  constructor(userAgent: string) {
+  constructor(userAgent: string, dialer: Dialer = createDialer()) {
     this.#userAgent = userAgent;
+    this.#dialer = dialer;
   }
 
   /** Rejects with `WebhookCallError`, or the signal's reason. */
@@ -106,14 +70,15 @@ export class WebhookClient {
   ): Promise<WebhookAnswer> {
     const { url } = endpoint;
     const isTls = url.protocol === 'https:';
-    const options: RequestOptions = {
+    const options = {
+      purpose: endpoint.purpose,
+      secure: isTls,
       method: request.method,
       host: endpoint.connectTo?.host ?? url.hostname.replace(/^\[|\]$/g, ''),
       port: endpoint.connectTo?.port ?? (url.port === '' ? (isTls ? 443 : 80) : Number(url.port)),
       path: `${url.pathname}${url.search}`,
       agent: this.#agentOf(endpoint, isTls),
       signal: request.signal,
-      ...(endpoint.connectTo?.isForeign === true ? { lookup: foreignLookup } : {}),
       headers: {
         host: url.host,
         accept: 'application/json, */*',
@@ -129,13 +94,20 @@ export class WebhookClient {
         if (request.signal.aborted) reject(request.signal.reason as Error);
         else reject(new WebhookCallError('unreachable', error.message, { cause: error }));
       };
-      const call = (isTls ? httpsRequest : httpRequest)(options, (response) => {
+      const onResponse = (response: IncomingMessage): void => {
         readBody(response, request.maxBytes ?? MAX_ANSWER_BYTES).then(
           (body) =>
             resolve({ status: response.statusCode ?? 0, contentType: response.headers['content-type'] ?? '', body }),
           (error: unknown) => (error instanceof WebhookCallError ? reject(error) : fail(error as Error)),
         );
-      });
+      };
+      let call: ClientRequest;
+      try {
+        call = this.#dialer.request(options, onResponse);
+      } catch (error) {
+        fail(error instanceof Error ? error : new Error(String(error)));
+        return;
+      }
       call.on('error', fail);
       call.end(request.body);
     });
@@ -143,7 +115,9 @@ export class WebhookClient {
 
   #agentOf(endpoint: WebhookEndpoint, isTls: boolean): HttpAgent | HttpsAgent {
     const servername = endpoint.serverName ?? endpoint.url.hostname.replace(/^\[|\]$/g, '');
+    // A connection that was checked for one purpose is not used for another.
     const key = JSON.stringify([
+      endpoint.purpose,
       isTls,
       endpoint.ca,
       endpoint.clientCertificate,

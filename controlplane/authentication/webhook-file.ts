@@ -11,6 +11,7 @@ export async function webhookFromFile(path: string, clock: Clock): Promise<() =>
     const presented = await access.credentials.current();
     return {
       url,
+      purpose: 'configured',
       ...(access.ca === undefined ? {} : { ca: access.ca }),
       ...(access.serverName === undefined ? {} : { serverName: access.serverName }),
       ...(access.insecureSkipVerify === true ? { insecureSkipVerify: true } : {}),

@@ -2,7 +2,7 @@
  * Usage figures of nodes and their pods, from the agents' summaries: asked for only when somebody asks us, all nodes at
  * once, and kept for a quarter of a minute. A node that does not answer has no figures for that while.
  */
-import { Agent, request } from 'node:https';
+import type { Dialer } from '../../api/machinery/dialer.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Origin } from '../registry/rest.ts';
 
@@ -25,6 +25,7 @@ export interface PodSummary {
 
 export interface AgentSummariesOptions {
   readonly clock: Clock;
+  readonly dialer: Dialer;
   readonly onFailure: (node: string, error: unknown) => void;
   /** Read for each look, as certificates are rotated. */
   readonly credentials: () => { readonly cert: string; readonly key: string };
@@ -41,14 +42,13 @@ const LARGEST_BYTES = 64 << 20;
 
 export function createAgentSummaries(options: AgentSummariesOptions): AgentSummaries {
   const kept = new Map<string, { readonly atMs: number; readonly answer: Promise<NodeSummary | undefined> }>();
-  const agent = new Agent({ keepAlive: false });
   return {
     of(node, origin) {
       const nowMs = options.clock.monotonic();
       for (const [name, { atMs }] of kept) if (nowMs - atMs > KEPT_MS) kept.delete(name);
       const known = kept.get(node);
       if (known !== undefined) return known.answer;
-      const answer = ask(origin, agent, options.credentials()).then(parseSummary, (error: unknown) => {
+      const answer = ask(node, origin, options).then(parseSummary, (error: unknown) => {
         options.onFailure(node, error);
         return undefined;
       });
@@ -60,15 +60,20 @@ export function createAgentSummaries(options: AgentSummariesOptions): AgentSumma
 
 const SUMMARY_PATH = '/stats/summary?only_cpu_and_memory=true';
 
-function ask(
-  { host, port }: Origin,
-  agent: Agent,
-  tls: { readonly cert: string; readonly key: string },
-): Promise<unknown> {
+function ask(node: string, origin: Origin, options: AgentSummariesOptions): Promise<unknown> {
   return new Promise((resolve, reject) => {
     // As for logs and exec: without an authority of the agents' serving certificates any is accepted.
-    const asked = request(
-      { host, port, path: SUMMARY_PATH, agent, ...tls, rejectUnauthorized: false, timeout: TIMEOUT_MS },
+    const asked = options.dialer.request(
+      {
+        ...origin,
+        purpose: 'kubelet',
+        name: `node/${node}`,
+        path: SUMMARY_PATH,
+        agent: false,
+        ...options.credentials(),
+        rejectUnauthorized: false,
+        timeout: TIMEOUT_MS,
+      },
       (response) => {
         const chunks: Buffer[] = [];
         let size = 0;

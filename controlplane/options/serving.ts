@@ -33,6 +33,17 @@ export const servingFlags = {
     group: SERVING,
     help: 'Another name in the serving certificate and in the admin kubeconfig.',
   }),
+  loopbackTargets: flag({
+    name: 'loopback-targets',
+    type: 'list',
+    default: [],
+    group: SERVING,
+    check: (targets) =>
+      targets.every((target) => /^(node\/[^/]+|service\/[^/]+\/[^/]+)$/.test(target))
+        ? undefined
+        : 'must be node/NAME or service/NAMESPACE/NAME',
+    help: 'Nodes and services of APIServices that may be on loopback addresses of this host: node/NAME, service/NAMESPACE/NAME. All others are refused there.',
+  }),
   tlsCertFile: flag({
     name: 'tls-cert-file',
     type: 'string',

@@ -212,8 +212,10 @@ export interface ConnectTarget {
   readonly origin: Origin;
   /** The path and query of the request there, percent-encoded: `/exec/ns/pod/container?command=ls`. */
   readonly target: string;
-  /** How the server proves itself there. */
-  readonly credentials: 'kubelet-client' | 'none';
+  /** Which addresses are allowed. Only a `kubelet` is shown the identity towards kubelets. */
+  readonly purpose: 'kubelet' | 'proxy';
+  /** The node whose agent is called: `node/n1`. */
+  readonly name?: string;
   /** Only a plain GET is proxied (logs). */
   readonly plain: boolean;
   /** Whatever certificate the target shows (`insecureSkipTLSVerifyBackend`). */

@@ -88,7 +88,12 @@ before(async () => {
   });
   await new Promise<void>((resolve) => backend.listen(0, '127.0.0.1', resolve));
   writeFileSync(join(directory, 'tokens.csv'), `${TOKEN},ann,1,"system:masters"\n`);
-  const flags = { tokenAuthFile: join(directory, 'tokens.csv'), scheduler: false, controllers: ['-*'] };
+  const flags = {
+    tokenAuthFile: join(directory, 'tokens.csv'),
+    scheduler: false,
+    controllers: ['-*'],
+    loopbackTargets: ['service/default/echo'],
+  };
   plane = await startControlPlane({ memory: true, flags });
   await plane.client.create(services, 'default', {
     apiVersion: 'v1',

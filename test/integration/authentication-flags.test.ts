@@ -62,7 +62,7 @@ after(async () => {
 });
 
 async function statusOf(token?: string): Promise<number> {
-  const endpoint = { url: new URL('/api/v1/secrets', plane.url), ca };
+  const endpoint = { url: new URL('/api/v1/secrets', plane.url), ca, purpose: 'configured' as const };
   const authorization = token === undefined ? {} : { authorization: `Bearer ${token}` };
   const request = { method: 'GET' as const, signal: AbortSignal.timeout(60_000) };
   return (await client.call({ ...endpoint, ...authorization }, request)).status;

@@ -265,13 +265,13 @@ const serviceCases: readonly (readonly [string, object | undefined, readonly str
     'a service that leads to the metadata address',
     { type: 'ExternalName', externalName: '169.254.169.254' },
     [],
-    /own host/,
+    /address not allowed/,
   ],
   [
     'a service that leads to this host by its name',
     { type: 'ExternalName', externalName: 'localhost' },
     [],
-    /own host/,
+    /address not allowed/,
   ],
   [
     'a service that is not there',

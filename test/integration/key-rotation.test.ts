@@ -54,6 +54,7 @@ async function call<T>(plane: ControlPlane, path: string, { token, certificate }
     {
       url: new URL(path, plane.url),
       ca: plane.ca,
+      purpose: 'configured',
       ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
       ...(certificate === undefined ? {} : { clientCertificate: certificate }),
     },

@@ -236,6 +236,7 @@ test('a server takes issuers and anonymous paths from its configuration file, an
       {
         url: new URL(target, plane.url),
         ca: plane.ca,
+        purpose: 'configured',
         ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
       },
       {

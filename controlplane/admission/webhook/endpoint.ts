@@ -1,7 +1,7 @@
 /** Where a webhook is and how the server proves itself there: URL, or a service of the cluster; credentials by host name. */
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import { BackendError, backendOf } from '../../aggregation/api-service-target.ts';
-import { isLocalAddress, type WebhookEndpoint } from '../../authentication/webhook-client.ts';
+import type { WebhookEndpoint } from '../../authentication/webhook-client.ts';
 import type { Source } from '../sources.ts';
 import type { Webhook } from './matching.ts';
 
@@ -50,7 +50,7 @@ export async function endpointOf(
     const url = new URL(config.url);
     url.searchParams.set('timeout', `${timeoutSeconds}s`);
     const credentials = await options.credentials?.(url.port === '' ? url.hostname : url.host);
-    return { url, ...ca, ...credentials };
+    return { url, purpose: 'webhook-url', ...ca, ...credentials };
   }
   const { service } = config;
   if (service === undefined || service === null) throw new EndpointError('webhook must specify either url or service');
@@ -59,14 +59,14 @@ export async function endpointOf(
   const url = new URL(`https://${serverName}${port === 443 ? '' : `:${port}`}`);
   url.pathname = service.path ?? '/';
   url.searchParams.set('timeout', `${timeoutSeconds}s`);
-  const connectTo = { ...addressOf(service, port, options), isForeign: true };
+  const connectTo = addressOf(service, port, options);
   const credentials = await options.credentials?.(port === 443 ? serverName : `${serverName}:${port}`);
-  return { url, serverName, connectTo, ...ca, ...credentials };
+  return { url, serverName, connectTo, purpose: 'webhook-service', ...ca, ...credentials };
 }
 
 /**
- * An address of the service's endpoints: it is reached whether or not a proxy for services runs on this host. Whoever makes
- * the service chooses the address, so it must not be one of this host; names are looked at when they are resolved.
+ * An address of the service's endpoints: it is reached whether or not a proxy for services runs on this host. The owner of the
+ * service chooses the address, so the dialer checks it.
  */
 function addressOf(
   service: NonNullable<ClientConfig['service']>,
@@ -76,7 +76,6 @@ function addressOf(
   const name = JSON.stringify(service.name);
   try {
     const { host, port: target } = backendOf({ ...service, port }, options, options.random);
-    if (isLocalAddress(host)) throw new EndpointError(`${host} is an address of the control plane's own host`);
     return { host, port: target };
   } catch (error) {
     if (!(error instanceof BackendError)) throw error;

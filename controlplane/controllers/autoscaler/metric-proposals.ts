@@ -118,9 +118,9 @@ async function resourceProposal(
   return { replicas: proposal.replicas, name: `${resource} ${kind}${share}`, status };
 }
 
-async function unableTo<T>(what: string, fetch: () => Promise<T>): Promise<T> {
+async function unableTo<T>(what: string, fetchMetric: () => Promise<T>): Promise<T> {
   try {
-    return await fetch();
+    return await fetchMetric();
   } catch (error) {
     if (!(error instanceof MetricsError)) throw error;
     throw new MetricsError(`${what}: ${error.message}`, { cause: error });

@@ -30,6 +30,11 @@ export interface ConnectStores {
 const ADDRESS_ORDER = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'];
 const AGENT_PORT = 10250;
 
+/** A request to a node's agent. */
+function toAgent(stores: ConnectStores, node: string, target: string): ConnectTarget {
+  return { origin: agentOf(stores, node), target, purpose: 'kubelet', name: `node/${node}`, plain: false };
+}
+
 function agentOf(stores: ConnectStores, nodeName: string): Origin {
   const origin = agentOrigin(currentEntry(stores.nodes, '', nodeName).object);
   if (origin === undefined) throw newInternalError(`no preferred addresses found; known addresses: []`);
@@ -103,7 +108,7 @@ function execTarget(
   for (const [asked, to] of STREAMS) if (isTrue(query.get(asked))) sent.set(to, '1');
   if (verb === 'exec') for (const word of query.getAll('command')) sent.append('command', word);
   const target = targetOf([verb, namespace, name, container], sent);
-  return { origin: agentOf(stores, node), target, credentials: 'kubelet-client', plain: false };
+  return toAgent(stores, node, target);
 }
 
 function logTarget(
@@ -119,21 +124,14 @@ function logTarget(
   if (node === '') return 'empty';
   const target = targetOf(['containerLogs', namespace, name, container], sent);
   const isInsecure = isTrue(query.get('insecureSkipTLSVerifyBackend'));
-  const origin = agentOf(stores, node);
-  return {
-    origin,
-    target,
-    credentials: 'kubelet-client',
-    plain: true,
-    ...(isInsecure ? { anyCertificate: true } : {}),
-  };
+  return { ...toAgent(stores, node, target), plain: true, ...(isInsecure ? { anyCertificate: true } : {}) };
 }
 
 function forwardTarget(stores: ConnectStores, namespace: string, name: string, query: URLSearchParams): ConnectTarget {
   const { node } = podOn(stores, namespace, name);
   const sent = new URLSearchParams(query.getAll('ports').map((port) => ['port', port]));
   const target = targetOf(['portForward', namespace, name], sent);
-  return { origin: agentOf(stores, node), target, credentials: 'kubelet-client', plain: false };
+  return toAgent(stores, node, target);
 }
 
 interface ProxyName {
@@ -176,17 +174,16 @@ function podProxy(stores: ConnectStores, namespace: string, text: string, reques
   const first = pod.spec?.containers?.flatMap(({ ports }) => ports ?? [])[0]?.containerPort;
   const number = port === '' ? (first ?? DEFAULT_PORTS[scheme]) : portNumber(port);
   const origin = { secure: scheme === 'https', host: address, port: number };
-  return { origin, target: forwardedTarget(request), credentials: 'none', plain: false };
+  return { origin, target: forwardedTarget(request), purpose: 'proxy', plain: false };
 }
 
 function nodeProxy(stores: ConnectStores, text: string, request: ConnectRequest): ConnectTarget {
   const { name, port } = proxyName('node', text);
   const agent = agentOf(stores, name);
   const target = forwardedTarget(request);
-  if (port === '' || portNumber(port) === agent.port)
-    return { origin: agent, target, credentials: 'kubelet-client', plain: false };
+  if (port === '' || portNumber(port) === agent.port) return toAgent(stores, name, target);
   const origin = { secure: false, host: agent.host, port: portNumber(port) };
-  return { origin, target, credentials: 'none', plain: false };
+  return { origin, target, purpose: 'proxy', plain: false };
 }
 
 async function serviceProxy(
@@ -227,7 +224,7 @@ async function serviceProxy(
     const address = ready[Math.floor(Math.random() * ready.length)]?.addresses?.[0];
     if (target === undefined || address === undefined) continue;
     const origin = { secure: scheme === 'https', host: address, port: target };
-    return { origin, target: forwardedTarget(request), credentials: 'none', plain: false };
+    return { origin, target: forwardedTarget(request), purpose: 'proxy', plain: false };
   }
   throw newServiceUnavailable(`no endpoints available for service ${JSON.stringify(name)}`);
 }

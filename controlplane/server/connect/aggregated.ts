@@ -1,5 +1,6 @@
 /** Forwards requests for groups that another server serves, byte for byte as they were authorized, and its answers back. */
 import type { IncomingMessage } from 'node:http';
+import type { Dialer } from '../../../api/machinery/dialer.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { type AggregatedTarget, type Aggregator, userHeaders } from '../../aggregation/aggregator.ts';
 import { BackendError } from '../../aggregation/api-service-target.ts';
@@ -21,6 +22,7 @@ export function passAggregated(
   aggregator: Pick<Aggregator, 'find' | 'isAvailable' | 'target'>,
   clock: Clock,
   stripped: StrippedHeaders,
+  dialer: Dialer,
 ): (request: ApiRequest) => MaybePromise<void> | undefined {
   return (request) => {
     const { segments } = request.path;
@@ -43,7 +45,7 @@ export function passAggregated(
       unavailable(request);
       return Promise.resolve();
     }
-    return passed(request, target, clock, stripped);
+    return passed(request, target, { clock, stripped, dialer });
   };
 }
 
@@ -58,23 +60,24 @@ function unavailable(request: ApiRequest): void {
 
 async function passed(
   request: ApiRequest,
-  { host, port, tls, serverName }: AggregatedTarget,
-  clock: Clock,
-  stripped: StrippedHeaders,
+  aggregated: AggregatedTarget,
+  options: { readonly clock: Clock; readonly stripped: StrippedHeaders; readonly dialer: Dialer },
 ): Promise<void> {
+  const { clock, stripped, dialer } = options;
+  const { tls, serverName } = aggregated;
   const { exchange } = request;
   // The other server limits its watches itself.
   if (request.info.verb === 'watch') request.place?.leave();
   const headers = forwardedHeaders(request, stripped);
   headers.push(['host', serverName], ...userHeaders(request.user));
   const target = request.rawQuery === '' ? request.rawPath : `${request.rawPath}?${request.rawQuery}`;
-  const origin = { secure: true, host, port };
+  const dialed = dialingOf(aggregated, dialer);
   if (exchange.canUpgrade) {
-    await tunnel(request, { origin, target, tls, headers, clock });
+    await tunnel(request, { ...dialed, target, tls, headers, clock });
     return;
   }
   const message = await requestTarget({
-    origin,
+    ...dialed,
     target,
     method: exchange.method,
     headers,
@@ -95,14 +98,18 @@ function answerHeaders(request: ApiRequest, message: IncomingMessage): ResponseH
   return headers;
 }
 
+const dialingOf = ({ host, port, service }: AggregatedTarget, dialer: Dialer) =>
+  ({ dialer, purpose: 'aggregation', name: service, origin: { secure: true, host, port } }) as const;
+
 /** For checks, discovery and controllers: an answer of 200 as JSON; any other is a `StatusError` with its code. */
 export async function fetchAggregated(
+  dialer: Dialer,
   target: AggregatedTarget,
   path: string,
   headers: readonly (readonly [string, string])[],
 ): Promise<unknown> {
   const message = await requestTarget({
-    origin: { secure: true, host: target.host, port: target.port },
+    ...dialingOf(target, dialer),
     target: path,
     method: 'GET',
     headers: [

@@ -1,8 +1,9 @@
 /**
- * Streams to agents and proxies: asks the resource where a request goes (`Rest.connect`), then tunnels an upgrade byte for
- * byte, streams a log, or passes a plain request on.
+ * Streams to agents and proxies: the resource locates the target of a request (`Rest.connect`); the connector tunnels an
+ * upgrade byte for byte, streams a log, or forwards a plain request.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Dialer } from '../../../api/machinery/dialer.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
 import type { ConnectTarget, Rest } from '../../registry/rest.ts';
@@ -18,12 +19,12 @@ export interface Connector {
   connect(request: ApiRequest, rest: Rest): MaybePromise<void>;
 }
 
-/** How the server proves itself to agents, and knows them. */
+/** How the server authenticates to node agents, and which serving certificates it accepts. */
 export interface AgentCredentials {
   /** PEM. */
   readonly cert: string | Buffer;
   readonly key: string | Buffer;
-  /** Whose serving certificates are accepted; absent: any (as the reference without `--kubelet-certificate-authority`). */
+  /** Whose serving certificates are accepted; absent: any (as kube-apiserver without `--kubelet-certificate-authority`). */
   readonly ca?: string | Buffer;
 }
 
@@ -31,11 +32,18 @@ export interface AgentCredentials {
 const PROXY_PARTS = 3;
 
 export interface ConnectorOptions {
+  readonly dialer: Dialer;
   readonly stripped: StrippedHeaders;
   /** Read for each connection, as certificates are rotated. */
   readonly agentCredentials: () => AgentCredentials | undefined;
   readonly clock: Clock;
   readonly logger: Logger;
+}
+
+/** A target and how to connect to it. */
+export interface OpenTarget extends ConnectTarget {
+  readonly tls: TargetTls;
+  readonly dialer: Dialer;
 }
 
 /** TLS settings of one connection to a target. */
@@ -69,7 +77,7 @@ export function createConnector(options: ConnectorOptions): Connector {
       }
       const tls = tlsFor(target, options);
       if (target.plain) {
-        await streamLog(request, rest, target, tls);
+        await streamLog(request, rest, { ...target, tls, dialer: options.dialer });
         return;
       }
       if (exchange.canUpgrade) {
@@ -77,15 +85,16 @@ export function createConnector(options: ConnectorOptions): Connector {
           ['host', hostOf(target.origin)],
           ...forwardedHeaders(request, options.stripped),
         ];
-        await tunnel(request, { origin: target.origin, target: target.target, tls, headers, clock: options.clock });
-      } else if (subresource === 'proxy') await proxyRequest(request, target, tls, options.stripped);
+        await tunnel(request, { ...target, dialer: options.dialer, tls, headers, clock: options.clock });
+      } else if (subresource === 'proxy')
+        await proxyRequest(request, { ...target, tls, dialer: options.dialer }, options.stripped);
       else throw newBadRequest('Upgrade request required');
     },
   };
 }
 
 function tlsFor(target: ConnectTarget, options: ConnectorOptions): TargetTls {
-  if (target.credentials === 'none') return { rejectUnauthorized: false };
+  if (target.purpose !== 'kubelet') return { rejectUnauthorized: false };
   const known = options.agentCredentials();
   if (known === undefined) return { rejectUnauthorized: false };
   if (target.anyCertificate === true) return { cert: known.cert, key: known.key, rejectUnauthorized: false };

@@ -6,10 +6,10 @@ import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { newInternalError, newStatusError } from '../../../api/meta/status-error.ts';
-import type { ConnectTarget, Rest } from '../../registry/rest.ts';
+import type { Rest } from '../../registry/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
-import type { TargetTls } from './connector.ts';
+import type { OpenTarget } from './connector.ts';
 import { passBody, requestTarget } from './passed-response.ts';
 
 const MAX_REASON_CHARS = 2048;
@@ -24,13 +24,11 @@ const webSockets = new WebSocketServer({
   handleProtocols: (offered) => [...offered].find((protocol) => PROTOCOLS.has(protocol)) ?? false,
 });
 
-export async function streamLog(request: ApiRequest, rest: Rest, target: ConnectTarget, tls: TargetTls): Promise<void> {
+export async function streamLog(request: ApiRequest, rest: Rest, target: OpenTarget): Promise<void> {
   const message = await requestTarget({
-    origin: target.origin,
-    target: target.target,
+    ...target,
     method: 'GET',
     headers: [['accept', '*/*']],
-    tls,
     body: undefined,
     signal: request.signal,
   });

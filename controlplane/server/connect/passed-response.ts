@@ -1,14 +1,21 @@
 /** One plain request to a target, and its body passed on with back-pressure. */
-import type { IncomingMessage } from 'node:http';
-import { request as httpsRequest } from 'node:https';
+import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
-import { request as httpRequest } from '../../../api/machinery/node-http.ts';
-import { newServiceUnavailable } from '../../../api/meta/status-error.ts';
+import { type Dialer, DialRefusedError, type Purpose } from '../../../api/machinery/dialer.ts';
+import { newBadRequest, newServiceUnavailable } from '../../../api/meta/status-error.ts';
 import type { Origin } from '../../registry/rest.ts';
 import type { Exchange } from '../exchange.ts';
 import type { TargetTls } from './connector.ts';
 
-export interface TargetRequest {
+/** How a target is dialed. */
+export interface TargetDialing {
+  readonly dialer: Dialer;
+  readonly purpose: Purpose;
+  /** As `DialTarget` has it. */
+  readonly name?: string;
+}
+
+export interface TargetRequest extends TargetDialing {
   readonly origin: Origin;
   /** Path and query, percent-encoded; sent as they are. */
   readonly target: string;
@@ -22,40 +29,47 @@ export interface TargetRequest {
 /** Agents and pods are known by their address, not by their name. */
 const ANY_NAME = { checkServerIdentity: () => undefined };
 
-/** Throws 503 where the target cannot be reached. */
+/** Throws 503 where the target cannot be reached, 400 where it may not be. */
 export function requestTarget(options: TargetRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
-    const { origin } = options;
+    const { origin, dialer, purpose, name } = options;
     const headers: Record<string, string | string[]> = {};
     for (const [name, value] of options.headers) {
       const earlier = headers[name];
       headers[name] = earlier === undefined ? value : [...(Array.isArray(earlier) ? earlier : [earlier]), value];
     }
-    const common = {
-      host: origin.host,
-      port: origin.port,
+    const rest = {
+      ...origin,
+      purpose,
+      ...(name === undefined ? {} : { name }),
       path: options.target,
       method: options.method,
       headers,
       agent: false as const,
       signal: options.signal,
     };
-    const request = origin.secure
-      ? httpsRequest({ ...common, ...options.tls, ...(options.tls.servername === undefined ? ANY_NAME : {}) }, resolve)
-      : httpRequest(common, resolve);
-    request.on('error', (error: Error) => {
-      reject(newServiceUnavailable(`error trying to reach service: ${error.message}`));
-    });
+    const fail = (error: Error): void => reject(reachError(error));
+    let request: ClientRequest;
+    try {
+      const tls = { ...options.tls, ...(options.tls.servername === undefined ? ANY_NAME : {}) };
+      request = dialer.request({ ...rest, ...tls }, resolve);
+    } catch (error) {
+      fail(error instanceof Error ? error : new Error(String(error)));
+      return;
+    }
+    request.on('error', fail);
     void sendBody(request, options.body).catch((error: unknown) => {
       request.destroy(error instanceof Error ? error : new Error(String(error)));
     });
   });
 }
 
-async function sendBody(
-  request: ReturnType<typeof httpRequest>,
-  body: AsyncIterable<Buffer> | undefined,
-): Promise<void> {
+function reachError(error: Error): Error {
+  if (error instanceof DialRefusedError) return newBadRequest(error.message);
+  return newServiceUnavailable(`error trying to reach service: ${error.message}`);
+}
+
+async function sendBody(request: ClientRequest, body: AsyncIterable<Buffer> | undefined): Promise<void> {
   if (body !== undefined) {
     for await (const chunk of body) {
       if (request.write(chunk)) continue;

@@ -5,20 +5,14 @@
 import type { IncomingMessage } from 'node:http';
 import { pipeline, type Readable, Transform } from 'node:stream';
 import { createDeflateRaw, createGunzip, createGzip, createInflateRaw } from 'node:zlib';
-import type { ConnectTarget } from '../../registry/rest.ts';
 import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
-import type { TargetTls } from './connector.ts';
+import type { OpenTarget } from './connector.ts';
 import { forwardedHeaders, hostOf, isHopByHop, type StrippedHeaders } from './forwarded-headers.ts';
 import { HtmlLinks, type ProxiedPlace, throughProxy } from './html-links.ts';
 import { passBody, requestTarget } from './passed-response.ts';
 
-export async function proxyRequest(
-  request: ApiRequest,
-  target: ConnectTarget,
-  tls: TargetTls,
-  stripped: StrippedHeaders,
-): Promise<void> {
+export async function proxyRequest(request: ApiRequest, target: OpenTarget, stripped: StrippedHeaders): Promise<void> {
   const { exchange } = request;
   const bare = request.info.parts.length === 3 && !request.rawPath.endsWith('/');
   if (bare && (exchange.method === 'GET' || exchange.method === 'HEAD')) {
@@ -30,11 +24,9 @@ export async function proxyRequest(
   const host = request.header('host') ?? request.header(':authority');
   if (host !== undefined) headers.push(['x-forwarded-host', host]);
   const message = await requestTarget({
-    origin: target.origin,
-    target: target.target,
+    ...target,
     method: exchange.method,
     headers,
-    tls,
     body: exchange.method === 'GET' || exchange.method === 'HEAD' ? undefined : exchange.bodyStream(),
     signal: request.signal,
   });

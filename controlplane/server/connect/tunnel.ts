@@ -5,18 +5,17 @@
  * refuses header values with control characters.
  */
 import type { IncomingMessage } from 'node:http';
-import { request as httpsRequest } from 'node:https';
 import type { Duplex } from 'node:stream';
 import type { Socket } from 'node:net';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { request as httpRequest } from '../../../api/machinery/node-http.ts';
-import { newInternalError } from '../../../api/meta/status-error.ts';
+import { DialRefusedError } from '../../../api/machinery/dialer.ts';
+import { newBadRequest, newInternalError } from '../../../api/meta/status-error.ts';
 import type { Origin } from '../../registry/rest.ts';
 import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 import type { TargetTls } from './connector.ts';
 import { isHopByHop } from './forwarded-headers.ts';
-import { passBody } from './passed-response.ts';
+import { passBody, type TargetDialing } from './passed-response.ts';
 
 /** From dialing to the head of the answer. */
 const ANSWER_TIMEOUT_MS = 30_000;
@@ -24,7 +23,7 @@ const ANSWER_TIMEOUT_MS = 30_000;
 /** Agents and pods are known by their address, not by their name. */
 const ANY_NAME = { checkServerIdentity: () => undefined };
 
-export interface TunnelTarget {
+export interface TunnelTarget extends TargetDialing {
   readonly origin: Origin;
   /** Path and query, percent-encoded; sent as they are. */
   readonly target: string;
@@ -34,12 +33,13 @@ export interface TunnelTarget {
   readonly clock: Clock;
 }
 
-/** Throws 500 where the target cannot be reached or does not answer. */
+/** Throws 500 where the target cannot be reached or does not answer, 400 where it may not be reached. */
 export async function tunnel(request: ApiRequest, target: TunnelTarget): Promise<void> {
   let answer: Answer;
   try {
     answer = await ask(request, target);
   } catch (error) {
+    if (error instanceof DialRefusedError) throw newBadRequest(error.message);
     const why = error instanceof Error ? error.message : String(error);
     throw newInternalError(`error dialing backend: ${why}`, error);
   }
@@ -63,25 +63,22 @@ type Answer =
   | { readonly message: IncomingMessage; readonly socket: undefined };
 
 /** The target's answer; its socket where that is 101. */
-function ask(request: ApiRequest, { origin, target, tls, headers, clock }: TunnelTarget): Promise<Answer> {
+function ask(request: ApiRequest, options: TunnelTarget): Promise<Answer> {
+  const { dialer, purpose, name, origin, target, tls, headers, clock } = options;
   return new Promise((resolve, reject) => {
-    const common = {
-      host: origin.host,
-      port: origin.port,
+    const asked = dialer.request({
+      ...origin,
+      ...tls,
+      ...(tls.servername === undefined ? ANY_NAME : {}),
+      purpose,
+      ...(name === undefined ? {} : { name }),
       path: target,
       method: request.exchange.method,
       headers: [...headers, ['Connection', 'Upgrade'], ['Upgrade', request.header('upgrade') ?? '']].flat(),
       agent: false as const,
       setHost: false,
       signal: request.signal,
-    };
-    const asked = origin.secure
-      ? httpsRequest({
-          ...common,
-          ...tls,
-          ...(tls.servername === undefined ? ANY_NAME : {}),
-        })
-      : httpRequest(common);
+    });
     const timer = clock.after(ANSWER_TIMEOUT_MS, () => asked.destroy(new Error('the target did not answer in time')));
     asked.once('upgrade', (message, socket, head) => {
       timer.cancel();

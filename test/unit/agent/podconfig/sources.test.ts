@@ -251,6 +251,39 @@ describe('manifests at a URL', () => {
   });
 });
 
+describe('redirects of a manifest URL', () => {
+  it('are followed on the same origin with the headers, and not to an address of this host on another', async (t) => {
+    const { run, until, clock } = await setUp(t);
+    const state = { location: '/moved', token: '', other: 0 };
+    const other = createServer((_request, response) => {
+      state.other += 1;
+      response.end(manifest('stranger'));
+    }).listen(0, '127.0.0.1');
+    await new Promise((resolve) => other.once('listening', resolve));
+    const server = createServer((request, response) => {
+      if (request.url === '/moved') {
+        state.token = String(request.headers['x-token']);
+        response.end(manifest('moved'));
+      } else response.writeHead(302, { location: state.location }).end();
+    }).listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    t.after(() => {
+      for (const one of [server, other]) one.close().closeAllConnections();
+    });
+    const failures: string[] = [];
+    const logger = { ...silentLogger, error: (_fields: object, message: string) => void failures.push(message) };
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    const common = { headers: { 'X-Token': 'secret' }, checkMs: 1000, nodeName: 'n', clock, reader };
+    run(createUrlSource({ ...common, url, logger }));
+    await until(['moved-n a']);
+    assert.equal(state.token, 'secret');
+    state.location = `http://localhost:${(other.address() as AddressInfo).port}/`;
+    while (failures.length === 0) await clock.advance(1000);
+    assert.match(failures[0] ?? '', /address not allowed/);
+    assert.equal(state.other, 0);
+  });
+});
+
 describe('submitted pods', () => {
   it('survive a restart, are replaced by name, and are removed', async (t) => {
     const { root, clock } = await setUp(t);

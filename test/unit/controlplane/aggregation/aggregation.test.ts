@@ -35,7 +35,7 @@ const first = () => 0;
 describe('the backend of an API service', () => {
   test('is a ready address of its service, on the port behind the named one', () => {
     const found = backendOf(reference, sourcesOf(service, slice(true)), first);
-    assert.deepEqual(found, { host: '10.0.0.7', port: 8443, serverName: 's.n.svc' });
+    assert.deepEqual(found, { host: '10.0.0.7', port: 8443, service: 'service/n/s', serverName: 's.n.svc' });
   });
   const refused: readonly (readonly [string, object | undefined, object | undefined, number])[] = [
     ['ServiceNotFound', undefined, undefined, 443],

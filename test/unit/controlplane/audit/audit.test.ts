@@ -190,7 +190,7 @@ test('the webhook gets events in batches, a failed batch again, and what does no
   const client = new WebhookClient('test');
   let dropped = 0;
   const sink = new WebhookSink({
-    endpoint: () => Promise.resolve({ url }),
+    endpoint: () => Promise.resolve({ url, purpose: 'configured' }),
     client,
     clock: systemClock,
     initialBackoffMs: 1,
@@ -300,7 +300,7 @@ test('a server in strict mode refuses what it cannot record', async () => {
   const client = new WebhookClient('test');
   try {
     const { status, body } = await client.call(
-      { url: new URL('/version', plane.url), ca: plane.ca },
+      { url: new URL('/version', plane.url), ca: plane.ca, purpose: 'configured' },
       { method: 'GET', signal: AbortSignal.timeout(60_000) },
     );
     assert.equal(status, 500);
@@ -338,7 +338,7 @@ rules:
   const client = new WebhookClient('test');
   const call = (path: string, object: object | undefined, token = 'ann-token') =>
     client.call(
-      { url: new URL(path, plane.url), ca: plane.ca, authorization: `Bearer ${token}` },
+      { url: new URL(path, plane.url), ca: plane.ca, purpose: 'configured', authorization: `Bearer ${token}` },
       {
         method: object === undefined ? 'GET' : 'POST',
         ...(object === undefined ? {} : { body: JSON.stringify(object) }),

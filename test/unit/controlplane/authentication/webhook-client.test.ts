@@ -8,7 +8,6 @@ import { endpointSlices, services } from '../../../../api/machinery/resources.ts
 import { fixedSources } from '../../../../controlplane/admission/sources.ts';
 import { endpointOf } from '../../../../controlplane/admission/webhook/endpoint.ts';
 import {
-  isLocalAddress,
   WebhookClient,
   withTimeout,
   type WebhookEndpoint,
@@ -43,6 +42,7 @@ after(() => {
 
 const endpoint = (): WebhookEndpoint => ({
   url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`),
+  purpose: 'webhook-url',
 });
 const call = (signal = AbortSignal.timeout(60_000)) => client.call(endpoint(), { method: 'POST', body: '{}', signal });
 
@@ -74,23 +74,6 @@ test('a redirect is an answer, and nobody follows it', async () => {
   assert.equal(followed, false);
 });
 
-for (const [address, expected] of [
-  ['127.0.0.1', true],
-  ['127.8.8.8', true],
-  ['0.0.0.0', true],
-  ['169.254.169.254', true],
-  ['::1', true],
-  ['[::1]', true],
-  ['::ffff:127.0.0.1', true],
-  ['fe80::1', true],
-  ['10.0.0.1', false],
-  ['2001:db8::1', false],
-  ['hook.example', false],
-] as const) {
-  test(`${address} is ${expected ? 'an' : 'no'} address that services may not lead to`, () =>
-    assert.equal(isLocalAddress(address), expected));
-}
-
 const endpointTo = (spec: Service['spec'] | undefined, addresses: readonly string[] = []) => {
   const metadata = { name: 's', namespace: 'n', labels: { 'kubernetes.io/service-name': 's' } };
   const slice = { metadata, ports: [{ port: 8443 }], endpoints: [{ addresses }], addressType: 'IPv4' };
@@ -101,17 +84,19 @@ const endpointTo = (spec: Service['spec'] | undefined, addresses: readonly strin
   const found = { services: sources.of(services), endpointSlices: sources.of(endpointSlices), random: () => 0 };
   return endpointOf({ service: { namespace: 'n', name: 's' } }, 5, found);
 };
+const called = (to: WebhookEndpoint) =>
+  client.call(to, { method: 'POST', body: '{}', signal: AbortSignal.timeout(60_000) });
 const serviceTo = (externalName: string) => endpointTo({ type: 'ExternalName', externalName });
 
 test('a service is called at an address of its endpoints, by its own name', async () => {
   const found = await endpointTo({ ports: [{ port: 443 }] }, ['10.1.2.3']);
-  assert.deepEqual(found.connectTo, { host: '10.1.2.3', port: 8443, isForeign: true });
+  assert.deepEqual(found.connectTo, { host: '10.1.2.3', port: 8443 });
   assert.equal(found.serverName, 's.n.svc');
 });
 
 for (const address of ['127.0.0.1', '169.254.169.254', '::1', '0.0.0.0']) {
-  test(`an endpoint ${address} of a service is not called`, () =>
-    assert.rejects(endpointTo({ ports: [{ port: 443 }] }, [address]), /own host/));
+  test(`an endpoint ${address} of a service is not called`, async () =>
+    assert.rejects(called(await endpointTo({ ports: [{ port: 443 }] }, [address])), /address not allowed/));
 }
 
 for (const [why, asked, reason] of [
@@ -123,17 +108,20 @@ for (const [why, asked, reason] of [
 }
 
 test('a service that leads to the metadata address, or to a name of this host, is not called', async () => {
-  await assert.rejects(serviceTo('169.254.169.254'), /own host/);
-  const found = await serviceTo('localhost');
-  assert.equal(found.connectTo?.isForeign, true);
-  const url = endpoint().url;
-  const connectTo = { host: 'localhost', port: Number(url.port), isForeign: true };
   const before = calls;
   await assert.rejects(
-    client.call({ url, connectTo }, { method: 'POST', body: '{}', signal: AbortSignal.timeout(60_000) }),
-    /own host/,
+    called(await serviceTo('169.254.169.254')),
+    /address not allowed: 169.254.169.254 is a link-local/,
   );
-  assert.equal(calls, before);
+  await assert.rejects(
+    called(await serviceTo('localhost')),
+    /address not allowed: .* of localhost is a loopback address/,
+  );
+  const { url } = endpoint();
+  const connectTo = { host: 'localhost', port: Number(url.port) };
+  await assert.rejects(called({ url, purpose: 'webhook-service', connectTo }), /address not allowed/);
+  await called({ url, purpose: 'webhook-url', connectTo });
+  assert.equal(calls, before + 1);
 });
 
 const json = (response: ServerResponse, value: object): void => {

@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { connect as connectTls } from 'node:tls';
 import { after, before, test } from 'node:test';
+import { createDialer } from '../../../../api/machinery/dialer.ts';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { WebSocket } from 'ws';
 import { silentLogger } from '../../../../api/component/logger.ts';
@@ -32,7 +33,8 @@ function subresource(name: string, plain: boolean): Rest {
     ): Promise<ConnectTarget> => ({
       origin: { secure: false, host: '127.0.0.1', port: (target.address() as AddressInfo).port },
       target: `/${name}/${pod}${request.rawPath}`,
-      credentials: 'none',
+      purpose: 'proxy' as const,
+      name: 'service/ns/target',
       plain,
     }),
   };
@@ -65,6 +67,7 @@ before(async () => {
   await new Promise<void>((resolve) => target.listen(0, '127.0.0.1', resolve));
   const catalog = new FakeCatalog([subresource('exec', false), subresource('log', true), subresource('proxy', false)]);
   const connector = createConnector({
+    dialer: createDialer({ loopbackTargets: new Set(['service/ns/target']) }),
     stripped: strippedHeaders({ names: ['X-Foo-User'], prefixes: ['X-Foo-Extra-'] }),
     agentCredentials: () => undefined,
     clock: systemClock,

@@ -10,6 +10,7 @@ import { createServer, type AddressInfo, connect, type Server } from 'node:net';
 import { type Duplex, Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { after, before, describe, it } from 'node:test';
+import { createDialer } from '../../../../../api/machinery/dialer.ts';
 import { createWebSocketStream, WebSocket } from 'ws';
 import type { PodHost } from '../../../../../agent/core-types.ts';
 import type { StreamIo } from '../../../../../agent/runtime/runtime.ts';
@@ -97,7 +98,8 @@ function row(resource: string, name: string, path: (request: ConnectRequest) => 
     ): Promise<ConnectTarget> => ({
       origin: { secure: true, host: '127.0.0.1', port: agent.port },
       target: `${path(request)}?${request.query.toString()}`,
-      credentials: 'none',
+      purpose: 'proxy' as const,
+      name: 'service/ns/target',
       plain: false,
     }),
   };
@@ -112,6 +114,7 @@ before(async () => {
     row('nodes', 'proxy', ({ path }) => path),
   ]);
   const connector = createConnector({
+    dialer: createDialer({ loopbackTargets: new Set(['service/ns/target']) }),
     stripped: strippedHeaders({ names: ['X-Foo-User'], prefixes: ['X-Foo-Extra-'] }),
     agentCredentials: () => undefined,
     clock: systemClock,

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { createServer as createTcpServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer, type TLSSocket } from 'node:tls';
 import { after, before, beforeEach, describe, it } from 'node:test';
+import { createDialer } from '../../../../../api/machinery/dialer.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import type { ConnectRequest, Rest } from '../../../../../controlplane/registry/rest.ts';
@@ -41,7 +42,8 @@ function row(name: string): Rest {
     connect: async (_context: unknown, _namespace: string, _pod: string, request: ConnectRequest) => ({
       origin: { secure: false, host: HOST, port: portOf(plain) },
       target: request.rawPath === '' ? '/' : request.rawPath,
-      credentials: 'none',
+      purpose: 'proxy' as const,
+      name: 'service/ns/target',
       plain: false,
     }),
   };
@@ -53,6 +55,7 @@ before(async () => {
   secure = createTlsServer(material, answering).listen(0, HOST);
   const stripped = strippedHeaders({ names: ['X-Foo-User', 'X-Foo-Group'], prefixes: ['X-Foo-Extra-'] });
   const connector = createConnector({
+    dialer: createDialer({ loopbackTargets: new Set(['service/ns/target']) }),
     stripped,
     agentCredentials: () => undefined,
     clock: systemClock,
@@ -66,12 +69,14 @@ before(async () => {
       target: () => ({
         host: HOST,
         port: portOf(secure),
+        service: 'service/ns/target',
         serverName: 'ext.ns.svc',
         tls: { ...material, rejectUnauthorized: false, servername: 'ext.ns.svc' },
       }),
     },
     systemClock,
     stripped,
+    createDialer({ loopbackTargets: new Set(['service/ns/target']) }),
   );
   api = await startFakeServer(new FakeCatalog([row('exec'), row('proxy')]), { connector, aggregated });
 });

@@ -1,0 +1,76 @@
+/** What an IP address leads to, as far as a server that dials addresses of others must know. Pure. */
+import { isIP } from 'node:net';
+import { ipBytes } from '../pki/names.ts';
+
+export type AddressClass = 'unspecified' | 'loopback' | 'link-local' | 'multicast' | 'metadata';
+
+/** Where clouds serve the credentials of a machine to whoever connects from it. */
+const METADATA: ReadonlySet<string> = new Set(
+  [
+    '169.254.169.254',
+    '169.254.170.2',
+    '169.254.170.23',
+    '100.100.100.200',
+    '168.63.129.16',
+    '192.0.0.192',
+    'fd00:ec2::254',
+    'fd00:ec2::23',
+    'fd20:ce::254',
+  ].map((address) => ipBytes(address).toString('hex')),
+);
+
+const ZEROES = '0'.repeat(24);
+/** Prefixes of IPv6 addresses that hold an IPv4 address, and the byte where that starts: mapped, compatible, NAT64, 6to4. */
+const EMBEDDING: readonly (readonly [prefix: string, at: number])[] = [
+  [`${'0'.repeat(20)}ffff`, 12],
+  [ZEROES, 12],
+  ['0064ff9b0000000000000000', 12],
+  ['2002', 2],
+];
+
+/** The classes of an address, none for an ordinary one. An IPv4 address inside an IPv6 address counts as itself. */
+export function addressClasses(address: string): readonly AddressClass[] {
+  const text = bareAddress(address);
+  if (isIP(text) === 0) return [];
+  const bytes = ipBytes(text);
+  const hex = bytes.toString('hex');
+  const found = new Set<AddressClass>(bytes.length === 4 ? classesOf4(bytes) : classesOf6(bytes, hex));
+  if (METADATA.has(hex)) found.add('metadata');
+  return [...found];
+}
+
+function classesOf4(bytes: Buffer): AddressClass[] {
+  const [first = 0, second = 0] = bytes;
+  const found: AddressClass[] = [];
+  if (first === 0) found.push('unspecified');
+  if (first === 127) found.push('loopback');
+  if (first === 169 && second === 254) found.push('link-local');
+  // The limited broadcast address reaches many as well.
+  if ((first >= 224 && first <= 239) || bytes.every((byte) => byte === 255)) found.push('multicast');
+  if (METADATA.has(bytes.toString('hex'))) found.push('metadata');
+  return found;
+}
+
+function classesOf6(bytes: Buffer, hex: string): AddressClass[] {
+  if (hex === '0'.repeat(32)) return ['unspecified'];
+  if (hex === `${'0'.repeat(31)}1`) return ['loopback'];
+  const [first = 0, second = 0] = bytes;
+  if (first === 0xff) return ['multicast'];
+  if (first === 0xfe && (second & 0xc0) === 0x80) return ['link-local'];
+  const embedding = EMBEDDING.find(([prefix]) => hex.startsWith(prefix));
+  return embedding === undefined ? [] : classesOf4(bytes.subarray(embedding[1], embedding[1] + 4));
+}
+
+/** One text for all spellings of an address, also for an IPv4 address that is mapped into IPv6; `''` for what is no address. */
+export function addressKey(address: string): string {
+  const text = bareAddress(address);
+  if (isIP(text) === 0) return '';
+  return ipBytes(text)
+    .toString('hex')
+    .replace(/^0{20}ffff/, '');
+}
+
+/** Without the brackets of a URL and the zone of a link-local address. */
+export function bareAddress(host: string): string {
+  return host.replace(/^\[|\]$/g, '').replace(/%.*$/s, '');
+}
