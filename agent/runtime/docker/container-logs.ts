@@ -1,4 +1,7 @@
-/** The writers of the containers' CRI logs, one for each that may still say something. */
+/**
+ * Owns the CRI log writers, one per container whose output is not complete yet. The Docker runtime starts a writer when it starts
+ * a container, and again for every running container when the agent starts.
+ */
 import type { ContainerInspectInfo } from 'dockerode';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
@@ -8,7 +11,7 @@ import { RuntimeError } from '../runtime.ts';
 import { readLabels } from './labels.ts';
 import { LogWriter } from './log-writer.ts';
 
-/** How long an ended container's status waits for the rest of its log. */
+/** How long the status of an exited container waits for the rest of the container's log. */
 const SETTLE_MS = 2_000;
 
 export class ContainerLogs {
@@ -23,7 +26,9 @@ export class ContainerLogs {
     this.#logger = options.logger;
   }
 
-  /** Begins, or goes on after what is in the file that the container's label names. One that is gone says nothing more. */
+  /**
+   * Starts a writer that appends to the log file named in the container's labels. Does nothing if the container no longer exists.
+   */
   async write(id: string): Promise<void> {
     const found = await this.#inspect(id);
     if (found === undefined) return;
@@ -69,7 +74,7 @@ export class ContainerLogs {
     await this.#writers.get(id)?.reopen();
   }
 
-  /** The whole output is in the file, or it takes too long. */
+  /** Resolves when the whole output is in the log file, or after `SETTLE_MS`. */
   async settled(id: string): Promise<void> {
     const writer = this.#writers.get(id);
     if (writer === undefined) return;
@@ -78,7 +83,7 @@ export class ContainerLogs {
     limit.abort();
   }
 
-  /** Resolves to what ends the writer, which nobody asks for any more. */
+  /** Removes the writer and returns a function that closes it. */
   remove(id: string): () => Promise<void> {
     const writer = this.#writers.get(id);
     this.#writers.delete(id);

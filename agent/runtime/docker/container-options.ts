@@ -1,5 +1,6 @@
 /**
- * Pure: what the boundary asks for → what the Docker Engine's create calls take. Decides nothing about pods.
+ * Translates the runtime boundary's sandbox and container configuration into the options of the Docker Engine's create calls.
+ * These functions are pure and make no decisions about pods. The Docker runtime calls them.
  */
 import type Docker from 'dockerode';
 import {
@@ -12,26 +13,30 @@ import {
   type SecurityProfile,
 } from '../runtime.ts';
 
-/** What the host and the engine can do; found out once by the runtime. */
+/** What the host and the engine support. The runtime reads this once at start. */
 export interface EngineFacts {
   readonly swapLimit: boolean;
-  /** Negative oom_score_adj needs CAP_SYS_RESOURCE. */
+  /** The lowest oom_score_adj that containers can have. A negative value needs CAP_SYS_RESOURCE. */
   readonly lowestOomScoreAdj: number;
   readonly recursiveReadOnly: boolean;
   /**
-   * Podman's service of Docker's API. There, who joins a network has a host name of its own, unless it joins that too (Docker cannot
-   * be told so), and a seccomp profile is named by its path.
+   * The engine is Podman's implementation of Docker's API. In Podman a container that joins a network namespace must also join
+   * the UTS namespace to share the host name, and a seccomp profile is named by its path. Docker rejects the first and takes the
+   * profile inline.
    */
   readonly isPodman: boolean;
   readonly seLinux: boolean;
 }
 
-/** The engine's own log is only the buffer that our log writer reads from; two files so that a rotation loses nothing unread. */
+/**
+ * The log writer reads from the engine's own log, which is only a buffer. It has two files, so that a rotation loses no unread
+ * output.
+ */
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '16m', 'max-file': '2' } };
 
 export interface SandboxOptions {
   readonly image: string;
-  /** Of the node's network; absent for pods on the node's own. */
+  /** The name of the node's pod network. Absent for pods that use the host's network. */
   readonly network: string | undefined;
   readonly labels: Record<string, string>;
   readonly name: string;
@@ -86,9 +91,9 @@ export interface ContainerOptions {
   readonly sandboxId: string;
   readonly labels: Record<string, string>;
   readonly name: string;
-  /** Contents of a localhost seccomp profile, which Docker takes inline; its path for Podman. */
+  /** The contents of a localhost seccomp profile for Docker; the path of the profile for Podman. */
   readonly seccompProfile: string | undefined;
-  /** A prepared resolver configuration; absent: the engine's own. */
+  /** The path of a prepared resolv.conf. If absent, the engine writes its own. */
   readonly resolvConf: string | undefined;
 }
 
@@ -140,7 +145,7 @@ export function containerCreateOptions(
         PathInContainer: device.containerPath,
         CgroupPermissions: device.permissions,
       })),
-      // Engines from 25 on know them; older ones refuse the container and say so.
+      // The Docker Engine supports CDI devices from version 25. Older versions reject the container with an error.
       ...(config.cdiDevices.length === 0
         ? {}
         : { DeviceRequests: [{ Driver: 'cdi', DeviceIDs: [...config.cdiDevices] }] }),
@@ -159,7 +164,7 @@ export function containerCreateOptions(
 }
 
 export function resourceOptions(resources: LinuxResources, facts: EngineFacts): Docker.HostConfig {
-  // The engine counts swap with memory, whatever the kernel does.
+  // The engine's swap limit is the sum of memory and swap, while cgroup v2 limits swap alone.
   const swapMax = Number(resources.unified['memory.swap.max'] ?? 0);
   const swap =
     resources.memorySwapLimitBytes !== 0 ? resources.memorySwapLimitBytes : resources.memoryLimitBytes + swapMax;
@@ -202,7 +207,8 @@ function mountOption(mount: Mount, facts: EngineFacts): Docker.MountSettings {
     );
   }
   const propagation = { private: 'rprivate', 'host-to-container': 'rslave', bidirectional: 'rshared' } as const;
-  // Private is the engine's own choice, but said aloud it is refused for a directory that holds the engine's data, like `/`.
+  // Private is the engine's default propagation. The engine rejects an explicit `private` for a directory that contains the
+  // engine's own data, such as `/`.
   const isDefault = mount.propagation === 'private' && !mount.recursiveReadOnly;
   const bindOptions = {
     Propagation: propagation[mount.propagation],

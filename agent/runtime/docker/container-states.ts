@@ -1,6 +1,6 @@
 /**
- * What the engine knows of containers → the boundary's statuses. A listing costs one call and one inspection a container
- * whose state changed: running and ended containers are remembered by id and state.
+ * Translates the engine's container list and inspections into the runtime boundary's statuses. A list costs one call, plus one
+ * inspection for each container whose state changed: the statuses of running and exited containers are cached by id and state.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type Docker from 'dockerode';
@@ -18,7 +18,7 @@ export interface ContainerStatesDeps {
   readonly clock: Clock;
   readonly images: DockerImages;
   readonly instance: string;
-  /** The log of an ended container is complete (or will not be). */
+  /** Resolves when the log of an exited container is complete, or will not be completed. */
   readonly logSettled: (id: string) => Promise<void>;
 }
 
@@ -31,7 +31,7 @@ export class ContainerStates {
   readonly #deps: ContainerStatesDeps;
   readonly #remembered = new Map<string, Remembered>();
   readonly #stopped = new Set<string>();
-  /** When a start failed: the engine keeps no time for it. */
+  /** When a start failed, by container id. The engine does not record this time. */
   readonly #startFailures = new Map<string, number>();
 
   constructor(deps: ContainerStatesDeps) {
@@ -69,7 +69,7 @@ export class ContainerStates {
       filter.id,
     );
     if (Object.keys(filter).length === 0) this.#prune(new Set(listed.map((entry) => entry.Id)));
-    // A look at everything waits for no single container.
+    // The list of all containers does not wait for a single container that hangs.
     const isOverview = Object.keys(filter).length === 0;
     const statuses = await Promise.all(
       listed.map((entry) =>
@@ -105,7 +105,7 @@ export class ContainerStates {
     this.#remembered.set(entry.Id, current);
     try {
       const status = await current.status;
-      // A created container may have failed to start meanwhile; what was read between two states is not kept.
+      // A created container may have failed to start in the meantime. A status read between two states is not cached.
       const settled =
         status.state === 'exited'
           ? entry.State !== 'running'
@@ -119,7 +119,7 @@ export class ContainerStates {
     }
   }
 
-  /** We end it ourselves: that it was killed needs no other reason. */
+  /** Records that the agent itself stops the container, so that the status does not wait for an OOM kill to be reported. */
   noteStop(id: string): void {
     this.#stopped.add(id);
   }
@@ -129,7 +129,7 @@ export class ContainerStates {
       this.#deps.client.call('inspect container', () => this.#deps.client.docker.getContainer(id).inspect());
     let inspected = await look();
     if (!inspected.State.Running) await this.#deps.logSettled(id);
-    // The engine hears of the end and of its reason, memory, on two ways, and does not wait for the second.
+    // The engine learns of the exit and of the OOM kill through separate events, and does not wait for the second.
     for (const delayMs of this.#stopped.has(id) ? [] : OOM_NEWS_MS) {
       const { State, HostConfig } = inspected;
       if (State.Running || State.ExitCode !== KILLED || State.OOMKilled || (HostConfig.Memory ?? 0) === 0) break;
@@ -144,7 +144,7 @@ export class ContainerStates {
   }
 }
 
-/** Pure: what a listing tells of a container. */
+/** Builds a status from a list entry alone. Pure. */
 function listedStatus(entry: Docker.ContainerInfo): ContainerStatus {
   const facts = readLabels(entry.Labels);
   const state =
@@ -197,7 +197,10 @@ function timeOf(text: string): number {
   return text.startsWith('0001-') ? 0 : Date.parse(text);
 }
 
-/** Pure. A container that could not be started is an ended one (`StartError`, 128), as CRI runtimes say it. */
+/**
+ * Builds a status from an inspection. A container that could not be started has exited with reason `StartError` and exit code
+ * 128, as in CRI runtimes. Pure.
+ */
 export function containerStatus(
   inspected: Docker.ContainerInspectInfo,
   imageRef: string,

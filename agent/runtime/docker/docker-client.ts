@@ -1,23 +1,23 @@
 /**
- * Access to the Docker Engine: one dockerode client, a time limit on every call that answers at once, and the one place
- * that turns an engine's error into a `RuntimeError`.
+ * Owns the dockerode client of the Docker Engine. Every call that returns at once has a time limit, and engine errors become a
+ * `RuntimeError` here and nowhere else. All parts of the Docker runtime call the engine through it.
  */
-// Before dockerode: it keeps parts of it from being loaded.
+// This import must precede dockerode, because it keeps unused parts of dockerode from being loaded.
 import './dockerode-parts.ts';
 import Docker from 'dockerode';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
 
-/** Beyond it an answer is taken as lost; the engine may still do what was asked. */
+/** After this time a call fails with `timeout`. The engine may still execute it. */
 const CALL_TIMEOUT_MS = 120_000;
 
 export interface DockerClient {
   readonly docker: Docker;
-  /** Runs an engine call: time limit, errors as `RuntimeError`. */
+  /** Runs an engine call with a time limit and throws its errors as `RuntimeError`. */
   call<T>(what: string, run: () => Promise<T>, options?: { readonly timeoutMs?: number }): Promise<T>;
 }
 
-/** `unix:///path`, a path, or `tcp://host:port`. */
+/** Accepts `unix:///path`, a path, or `tcp://host:port`. */
 export function createDockerClient(endpoint: string, clock: Clock): DockerClient {
   const docker = new Docker(connectOptions(endpoint));
   return {
@@ -100,7 +100,10 @@ function engineMessage(error: EngineError, message: string): string {
   return startMessage(message);
 }
 
-/** Older engines leave out the layer that CRI runtimes name first, newer ones name it otherwise; users search for one sentence. */
+/**
+ * Engine versions prefix start errors differently. This function uses containerd's prefix for all of them, so that users find the
+ * same text for the same error.
+ */
 export function startMessage(message: string): string {
   const bare = message.replace(/^failed to create task for container: /, '');
   return /^(failed to create shim|OCI runtime create failed)/.test(bare)
@@ -112,7 +115,7 @@ export function isCode(error: unknown, ...codes: readonly RuntimeErrorCode[]): b
   return error instanceof RuntimeError && codes.includes(error.code);
 }
 
-/** Ignores what the caller wanted gone being gone already. */
+/** Ignores the error that the object to remove does not exist or is being removed. */
 export async function unlessGone(run: Promise<unknown>): Promise<void> {
   try {
     await run;

@@ -1,7 +1,7 @@
 /**
- * The container runtime boundary over the Docker Engine (20.10 and later): a pod sandbox is a pause container, the pod's
- * containers join its namespaces. Everything that must outlive the agent stands in labels; in memory are only caches and
- * the log writers, which are rebuilt at start.
+ * Implements the container runtime boundary with the Docker Engine (20.10 and later). A pod sandbox is a pause container, and the
+ * pod's containers join its namespaces. All state that must survive a restart of the agent is in container labels. Memory holds
+ * only caches and the log writers, which are rebuilt at start.
  */
 import { createHash } from 'node:crypto';
 import { mkdir, readFile, rm, statfs, writeFile } from 'node:fs/promises';
@@ -43,25 +43,25 @@ import { dialPort } from './port-forward.ts';
 import { SandboxImage } from './sandbox-image.ts';
 import { DockerStats } from './stats.ts';
 
-/** What the engine may need beyond the grace period to see a process dead. */
+/** How much time beyond the grace period the engine may need to observe that a process has exited. */
 const STOP_MARGIN_MS = 60_000;
 const SANDBOX_IMAGE_TIMEOUT_MS = 120_000;
 
 export interface DockerRuntimeOptions {
-  /** `unix:///var/run/docker.sock`. */
+  /** For example `unix:///var/run/docker.sock`. */
   readonly endpoint: string;
   readonly nodeName: string;
-  /** The agent's root directory: with the node's name it tells whose containers are whose. */
+  /** The agent's root directory. Together with the node's name it identifies the containers of this agent. */
   readonly rootDirectory: string;
   readonly sandboxImage: string;
   readonly hairpin?: boolean;
-  /** The pods' addresses come from an API server. */
+  /** The pod CIDR is assigned by the API server, so the agent waits for it before it creates a pod network. */
   readonly awaitsPodCidr?: boolean;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
-/** Connects, reads what the engine can, and takes up the logs of the containers that are there. */
+/** Connects to the engine, reads what it supports, and starts the log writers of the containers that exist. */
 export async function startDockerRuntime(options: DockerRuntimeOptions): Promise<Runtime> {
   const runtime = new DockerRuntime(options);
   await runtime.start();
@@ -150,7 +150,7 @@ class DockerRuntime implements Runtime {
     ];
   }
 
-  /** The engine maps ids for all containers or none, and adds the groups that an image gives its users. */
+  /** The engine has user namespaces for all containers or for none, and always adds the supplemental groups of the image. */
   async features(): Promise<RuntimeFeatures> {
     const info = await this.#engine.info();
     const features = { recursiveReadOnlyMounts: this.#facts.recursiveReadOnly, userNamespaces: false };
@@ -275,7 +275,7 @@ class DockerRuntime implements Runtime {
     try {
       await unlessGone(this.#client.call('kill container', () => container.kill({ signal: 'SIGKILL' })));
     } catch (error) {
-      if (!isCode(error, 'invalid')) throw error; // 409: it does not run
+      if (!isCode(error, 'invalid')) throw error; // 409: the container does not run
     }
     await unlessGone(ended);
     await this.#settled(id);
@@ -311,7 +311,7 @@ class DockerRuntime implements Runtime {
 
   async updateResources(id: ContainerId, resources: LinuxResources): Promise<void> {
     const { OomScoreAdj: _fixed, ...changes } = resourceOptions(resources, this.#facts);
-    // Zero would leave the quota as it is.
+    // The engine ignores a quota of zero and keeps the old one; -1 removes the quota.
     const quota = resources.cpuQuotaUs === 0 ? { CpuQuota: -1 } : {};
     await this.#client.call('update container', () =>
       this.#client.docker.getContainer(id).update({ ...changes, ...quota }),
@@ -408,13 +408,13 @@ class DockerRuntime implements Runtime {
     });
   }
 
-  /** Containers stay; the log writers end. Where there are no pods the network goes, too. */
+  /** Containers keep running. Stops the log writers, and removes the pod network if it carries no pods. */
   async close(): Promise<void> {
     await this.#logs.close();
     try {
       if ((await this.listSandboxes()).length === 0) await this.#network.release();
     } catch (error) {
-      this.#options.logger.debug({ error }, 'The pod network could not be removed');
+      this.#options.logger.debug({ err: error }, 'Cannot remove the pod network');
     }
   }
 
@@ -425,7 +425,7 @@ class DockerRuntime implements Runtime {
       return await attempt();
     } catch (error) {
       if (!isCode(error, 'already-exists')) throw error;
-      // Left by an agent that died between create and start; nobody refers to it.
+      // An agent that exited between create and start left this container. No pod refers to it.
       await unlessGone(
         this.#client.call('remove container', () =>
           this.#client.docker.getContainer(name).remove({ force: true, v: true }),
@@ -436,14 +436,15 @@ class DockerRuntime implements Runtime {
   }
 
   /**
-   * The engine tells of an end before its list does. It does both under the container's lock, which an inspection takes:
-   * after one, the list is as new as the news. A container that hangs holds up only its own event.
+   * Waits until the engine's container list shows a container's exit. The engine sends the exit event before it updates the list,
+   * but does both under the container's lock. An inspection takes the same lock, so after an inspection the list is up to date. A
+   * container that hangs delays only its own event.
    */
   async #settled(id: string): Promise<void> {
     try {
       await this.#client.call('inspect container', () => this.#client.docker.getContainer(id).inspect());
     } catch (error) {
-      this.#options.logger.debug({ error, id }, 'A container could not be looked at after its event');
+      this.#options.logger.debug({ err: error, id }, 'Cannot inspect a container after its exit event');
     }
   }
 

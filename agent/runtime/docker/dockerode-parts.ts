@@ -1,11 +1,12 @@
 /**
- * Keeps dockerode from loading what nobody asks of it here: engines over SSH, and BuildKit's sessions with a gRPC of their own,
- * 15 MB resident. Imported before it; in a bundle, where packages have no files, `scripts/build-binary` does the same.
+ * Keeps dockerode from loading parts that this project does not use: SSH connections, and BuildKit sessions with their own copy
+ * of gRPC (15 MB resident). This module must be imported before dockerode. In a bundle, where packages have no files,
+ * `scripts/build-binary` leaves the same parts out.
  */
 import { createRequire, Module } from 'node:module';
 import { dirname, join } from 'node:path';
 
-/** Files of dockerode, and of the package that it makes its requests with. */
+/** The unused files of dockerode and of docker-modem, its HTTP client. */
 export const UNUSED = ['dockerode/lib/session.js', 'docker-modem/lib/ssh.js'];
 
 export function unused(): never {

@@ -1,4 +1,7 @@
-/** The engine's events about this agent's containers, taken up again whenever the stream breaks off. */
+/**
+ * Follows the engine's events about this agent's containers, and reconnects when the stream breaks. The Docker runtime passes the
+ * events to the PLEG.
+ */
 import { createInterface } from 'node:readline';
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
@@ -14,11 +17,11 @@ export interface EngineEventsOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly instance: string;
-  /** The engine's list is as new as the news of an end. */
+  /** Resolves when the engine's container list shows the exit of the container. */
   readonly settled: (containerId: string) => Promise<void>;
 }
 
-/** Calls until the signal aborts; `onDisconnect` says that events may have been lost. */
+/** Calls back until the signal aborts. `onDisconnect` means that events may have been lost. */
 export async function followEvents(
   { client, clock, logger, instance, settled }: EngineEventsOptions,
   signal: AbortSignal,
@@ -41,7 +44,7 @@ export async function followEvents(
           );
       }
     } catch (error) {
-      if (!signal.aborted) logger.debug({ error }, 'The event stream of Docker broke off');
+      if (!signal.aborted) logger.debug({ err: error }, 'The Docker event stream was interrupted');
     }
     if (signal.aborted) return;
     onDisconnect();

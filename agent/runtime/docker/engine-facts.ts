@@ -1,4 +1,4 @@
-/** What an engine says of itself, and what it and this host can do. */
+/** Reads the engine's version and info, and derives from them what the engine and this host support. */
 import { readFile } from 'node:fs/promises';
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -24,8 +24,9 @@ export interface EngineInfo {
 }
 
 /**
- * An engine runs two programs for each of these answers, and they stay the same until it ends: they are remembered until its
- * events break off, and for a while where nobody follows those.
+ * Caches the engine's version and info. The engine starts two programs to answer each of these requests, and the answers do not
+ * change until the engine restarts. The cache is cleared when the event stream breaks, and its entries expire for runtimes whose
+ * events nobody follows.
  */
 export class EngineSelf {
   readonly #client: DockerClient;
@@ -79,6 +80,6 @@ async function lowestOomScoreAdj(logger: Logger): Promise<number> {
   const effective = BigInt(`0x${/^CapEff:\s*([0-9a-f]+)/m.exec(status)?.[1] ?? '0'}`);
   if ((effective >> CAP_SYS_RESOURCE) & 1n) return -1000;
   const own = Number((await readFile('/proc/self/oom_score_adj', 'utf8')).trim());
-  logger.warn({ lowest: own }, 'Without CAP_SYS_RESOURCE the out-of-memory score of containers is not lowered');
+  logger.warn({ lowest: own }, 'The agent lacks CAP_SYS_RESOURCE and cannot lower oom_score_adj of containers');
   return own;
 }

@@ -1,6 +1,7 @@
 /**
- * Processes inside a running container: exec with streams or with collected output, and attach. The engine cannot end an
- * exec: at a time limit the process is killed by its id on the host, after making sure it is the container's.
+ * Runs processes inside a running container: exec with streams, exec with collected output, and attach. The engine cannot kill an
+ * exec. At a time limit, this module kills the process by its process id on the host, after it has checked that the process
+ * belongs to the container.
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -97,7 +98,8 @@ export async function attachStream(deps: ExecDeps, id: ContainerId, io: StreamIo
     stdout: io.stdout !== undefined || io.tty,
     stderr: io.stderr !== undefined && !io.tty,
   };
-  // A container with a terminal has no frames in its output, whatever the client of this attach has.
+  // The container's own configuration decides whether its output has frames: a container with a terminal has none, whatever the
+  // client of this attach requests.
   const { Config: config } = await client.call('inspect container', () => container.inspect());
   const connection = await client.call('attach', () => hijackedAttach(client, id, options));
   if (io.stdin === undefined) connection.end();
@@ -105,7 +107,7 @@ export async function attachStream(deps: ExecDeps, id: ContainerId, io: StreamIo
   await carryStreams(connection, { ...io, tty: config.Tty });
 }
 
-/** dockerode's own attach leaves the request open when there is input, and the connection is then never handed over. */
+/** Replaces dockerode's attach, which leaves the request open when there is input and then never returns the connection. */
 function hijackedAttach(client: DockerClient, id: string, options: object): Promise<NodeJS.ReadWriteStream> {
   return new Promise((resolve, reject) => {
     const request = {
@@ -144,11 +146,11 @@ async function killExec({ client }: ExecDeps, execId: string, containerId: strin
     const cgroup = await readFile(`/proc/${state.Pid}/cgroup`, 'utf8');
     if (cgroup.includes(containerId)) process.kill(state.Pid, 'SIGKILL');
   } catch {
-    // The process is gone, or is not on this host: nothing more can be done.
+    // The process has exited, or runs on another host. There is nothing to kill.
   }
 }
 
-/** Passes the sizes of the client's terminal on until the stream ends; a size that the engine refuses is left out. */
+/** Passes the terminal sizes of the client to the engine until the stream ends. Ignores a size that the engine rejects. */
 function followSize(
   sizes: AsyncIterable<TerminalSize> | undefined,
   resize: (size: { h: number; w: number }) => Promise<unknown>,
@@ -156,6 +158,6 @@ function followSize(
   const follow = async (): Promise<void> => {
     for await (const size of sizes ?? []) await resize({ h: size.height, w: size.width }).catch(() => undefined);
   };
-  // The end of the stream ends the sizes as well, by an error or without.
+  // The sizes end with the stream, with or without an error. Neither is a failure of the exec.
   follow().catch(() => undefined);
 }

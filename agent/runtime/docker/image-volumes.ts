@@ -1,6 +1,7 @@
 /**
- * Images as volumes on Docker: the engine does not mount images everywhere, so that the file system of one is written once to
- * a directory below the root directory, and bound read-only into the containers that want it. It goes with the image.
+ * Provides image volumes on Docker. Not every engine can mount an image, so the files of an image are extracted once into a
+ * directory below the root directory, and bound read-only into the containers that mount them. The directory is removed with the
+ * image.
  */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -20,7 +21,7 @@ export class ImageVolumes {
     this.#directory = join(rootDirectory, 'image-volumes');
   }
 
-  /** The mount of an image as a bind of its files. */
+  /** Turns an image mount into a bind mount of the extracted files. Returns other mounts unchanged. */
   async bind({ image, imageSubPath = '', ...mount }: Mount): Promise<Mount> {
     if (image === undefined) return mount;
     let extracting = this.#running.get(image);
@@ -32,13 +33,13 @@ export class ImageVolumes {
     const hostPath = await realpath(join(root, imageSubPath)).catch((error: unknown) => {
       throw new RuntimeError('invalid', `the image has no path ${JSON.stringify(imageSubPath)}`, { cause: error });
     });
-    // Links in an image are not to lead to files of the host.
+    // A symbolic link in an image must not lead to files of the host.
     if (hostPath !== root && !hostPath.startsWith(`${root}/`))
       throw new RuntimeError('invalid', `the path ${JSON.stringify(imageSubPath)} leads out of the image`);
     return { ...mount, hostPath, readonly: true };
   }
 
-  /** Called when the image was removed; files that a container still has stay until then. */
+  /** Called after the image was removed. Keeps the files while a container still mounts them. */
   async forget(image: string): Promise<void> {
     const directory = this.#pathOf(image);
     const containers = await this.#client.call('list containers', () =>
@@ -70,7 +71,10 @@ export class ImageVolumes {
     return directory;
   }
 
-  /** By a container that is never started: it only gives the image's layers as one archive. */
+  /**
+   * Exports the image's files through a container that is never started, because the engine exports layers as one archive only
+   * for containers.
+   */
   async #export(image: string, directory: string): Promise<void> {
     const { docker } = this.#client;
     const name = `orchlet-image-volume-${createHash('sha256').update(directory).digest('hex').slice(0, 16)}`;

@@ -1,6 +1,6 @@
 /**
- * Images in Docker: list, look up, pull, load, remove. Pull progress goes to logs; an error inside the progress stream is
- * the pull's error.
+ * Lists, inspects, pulls, loads and removes images in Docker. Pull progress is logged. An error inside the progress stream fails
+ * the pull.
  */
 import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -10,7 +10,7 @@ import { isCode, toRuntimeError, type DockerClient } from './docker-client.ts';
 
 export class DockerImages {
   readonly #client: DockerClient;
-  /** Digest references by image id; forgotten whenever images change. */
+  /** Digest references by image id. Cleared whenever images change. */
   readonly #refs = new Map<string, Promise<string>>();
 
   constructor(client: DockerClient) {
@@ -46,7 +46,7 @@ export class DockerImages {
     }
   }
 
-  /** `repo@sha256:…` where known, else the id. */
+  /** Returns `repo@sha256:…` if the engine knows the digest, else the image id. */
   reference(id: string): Promise<string> {
     let known = this.#refs.get(id);
     if (known === undefined) {
@@ -77,7 +77,7 @@ export class DockerImages {
     this.#refs.clear();
     const image = await this.status(reference);
     if (image === undefined)
-      throw new RuntimeError('image-not-found', `image "${reference}" is not there after it was pulled`);
+      throw new RuntimeError('image-not-found', `image "${reference}" does not exist after the pull`);
     return image.id;
   }
 
@@ -86,7 +86,8 @@ export class DockerImages {
     try {
       await this.#removeName(reference);
     } catch (error) {
-      // Several tags hold an image: each goes, the last takes the image with it. A digest may go with its tag.
+      // The engine does not remove an image that has several tags. Every tag is removed, and the last one removes the image. A
+      // digest may be removed together with its tag.
       const image = /multiple repositories|multiple tags|more than one tag/i.test((error as Error).message)
         ? await this.status(reference)
         : undefined;
@@ -110,12 +111,12 @@ export class DockerImages {
       const stream = (await this.#client.docker.loadImage(bytes, { quiet: true })) as NodeJS.ReadableStream;
       await this.#progress(stream, (text) => {
         const match = /Loaded image(?: ID)?: (\S+)/.exec(text);
-        // Podman names all of an archive in one line.
+        // Podman lists all references of an archive in one line.
         if (match?.[1] !== undefined) references.push(...match[1].split(','));
       });
     } catch (error) {
       const { code, message } = toRuntimeError(error);
-      // Podman has a line for each form that the archive is not of.
+      // Podman reports one line for each archive format that it tried.
       throw new RuntimeError(
         code,
         message

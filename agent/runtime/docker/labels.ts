@@ -1,7 +1,7 @@
 /**
- * How a pod's containers are marked in Docker: names, and labels that hold what the runtime boundary gives back (labels,
- * annotations, attempt, log path, image as the user wrote it). A container without our instance label is not ours and is
- * never touched: several agents may share a daemon.
+ * Owns the names and labels of a pod's containers in Docker. The labels hold what the runtime boundary returns and the engine
+ * does not store: labels, annotations, attempt, log path, and the image name that the user specified. The agent never touches a
+ * container without its own instance label, because several agents may share a daemon.
  */
 import type { ContainerConfig, PodIdentity, SandboxConfig } from '../runtime.ts';
 
@@ -120,7 +120,10 @@ export function readLabels(all: DockerLabels): LabelFacts {
   };
 }
 
-/** As tools that parse `docker ps` know it, with the instance at the end: two clusters may run static pods of one uid. */
+/**
+ * Builds the container name that tools parse from `docker ps`, with the agent's instance at the end: two clusters may run static
+ * pods with the same uid.
+ */
 export function dockerName(container: string, pod: PodIdentity, attempt: number, instance: string): string {
   return `k8s_${container}_${pod.name}_${pod.namespace}_${pod.uid}_${attempt}_${instance.slice(0, 8)}`;
 }

@@ -1,8 +1,8 @@
 /**
- * Writes a container's output as a CRI log (`<time> <stream> <P|F> <text>`), by following the engine's own log. After a
- * restart of the agent it goes on after the last line in the file; a follow that breaks is taken up again the same way.
+ * Writes a container's output as a CRI log (`<time> <stream> <P|F> <text>`) by following the engine's own log. After a restart of
+ * the agent, the writer continues after the last line in the file. It resumes an interrupted stream in the same way.
  *
- * One writer a container; memory is bounded by one chunk and one unfinished line header.
+ * There is one writer per container. Its memory is bounded by one chunk and one incomplete line header.
  */
 import { constants } from 'node:fs';
 import { mkdir, type FileHandle } from 'node:fs/promises';
@@ -13,10 +13,10 @@ import { inLogFolder, openLog, rotatedNames } from '../../logs/log-files.ts';
 import type { DockerClient } from './docker-client.ts';
 import { readFrames, type Frame } from './stream-frames.ts';
 
-/** `2026-01-02T03:04:05.000000000Z` and a space. */
+/** The length of `2026-01-02T03:04:05.000000000Z` and a space. */
 const TIME_LENGTH = 30;
 const TAIL_BYTES = 64 * 1024;
-/** The engine cuts longer lines into entries of this size. */
+/** The engine splits longer lines into entries of this size. */
 const ENTRY_BYTES = 16 * 1024;
 const RETRY_MS = 1_000;
 const APPEND = constants.O_RDWR | constants.O_CREAT | constants.O_APPEND;
@@ -31,13 +31,13 @@ export interface LogWriterDeps {
   readonly client: DockerClient;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Whether the container still writes. */
+  /** Whether the container still runs and may write more output. */
   readonly running: (id: string) => Promise<boolean>;
 }
 
 interface Position {
   readonly time: string;
-  /** Entries with that very time that the file already has. */
+  /** How many entries with exactly this time are already in the file. */
   readonly count: number;
 }
 
@@ -47,7 +47,7 @@ export class LogWriter {
   readonly #abort = new AbortController();
   #file: FileHandle | undefined;
   #appending: Promise<unknown> = Promise.resolve();
-  /** Ends when the container's whole output is in the file, or `close` was called. */
+  /** Resolves when the container's whole output is in the file, or after `close`. */
   readonly finished: Promise<void>;
 
   constructor(source: LogSource, deps: LogWriterDeps) {
@@ -55,11 +55,14 @@ export class LogWriter {
     this.#deps = deps;
     this.finished = this.#run().catch((error: unknown) => {
       if (!this.#abort.signal.aborted)
-        deps.logger.warn({ error, container: source.id, path: source.logPath }, 'Cannot write the log of a container');
+        deps.logger.warn(
+          { err: error, container: source.id, path: source.logPath },
+          'Cannot write the log of a container',
+        );
     });
   }
 
-  /** The file was moved away: what comes next goes to a new one, which is there at once. */
+  /** Called after the log file was renamed. Creates a new file at once and writes all further output to it. */
   async reopen(): Promise<void> {
     if (this.#file === undefined) return;
     const moved = this.#file;
@@ -83,9 +86,12 @@ export class LogWriter {
           position = await this.#follow(position);
         } catch (error) {
           if (signal.aborted) return;
-          this.#deps.logger.debug({ error, container: this.#source.id }, 'Following a container log broke off');
+          this.#deps.logger.debug(
+            { err: error, container: this.#source.id },
+            'The log stream of a container was interrupted',
+          );
           if ((error as { statusCode?: number }).statusCode === 404) return;
-          // What has come into the file says where to go on; a disk that is full leaves a part of a line.
+          // The content of the file decides where to continue. A full disk may have left an incomplete line.
           position = await this.#reread(position);
         }
         if (!running) return;
@@ -104,7 +110,7 @@ export class LogWriter {
     return this.#reread(undefined);
   }
 
-  /** Where the file ends now; what a killed agent or a full disk left of a line is cut off. */
+  /** Returns the position at the end of the file. Truncates an incomplete line that a killed agent or a full disk left. */
   async #reread(known: Position | undefined): Promise<Position> {
     const file = this.#file;
     if (file === undefined) return known ?? lastPosition('');
@@ -116,7 +122,7 @@ export class LogWriter {
     return known ?? (await this.#positionBefore());
   }
 
-  /** After a rotation the newest of the files that were moved away says where the log was. */
+  /** After a rotation the current file may be empty. The newest rotated file then holds the last position. */
   async #positionBefore(): Promise<Position> {
     const { logPath } = this.#source;
     const names = await inLogFolder(logPath, rotatedNames);
@@ -177,7 +183,7 @@ function epochSeconds(time: string): string {
   return `${seconds}.${time.slice(20, 29)}`;
 }
 
-/** Pure: the last complete line's time in a CRI log, and how many lines bear it. */
+/** Returns the time of the last complete line in a CRI log, and how many lines have this time. Pure. */
 export function lastPosition(tail: string): Position {
   const times = tail
     .split('\n')
@@ -188,11 +194,11 @@ export function lastPosition(tail: string): Position {
   return { time, count: time === '' ? 0 : times.filter((other) => other === time).length };
 }
 
-/** Pure: the engine's entries in, CRI lines out; skips what the file has already. */
+/** Converts the engine's entries into CRI log lines. Skips the entries that the file already has. Performs no I/O. */
 export class EntryParser {
   #skip: Position;
   #last: Position;
-  /** Bytes of an entry that is not complete. */
+  /** The bytes of an incomplete entry. */
   #pending: Buffer = Buffer.alloc(0);
 
   constructor(from: Position) {
@@ -204,7 +210,7 @@ export class EntryParser {
     return this.#last;
   }
 
-  /** One frame is one entry: a time and the text. */
+  /** Without a terminal one frame is one entry: a time and the text. */
   frame(frame: Frame): Buffer {
     this.#pending = this.#pending.length === 0 ? frame.payload : Buffer.concat([this.#pending, frame.payload]);
     if (!frame.last) return Buffer.alloc(0);
@@ -213,7 +219,7 @@ export class EntryParser {
     return this.#line(frame.stream, entry);
   }
 
-  /** With a terminal there are no frames: entries end with a newline, or after 16 KiB of text. */
+  /** With a terminal there are no frames. An entry ends with a newline, or after 16 KiB of text. */
   raw(chunk: Buffer): Buffer {
     let pending: Buffer = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
     const lines: Buffer[] = [];

@@ -1,8 +1,8 @@
 /**
- * The node's pod network in Docker: one user-defined bridge whose subnet is the pod CIDR and whose gateway is the first
- * address. Its name comes from the agent's instance, so that two clusters on one host do not meet.
+ * Owns the node's pod network in Docker: one user-defined bridge whose subnet is the pod CIDR and whose gateway is the first
+ * address. The network's name is derived from the agent's instance, so that two clusters on one host use different networks.
  *
- * A network that carries pods is never remade: a changed pod CIDR takes effect when the last pod has gone.
+ * A network that carries pods is never recreated: a changed pod CIDR takes effect when the last pod is gone.
  */
 import { readFileSync } from 'node:fs';
 import { readdir, writeFile } from 'node:fs/promises';
@@ -18,7 +18,10 @@ export interface PodNetworkOptions {
   readonly logger: Logger;
   readonly instance: string;
   readonly nodeName: string;
-  /** The API server says the addresses: no network is made before it has, since one cannot be changed under its pods. */
+  /**
+   * The API server assigns the pod CIDR. No network is created before that, because its addresses cannot be changed while it
+   * carries pods.
+   */
   readonly awaitsCidr: boolean;
 }
 
@@ -33,7 +36,7 @@ export class PodNetwork {
   readonly #bridge: string;
   #cidrs: readonly string[] = [];
   #ready: Promise<void> | undefined;
-  /** Ports of the bridge that are open already: with many pods only the new ones are written. */
+  /** The bridge ports that already have hairpin mode. With many pods, only the new ports are written. */
   readonly #hairpins = new Set<string>();
   #problem = '';
 
@@ -43,7 +46,7 @@ export class PodNetwork {
     this.name = `orchlet-${options.nodeName.replaceAll(/[^a-zA-Z0-9_.-]/g, '-')}-${options.instance.slice(0, 8)}`;
   }
 
-  /** '' when well. */
+  /** Why the network is not ready; empty if it is. */
   get problem(): string {
     return this.#problem;
   }
@@ -54,7 +57,7 @@ export class PodNetwork {
     this.#ready = undefined;
   }
 
-  /** There is a network afterwards; concurrent callers share one attempt. */
+  /** Creates the network if it does not exist. Concurrent callers share one attempt. */
   async ensure(): Promise<void> {
     this.#ready ??= this.#make();
     try {
@@ -68,8 +71,8 @@ export class PodNetwork {
   }
 
   /**
-   * Frames may leave a port of the bridge by which they came: so a pod reaches itself through a service. To be called when a
-   * pod has joined.
+   * Enables hairpin mode on the bridge ports: a frame may leave through the port on which it arrived, so that a pod reaches
+   * itself through a service. The caller calls this after a pod has joined.
    */
   async openHairpins(): Promise<void> {
     const ports = `/sys/class/net/${this.#bridge}/brif`;
@@ -81,7 +84,7 @@ export class PodNetwork {
         this.#hairpins.add(port);
       }
     } catch (error) {
-      // A pod that ended meanwhile took its port with it.
+      // The pod terminated in the meantime, and its port is gone.
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
       this.#options.logger.warn(
         { bridge: this.#bridge, err: error instanceof Error ? error.message : error },
@@ -90,7 +93,10 @@ export class PodNetwork {
     }
   }
 
-  /** The engine lost it (restarted with another data root, removed by hand): made again on the next use. */
+  /**
+   * The network may have been removed, by hand or because the engine restarted with another data root. The next use creates it
+   * again.
+   */
   forget(): void {
     this.#ready = undefined;
   }
@@ -103,7 +109,7 @@ export class PodNetwork {
       if (existing.inUse) {
         logger.warn(
           { network: this.name, subnets: existing.subnets, podCidrs: this.#cidrs },
-          'The pod network keeps its addresses until its last pod has gone',
+          'The pod network keeps its current subnet until its last pod terminates',
         );
         return;
       }
@@ -117,13 +123,15 @@ export class PodNetwork {
     if (taken.length > 0) {
       logger.warn(
         { podCidrs: taken },
-        'The pod CIDR is in use by another interface of this host: the pod network takes addresses of its own',
+        'The pod CIDR is in use by another interface of this host; the pod network uses a subnet that Docker chooses',
       );
     }
     await this.#create(taken.length > 0 ? [] : this.#cidrs);
   }
 
-  /** After the last pod: the network's addresses are free for others. Made again on the next use. */
+  /**
+   * Removes the network after the last pod terminated, so that its addresses are free for others. The next use creates it again.
+   */
   async release(): Promise<void> {
     this.#ready = undefined;
     const existing = await this.#find();
@@ -154,8 +162,8 @@ export class PodNetwork {
     } catch (error) {
       if (cidrs.length > 0 && error instanceof RuntimeError && /overlaps|conflicts/i.test(error.message)) {
         logger.warn(
-          { podCidrs: cidrs, error: error.message },
-          'The pod CIDR is in use by another network: the pod network takes addresses of its own',
+          { podCidrs: cidrs, err: error.message },
+          'The pod CIDR is in use by another network; the pod network uses a subnet that Docker chooses',
         );
         await this.#create([]);
         return;
@@ -186,7 +194,10 @@ export class PodNetwork {
   }
 }
 
-/** Whether another interface of the host has addresses of the range: one that is up, or a bridge without members, which only the routes show. */
+/**
+ * Reports whether another network interface of the host uses addresses of the range. Bridges without members are down and appear
+ * only in the routes.
+ */
 function overlapsHost(cidr: string, ownBridge: string): boolean {
   const [network = '', bits = ''] = cidr.split('/');
   const list = new BlockList();
@@ -199,13 +210,16 @@ function overlapsHost(cidr: string, ownBridge: string): boolean {
   return isUp || routedNetworks().some((route) => route.interface !== ownBridge && list.check(route.network, 'ipv4'));
 }
 
-/** Networks that the host reaches directly, from /proc/net/route: addresses there are hexadecimal with the last octet first. */
+/**
+ * Returns the networks that the host reaches directly, from /proc/net/route. The file has hexadecimal addresses in little-endian
+ * order.
+ */
 function routedNetworks(): { readonly interface: string; readonly network: string }[] {
   let text: string;
   try {
     text = readFileSync('/proc/net/route', 'utf8');
   } catch (error) {
-    // No IPv4 on this host.
+    // The host has no IPv4.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   }
@@ -220,7 +234,7 @@ function routedNetworks(): { readonly interface: string; readonly network: strin
     }));
 }
 
-/** The network's first host address (IPv4); IPv6 takes the engine's own choice. */
+/** Returns the first host address of an IPv4 network. For IPv6 the engine chooses the gateway. */
 function firstAddress(cidr: string): string | undefined {
   const parts = (cidr.split('/')[0] ?? '').split('.').map(Number);
   if (parts.length !== 4) return undefined;

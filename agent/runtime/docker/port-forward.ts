@@ -1,6 +1,6 @@
 /**
- * A connection to a port inside a pod's network namespace. The pod's address is tried first (no process needed); a
- * server that listens on the loopback only is reached by a small process that joins the namespace.
+ * Connects to a port inside a pod's network namespace. It tries the pod's address first, which needs no process. To reach a
+ * server that listens only on loopback, it starts a small process that joins the namespace.
  */
 import { spawn } from 'node:child_process';
 import { connect, type Socket } from 'node:net';
@@ -9,7 +9,7 @@ import { RuntimeError } from '../runtime.ts';
 
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** Run inside the namespace: joins its own standard input and output to the port on the loopback. */
+/** The program that runs inside the namespace. It connects its standard input and output to the port on loopback. */
 const DIAL_SCRIPT = `const c=require('net').connect({port:+process.argv[1],host:'localhost',allowHalfOpen:true});
 c.on('connect',()=>{process.stderr.write('ok\\n');process.stdin.pipe(c);c.pipe(process.stdout,{end:false})});
 c.on('end',()=>process.stdout.write('',()=>process.exit(0)));
@@ -17,7 +17,7 @@ c.on('error',e=>{process.stderr.write(String(e.code||e.message)+'\\n');process.e
 
 export interface ForwardTarget {
   readonly ips: readonly string[];
-  /** A process in the namespace; 0 for the node's own network. */
+  /** The id of a process in the namespace; 0 for the host's network. */
   readonly pid: number;
 }
 
@@ -67,6 +67,6 @@ function dialInside(pid: number, port: number, signal: AbortSignal): Promise<Dup
       if (text.startsWith('ok')) resolve(Duplex.from({ readable: child.stdout, writable: child.stdin } as never));
       else reject(refused(port, text.trim() === 'ECONNREFUSED' ? 'connection refused' : text.trim()));
     });
-    child.once('exit', (code) => reject(refused(port, `the helper ended with code ${code}`)));
+    child.once('exit', (code) => reject(refused(port, `the helper process exited with code ${code}`)));
   });
 }

@@ -1,6 +1,6 @@
 /**
- * The image of pod sandboxes on Docker, where nobody else brings it: looked for when a sandbox could not be made without it.
- * The agent's own is made here and loaded, any other is pulled. Once at a time for all pods that wait for it.
+ * Provides the image of pod sandboxes on Docker. The Docker runtime calls it when it cannot create a sandbox because the image is
+ * missing. The agent's own pause image is built here and loaded; any other image is pulled. All pods that wait share one attempt.
  */
 import { Readable } from 'node:stream';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -20,7 +20,7 @@ export class SandboxImage {
     this.#logger = logger;
   }
 
-  /** Throws `RuntimeError` as a pull does. */
+  /** Throws the same `RuntimeError` as a pull. */
   bring(signal: AbortSignal): Promise<void> {
     this.#bringing ??= this.#bring(signal).finally(() => {
       this.#bringing = undefined;
@@ -35,6 +35,6 @@ export class SandboxImage {
     } else {
       await this.#images.pull(this.#reference, undefined, { signal });
     }
-    this.#logger.info({ image: this.#reference }, 'The image of pod sandboxes was missing, and is there now');
+    this.#logger.info({ image: this.#reference }, 'Provided the missing sandbox image');
   }
 }

@@ -1,17 +1,17 @@
 /**
- * Docker's multiplexed streams: frames of `[stream, 0, 0, 0, length(4, big endian)]` and payload, or raw bytes with a
- * terminal. Read with back-pressure: nothing is buffered beyond one chunk.
+ * Decodes Docker's multiplexed streams: frames of `[stream, 0, 0, 0, length(4, big endian)]` and a payload, or raw bytes with a
+ * terminal. Reading applies back-pressure and buffers at most one chunk.
  */
 import type { StreamIo } from '../runtime.ts';
 
 export interface Frame {
   readonly stream: 'stdout' | 'stderr';
   readonly payload: Buffer;
-  /** The frame's last piece. */
+  /** Whether this is the last piece of the frame. */
   readonly last: boolean;
 }
 
-/** Splits a stream into frames; a payload longer than a chunk comes in pieces. */
+/** Splits a stream into frames. Yields a payload that is longer than a chunk in several pieces. */
 export async function* readFrames(source: AsyncIterable<Buffer>): AsyncGenerator<Frame> {
   let pending: Buffer = Buffer.alloc(0);
   let stream: Frame['stream'] = 'stdout';
@@ -52,7 +52,7 @@ function written(target: NodeJS.WritableStream, payload: Buffer): Promise<void> 
 
 type Hijacked = NodeJS.ReadWriteStream & AsyncIterable<Buffer> & { destroy(error?: Error): void };
 
-/** Carries an exec's or attach's connection until the process's output ends or the caller aborts. */
+/** Copies the streams of an exec or attach connection until the process's output ends or the caller aborts. */
 export async function carryStreams(connection: NodeJS.ReadWriteStream, io: StreamIo): Promise<void> {
   const hijacked = connection as Hijacked;
   const stop = (): void => hijacked.destroy();
@@ -86,7 +86,7 @@ async function write(target: NodeJS.WritableStream | undefined, payload: Buffer)
   if (waiting !== undefined) await waiting;
 }
 
-/** Collects what a writable gets, up to a limit; the rest is read and dropped. */
+/** Collects the bytes written to a writable up to a limit, and drops the rest. */
 export class OutputBuffer {
   readonly #chunks: Buffer[] = [];
   #left: number;
