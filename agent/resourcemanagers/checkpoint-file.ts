@@ -1,27 +1,28 @@
 /**
- * State files of the managers in the reference's form, so that it and this agent can take over from each other: one line of
- * JSON with a checksum, FNV-1a over the value as Go's spew writes it (`%#v`). The file is replaced by a rename.
+ * Reads and writes the state files of the resource managers in the kubelet's format, so that the kubelet and this agent
+ * can take over from each other. A file is one line of JSON with a checksum: FNV-1a over the value as Go's spew prints
+ * it (`%#v`). A file is replaced by a rename.
  *
- * Structs, maps and slices look alike in JSON; the checksum needs their Go types, so each state file says its own with the
- * functions below.
+ * Structs, maps and slices look alike in JSON, but the checksum depends on their Go types. Each state file therefore
+ * describes its types with the functions below.
  */
 import { mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 
-/** 32-bit FNV-1a. */
+/** The 32-bit FNV-1a hash of the text's UTF-8 bytes. */
 export function fnv32a(text: string): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(text, 'utf8')) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
   return hash;
 }
 
-/** A struct's fields, each with its type before it: `{PolicyName:(string)none …}`. */
+/** Prints a struct's fields with their types, as spew does: `{PolicyName:(string)none …}`. */
 export function goStruct(fields: readonly (readonly [name: string, type: string, value: string])[]): string {
   return `{${fields.map(([name, type, value]) => `${name}:(${type})${value}`).join(' ')}}`;
 }
 
-/** Keys in their order: of text by code units, of numbers by value. */
+/** Prints a map as spew does, with text keys sorted by code units and number keys sorted by value. */
 export function goMap(entries: readonly (readonly [key: string | number, value: string])[]): string {
   const sorted = entries.toSorted(([left], [right]) =>
     typeof left === 'number' && typeof right === 'number' ? left - right : String(left) < String(right) ? -1 : 1,
@@ -33,7 +34,7 @@ export function goSlice(values: readonly (string | number)[]): string {
   return `[${values.join(' ')}]`;
 }
 
-/** `undefined` where there is no file. */
+/** Returns `undefined` if the file does not exist. */
 export async function readStateFile(path: string): Promise<unknown> {
   let text: string;
   try {
@@ -45,13 +46,13 @@ export async function readStateFile(path: string): Promise<unknown> {
   return JSON.parse(text) as unknown;
 }
 
-/** Whole or not at all, also after a power cut. */
+/** Replaces the file atomically and durably: after a power loss it has either the old or the new content. */
 async function writeStateFile(path: string, value: object): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o750 });
   await replaceFile(path, JSON.stringify(value), { mode: 0o600 });
 }
 
-/** Writes one after the other; of what waits only the newest is written. */
+/** Serializes the writes of one file. Of several pending writes only the newest is executed. */
 export class StateWriter {
   readonly #path: string;
   readonly #onError: (error: unknown) => void;
@@ -63,7 +64,7 @@ export class StateWriter {
     this.#onError = onError;
   }
 
-  /** Resolves when what `value` then says is on the disk. */
+  /** Resolves when the value that `value` returns at the time of the write is on disk. */
   write(value: () => object): Promise<void> {
     this.#next = value;
     this.#running ??= this.#drain().finally(() => (this.#running = undefined));
@@ -78,7 +79,7 @@ export class StateWriter {
   }
 }
 
-/** The state cannot be used as it is; its message names the file and what to do. */
+/** A state file cannot be used. The message names the file and the remedy. */
 export class StateError extends Error {
   override readonly name = 'StateError';
 }

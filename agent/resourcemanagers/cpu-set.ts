@@ -1,16 +1,16 @@
-/** Sets of processors in the kernel's list form: `0-3,7`. Pure. */
+/** Parses and formats sets of CPUs in the kernel's list format: `0-3,7`. Pure. */
 
 export type CpuSet = ReadonlySet<number>;
 
 export const NO_CPUS: CpuSet = new Set();
 
-/** Throws on what is no list of processors. */
+/** Throws if the text is not a CPU list. */
 export function parseCpuSet(text: string): CpuSet {
   const cpus = new Set<number>();
   for (const range of text.trim().split(',')) {
     if (range === '') continue;
     const match = /^(\d+)(?:-(\d+))?$/.exec(range.trim());
-    if (match === null) throw new Error(`${JSON.stringify(text)} is not a list of processors such as 0-3,7`);
+    if (match === null) throw new Error(`${JSON.stringify(text)} is not a list of CPUs such as 0-3,7`);
     const first = Number(match[1]);
     const last = match[2] === undefined ? first : Number(match[2]);
     if (last < first) throw new Error(`${JSON.stringify(text)} has a range that ends before it begins`);
@@ -23,7 +23,7 @@ export function sortedCpus(cpus: CpuSet): number[] {
   return [...cpus].sort((left, right) => left - right);
 }
 
-/** `''` for none. */
+/** Returns an empty string for the empty set. */
 export function formatCpuSet(cpus: CpuSet): string {
   const ranges: string[] = [];
   const sorted = sortedCpus(cpus);

@@ -1,25 +1,34 @@
-/** What the topology manager and the managers of single resources know of each other. */
+/**
+ * Defines the interface between the topology manager and the managers of single resources, with the errors and pod
+ * calculations that they share. Nothing here has state.
+ */
 import type { Container, Pod } from '../core-types.ts';
 import { isSidecar } from '../kuberuntime/pod-containers.ts';
 import type { ProviderHints, TopologyHint } from './topologymanager/hints.ts';
 
-/** A manager of one kind of resource: says where it could take it from, and takes it. */
+/** A manager of one kind of resource. It offers topology hints and allocates the resource. */
 export interface HintProvider {
   containerHints(pod: Pod, container: Container): ProviderHints;
-  /** For the pod as a whole. */
+  /** Hints for the pod as a whole. */
   podHints(pod: Pod): ProviderHints;
-  /** Idempotent: what the container has already it keeps. Throws `AdmissionError`, or any other error for what nobody expects. */
+  /**
+   * Allocates the container's resources. Idempotent: a container keeps what it already has. Throws `AdmissionError` for
+   * an expected rejection, and other errors for unexpected failures.
+   */
   allocate(pod: Pod, container: Container): Promise<void>;
-  /** Frees what the pod has. Idempotent. */
+  /** Releases all resources of the pod. Idempotent. */
   release(podUid: string): void;
 }
 
-/** Where a container's resources shall come from; any node before it was decided. */
+/**
+ * Stores the NUMA affinity that the topology manager chose for a container. Without a decision, the affinity is any
+ * node.
+ */
 export interface AffinityStore {
   affinity(podUid: string, container: string): TopologyHint;
 }
 
-/** The pod is refused with this reason and message. */
+/** The pod is rejected with this reason and message. */
 export class AdmissionError extends Error {
   override readonly name = 'AdmissionError';
   readonly reason: string;
@@ -29,18 +38,24 @@ export class AdmissionError extends Error {
   }
 }
 
-/** In the order in which they are given resources. */
+/** Returns the containers in the order in which resources are allocated to them. */
 export function resourceContainers(pod: Pod): readonly Container[] {
   return [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
 }
 
-/** Ends before the others start: what it had they may have. */
+/**
+ * Whether the container is an init container but not a sidecar. It terminates before the other containers start, so
+ * they can reuse its resources.
+ */
 export function isOrdinaryInit(pod: Pod, container: Container): boolean {
   const init = (pod.spec.initContainers ?? []).find(({ name }) => name === container.name);
   return init !== undefined && !isSidecar(init);
 }
 
-/** Of the whole pod: the containers that run together, or an init container with the sidecars before it, where that is more. */
+/**
+ * Returns what the whole pod needs: the sum over the containers that run together, or the need of an init container
+ * together with the sidecars before it if that is more.
+ */
 export function podAmount(pod: Pod, amount: (container: Container) => number): number {
   let sidecars = 0;
   let peak = 0;
@@ -52,7 +67,10 @@ export function podAmount(pod: Pod, amount: (container: Container) => number): n
   return Math.max(peak, sidecars + pod.spec.containers.reduce((sum, container) => sum + amount(container), 0));
 }
 
-/** Requests and limits of the pod as a whole: managers of containers leave such pods alone. */
+/**
+ * Whether the pod has pod-level requests or limits. The CPU and memory managers do not allocate to the containers of
+ * such pods.
+ */
 export function hasPodLevelResources(pod: Pod): boolean {
   const { resources } = pod.spec as { readonly resources?: { readonly requests?: object; readonly limits?: object } };
   return Object.keys(resources?.requests ?? {}).length > 0 || Object.keys(resources?.limits ?? {}).length > 0;

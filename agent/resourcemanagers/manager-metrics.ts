@@ -1,4 +1,4 @@
-/** Figures of the managers of resources on the agent's page, by the reference's names. */
+/** Registers the metrics of the resource managers, under the kubelet's names. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { CpuManager } from './cpumanager/cpu-manager.ts';
 import type { ClaimManager } from './dra/claim-manager.ts';
@@ -9,11 +9,11 @@ export interface ManagerFigures {
   device(event: 'registration' | 'allocation', resource: string, tookMs: number): void;
   podResources(endpoint: 'list' | 'get' | 'get_allocatable', failed: boolean): void;
   claim(operation: string, failed: boolean, tookMs: number): void;
-  /** Gauges of these are read with each page. */
+  /** Registers gauges that read the managers' state at each scrape. */
   follow(cpus: CpuManager, memory: MemoryManager, claims: ClaimManager): void;
 }
 
-/** 0.05 ms doubled fifteen times. */
+/** 0.05 ms, doubled fourteen times. */
 const ADMISSION_BUCKETS_MS = Array.from({ length: 15 }, (_, index) => 0.05 * 2 ** index);
 const DEVICE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
@@ -94,7 +94,7 @@ export function registerManagerMetrics(metrics: MetricsRegistry): ManagerFigures
   };
 }
 
-/** Counters of the managers themselves: the page shows how far they have come. */
+/** Registers the managers' own counters. Each scrape reports their current values. */
 function followManagers(metrics: MetricsRegistry, cpus: CpuManager, memory: MemoryManager, claims: ClaimManager): void {
   const inUse = metrics.gauge({
     name: 'dra_resource_claims_in_use',

@@ -1,6 +1,7 @@
 /**
- * The fine points of the CPU and the topology manager (`--cpu-manager-policy-options`, `--topology-manager-policy-options`):
- * which there are, how mature each is, and what excludes what. Pure.
+ * Parses the options of the CPU manager and the topology manager (`--cpu-manager-policy-options`,
+ * `--topology-manager-policy-options`). It owns which options exist, the maturity of each, and which of them exclude
+ * each other. Pure.
  */
 import type { TopologyPolicy } from './topologymanager/hints.ts';
 
@@ -20,7 +21,7 @@ const TOPOLOGY_OPTIONS = {
   'max-allowable-numa-nodes': 'ga',
 } as const satisfies Record<string, Maturity>;
 
-/** Gates of options that are not finished. */
+/** The feature gates that enable alpha and beta options. */
 export interface OptionGates {
   readonly alpha: boolean;
   readonly beta: boolean;
@@ -40,7 +41,7 @@ export interface TopologyPolicyOptions {
   readonly maxNumaNodes: number;
 }
 
-/** What is wrong with the options, as it stands in front of a person. */
+/** The options are invalid. The message is meant for the user. */
 export class PolicyOptionError extends Error {
   override readonly name = 'PolicyOptionError';
 }
@@ -99,7 +100,7 @@ export function cpuPolicyOptions(options: Readonly<Record<string, string>>, gate
   return parsed;
 }
 
-/** Throws `PolicyOptionError`. */
+/** Throws `PolicyOptionError` if the options do not fit the host's topology or the topology policy. */
 export function checkCpuOptionsFit(
   { alignBySocket }: CpuPolicyOptions,
   host: { readonly sockets: number; readonly numaNodes: number; readonly topologyPolicy: TopologyPolicy },

@@ -1,8 +1,8 @@
 /**
- * The managers of processors, memory, devices and topology, put together: one admission for all of them, one account of who
- * has what, one release. The core asks before a pod starts, the runtime's configuration asks at each start of a container.
+ * Combines the CPU, memory, device and topology managers: one admission, one view of all allocations, one release. Pod
+ * admission calls it before a pod starts, and the runtime configuration queries it at each container start.
  *
- * Pods are admitted one after the other: what one is given the next one cannot have.
+ * Pods are admitted one after the other, because each admission must see the allocations of the previous one.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -22,12 +22,12 @@ import { AdmissionError, resourceContainers } from './hint-provider.ts';
 import type { MemoryManager } from './memorymanager/memory-manager.ts';
 import type { TopologyManager } from './topologymanager/topology-manager.ts';
 
-/** Where a container's processes may run. */
+/** The CPUs and NUMA nodes on which a container's processes run. */
 export interface ContainerPlacement {
-  /** '' where nothing is to be said. */
+  /** A CPU list; empty if the cgroup is not restricted. */
   readonly cpus: string;
   readonly mems: string;
-  /** The processors are its own: it is not held to a quota of them. */
+  /** The container has its CPUs exclusively and therefore needs no CPU quota. */
   readonly isExclusive: boolean;
 }
 
@@ -39,9 +39,9 @@ export interface ResourceManagersOptions {
   readonly claims: ClaimManager;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Uids of pods that may have something; `undefined` as long as not all sources of pods have answered. */
+  /** The uids of pods that may hold resources. `undefined` until all pod sources have reported. */
   readonly activePods: () => ReadonlySet<string> | undefined;
-  /** Gate ResourceHealthStatus. */
+  /** The value of the ResourceHealthStatus feature gate. */
   readonly tellsHealth: boolean;
 }
 
@@ -49,18 +49,21 @@ const SWEEP_MS = 60_000;
 
 export class ResourceManagers {
   readonly #options: ResourceManagersOptions;
-  /** Admissions must not overlap: each must see what the one before it took. */
+  /** Serializes admissions, because each must see the allocations of the one before it. */
   readonly #admissions = new SerialQueue();
-  /** Pods under admission are active, though no other part knows of them yet. */
+  /** The uids of pods under admission. They are active, although no other component knows them yet. */
   readonly #admitting = new Set<string>();
 
   constructor(options: ResourceManagersOptions) {
     this.#options = options;
-    // Devices first: they are the scarcest.
+    // Devices come first because they are the scarcest resource.
     for (const provider of [options.devices, options.cpus, options.memory]) options.topology.addProvider(provider);
   }
 
-  /** `undefined`: the pod asks for nothing that is given by account. Else resolves to why it is refused, if it is. */
+  /**
+   * Returns `undefined` if the pod requests no resource that is allocated exclusively. Otherwise resolves to the reason
+   * of the rejection, or to `undefined` if the pod is admitted.
+   */
   admit(pod: Pod): Promise<Refusal | undefined> | undefined {
     const { cpus, memory, devices } = this.#options;
     const wants = resourceContainers(pod).some((container) =>
@@ -77,7 +80,7 @@ export class ResourceManagers {
     let holds = true;
     try {
       this.#sweep();
-      // A pod that ran before the agent's start keeps what it holds.
+      // A pod that ran before the agent restarted keeps its resources even if the admission fails.
       holds = this.#holders().has(uid);
       await topology.admit(pod);
       return undefined;
@@ -85,8 +88,8 @@ export class ResourceManagers {
       if (!holds) topology.release(uid);
       if (error instanceof AdmissionError) return { reason: error.reason, message: error.message };
       logger.warn(
-        { error, pod: pod.metadata.name, namespace: pod.metadata.namespace },
-        'The resources of a pod cannot be given',
+        { err: error, pod: pod.metadata.name, namespace: pod.metadata.namespace },
+        'Cannot allocate the resources of a pod',
       );
       const why = error instanceof Error ? error.message : String(error);
       return { reason: 'UnexpectedAdmissionError', message: `Allocate failed due to ${why}, which is unexpected` };
@@ -95,7 +98,7 @@ export class ResourceManagers {
     }
   }
 
-  /** The pod has ended: nothing of it runs. Idempotent. */
+  /** Releases the resources of a terminated pod. Idempotent. */
   release(podUid: string): void {
     this.#options.topology.release(podUid);
     background(this.#options.claims.release(podUid), {
@@ -119,7 +122,10 @@ export class ResourceManagers {
     return this.#options.cpus.hasExclusive(pod.metadata.uid);
   }
 
-  /** What the pod's claims name, before its containers start; throws what keeps it from starting. */
+  /**
+   * Prepares the devices of the pod's resource claims before its containers start. Throws the error that keeps the pod
+   * from starting.
+   */
   prepare(pod: Pod): Promise<void> {
     return this.#options.claims.prepare(pod);
   }
@@ -155,7 +161,7 @@ export class ResourceManagers {
     const { clock, logger, cpus } = this.#options;
     const sweeps = new WakeableLoop({
       clock,
-      onError: (error) => logger.error({ err: error }, 'Resources of pods that are gone could not be released'),
+      onError: (error) => logger.error({ err: error }, 'Cannot release the resources of pods that no longer exist'),
     });
     const sweep = (): Promise<number> => {
       this.#sweep();
@@ -164,20 +170,23 @@ export class ResourceManagers {
     await Promise.all([cpus.run(signal), sweeps.run(signal, sweep)]);
   }
 
-  /** Pods that have something. */
+  /** The uids of pods that hold resources. */
   #holders(): ReadonlySet<string> {
     const { cpus, memory, devices, claims } = this.#options;
     return new Set([...cpus.pods(), ...memory.pods(), ...devices.pods(), ...claims.pods()]);
   }
 
-  /** Releases what pods hold that are gone without a release: they ended before a restart of the agent, for example. */
+  /**
+   * Releases the resources of pods that no longer exist and were not released, for example because they terminated
+   * while the agent did not run.
+   */
   #sweep(): void {
     const { activePods, logger } = this.#options;
     const active = activePods();
     if (active === undefined) return;
     for (const uid of this.#holders()) {
       if (active.has(uid) || this.#admitting.has(uid)) continue;
-      logger.info({ podUid: uid }, 'Releasing the resources of a pod that is gone');
+      logger.info({ podUid: uid }, 'Releasing the resources of a pod that no longer exists');
       this.release(uid);
     }
   }

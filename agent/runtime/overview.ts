@@ -1,6 +1,7 @@
 /**
- * A look at all containers waits for no single one: what does not answer soon is shown as the list alone shows it, so that a
- * container that hangs delays its own pod and no other, and the node stays well.
+ * Limits how long a list of all containers waits for the status of one container. If a status takes longer than that,
+ * the list shows the container with the data of its list entry. A container that hangs therefore delays its own pod
+ * only, and the node stays healthy.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 

@@ -1,10 +1,13 @@
-/** Whether the container runtime and its network are up, asked every few seconds. The node's Ready condition and the workers read it. */
+/**
+ * Polls every few seconds whether the container runtime and its network are ready. The node's Ready condition and the
+ * pod workers read the result.
+ */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Runtime } from './runtime.ts';
 
 const INTERVAL_MS = 5_000;
-/** So long a silence is forgiven. */
+/** The runtime counts as down after it has not responded for this long. */
 const DOWN_AFTER_MS = 30_000;
 
 export interface RuntimeStateOptions {
@@ -64,7 +67,7 @@ export class RuntimeState {
     }
     if (this.#runtimeMessage + this.#networkMessage === before) return;
     if (this.#runtimeMessage !== '')
-      logger.warn({ why: this.#runtimeMessage }, 'The container runtime does not answer as it should');
+      logger.warn({ err: this.#runtimeMessage }, 'The container runtime is not responding');
     onChange();
   }
 }

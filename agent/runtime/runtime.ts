@@ -1,8 +1,8 @@
 /**
- * The container runtime boundary, shaped as CRI v1: pod sandboxes, containers, images, stats, streams.
+ * Defines the container runtime boundary, modelled on CRI v1: pod sandboxes, containers, images, stats and streams.
  *
- * `cri/` is a thin adapter over gRPC, `docker/` implements the same over dockerode, `test/fakes/fake-runtime.ts` in memory;
- * one contract suite runs against the three. Above it nobody knows which runtime there is.
+ * `cri/` implements it as a thin adapter over gRPC, `docker/` over dockerode, and `test/fakes/fake-runtime.ts` in
+ * memory. One contract suite tests all three. Code above the boundary does not depend on which runtime it uses.
  */
 
 declare const brand: unique symbol;
@@ -13,9 +13,9 @@ export type RuntimeErrorCode =
   | 'not-found'
   | 'already-exists'
   | 'image-not-found'
-  /** The registry refused the credentials. */
+  /** The registry rejected the credentials. */
   | 'unauthorized'
-  /** The container could not be made (`CreateContainerError`) or its process not be started (`RunContainerError`). */
+  /** The runtime could not create the container (`CreateContainerError`) or start its process (`RunContainerError`). */
   | 'invalid'
   | 'unavailable'
   | 'unsupported'
@@ -44,7 +44,7 @@ export interface NamespaceOptions {
   readonly network: 'pod' | 'node';
   readonly pid: NamespaceMode;
   readonly ipc: 'pod' | 'node';
-  /** With `pid: 'target'`. */
+  /** Set if `pid` is `target`. */
   readonly targetId?: ContainerId;
   readonly userNamespace?: { readonly uids: IdMapping; readonly gids: IdMapping };
 }
@@ -57,7 +57,7 @@ export interface IdMapping {
 
 export interface SecurityProfile {
   readonly type: 'RuntimeDefault' | 'Unconfined' | 'Localhost';
-  /** Absolute path of the profile on the host (seccomp), or its name (AppArmor). */
+  /** The absolute path of a seccomp profile on the host, or the name of an AppArmor profile. */
   readonly localhost?: string;
 }
 
@@ -78,7 +78,7 @@ export interface PortMapping {
 export interface SandboxConfig {
   readonly pod: PodIdentity;
   readonly hostname: string;
-  /** `/var/log/pods/<ns>_<name>_<uid>`; exists. */
+  /** `/var/log/pods/<ns>_<name>_<uid>`. The directory exists. */
   readonly logDirectory: string;
   readonly dns:
     | { readonly servers: readonly string[]; readonly searches: readonly string[]; readonly options: readonly string[] }
@@ -86,7 +86,7 @@ export interface SandboxConfig {
   readonly portMappings: readonly PortMapping[];
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
-  /** `''`: the runtime's own. */
+  /** If empty, the runtime uses its own default. */
   readonly cgroupParent: string;
   readonly sysctls: Readonly<Record<string, string>>;
   readonly namespaces: NamespaceOptions;
@@ -97,7 +97,7 @@ export interface SandboxConfig {
   readonly readOnlyRootFilesystem: boolean;
   readonly seccomp: SecurityProfile;
   readonly seLinux?: SeLinuxOptions;
-  /** RuntimeClass handler, `''` the default. */
+  /** The handler of the RuntimeClass; empty for the default. */
   readonly runtimeHandler: string;
 }
 
@@ -106,7 +106,7 @@ export interface SandboxStatus {
   readonly pod: PodIdentity;
   readonly state: 'ready' | 'not-ready';
   readonly createdAtMs: number;
-  /** The first is the primary; empty on the node's network. */
+  /** The first address is the primary one. Empty for pods on the host's network. */
   readonly ips: readonly string[];
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
@@ -116,13 +116,13 @@ export interface SandboxStatus {
 
 export interface Mount {
   readonly containerPath: string;
-  /** `''` with `image`. */
+  /** Empty if `image` is set. */
   readonly hostPath: string;
   readonly readonly: boolean;
   readonly recursiveReadOnly: boolean;
   readonly propagation: 'private' | 'host-to-container' | 'bidirectional';
   readonly seLinuxRelabel: boolean;
-  /** Image volumes: the reference as the runtime knows it. */
+  /** The image of an image volume, as a reference that the runtime resolves. */
   readonly image?: string;
   readonly imageSubPath?: string;
 }
@@ -130,25 +130,25 @@ export interface Mount {
 export interface Device {
   readonly containerPath: string;
   readonly hostPath: string;
-  /** Of `r`, `w`, `m`. */
+  /** A combination of `r`, `w` and `m`. */
   readonly permissions: string;
 }
 
 export interface LinuxResources {
   readonly cpuPeriodUs: number;
-  /** 0: no quota. */
+  /** 0 means no quota. */
   readonly cpuQuotaUs: number;
   readonly cpuShares: number;
-  /** 0: no limit. */
+  /** 0 means no limit. */
   readonly memoryLimitBytes: number;
   readonly memorySwapLimitBytes: number;
   readonly oomScoreAdj: number;
   readonly cpusetCpus: string;
   readonly cpusetMems: string;
   readonly hugepageLimits: readonly { readonly pageSize: string; readonly limitBytes: number }[];
-  /** cgroup v2. */
+  /** Additional cgroup v2 settings, by file name. */
   readonly unified: Readonly<Record<string, string>>;
-  /** 0: no limit. */
+  /** 0 means no limit. */
   readonly pidsLimit: number;
 }
 
@@ -173,9 +173,9 @@ export interface ContainerSecurity {
 export interface ContainerConfig {
   readonly name: string;
   readonly attempt: number;
-  /** The id that `images.ensure` gave, or a reference. */
+  /** An image id from `images.ensure`, or a reference. */
   readonly image: string;
-  /** As the user wrote it, for status. */
+  /** The image as the user specified it. Container statuses show it. */
   readonly userImage: string;
   readonly command: readonly string[];
   readonly args: readonly string[];
@@ -203,24 +203,24 @@ export interface ContainerStatus {
   readonly attempt: number;
   readonly state: 'created' | 'running' | 'exited' | 'unknown';
   readonly createdAtMs: number;
-  /** 0: not yet. */
+  /** 0 if the container has not started. */
   readonly startedAtMs: number;
   readonly finishedAtMs: number;
   readonly exitCode: number;
-  /** `Completed`, `Error`, `OOMKilled`, `ContainerCannotRun`, …; '' while it runs. */
+  /** `Completed`, `Error`, `OOMKilled`, `ContainerCannotRun` and others; empty while the container runs. */
   readonly reason: string;
   readonly message: string;
   readonly image: string;
-  /** `repo@sha256:…` where the runtime knows it, else the image's id. */
+  /** `repo@sha256:…` if the runtime knows the digest, else the image id. */
   readonly imageRef: string;
   readonly imageId: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly annotations: Readonly<Record<string, string>>;
-  /** Absolute. */
+  /** An absolute path. */
   readonly logPath: string;
-  /** What the runtime applies now, where it says so. */
+  /** The resources that the runtime currently applies, if it reports them. */
   readonly resources?: Partial<LinuxResources>;
-  /** User that the process runs as, where the runtime says so. */
+  /** The user that the process runs as, if the runtime reports it. */
   readonly user?: { readonly uid: number; readonly gid: number; readonly supplementalGroups: readonly number[] };
   readonly mounts: readonly Mount[];
 }
@@ -283,14 +283,14 @@ export interface TerminalSize {
   readonly height: number;
 }
 
-/** The streams of an exec or attach; absent ones are not wanted. Back-pressure is Node's. */
+/** The streams of an exec or attach. A stream that is absent is not connected. Node's streams provide back-pressure. */
 export interface StreamIo {
   readonly stdin?: NodeJS.ReadableStream;
   readonly stdout?: NodeJS.WritableStream;
   /** Absent with a terminal. */
   readonly stderr?: NodeJS.WritableStream;
   readonly tty: boolean;
-  /** Sizes of the terminal, as they change. */
+  /** The sizes of the terminal, in the order in which they change. */
   readonly resize?: AsyncIterable<TerminalSize>;
   readonly signal: AbortSignal;
 }
@@ -302,14 +302,14 @@ export type RuntimeEvent = {
 };
 
 export interface RuntimeInfo {
-  /** `docker`, `containerd`, … as in `containerID: docker://…`. */
+  /** `docker`, `containerd` or another runtime, as in `containerID: docker://…`. */
   readonly name: string;
   readonly version: string;
   readonly apiVersion: string;
 }
 
 export interface RuntimeCondition {
-  /** `RuntimeReady`, `NetworkReady`. */
+  /** `RuntimeReady` or `NetworkReady`. */
   readonly type: string;
   readonly ready: boolean;
   readonly reason: string;
@@ -324,7 +324,10 @@ export interface RuntimeHandler {
 
 export interface RuntimeFeatures {
   readonly handlers: readonly RuntimeHandler[];
-  /** Containers can have the groups that their pod names, and none of their image's. */
+  /**
+   * The runtime supports `supplementalGroupsPolicy: Strict`: containers have the groups that their pod names, without
+   * those of the image.
+   */
   readonly supplementalGroupsPolicy: boolean;
 }
 
@@ -332,61 +335,64 @@ export interface Runtime {
   info(): Promise<RuntimeInfo>;
   conditions(): Promise<readonly RuntimeCondition[]>;
   features(): Promise<RuntimeFeatures>;
-  /** `cgroupfs` or `systemd`, where the runtime says so. */
+  /** Returns `cgroupfs` or `systemd`, if the runtime reports its driver. */
   cgroupDriver(): Promise<'cgroupfs' | 'systemd' | undefined>;
-  /** The pods' address range of this node; may come and change at run time. */
+  /** Sets the pod CIDRs of this node. They may arrive and change while the agent runs. */
   setPodCidr(cidrs: readonly string[]): Promise<void>;
 
   runSandbox(config: SandboxConfig): Promise<SandboxId>;
-  /** Stops the containers in it, frees its network. Does nothing where there is none. */
+  /** Stops the containers in the sandbox and releases its network. Does nothing if the sandbox does not exist. */
   stopSandbox(id: SandboxId): Promise<void>;
   removeSandbox(id: SandboxId): Promise<void>;
   sandboxStatus(id: SandboxId): Promise<SandboxStatus>;
-  /** Newest first, as the containers. */
+  /** Returns the newest first, like `listContainers`. */
   listSandboxes(filter?: { readonly podUid?: string }): Promise<readonly SandboxStatus[]>;
 
   createContainer(sandbox: SandboxId, sandboxConfig: SandboxConfig, config: ContainerConfig): Promise<ContainerId>;
   startContainer(id: ContainerId): Promise<void>;
-  /** Signals, waits up to the grace period, kills. 0: kills at once. */
+  /** Sends the stop signal, waits up to the grace period and kills the container. A grace period of 0 kills at once. */
   stopContainer(id: ContainerId, gracePeriodSeconds: number): Promise<void>;
   removeContainer(id: ContainerId): Promise<void>;
   containerStatus(id: ContainerId): Promise<ContainerStatus>;
-  /** One call for many pods: the PLEG's relist. */
+  /** Lists containers of many pods in one call. The PLEG uses it to relist. */
   listContainers(filter?: {
     readonly podUid?: string;
     readonly sandboxId?: SandboxId;
   }): Promise<readonly ContainerStatus[]>;
   updateResources(id: ContainerId, resources: LinuxResources): Promise<void>;
-  /** After the log file was moved away. */
+  /** Called after the log file was renamed. The runtime creates a new file. */
   reopenLog(id: ContainerId): Promise<void>;
-  /** Writes the container's state into an archive; it runs on. 0 s: as long as the runtime takes. */
+  /**
+   * Writes the container's state into an archive while the container keeps running. A timeout of 0 means the runtime's
+   * own timeout.
+   */
   checkpoint(id: ContainerId, archive: string, options: { readonly timeoutSeconds: number }): Promise<void>;
 
-  /** Resolves to the exit code. A timeout throws `RuntimeError('timeout')`. */
+  /** Resolves to the exit code. Throws `RuntimeError('timeout')` after the timeout. */
   execSync(
     id: ContainerId,
     command: readonly string[],
     options: { readonly timeoutMs: number; readonly signal?: AbortSignal; readonly maxOutputBytes?: number },
   ): Promise<{ readonly exitCode: number; readonly stdout: Buffer; readonly stderr: Buffer }>;
-  /** Resolves to the exit code when the process has ended and the output is written. */
+  /** Resolves to the exit code when the process has exited and its output is written. */
   exec(id: ContainerId, command: readonly string[], io: StreamIo): Promise<number>;
   attach(id: ContainerId, io: StreamIo): Promise<void>;
   /**
-   * A connection to a port of the sandbox's network namespace (its loopback). That nobody listens there is told at once or
-   * as the error of the stream.
+   * Opens a connection to a port on loopback in the sandbox's network namespace. If no process listens there, the call
+   * throws, or the stream fails with an error.
    */
   portForward(id: SandboxId, port: number, signal: AbortSignal): Promise<NodeJS.ReadWriteStream>;
 
   listImages(): Promise<readonly ImageInfo[]>;
   imageStatus(reference: string): Promise<ImageInfo | undefined>;
-  /** Resolves to the image's id. Progress is for logs. */
+  /** Resolves to the image's id. Callers only log the progress. */
   pullImage(
     reference: string,
     auth: RegistryAuth | undefined,
     options: { readonly signal: AbortSignal; readonly onProgress?: (text: string) => void },
   ): Promise<string>;
   removeImage(reference: string): Promise<void>;
-  /** Loads a `docker save` archive; resolves to the references in it. */
+  /** Loads a `docker save` archive. Resolves to the references in it. */
   loadImages(archive: string): Promise<readonly string[]>;
   imageFilesystems(): Promise<{
     readonly images: readonly FilesystemUsage[];
@@ -396,7 +402,10 @@ export interface Runtime {
   containerStats(filter?: { readonly podUid?: string }): Promise<readonly ContainerStats[]>;
   sandboxStats(filter?: { readonly podUid?: string }): Promise<readonly SandboxStats[]>;
 
-  /** Calls until the signal aborts; `onDisconnect` says that events may have been lost (relist). */
+  /**
+   * Calls back until the signal aborts. `onDisconnect` means that events may have been lost, and the caller must
+   * relist.
+   */
   events(signal: AbortSignal, onEvent: (event: RuntimeEvent) => void, onDisconnect: () => void): Promise<void>;
   close(): Promise<void>;
 }

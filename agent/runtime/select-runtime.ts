@@ -1,6 +1,7 @@
 /**
- * Chooses and connects the container runtime: the one that the flags name, else what answers on the known sockets. Only the
- * client of the one that is used is loaded: the other would take a tenth of the agent's memory.
+ * Selects the container runtime and connects to it: the runtime that the flags name, else the first one that responds
+ * on a known socket. Only the client of the selected runtime is loaded, because the other would take a tenth of the
+ * agent's memory. The agent calls it once at start.
  */
 import { existsSync } from 'node:fs';
 import { connect } from 'node:net';
@@ -10,32 +11,32 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { type Runtime, type RuntimeCondition, RuntimeError } from './runtime.ts';
 
 export interface RuntimeChoice {
-  /** `docker`, `remote`, or '' for what answers. */
+  /** `docker`, `remote`, or empty to detect the runtime. */
   readonly kind: string;
   readonly dockerEndpoint: string;
-  /** `--container-runtime-endpoint`. */
+  /** The value of `--container-runtime-endpoint`. */
   readonly criEndpoint: string;
-  /** `--image-service-endpoint`; '' is the runtime's. */
+  /** The value of `--image-service-endpoint`. If empty, the runtime's endpoint is used. */
   readonly imageEndpoint?: string;
-  /** `--runtime-request-timeout`. */
+  /** The value of `--runtime-request-timeout`. */
   readonly requestTimeoutMs?: number;
   readonly nodeName: string;
   readonly rootDirectory: string;
   readonly sandboxImage: string;
-  /** Pods in a network of Docker's reach themselves through services. */
+  /** Pods in a Docker network can reach themselves through services. */
   readonly hairpin?: boolean;
-  /** The pods' addresses come from an API server. */
+  /** The pod CIDR is assigned by the API server. */
   readonly awaitsPodCidr?: boolean;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Where CRI runtimes are looked for. */
+  /** The sockets on which CRI runtimes are searched. */
   readonly knownCriSockets?: readonly string[];
 }
 
 const KNOWN_CRI_SOCKETS: readonly string[] = ['/run/containerd/containerd.sock', '/run/crio/crio.sock'];
 const DEFAULT_DOCKER_ENDPOINT = 'unix:///var/run/docker.sock';
 
-/** Throws `RuntimeError('unavailable')` with one line that says what was tried. */
+/** Throws `RuntimeError('unavailable')` with a one-line message that lists the sockets it tried. */
 export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
   const { kind, criEndpoint, dockerEndpoint } = choice;
   const connectTo = async (endpoint: string): Promise<Runtime> => {
@@ -43,7 +44,7 @@ export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
     return startCriRuntime({ ...choice, endpoint });
   };
   if (kind !== 'docker' && criEndpoint !== '') return connectTo(criEndpoint);
-  // A socket that somebody named is the one they mean.
+  // If the user named a Docker socket, no other sockets are searched.
   const searches = kind === 'remote' || (kind === '' && dockerEndpoint === DEFAULT_DOCKER_ENDPOINT);
   const tried: string[] = [];
   for (const socket of searches ? (choice.knownCriSockets ?? KNOWN_CRI_SOCKETS) : []) {
@@ -56,7 +57,7 @@ export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
   if (dockerEndpoint.startsWith('unix://') && !(await answers(dockerEndpoint.slice('unix://'.length)))) {
     throw new RuntimeError(
       'unavailable',
-      `no container runtime: ${[...tried, `${dockerEndpoint}: nothing answers`].join('; ')} (${hint})`,
+      `no container runtime: ${[...tried, `${dockerEndpoint}: no response`].join('; ')} (${hint})`,
     );
   }
   const { startDockerRuntime } = await import('./docker/docker-runtime.ts');
@@ -64,15 +65,15 @@ export async function selectRuntime(choice: RuntimeChoice): Promise<Runtime> {
 }
 
 /**
- * The runtime, or why it will not do: a containerd that serves Docker only has no CRI or no network for pods, and the pods of
- * another node agent would be ended as nobody's.
+ * Returns the runtime, or the reason why it cannot be used. A containerd that serves only Docker has no CRI plugin or
+ * no pod network. If another node agent uses the runtime, this agent would kill that agent's pods as unknown.
  */
 async function usable(
   socket: string,
   connectTo: (endpoint: string) => Promise<Runtime>,
   rootDirectory: string,
 ): Promise<Runtime | string> {
-  if (!(await answers(socket))) return 'nothing answers';
+  if (!(await answers(socket))) return 'no response';
   let runtime: Runtime | undefined;
   try {
     runtime = await connectTo(`unix://${socket}`);

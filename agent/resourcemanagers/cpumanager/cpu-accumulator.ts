@@ -1,20 +1,21 @@
 /**
- * Chooses processors for a container out of those that are free: whole NUMA nodes, sockets, caches and cores first, then
- * single threads of what is broken already, so that the most stays whole for others; or spread evenly over NUMA nodes. Pure:
- * called by the static policy, which keeps account.
+ * Chooses CPUs for a container from the free ones. It takes whole NUMA nodes, sockets, caches and cores first, and then
+ * single threads of cores that are already partly used, so that most cores stay whole for other containers.
+ * Alternatively it distributes the CPUs evenly over NUMA nodes. Pure: the static policy calls it and records the
+ * result.
  */
 import type { CpuSet } from '../cpu-set.ts';
 import type { CpuInfo, CpuTopology } from '../topology/host-topology.ts';
 import { combinations } from '../topology/numa-mask.ts';
 
 export interface TakeOptions {
-  /** `distribute-cpus-across-cores`: threads of as many cores as there are before a core is filled. */
+  /** The option `distribute-cpus-across-cores`: takes threads of as many cores as possible before it fills a core. */
   readonly spread: boolean;
-  /** `prefer-align-cpus-by-uncorecache`. */
+  /** The option `prefer-align-cpus-by-uncorecache`. */
   readonly alignByUncoreCache: boolean;
 }
 
-/** There are not as many processors as were asked for; pods are told the message. */
+/** Fewer CPUs are free than requested. The message appears in the pod's status. */
 export class CpuAllocationError extends Error {
   override readonly name = 'CpuAllocationError';
 }
@@ -27,7 +28,7 @@ class Accumulator {
   needed: number;
   free: CpuSet;
   readonly #topology: CpuTopology;
-  /** NUMA nodes contain sockets, or the other way round. */
+  /** Whether NUMA nodes contain sockets or sockets contain NUMA nodes. */
   readonly #levels: readonly [outer: Level, inner: Level];
 
   constructor(topology: CpuTopology, available: CpuSet, count: number) {
@@ -48,7 +49,7 @@ class Accumulator {
     this.needed -= cpus.size;
   }
 
-  /** Groups with free processors: those with the fewest first, then by id. */
+  /** Returns the groups that have free CPUs, sorted by the number of free CPUs and then by id. */
   #sorted(key: Group, within: CpuSet = this.free): number[] {
     const sizes = new Map(
       this.#topology.groups(key, within).map((id) => [id, this.#topology.cpusIn(key, [id], this.free).size]),
@@ -56,7 +57,7 @@ class Accumulator {
     return [...sizes].sort(([a, left], [b, right]) => left - right || a - b).map(([id]) => id);
   }
 
-  /** In the order of the levels above: the groups of the fullest outer group first. */
+  /** Returns the groups in the order of their outer groups, the fullest outer group first. */
   ordered(key: Group): number[] {
     const [outer, inner] = this.#levels;
     if (key === outer) return this.#sorted(outer);
@@ -64,7 +65,7 @@ class Accumulator {
     return this.ordered(parents).flatMap((id) => this.#sorted(key, this.#topology.cpusIn(parents, [id], this.free)));
   }
 
-  /** Whole groups, as long as that many processors are needed. */
+  /** Takes whole groups as long as the request needs that many CPUs. */
   takeFull(key: Group): void {
     const whole = this.ordered(key).filter((id) => this.#isFree(key, id));
     for (const id of whole) {
@@ -84,7 +85,7 @@ class Accumulator {
     }
   }
 
-  /** Whole caches, then one whose free cores are just as many as are still needed. */
+  /** Takes whole uncore caches, and then one cache whose free cores exactly match the rest of the request. */
   takeUncoreCaches(): void {
     const { cpusPerUncoreCache, cpusPerCore } = this.#topology;
     for (const cache of this.ordered('uncoreCache')) {
@@ -133,14 +134,15 @@ const notEnough = (count: number, available: CpuSet): CpuAllocationError =>
 
 interface Distribution {
   readonly nodes: readonly number[];
-  /** Nodes that give one group more than the others. */
+  /** The nodes that provide one group more than the others. */
   readonly remainder: readonly number[];
   readonly balance: number;
 }
 
 /**
- * The same number from each of the fewest NUMA nodes that can give it, in groups of `groupSize` (a core's threads); what does
- * not divide goes where it leaves the nodes most alike. Where no nodes can, as `takePacked`. Throws `CpuAllocationError`.
+ * Takes the same number of CPUs from each of the fewest NUMA nodes that can provide it, in groups of `groupSize` (a
+ * core's threads). The remainder goes to the nodes where it leaves the free CPUs most evenly distributed. If no set of
+ * nodes fits, it does the same as `takePacked`. Throws `CpuAllocationError`.
  */
 export function takeDistributed(
   topology: CpuTopology,
@@ -181,7 +183,7 @@ export function takeDistributed(
 
 interface Wish {
   readonly count: number;
-  /** What every node gives. */
+  /** How many CPUs every node provides. */
   readonly share: number;
   readonly groupSize: number;
   readonly freeOn: (node: number) => number;
@@ -201,7 +203,7 @@ function bestDistribution(nodes: readonly number[], size: number, wish: Wish): D
   return best;
 }
 
-/** As many nodes as can be take part in giving the remainder. */
+/** Finds the nodes that provide the remainder. Spreads it over as many nodes as possible. */
 function bestRemainder(
   combo: readonly number[],
   left: ReadonlyMap<number, number>,
@@ -236,6 +238,6 @@ function standardDeviation(values: readonly number[]): number {
   if (values.length === 0) return 0;
   const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
   const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length;
-  // To a thousandth: what differs by less is the same.
+  // Rounds to three decimals, so that smaller differences count as equal.
   return Math.round(Math.sqrt(variance) * 1000) / 1000;
 }

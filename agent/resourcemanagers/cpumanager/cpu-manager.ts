@@ -1,7 +1,7 @@
 /**
- * The CPU manager: gives processors to containers by its policy, tells the runtime of each container's set, and sets right
- * what runs when the shared pool has changed. With the policy `none` everybody has all processors and only the state file
- * says so.
+ * The CPU manager. It allocates CPUs to containers by its policy, provides each container's CPU set to the runtime, and
+ * updates running containers when the shared pool changes. With the policy `none`, every container may use all CPUs,
+ * and only the state file records the policy. The resource managers call it.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
@@ -20,7 +20,7 @@ export interface CpuManagerOptions extends Omit<StaticCpuPolicyOptions, 'state'>
   readonly rootDirectory: string;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Containers that run, and a way to tell the runtime of their processors. */
+  /** Returns the running containers, each with a function that updates its CPU set in the runtime. */
   readonly running: () => Promise<readonly RunningContainer[]>;
   readonly reconcileMs: number;
 }
@@ -29,7 +29,7 @@ export interface RunningContainer {
   readonly podUid: string;
   readonly name: string;
   readonly id: string;
-  /** As the runtime applies it, where it says so. */
+  /** The CPU set that the runtime currently applies, if it reports it. */
   readonly cpus: string | undefined;
   update(): Promise<void>;
 }
@@ -46,8 +46,8 @@ export class CpuManager implements HintProvider {
   readonly #state: CpuState;
   readonly #policy: StaticCpuPolicy | undefined;
   readonly #topology: CpuTopology;
-  /** What a container was last told, by its id. */
-  readonly #told = new Map<string, string>();
+  /** The CPU set that was last applied to a container, by container id. */
+  readonly #applied = new Map<string, string>();
   #requests = 0;
   #errors = 0;
   readonly #loop: WakeableLoop;
@@ -56,7 +56,7 @@ export class CpuManager implements HintProvider {
     this.#options = options;
     this.#loop = new WakeableLoop({
       clock: options.clock,
-      onError: (error) => options.logger.warn({ err: error }, 'The CPUs of containers could not be reconciled'),
+      onError: (error) => options.logger.warn({ err: error }, 'Cannot reconcile the CPU sets of containers'),
     });
     this.#state = state;
     this.#topology = options.topology;
@@ -106,18 +106,18 @@ export class CpuManager implements HintProvider {
     this.#loop.wake();
   }
 
-  /** Pods that have something. */
+  /** The uids of pods that hold CPUs. */
   pods(): readonly string[] {
     return this.#state.pods();
   }
 
-  /** The processors for the runtime; '' where nothing is to be said. */
+  /** Returns the container's CPU list for the runtime; empty if the policy sets none. */
   cpus(podUid: string, container: string): string {
     if (this.#policy === undefined) return '';
     return formatCpuSet(this.#state.exclusive(podUid, container) ?? this.#state.shared);
   }
 
-  /** In ascending order; empty for one that shares. */
+  /** Returns the exclusive CPUs in ascending order; empty for a container in the shared pool. */
   exclusiveCpus(podUid: string, container: string): readonly number[] {
     return sortedCpus(this.#state.exclusive(podUid, container) ?? NO_CPUS);
   }
@@ -127,7 +127,7 @@ export class CpuManager implements HintProvider {
     return container === undefined ? ofPod.size > 0 : ofPod.has(container);
   }
 
-  /** All that may be given exclusively. */
+  /** Returns all CPUs that can be allocated exclusively. */
   allocatable(): CpuSet {
     return this.#topology.all.difference(this.#policy?.reserved ?? NO_CPUS);
   }
@@ -141,7 +141,7 @@ export class CpuManager implements HintProvider {
     };
   }
 
-  /** Every period, and soon after the pool has changed. */
+  /** Reconciles running containers at every period, and shortly after the shared pool has changed. */
   async run(signal: AbortSignal): Promise<void> {
     if (this.#policy === undefined) return;
     await this.#loop.run(signal, async () => {
@@ -156,22 +156,23 @@ export class CpuManager implements HintProvider {
     try {
       containers = await running();
     } catch (error) {
-      logger.debug({ error }, 'The processors of containers cannot be looked at now');
+      logger.debug({ err: error }, 'Cannot read the CPU sets of containers');
       return;
     }
     const ids = new Set(containers.map(({ id }) => id));
-    for (const id of this.#told.keys()) if (!ids.has(id)) this.#told.delete(id);
+    for (const id of this.#applied.keys()) if (!ids.has(id)) this.#applied.delete(id);
     for (const container of containers) {
       const wanted = this.cpus(container.podUid, container.name);
-      const has = container.cpus === undefined || container.cpus === '' ? this.#told.get(container.id) : container.cpus;
+      const has =
+        container.cpus === undefined || container.cpus === '' ? this.#applied.get(container.id) : container.cpus;
       if (has === wanted) continue;
       try {
         await container.update();
-        this.#told.set(container.id, wanted);
+        this.#applied.set(container.id, wanted);
       } catch (error) {
         logger.warn(
-          { error, container: container.name, pod: container.podUid },
-          'The processors of a container cannot be set',
+          { err: error, container: container.name, pod: container.podUid },
+          'Cannot set the CPUs of a container',
         );
       }
     }

@@ -1,6 +1,7 @@
 /**
- * Who has which processors: exclusive sets by pod and container, and the shared pool. Kept in `cpu_manager_state` in the
- * reference's form and with its checksum; written after each change, read once at the start.
+ * Owns the CPU allocations: the exclusive sets by pod and container, and the shared pool. The state is stored in
+ * `cpu_manager_state` in the kubelet's format and with its checksum. It is written after each change and read once at
+ * start.
  */
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -27,11 +28,11 @@ export class CpuState {
     this.path = join(directory, FILE);
     this.#policy = policy;
     this.#writer = new StateWriter(this.path, (error) =>
-      logger.error({ error, path: this.path }, 'The state of the CPU manager cannot be written'),
+      logger.error({ err: error, path: this.path }, 'Cannot write the state of the CPU manager'),
     );
   }
 
-  /** Throws `StateError` where the file is of another policy, or not whole. */
+  /** Throws `StateError` if the file belongs to another policy or is corrupted. */
   static async load(directory: string, policy: string, logger: Logger): Promise<CpuState> {
     const state = new CpuState(directory, policy, logger);
     try {
@@ -60,7 +61,7 @@ export class CpuState {
     this.#assigned.delete(podUid);
   }
 
-  /** By container. */
+  /** Returns the exclusive sets of a pod by container name. */
   ofPod(podUid: string): ReadonlyMap<string, CpuSet> {
     return this.#assigned.get(podUid) ?? new Map();
   }
@@ -97,7 +98,7 @@ export class CpuState {
 
   #restore(json: unknown): void {
     const { policyName, defaultCpuSet, entries = {}, checksum } = readCpuState(json);
-    // Zero was written by releases that had no checksum.
+    // Kubelet releases that had no checksum wrote zero.
     if (checksum !== 0 && checksum !== cpuStateChecksum({ policyName, defaultCpuSet, entries }))
       throw new Error('checkpoint is corrupted');
     if (policyName !== this.#policy)
@@ -121,7 +122,7 @@ function readCpuState(json: unknown): CpuStateJson {
       Object.values(containers).some((cpus) => typeof cpus !== 'string'),
     )
   )
-    throw new Error('it is no state of a CPU manager');
+    throw new Error('the file is not a CPU manager state');
   return {
     policyName: value.policyName,
     defaultCpuSet: value.defaultCpuSet,
@@ -130,7 +131,7 @@ function readCpuState(json: unknown): CpuStateJson {
   };
 }
 
-/** As the reference makes it since its second form of the file. */
+/** Computes the kubelet's checksum of the second version of the file format. */
 export function cpuStateChecksum({ policyName, defaultCpuSet, entries = {} }: Omit<CpuStateJson, 'checksum'>): number {
   const containers = Object.entries(entries).map(([pod, sets]) => [pod, goMap(Object.entries(sets))] as const);
   return fnv32a(

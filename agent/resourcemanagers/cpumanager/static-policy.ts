@@ -1,7 +1,7 @@
 /**
- * The static CPU policy: containers of guaranteed pods that ask for whole processors have them alone, everybody else shares
- * the rest. The reserved ones are never given away. Decisions are pure functions of the state and the topology; the state is
- * changed here and nowhere else.
+ * The static CPU policy. Containers of Guaranteed pods that request whole CPUs get them exclusively, and all others
+ * share the rest. Reserved CPUs are never allocated exclusively. Decisions are pure functions of the state and the
+ * topology. Only this policy changes the state.
  */
 import { compareQuantities, parseQuantity, milliUnits } from '../../../api/meta/quantity.ts';
 import type { Container, Pod } from '../../core-types.ts';
@@ -28,7 +28,7 @@ export interface StaticCpuPolicyOptions {
   readonly options: CpuPolicyOptions;
   readonly state: CpuState;
   readonly affinity: AffinityStore;
-  /** `--reserved-cpus`; empty: as many as `reservedCount`, of the lowest cores. */
+  /** The value of `--reserved-cpus`. If empty, `reservedCount` CPUs of the lowest cores are reserved. */
   readonly reservedCpus: CpuSet;
   readonly reservedCount: number;
 }
@@ -36,12 +36,12 @@ export interface StaticCpuPolicyOptions {
 export class StaticCpuPolicy {
   readonly reserved: CpuSet;
   readonly #deps: StaticCpuPolicyOptions;
-  /** With the siblings of reserved threads: for whole cores they are as good as taken. */
+  /** The reserved CPUs with the sibling threads of their cores, which are unavailable to requests for whole cores. */
   readonly #reservedCores: CpuSet;
-  /** What ordinary init containers of the pod that was served last leave to the others. */
+  /** The CPUs of ordinary init containers of the most recently admitted pod. Its other containers can reuse them. */
   #reusable: { readonly podUid: string; cpus: CpuSet } = { podUid: '', cpus: NO_CPUS };
 
-  /** Throws `StateError` where the state does not fit this host or these options. */
+  /** Throws `StateError` if the state does not fit this host or these options. */
   constructor(deps: StaticCpuPolicyOptions) {
     this.#deps = deps;
     const { topology, reservedCpus, reservedCount } = deps;
@@ -95,7 +95,7 @@ export class StaticCpuPolicy {
       );
   }
 
-  /** Whole processors that the container has alone; 0: it shares. */
+  /** Returns how many CPUs the container gets exclusively; 0 if it uses the shared pool. */
   exclusiveCount(pod: Pod, container: Container): number {
     if (hasPodLevelResources(pod) || qosClass(pod) !== 'Guaranteed') return 0;
     const text = requestsOf(container)['cpu'];
@@ -104,7 +104,7 @@ export class StaticCpuPolicy {
     return milli % 1000 === 0 ? milli / 1000 : 0;
   }
 
-  /** Free for exclusive use. */
+  /** Returns the CPUs that are free for exclusive use. */
   available(): CpuSet {
     return this.#deps.state.shared.difference(this.reserved);
   }
@@ -142,7 +142,7 @@ export class StaticCpuPolicy {
       );
   }
 
-  /** Of the nodes of the mask first; what they lack from anywhere. */
+  /** Takes CPUs of the NUMA nodes in the mask first, and the rest from any node. */
   #choose(count: number, mask: NumaMask | undefined, reusable: CpuSet): CpuSet {
     const { topology, options } = this.#deps;
     const free = this.available().union(reusable);
@@ -174,7 +174,7 @@ export class StaticCpuPolicy {
     };
   }
 
-  /** What the pod has goes back to the shared pool. */
+  /** Returns the CPUs of the pod to the shared pool. */
   release(podUid: string): boolean {
     const { state } = this.#deps;
     const containers = state.ofPod(podUid);
@@ -206,7 +206,10 @@ export class StaticCpuPolicy {
     return { cpu: this.#hints(this.available(), this.#reusableOf(pod.metadata.uid).union(assigned), count) };
   }
 
-  /** Sets of nodes that have enough; preferred are those of as few nodes as an empty host would need. */
+  /**
+   * Returns the sets of NUMA nodes that have enough CPUs. A hint is preferred if it has as few nodes as an empty host
+   * would need.
+   */
   #hints(available: CpuSet, reusable: CpuSet, count: number): readonly TopologyHint[] {
     const { topology, options } = this.#deps;
     let fewest = topology.numaNodes.length;

@@ -1,6 +1,7 @@
 /**
- * `kubelet_internal_checkpoint` below the device plugins' directory: which devices which container has, with what its plugin
- * answered, and which resources had plugins. In the reference's form and with its checksum.
+ * Reads and writes the content of `kubelet_internal_checkpoint` in the device plugins' directory, in the kubelet's
+ * format and with its checksum. The checkpoint records the devices of each container, the allocation response of the
+ * plugin, and the resources that had plugins.
  */
 import { fnv32a, goMap, goSlice, goStruct } from '../checkpoint-file.ts';
 
@@ -10,9 +11,9 @@ export interface PodDevicesEntry {
   readonly PodUID: string;
   readonly ContainerName: string;
   readonly ResourceName: string;
-  /** By NUMA node; -1 for devices of none. */
+  /** Device ids by NUMA node; -1 for devices without a NUMA node. */
   readonly DeviceIDs: Readonly<Record<string, readonly string[]>>;
-  /** The protobuf of the plugin's answer, base64. */
+  /** The plugin's allocation response as base64 of its protobuf. */
   readonly AllocResp: string;
 }
 
@@ -30,18 +31,18 @@ export function deviceCheckpoint(
   entries: readonly PodDevicesEntry[],
   registered: Readonly<Record<string, readonly string[]>>,
 ): DeviceCheckpoint {
-  // Go writes a list without elements that was never made as null.
+  // Go encodes a nil slice as null.
   const data: Data = { PodDeviceEntries: entries.length === 0 ? null : entries, RegisteredDevices: registered };
   return { Data: data, Checksum: deviceChecksum(data) };
 }
 
-/** Throws on a file that is no checkpoint, or not whole. */
+/** Throws if the content is not a checkpoint or is corrupted. */
 export function readDeviceCheckpoint(json: unknown): {
   readonly entries: readonly PodDevicesEntry[];
   readonly registered: Readonly<Record<string, readonly string[]>>;
 } {
   const { Data: data, Checksum: checksum } = (json ?? {}) as Partial<DeviceCheckpoint>;
-  if (data === undefined || typeof data !== 'object') throw new Error('it is no checkpoint of a device manager');
+  if (data === undefined || typeof data !== 'object') throw new Error('the file is not a device manager checkpoint');
   if (checksum !== deviceChecksum(data)) throw new Error('checkpoint is corrupted');
   return { entries: data.PodDeviceEntries ?? [], registered: data.RegisteredDevices ?? {} };
 }

@@ -1,6 +1,6 @@
 /**
- * One device plugin: follows its list of devices until it hangs up, and passes calls on. The device manager makes one for
- * each registration and decides what the end of one means.
+ * The connection to one device plugin. It follows the plugin's device list until the plugin disconnects, and passes
+ * calls on. The device manager creates one endpoint for each registration and decides what a disconnect means.
  */
 import { connectGrpc, type GrpcClient } from '../../grpc/grpc-client.ts';
 import type { IncomingOf } from '../../grpc/messages.ts';
@@ -27,7 +27,7 @@ export class DeviceEndpoint {
     this.#client = client;
   }
 
-  /** Throws where nobody answers at the socket. */
+  /** Throws if the socket does not respond. */
   static async connect(socket: string, signal: AbortSignal): Promise<DeviceEndpoint> {
     const client = await connectGrpc({
       socket,
@@ -44,7 +44,7 @@ export class DeviceEndpoint {
     }
   }
 
-  /** Resolves when the plugin ends the list or was stopped; throws what broke it. */
+  /** Resolves when the plugin ends the list or the endpoint is stopped. Throws the error that broke the stream. */
   async follow(onDevices: (devices: readonly PluginDevice[]) => void): Promise<void> {
     await this.#client.stream('listAndWatch', {}, ({ devices }) => onDevices(devices), this.#abort.signal);
   }
@@ -60,7 +60,7 @@ export class DeviceEndpoint {
     return answer;
   }
 
-  /** Which of the available ones the plugin would rather give; empty where it does not care. */
+  /** Returns the available devices that the plugin prefers; empty if the plugin has no preference. */
   async preferred(request: {
     readonly available: readonly string[];
     readonly mustInclude: readonly string[];

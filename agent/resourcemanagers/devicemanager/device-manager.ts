@@ -1,8 +1,8 @@
 /**
- * The device manager: takes device plugins in, keeps the devices that they list and their health, gives devices to containers
- * (on the NUMA nodes that the topology manager chose, and as the plugin prefers), and tells what the runtime shall do with
- * them. Its account survives a restart in a checkpoint; a plugin that went away has five minutes to come back before its
- * resource is gone from the node.
+ * The device manager. It registers device plugins, and allocates their devices to containers, on the NUMA nodes that
+ * the topology manager chose and by the plugin's preference. It provides the container options of allocated devices to
+ * the runtime configuration. Its allocations survive a restart in a checkpoint. A resource whose plugin disconnects
+ * stays on the node for five minutes.
  */
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -36,9 +36,9 @@ export interface DeviceManagerOptions {
   readonly logger: Logger;
   readonly numaNodes: readonly number[];
   readonly affinity: AffinityStore;
-  /** What the node has of devices is another. */
+  /** Called when the node's device capacity has changed. */
   readonly onNodeChange: () => void;
-  /** Devices of these pods are another's health. */
+  /** Called when the health of devices of these pods has changed. */
   readonly onPodsChange: (uids: readonly string[]) => void;
   readonly observe: (event: 'registration' | 'allocation', resource: string, tookMs: number) => void;
 }
@@ -52,7 +52,10 @@ export class DeviceManager implements HintProvider {
   readonly #resources: PluginResources;
   readonly #pods = new PodDevices();
   readonly #writer: StateWriter;
-  /** What ordinary init containers of the pod that was served last leave, by resource. */
+  /**
+   * The devices of ordinary init containers of the most recently admitted pod, by resource. Its other containers can
+   * reuse them.
+   */
   #reusable: { readonly podUid: string; readonly ids: Map<string, Set<string>> } = { podUid: '', ids: new Map() };
 
   private constructor(options: DeviceManagerOptions, codec: MessageCodec) {
@@ -64,7 +67,7 @@ export class DeviceManager implements HintProvider {
       onRegistered: (resource, tookMs) => options.observe('registration', resource, tookMs),
       onDevices: (resource, ids) => this.#changed(resource, ids),
       onExpiry: () => {
-        // Asking for what there is forgets what has had its time.
+        // Reading the capacity removes expired resources.
         this.#resources.capacity();
         this.#saveInBackground();
         options.onNodeChange();
@@ -72,7 +75,7 @@ export class DeviceManager implements HintProvider {
     });
     const path = join(options.directory, CHECKPOINT_NAME);
     this.#writer = new StateWriter(path, (error) =>
-      options.logger.error({ error, path }, 'The account of devices cannot be written'),
+      options.logger.error({ err: error, path }, 'Cannot write the checkpoint of devices'),
     );
   }
 
@@ -94,21 +97,19 @@ export class DeviceManager implements HintProvider {
       this.#pods.restore(entries, this.#codec);
       for (const resource of Object.keys(registered)) this.#resources.expect(resource);
     } catch (error) {
-      // As the reference: what nobody can read is left out, plugins and pods come again.
-      logger.error({ error, path }, 'The account of devices cannot be read; it is begun anew');
+      // Like the kubelet, the manager drops a checkpoint that it cannot read. Plugins register again.
+      logger.error({ err: error, path }, 'Cannot read the checkpoint of devices, starting with an empty one');
     }
   }
 
-  /** Plugins take the disappearance of their sockets as a sign to register again. */
+  /** Removes the sockets of device plugins. A plugin registers again when its socket disappears. */
   async removeSockets(): Promise<void> {
     const { directory } = this.#options;
     for (const entry of await readdir(directory, { withFileTypes: true }))
       if (entry.isSocket()) await rm(join(directory, entry.name), { force: true });
   }
 
-  /* ---- Plugins ---- */
-
-  /** For the plugin manager: plugins that register by their own socket. */
+  /** Returns the plugin manager's handler for plugins that register through their own socket. */
   handler(): PluginHandler {
     return {
       validate: (plugin) => checkPlugin(plugin),
@@ -120,7 +121,7 @@ export class DeviceManager implements HintProvider {
     };
   }
 
-  /** Throws where the plugin does not answer. */
+  /** Throws if the plugin does not respond. */
   connect(resource: string, socket: string, signal: AbortSignal): Promise<void> {
     return this.#resources.connect(resource, socket, signal);
   }
@@ -150,18 +151,19 @@ export class DeviceManager implements HintProvider {
     );
   }
 
-  /* ---- The node ---- */
-
   capacity(): DeviceCapacity {
     return this.#resources.capacity();
   }
 
-  /** Healthy devices by resource. */
+  /** Returns the healthy devices by resource. */
   allocatableDevices(): ReadonlyMap<string, readonly PluginDevice[]> {
     return new Map(this.#resources.names().map((name) => [name, this.#resources.healthyDevices(name)]));
   }
 
-  /** What a container has, by resource; devices that their plugin lists no more stand there with their NUMA nodes of then. */
+  /**
+   * Returns the devices of a container by resource. A device that its plugin no longer lists appears with the NUMA
+   * nodes that it had when it was allocated.
+   */
   containerDevices(podUid: string, container: string): ReadonlyMap<string, readonly PluginDevice[]> {
     return new Map(
       [...this.#pods.ofContainer(podUid, container)].map(([resource, { byNode }]) => [
@@ -177,13 +179,13 @@ export class DeviceManager implements HintProvider {
     return this.#pods.pods();
   }
 
-  /* ---- Containers ---- */
-
   #isOurs(resource: string): boolean {
     return this.#resources.has(resource) || this.#pods.isAllocated(resource);
   }
 
-  /** Numbers by resource that a plugin serves. Devices are not overcommitted: limits say it all. */
+  /**
+   * Returns the requested number of devices by resource. Devices cannot be overcommitted, so the limits are decisive.
+   */
   #wanted(container: Container): ReadonlyMap<string, number> {
     return new Map(
       Object.entries(limitsOf(container))
@@ -223,7 +225,10 @@ export class DeviceManager implements HintProvider {
     this.#pods.insert(podUid, container, { resource, byNode, answer });
   }
 
-  /** Empty: it has them already. Throws what the pod is told. */
+  /**
+   * Returns the ids to allocate; empty if the container already has its devices. Throws an error whose message appears
+   * in the pod's status.
+   */
   async #choose(pod: Pod, container: Container, resource: string, count: number): Promise<readonly string[]> {
     const { uid } = pod.metadata;
     const has = this.#pods.ofContainer(uid, container.name).get(resource);
@@ -251,7 +256,10 @@ export class DeviceManager implements HintProvider {
     return [...chosen];
   }
 
-  /** Those on the chosen nodes first; where there is a choice, as the plugin prefers. */
+  /**
+   * Adds devices to the chosen ones: those on the chosen NUMA nodes first, and among equals those that the plugin
+   * prefers.
+   */
   async #fill(
     chosen: Set<string>,
     available: ReadonlySet<string>,
@@ -312,7 +320,7 @@ export class DeviceManager implements HintProvider {
     if (this.#pods.delete(podUid)) this.#saveInBackground();
   }
 
-  /** At each start of the container; throws what keeps it from starting. */
+  /** Called at each start of the container. Throws the error that keeps the container from starting. */
   async runOptions(pod: Pod, container: Container): Promise<DeviceRunOptions> {
     const { uid } = pod.metadata;
     const allocations = this.#pods.ofContainer(uid, container.name);
@@ -335,7 +343,9 @@ export class DeviceManager implements HintProvider {
     return this.#pods.runOptions(uid, container.name);
   }
 
-  /** `allocatedResourcesStatus` of container statuses, in place: each device that a container has, with its health. */
+  /**
+   * Sets `allocatedResourcesStatus` of the container statuses in place: every device of a container, with its health.
+   */
   fillStatus(pod: Pod, status: PodStatus): void {
     for (const entry of status.containerStatuses ?? []) {
       const rows = [...this.#pods.ofContainer(pod.metadata.uid, entry.name)].map(([resource, allocation]) => ({
@@ -348,8 +358,6 @@ export class DeviceManager implements HintProvider {
       if (rows.length > 0) entry.allocatedResourcesStatus = rows;
     }
   }
-
-  /* ---- Hints ---- */
 
   containerHints(pod: Pod, container: Container): ProviderHints {
     const { uid } = pod.metadata;
@@ -417,7 +425,7 @@ export class DeviceManager implements HintProvider {
   }
 }
 
-/** Throws why the resource's name or the interface's version will not do. */
+/** Throws if the resource name is invalid or the plugin supports no known version. */
 export function checkPlugin({ name, supportedVersions }: Pick<Plugin, 'name' | 'supportedVersions'>): void {
   if (!supportedVersions.some((version) => SUPPORTED_VERSIONS.includes(version)))
     throw new Error(

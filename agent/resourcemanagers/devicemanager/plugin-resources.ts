@@ -1,7 +1,7 @@
 /**
- * The resources that device plugins serve: one plugin each, its devices and their health. A plugin that went away leaves its
- * devices, all of them sick, for five minutes; what is not back by then is gone. The device manager gives devices away, this
- * says which there are.
+ * Owns the resources that device plugins serve: one plugin for each resource, with its devices and their health. After
+ * a plugin disconnects, its devices stay listed as unhealthy for five minutes. If the plugin has not reconnected by
+ * then, the resource is removed. The device manager allocates devices; this class only knows which exist.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
@@ -13,20 +13,20 @@ export interface PluginResourcesOptions {
   readonly clock: Clock;
   readonly logger: Logger;
   readonly onRegistered: (resource: string, tookMs: number) => void;
-  /** The health of these devices is another, or they came or went. */
+  /** Called when devices appeared, disappeared or changed their health. */
   readonly onDevices: (resource: string, ids: ReadonlySet<string>) => void;
-  /** The time of a resource without a plugin is up. */
+  /** Called when a resource without a plugin expires. */
   readonly onExpiry: () => void;
 }
 
 interface Resource {
   endpoint: DeviceEndpoint | undefined;
-  /** When the plugin went away; of one that is there it is undefined. */
+  /** When the plugin disconnected; undefined while it is connected. */
   goneAtMs: number | undefined;
   devices: ReadonlyMap<string, PluginDevice>;
 }
 
-/** What the node tells of devices. */
+/** The device capacity and allocatable that the node reports. */
 export interface DeviceCapacity {
   readonly capacity: Readonly<Record<string, string>>;
   readonly allocatable: Readonly<Record<string, string>>;
@@ -37,7 +37,7 @@ const GRACE_MS = 5 * 60_000;
 export class PluginResources {
   readonly #options: PluginResourcesOptions;
   readonly #resources = new Map<string, Resource>();
-  /** Were there once: told with zero, so that nobody counts on an old figure. */
+  /** Removed resources. The node reports them with zero, so that no client relies on an old value. */
   readonly #removed = new Set<string>();
 
   constructor(options: PluginResourcesOptions) {
@@ -56,12 +56,15 @@ export class PluginResources {
     return this.#resources.get(name)?.endpoint;
   }
 
-  /** Had a plugin before the agent's start: it has as long to come back as one that went away now. */
+  /**
+   * Adds a resource that had a plugin before the agent started. The plugin has as much time to reconnect as if it
+   * disconnected now.
+   */
   expect(name: string): void {
     this.#resources.set(name, { endpoint: undefined, goneAtMs: this.#options.clock.monotonic(), devices: new Map() });
   }
 
-  /** Throws where the plugin does not answer. One that serves the same resource already is replaced. */
+  /** Replaces a plugin that already serves the same resource. Throws if the plugin does not respond. */
   async connect(name: string, socket: string, signal: AbortSignal): Promise<void> {
     const { logger, clock, onRegistered } = this.#options;
     const fromMs = clock.monotonic();
@@ -72,7 +75,7 @@ export class PluginResources {
     this.#removed.delete(name);
     before?.endpoint?.stop();
     onRegistered(name, clock.monotonic() - fromMs);
-    logger.info({ resource: name, socket }, 'A device plugin is registered');
+    logger.info({ resource: name, socket }, 'Registered a device plugin');
     const following = endpoint
       .follow((devices) => this.#take(name, endpoint, devices))
       .finally(() => this.#lose(name, endpoint));
@@ -108,7 +111,7 @@ export class PluginResources {
     this.#options.onDevices(name, new Set(ids.filter((id) => before.get(id)?.health !== after.get(id)?.health)));
   }
 
-  /** Forgets what has had its time. */
+  /** Returns the capacity, and removes expired resources. */
   capacity(): DeviceCapacity {
     const capacity: Record<string, string> = {};
     const allocatable: Record<string, string> = {};
@@ -140,12 +143,12 @@ export class PluginResources {
     return [...(this.#resources.get(name)?.devices.values() ?? [])].filter(({ health }) => health === HEALTHY);
   }
 
-  /** Of one that its plugin does not list any more nobody knows better. */
+  /** A device that its plugin no longer lists counts as healthy, because nothing else is known of it. */
   health(name: string, id: string): string {
     return this.#resources.get(name)?.devices.get(id)?.health ?? HEALTHY;
   }
 
-  /** Empty for a device that is as near to every node. */
+  /** Returns no nodes for a device without NUMA affinity. */
   nodesOf(name: string, id: string): readonly number[] {
     return (this.#resources.get(name)?.devices.get(id)?.topology?.nodes ?? []).map((node) => node.id);
   }

@@ -1,16 +1,19 @@
-/** Which devices which container has, with what their plugins said of their use. Pure bookkeeping of the device manager. */
+/**
+ * Records the devices of each container, with the allocation responses of their plugins. It holds data only and
+ * performs no I/O. The device manager owns it.
+ */
 import type { MessageCodec } from '../../grpc/codec.ts';
 import type { PodDevicesEntry } from './device-checkpoint.ts';
 import type { AllocateAnswer } from './device-endpoint.ts';
 
 export interface DeviceAllocation {
   readonly resource: string;
-  /** Ids by NUMA node; -1 for devices of none. */
+  /** Device ids by NUMA node; -1 for devices without a NUMA node. */
   readonly byNode: ReadonlyMap<number, readonly string[]>;
   readonly answer: AllocateAnswer;
 }
 
-/** What the runtime is told for a container's devices. */
+/** The container options that the runtime needs for the container's devices. */
 export interface DeviceRunOptions {
   readonly env: ReadonlyMap<string, string>;
   readonly mounts: readonly { readonly containerPath: string; readonly hostPath: string; readonly readonly: boolean }[];
@@ -28,7 +31,7 @@ export const idsOf = ({ byNode }: DeviceAllocation): Set<string> => new Set([...
 export class PodDevices {
   readonly #pods = new Map<string, Map<string, Map<string, DeviceAllocation>>>();
 
-  /** By resource. */
+  /** Returns the allocations of a container by resource. */
   ofContainer(podUid: string, container: string): ReadonlyMap<string, DeviceAllocation> {
     return this.#pods.get(podUid)?.get(container) ?? new Map();
   }
@@ -49,7 +52,7 @@ export class PodDevices {
     return [...this.#pods.keys()];
   }
 
-  /** Ids of a resource that somebody has. */
+  /** Returns the ids of a resource's allocated devices. */
   inUse(resource: string): Set<string> {
     const ids = new Set<string>();
     for (const { allocation } of this.#all())
@@ -61,7 +64,7 @@ export class PodDevices {
     return this.inUse(resource).size > 0;
   }
 
-  /** Pods that have one of the devices. */
+  /** Returns the uids of pods that have one of the devices. */
   podsWith(resource: string, ids: ReadonlySet<string>): readonly string[] {
     const found = new Set<string>();
     for (const { podUid, allocation } of this.#all())

@@ -1,4 +1,7 @@
-/** Where device plugins register by themselves: `<root-dir>/device-plugins/kubelet.sock`. */
+/**
+ * Serves `<root-dir>/device-plugins/kubelet.sock`, where device plugins register themselves. The agent starts it after
+ * the device manager.
+ */
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
 import { GRPC_INVALID_ARGUMENT, GrpcRefusal, serveGrpc } from '../../grpc/grpc-server.ts';
@@ -11,11 +14,11 @@ export interface RegistrationServerOptions {
   readonly directory: string;
   readonly devices: DeviceManager;
   readonly logger: Logger;
-  /** Plugins are let go when it aborts. */
+  /** Connections to plugins are closed when the signal aborts. */
   readonly signal: AbortSignal;
 }
 
-/** Resolves when it listens, to what ends it. */
+/** Resolves when the server listens, to a function that stops it. */
 export async function serveRegistration(options: RegistrationServerOptions): Promise<() => Promise<void>> {
   const { directory, devices, logger, signal } = options;
   return serveGrpc({
@@ -30,14 +33,14 @@ export async function serveRegistration(options: RegistrationServerOptions): Pro
             try {
               checkPlugin({ name: resourceName, supportedVersions: [version] });
             } catch (error) {
-              logger.warn({ resource: resourceName, error }, 'A device plugin is refused');
+              logger.warn({ resource: resourceName, err: error }, 'Rejected a device plugin');
               throw new GrpcRefusal(GRPC_INVALID_ARGUMENT, (error as Error).message);
             }
-            // Answered before the plugin is called: some serve only when they know that they are registered.
+            // Responds before it calls the plugin, because some plugins serve only after they are registered.
             devices
               .connect(resourceName, join(directory, endpoint), signal)
               .catch((error: unknown) =>
-                logger.warn({ resource: resourceName, error }, 'A device plugin does not answer'),
+                logger.warn({ resource: resourceName, err: error }, 'A device plugin does not respond'),
               );
             return {};
           },

@@ -1,4 +1,4 @@
-/** The interface of device plugins (`v1beta1`), as tables for `grpc/`. */
+/** Defines the gRPC interface of device plugins (`v1beta1`) as tables for `grpc/`. */
 
 export const DEVICE_MESSAGES = {
   Empty: {},

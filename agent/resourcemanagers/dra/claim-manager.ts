@@ -1,7 +1,7 @@
 /**
- * Dynamic resources on the node: has the drivers of a pod's allocated claims prepare their devices before its containers start,
- * tells the runtime of the devices by their names in the container device interface, and has them unprepared when the last pod
- * of a claim has ended. What is prepared outlives a restart in `dra_manager_state`.
+ * Manages dynamic resources on the node. Before a pod's containers start, it has the drivers prepare the devices of the
+ * pod's allocated ResourceClaims, and it gives the devices to the runtime as CDI device names. When the last pod of a
+ * claim has terminated, it has the claim unprepared. Prepared claims survive a restart in `dra_manager_state`.
  */
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
@@ -17,7 +17,7 @@ import { DRA_MESSAGES, DRA_METHODS } from './schema.ts';
 
 export interface ClaimManagerOptions {
   readonly rootDirectory: string;
-  /** Absent: a host without an API server has no claims. */
+  /** Absent on a host without an API server, which has no claims. */
   readonly client: Client | undefined;
   readonly logger: Logger;
   readonly clock: Clock;
@@ -35,12 +35,12 @@ interface PreparedClaim {
   readonly ClaimUID: string;
   readonly ClaimName: string;
   readonly Namespace: string;
-  /** Uids are its keys. */
+  /** The keys are pod uids. */
   readonly PodUIDs: Record<string, object>;
   readonly DriverState: Record<string, { readonly Devices: readonly PreparedDevice[] }>;
 }
 
-/** What a container has of a claim. */
+/** The devices of one claim that a container uses. */
 export interface ClaimedDevices {
   readonly claim: string;
   readonly namespace: string;
@@ -52,7 +52,7 @@ export interface ClaimedDevices {
   }[];
 }
 
-/** What is read of a claim. */
+/** The fields of a ResourceClaim that the manager reads. */
 interface ClaimJson {
   readonly metadata: { readonly name: string; readonly namespace: string; readonly uid: string };
   readonly status?: {
@@ -70,7 +70,7 @@ const CALL = { timeoutMs: 45_000 };
 export class ClaimManager {
   readonly #options: ClaimManagerOptions;
   readonly #drivers = new Map<string, { readonly socket: string; readonly version: Version }>();
-  /** By uid. */
+  /** Prepared claims by uid. */
   readonly #claims = new Map<string, PreparedClaim>();
   readonly #writer: StateWriter;
 
@@ -78,7 +78,7 @@ export class ClaimManager {
     this.#options = options;
     const path = join(options.rootDirectory, STATE_FILE);
     this.#writer = new StateWriter(path, (error) =>
-      options.logger.error({ error, path }, 'The account of resource claims cannot be written'),
+      options.logger.error({ err: error, path }, 'Cannot write the checkpoint of resource claims'),
     );
   }
 
@@ -92,7 +92,10 @@ export class ClaimManager {
       const { Entries } = JSON.parse(json.Data) as { Entries: readonly PreparedClaim[] | null };
       for (const claim of Entries ?? []) manager.#claims.set(claim.ClaimUID, claim);
     } catch (error) {
-      options.logger.error({ error, path }, 'The account of resource claims cannot be read; claims are prepared anew');
+      options.logger.error(
+        { err: error, path },
+        'Cannot read the checkpoint of resource claims, preparing the claims again',
+      );
     }
     return manager;
   }
@@ -115,7 +118,7 @@ export class ClaimManager {
     return [...this.#claims.values()].flatMap(({ PodUIDs }) => Object.keys(PodUIDs));
   }
 
-  /** Idempotent. Throws what keeps the pod from starting. */
+  /** Idempotent. Throws the error that keeps the pod from starting. */
   async prepare(pod: Pod): Promise<void> {
     for (const reference of pod.spec.resourceClaims ?? []) {
       const name = claimName(pod, reference);
@@ -144,7 +147,7 @@ export class ClaimManager {
     return this.#claims.size;
   }
 
-  /** Claims that are prepared, by driver. */
+  /** Returns the number of prepared claims by driver. */
   inUse(): ReadonlyMap<string, number> {
     const counts = new Map<string, number>();
     for (const { DriverState } of this.#claims.values())
@@ -155,7 +158,7 @@ export class ClaimManager {
   async #prepareClaim(pod: Pod, name: string): Promise<void> {
     const { client } = this.#options;
     const { uid, namespace } = pod.metadata;
-    if (client === undefined) throw new Error(`there is no API server to ask for the claim ${name}`);
+    if (client === undefined) throw new Error(`cannot read ResourceClaim ${name} without an API server`);
     const claim = (await client.get(resourceClaims, namespace, name)) as unknown as ClaimJson;
     const { status } = claim;
     if (!(status?.reservedFor ?? []).some((entry) => entry.uid === uid))
@@ -214,13 +217,13 @@ export class ClaimManager {
     }
   }
 
-  /** Devices of the container's claims by their names in the container device interface. */
+  /** Returns the CDI names of the devices of the container's claims. */
   cdiDevices(pod: Pod, container: Container): readonly string[] {
     const claimed = this.claimed(pod, container);
     return [...new Set(claimed.flatMap(({ devices }) => devices.flatMap(({ cdiIds }) => cdiIds)))];
   }
 
-  /** What the container has of each of its claims; of one request only where it names one. */
+  /** Returns the devices of each of the container's claims, limited to one request if the container names one. */
   claimed(pod: Pod, container: Container): readonly ClaimedDevices[] {
     return (container.resources?.claims ?? []).flatMap(({ name, request }) => {
       const reference = (pod.spec.resourceClaims ?? []).find((entry) => entry.name === name);
@@ -242,7 +245,10 @@ export class ClaimManager {
     });
   }
 
-  /** Errors of drivers are told and tried again with the next look: `pods` names the pod until all is unprepared. */
+  /**
+   * Unprepares claims that no other pod uses. Logs a driver's error and retries at the next sweep: `pods` returns the
+   * pod until all its claims are unprepared.
+   */
   async release(podUid: string): Promise<void> {
     for (const claim of this.#claims.values()) {
       if (claim.PodUIDs[podUid] === undefined) continue;
@@ -252,7 +258,7 @@ export class ClaimManager {
         delete claim.PodUIDs[podUid];
         if (isLast) this.#claims.delete(claim.ClaimUID);
       } catch (error) {
-        this.#options.logger.warn({ error, claim: claim.ClaimName }, 'A resource claim cannot be unprepared yet');
+        this.#options.logger.warn({ err: error, claim: claim.ClaimName }, 'Cannot unprepare a resource claim yet');
       }
     }
     await this.#save();
@@ -283,7 +289,7 @@ function isHeldBy({ Namespace, PodUIDs }: PreparedClaim, { metadata }: Pod): boo
   return Namespace === metadata.namespace && PodUIDs[metadata.uid] !== undefined;
 }
 
-/** `undefined`: the pod's claim needs no object. Throws where it is not made yet. */
+/** Returns `undefined` if the pod's claim needs no ResourceClaim. Throws if the ResourceClaim is not created yet. */
 function claimName(
   pod: Pod,
   reference: { readonly name: string; readonly resourceClaimName?: string },
@@ -294,7 +300,10 @@ function claimName(
   return made.resourceClaimName;
 }
 
-/** A device without names serves every request; `a/b` is a choice within request `a`. */
+/**
+ * Whether a device serves a request. A device without request names serves every request, and `a/b` is a subrequest of
+ * request `a`.
+ */
 function isOfRequest(names: readonly string[], request: string | undefined): boolean {
   if (request === undefined || request === '' || names.length === 0) return true;
   return names.some((name) => name === request || name.startsWith(`${request}/`));

@@ -1,9 +1,9 @@
-/** The interface of drivers of dynamic resources (`v1`, and `v1beta1` with the same messages), as tables for `grpc/`. */
+/** Defines the gRPC interface of DRA drivers (`v1`, and `v1beta1` with the same messages) as tables for `grpc/`. */
 
 export const DRA_MESSAGES = {
   Claim: { namespace: '1 string', uid: '2 string', name: '3 string' },
   NodePrepareResourcesRequest: { claims: '1 Claim[]' },
-  // A map by the claim's uid stands on the wire as its entries.
+  // On the wire, a map by the claim's uid is a list of entries.
   NodePrepareResourcesResponse: { claims: '1 PreparedEntry[]' },
   PreparedEntry: { key: '1 string', value: '2 NodePrepareResourceResponse' },
   NodePrepareResourceResponse: { devices: '1 Device[]', error: '2 string' },
@@ -20,7 +20,7 @@ const methodsOf = (service: string) =>
     nodeUnprepareResources: [service, 'NodeUnprepareResourcesRequest', 'NodeUnprepareResourcesResponse'],
   }) as const;
 
-/** By what a driver says that it supports, the newest first. */
+/** The methods by the service name that a driver supports, newest first. */
 export const DRA_METHODS = {
   'v1.DRAPlugin': methodsOf('k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin'),
   'v1beta1.DRAPlugin': methodsOf('v1beta1.DRAPlugin'),

@@ -1,6 +1,7 @@
 /**
- * The memory manager: promises guaranteed containers memory of NUMA nodes by its policy, and says from which nodes the
- * runtime shall give it. With the policy `None` only the state file says so.
+ * The memory manager. It allocates memory of NUMA nodes to Guaranteed containers by its policy, and provides the NUMA
+ * nodes of each container to the runtime. With the policy `None`, only the state file records the policy. The resource
+ * managers call it.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import { background } from '../../../api/machinery/background.ts';
@@ -17,9 +18,9 @@ export interface MemoryManagerOptions {
   readonly rootDirectory: string;
   readonly logger: Logger;
   readonly numaNodes: readonly NumaNode[];
-  /** `--reserved-memory`. */
+  /** The value of `--reserved-memory`. */
   readonly reserved: string;
-  /** Bytes by resource that the node keeps from pods. */
+  /** The bytes that the node reserves, by resource. */
   readonly nodeReserved: Readonly<Record<string, number>>;
   readonly affinity: AffinityStore;
 }
@@ -89,7 +90,7 @@ export class MemoryManager implements HintProvider {
     return this.#state.pods();
   }
 
-  /** For the runtime: `0,1`; '' where nothing is to be said. */
+  /** Returns the container's NUMA nodes for the runtime, such as `0,1`; empty if the policy sets none. */
   numaNodes(podUid: string, container: string): string {
     const nodes = new Set((this.#state.blocks(podUid, container) ?? []).flatMap(({ numaAffinity }) => numaAffinity));
     return [...nodes].sort((left, right) => left - right).join(',');

@@ -1,6 +1,6 @@
 /**
- * How much memory and huge pages of each NUMA node are given to whom. Kept in `memory_manager_state` in the reference's form
- * and with its checksum.
+ * Owns the allocations of memory and huge pages of each NUMA node. The state is stored in `memory_manager_state` in the
+ * kubelet's format and with its checksum. Only the static policy changes it.
  */
 import { join } from 'node:path';
 import type { Logger } from '../../../api/component/logger.ts';
@@ -18,9 +18,9 @@ export interface MemoryTable {
 
 export interface NumaNodeState {
   numberOfAssignments: number;
-  /** By resource: `memory`, `hugepages-2Mi`. */
+  /** Memory by resource: `memory`, `hugepages-2Mi`. */
   readonly memoryMap: Record<string, MemoryTable>;
-  /** The nodes that are used together; itself alone otherwise. */
+  /** The NUMA nodes that are allocated together as a group; only the node itself otherwise. */
   cells: readonly number[];
 }
 
@@ -30,7 +30,7 @@ export interface MemoryBlock {
   readonly size: number;
 }
 
-/** By node id. */
+/** The state of NUMA nodes by node id. */
 export type MachineState = Record<string, NumaNodeState>;
 type Entries = Readonly<Record<string, Readonly<Record<string, readonly MemoryBlock[]>>>>;
 
@@ -52,11 +52,11 @@ export class MemoryState {
     this.path = join(directory, FILE);
     this.#policy = policy;
     this.#writer = new StateWriter(this.path, (error) =>
-      logger.error({ error, path: this.path }, 'The state of the memory manager cannot be written'),
+      logger.error({ err: error, path: this.path }, 'Cannot write the state of the memory manager'),
     );
   }
 
-  /** Throws `StateError` where the file is of another policy, or not whole. */
+  /** Throws `StateError` if the file belongs to another policy or is corrupted. */
   static async load(directory: string, policy: string, logger: Logger): Promise<MemoryState> {
     const state = new MemoryState(directory, policy, logger);
     try {
@@ -115,7 +115,7 @@ export class MemoryState {
 
   #restore({ policyName, machineState, entries = {}, checksum }: MemoryStateJson): void {
     if (typeof policyName !== 'string' || typeof machineState !== 'object' || machineState === null)
-      throw new Error('it is no state of a memory manager');
+      throw new Error('the file is not a memory manager state');
     if (checksum !== 0 && checksum !== memoryStateChecksum({ policyName, machineState, entries }))
       throw new Error('checkpoint is corrupted');
     if (policyName !== this.#policy)
@@ -128,7 +128,7 @@ export class MemoryState {
   }
 }
 
-/** As the reference makes it. */
+/** Computes the kubelet's checksum. */
 export function memoryStateChecksum({
   policyName,
   machineState,

@@ -1,4 +1,7 @@
-/** `--reserved-memory`: what of each NUMA node's memory stays with the system, and that it agrees with the node's reservations. Pure. */
+/**
+ * Parses `--reserved-memory`: how much memory of each NUMA node is reserved for the system. Verifies that the sum
+ * agrees with the node's reservations. Pure. The memory manager calls it at start.
+ */
 import {
   addQuantities,
   compareQuantities,
@@ -11,10 +14,13 @@ import { StateError } from '../checkpoint-file.ts';
 import { hugePageResource, type NumaNode } from '../topology/host-topology.ts';
 import type { MachineState, MemoryTable } from './memory-state.ts';
 
-/** Bytes by node id and resource. */
+/** Reserved bytes by node id and resource. */
 export type ReservedMemory = ReadonlyMap<number, Readonly<Record<string, number>>>;
 
-/** `0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=2Gi`, well-formed. */
+/**
+ * Parses a flag value such as `0:memory=1Gi,hugepages-2Mi=64Mi;1:memory=2Gi`. Flag validation has already accepted its
+ * syntax.
+ */
 function parseReservedMemory(
   text: string,
 ): readonly { readonly node: number; readonly type: string; readonly amount: Quantity }[] {
@@ -35,7 +41,10 @@ function parseReservedMemory(
 
 const isMemory = (type: string): boolean => type === 'memory' || type.startsWith('hugepages-');
 
-/** `nodeReserved`: bytes by resource that the node keeps from pods, hard eviction included. Throws `StateError`. */
+/**
+ * `nodeReserved` holds the bytes that the node reserves by resource, including hard eviction thresholds. Throws
+ * `StateError`.
+ */
 export function reservedMemory(
   text: string,
   nodes: readonly NumaNode[],
@@ -67,7 +76,7 @@ export function reservedMemory(
   return result;
 }
 
-/** Nothing given to anybody. */
+/** Returns the machine state without any allocation. */
 export function emptyMachineState(nodes: readonly NumaNode[], reserved: ReservedMemory): MachineState {
   const state: MachineState = {};
   for (const { id, memoryBytes, hugePages } of nodes) {

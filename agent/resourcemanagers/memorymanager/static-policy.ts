@@ -1,7 +1,7 @@
 /**
- * The static memory policy: containers of guaranteed pods have their memory and huge pages promised from one NUMA node, or
- * from a fixed group of nodes. A node serves either single-node containers or one group, never both. The state is changed here
- * and nowhere else.
+ * The static memory policy. Containers of Guaranteed pods get their memory and huge pages from one NUMA node, or from a
+ * fixed group of nodes. A node serves either single-node containers or one group, never both. Only this policy changes
+ * the state.
  */
 import type { Container, Pod } from '../../core-types.ts';
 import { bytesOf, qosClass, requestsOf } from '../../kuberuntime/resources.ts';
@@ -27,17 +27,20 @@ const sameNodes = (left: readonly number[], right: readonly number[]): boolean =
 export interface StaticMemoryPolicyOptions {
   readonly state: MemoryState;
   readonly affinity: AffinityStore;
-  /** The host as it is when nothing is given. */
+  /** The machine state of this host without any allocation. */
   readonly empty: MachineState;
 }
 
 export class StaticMemoryPolicy {
   readonly #state: MemoryState;
   readonly #affinity: AffinityStore;
-  /** What ordinary init containers of the pod that was served last leave: by nodes and resource. */
+  /**
+   * The bytes of ordinary init containers of the most recently admitted pod, by nodes and resource. Its other
+   * containers can reuse them.
+   */
   #reusable: { readonly podUid: string; readonly bytes: Map<string, number> } = { podUid: '', bytes: new Map() };
 
-  /** Throws `StateError` where the state is not of this host. */
+  /** Throws `StateError` if the state does not belong to this host. */
   constructor({ state, affinity, empty }: StaticMemoryPolicyOptions) {
     this.#state = state;
     this.#affinity = affinity;
@@ -54,7 +57,7 @@ export class StaticMemoryPolicy {
     return new StateError(`${why}: please drain this node and remove the policy state file ${this.#state.path}`);
   }
 
-  /** The totals of this host, with everything given that the state says: it must come to the same. */
+  /** Replays the stored allocations on the totals of this host. The result must equal the stored machine state. */
   #validate(expected: MachineState): void {
     for (const pod of this.#state.pods())
       for (const [container, blocks] of this.#state.ofPod(pod))
@@ -98,7 +101,7 @@ export class StaticMemoryPolicy {
     if (differs) throw this.#invalid('[memorymanager] the expected machine state is different from the real one');
   }
 
-  /** Bytes by resource that are to be promised; empty: none. */
+  /** Returns the bytes to allocate by resource; empty if the policy allocates nothing to the container. */
   wanted(pod: Pod, container: Container): Amounts {
     if (hasPodLevelResources(pod) || qosClass(pod) !== 'Guaranteed') return {};
     return Object.fromEntries(
@@ -108,7 +111,7 @@ export class StaticMemoryPolicy {
     );
   }
 
-  /** Throws why there is no such memory. */
+  /** Throws an error that names what memory is missing. */
   allocate(pod: Pod, container: Container): void {
     const { uid } = pod.metadata;
     const wanted = this.wanted(pod, container);
@@ -164,7 +167,7 @@ export class StaticMemoryPolicy {
     return Object.entries(wanted).every(([type, size]) => this.#sum(mask, type, 'free') >= size);
   }
 
-  /** Several nodes are used by this very group, or by nobody yet. */
+  /** Whether the mask is one node, or nodes that are used by exactly this group or by no container yet. */
   #isUndivided(mask: NumaMask): boolean {
     const nodes = nodesOf(mask);
     return (
@@ -233,7 +236,7 @@ export class StaticMemoryPolicy {
     return true;
   }
 
-  /** All that may be promised, by node. */
+  /** Returns all allocatable memory by node. */
   allocatable(): readonly MemoryBlock[] {
     return Object.entries(this.#state.machine).flatMap(([node, { memoryMap }]) =>
       Object.entries(memoryMap).flatMap(([type, { allocatable }]) =>
@@ -257,7 +260,10 @@ export class StaticMemoryPolicy {
     }
   }
 
-  /** What init containers before this one had and it now has stands with it: the sum is what the pod has. */
+  /**
+   * Subtracts the memory that the container reuses from the blocks of earlier init containers, so that the sum of all
+   * blocks is what the pod holds.
+   */
   #takeFromInits(pod: Pod, container: Container, blocks: readonly MemoryBlock[]): void {
     const { uid } = pod.metadata;
     for (const { numaAffinity, type, size } of blocks) {
@@ -289,7 +295,10 @@ function bestHint(hints: readonly Hint[]): Hint | undefined {
   return best;
 }
 
-/** For what is promised already: the same nodes again; no preference where it is not what is asked for any more. */
+/**
+ * Returns hints for memory that is already allocated: the same nodes again. Returns no hints if the request has
+ * changed.
+ */
 function regenerated(blocks: readonly MemoryBlock[], wanted: Amounts): ProviderHints {
   const fits = blocks.length === Object.keys(wanted).length && blocks.every(({ type, size }) => wanted[type] === size);
   if (!fits) return {};
@@ -298,7 +307,7 @@ function regenerated(blocks: readonly MemoryBlock[], wanted: Amounts): ProviderH
   );
 }
 
-/** From the nodes in their order, as much as each has. */
+/** Allocates from the nodes in their order, as much from each as it has. */
 function give(machine: MachineState, nodes: readonly number[], type: string, size: number): void {
   let left = size;
   for (const id of nodes) {

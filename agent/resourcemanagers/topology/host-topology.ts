@@ -1,7 +1,7 @@
 /**
- * The processors and memory of the host as the managers see them: which threads share a core, a last-level cache, a NUMA node
- * and a socket; how much memory and how many huge pages a NUMA node has, and how far nodes are from each other. Read once at
- * the start from sysfs (`Documentation/ABI/stable/sysfs-devices-system-cpu`, `-node`); the tree's root is given.
+ * Reads the host's CPUs and memory once at start from sysfs (`Documentation/ABI/stable/sysfs-devices-system-cpu`,
+ * `-node`): which threads share a core, a last-level cache, a NUMA node and a socket, how much memory and how many huge
+ * pages a NUMA node has, and the distances between nodes. The caller passes the root of the sysfs tree.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,33 +9,33 @@ import { type CpuSet, parseCpuSet } from '../cpu-set.ts';
 
 export interface CpuInfo {
   readonly cpu: number;
-  /** The lowest processor of the core: unique on the host, which the kernel's core id is not. */
+  /** The core's lowest CPU id. It is unique on the host, unlike the kernel's core id. */
   readonly core: number;
   readonly socket: number;
   readonly numaNode: number;
-  /** The lowest processor that shares the last-level cache. */
+  /** The lowest CPU id that shares the last-level cache. */
   readonly uncoreCache: number;
 }
 
 export interface NumaNode {
   readonly id: number;
   readonly memoryBytes: number;
-  /** Bytes of a page to the number of pages. */
+  /** The number of pages by page size in bytes. */
   readonly hugePages: ReadonlyMap<number, number>;
-  /** To each node by its id; 10 is itself. */
+  /** The distance to each node by node id; 10 is the node itself. */
   readonly distances: ReadonlyMap<number, number>;
 }
 
 export interface HostTopology {
   readonly cpus: ReadonlyMap<number, CpuInfo>;
-  /** By id. */
+  /** Sorted by id. */
   readonly numaNodes: readonly NumaNode[];
 }
 
 export interface TopologySource {
-  /** `/sys/devices/system`. */
+  /** Usually `/sys/devices/system`. */
   readonly root: string;
-  /** Of the whole host, for kernels that tell of no NUMA nodes. */
+  /** The memory of the whole host, for kernels that report no NUMA nodes. */
   readonly memoryBytes: number;
 }
 
@@ -88,14 +88,14 @@ function readCpu(directory: string, cpu: number, numaNode: number, online: CpuSe
   return {
     cpu,
     core: lowest(parseCpuSet(threads).intersection(online), cpu),
-    // -1 on hosts that do not say.
+    // Hosts that do not report a socket have -1.
     socket: Math.max(0, socket),
     numaNode,
     uncoreCache: lowest(lastLevelCache(join(directory, 'cache')).intersection(online), Math.max(0, socket)),
   };
 }
 
-/** The processors that share the highest level of cache. */
+/** Returns the CPUs that share the highest cache level. */
 function lastLevelCache(directory: string): CpuSet {
   let best: { readonly level: number; readonly cpus: CpuSet } = { level: 0, cpus: new Set() };
   for (const name of list(directory)) {
@@ -132,14 +132,14 @@ function hugePages(directory: string): ReadonlyMap<number, number> {
   return new Map([...pages].sort(([left], [right]) => left - right));
 }
 
-/** How a resource of huge pages is called: `hugepages-2Mi`. */
+/** Returns the name of a huge page resource, such as `hugepages-2Mi`. */
 export function hugePageResource(pageBytes: number): string {
   const kib = pageBytes / 1024;
   if (kib % (1024 * 1024) === 0) return `hugepages-${kib / 1024 / 1024}Gi`;
   return kib % 1024 === 0 ? `hugepages-${kib / 1024}Mi` : `hugepages-${kib}Ki`;
 }
 
-/** Groups of processors by what they share. */
+/** Groups of CPUs by the hardware that they share. */
 export class CpuTopology {
   readonly all: CpuSet;
   readonly sockets: readonly number[];
@@ -163,7 +163,7 @@ export class CpuTopology {
     return this.#cpus.get(cpu);
   }
 
-  /** The sockets, nodes, caches or cores that have one of the processors. */
+  /** Returns the sockets, nodes, caches or cores that contain one of the CPUs. */
   groups(key: keyof CpuInfo, cpus: CpuSet): number[] {
     const found = new Set<number>();
     for (const cpu of cpus) {
@@ -173,7 +173,7 @@ export class CpuTopology {
     return [...found].sort((left, right) => left - right);
   }
 
-  /** Those of the processors that belong to one of the groups. */
+  /** Returns the CPUs that belong to one of the groups. */
   cpusIn(key: keyof CpuInfo, groups: Iterable<number>, cpus: CpuSet = this.all): CpuSet {
     const wanted = new Set(groups);
     const found = new Set<number>();

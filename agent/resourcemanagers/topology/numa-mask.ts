@@ -1,4 +1,7 @@
-/** Sets of NUMA nodes as bit masks, and the order in which combinations of them are tried. Pure. */
+/**
+ * Sets of NUMA nodes as bit masks, and the order in which combinations of nodes are tried. Pure. The topology, CPU and
+ * memory managers use it.
+ */
 
 export type NumaMask = bigint;
 
@@ -22,13 +25,13 @@ export function hasNode(mask: NumaMask, node: number): boolean {
   return ((mask >> BigInt(node)) & 1n) === 1n;
 }
 
-/** Fewer nodes; of as many the lower ones. */
+/** Whether the mask has fewer nodes, or as many nodes with lower ids. */
 export function isNarrower(mask: NumaMask, than: NumaMask): boolean {
   const [count, other] = [countNodes(mask), countNodes(than)];
   return count === other ? mask < than : count < other;
 }
 
-/** Every choice of `size` out of the list, in the list's order. */
+/** Yields every combination of `size` elements, in the order of the list. */
 export function* combinations<T>(list: readonly T[], size: number, start = 0): Generator<readonly T[]> {
   if (size === 0) {
     yield [];
@@ -40,7 +43,7 @@ export function* combinations<T>(list: readonly T[], size: number, start = 0): G
   }
 }
 
-/** Every set of the nodes but the empty one: single nodes first, all of them last. */
+/** Yields every non-empty set of the nodes: single nodes first, all nodes last. */
 export function* numaMasks(nodes: readonly number[]): Generator<NumaMask> {
   for (let size = 1; size <= nodes.length; size++) for (const chosen of combinations(nodes, size)) yield maskOf(chosen);
 }

@@ -1,19 +1,20 @@
 /**
- * Topology hints and how they merge: each provider says for each resource from which sets of NUMA nodes it could give what a
- * container asks; of every choice of one hint a resource the common nodes are taken, and the best of those wins. Pure.
+ * Defines topology hints and merges them. For each resource, a provider returns the sets of NUMA nodes that can satisfy
+ * a container's request. The merge intersects the nodes of every combination of one hint per resource, and selects the
+ * best result. Pure. The topology manager calls it.
  */
 import { countNodes, isNarrower, maskOf, nodesOf, type NumaMask } from '../topology/numa-mask.ts';
 import type { NumaNode } from '../topology/host-topology.ts';
 
 export interface TopologyHint {
-  /** `undefined`: any node will do. */
+  /** `undefined` means any node. */
   readonly affinity: NumaMask | undefined;
   readonly preferred: boolean;
 }
 
 /**
- * One provider's hints by resource. An empty object, or `undefined` of a resource: no preference. An empty list: the resource
- * cannot be given from any nodes.
+ * One provider's hints by resource. An empty object, or `undefined` for a resource, means no preference. An empty list
+ * means that no set of nodes can provide the resource.
  */
 export type ProviderHints = Readonly<Record<string, readonly TopologyHint[] | undefined>>;
 
@@ -23,11 +24,11 @@ export type TopologyPolicy = (typeof TOPOLOGY_POLICIES)[number];
 export interface MergeOptions {
   readonly policy: Exclude<TopologyPolicy, 'none'>;
   readonly numaNodes: readonly NumaNode[];
-  /** `prefer-closest-numa-nodes`. */
+  /** The option `prefer-closest-numa-nodes`. */
   readonly preferClosest: boolean;
 }
 
-/** The hint to allocate by, and whether the policy lets the container in with it. */
+/** Returns the hint to allocate by, and whether the policy admits the container with it. */
 export function mergeHints(
   providers: readonly ProviderHints[],
   options: MergeOptions,
@@ -46,7 +47,9 @@ export function mergeHints(
   return { hint, admitted: options.policy === 'best-effort' || hint.preferred };
 }
 
-/** One list a resource and provider; who does not care has one hint for any node. */
+/**
+ * Returns one list of hints for each resource and provider. A provider without preference has one hint for any node.
+ */
 function hintLists(providers: readonly ProviderHints[]): readonly (readonly TopologyHint[])[] {
   const anyNode = [{ affinity: undefined, preferred: true }];
   return providers.flatMap((provider) => {
@@ -63,7 +66,7 @@ function isSingleNode({ affinity, preferred }: TopologyHint): boolean {
   return preferred && (affinity === undefined || countNodes(affinity) === 1);
 }
 
-/** The nodes that the neediest resource takes at least. */
+/** Returns the smallest number of nodes that satisfies every resource by itself. */
 function largestSmallestCount(lists: readonly (readonly TopologyHint[])[]): number {
   return Math.max(
     0,
@@ -85,7 +88,10 @@ function* choices(lists: readonly (readonly TopologyHint[])[], at = 0): Generato
   for (const hint of list) for (const rest of choices(lists, at + 1)) yield [hint, ...rest];
 }
 
-/** Preferred only where all are, and all mean the same nodes. */
+/**
+ * Intersects the hints of one combination. The result is preferred only if all hints are preferred and name the same
+ * nodes.
+ */
 function mergeChoice(all: NumaMask, choice: readonly TopologyHint[]): { affinity: NumaMask; preferred: boolean } {
   const given = choice.flatMap(({ affinity }) => (affinity === undefined ? [] : [affinity]));
   return {
@@ -106,7 +112,8 @@ function better(
   const known = current.affinity;
   const closer = (): TopologyHint => (isBetterMask(candidate.affinity, known, options) ? candidate : current);
   if (current.preferred) return closer();
-  // None of both is preferred: as near as can be to what the neediest resource takes, so that it is not torn apart further.
+  // Neither hint is preferred. The one whose size is closest to what the largest request needs wins, so that the
+  // resources are spread over no more nodes than necessary.
   const [has, would] = [countNodes(known), countNodes(candidate.affinity)];
   if (has > mostNeeded) return closer();
   if (has === mostNeeded) return would === mostNeeded ? closer() : current;
@@ -122,7 +129,7 @@ function isBetterMask(mask: NumaMask, than: NumaMask, { policy, preferClosest, n
   return distance === other ? isNarrower(mask, than) : distance < other;
 }
 
-/** Between all pairs of the nodes, each with itself included. */
+/** Returns the average distance between all pairs of nodes, including each node and itself. */
 function averageDistance(mask: NumaMask, numaNodes: readonly NumaNode[]): number {
   const nodes = nodesOf(mask);
   let sum = 0;

@@ -1,6 +1,7 @@
 /**
- * The topology manager: asks every manager of a resource from which NUMA nodes it could serve a container (or the whole pod),
- * merges that by its policy, refuses what cannot be aligned, and has the resources taken from the nodes it chose.
+ * The topology manager. It collects hints from every resource manager on which NUMA nodes can serve a container (or the
+ * whole pod), and merges them by its policy. It rejects pods that cannot be aligned, and has the resources allocated on
+ * the nodes that it chose.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Container, Pod } from '../../core-types.ts';
@@ -25,7 +26,7 @@ export class TopologyManager implements AffinityStore {
   readonly #providers: HintProvider[] = [];
   readonly #hints = new Map<string, Map<string, TopologyHint>>();
 
-  /** Throws `PolicyOptionError` on a host with more NUMA nodes than it may have. */
+  /** Throws `PolicyOptionError` on a host with more NUMA nodes than allowed. */
   constructor(options: TopologyManagerOptions) {
     this.#options = options;
     if (options.policy !== 'none' && options.numaNodes.length > options.options.maxNumaNodes)
@@ -34,7 +35,7 @@ export class TopologyManager implements AffinityStore {
       );
   }
 
-  /** Asked, and served, in the order of their addition. */
+  /** Providers are called in the order in which they are added. */
   addProvider(provider: HintProvider): void {
     this.#providers.push(provider);
   }
@@ -43,7 +44,7 @@ export class TopologyManager implements AffinityStore {
     return this.#hints.get(podUid)?.get(container) ?? ANY_NODE;
   }
 
-  /** Throws `AdmissionError`, or what a provider threw. What was taken until then is the caller's to release. */
+  /** Throws `AdmissionError`, or an error of a provider. The caller must then release what was already allocated. */
   async admit(pod: Pod): Promise<void> {
     const { clock, observe, policy, scope } = this.#options;
     const fromMs = clock.monotonic();

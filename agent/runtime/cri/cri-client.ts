@@ -1,36 +1,39 @@
 /**
- * The gRPC connections to a CRI runtime: typed calls with a deadline, and the one place that turns a gRPC status into a
- * `RuntimeError`. gRPC is loaded here on first use; it reconnects by itself when the runtime was restarted.
+ * Owns the gRPC connections to a CRI runtime. It offers typed calls with a deadline, and turns a gRPC status into a
+ * `RuntimeError` here and nowhere else. gRPC is loaded on first use and reconnects by itself when the runtime restarts.
  */
 import type { Client, ServiceError } from '@grpc/grpc-js';
 import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
 import { buildCodecs } from '../../grpc/codec.ts';
 import { type Answer, CONTAINERD_MESSAGES, MESSAGES, METHODS, type MethodName, type Request } from './schema.ts';
 
-/** As much as an answer of `ExecSync` may bring. */
+/** The largest message that an `ExecSync` response may need. */
 const LARGEST_MESSAGE_BYTES = 17 * 1024 * 1024;
 
 export interface CallOptions {
-  /** 0: no deadline. */
+  /** 0 means no deadline. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
 }
 
 export interface CriClient {
   call<M extends MethodName>(method: M, request: Request<M>, options?: CallOptions): Promise<Answer<M>>;
-  /** Ends with the stream; throws what broke it. Nothing is thrown after an abort. */
+  /** Resolves when the stream ends, and throws if the stream fails. Does not throw after an abort. */
   containerEvents(
     signal: AbortSignal,
     onEvent: (event: Answer<'getContainerEvents'>) => void,
     onOpen: () => void,
   ): Promise<void>;
-  /** Containers and sandboxes whose process ended, from containerd's own events of its Kubernetes namespace. */
+  /**
+   * Reports the ids of containers and sandboxes whose process exited, from containerd's own events in its Kubernetes
+   * namespace.
+   */
   containerdExits(signal: AbortSignal, onExit: (id: string) => void): Promise<void>;
   close(): void;
 }
 
 export interface CriEndpoints {
-  /** `unix:///run/containerd/containerd.sock`, a path, or `tcp://host:port`. */
+  /** Accepts `unix:///run/containerd/containerd.sock`, a path, or `tcp://host:port`. */
   readonly runtime: string;
   readonly images: string;
   readonly timeoutMs: number;
@@ -61,7 +64,7 @@ export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
       'grpc.max_send_message_length': LARGEST_MESSAGE_BYTES,
       'grpc.initial_reconnect_backoff_ms': 100,
       'grpc.max_reconnect_backoff_ms': 3_000,
-      // Each boundary object has its own connection: it can be closed without another's.
+      // Each client has its own connection, so that closing one client does not close the connection of another.
       'grpc.use_local_subchannel_pool': 1,
     });
   const runtime = open(endpoints.runtime);
@@ -148,7 +151,7 @@ export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
           const { topic, event } = eventCodec('Envelope').decode(bytes) as Envelope;
           if (topic !== EXIT_TOPIC) return;
           const { containerId, id } = eventCodec('TaskExit').decode(event?.value ?? Buffer.alloc(0)) as TaskExit;
-          // What was executed in a container has an id of its own.
+          // An exec process in a container has its own id and is not the container's exit.
           if (id === containerId) onExit(containerId);
         },
         () => undefined,
@@ -160,7 +163,7 @@ export async function connectCri(endpoints: CriEndpoints): Promise<CriClient> {
   };
 }
 
-/** gRPC takes a deadline as a point in time of the wall clock. */
+/** gRPC expects a deadline as wall clock time. */
 function grpcNow(): number {
   return performance.timeOrigin + performance.now();
 }
@@ -179,7 +182,7 @@ function cancelled(): RuntimeError {
   return new RuntimeError('unknown', 'the request was cancelled');
 }
 
-/** By gRPC's numbers; names as Go's client writes them. */
+/** Go's names of gRPC status codes, by number. */
 const STATUS: readonly (readonly [string, RuntimeErrorCode])[] = [
   ['OK', 'unknown'],
   ['Canceled', 'unknown'],
@@ -200,7 +203,7 @@ const STATUS: readonly (readonly [string, RuntimeErrorCode])[] = [
   ['Unauthenticated', 'unauthorized'],
 ];
 
-/** Methods whose errors users see without the prefix of gRPC, as the reference shows them. */
+/** The methods whose errors users see without gRPC's prefix, as the kubelet shows them. */
 const PLAIN: ReadonlySet<MethodName> = new Set(['createContainer', 'startContainer']);
 
 function toRuntimeError(method: MethodName, error: ServiceError): RuntimeError {
@@ -214,7 +217,7 @@ function toRuntimeError(method: MethodName, error: ServiceError): RuntimeError {
   );
 }
 
-/** What only the text says. */
+/** Refines the error code from the error text, where the gRPC status is not specific enough. */
 function refine(method: MethodName, code: RuntimeErrorCode, details: string): RuntimeErrorCode {
   if (method === 'pullImage') {
     if (

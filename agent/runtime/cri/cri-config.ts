@@ -1,4 +1,7 @@
-/** The boundary's sandbox and container configuration as CRI messages. Pure. */
+/**
+ * Translates the runtime boundary's sandbox and container configuration into CRI messages. These functions are pure.
+ * The CRI runtime calls them.
+ */
 import type {
   ContainerConfig,
   ContainerSecurity,
@@ -12,7 +15,7 @@ import type {
 } from '../runtime.ts';
 import { CRI, type Outgoing, STOP_SIGNALS } from './schema.ts';
 
-/** What a container must not see or change of the host's kernel, unless its spec says otherwise. */
+/** The host kernel files that a container cannot see or change, unless its spec has `procMount: Unmasked`. */
 const MASKED_PATHS: readonly string[] = [
   '/proc/asound',
   '/proc/acpi',
@@ -32,7 +35,7 @@ const READ_ONLY_PATHS: readonly string[] = ['/proc/bus', '/proc/fs', '/proc/irq'
 const int64 = (value: number | undefined): { readonly value: number } | undefined =>
   value === undefined ? undefined : { value };
 
-/** Leaves out what is undefined: the wire has no such thing. */
+/** Removes undefined fields, which the wire format cannot represent. */
 function given<T extends object>(fields: { readonly [K in keyof T]: T[K] | undefined }): T {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as T;
 }
@@ -68,7 +71,7 @@ function seLinux(value: SeLinuxOptions | undefined): Outgoing<'SELinuxOption'> |
 export function sandboxMessage(config: SandboxConfig): Outgoing<'PodSandboxConfig'> {
   return given<Outgoing<'PodSandboxConfig'>>({
     metadata: config.pod,
-    // A pod on the node's network has the node's name.
+    // A pod on the host's network has the node's host name.
     hostname: config.namespaces.network === 'node' ? '' : config.hostname,
     logDirectory: config.logDirectory,
     dnsConfig: config.dns,

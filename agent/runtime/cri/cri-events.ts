@@ -1,7 +1,7 @@
 /**
- * What happens to a CRI runtime's containers, as the boundary's events. A runtime with container events is listened to;
- * for an older one the lists are compared: when a request of ours has changed them, when containerd's own event service tells
- * of an end, until the lists show it, and else now and then.
+ * Produces the runtime boundary's events for a CRI runtime. If the runtime has container events, this module subscribes
+ * to them. For an older runtime it compares the lists of containers: after each request of ours that changed them,
+ * after an exit event from containerd's own event service (until the lists show the exit), and otherwise periodically.
  */
 import type { Logger } from '../../../api/component/logger.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
@@ -12,11 +12,14 @@ import { CRI, type Answer } from './schema.ts';
 
 const RETRY_MS = 1_000;
 const POLL_MS = 1_000;
-/** While containerd's events come in: only the net under them. */
+/** The poll interval while containerd's events arrive. Polling is then only a safety net. */
 const QUIET_POLL_MS = 10_000;
-/** containerd's CRI part learns of an end by the same event as we do: the lists show it a moment later. */
+/**
+ * How often to list again after an exit event. containerd's CRI plugin learns of an exit from the same event as this
+ * module, so the lists show it shortly after.
+ */
 const LOOK_AGAIN_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
-/** What comes at once is one look. */
+/** How long to collect events before one list request serves them all. */
 const GATHER_MS = 5;
 
 export interface CriEventsDeps {
@@ -24,13 +27,13 @@ export interface CriEventsDeps {
   readonly clock: Clock;
   readonly logger: Logger;
   /**
-   * Calls back after each request of ours that changed what lists show, with what has come to run where that is known; returns
-   * how to end that.
+   * Registers a listener that is called after each request of ours that changes the lists. The listener gets what the
+   * request started, if that is known. Returns a function that removes the listener.
    */
   readonly onOwnChange: (listener: (begun?: Begun) => void) => () => void;
 }
 
-/** What a request of ours has set going: no list need be asked for it. */
+/** What a request of ours started. No list is needed to learn of it. */
 export interface Begun {
   readonly id: string;
   readonly podUid: string;
@@ -67,7 +70,7 @@ export async function followCriEvents(
         hasEvents = false;
         continue;
       }
-      logger.debug({ error }, 'The event stream of the container runtime broke off');
+      logger.debug({ err: error }, 'The event stream of the container runtime was interrupted');
       hasEvents = true;
     }
     if (signal.aborted) return;
@@ -100,7 +103,7 @@ async function look(client: CriClient): Promise<Map<string, Seen>> {
   return view;
 }
 
-/** Pure: what happened between two looks. */
+/** Returns the events between two lists. Pure. */
 export function changes(before: View, after: View): readonly RuntimeEvent[] {
   const events: RuntimeEvent[] = [];
   for (const [id, is] of after) {
@@ -124,7 +127,7 @@ export function changes(before: View, after: View): readonly RuntimeEvent[] {
   return events.filter((event) => event.podUid !== '');
 }
 
-/** Nothing runs there any more. */
+/** Whether the container or sandbox no longer runs. */
 function isOver(seen: Seen | undefined): boolean {
   if (seen === undefined) return true;
   return seen.sandbox ? seen.state !== CRI.sandboxReady : CRI.containerStates[seen.state] !== 'running';
@@ -139,7 +142,7 @@ async function compareLists(
   let stirred = false;
   let wake = new AbortController();
   let flowing = true;
-  /** They have ended, and a list does not show it yet. */
+  /** Containers and sandboxes that have exited according to an event, but still run according to the lists. */
   const awaited = new Set<string>();
   let looks = 0;
   const stir = (): void => {
@@ -156,12 +159,13 @@ async function compareLists(
     .catch((error: unknown) => {
       flowing = false;
       stir();
-      logger.debug({ error }, 'The container runtime has no events: its lists are compared every second');
+      logger.debug({ err: error }, 'The container runtime has no event stream, polling every second');
     });
   let view: Map<string, Seen> | undefined;
   const stopListening = onOwnChange((begun) => {
     const was = begun === undefined ? undefined : view?.get(begun.id);
-    // What has ended meanwhile, or could end unheard, is looked at.
+    // A start is reported without a list request only for a container that is new or was created. All other changes
+    // need a list.
     const isNews = was === undefined || CRI.containerStates[was.state] === 'created';
     if (begun === undefined || view === undefined || !flowing || !isNews || awaited.has(begun.id)) return stir();
     const { id, podUid, sandbox } = begun;
@@ -185,7 +189,7 @@ async function compareLists(
       const found = changes(view, next);
       view = next;
       for (const id of awaited) if (isOver(next.get(id))) awaited.delete(id);
-      // What the lists never show is left to the net.
+      // An exit that the lists do not show after the last retry is left to periodic polling.
       if (looks >= LOOK_AGAIN_MS.length) awaited.clear();
       for (const event of found) onEvent(event);
     }

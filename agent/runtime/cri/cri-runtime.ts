@@ -1,6 +1,7 @@
 /**
- * The container runtime boundary over CRI v1 (containerd, CRI-O): a thin adapter, everything that must outlive the agent is
- * the runtime's own. All sandboxes with a pod's labels are the node's; there is one node agent a runtime.
+ * Implements the container runtime boundary with CRI v1 (containerd, CRI-O). It is a thin adapter: all state that must
+ * survive a restart of the agent is in the runtime. All sandboxes with pod labels belong to this node, because only one
+ * node agent may use a runtime.
  */
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -35,23 +36,23 @@ import { forwardRemotePort, runRemoteCommand } from './remote-streams.ts';
 import { CRI, type Incoming } from './schema.ts';
 
 const DEFAULT_TIMEOUT_MS = 120_000;
-/** A sandbox waits for its network plugins. */
+/** Creating a sandbox includes its network plugins, so it has a longer timeout. */
 const SANDBOX_TIMEOUT_FACTOR = 2;
 const STOP_MARGIN_MS = 60_000;
 const LOAD_WAITS_MS = [10, 40, 160, 640, 2_500, 5_000] as const;
 
 export interface CriRuntimeOptions {
-  /** `unix:///run/containerd/containerd.sock`. */
+  /** For example `unix:///run/containerd/containerd.sock`. */
   readonly endpoint: string;
-  /** '' or left out: the same. */
+  /** If empty or absent, `endpoint` is used. */
   readonly imageEndpoint?: string;
-  /** `--runtime-request-timeout`. */
+  /** The value of `--runtime-request-timeout`. */
   readonly requestTimeoutMs?: number;
   readonly clock: Clock;
   readonly logger: Logger;
 }
 
-/** Connects and asks for the version, so that a wrong socket is told at once. */
+/** Connects and requests the version, so that a wrong socket fails at once. */
 export async function startCriRuntime(options: CriRuntimeOptions): Promise<Runtime> {
   const timeoutMs = options.requestTimeoutMs ?? DEFAULT_TIMEOUT_MS;
   const client = await connectCri({ runtime: options.endpoint, images: options.imageEndpoint ?? '', timeoutMs });
@@ -71,9 +72,9 @@ class CriRuntime implements Runtime {
   readonly #name: string;
   readonly #timeoutMs: number;
   readonly #closed = new AbortController();
-  /** Called when a request has changed what lists show. */
+  /** The listeners to call after a request that changes the lists. */
   readonly #listeners = new Set<(begun?: Begun) => void>();
-  /** Containers that have not been started, with their pods' uids. */
+  /** The containers that have not been started, with the uids of their pods. */
   readonly #unstarted = new Map<string, string>();
 
   constructor(options: CriRuntimeOptions, client: CriClient, name: string, timeoutMs: number) {
@@ -119,7 +120,10 @@ class CriRuntime implements Runtime {
     }
   }
 
-  /** containerd before 2.0 shows its whole configuration instead. */
+  /**
+   * Reads the cgroup driver from the verbose status. containerd before 2.0 has no call for it and shows its whole
+   * configuration there.
+   */
   async #configuredDriver(): Promise<'cgroupfs' | 'systemd' | undefined> {
     const { info } = await this.#client.call('status', { verbose: true });
     const config = info['config'];
@@ -247,7 +251,7 @@ class CriRuntime implements Runtime {
     command: readonly string[],
     options: Parameters<Runtime['execSync']>[2],
   ): ReturnType<Runtime['execSync']> {
-    // CRI counts whole seconds; what is left of ours is the deadline of the call.
+    // CRI accepts whole seconds only. The exact timeout is the deadline of the call.
     const timeout = Math.ceil(options.timeoutMs / 1000);
     const result = await this.#client.call(
       'execSync',
@@ -308,7 +312,8 @@ class CriRuntime implements Runtime {
     auth: RegistryAuth | undefined,
     options: Parameters<Runtime['pullImage']>[2],
   ): Promise<string> {
-    // containerd takes a server's address for a URL and drops credentials that name another: they are for this image.
+    // containerd parses the server address as a URL and drops credentials that name another server. These credentials
+    // are already selected for this image.
     const { serverAddress: _given, ...credentials } = auth ?? {};
     const { imageRef } = await this.#client.call(
       'pullImage',
@@ -327,7 +332,7 @@ class CriRuntime implements Runtime {
 
   async loadImages(archive: string): Promise<readonly string[]> {
     const references = await importArchive(this.#name, this.#options.imageEndpoint || this.#options.endpoint, archive);
-    // The runtime's CRI part learns of what its own tool has brought by an event, a moment later.
+    // The runtime's CRI plugin learns of images that its own tool loaded from an event, shortly after.
     for (const reference of references)
       for (const waitMs of LOAD_WAITS_MS) {
         if ((await this.imageStatus(reference)) !== undefined) break;
@@ -389,7 +394,7 @@ function imageOf(image: Incoming<'Image'>): ImageInfo {
   };
 }
 
-/** What the caller wanted gone may be gone already. */
+/** Ignores the error that the object to remove does not exist. */
 async function unlessGone(run: Promise<unknown>): Promise<void> {
   try {
     await run;

@@ -1,7 +1,7 @@
 /**
- * What a CRI runtime says of sandboxes and containers, in the boundary's form. A list gives only ids and states; what else
- * belongs to a container is asked for once for each state it is in, so that a look at everything stays one call when
- * nothing has changed.
+ * Translates the statuses of sandboxes and containers of a CRI runtime into the boundary's form. A list contains only
+ * ids and states. The full status of a container is requested once for each state and then cached, so that a list of
+ * all containers needs one call when nothing has changed.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type {
@@ -28,7 +28,7 @@ export class CriStates {
   readonly #client: CriClient;
   readonly #clock: Clock;
   readonly #stopped = new Set<string>();
-  /** By container id, with the state that the status was asked for in. */
+  /** Statuses by container id, with the state in which the status was requested. */
   readonly #known = new Map<string, { readonly state: number; readonly status: ContainerStatus }>();
   readonly #sandboxes = new Map<string, { readonly state: number; readonly status: SandboxStatus }>();
 
@@ -37,12 +37,14 @@ export class CriStates {
     this.#clock = clock;
   }
 
-  /** We end it ourselves: that it was killed needs no other reason. */
+  /**
+   * Records that the agent itself stops the container, so that the status does not wait for an OOM kill to be reported.
+   */
   noteStop(id: string): void {
     this.#stopped.add(id);
   }
 
-  /** After something was changed that a list does not show. */
+  /** Drops the cached status. Callers use it after a change that the lists do not show. */
   forget(id: string): void {
     this.#known.delete(id);
     this.#sandboxes.delete(id);
@@ -51,7 +53,7 @@ export class CriStates {
   async container(id: ContainerId): Promise<ContainerStatus> {
     const status = await this.#look(id);
     if (status === null) throw new RuntimeError('not-found', `container ${id} not found`);
-    // Which sandbox it is in stands in lists only, and never changes.
+    // Only lists contain the sandbox id of a container. It never changes.
     const known = this.#known.get(id)?.status.sandboxId ?? (await this.#sandboxOf(id));
     const found = containerStatusOf(status, known);
     this.#known.set(id, { state: status.state, status: found });
@@ -84,7 +86,8 @@ export class CriStates {
 
   async #listed(listed: Incoming<'Container'>): Promise<ContainerStatus | undefined> {
     const known = this.#known.get(listed.id);
-    // What was created starts at any time; what runs or has ended stays as it is until the list says otherwise.
+    // A created container may start at any time, so its status is requested again. The status of a running or exited
+    // container is valid until the list shows another state.
     if (known !== undefined && known.state === listed.state && listed.state !== 0) return known.status;
     const answer = await goneIsUndefined(this.#look(listed.id));
     if (answer === undefined || answer === null) return undefined;
@@ -116,7 +119,10 @@ export class CriStates {
     return newestFirst(found);
   }
 
-  /** The runtime hears of an end and of its reason, memory, on two ways, and does not wait for the second. */
+  /**
+   * Requests the status. The runtime learns of the exit and of the OOM kill through separate events, and does not wait
+   * for the second. After a SIGKILL that the agent did not send, this function retries until the reason is known.
+   */
   async #look(id: string): Promise<Incoming<'ContainerStatus'> | null> {
     let { status } = await this.#client.call('containerStatus', { containerId: id });
     for (const delayMs of this.#stopped.has(id) ? [] : OOM_NEWS_MS) {
@@ -133,7 +139,7 @@ export class CriStates {
   }
 }
 
-/** Runtimes list in no order. */
+/** Sorts by creation time, newest first. Runtimes return lists in no defined order. */
 function newestFirst<T extends { readonly createdAtMs: number }>(found: readonly (T | undefined)[]): readonly T[] {
   return found.filter((status) => status !== undefined).toSorted((left, right) => right.createdAtMs - left.createdAtMs);
 }
@@ -143,7 +149,7 @@ function keepOnly(map: Map<string, unknown>, listed: readonly { readonly id: str
   for (const id of map.keys()) if (!ids.has(id)) map.delete(id);
 }
 
-/** What was removed between the list and the question is no error. */
+/** Returns `undefined` if the object was removed between the list and the status request. */
 async function goneIsUndefined<T>(answer: Promise<T>): Promise<T | undefined> {
   try {
     return await answer;
@@ -187,7 +193,7 @@ function sandboxStatusOf(status: Incoming<'PodSandboxStatus'>): SandboxStatus {
   };
 }
 
-/** What a list tells of a container. */
+/** Builds a container status from a list entry alone. */
 function listedStatusOf(listed: Incoming<'Container'>): ContainerStatus {
   return {
     id: listed.id as ContainerId,
@@ -211,7 +217,7 @@ function listedStatusOf(listed: Incoming<'Container'>): ContainerStatus {
   };
 }
 
-/** What a list tells of a sandbox; its addresses are not among it. */
+/** Builds a sandbox status from a list entry alone. List entries have no addresses. */
 function listedSandboxOf(listed: Incoming<'PodSandbox'>): SandboxStatus {
   return {
     id: listed.id as SandboxId,

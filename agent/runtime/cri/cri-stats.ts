@@ -1,4 +1,4 @@
-/** Resource usage as a CRI runtime tells it, in the boundary's form. Pure. */
+/** Translates the resource usage that a CRI runtime reports into the boundary's form. Pure. */
 import type { ContainerId, ContainerStats, FilesystemUsage, SandboxId, SandboxStats } from '../runtime.ts';
 import type { Incoming } from './schema.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Loads image archives into the store of a CRI runtime. CRI has no call for it, so the runtime's own tool does it: `ctr` for
- * containerd, `podman` (which shares CRI-O's store) for CRI-O.
+ * Loads image archives into the image store of a CRI runtime. CRI has no call for it, so the runtime's own tool does
+ * it: `ctr` for containerd, and `podman`, which shares CRI-O's image store, for CRI-O.
  */
 import { execFile } from 'node:child_process';
 import { createReadStream } from 'node:fs';
@@ -10,7 +10,7 @@ import { RuntimeError } from '../runtime.ts';
 
 const LARGEST_MANIFEST_BYTES = 1 << 20;
 
-/** The references that the archive's own list names. */
+/** Reads the image references from the archive's index. */
 async function archiveReferences(archive: string): Promise<readonly string[]> {
   const references: string[] = [];
   const reader = extract();

@@ -1,6 +1,6 @@
 /**
- * The streams of a CRI runtime: it names a URL for each exec, attach or port-forward, and speaks SPDY/3.1 there, as the
- * node agent does to its own clients. Here we are the client.
+ * Opens the streams of a CRI runtime. The runtime returns a URL for each exec, attach or port-forward, and serves
+ * SPDY/3.1 there, as the kubelet does for its own clients. This module is the SPDY client.
  */
 import { once } from 'node:events';
 import { request as httpsRequest } from 'node:https';
@@ -13,13 +13,13 @@ import { RuntimeError, type StreamIo } from '../runtime.ts';
 const COMMAND_PROTOCOL = 'v4.channel.k8s.io';
 const FORWARD_PROTOCOL = 'portforward.k8s.io';
 const LARGEST_OUTCOME_BYTES = 64 * 1024;
-/** So long a command that has closed its output may leave its input unread. */
+/** How long a command that has closed its output may leave its input unread. */
 const STUCK_MS = 5_000;
 
 function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyConnection> {
   const request = (url.startsWith('https:') ? httpsRequest : httpRequest)(url, {
     method: 'POST',
-    // The runtime's certificate is its own; it listens on this host only.
+    // The runtime's streaming server has a self-signed certificate and listens on this host only.
     ...(url.startsWith('https:') ? { rejectUnauthorized: false } : {}),
     headers: { Connection: 'Upgrade', Upgrade: 'SPDY/3.1', 'X-Stream-Protocol-Version': protocol },
     agent: false,
@@ -27,14 +27,16 @@ function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyC
   });
   return new Promise((resolve, reject) => {
     request.once('upgrade', (_response, socket: Duplex, head) => {
-      // What breaks the socket ends the connection's reading, and with it every stream.
+      // An error of the socket ends the reads of the connection, and with them every stream.
       socket.on('error', () => undefined);
       readToTheEnd(socket);
       resolve(new SpdyConnection(socket, head));
     });
     request.once('response', (response) => {
       response.resume();
-      reject(new RuntimeError('unknown', `the runtime's streaming server answered ${response.statusCode ?? 0}`));
+      reject(
+        new RuntimeError('unknown', `the runtime's streaming server responded with status ${response.statusCode ?? 0}`),
+      );
     });
     request.once('error', (error) =>
       reject(
@@ -48,8 +50,9 @@ function dial(url: string, protocol: string, signal: AbortSignal): Promise<SpdyC
 }
 
 /**
- * A runtime closes the connection right after its last word, also while input is on its way to it. A write that fails then
- * would destroy the socket and what waits in it unread: it is held instead, and reading tells the end.
+ * A runtime closes the connection right after its last message, even while it still receives input. The failed write
+ * would destroy the socket together with received data that has not been read. This function therefore holds failed
+ * writes, and the reads detect the end.
  */
 function readToTheEnd(socket: Duplex): void {
   const held =
@@ -64,7 +67,9 @@ function readToTheEnd(socket: Duplex): void {
   if (writeMany !== undefined) socket._writev = (chunks, done) => writeMany(chunks, held(done));
 }
 
-/** Resolves to the exit code when the command has ended, its output is written and the runtime has said how it ended. */
+/**
+ * Resolves to the exit code when the command has exited, its output is written and the runtime has reported the result.
+ */
 export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock): Promise<number> {
   const connection = await dial(url, COMMAND_PROTOCOL, io.signal);
   const onAbort = (): void => connection.abandon();
@@ -90,7 +95,7 @@ export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock):
     throw error;
   } finally {
     io.signal.removeEventListener('abort', onAbort);
-    // What is left of the input stays where it is.
+    // The rest of the input stays unread.
     io.stdin?.unpipe();
     io.stdin?.pause();
     connection.abandon();
@@ -98,8 +103,9 @@ export async function runRemoteCommand(url: string, io: StreamIo, clock: Clock):
 }
 
 /**
- * The output is over. containerd 1.6 never says how a command ended whose input it cannot get rid of: it waits for the input to
- * be read, which nobody does any more. Throws where none is taken for a while; resolves with the outcome.
+ * Watches the input after the output has ended. containerd 1.6 never reports the exit of a command with unread input:
+ * it waits until the input is read, and nobody reads it any more. Throws if no input is read for `STUCK_MS`; otherwise
+ * resolves with the outcome.
  */
 async function untilStuck(
   outcome: Promise<string>,
@@ -118,7 +124,7 @@ async function untilStuck(
       await Promise.race([known, clock.sleep(STUCK_MS, over.signal).catch(() => undefined)]);
       if (over.signal.aborted) return;
       if (stdin.writableNeedDrain && taken === before)
-        throw new RuntimeError('unknown', 'the command has closed its output and reads no more of its input');
+        throw new RuntimeError('unknown', 'the command closed its output and stopped reading its input');
       before = taken;
     }
   } finally {
@@ -129,8 +135,8 @@ async function untilStuck(
 }
 
 /**
- * A connection to a port of a sandbox. The runtime connects when the streams are there: what it cannot do comes as the
- * error of the stream.
+ * Opens a connection to a port of a sandbox. The runtime connects when it has both streams, and reports a failure on
+ * the error stream.
  */
 export async function forwardRemotePort(url: string, port: number, signal: AbortSignal): Promise<Duplex> {
   const connection = await dial(url, FORWARD_PROTOCOL, signal);
@@ -163,7 +169,7 @@ async function readAll(stream: SpdyStream): Promise<string> {
   return Buffer.concat(parts).toString();
 }
 
-/** The caller's stream stays open: it belongs to the caller. */
+/** Copies one stream to another. Does not end the target, which belongs to the caller. */
 async function copy(from: Readable, to: Writable): Promise<void> {
   for await (const chunk of from) {
     if (to.destroyed || to.writableEnded) return;
@@ -186,16 +192,23 @@ interface Outcome {
   readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] };
 }
 
-/** Nothing said is no success: the runtime died, or was cut off. Throws then. */
+/**
+ * Parses the result of a command. An empty result is not success: it means that the runtime stopped or lost the
+ * connection. Throws in that case.
+ */
 function outcomeOf(text: string): Outcome {
   if (text === '')
-    throw new RuntimeError('unknown', 'the runtime closed the stream without saying how the command ended');
+    throw new RuntimeError('unknown', 'the runtime closed the stream without reporting the result of the command');
   try {
     return JSON.parse(text) as Outcome;
   } catch (error) {
-    throw new RuntimeError('unknown', `the runtime did not say in full how the command ended: ${text.slice(0, 200)}`, {
-      cause: error,
-    });
+    throw new RuntimeError(
+      'unknown',
+      `the runtime reported an incomplete result of the command: ${text.slice(0, 200)}`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

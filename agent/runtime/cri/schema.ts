@@ -1,7 +1,8 @@
 /**
- * The messages and methods of CRI v1 (`runtime.v1`) that the agent uses, as one table: each field by its number and type.
- * `[]` is a repeated field, `map` is from string to string; enumerations are int32, their values stand in `CRI`. The types
- * of requests and answers are derived from the table, the wire codec (`codec.ts`) is built from it.
+ * Defines the messages and methods of CRI v1 (`runtime.v1`) that the agent uses, as one table. Each field has its
+ * number and type. `[]` marks a repeated field, `map` is a map from string to string, and enumerations are int32 with
+ * their values in `CRI`. The types of requests and responses are derived from the table, and the wire codec is built
+ * from it.
  */
 import type { IncomingOf, OutgoingOf } from '../../grpc/messages.ts';
 
@@ -370,7 +371,10 @@ export const MESSAGES = {
   },
 } as const;
 
-/** Of containerd's own event service (`containerd.services.events.v1`): where its CRI has no events yet. */
+/**
+ * Messages of containerd's own event service (`containerd.services.events.v1`), for versions whose CRI plugin has no
+ * events.
+ */
 export const CONTAINERD_MESSAGES = {
   SubscribeRequest: { filters: '1 string[]' },
   Envelope: { topic: '3 string', event: '4 Any' },
@@ -378,7 +382,7 @@ export const CONTAINERD_MESSAGES = {
   TaskExit: { containerId: '1 string', id: '2 string' },
 } as const;
 
-/** Service, request, answer. The last of `getContainerEvents` comes as a stream. */
+/** The service, request and response of each method. `getContainerEvents` returns a stream of responses. */
 export const METHODS = {
   version: ['RuntimeService', 'VersionRequest', 'VersionResponse'],
   runPodSandbox: ['RuntimeService', 'RunPodSandboxRequest', 'RunPodSandboxResponse'],
@@ -412,7 +416,7 @@ export const METHODS = {
   imageFsInfo: ['ImageService', 'ImageFsInfoRequest', 'ImageFsInfoResponse'],
 } as const;
 
-/** Values of enumerations. */
+/** The values of enumerations. */
 export const CRI = {
   namespace: { pod: 0, container: 1, node: 2, target: 3 },
   propagation: { private: 0, 'host-to-container': 1, bidirectional: 2 },
@@ -425,7 +429,7 @@ export const CRI = {
   cgroupDrivers: ['systemd', 'cgroupfs'],
 } as const;
 
-/** By the order of the enumeration: the runtime's default, then signals by name. */
+/** Signals in the order of the enumeration. The first is the runtime's default. */
 export const STOP_SIGNALS: readonly string[] = (
   'RUNTIME_DEFAULT SIGABRT SIGALRM SIGBUS SIGCHLD SIGCLD SIGCONT SIGFPE SIGHUP SIGILL SIGINT SIGIO SIGIOT SIGKILL SIGPIPE ' +
   'SIGPOLL SIGPROF SIGPWR SIGQUIT SIGSEGV SIGSTKFLT SIGSTOP SIGSYS SIGTERM SIGTRAP SIGTSTP SIGTTIN SIGTTOU SIGURG SIGUSR1 ' +

@@ -40,7 +40,7 @@ describe('choosing the container runtime', () => {
   it('says what was tried, and how to name another', async () => {
     assert.equal(
       await problem({ kind: 'remote' }),
-      `no container runtime: ${join(directory, 'none.sock')}: nothing answers ` +
+      `no container runtime: ${join(directory, 'none.sock')}: no response ` +
         '(name another socket with --container-runtime-endpoint or --docker-endpoint)',
     );
   });
@@ -49,7 +49,7 @@ describe('choosing the container runtime', () => {
     const endpoint = `unix://${join(directory, 'docker.sock')}`;
     assert.equal(
       await problem({ dockerEndpoint: endpoint }),
-      `no container runtime: ${endpoint}: nothing answers ` +
+      `no container runtime: ${endpoint}: no response ` +
         '(name another socket with --container-runtime-endpoint or --docker-endpoint)',
     );
   });
