@@ -10,6 +10,7 @@ import type { WaitingReason } from './kube-runtime.ts';
 import { allContainers, type ContainerKind, isSidecar, restartsAfter, shouldStart } from './pod-containers.ts';
 import { podPhase } from './pod-phase.ts';
 import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';
+import { boundedMessage } from './termination-message.ts';
 
 export interface StatusInput extends ConditionsInput {
   readonly runtimeName: string;
@@ -212,7 +213,7 @@ function stateOf(input: StatusInput, status: ContainerStatus): State {
         },
       } as unknown as State;
     case 'exited': {
-      const message = input.terminationMessage(status);
+      const message = boundedMessage(input.terminationMessage(status), input.pod);
       return {
         terminated: {
           exitCode: status.exitCode,

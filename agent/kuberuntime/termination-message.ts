@@ -3,15 +3,27 @@
  * The container may have written anything there: reads are bounded, and only regular files are opened, without blocking.
  */
 import type { FileHandle } from 'node:fs/promises';
+import type { Pod } from '../core-types.ts';
 import { openRegularFile } from '../files/beneath.ts';
 import { openLog } from '../logs/log-files.ts';
 import type { ContainerStatus } from '../runtime/runtime.ts';
 import { TERMINATION_PATH_ANNOTATION, TERMINATION_POLICY_ANNOTATION } from './container-config.ts';
+import { allContainers } from './pod-containers.ts';
 
 const MAX_FILE_BYTES = 4096;
 const MAX_LOG_BYTES = 2048;
 const MAX_LOG_LINES = 80;
 const LOG_READ_BYTES = 64 * 1024;
+/** All messages of a pod together, as the kubelet bounds them: its status is stored with every change of the pod. */
+const MAX_POD_BYTES = 12 * 1024;
+
+/** The beginning of the message, as long as the container's equal share of what the pod may have, in whole characters. */
+export function boundedMessage(message: string, pod: Pod): string {
+  const bytes = Buffer.from(message);
+  const share = Math.floor(MAX_POD_BYTES / Math.max(1, allContainers(pod).length));
+  // A decoder that expects more bytes keeps back a character that is cut in two.
+  return bytes.length <= share ? message : new TextDecoder().decode(bytes.subarray(0, share), { stream: true });
+}
 
 export async function terminationMessage(status: ContainerStatus): Promise<string> {
   if (status.state !== 'exited') return '';

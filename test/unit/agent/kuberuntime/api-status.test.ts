@@ -4,12 +4,19 @@ import { describe, it } from 'node:test';
 import type { Pod, PodStatus } from '../../../../agent/core-types.ts';
 import { apiPodStatus } from '../../../../agent/kuberuntime/api-status.ts';
 import { assembleRuntimeStatus } from '../../../../agent/kuberuntime/runtime-status.ts';
+import type { ContainerStatus } from '../../../../agent/runtime/runtime.ts';
 
-function statusOf(spec: object, { recursiveReadOnly }: { readonly recursiveReadOnly: boolean }): PodStatus {
+interface Seen {
+  readonly recursiveReadOnly: boolean;
+  readonly containers?: readonly ContainerStatus[];
+  readonly message?: string;
+}
+
+function statusOf(spec: object, { recursiveReadOnly, containers = [], message = '' }: Seen): PodStatus {
   const pod = { metadata: { name: 'p', namespace: 'd', uid: 'u' }, spec: { nodeName: 'n', ...spec } } as unknown as Pod;
   return apiPodStatus({
     pod,
-    runtime: assembleRuntimeStatus({ uid: 'u', name: 'p', namespace: 'd' }, [], []),
+    runtime: assembleRuntimeStatus({ uid: 'u', name: 'p', namespace: 'd' }, [], containers),
     previous: undefined,
     terminal: false,
     resizing: [],
@@ -20,7 +27,7 @@ function statusOf(spec: object, { recursiveReadOnly }: { readonly recursiveReadO
     runtimeName: 'docker',
     waiting: () => undefined,
     readiness: () => undefined,
-    terminationMessage: () => '',
+    terminationMessage: () => message,
   });
 }
 
@@ -75,4 +82,47 @@ it('A mount that is read-only says whether all below it is too, never that this 
     );
   assert.deepEqual(modes(false), ['Disabled', 'Disabled', 'Disabled', undefined]);
   assert.deepEqual(modes(true), ['Enabled', 'Disabled', 'Disabled', undefined]);
+});
+
+describe('the termination messages of a pod', () => {
+  const exited = (name: string, attempt: number): ContainerStatus =>
+    ({
+      ...{ id: `${name}-${attempt}`, name, attempt, state: 'exited', exitCode: 1, reason: 'Error', message: '' },
+      ...{ createdAtMs: attempt, startedAtMs: 1, finishedAtMs: 2, image: 'i', imageId: 'i', imageRef: 'i' },
+      ...{ annotations: {}, mounts: [], logPath: '' },
+    }) as unknown as ContainerStatus;
+  const messagesOf = (containers: number, message: string): readonly (string | undefined)[] => {
+    const names = Array.from({ length: containers }, (_, index) => `c${index}`);
+    const [init = '', debug = '', ...rest] = names;
+    const spec = {
+      initContainers: [{ name: init, image: 'i' }],
+      ephemeralContainers: [{ name: debug, image: 'i' }],
+      containers: rest.map((name) => ({ name, image: 'i' })),
+      restartPolicy: 'Never',
+    };
+    const status = statusOf(spec, {
+      recursiveReadOnly: false,
+      containers: names.flatMap((name) => [exited(name, 0), exited(name, 1)]),
+      message,
+    });
+    return [
+      ...(status.initContainerStatuses ?? []),
+      ...(status.containerStatuses ?? []),
+      ...(status.ephemeralContainerStatuses ?? []),
+    ].flatMap(({ state, lastState }) => [state?.terminated?.message, lastState?.terminated?.message]);
+  };
+
+  it('stay whole where three containers have the most that each may write', () => {
+    const message = 'x'.repeat(4096);
+    assert.deepEqual(new Set(messagesOf(3, message)), new Set([message]));
+  });
+  it('are 12 KiB together, an equal share for each container of any kind, also those of the attempt before', () => {
+    const messages = messagesOf(24, `begin${'x'.repeat(4091)}`);
+    assert.equal(messages.length, 48);
+    assert.deepEqual(new Set(messages), new Set([`begin${'x'.repeat(507)}`]));
+  });
+  it('are counted in bytes and cut between characters', () => {
+    // 12288 / 5 = 2457 bytes, of which 2456 are 614 whole characters.
+    assert.deepEqual(new Set(messagesOf(5, '😀'.repeat(1024))), new Set(['😀'.repeat(614)]));
+  });
 });
