@@ -76,8 +76,8 @@ export function createApiServer(parts: Parts, aggregator: Aggregator, signal: Ab
     schema,
     release: API_VERSION.gitVersion,
     customSchema(info) {
-      const own = customResources.schemaOf(info);
-      return own === undefined ? undefined : publishedSchema(info, own);
+      const own = customResources.servedSet(info);
+      return own === undefined ? undefined : publishedSchema(info, own.schema, own.revision);
     },
   });
   installHealth(paths, { logger, ...healthChecks(parts) });

@@ -1,17 +1,30 @@
 /**
- * Documents that are the same for everybody until the set of resources changes (discovery, OpenAPI): bytes, their hash and
- * their compressed form are made once, on first use, and answered with `ETag`.
+ * Documents that are the same for everybody until the set of resources changes (discovery, OpenAPI), answered with `ETag`.
+ * Small ones are bytes, whose hash and compressed form are computed on first use; large ones are assembled from runs.
  */
 import { createHash } from 'node:crypto';
 import { gzip } from 'node:zlib';
 import { promisify } from 'node:util';
+import { digestOf, gzipOf, plainBytes, type Run } from './compressed-runs.ts';
 import { acceptsGzip } from './media-type.ts';
+import type { Exchange, ResponseHeaders } from './exchange.ts';
 import type { ApiRequest } from './request.ts';
 
 const compress = promisify(gzip);
 const GZIP_FROM_BYTES = 1400;
 
-export class Document {
+/** What `sendDocument` sends. */
+export interface SendableDocument {
+  readonly contentType: string;
+  /** Upper-case hexadecimal SHA-512 that identifies the content. */
+  readonly hash: string;
+  readonly sizeBytes: number;
+  zipped(): Promise<Buffer> | Buffer;
+  /** The content as it is: whole, or in order. */
+  plain(): Buffer | AsyncIterable<Buffer>;
+}
+
+export class Document implements SendableDocument {
   readonly contentType: string;
   readonly bytes: Buffer;
   #etag: string | undefined;
@@ -22,7 +35,14 @@ export class Document {
     this.bytes = bytes;
   }
 
-  /** Upper-case hexadecimal SHA-512, as the reference's. */
+  get sizeBytes(): number {
+    return this.bytes.length;
+  }
+
+  plain(): Buffer {
+    return this.bytes;
+  }
+
   get hash(): string {
     this.#etag ??= createHash('sha512').update(this.bytes).digest('hex').toUpperCase();
     return this.#etag;
@@ -31,6 +51,29 @@ export class Document {
   zipped(): Promise<Buffer> {
     this.#zipped ??= compress(this.bytes, { level: 6 });
     return this.#zipped;
+  }
+}
+
+/** Keeps nothing but the compressed runs of its parts. */
+export class RunDocument implements SendableDocument {
+  readonly contentType: string;
+  readonly hash: string;
+  readonly sizeBytes: number;
+  readonly #runs: readonly Run[];
+
+  constructor(contentType: string, runs: readonly Run[]) {
+    this.contentType = contentType;
+    this.#runs = runs;
+    this.hash = digestOf(runs);
+    this.sizeBytes = runs.reduce((sum, run) => sum + run.sizeBytes, 0);
+  }
+
+  zipped(): Buffer {
+    return gzipOf(this.#runs);
+  }
+
+  plain(): AsyncIterable<Buffer> {
+    return plainBytes(this.#runs);
   }
 }
 
@@ -45,7 +88,7 @@ export interface SendDocumentOptions {
 
 export async function sendDocument(
   request: ApiRequest,
-  document: Document,
+  document: SendableDocument,
   options: SendDocumentOptions,
 ): Promise<void> {
   const headers = request.responseHeaders(document.contentType);
@@ -61,14 +104,35 @@ export async function sendDocument(
       return;
     }
   }
-  let body = document.bytes;
-  if (body.length >= GZIP_FROM_BYTES && acceptsGzip(request.header('accept-encoding'))) {
-    body = await document.zipped();
-    headers['content-encoding'] = 'gzip';
-  }
   request.status = 200;
-  request.responseBytes = body.length;
-  request.exchange.send(200, headers, body);
+  if (document.sizeBytes >= GZIP_FROM_BYTES && acceptsGzip(request.header('accept-encoding'))) {
+    const body = await document.zipped();
+    headers['content-encoding'] = 'gzip';
+    request.responseBytes = body.length;
+    request.exchange.send(200, headers, body);
+    return;
+  }
+  request.responseBytes = document.sizeBytes;
+  headers['content-length'] = document.sizeBytes;
+  const plain = document.plain();
+  if (Buffer.isBuffer(plain)) request.exchange.send(200, headers, plain);
+  else await sendInOrder(request.exchange, headers, plain);
+}
+
+/** Writes no faster than the client reads. */
+async function sendInOrder(exchange: Exchange, headers: ResponseHeaders, parts: AsyncIterable<Buffer>): Promise<void> {
+  let wake = (): void => undefined;
+  exchange.onDrain(() => wake());
+  exchange.onClose(() => wake());
+  exchange.start(200, headers);
+  for await (const part of parts) {
+    if (exchange.closed) return;
+    if (exchange.write(part) || exchange.closed) continue;
+    const drained = Promise.withResolvers<void>();
+    wake = drained.resolve;
+    await drained.promise;
+  }
+  exchange.end();
 }
 
 function matches(header: string | undefined, hash: string): boolean {

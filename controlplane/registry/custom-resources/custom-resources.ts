@@ -96,6 +96,10 @@ export class CustomResources {
     return this.#byInfo.get(info)?.schema;
   }
 
+  servedSet(info: ResourceInfo): ServedSet | undefined {
+    return this.#byInfo.get(info);
+  }
+
   /** Between versions of a custom resource, by way of the stored one; `undefined` for what is none. */
   convert(object: KubeObject, kind: GroupVersionKind): Promise<KubeObject> | undefined {
     for (const { sets } of this.#served.values()) {

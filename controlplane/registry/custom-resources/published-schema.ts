@@ -9,6 +9,7 @@ import { isObject, type JsonSchema } from './json-schema.ts';
 
 export interface PublishedSchema {
   readonly name: string;
+  readonly revision: string;
   readonly v2: JsonObject;
   readonly v3: JsonObject;
 }
@@ -33,16 +34,22 @@ function objectMembers(version: 2 | 3): JsonObject {
   };
 }
 
-export function publishedSchema(info: ResourceInfo, schema: JsonSchema): PublishedSchema {
+/** The forms are made when they are read. `revision` differs where the schema does. */
+export function publishedSchema(info: ResourceInfo, schema: JsonSchema, revision = ''): PublishedSchema {
   const reversedGroup = info.group.split('.').toReversed().join('.');
   const { group, version, kind } = info;
   const marked = { 'x-kubernetes-group-version-kind': [{ group, version, kind }] };
-  const whole = structuredClone(schema) as unknown as JsonObject;
+  const whole = schema as unknown as JsonObject;
   return {
     name: `${reversedGroup}.${version}.${kind}`,
-    // Members told here would be the only ones that kubectl lets through.
-    v2: { ...(schema[PRESERVES] === true ? { type: 'object' } : object(version2(whole), 2)), ...marked },
-    v3: { ...object(embedded(whole, 3), 3), ...marked },
+    revision,
+    get v2() {
+      // Members named here would be the only ones that kubectl lets through.
+      return { ...(schema[PRESERVES] === true ? { type: 'object' } : object(version2(whole), 2)), ...marked };
+    },
+    get v3() {
+      return { ...object(embedded(whole, 3), 3), ...marked };
+    },
   };
 }
 

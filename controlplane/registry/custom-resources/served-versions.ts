@@ -34,6 +34,8 @@ export interface ServedSet {
   readonly info: ResourceInfo;
   readonly strategy: Strategy;
   readonly schema: JsonSchema;
+  /** Of the definition that it was made from. */
+  readonly revision: string;
   readonly conversion: Conversion;
   readonly rests: readonly Rest[];
 }
@@ -101,7 +103,8 @@ function servedVersion(
       rests.push(createScaleRest(served, subresource, parts.schema, customScale(version.subresources.scale)));
     }
   }
-  return { info, strategy, schema, conversion, rests };
+  const { uid = '', generation = 0 } = definition.metadata;
+  return { info, strategy, schema, revision: `${uid}/${generation}`, conversion, rests };
 }
 
 function conversionOf(

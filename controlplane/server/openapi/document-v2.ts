@@ -1,5 +1,6 @@
 /**
- * The OpenAPI 2 document: one for everything. Made group by group, so that requests are answered in between.
+ * The OpenAPI 2 document: one for everything. `BaseV2` is what it says of the built-in kinds and of other servers; each
+ * custom resource adds a part of its own, so that a change of one definition rebuilds that part alone.
  *
  * Parameters that many operations share are referred to; those of patches stand in place, as clients look there for what a
  * server supports (`dryRun`, `fieldValidation`) and old ones do not follow references.
@@ -10,29 +11,62 @@ import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { plainItemV2, plainPaths } from './discovery-paths.ts';
 import { pathsOf, type Operation, type PathOperations } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
-import { SchemaWriter } from './schemas.ts';
-import { mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
+import { mergeOpenApi } from '../../aggregation/backend-openapi.ts';
+import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
+import { builtInRows, mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
 
-export async function buildDocumentV2(source: OpenApiSource): Promise<JsonObject> {
-  const writer = new SchemaWriter(2, source.schema, groupVersionsOf(source));
-  const shared = new Map<string, JsonObject>();
+/** Members of the document that come from one resource. */
+export interface Part {
+  readonly paths: JsonObject;
+  readonly definitions: JsonObject;
+}
+
+type SharedParameters = Map<string, JsonObject>;
+
+export interface BaseV2 extends Part {
+  readonly parameters: SharedParameters;
+}
+
+/** Lets others run between groups. */
+export async function buildBaseV2(source: OpenApiSource): Promise<BaseV2> {
+  const rows = builtInRows(source);
+  const writer = new SchemaWriter(2, source.schema, groupVersionsOf(rows));
+  const parameters: SharedParameters = new Map();
   const paths: JsonObject = {};
   let group = '';
-  for (const row of source.catalog.resources()) {
+  for (const row of rows) {
     if (row.group !== group) await setImmediate();
     group = row.group;
-    for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path, shared);
+    for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path, shareIn(parameters));
   }
   for (const path of plainPaths(source)) paths[path.path] = plainItemV2(path, writer);
+  // What custom resources refer to.
+  for (const name of [...CUSTOM_REFERENCES]) writer.reference(name);
+  const base = { paths, definitions: await writer.definitions(), parameters: Object.fromEntries(parameters) };
+  for (const part of source.aggregated?.openApi() ?? []) {
+    await setImmediate();
+    mergeOpenApi(base, part);
+  }
+  return { ...base, parameters: new Map(Object.entries(base.parameters)) };
+}
+
+export function buildCustomPartV2(source: OpenApiSource, row: ResourceInfo, parameters: SharedParameters): Part {
+  const writer = new SchemaWriter(2, source.schema, []);
+  const paths: JsonObject = {};
+  for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path, shareFrom(parameters));
+  return { paths, definitions: writer.customDefinitions() };
+}
+
+/** What stands around the parts. */
+export function frameV2(source: OpenApiSource, parameters: SharedParameters): { head: JsonObject; tail: JsonObject } {
   const bearer = { description: 'Bearer token', type: 'apiKey', name: 'authorization', in: 'header' };
   return {
-    swagger: '2.0',
-    info: { title: 'Kubernetes', version: source.release },
-    paths: Object.fromEntries(Object.entries(paths).sort(([a], [b]) => (a < b ? -1 : 1))),
-    definitions: await writer.definitions(),
-    parameters: Object.fromEntries([...shared].sort(([a], [b]) => (a < b ? -1 : 1))),
-    securityDefinitions: { BearerToken: bearer },
-    security: [{ BearerToken: [] }],
+    head: { swagger: '2.0', info: { title: 'Kubernetes', version: source.release } },
+    tail: {
+      parameters: Object.fromEntries([...parameters].sort(([a], [b]) => (a < b ? -1 : 1))),
+      securityDefinitions: { BearerToken: bearer },
+      security: [{ BearerToken: [] }],
+    },
   };
 }
 
@@ -41,11 +75,11 @@ function pathItem(
   writer: SchemaWriter,
   row: ResourceInfo,
   { parameters, operations }: PathOperations,
-  shared: Map<string, JsonObject>,
+  share: Share,
 ): JsonObject {
   const item: JsonObject = {};
-  for (const operation of operations) item[operation.method] = operationOf(source, writer, row, operation, shared);
-  item['parameters'] = parameters.map((parameter) => referTo(parameter, shared));
+  for (const operation of operations) item[operation.method] = operationOf(source, writer, row, operation, share);
+  item['parameters'] = parameters.map((parameter) => referTo(parameter, share));
   return item;
 }
 
@@ -54,7 +88,7 @@ function operationOf(
   writer: SchemaWriter,
   row: ResourceInfo,
   operation: Operation,
-  shared: Map<string, JsonObject>,
+  share: Share,
 ): JsonObject {
   const types = mediaTypesOf(source, row);
   const parameters: JsonObject[] = [];
@@ -63,7 +97,7 @@ function operationOf(
     parameters.push({ name: 'body', in: 'body', ...(operation.bodyRequired ? { required: true } : {}), schema });
   }
   for (const parameter of operation.parameters) {
-    parameters.push(operation.patch ? parameterOf(parameter) : referTo(parameter, shared));
+    parameters.push(operation.patch ? parameterOf(parameter) : referTo(parameter, share));
   }
   const schema = operation.answer === undefined ? { type: 'string' } : refer(source, writer, row, operation.answer);
   const responses: JsonObject = {};
@@ -89,13 +123,29 @@ function parameterOf({ name, in: place, type, description }: ParameterInfo): Jso
   return { uniqueItems: true, type, description, name, in: place, ...(place === 'path' ? { required: true } : {}) };
 }
 
-function referTo(parameter: ParameterInfo, shared: Map<string, JsonObject>): JsonObject {
+/** Whether a document has a shared parameter under the key, which is the given one. */
+type Share = (key: string, definition: JsonObject) => boolean;
+
+const sameText = (known: JsonObject | undefined, definition: JsonObject): boolean =>
+  known !== undefined && known['description'] === definition['description'];
+
+/** Adds parameters that are not there yet. */
+function shareIn(parameters: SharedParameters): Share {
+  return (key, definition) => {
+    if (!parameters.has(key)) parameters.set(key, definition);
+    return sameText(parameters.get(key), definition);
+  };
+}
+
+const shareFrom =
+  (parameters: SharedParameters): Share =>
+  (key, definition) =>
+    sameText(parameters.get(key), definition);
+
+function referTo(parameter: ParameterInfo, share: Share): JsonObject {
   // The name alone is not enough: `path` is a segment here and a query there, and names of objects name their kind.
   if (parameter.name === 'name') return parameterOf(parameter);
   const key = parameter.in === 'path' ? `${parameter.name}-segment` : parameter.name;
-  const known = shared.get(key);
   const definition = parameterOf(parameter);
-  if (known === undefined) shared.set(key, definition);
-  else if (known['description'] !== definition['description']) return definition;
-  return { $ref: `#/parameters/${key}` };
+  return share(key, definition) ? { $ref: `#/parameters/${key}` } : definition;
 }

@@ -4,14 +4,16 @@ import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { plainItemV3, plainPaths } from './discovery-paths.ts';
 import { documentOf, pathsOf, type Operation, type PathOperations } from './operations.ts';
 import type { ParameterInfo } from './parameters.ts';
-import { SchemaWriter } from './schemas.ts';
-import { mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
+import type { Part } from './document-v2.ts';
+import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
+import { builtInRows, mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
 
-/** `name` is that of the document: `apis/apps/v1`, or of paths that belong to no group (`version`). */
+/** Of built-in kinds, or of paths that belong to no group. `name` is that of the document: `apis/apps/v1`, `version`. */
 export async function buildDocumentV3(source: OpenApiSource, name: string): Promise<JsonObject> {
-  const writer = new SchemaWriter(3, source.schema, groupVersionsOf(source));
+  const rows = builtInRows(source);
+  const writer = new SchemaWriter(3, source.schema, groupVersionsOf(rows));
   const paths: JsonObject = {};
-  for (const row of source.catalog.resources()) {
+  for (const row of rows) {
     if (documentOf(row) !== name) continue;
     for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path);
   }
@@ -19,11 +21,32 @@ export async function buildDocumentV3(source: OpenApiSource, name: string): Prom
     if (path.document === name) paths[path.path] = plainItemV3(path, writer);
   }
   return {
-    openapi: '3.0.0',
-    info: { title: 'Kubernetes', version: source.release },
+    ...frameV3(source).head,
     paths: Object.fromEntries(Object.entries(paths).sort(([a], [b]) => (a < b ? -1 : 1))),
+    components: { schemas: await writer.definitions(), ...frameV3(source).components },
+  };
+}
+
+/** Of a custom resource; the definitions that are the same for all stand in `buildSharedV3`. */
+export function buildCustomPartV3(source: OpenApiSource, row: ResourceInfo): Part {
+  const writer = new SchemaWriter(3, source.schema, []);
+  const paths: JsonObject = {};
+  for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path);
+  return { paths, definitions: writer.customDefinitions() };
+}
+
+/** The definitions of the types that all custom resources refer to. */
+export function buildSharedV3(source: OpenApiSource): Promise<JsonObject> {
+  const writer = new SchemaWriter(3, source.schema, groupVersionsOf(builtInRows(source)));
+  for (const name of CUSTOM_REFERENCES) writer.reference(name);
+  return writer.definitions();
+}
+
+/** What stands around paths and schemas. */
+export function frameV3(source: OpenApiSource): { head: JsonObject; components: JsonObject } {
+  return {
+    head: { openapi: '3.0.0', info: { title: 'Kubernetes', version: source.release } },
     components: {
-      schemas: await writer.definitions(),
       securitySchemes: {
         BearerToken: { type: 'apiKey', description: 'Bearer token', name: 'authorization', in: 'header' },
       },

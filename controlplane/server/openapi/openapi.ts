@@ -2,27 +2,27 @@
  * `/openapi/v2` and `/openapi/v3`: schemas of everything that is served, for `kubectl explain`, client-side checks and
  * client generators.
  *
- * Documents are made on first use after a change of the catalog, in each encoding once, and kept; requests that come while
- * one is being made wait for the same. The index of OpenAPI 3 costs nothing: its hashes are of what the documents are made
- * from, and addresses with a hash may be cached for ever.
+ * Documents are built on first use after a change of the catalog, in each encoding once, and kept; requests that come while
+ * one is being built wait for the same. Encodings of version 2 that were asked for once are built again in the background
+ * after each change. The index of OpenAPI 3 costs nothing: its hashes are of what the documents are built from, and
+ * addresses with a hash may be cached for ever.
  */
 import { createHash } from 'node:crypto';
-import { encodeJson } from '../../../api/codec/json.ts';
+import { setImmediate } from 'node:timers/promises';
+import { encodeJson, stringifyJson } from '../../../api/codec/json.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
-import { mergeOpenApi } from '../../aggregation/backend-openapi.ts';
+import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { acceptClauses } from '../accept.ts';
-import { Document, sendDocument } from '../document.ts';
+import { Document, RunDocument, sendDocument, type SendableDocument } from '../document.ts';
 import { JSON_TYPE } from '../media-type.ts';
 import { TEXT_TYPE, reading, type PathHandlers } from '../path-handlers.ts';
 import type { ApiRequest } from '../request.ts';
-import { buildDocumentV2 } from './document-v2.ts';
 import { buildDocumentV3 } from './document-v3.ts';
 import { plainDocuments } from './discovery-paths.ts';
 import { documentOf } from './operations.ts';
-import { documentV2, documentV3, encodeDocument } from './protobuf.ts';
-import { groupVersionsOf, type OpenApiSource } from './source.ts';
-
-type Encoding = 'json' | 'protobuf';
+import { documentV3, encodeDocument } from './protobuf.ts';
+import { OpenApiRuns, type Encoding } from './runs.ts';
+import { groupVersionsOf, isCustom, type OpenApiSource } from './source.ts';
 
 export interface OpenApi {
   /** The schemas have changed though the rows have not (a custom resource's). */
@@ -51,35 +51,53 @@ export function installOpenApi(paths: PathHandlers, source: OpenApiSource): Open
 
 class OpenApiDocuments implements OpenApi {
   readonly #source: OpenApiSource;
-  readonly #documents = new Map<string, Promise<Document>>();
-  readonly #objects = new Map<string, Promise<JsonObject>>();
-  readonly #hashes = new Map<string, string>();
+  readonly #runs: OpenApiRuns;
+  readonly #documents = new Map<string, Promise<SendableDocument>>();
+  readonly #rowDigests = new WeakMap<ResourceInfo, Buffer>();
+  /** Encodings of version 2 that were asked for. */
+  readonly #wanted = new Set<Encoding>();
+  #rows: ReadonlyMap<string, readonly ResourceInfo[]> | undefined;
   #index: Document | undefined;
   #known: ReadonlySet<string> | undefined;
+  #warming = false;
 
   constructor(source: OpenApiSource) {
     this.#source = source;
+    this.#runs = new OpenApiRuns(source);
   }
 
   invalidate(): void {
     this.#documents.clear();
-    this.#objects.clear();
-    this.#hashes.clear();
+    this.#rows = undefined;
     this.#index = undefined;
     this.#known = undefined;
+    if (this.#wanted.size === 0 || this.#warming) return;
+    this.#warming = true;
+    void this.#warm();
+  }
+
+  /** Builds ahead what is likely to be asked for. Changes that come meanwhile are built after it. */
+  async #warm(): Promise<void> {
+    await setImmediate();
+    this.#warming = false;
+    const documents = [...this.#wanted].map((encoding) => this.#documentV2(encoding));
+    // Whoever asks for a document that cannot be built gets the error.
+    await Promise.allSettled(documents);
   }
 
   async serveV2(request: ApiRequest): Promise<void> {
     const encoding = negotiate(request.header('accept'), 'v2');
     if (encoding === undefined) return empty(request, 406);
-    const document = await this.#document('v2', encoding, () => this.#mergedV2());
+    this.#wanted.add(encoding);
+    const document = await this.#documentV2(encoding);
     await sendDocument(request, document, { negotiated: true, tagged: true });
   }
 
-  async #mergedV2(): Promise<JsonObject> {
-    const document = await buildDocumentV2(this.#source);
-    for (const part of this.#source.aggregated?.openApi() ?? []) mergeOpenApi(document, part);
-    return document;
+  #documentV2(encoding: Encoding): Promise<SendableDocument> {
+    return this.#kept(
+      `v2 ${encoding}`,
+      async () => new RunDocument(contentTypeOf('v2', encoding), await this.#runs.documentV2(encoding)),
+    );
   }
 
   async serveIndex(request: ApiRequest): Promise<void> {
@@ -104,63 +122,69 @@ class OpenApiDocuments implements OpenApi {
     const hash = this.#hash(name);
     const asked = request.query.get('hash');
     if (asked !== null && asked !== '' && asked !== hash) return redirect(request, `/openapi/v3/${name}?hash=${hash}`);
-    const document = await this.#document(name, encoding, () => buildDocumentV3(this.#source, name));
+    const document = await this.#documentV3(name, encoding);
     await sendDocument(request, document, { negotiated: true, tagged: true, immutable: asked === hash });
+  }
+
+  #documentV3(name: string, encoding: Encoding): Promise<SendableDocument> {
+    const type = contentTypeOf('v3', encoding);
+    const rows = this.#rowsOf(name);
+    return this.#kept(`${name} ${encoding}`, async () => {
+      if (rows.length > 0 && rows.every((row) => isCustom(this.#source, row))) {
+        return new RunDocument(type, await this.#runs.documentV3(rows, encoding));
+      }
+      const value = await buildDocumentV3(this.#source, name);
+      return new Document(type, encoding === 'json' ? encodeJson(value) : encodeDocument(documentV3, value));
+    });
   }
 
   /** Of all documents of OpenAPI 3, sorted. */
   #names(): ReadonlySet<string> {
     this.#known ??= new Set(
-      [...groupVersionsOf(this.#source).map(documentOf), ...plainDocuments(this.#source)].sort((a, b) =>
-        a < b ? -1 : 1,
+      [...groupVersionsOf(this.#source.catalog.resources()).map(documentOf), ...plainDocuments(this.#source)].sort(
+        (a, b) => (a < b ? -1 : 1),
       ),
     );
     return this.#known;
   }
 
-  #hash(name: string): string {
-    let hash = this.#hashes.get(name);
-    if (hash === undefined) {
-      const digest = createHash('sha512').update(this.#source.release).update(name);
-      for (const row of this.#source.catalog.resources()) {
-        if (documentOf(row) !== name) continue;
-        digest.update(JSON.stringify([row, this.#source.customSchema?.(row)]));
-      }
-      hash = digest.digest('hex').toUpperCase();
-      this.#hashes.set(name, hash);
-    }
-    return hash;
+  #rowsOf(name: string): readonly ResourceInfo[] {
+    this.#rows ??= Map.groupBy(this.#source.catalog.resources(), documentOf);
+    return this.#rows.get(name) ?? [];
   }
 
-  #document(key: string, encoding: Encoding, build: () => Promise<JsonObject>): Promise<Document> {
-    const name = `${key} ${encoding}`;
-    let document = this.#documents.get(name);
+  #hash(name: string): string {
+    const digest = createHash('sha512').update(this.#source.release).update(name);
+    for (const row of this.#rowsOf(name)) digest.update(this.#digestOf(row));
+    return digest.digest('hex').toUpperCase();
+  }
+
+  #digestOf(row: ResourceInfo): Buffer {
+    let digest = this.#rowDigests.get(row);
+    if (digest === undefined) {
+      const revision = this.#source.customSchema?.(row)?.revision ?? '';
+      digest = createHash('sha512')
+        .update(stringifyJson([row, revision]))
+        .digest();
+      this.#rowDigests.set(row, digest);
+    }
+    return digest;
+  }
+
+  #kept(key: string, build: () => Promise<SendableDocument>): Promise<SendableDocument> {
+    let document = this.#documents.get(key);
     if (document === undefined) {
-      document = this.#encode(key, encoding, build);
-      this.#documents.set(name, document);
+      document = build();
+      this.#documents.set(key, document);
       // A failure is answered to who waits for it, and tried again for the next.
-      document.catch(() => this.#documents.delete(name));
+      document.catch(() => this.#documents.delete(key));
     }
     return document;
   }
+}
 
-  async #encode(key: string, encoding: Encoding, build: () => Promise<JsonObject>): Promise<Document> {
-    const version = key === 'v2' ? 'v2' : 'v3';
-    let object = this.#objects.get(key);
-    if (object === undefined) {
-      object = build();
-      this.#objects.set(key, object);
-    }
-    try {
-      const value = await object;
-      if (encoding === 'json') return new Document(JSON_TYPE, encodeJson(value));
-      const bytes = encodeDocument(version === 'v2' ? documentV2 : documentV3, value);
-      return new Document(`application/com.github.proto-openapi.spec.${version}.v1.0+protobuf`, bytes);
-    } finally {
-      // Bytes are all that is kept.
-      if (this.#objects.get(key) === object) this.#objects.delete(key);
-    }
-  }
+function contentTypeOf(version: 'v2' | 'v3', encoding: Encoding): string {
+  return encoding === 'json' ? JSON_TYPE : `application/com.github.proto-openapi.spec.${version}.v1.0+protobuf`;
 }
 
 function negotiate(accept: string | undefined, version: 'v2' | 'v3'): Encoding | undefined {

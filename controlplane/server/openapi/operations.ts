@@ -84,12 +84,13 @@ export function basePath(group: string, version: string): string {
 export const documentOf = ({ group, version }: { readonly group: string; readonly version: string }): string =>
   basePath(group, version).slice(1);
 
+/** kube-apiserver lists the deprecated paths of watches for built-in kinds alone. */
 export function pathsOf(row: ResourceInfo): PathOperations[] {
   const paths = new ResourcePaths(row);
   return [
     ...paths.resource(),
     ...row.subresources.flatMap((subresource) => paths.subresource(subresource)),
-    ...paths.watches(),
+    ...(row.custom === undefined ? paths.watches() : []),
   ];
 }
 

@@ -7,7 +7,7 @@ import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
 import { BYTES, FIXED64, ProtobufWriter, VARINT, tagOf } from '../../../api/codec/protobuf-wire.ts';
 
 /** `any` is a message with YAML text, `strings` one that repeats a string. */
-type Kind = 'string' | 'bool' | 'double' | 'int' | 'any' | 'strings' | Message;
+export type Kind = 'string' | 'bool' | 'double' | 'int' | 'any' | 'strings' | Message;
 
 interface FieldSpec {
   readonly number: number;
@@ -17,7 +17,7 @@ interface FieldSpec {
   readonly inner: number;
 }
 
-interface Message {
+export interface Message {
   readonly fields?: Readonly<Record<string, FieldSpec>>;
   /** Number of the pairs of `x-…` members. */
   readonly extensions?: number;
@@ -271,7 +271,7 @@ const v3SecurityScheme: Message = {
   fields: { type: string(1), description: string(2), name: string(3), in: string(4) },
 };
 
-const v3Components: Message = {
+export const v3Components: Message = {
   fields: {
     schemas: map(1, () => v3SchemaOrReference),
     securitySchemes: map(7, () => ({ pick: () => [1, v3SecurityScheme] })),
@@ -293,6 +293,37 @@ export function encodeDocument(message: Message, document: JsonObject): Buffer {
   const writer = new ProtobufWriter();
   writer.reset();
   writeMessage(writer, message, document);
+  return writer.take();
+}
+
+/** The number of a section of a document and that of its pairs, with the kind of their values. */
+export interface PairSection {
+  readonly number: number;
+  readonly inner: number;
+  readonly kind: Kind;
+}
+
+export const V2_PATHS: PairSection = { number: 8, inner: 2, kind: v2PathItem };
+export const V2_DEFINITIONS: PairSection = { number: 9, inner: 1, kind: v2Schema };
+export const V3_PATHS: PairSection = { number: 4, inner: 1, kind: v3PathItem };
+export const V3_SCHEMAS: PairSection = { number: 1, inner: 1, kind: v3SchemaOrReference };
+/** The field of an OpenAPI 3 document that has its schemas. */
+export const V3_COMPONENTS = 5;
+
+/** Pairs of a section, without its header: those of several calls can stand one after the other. */
+export function encodePairs({ inner, kind }: PairSection, members: JsonObject): Buffer {
+  const writer = new ProtobufWriter();
+  writer.reset();
+  writePairs(writer, inner, kind, members);
+  return writer.take();
+}
+
+/** The header of a field whose content has so many bytes. */
+export function fieldHeader(number: number, sizeBytes: number): Buffer {
+  const writer = new ProtobufWriter();
+  writer.reset();
+  writer.varint(sizeBytes);
+  writer.varint(tagOf(number, BYTES));
   return writer.take();
 }
 

@@ -5,7 +5,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
-import type { Field, Scalar, Schema, StructType, TypeNode } from '../../../api/schema/schema.ts';
+import type { Field, ResourceInfo, Scalar, Schema, StructType, TypeNode } from '../../../api/schema/schema.ts';
 import { groupVersionKindOf } from '../../../api/schema/table.ts';
 
 export type OpenApiVersion = 2 | 3;
@@ -81,9 +81,16 @@ const PLAIN: Partial<Readonly<Record<Scalar, JsonObject>>> = {
 /** Zero values that OpenAPI 3 documents give to what is always printed. */
 const ZEROS: Readonly<Record<string, JsonValue>> = { string: '', boolean: false, integer: 0 };
 
+/** Types that the paths and definitions of custom resources refer to. */
+export const CUSTOM_REFERENCES: readonly string[] = ['ObjectMeta', 'ListMeta', 'DeleteOptions', 'Patch', 'Status'].map(
+  (name) => META + name,
+);
+
 export interface CustomSchema {
   /** Name of the definition. */
   readonly name: string;
+  /** Differs where the schemas differ. */
+  readonly revision: string;
   readonly v2: JsonObject;
   readonly v3: JsonObject;
 }
@@ -95,6 +102,8 @@ export class SchemaWriter {
   readonly #groupVersions: readonly { readonly group: string; readonly version: string }[];
   readonly #definitions = new Map<string, JsonObject>();
   readonly #waiting: string[] = [];
+  readonly #customNames = new Set<string>();
+  readonly #customs = new Map<ResourceInfo, CustomSchema | undefined>();
 
   constructor(version: OpenApiVersion, schema: Schema, groupVersions: readonly { group: string; version: string }[]) {
     this.#version = version;
@@ -113,14 +122,27 @@ export class SchemaWriter {
 
   /** A definition that is made elsewhere (custom resources). Types that it refers to are found in it. */
   custom(custom: CustomSchema): JsonObject {
+    if (this.#customNames.has(custom.name)) return this.reference(custom.name);
+    this.#customNames.add(custom.name);
     const definition = this.#version === 2 ? custom.v2 : custom.v3;
     this.#definitions.set(custom.name, definition);
-    for (const [, name = ''] of JSON.stringify(definition).matchAll(
-      /"#\/(?:definitions|components\/schemas)\/([^"]+)"/g,
-    )) {
-      this.reference(name);
-    }
+    for (const name of referencesIn(definition)) this.reference(name);
     return this.reference(custom.name);
+  }
+
+  /** The schemas of a row's kind, asked for once. */
+  customOf(
+    row: ResourceInfo,
+    find: ((row: ResourceInfo) => CustomSchema | undefined) | undefined,
+  ): CustomSchema | undefined {
+    if (!this.#customs.has(row)) this.#customs.set(row, find?.(row));
+    return this.#customs.get(row);
+  }
+
+  /** Definitions that were made elsewhere; those of the types that they refer to are not among them. */
+  customDefinitions(): JsonObject {
+    const names = [...this.#customNames].sort();
+    return Object.fromEntries(names.map((name) => [name, this.#definitions.get(name)]));
   }
 
   /** Every type that was referred to, and what they refer to, sorted by name. Lets others run in between. */
@@ -237,4 +259,18 @@ function extensionsOf(field: Field): JsonObject {
     ...(patchMergeKey === undefined ? {} : { 'x-kubernetes-patch-merge-key': patchMergeKey }),
     ...(patchStrategy === undefined ? {} : { 'x-kubernetes-patch-strategy': patchStrategy.join(',') }),
   };
+}
+
+const REFERENCE = /^#\/(?:definitions|components\/schemas)\/(.+)$/;
+
+/** Names of the definitions that a schema refers to. */
+function referencesIn(schema: JsonValue, found: Set<string> = new Set()): Set<string> {
+  if (typeof schema !== 'object' || schema === null) return found;
+  for (const [key, value] of Object.entries(schema)) {
+    if (value === undefined) continue;
+    const name = key === '$ref' && typeof value === 'string' ? REFERENCE.exec(value)?.[1] : undefined;
+    if (name === undefined) referencesIn(value, found);
+    else found.add(name);
+  }
+  return found;
 }

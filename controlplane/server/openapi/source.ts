@@ -12,7 +12,7 @@ export interface OpenApiSource {
   readonly schema: Schema;
   /** The release that `info.version` names (`v1.36.2`). */
   readonly release: string;
-  /** The schemas of a custom resource's kind; called once a document. */
+  /** The schemas of a custom resource's kind. The answer for one row is always the same, and comes at once. */
   readonly customSchema?: (row: ResourceInfo) => CustomSchema | undefined;
   /** What other servers say of what they serve. */
   readonly aggregated?: {
@@ -26,7 +26,7 @@ export function refer(source: OpenApiSource, writer: SchemaWriter, row: Resource
   if ('name' in type) return writer.reference(type.name);
   const name = typeNameOf(type.group, type.version, type.kind);
   if (source.schema.struct(name) !== undefined) return writer.reference(name);
-  const custom = type.group === row.group ? source.customSchema?.(row) : undefined;
+  const custom = type.group === row.group ? writer.customOf(row, source.customSchema) : undefined;
   if (custom === undefined) return { type: 'object' };
   if (type.kind === row.kind) return writer.custom(custom);
   return type.kind === `${row.kind}List` ? writer.custom(listOf(row, custom, writer)) : { type: 'object' };
@@ -47,7 +47,7 @@ function listOf(row: ResourceInfo, custom: CustomSchema, writer: SchemaWriter): 
     },
     'x-kubernetes-group-version-kind': [{ group: row.group, version: row.version, kind: `${row.kind}List` }],
   };
-  return { name: `${custom.name}List`, v2: definition, v3: definition };
+  return { name: `${custom.name}List`, revision: custom.revision, v2: definition, v3: definition };
 }
 
 const STRATEGIC_PATCH = 'application/strategic-merge-patch+json';
@@ -84,8 +84,18 @@ export function codeText(code: number): string {
   return CODE_TEXTS[code] ?? String(code);
 }
 
-export function groupVersionsOf(source: OpenApiSource): { group: string; version: string }[] {
+/** Of the given rows, each once. */
+export function groupVersionsOf(rows: readonly ResourceInfo[]): { group: string; version: string }[] {
   const found = new Map<string, { group: string; version: string }>();
-  for (const { group, version } of source.catalog.resources()) found.set(`${group}/${version}`, { group, version });
+  for (const { group, version } of rows) found.set(`${group}/${version}`, { group, version });
   return [...found.values()];
+}
+
+/** Rows of types that the program knows; their schemas never change. */
+export function builtInRows(source: OpenApiSource): ResourceInfo[] {
+  return source.catalog.resources().filter((row) => !isCustom(source, row));
+}
+
+export function isCustom(source: OpenApiSource, row: ResourceInfo): boolean {
+  return source.customSchema?.(row) !== undefined;
 }

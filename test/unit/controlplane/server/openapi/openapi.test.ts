@@ -5,8 +5,7 @@ import { builtinResources } from '../../../../../api/schema/resources.ts';
 import type { ResourceInfo } from '../../../../../api/schema/schema.ts';
 import { loadSchema } from '../../../../../api/schema/table.ts';
 import type { ResourceCatalog } from '../../../../../controlplane/registry/rest.ts';
-import { buildDocumentV2 } from '../../../../../controlplane/server/openapi/document-v2.ts';
-import { installOpenApi, type OpenApi } from '../../../../../controlplane/server/openapi/openapi.ts';
+import { installOpenApi } from '../../../../../controlplane/server/openapi/openapi.ts';
 import { PathHandlers } from '../../../../../controlplane/server/path-handlers.ts';
 import { fakeInfo } from '../../../../fakes/fake-catalog.ts';
 import { at, members } from '../../../../fakes/json-tree.ts';
@@ -14,23 +13,51 @@ import { startFakeServer, type FakeServer } from '../../../../fakes/fake-server.
 
 const PROTO2 = 'application/com.github.proto-openapi.spec.v2@v1.0+protobuf';
 const PROTO3 = 'application/com.github.proto-openapi.spec.v3@v1.0+protobuf';
-const thing = fakeInfo('things', 'Thing', { group: 'example.com' });
-const rows: readonly ResourceInfo[] = [...builtinResources(), thing];
-const catalog: ResourceCatalog = { find: () => undefined, resources: () => rows, onChange: () => undefined };
+const builtIn = builtinResources();
+let thing = fakeInfo('things', 'Thing', { group: 'example.com', custom: { listKind: 'ThingList', deprecation: '' } });
+const changed: (() => void)[] = [];
+const catalog: ResourceCatalog = {
+  find: () => undefined,
+  resources: () => [...builtIn, thing],
+  onChange: (listener) => changed.push(listener),
+};
 let thingSchema: JsonObject = { type: 'object', properties: { spec: { type: 'object' } } };
+let revision = 1;
+let published = 0;
+
+/** As when the definition changes: another row with another schema. */
+function changeThing(schema: JsonObject): void {
+  thing = { ...thing };
+  thingSchema = schema;
+  revision += 1;
+  for (const listener of changed) listener();
+}
+
 const source = {
   catalog,
   schema: loadSchema(),
   release: 'v1.36.2',
-  customSchema: (row: ResourceInfo) =>
-    row.kind === 'Thing' ? { name: 'com.example.v1.Thing', v2: thingSchema, v3: thingSchema } : undefined,
+  customSchema(row: ResourceInfo) {
+    if (row.kind !== 'Thing') return undefined;
+    return {
+      name: 'com.example.v1.Thing',
+      revision: String(revision),
+      get v2() {
+        published += 1;
+        return thingSchema;
+      },
+      get v3() {
+        published += 1;
+        return thingSchema;
+      },
+    };
+  },
 };
 let fake: FakeServer;
-let openApi: OpenApi;
 
 before(async () => {
   const paths = new PathHandlers();
-  openApi = installOpenApi(paths, source);
+  installOpenApi(paths, source);
   fake = await startFakeServer(catalog, { paths });
 });
 
@@ -189,12 +216,11 @@ test('custom resources have their own schemas, and a change of one is seen', asy
   const first = await document('/openapi/v3/apis/example.com/v1');
   assert.ok(at(first, 'components', 'schemas', 'com.example.v1.Thing') !== undefined);
   assert.ok(at(first, 'components', 'schemas', 'com.example.v1.ThingList') !== undefined);
-  thingSchema = { type: 'object', properties: { spec: { type: 'object', properties: { size: { type: 'integer' } } } } };
-  openApi.invalidate();
+  changeThing({ type: 'object', properties: { spec: { type: 'object', properties: { size: { type: 'integer' } } } } });
   const after_ = await document('/openapi/v3');
   assert.notDeepEqual(at(after_, 'paths', 'apis/example.com/v1'), at(before_, 'paths', 'apis/example.com/v1'));
   assert.deepEqual(at(after_, 'paths', 'apis/apps/v1'), at(before_, 'paths', 'apis/apps/v1'));
-  const v2 = await buildDocumentV2(source);
+  const v2 = await document('/openapi/v2');
   assert.ok(at(v2, 'definitions', 'com.example.v1.Thing') !== undefined);
 });
 
@@ -214,4 +240,53 @@ test('clients are told that custom resources take no strategic patches', async (
     await patchesOf('example.com/v1', thing),
     builtIn.filter((type) => type !== strategic),
   );
+});
+
+test('integers that a double cannot hold are exact in every document', async () => {
+  changeThing({
+    type: 'object',
+    properties: {
+      n: { type: 'integer', format: 'int64', maximum: 9223372036854775000n, default: 9223372036854775807n },
+    },
+  });
+  for (const path of ['/openapi/v2', '/openapi/v3/apis/example.com/v1']) {
+    const { status, text } = await fake.request('GET', path, { accept: 'application/json' });
+    assert.equal(status, 200, path);
+    assert.match(text, /"maximum":9223372036854775000,"default":9223372036854775807/, path);
+  }
+  for (const [path, accept] of [
+    ['/openapi/v2', PROTO2],
+    ['/openapi/v3/apis/example.com/v1', PROTO3],
+  ] as const) {
+    assert.equal((await fake.request('GET', path, { accept })).status, 200, path);
+  }
+});
+
+test('a custom resource has no deprecated paths of watches', async () => {
+  const paths = Object.keys(at(await document('/openapi/v2'), 'paths') as object);
+  assert.ok(paths.includes('/api/v1/watch/pods'));
+  assert.deepEqual(
+    paths.filter((path) => path.startsWith('/apis/example.com/') && path.includes('/watch/')),
+    [],
+  );
+});
+
+test('a schema is published once an encoding, and again only when it changes', async () => {
+  changeThing({ type: 'object' });
+  published = 0;
+  await document('/openapi/v2');
+  await document('/openapi/v2');
+  for (const listener of changed) listener();
+  await document('/openapi/v2');
+  await fake.request('GET', '/openapi/v2', { accept: PROTO2 });
+  assert.equal(published, 2);
+});
+
+test('a change is in the next document, whichever encodings were built before', async () => {
+  changeThing({ type: 'object', description: 'one' });
+  const one = await fake.request('GET', '/openapi/v2', { accept: 'application/json' });
+  changeThing({ type: 'object', description: 'two' });
+  const two = await fake.request('GET', '/openapi/v2', { accept: 'application/json' });
+  assert.match(two.text, /"description":"two"/);
+  assert.notEqual(one.headers['etag'], two.headers['etag']);
 });

@@ -1,0 +1,90 @@
+/**
+ * Bytes that are kept compressed, in runs that can stand in any order in one gzip stream: a document of many parts is
+ * assembled from the runs of its parts without touching their bytes, and only what changed is compressed anew.
+ *
+ * A run is a raw deflate stream that ends at a byte boundary and has no last block (RFC 1951); the checksum of the whole is
+ * computed from those of the runs (RFC 1952). Clients that take no gzip get the runs inflated one after the other.
+ */
+import { createHash } from 'node:crypto';
+import { promisify } from 'node:util';
+import { constants, crc32, deflateRaw, inflateRaw } from 'node:zlib';
+
+const deflate = promisify<Buffer, object, Buffer>(deflateRaw);
+const inflate = promisify<Buffer, object, Buffer>(inflateRaw);
+const OPEN_END = { finishFlush: constants.Z_SYNC_FLUSH, level: 6 };
+
+export interface Run {
+  /** Of the plain bytes. */
+  readonly sizeBytes: number;
+  readonly crc: number;
+  readonly deflated: Buffer;
+  readonly digest: Buffer;
+}
+
+/** Compresses in the thread pool. */
+export async function compressRun(bytes: Buffer | string): Promise<Run> {
+  const plain = typeof bytes === 'string' ? Buffer.from(bytes) : bytes;
+  const deflated = await deflate(plain, OPEN_END);
+  return { sizeBytes: plain.length, crc: crc32(plain), deflated, digest: createHash('sha512').update(plain).digest() };
+}
+
+/** Modification time, flags and system are those of no file. */
+const HEADER = Buffer.from([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
+/** An empty last block. */
+const LAST_BLOCK = Buffer.from([3, 0]);
+
+export function gzipOf(runs: readonly Run[]): Buffer {
+  let crc = 0;
+  let sizeBytes = 0;
+  for (const run of runs) {
+    crc = combinedCrc(crc, run.crc, run.sizeBytes);
+    sizeBytes += run.sizeBytes;
+  }
+  const trailer = Buffer.alloc(8);
+  trailer.writeUInt32LE(crc, 0);
+  trailer.writeUInt32LE(sizeBytes >>> 0, 4);
+  return Buffer.concat([HEADER, ...runs.map(({ deflated }) => deflated), LAST_BLOCK, trailer]);
+}
+
+/** The plain bytes, run by run. */
+export async function* plainBytes(runs: readonly Run[]): AsyncGenerator<Buffer> {
+  for (const { deflated } of runs) yield await inflate(deflated, OPEN_END);
+}
+
+/** Equal for equal runs in equal order; upper-case hexadecimal. */
+export function digestOf(runs: readonly Run[]): string {
+  const hash = createHash('sha512');
+  for (const { digest } of runs) hash.update(digest);
+  return hash.digest('hex').toUpperCase();
+}
+
+const POLYNOMIAL = 0xedb88320;
+const HIGHEST = 0x80000000;
+
+/** Product of two polynomials over GF(2), modulo the one of CRC-32, bits reversed. */
+function product(a: number, b: number): number {
+  let result = 0;
+  let factor = b;
+  for (let mask = HIGHEST; mask !== 0; mask >>>= 1) {
+    if ((a & mask) !== 0) result ^= factor;
+    factor = (factor & 1) === 0 ? factor >>> 1 : (factor >>> 1) ^ POLYNOMIAL;
+  }
+  return result >>> 0;
+}
+
+/** x to the power of 2^n. */
+const POWERS: readonly number[] = (() => {
+  const powers = [HIGHEST >>> 1];
+  for (let n = 1; n < 32; n += 1) powers.push(product(powers[n - 1] ?? 0, powers[n - 1] ?? 0));
+  return powers;
+})();
+
+/** The checksum of bytes that have `first`, followed by `sizeBytes` that have `second`. */
+function combinedCrc(first: number, second: number, sizeBytes: number): number {
+  let shift = HIGHEST;
+  // Eight bits a byte: x to the power of 8 is the fourth of the powers.
+  for (let rest = sizeBytes, n = 3; rest > 0; rest = Math.floor(rest / 2), n += 1) {
+    if (rest % 2 === 1) shift = product(POWERS[n % 32] ?? 0, shift);
+  }
+  return (product(shift, first) ^ second) >>> 0;
+}

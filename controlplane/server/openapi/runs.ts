@@ -1,0 +1,213 @@
+/**
+ * The parts of OpenAPI documents, encoded and compressed: built once a part, in slices between which requests are answered,
+ * and put together without being touched again. A part of a custom resource lives as long as its row of the catalog.
+ */
+import { setImmediate } from 'node:timers/promises';
+import { stringifyJson } from '../../../api/codec/json.ts';
+import type { JsonObject } from '../../../api/meta/object.ts';
+import type { ResourceInfo } from '../../../api/schema/schema.ts';
+import { compressRun, type Run } from '../compressed-runs.ts';
+import { buildBaseV2, buildCustomPartV2, frameV2, type BaseV2, type Part } from './document-v2.ts';
+import { buildCustomPartV3, buildSharedV3, frameV3 } from './document-v3.ts';
+import {
+  documentV2,
+  documentV3,
+  encodeDocument,
+  encodePairs,
+  fieldHeader,
+  type PairSection,
+  V2_DEFINITIONS,
+  V2_PATHS,
+  V3_COMPONENTS,
+  V3_PATHS,
+  V3_SCHEMAS,
+  v3Components,
+} from './protobuf.ts';
+import { builtInRows, isCustom, type OpenApiSource } from './source.ts';
+
+export type Encoding = 'json' | 'protobuf';
+
+interface PartRuns {
+  readonly paths: readonly Run[];
+  readonly definitions: readonly Run[];
+}
+
+/** Members that are encoded without a pause. */
+const BATCH = 20;
+
+export class OpenApiRuns {
+  readonly #source: OpenApiSource;
+  #base: Promise<BaseV2> | undefined;
+  /** The rows and the parts of other servers that the base was built from. */
+  #builtFrom: readonly unknown[] = [];
+  readonly #baseRuns = new Map<Encoding, Promise<PartRuns>>();
+  readonly #customRuns = new WeakMap<ResourceInfo, Map<string, Promise<PartRuns>>>();
+  readonly #sharedV3 = new Map<Encoding, Promise<readonly Run[]>>();
+  /** One part is built at a time: many at once would be one long stretch. */
+  #turn: Promise<unknown> = Promise.resolve();
+
+  constructor(source: OpenApiSource) {
+    this.#source = source;
+  }
+
+  async documentV2(encoding: Encoding): Promise<Run[]> {
+    const base = await this.#baseV2();
+    const parts = [await this.#baseOf(encoding, base)];
+    for (const row of this.#customRows()) {
+      parts.push(await this.#customOf(row, 2, encoding, () => buildCustomPartV2(this.#source, row, base.parameters)));
+    }
+    const paths = parts.flatMap((part) => part.paths);
+    const definitions = parts.flatMap((part) => part.definitions);
+    const { head, tail } = frameV2(this.#source, base.parameters);
+    if (encoding === 'json') {
+      return jsonRuns([
+        `${openObject(head)}"paths":{`,
+        paths,
+        '},"definitions":{',
+        definitions,
+        `},${closeObject(tail)}`,
+      ]);
+    }
+    return protobufRuns([
+      encodeDocument(documentV2, head),
+      section(V2_PATHS.number, paths),
+      section(V2_DEFINITIONS.number, definitions),
+      encodeDocument(documentV2, tail),
+    ]);
+  }
+
+  /** Of custom resources of one group and version. */
+  async documentV3(rows: readonly ResourceInfo[], encoding: Encoding): Promise<Run[]> {
+    const parts: PartRuns[] = [];
+    for (const row of rows) {
+      parts.push(await this.#customOf(row, 3, encoding, () => buildCustomPartV3(this.#source, row)));
+    }
+    const paths = parts.flatMap((part) => part.paths);
+    const schemas = [...parts.flatMap((part) => part.definitions), ...(await this.#sharedOf(encoding))];
+    const { head, components } = frameV3(this.#source);
+    if (encoding === 'json') {
+      const tail = `},${closeObject(components)}}`;
+      return jsonRuns([`${openObject(head)}"paths":{`, paths, '},"components":{"schemas":{', schemas, tail]);
+    }
+    const inner = await protobufRuns([section(V3_SCHEMAS.number, schemas), encodeDocument(v3Components, components)]);
+    return protobufRuns([
+      encodeDocument(documentV3, head),
+      section(V3_PATHS.number, paths),
+      section(V3_COMPONENTS, inner),
+    ]);
+  }
+
+  #customRows(): ResourceInfo[] {
+    return this.#source.catalog.resources().filter((row) => isCustom(this.#source, row));
+  }
+
+  #baseV2(): Promise<BaseV2> {
+    const from = [...builtInRows(this.#source), ...(this.#source.aggregated?.openApi() ?? [])];
+    const same = from.length === this.#builtFrom.length && from.every((one, index) => one === this.#builtFrom[index]);
+    if (this.#base === undefined || !same) {
+      this.#builtFrom = from;
+      this.#baseRuns.clear();
+      this.#base = this.#inTurn(() => buildBaseV2(this.#source));
+    }
+    return this.#base;
+  }
+
+  #baseOf(encoding: Encoding, base: BaseV2): Promise<PartRuns> {
+    return kept(this.#baseRuns, encoding, () => this.#inTurn(() => encodePart(base, 2, encoding)));
+  }
+
+  #customOf(row: ResourceInfo, version: 2 | 3, encoding: Encoding, build: () => Part): Promise<PartRuns> {
+    let runs = this.#customRuns.get(row);
+    if (runs === undefined) {
+      runs = new Map();
+      this.#customRuns.set(row, runs);
+    }
+    return kept(runs, `${version} ${encoding}`, () =>
+      this.#inTurn(async () => {
+        await setImmediate();
+        return encodePart(build(), version, encoding);
+      }),
+    );
+  }
+
+  #sharedOf(encoding: Encoding): Promise<readonly Run[]> {
+    return kept(this.#sharedV3, encoding, () =>
+      this.#inTurn(async () => encodeMembers(await buildSharedV3(this.#source), V3_SCHEMAS, encoding)),
+    );
+  }
+
+  #inTurn<T>(build: () => Promise<T>): Promise<T> {
+    const result = this.#turn.then(build);
+    // A failure is the caller's; the next turn comes all the same.
+    this.#turn = result.then(
+      () => undefined,
+      () => undefined,
+    );
+    return result;
+  }
+}
+
+/** Keeps what is built under the key; a failure is not kept. */
+function kept<K, T>(all: Map<K, Promise<T>>, key: K, build: () => Promise<T>): Promise<T> {
+  const known = all.get(key);
+  if (known !== undefined) return known;
+  const built = build();
+  all.set(key, built);
+  built.catch(() => all.delete(key));
+  return built;
+}
+
+async function encodePart(part: Part, version: 2 | 3, encoding: Encoding): Promise<PartRuns> {
+  const [paths, definitions] = version === 2 ? [V2_PATHS, V2_DEFINITIONS] : [V3_PATHS, V3_SCHEMAS];
+  return {
+    paths: await encodeMembers(part.paths, paths, encoding),
+    definitions: await encodeMembers(part.definitions, definitions, encoding),
+  };
+}
+
+async function encodeMembers(members: JsonObject, pairs: PairSection, encoding: Encoding): Promise<Run[]> {
+  const all = Object.entries(members);
+  const runs: Run[] = [];
+  for (let at = 0; at < all.length; at += BATCH) {
+    const batch = all.slice(at, at + BATCH);
+    const bytes =
+      encoding === 'json'
+        ? batch.map(([name, value]) => `${JSON.stringify(name)}:${stringifyJson(value)}`).join(',')
+        : encodePairs(pairs, Object.fromEntries(batch));
+    runs.push(await compressRun(bytes));
+  }
+  return runs;
+}
+
+const openObject = (members: JsonObject): string => `${stringifyJson(members).slice(0, -1)},`;
+const closeObject = (members: JsonObject): string => stringifyJson(members).slice(1);
+
+/** Texts as they are, and between them runs of members with commas. */
+async function jsonRuns(parts: readonly (string | readonly Run[])[]): Promise<Run[]> {
+  const comma = await compressRun(',');
+  const runs: Run[] = [];
+  for (const part of parts) {
+    if (typeof part === 'string') runs.push(await compressRun(part));
+    else part.forEach((run, index) => runs.push(...(index === 0 ? [run] : [comma, run])));
+  }
+  return runs;
+}
+
+interface Section {
+  readonly header: Buffer;
+  readonly runs: readonly Run[];
+}
+
+function section(number: number, runs: readonly Run[]): Section {
+  const sizeBytes = runs.reduce((sum, run) => sum + run.sizeBytes, 0);
+  return { header: fieldHeader(number, sizeBytes), runs };
+}
+
+async function protobufRuns(parts: readonly (Buffer | Section)[]): Promise<Run[]> {
+  const runs: Run[] = [];
+  for (const part of parts) {
+    if (Buffer.isBuffer(part)) runs.push(await compressRun(part));
+    else runs.push(await compressRun(part.header), ...part.runs);
+  }
+  return runs;
+}
