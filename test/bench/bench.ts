@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --only start,memory,get,create,list,watch,objects,auth,up,idle,agent,executable]`: prints each figure with its unit. Every group
+ * `npm run bench [-- --only start,memory,get,create,list,watch,objects,definitions,auth,up,idle,agent,executable]`: prints each figure with its unit. Every group
  * gets a server of its own. Compare figures of one machine and one run only.
  */
 import { fork } from 'node:child_process';
@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { agent } from './agent.ts';
 import { audit, authorization, tokens } from './auth.ts';
+import { definitions } from './definitions.ts';
 import { executable } from './executable.ts';
 import { idle } from './idle.ts';
 import { hostile } from './hostile.ts';
@@ -210,6 +211,7 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
   list,
   watch,
   objects,
+  definitions: () => withServer((server, http) => definitions(print, server, http), OBSERVED),
   auth,
   hostile: () => withServer((server) => hostile(server), OBSERVED),
   up,

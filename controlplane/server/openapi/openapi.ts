@@ -8,7 +8,6 @@
  * addresses with a hash may be cached for ever.
  */
 import { createHash } from 'node:crypto';
-import { setImmediate } from 'node:timers/promises';
 import { encodeJson, stringifyJson } from '../../../api/codec/json.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
@@ -73,16 +72,16 @@ class OpenApiDocuments implements OpenApi {
     this.#known = undefined;
     if (this.#wanted.size === 0 || this.#warming) return;
     this.#warming = true;
-    void this.#warm();
+    setImmediate(() => this.#warm());
   }
 
-  /** Builds ahead what is likely to be asked for. Changes that come meanwhile are built after it. */
-  async #warm(): Promise<void> {
-    await setImmediate();
+  /** Builds ahead what is likely to be asked for. */
+  #warm(): void {
     this.#warming = false;
-    const documents = [...this.#wanted].map((encoding) => this.#documentV2(encoding));
-    // Whoever asks for a document that cannot be built gets the error.
-    await Promise.allSettled(documents);
+    for (const encoding of this.#wanted) {
+      // Whoever asks for a document that cannot be built gets the error.
+      this.#documentV2(encoding).catch(() => undefined);
+    }
   }
 
   async serveV2(request: ApiRequest): Promise<void> {
