@@ -1,4 +1,5 @@
 /** The OpenAPI 3 documents: one for each group and version. Everything stands in place, as clients expect it there. */
+import { setImmediate } from 'node:timers/promises';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { plainItemV3, plainPaths } from './discovery-paths.ts';
@@ -8,23 +9,23 @@ import type { Part } from './document-v2.ts';
 import { CUSTOM_REFERENCES, SchemaWriter } from './schemas.ts';
 import { builtInRows, mediaTypesOf, codeText, groupVersionsOf, refer, type OpenApiSource } from './source.ts';
 
-/** Of built-in kinds, or of paths that belong to no group. `name` is that of the document: `apis/apps/v1`, `version`. */
-export async function buildDocumentV3(source: OpenApiSource, name: string): Promise<JsonObject> {
+/**
+ * Of built-in kinds, or of paths that belong to no group; lets others run in between. `name` is that of the document:
+ * `apis/apps/v1`, `version`.
+ */
+export async function buildPartV3(source: OpenApiSource, name: string): Promise<Part> {
   const rows = builtInRows(source);
   const writer = new SchemaWriter(3, source.schema, groupVersionsOf(rows));
   const paths: JsonObject = {};
   for (const row of rows) {
     if (documentOf(row) !== name) continue;
+    await setImmediate();
     for (const path of pathsOf(row)) paths[path.path] = pathItem(source, writer, row, path);
   }
   for (const path of plainPaths(source)) {
     if (path.document === name) paths[path.path] = plainItemV3(path, writer);
   }
-  return {
-    ...frameV3(source).head,
-    paths: Object.fromEntries(Object.entries(paths).sort(([a], [b]) => (a < b ? -1 : 1))),
-    components: { schemas: await writer.definitions(), ...frameV3(source).components },
-  };
+  return { paths, definitions: await writer.definitions() };
 }
 
 /** Of a custom resource; the definitions that are the same for all stand in `buildSharedV3`. */

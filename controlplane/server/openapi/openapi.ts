@@ -16,12 +16,10 @@ import { Document, RunDocument, sendDocument, type SendableDocument } from '../d
 import { JSON_TYPE } from '../media-type.ts';
 import { TEXT_TYPE, reading, type PathHandlers } from '../path-handlers.ts';
 import type { ApiRequest } from '../request.ts';
-import { buildDocumentV3 } from './document-v3.ts';
 import { plainDocuments } from './discovery-paths.ts';
 import { documentOf } from './operations.ts';
-import { documentV3, encodeDocument } from './protobuf.ts';
 import { OpenApiRuns, type Encoding } from './runs.ts';
-import { groupVersionsOf, isCustom, type OpenApiSource } from './source.ts';
+import { groupVersionsOf, type OpenApiSource } from './source.ts';
 
 export interface OpenApi {
   /** The schemas have changed though the rows have not (a custom resource's). */
@@ -126,15 +124,11 @@ class OpenApiDocuments implements OpenApi {
   }
 
   #documentV3(name: string, encoding: Encoding): Promise<SendableDocument> {
-    const type = contentTypeOf('v3', encoding);
-    const rows = this.#rowsOf(name);
-    return this.#kept(`${name} ${encoding}`, async () => {
-      if (rows.length > 0 && rows.every((row) => isCustom(this.#source, row))) {
-        return new RunDocument(type, await this.#runs.documentV3(rows, encoding));
-      }
-      const value = await buildDocumentV3(this.#source, name);
-      return new Document(type, encoding === 'json' ? encodeJson(value) : encodeDocument(documentV3, value));
-    });
+    return this.#kept(
+      `${name} ${encoding}`,
+      async () =>
+        new RunDocument(contentTypeOf('v3', encoding), await this.#runs.documentV3(name, this.#rowsOf(name), encoding)),
+    );
   }
 
   /** Of all documents of OpenAPI 3, sorted. */
@@ -176,7 +170,10 @@ class OpenApiDocuments implements OpenApi {
       document = build();
       this.#documents.set(key, document);
       // A failure is answered to who waits for it, and tried again for the next.
-      document.catch(() => this.#documents.delete(key));
+      const built = document;
+      built.catch(() => {
+        if (this.#documents.get(key) === built) this.#documents.delete(key);
+      });
     }
     return document;
   }

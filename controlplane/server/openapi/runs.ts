@@ -8,7 +8,7 @@ import type { JsonObject } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import { compressRun, type Run } from '../compressed-runs.ts';
 import { buildBaseV2, buildCustomPartV2, frameV2, type BaseV2, type Part } from './document-v2.ts';
-import { buildCustomPartV3, buildSharedV3, frameV3 } from './document-v3.ts';
+import { buildCustomPartV3, buildPartV3, buildSharedV3, frameV3 } from './document-v3.ts';
 import {
   documentV2,
   documentV3,
@@ -76,14 +76,18 @@ export class OpenApiRuns {
     ]);
   }
 
-  /** Of custom resources of one group and version. */
-  async documentV3(rows: readonly ResourceInfo[], encoding: Encoding): Promise<Run[]> {
+  /** `rows` are those of the document. */
+  async documentV3(name: string, rows: readonly ResourceInfo[], encoding: Encoding): Promise<Run[]> {
+    const custom = rows.filter((row) => isCustom(this.#source, row));
     const parts: PartRuns[] = [];
-    for (const row of rows) {
+    if (custom.length < rows.length || rows.length === 0) {
+      parts.push(await this.#inTurn(async () => encodePart(await buildPartV3(this.#source, name), 3, encoding)));
+    } else parts.push({ paths: [], definitions: await this.#sharedOf(encoding) });
+    for (const row of custom) {
       parts.push(await this.#customOf(row, 3, encoding, () => buildCustomPartV3(this.#source, row)));
     }
     const paths = parts.flatMap((part) => part.paths);
-    const schemas = [...parts.flatMap((part) => part.definitions), ...(await this.#sharedOf(encoding))];
+    const schemas = parts.flatMap((part) => part.definitions);
     const { head, components } = frameV3(this.#source);
     if (encoding === 'json') {
       const tail = `},${closeObject(components)}}`;
