@@ -13,12 +13,13 @@ export interface StoredValue {
   readonly revision: number;
 }
 
-/** A value in the maps. `view` belongs to the watch cache: the form that it serves, made once. */
+/** A value in the maps. `view` belongs to the watch cache `viewOwner`: the form that it serves, made once. */
 export class StoredVersion implements StoredValue {
   readonly key: string;
   readonly value: Buffer;
   readonly createRevision: number;
   readonly revision: number;
+  viewOwner: object | undefined = undefined;
   view: object | undefined = undefined;
 
   constructor(key: string, value: Buffer, createRevision: number, revision: number) {

@@ -343,12 +343,15 @@ class ResourceCache implements WatchCache {
   /** The object of a version: one for as long as the version lives. */
   #objectOf(version: StoredVersion): CachedObject {
     const { view } = version;
-    if (view instanceof CachedObject && view.isOf(this.#context)) return view;
+    // The owner says what it is, without a look at the object itself: lists of thousands come by here.
+    if (version.viewOwner === this.#context) return view as CachedObject;
     const own = this.#ownObjects.get(version);
     if (own !== undefined) return own;
     const object = new CachedObject(this.#context, version);
-    if (view === undefined || (view instanceof CachedObject && view.isAbandoned)) version.view = object;
-    else this.#ownObjects.set(version, object);
+    if (view === undefined || (view instanceof CachedObject && view.isAbandoned)) {
+      version.view = object;
+      version.viewOwner = this.#context;
+    } else this.#ownObjects.set(version, object);
     return object;
   }
 
