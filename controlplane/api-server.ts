@@ -148,6 +148,7 @@ function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlag
  * would not help. A storage that failed, or whose thread does not answer, fails `/livez` as well.
  */
 function healthChecks({
+  logger,
   storage,
   sources,
   encryption,
@@ -156,8 +157,7 @@ function healthChecks({
 }: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
   return {
     checks: [
-      // The log is written where requests are answered: whoever gets this answer knows that it can be.
-      { name: 'log', check: () => undefined },
+      { name: 'log', check: () => logger.check?.() },
       {
         name: 'etcd',
         check: () => storage.check({ writes: false }),

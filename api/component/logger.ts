@@ -5,6 +5,8 @@ export interface Logger {
   warn(fields: object, message: string): void;
   error(fields: object, message: string): void;
   child(fields: object): Logger;
+  /** Throws why the last line could not be written (the health check `log`). */
+  check?(): void;
 }
 
 export const silentLogger: Logger = {

@@ -21,14 +21,36 @@ export interface LoggingOptions {
 const DEBUG_FROM_VERBOSITY = 4;
 
 export async function createLogger(options: LoggingOptions): Promise<Logger> {
-  const write = options.write ?? ((line: string) => void process.stderr.write(line));
+  const { write, check } = options.write === undefined ? stderrLines() : { write: options.write, check: undefined };
   const verbosity = typeof options.verbosity === 'number' ? { level: options.verbosity } : options.verbosity;
   const isVerbose = (): boolean => verbosity.level >= DEBUG_FROM_VERBOSITY;
-  return options.format === 'json' ? jsonLogger(isVerbose, write) : textLogger(isVerbose, write, {});
+  return options.format === 'json' ? jsonLogger(isVerbose, write, check) : textLogger(isVerbose, write, check, {});
 }
 
+interface Lines {
+  readonly write: (line: string) => void;
+  readonly check: () => void;
+}
+
+/** A line that cannot be written (its disk is full, its reader is gone) is lost; it neither throws nor ends the process. */
+function stderrLines(): Lines {
+  let failure: Error | undefined;
+  process.stderr.on('error', (error) => (failure = error));
+  return {
+    write: (line) => {
+      process.stderr.write(line, (error) => (failure = error ?? undefined));
+    },
+    check() {
+      if (failure !== undefined) throw new Error(`the log cannot be written: ${failure.message}`);
+    },
+  };
+}
+
+type Check = (() => void) | undefined;
+const withCheck = (check: Check): Pick<Logger, 'check'> => (check === undefined ? {} : { check });
+
 /** pino is loaded only by who wants JSON. */
-async function jsonLogger(isVerbose: () => boolean, write: (line: string) => void): Promise<Logger> {
+async function jsonLogger(isVerbose: () => boolean, write: (line: string) => void, check: Check): Promise<Logger> {
   const { default: pino } = await import('pino');
   const logger = pino(
     {
@@ -40,20 +62,21 @@ async function jsonLogger(isVerbose: () => boolean, write: (line: string) => voi
     },
     { write },
   );
-  return fromPino(logger, isVerbose);
+  return fromPino(logger, isVerbose, check);
 }
 
-function fromPino(logger: PinoLogger, isVerbose: () => boolean): Logger {
+function fromPino(logger: PinoLogger, isVerbose: () => boolean, check: Check): Logger {
   return {
     debug: (fields, message) => (isVerbose() ? logger.debug(fields, message) : undefined),
     info: (fields, message) => logger.info(fields, message),
     warn: (fields, message) => logger.warn(fields, message),
     error: (fields, message) => logger.error(fields, message),
-    child: (fields) => fromPino(logger.child(fields), isVerbose),
+    child: (fields) => fromPino(logger.child(fields), isVerbose, check),
+    ...withCheck(check),
   };
 }
 
-function textLogger(isVerbose: () => boolean, write: (line: string) => void, bound: object): Logger {
+function textLogger(isVerbose: () => boolean, write: (line: string) => void, check: Check, bound: object): Logger {
   const line = (label: string, fields: object, message: string): void => {
     const facts = Object.entries({ ...bound, ...fields })
       .filter(([, value]) => value !== undefined)
@@ -66,7 +89,8 @@ function textLogger(isVerbose: () => boolean, write: (line: string) => void, bou
     info: (fields, message) => line('info ', fields, message),
     warn: (fields, message) => line('warn ', fields, message),
     error: (fields, message) => line('error', fields, message),
-    child: (fields) => textLogger(isVerbose, write, { ...bound, ...fields }),
+    child: (fields) => textLogger(isVerbose, write, check, { ...bound, ...fields }),
+    ...withCheck(check),
   };
 }
 

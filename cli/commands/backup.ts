@@ -16,6 +16,8 @@ import {
   leapAhead,
   shrinkCopy,
   STORAGE_FILE,
+  trialRestore,
+  type TrialRestore,
 } from '../../controlplane/backup/backup.ts';
 import { isStorageError } from '../../controlplane/storage/storage.ts';
 import { type Command, CommandError } from '../command.ts';
@@ -32,7 +34,7 @@ export const backup: Command = {
   summary: 'write all that the control plane keeps to a file',
   arguments: { usage: 'FILE', least: 1, most: 1 },
   description:
-    'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster). The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
+    'Writes a consistent copy of all objects, and the certificates and keys of the control plane, to FILE (a compressed tar archive, readable by its owner alone: it holds every secret of the cluster), and restores it into memory as a trial. The control plane may run meanwhile. Keys of --encryption-provider-config are not in it: keep that file too.',
   flags: { dataDir },
   examples: ['orchlet backup /root/cluster.tgz'],
   async run(parsed, io) {
@@ -43,13 +45,14 @@ export const backup: Command = {
     const partial = `${file}.${randomBytes(4).toString('hex')}.part`;
     try {
       await writeArchive(partial, directory, copy);
+      const { objects, revision } = await verifyArchive(partial, directory);
       await rename(partial, file);
       await syncFolder(dirname(file));
+      io.stdout.write(`${file} holds the control plane of ${directory}: ${objects} objects at revision ${revision}\n`);
     } finally {
       await rm(copy, { force: true });
       await rm(partial, { force: true });
     }
-    io.stdout.write(`${file} holds the control plane of ${directory}\n`);
     return 0;
   },
 };
@@ -91,6 +94,20 @@ async function writeArchive(file: string, directory: string, storage: string): P
     }
   } finally {
     await rm(stage, { recursive: true, force: true });
+  }
+}
+
+/** Restores the archive into memory: what cannot be restored is no backup. */
+async function verifyArchive(file: string, directory: string): Promise<TrialRestore> {
+  const trial = await mkdtemp(join(directory, 'backup', 'trial-'));
+  try {
+    await readArchive(file, trial);
+    return await trialRestore(join(trial, STORAGE_FILE));
+  } catch (error) {
+    if (!isStorageError(error)) throw error;
+    throw new CommandError(`the backup cannot be restored: ${error.message}`, { cause: error });
+  } finally {
+    await rm(trial, { recursive: true, force: true });
   }
 }
 

@@ -3,6 +3,7 @@ import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
+import { backupOptions, scheduleBackups } from '../backup-schedule.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
 import { renewOnHangup } from '../renew-on-hangup.ts';
@@ -33,12 +34,14 @@ export const controlplane: Command = {
     const failure = onStorageFailure(logger, { closingMs: 0 });
     const plane = await inOneLine(() => startControlPlane({ flags, logger, onFatal: failure.onFatal }));
     renewOnHangup(plane, logger);
+    const backups = await scheduleBackups(backupOptions(flags), logger);
     notifyReady();
     settleMemory(systemClock);
     const ended = await Promise.race([shutdown.asked, failure.happened]);
     if (ended instanceof Error) return failure.exitCode;
     notifyStopping();
     logger.info({ signal: ended }, 'Stopping');
+    await backups.stop();
     await plane.close();
     return 0;
   },

@@ -14,6 +14,7 @@ import { isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
 import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
 import { announceAgent } from '../agent-process.ts';
+import { backupOptions, scheduleBackups } from '../backup-schedule.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';
 import { admitOwnNode, type OwnPlane } from '../own-node.ts';
@@ -68,6 +69,9 @@ const PLANE_KEYS = [
   'clusterCidr',
   'controllers',
   'eventTtl',
+  'backupSchedule',
+  'backupKeep',
+  'backupDir',
 ] as const;
 
 /** And those of the agent; the way to the control plane is known. */
@@ -138,6 +142,7 @@ export const up: Command = {
     );
     renewOnHangup(plane, logger);
     let agent: Agent | undefined;
+    const backups = await scheduleBackups(backupOptions({ ...values, ...forPlane.values }), logger);
     try {
       const joined = await agentFlagsFor(values, parsed.given, {
         ca: plane.ca,
@@ -181,6 +186,7 @@ export const up: Command = {
       }
       return 0;
     } finally {
+      await backups.stop();
       await agent?.close();
       await plane.close();
     }

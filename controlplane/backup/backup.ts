@@ -4,11 +4,14 @@
  */
 import { randomBytes } from 'node:crypto';
 import { mkdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import Database from 'better-sqlite3';
+import { silentLogger } from '../../api/component/logger.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
 import type { PathHandlers } from '../server/path-handlers.ts';
 import { methodNotAllowed } from '../server/router.ts';
 import { openDatabase } from '../storage/sqlite/database.ts';
+import { openSqliteStorage } from '../storage/sqlite/sqlite-storage.ts';
 import type { Storage } from '../storage/storage.ts';
 
 /** POST, JSON back: `{"file":"/var/lib/orchlet/backup/….db","revision":12}`. Only those may who may `post` to this path. */
@@ -45,6 +48,27 @@ export async function copyStorage(dataDirectory: string, file: string): Promise<
     await database.copyTo(file);
   } finally {
     database.close();
+  }
+}
+
+export interface TrialRestore {
+  readonly objects: number;
+  readonly revision: number;
+}
+
+/** Restores a copy into memory, as the start of a control plane does; values stay as they are kept. Throws `StorageError`. */
+export async function trialRestore(file: string): Promise<TrialRestore> {
+  const storage = await openSqliteStorage({
+    directory: dirname(file),
+    clock: systemClock,
+    logger: silentLogger,
+    transformer: { seal: (_key, value) => value, unlock: () => Promise.resolve(), open: (_key, kept) => kept },
+  });
+  try {
+    const { items } = await storage.list('/');
+    return { objects: items.length, revision: storage.revision() };
+  } finally {
+    await storage.close();
   }
 }
 

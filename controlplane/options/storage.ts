@@ -26,6 +26,27 @@ export const storageFlags = {
     group: STORAGE,
     help: 'How long the history of objects is kept for watches and pages. 0 keeps it until the process restarts, or until its limit of bytes.',
   }),
+  backupSchedule: flag({
+    name: 'backup-schedule',
+    type: 'string',
+    default: '',
+    group: STORAGE,
+    help: "When backups are written, as a cron schedule in local time ('0 3 * * *'). Empty: none.",
+  }),
+  backupKeep: flag({
+    name: 'backup-keep',
+    type: 'integer',
+    default: 7,
+    group: STORAGE,
+    help: 'How many scheduled backups are kept.',
+  }),
+  backupDir: flag({
+    name: 'backup-dir',
+    type: 'string',
+    default: '',
+    group: STORAGE,
+    help: 'Directory of scheduled backups. Empty: backups in the data directory.',
+  }),
   eventTtl: flag({
     name: 'event-ttl',
     type: 'duration',

@@ -5,6 +5,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { until } from '../until.ts';
 import { ControlPlaneProcess } from './controlplane-process.ts';
 
 const ORCHLET = join(import.meta.dirname, '../../bin/orchlet');
@@ -99,4 +100,19 @@ describe('a backup of the control plane', { timeout: 120_000 }, () => {
     await plane.launch();
     kubectl('get', 'configmap', 'after');
   });
+});
+
+test('a schedule writes verified backups while the control plane runs', { timeout: 120_000 }, async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'scheduled-'));
+  const scheduled = ['--backup-schedule', '* * * * * *', '--backup-keep', '2', '--backup-dir', directory];
+  const plane = await ControlPlaneProcess.start(scheduled);
+  try {
+    const files = (): string[] => readdirSync(directory).filter((name) => name.endsWith('.tgz'));
+    const first = await until('a scheduled backup', () => files()[0]);
+    await until('its replacement by later ones', () => !files().includes(first));
+    assert.equal(statSync(join(directory, files()[0] ?? '')).mode & 0o777, 0o600);
+  } finally {
+    await plane.remove();
+    rmSync(directory, { recursive: true, force: true });
+  }
 });
