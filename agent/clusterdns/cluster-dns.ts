@@ -1,8 +1,9 @@
 /**
- * The name server of a node's pods: answers for the cluster's domain and addresses from the agent's caches, and asks the host's
- * name servers for everything else. UDP and TCP on one port; whoever must not ask is kept away by the packet filter.
+ * The DNS server for the node's pods. It resolves names and addresses of the cluster's domain from the agent's
+ * informers, and forwards all other queries to the host's name servers. It serves UDP and TCP on one port. Netfilter
+ * rules of the service proxy keep other clients away.
  *
- * Names go on being answered while the API server is away.
+ * It continues to resolve cluster names while the kube-apiserver is not reachable.
  */
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { isIPv6, createServer, type Server, type Socket } from 'node:net';
@@ -13,28 +14,32 @@ import { askOverTcp, askOverUdp, framed, FramedMessages, parseUpstream } from '.
 
 export interface ClusterDnsOptions {
   readonly names: ClusterNames;
-  /** `cluster.local`. */
+  /** For example `cluster.local`. */
   readonly domain: string;
-  /** The caches are full: until then the cluster's names are not denied but refused for now. */
+  /**
+   * Whether the informers have synced. Until then, queries for cluster names fail with SERVFAIL instead of NXDOMAIN.
+   */
   readonly synced: () => boolean;
-  /** The host's name servers, `address` or `address:port`, in their order; asked for each question that is sent on. */
+  /**
+   * Returns the host's name servers in their order, as `address` or `address:port`. Called for each forwarded query.
+   */
   readonly upstreams: () => Promise<readonly string[]>;
   readonly logger: Logger;
 }
 
 const TTL_SECONDS = 5;
-/** What a client takes that says nothing, and the most that is sent by UDP whatever it says. */
+/** The UDP size for a client without EDNS, and the largest UDP response to any client. */
 const PLAIN_UDP_BYTES = 512;
 const MOST_UDP_BYTES = 1232;
 const UPSTREAM_MS = 2000;
-/** Questions on their way to other servers; more are refused. */
+/** The maximum number of concurrently forwarded queries. Further ones fail with SERVFAIL. */
 const MOST_PENDING = 1000;
 const TCP_IDLE_MS = 10_000;
 const MOST_TCP = 100;
-/** Names for names, one after the other. */
+/** The maximum length of a CNAME chain. */
 const MOST_ALIASES = 8;
 
-/** Of the flags; 0 is a question. */
+/** The opcode bits of the flags; 0 is a query. */
 const OPCODE = 0x7800;
 const NO_ERROR = 0;
 const SERVER_FAILURE = 2;
@@ -60,12 +65,12 @@ export class ClusterDns {
     this.#options = options;
   }
 
-  /** 0 before it listens. */
+  /** 0 until the server listens. */
   get port(): number {
     return this.#port;
   }
 
-  /** Both sockets have one port afterwards, for 0 one of the system's choice. */
+  /** Binds UDP and TCP to the same port. For port 0 the system chooses it. */
   async listen(port: number, address = '0.0.0.0'): Promise<void> {
     for (let attempt = 1; ; attempt += 1) {
       try {
@@ -73,7 +78,7 @@ export class ClusterDns {
         return;
       } catch (error) {
         await this.close();
-        // Somebody may have that port of the other protocol: another one is tried.
+        // Another process may use the chosen port with the other protocol, so another port is tried.
         if (port !== 0 || attempt === 10) throw error;
       }
     }
@@ -86,7 +91,9 @@ export class ClusterDns {
       udp.once('error', reject).bind(port, address, resolve);
     });
     udp.removeAllListeners('error');
-    udp.on('error', (error) => this.#options.logger.warn({ err: error.message }, 'the name server has a problem'));
+    udp.on('error', (error) =>
+      this.#options.logger.warn({ err: error.message }, 'The UDP socket of the DNS server failed'),
+    );
     udp.on('message', (message, peer) => {
       this.#answer(message, 'udp')
         .then((answer) => {
@@ -128,17 +135,17 @@ export class ClusterDns {
     socket.on('data', (data: Buffer) => messages.push(data));
   }
 
-  /** Anybody may send what cannot be answered: that must not fill the log. */
+  /** Logged on debug level only, because any client can cause these failures at will. */
   readonly #logFailure = (error: unknown): void =>
-    this.#options.logger.debug({ err: error }, 'A DNS message could not be answered');
+    this.#options.logger.debug({ err: error }, 'Cannot answer a DNS message');
 
-  /** `undefined` for what is no question at all. Rejects where the answer cannot be encoded. */
+  /** Returns `undefined` for a message that is not a query. Rejects if the response cannot be encoded. */
   async #answer(message: Buffer, transport: Transport): Promise<Buffer | undefined> {
     let query: DecodedPacket;
     try {
       query = dnsPacket.decode(message);
     } catch {
-      // Nobody can be told that a message was not understood without understanding its id.
+      // A malformed message has no reliable id to respond to.
       return undefined;
     }
     const [question] = query.questions ?? [];
@@ -152,13 +159,13 @@ export class ClusterDns {
     } catch (error) {
       this.#options.logger.debug(
         { name: question.name, err: error instanceof Error ? error.message : error },
-        'no answer',
+        'Cannot resolve a name',
       );
       return reply(query, { code: SERVER_FAILURE, answers: [], additionals: [] }, transport);
     }
   }
 
-  /** What the cluster knows; `undefined` where others are to be asked. */
+  /** Resolves a name of the cluster. Returns `undefined` if the query must be forwarded. */
   async #local({ name: asked, type }: Question, aliases: number): Promise<Resolved | undefined> {
     const { domain, names, synced } = this.#options;
     const name = asked.toLowerCase().replace(/\.$/, '');
@@ -167,7 +174,7 @@ export class ClusterDns {
     if (!isOurs && !isReverse) return undefined;
     if (isOurs && !synced()) return { code: SERVER_FAILURE, answers: [], additionals: [] };
     const found = isOurs ? clusterRecords(name, type, domain, names) : reverseRecords(name, type, domain, names);
-    // An address that is not the cluster's may be somebody else's.
+    // An address that is not in the cluster may belong to another zone.
     if (found === undefined) return isOurs ? { code: NO_SUCH_NAME, answers: [], additionals: [] } : undefined;
     const answers = found.answers.map((record) => answerOf(record, asked));
     const [alias] = found.answers;
@@ -189,11 +196,11 @@ export class ClusterDns {
   }
 
   async #forward(message: Buffer, transport: Transport): Promise<Buffer> {
-    if (this.#pending >= MOST_PENDING) throw new Error('too many questions are on their way to other name servers');
+    if (this.#pending >= MOST_PENDING) throw new Error('too many queries are being forwarded to other name servers');
     this.#pending += 1;
     try {
       const upstreams = await this.#options.upstreams();
-      let last: unknown = new Error('the host names no name server');
+      let last: unknown = new Error('the host has no name server configured');
       for (const upstream of upstreams) {
         try {
           const ask = transport === 'udp' ? askOverUdp : askOverTcp;
@@ -209,7 +216,10 @@ export class ClusterDns {
   }
 }
 
-/** With the name as it was asked: some clients spell it in mixed case and want it back so. */
+/**
+ * Builds a response record with the name in the spelling of the query, because some clients use mixed case and verify
+ * it.
+ */
 function answerOf(record: DnsRecord, asked: string = record.name): Answer {
   if (record.type === 'TXT') return { type: 'TXT', name: asked, ttl: TTL_SECONDS, data: record.data };
   if (record.type === 'SRV') return { type: 'SRV', name: asked, ttl: TTL_SECONDS, data: record.data };
@@ -264,7 +274,7 @@ function reply(
   return encode({}, dnsPacket.TRUNCATED_RESPONSE);
 }
 
-/** How long clients may remember that there is no such name. */
+/** Builds the SOA record, which limits how long clients cache a negative response. */
 function startOfAuthority(domain: string): Answer {
   return {
     type: 'SOA',

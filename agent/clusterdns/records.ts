@@ -1,7 +1,7 @@
 /**
- * The names of the cluster and what they mean, by version 1.1.0 of the Kubernetes DNS specification: services, their ports, the
- * endpoints of headless services, pods by their address, and the way back from addresses. Pure; `ClusterDns` asks it for each
- * question with what the informers hold.
+ * Computes the DNS records of the cluster by version 1.1.0 of the Kubernetes DNS specification: services, their ports,
+ * the endpoints of headless services, pods by their address, and reverse records. Pure. `ClusterDns` calls it for each
+ * query with listers of the informers.
  */
 import { isIPv6 } from 'node:net';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
@@ -11,9 +11,9 @@ export interface ClusterNames {
   readonly service: (namespace: string, name: string) => Service | undefined;
   readonly slicesOf: SlicesOf;
   readonly hasServices: (namespace: string) => boolean;
-  /** The service of a cluster address. */
+  /** Returns the service with this cluster IP. */
   readonly serviceAt: (address: string) => Service | undefined;
-  /** Slices with an endpoint of that address. */
+  /** Returns the slices that have an endpoint with this address. */
   readonly slicesAt: (address: string) => readonly EndpointSlice[];
 }
 
@@ -28,13 +28,13 @@ export type DnsRecord =
 
 export interface Found {
   readonly answers: readonly DnsRecord[];
-  /** Addresses of the names in `answers`. */
+  /** The addresses of the names in `answers`. */
   readonly additionals: readonly DnsRecord[];
 }
 
 const NOTHING: Found = { answers: [], additionals: [] };
 
-/** `undefined` where no such name exists; no answers where it exists without records of the type. */
+/** Returns `undefined` if the name does not exist, and no answers if it exists without records of the type. */
 export function clusterRecords(name: string, type: string, domain: string, names: ClusterNames): Found | undefined {
   const labels = name.slice(0, -domain.length - 1).split('.');
   if (name === domain) return NOTHING;
@@ -50,13 +50,16 @@ export function clusterRecords(name: string, type: string, domain: string, names
   return serviceRecords(name, type, more.toReversed(), { service, namespace, domain, names });
 }
 
-/** `10-0-0-7.shop.pod.cluster.local`. Not held against the pods there are, as the reference's server does by default. */
+/**
+ * Resolves `10-0-0-7.shop.pod.cluster.local`. Does not verify that such a pod exists, like CoreDNS with `pods
+ * insecure`.
+ */
 function podRecords(name: string, type: string, label: string): Found | undefined {
   const address = addressOf(label);
   return address === undefined ? undefined : addressRecords(name, type, [address]);
 }
 
-/** The label of an address: dots and colons are dashes. */
+/** Returns the label of an address, in which dashes replace dots and colons. */
 const dashed = (address: string): string => address.replaceAll(/[.:]/g, '-');
 
 function addressOf(label: string): string | undefined {
@@ -73,7 +76,7 @@ interface Where {
   readonly names: ClusterNames;
 }
 
-/** `before` is what stands before the service's name. */
+/** `before` holds the labels before the service's name. */
 function serviceRecords(name: string, type: string, before: readonly string[], where: Where): Found | undefined {
   const { service } = where;
   const { spec } = service;
@@ -133,7 +136,10 @@ function endpointHosts({ service, namespace, names }: Where): Host[] {
   );
 }
 
-/** Ports of that name and protocol; '' is any. A headless service has one record for each endpoint. */
+/**
+ * Returns the SRV records of ports with this name and protocol; empty matches any. A headless service has one record
+ * for each endpoint.
+ */
 function portRecords(name: string, port: string, protocol: string, where: Where): Found {
   const { service, namespace, domain } = where;
   const serviceName = `${service.metadata.name}.${namespace}.svc.${domain}`;
@@ -167,7 +173,7 @@ function addressRecords(name: string, type: string, addresses: readonly string[]
   return { answers: [...new Set(ofType)].map((data) => ({ type, name, data })), additionals: [] };
 }
 
-/** The name of an address of the cluster, from a name under `in-addr.arpa` or `ip6.arpa`. */
+/** Returns the name of a cluster address, from a name under `in-addr.arpa` or `ip6.arpa`. */
 export function reverseRecords(name: string, type: string, domain: string, names: ClusterNames): Found | undefined {
   const address = reversedAddress(name);
   if (address === undefined) return undefined;
@@ -202,7 +208,7 @@ function reversedAddress(name: string): string | undefined {
   return canonicalV6(full);
 }
 
-/** As the API writes addresses. */
+/** Formats an IPv6 address as the Kubernetes API does. */
 function canonicalV6(address: string): string {
   return new URL(`http://[${address}]`).hostname.slice(1, -1);
 }

@@ -1,4 +1,7 @@
-/** Sends a question on to another name server, as it came, and brings the answer as it comes. */
+/**
+ * Forwards a query to another name server and returns its response, both unchanged. `ClusterDns` calls it for names
+ * outside the cluster.
+ */
 import { createSocket } from 'node:dgram';
 import { connect, isIPv6 } from 'node:net';
 
@@ -7,19 +10,21 @@ export interface Upstream {
   readonly port: number;
 }
 
-/** `9.9.9.9`, `9.9.9.9:5353`, `2620:fe::fe`, `[2620:fe::fe]:5353`. */
+/** Parses `9.9.9.9`, `9.9.9.9:5353`, `2620:fe::fe` and `[2620:fe::fe]:5353`. */
 export function parseUpstream(text: string): Upstream {
   const bracketed = /^\[([^\]]+)\](?::(\d+))?$/.exec(text) ?? /^([^:]+)(?::(\d+))?$/.exec(text);
   if (bracketed === null) return { address: text, port: 53 };
   return { address: bracketed[1] ?? '', port: Number(bracketed[2] ?? 53) };
 }
 
-/** Rejects when no answer with the question's id came in time. Each question has a socket, so a port, of its own. */
+/**
+ * Rejects if no response with the query's id arrives in time. Each query has its own socket and therefore its own port.
+ */
 export function askOverUdp({ address, port }: Upstream, question: Buffer, timeoutMs: number): Promise<Buffer> {
   const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
   return new Promise<Buffer>((resolve, reject) => {
     const fail = (why: string): void => reject(new Error(`name server ${address}: ${why}`));
-    // Bounds a wait on the network, which no other clock knows of.
+    // This timeout limits a network wait, so it uses real time instead of the injected clock.
     const timeout = AbortSignal.timeout(timeoutMs);
     timeout.addEventListener('abort', () => fail('no answer in time'), { once: true });
     socket.on('error', (error) => fail(error.message));
@@ -43,14 +48,14 @@ export function askOverTcp({ address, port }: Upstream, question: Buffer, timeou
   }).finally(() => socket.destroy());
 }
 
-/** A message over TCP has its length before it, in two bytes. */
+/** Prefixes a message with its length in two bytes, as DNS over TCP requires. */
 export function framed(message: Uint8Array): Buffer {
   const length = Buffer.alloc(2);
   length.writeUInt16BE(message.length);
   return Buffer.concat([length, message]);
 }
 
-/** Cuts a stream into messages. Holds at most one message of 64 KiB that is not whole yet. */
+/** Splits a stream into messages. Buffers at most one incomplete message of 64 KiB. */
 export class FramedMessages {
   readonly #onMessage: (message: Buffer) => void;
   #rest: Buffer = Buffer.alloc(0);

@@ -1,4 +1,7 @@
-/** Answers the health checks of load balancers: whether this node has endpoints of a service whose traffic stays local. */
+/**
+ * Serves the health check node ports of services, with which a load balancer finds out whether this node has local
+ * endpoints of a service with `externalTrafficPolicy: Local`. The service proxy calls it after each change.
+ */
 import type { Server } from 'node:http';
 import { createServer } from '../../api/machinery/node-http.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -12,7 +15,7 @@ export class HealthCheckPorts {
     this.#logger = logger;
   }
 
-  /** These ports answer afterwards, others no longer. A port that somebody else has is told of and left. */
+  /** Serves exactly these ports. Logs and skips a port that another process uses. */
   async keep(wanted: readonly HealthCheckPort[]): Promise<void> {
     const byPort = new Map(wanted.map((each) => [each.port, each]));
     for (const [port, { server }] of this.#servers) {
@@ -50,7 +53,7 @@ export class HealthCheckPorts {
     } catch (error) {
       this.#logger.warn(
         { port, service: first.service, err: error instanceof Error ? error.message : error },
-        'the health check of a load balancer cannot be answered',
+        'Cannot serve the health check node port of a service',
       );
     }
   }

@@ -1,21 +1,24 @@
 /**
- * The rules of netfilter for a set of service ports, as `iptables-restore --noflush` reads them: one transaction for each table,
- * which replaces the chains of the last one. Pure. Everything stands in chains that begin with `ORC-`; the built-in chains
- * only get the jumps of `JUMPS`, which `iptables.ts` sees to.
+ * Builds the netfilter rules for a set of service ports, as input of `iptables-restore --noflush`: one transaction for
+ * each table, which replaces the chains of the previous one. Pure. All rules are in chains whose names begin with
+ * `ORC-`. The built-in chains only get the jumps of `JUMPS`, which `iptables.ts` maintains.
  *
- * A packet is marked where its source must be rewritten: it comes from outside the cluster, from this host, or from the
- * endpoint that it goes to.
+ * A packet is marked for masquerading if it comes from outside the cluster, from this host, or from the endpoint that
+ * it goes to.
  */
 import { createHash } from 'node:crypto';
 import type { Endpoint, Family, ServicePort } from './service-ports.ts';
 
 export interface RuleSettings {
   readonly family: Family;
-  /** `--iptables-masquerade-bit`. */
+  /** The value of `--iptables-masquerade-bit`. */
   readonly masqueradeBit: number;
-  /** Of this node: what comes from there is inside the cluster. */
+  /** The pod CIDRs of this node. Traffic from them is inside the cluster. */
   readonly podCidrs: readonly string[];
-  /** Traffic to port 53 of these addresses goes to `port` of this host: the agent's own name server, which takes no other. */
+  /**
+   * Redirects traffic to port 53 of these addresses to `port` of this host, where the agent's name server listens. All
+   * other traffic to that port is dropped.
+   */
   readonly nameServer?: NameServer | undefined;
 }
 
@@ -28,7 +31,7 @@ export interface Jump {
   readonly table: 'nat' | 'filter';
   readonly from: string;
   readonly to: string;
-  /** Further matches. */
+  /** Further match arguments of the rule. */
   readonly match: readonly string[];
 }
 
@@ -48,11 +51,11 @@ export const CHAIN_PREFIX = 'ORC-';
 
 export interface Rules {
   readonly text: string;
-  /** Chains of the nat table that belong to services: those that a later state lacks are deleted. */
+  /** The service chains of the nat table. Chains that a later state lacks are deleted. */
   readonly chains: ReadonlySet<string>;
 }
 
-/** `stale` are chains of an earlier state, whoever made it. */
+/** `stale` holds the existing chains of an earlier state, whichever process created them. */
 export function serviceRules(
   ports: readonly ServicePort[],
   settings: RuleSettings,
@@ -68,7 +71,7 @@ export function serviceRules(
     ...[...FIXED, ...nat.chains, ...gone].map((chain) => `:${chain} - [0:0]`),
     `-A ORC-MASQUERADE -j MARK --or-mark ${mark}`,
     `-A ORC-POSTROUTING -m mark ! --mark ${mark}/${mark} -j RETURN`,
-    // Taken off again: a packet that passes here twice, through a tunnel, is rewritten once.
+    // Removes the mark again, so that a packet that passes twice through a tunnel is masqueraded once.
     `-A ORC-POSTROUTING -j MARK --xor-mark ${mark}`,
     '-A ORC-POSTROUTING -j MASQUERADE --random-fully',
     ...nat.services,
@@ -102,7 +105,10 @@ class NatRules {
     this.#podCidrs = podCidrs;
   }
 
-  /** To the address of the interface that a question came by: an answer from there is known as one. */
+  /**
+   * Redirects to the address of the interface on which the query arrived. Conntrack recognizes a response from that
+   * address.
+   */
   nameServer({ addresses, port }: NameServer): void {
     for (const address of addresses)
       for (const protocol of ['udp', 'tcp'])
@@ -135,7 +141,7 @@ class NatRules {
       );
   }
 
-  /** What comes by a node port or an outer address. */
+  /** Adds the chain for traffic to node ports, external IPs and load balancer IPs. */
   #outside(port: ServicePort): string {
     const chain = chainName('EXT', port.id, port.protocol);
     this.chains.add(chain);
@@ -145,7 +151,7 @@ class NatRules {
       this.rules.push(`-A ${chain} -j ORC-MASQUERADE`, `-A ${chain} -j ${all}`);
       return chain;
     }
-    // This host itself and its pods are inside: for them the policy does not count.
+    // Traffic from this host and its pods is internal, so the external traffic policy does not apply to it.
     if (port.internal.length > 0) {
       const inside = this.#balance('SVC', port, port.internal);
       for (const cidr of this.#podCidrs) this.rules.push(`-A ${chain} -s ${cidr} -j ${inside}`);
@@ -158,7 +164,10 @@ class NatRules {
     return chain;
   }
 
-  /** Each endpoint with the same chance; first the one that the client had before, where it shall stay. */
+  /**
+   * Selects an endpoint at random with equal probability. With session affinity, the client's previous endpoint comes
+   * first.
+   */
   #balance(kind: 'SVC' | 'SVX', port: ServicePort, endpoints: readonly Endpoint[]): string {
     const chain = chainName(kind, port.id, port.protocol);
     if (this.chains.has(chain)) return chain;
@@ -193,7 +202,10 @@ class NatRules {
   }
 }
 
-/** The name server is for those who ask the cluster's address: it must not be an open one for the whole network. */
+/**
+ * Drops queries to the name server's port that were not sent to its cluster address, so that it is not an open
+ * resolver.
+ */
 function onlyBy({ port }: NameServer): string[] {
   return ['udp', 'tcp'].flatMap((protocol) => {
     const to = `-A ORC-REFUSE -p ${protocol} -m ${protocol} --dport ${port}`;
@@ -201,7 +213,10 @@ function onlyBy({ port }: NameServer): string[] {
   });
 }
 
-/** Nobody takes it: the client is told so at once. Where only this node has nobody, it is dropped for the balancer to try others. */
+/**
+ * Rejects traffic to a port without endpoints, so that the client fails at once. If only this node lacks endpoints,
+ * drops the traffic instead, so that the load balancer tries another node.
+ */
 function refusals(port: ServicePort, family: Family): string[] {
   const protocol = port.protocol.toLowerCase();
   const note = `-m comment --comment "${port.id}"`;
@@ -219,7 +234,7 @@ function refusals(port: ServicePort, family: Family): string[] {
         `-A ORC-REFUSE -m addrtype --dst-type LOCAL -p ${protocol} -m ${protocol} --dport ${port.nodePort} ${note} -j ${verdict}`,
       );
   } else if (port.sourceRanges.length > 0) {
-    // Those who may come in have been sent on before they come here.
+    // Traffic from allowed source ranges has already been redirected before this rule.
     for (const address of port.loadBalancerIps) lines.push(`${to(address, port.port)} -j DROP`);
   }
   return lines;
@@ -227,7 +242,7 @@ function refusals(port: ServicePort, family: Family): string[] {
 
 const hostPort = ({ ip, port }: Endpoint): string => (ip.includes(':') ? `[${ip}]:${port}` : `${ip}:${port}`);
 
-/** At most 28 characters fit in a chain's name. */
+/** The name of a chain has at most 28 characters. */
 function chainName(kind: string, ...parts: readonly string[]): string {
   const hash = createHash('sha256').update(parts.join('\0')).digest('hex').slice(0, 16).toUpperCase();
   return `${CHAIN_PREFIX}${kind}-${hash}`;

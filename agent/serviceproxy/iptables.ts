@@ -1,4 +1,7 @@
-/** The host's netfilter by its own tools: the rules go in as one transaction, the jumps to them are seen to. */
+/**
+ * Applies rules to the host's netfilter with the iptables tools. Rules are applied as one transaction, and the jumps to
+ * them from the built-in chains are maintained separately. The service proxy calls it.
+ */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
@@ -7,24 +10,24 @@ import { CHAIN_PREFIX, JUMPS, type Jump } from './iptables-rules.ts';
 import type { Family } from './service-ports.ts';
 
 const execute = promisify(execFile);
-/** Others hold the lock of the tables for moments only. */
+/** Other processes hold the xtables lock only briefly. */
 const WAIT_SECONDS = '10';
 const DOCKER_USER = 'DOCKER-USER';
 
 const tool = (family: Family, suffix = ''): string => `${family === 'IPv4' ? 'iptables' : 'ip6tables'}${suffix}`;
 
 export interface PacketFilter {
-  /** Replaces what the text names, whole tables at once or not at all. */
+  /** Replaces the chains that the text names, atomically for each table. */
   apply(family: Family, rules: string): Promise<void>;
-  /** The jumps from the built-in chains stand at their beginning. */
+  /** Moves the jumps to the beginning of the built-in chains. */
   ensureJumps(family: Family): Promise<void>;
-  /** False when somebody has taken the jumps away. */
+  /** Returns false if another process has removed the jumps. */
   intact(family: Family): Promise<boolean>;
-  /** Our chains of the nat table, also those of an agent that was killed. */
+  /** Returns our chains of the nat table, including those of an agent that was killed. */
   chains(family: Family): Promise<Set<string>>;
-  /** Jumps and chains are gone afterwards. */
+  /** Removes the jumps and the chains. */
   remove(family: Family): Promise<void>;
-  /** '' when the family can be used, else why not. */
+  /** Returns an empty string if the address family can be used, else the reason. */
   problem(family: Family): Promise<string>;
 }
 
@@ -36,7 +39,7 @@ export const hostPacketFilter: PacketFilter = {
     const [stderr, [code]] = await Promise.all([
       text(child.stderr),
       once(child, 'close') as Promise<[number | null]>,
-      // A child that ends early closes its end; its exit code says what there is to say.
+      // A child that exits early closes its input. Its exit code reports the failure.
       new Promise<void>((resolve) => child.stdin.once('error', () => resolve()).end(rules, resolve)),
     ]);
     if (code !== 0) throw new Error(`${tool(family, '-restore')}: ${stderr.trim().split('\n').join('; ')}`);
@@ -93,7 +96,7 @@ export const hostPacketFilter: PacketFilter = {
   },
 };
 
-/** The rules of a chain without the line that makes it; `undefined` where there is no such chain. */
+/** Returns the rules of a chain without the line that creates it; `undefined` if the chain does not exist. */
 async function chainRules(family: Family, table: string, chain: string): Promise<string[] | undefined> {
   try {
     const { stdout } = await execute(tool(family), ['-w', WAIT_SECONDS, '-t', table, '-S', chain]);
@@ -104,7 +107,10 @@ async function chainRules(family: Family, table: string, chain: string): Promise
   }
 }
 
-/** Docker puts its acceptance of what its networks send before everything but this chain, with each network anew. */
+/**
+ * Docker inserts the rules that accept its networks' traffic before all others except this chain, whenever it creates a
+ * network.
+ */
 function beforeDocker(jump: Jump): Jump {
   return jump.from === 'FORWARD' ? { ...jump, from: DOCKER_USER } : jump;
 }
@@ -117,7 +123,7 @@ async function run(family: Family, jump: Jump, verb: string): Promise<void> {
   await execute(tool(family), rule(jump, verb));
 }
 
-/** `-C` also fails where the chain that it jumps to does not exist yet. */
+/** `-C` also fails if the chain that the rule jumps to does not exist yet. */
 async function succeeds(family: Family, jump: Jump, verb: string): Promise<boolean> {
   try {
     await run(family, jump, verb);

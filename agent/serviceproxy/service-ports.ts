@@ -1,9 +1,10 @@
 /**
- * What the nodes shall do with traffic to services: each port of each service of one address family, with the endpoints that
- * take it from this node. Pure; `ServiceProxy` calls it with what its informers hold, the rule writers read the result.
+ * Computes how the node handles traffic to services: each port of each service of one address family, with the
+ * endpoints that receive its traffic from this node. Pure. `ServiceProxy` calls it with the content of its informers,
+ * and the rule writers read the result.
  *
- * Who takes traffic follows the reference's proxies: ready endpoints; while there are none, those that end but still serve;
- * topology hints where every endpoint has them; only this node's under a policy `Local`.
+ * Endpoints are selected as in kube-proxy: ready endpoints; if there are none, terminating endpoints that still serve;
+ * topology hints if every endpoint has them; only endpoints on this node under a `Local` policy.
  */
 import { isIPv6 } from 'node:net';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
@@ -17,30 +18,35 @@ export interface Endpoint {
 }
 
 export interface ServicePort {
-  /** `namespace/name:port`, unique in its family; chains and comments are named after it. */
+  /** `namespace/name:port`, which is unique in its family. Chains and comments are named after it. */
   readonly id: string;
   readonly protocol: Protocol;
   readonly clusterIp: string;
   readonly port: number;
-  /** 0 for none. */
+  /** 0 if there is none. */
   readonly nodePort: number;
   readonly externalIps: readonly string[];
   readonly loadBalancerIps: readonly string[];
-  /** Who may come in by the balancer's addresses; empty is everybody. */
+  /** The source ranges that may use the load balancer IPs. Empty allows all. */
   readonly sourceRanges: readonly string[];
-  /** One client stays with one endpoint that long; 0 for no affinity. */
+  /** How long a client stays with one endpoint; 0 for no affinity. */
   readonly affinitySeconds: number;
-  /** Traffic from outside keeps its source address and goes to this node's endpoints only. */
+  /**
+   * `externalTrafficPolicy: Local`: external traffic keeps its source address and goes only to endpoints on this node.
+   */
   readonly externalLocal: boolean;
-  /** For the cluster's address. */
+  /** The endpoints for traffic to the cluster IP. */
   readonly internal: readonly Endpoint[];
-  /** For node ports and outer addresses. */
+  /** The endpoints for traffic to node ports, external IPs and load balancer IPs. */
   readonly external: readonly Endpoint[];
-  /** Somebody in the cluster takes the traffic, if not from this node: it is dropped here, not refused. */
+  /**
+   * The cluster has endpoints for the port, possibly not for traffic from this node. Without local endpoints the
+   * traffic is dropped, not rejected.
+   */
   readonly hasEndpoints: boolean;
 }
 
-/** A port that a balancer asks whether this node has endpoints of the service. */
+/** A port on which a load balancer checks whether this node has endpoints of the service. */
 export interface HealthCheckPort {
   readonly service: { readonly namespace: string; readonly name: string };
   readonly port: number;
@@ -49,21 +55,21 @@ export interface HealthCheckPort {
 
 export type SliceEndpoint = NonNullable<EndpointSlice['endpoints']>[number];
 
-/** The label by which a slice names its service. */
+/** The label of an EndpointSlice that names its service. */
 export const SERVICE_NAME_LABEL = 'kubernetes.io/service-name';
 const OTHER_PROXY_LABEL = 'service.kubernetes.io/service-proxy-name';
 const AFFINITY_SECONDS = 10_800;
 
-/** Where the agent is. */
+/** The location of the agent in the topology. */
 export interface Place {
   readonly nodeName: string;
-  /** `topology.kubernetes.io/zone` of the node; '' where it has none. */
+  /** The node's `topology.kubernetes.io/zone`; empty if it has none. */
   readonly zone: string;
 }
 
 export type SlicesOf = (namespace: string, service: string) => readonly EndpointSlice[];
 
-/** Sorted by id, so that equal states make equal rules. */
+/** Sorted by id, so that equal states produce equal rules. */
 export function servicePorts(
   services: readonly Service[],
   slicesOf: SlicesOf,
@@ -142,7 +148,7 @@ interface Candidate {
   readonly number: number;
 }
 
-/** An absent condition is good news. */
+/** An absent `ready` condition means ready. */
 const isReady = ({ conditions }: SliceEndpoint): boolean => conditions?.ready !== false;
 const isServing = ({ conditions }: SliceEndpoint): boolean => (conditions?.serving ?? conditions?.ready) !== false;
 
@@ -158,7 +164,10 @@ function usable(candidates: readonly Candidate[]): Endpoint[] {
   return [...found.values()].toSorted((a, b) => (`${a.ip} ${a.port}` < `${b.ip} ${b.port}` ? -1 : 1));
 }
 
-/** Those that are hinted to this node, else to its zone, where every ready endpoint has such a hint; else all. */
+/**
+ * Selects the endpoints that are hinted for this node, or for its zone, if every ready endpoint has such a hint.
+ * Otherwise selects all.
+ */
 function nearby(candidates: readonly Candidate[], { nodeName, zone }: Place): readonly Candidate[] {
   const ready = candidates.filter(({ endpoint }) => isReady(endpoint));
   const hinted = (key: 'forNodes' | 'forZones', value: string): readonly Candidate[] => {

@@ -1,7 +1,7 @@
 /**
- * Keeps the host's packet filter in step with the cluster's services and endpoints: what the reference's service proxy does on
- * each node. One proxy works in a network namespace; a second one waits until the first has gone. Rules outlive the agent, as
- * pods do, until `close({ remove: true })`.
+ * Keeps the host's netfilter rules in sync with the cluster's services and endpoints, as kube-proxy does. One proxy
+ * works in a network namespace; a second one waits until the first has exited. The rules remain after the agent stops,
+ * as pods do, unless it calls `close({ remove: true })`.
  */
 import { execFile } from 'node:child_process';
 import { readFile, writeFile } from 'node:fs/promises';
@@ -32,20 +32,20 @@ export interface ServiceProxyOptions {
   readonly masqueradeBit: number;
   readonly place: () => Place;
   readonly podCidrs: () => readonly string[];
-  /** The agent's own name server and the addresses that pods ask. */
+  /** The agent's name server and the addresses that pods send queries to. */
   readonly nameServer?: () => NameServer | undefined;
-  /** Turns on what the kernel needs for this. */
+  /** Sets the kernel parameters that the rules need. */
   readonly prepareHost?: () => Promise<void>;
-  /** Of the abstract socket that says who is the proxy here. */
+  /** The name of the abstract socket that serves as the lock of the proxy. */
   readonly lockName?: string;
 }
 
-/** Between two transactions: each one takes the tables as a whole. */
+/** The minimum time between two transactions, because each one reads and writes whole tables. */
 const LEAST_INTERVAL_MS = 1000;
-/** A burst of changes is one. */
+/** How long to collect changes before a sync. */
 const GATHER_MS = 20;
 const RETRY_MS = 5000;
-/** Somebody else may have flushed the tables. */
+/** How often to check the jumps, because another process may have flushed the tables. */
 const INSPECT_MS = 60_000;
 const FAMILIES: readonly Family[] = ['IPv4', 'IPv6'];
 
@@ -56,7 +56,7 @@ export class ServiceProxy {
   readonly #health: HealthCheckPorts;
   readonly #applied = new Map<Family, { readonly text: string; readonly chains: ReadonlySet<string> }>();
   #udp = new Map<string, ServicePort>();
-  /** Another agent has the rules: told once. */
+  /** Another agent owns the rules. This is logged once. */
   #waits = false;
   #lock: Server | undefined;
   #timer: Timer | undefined;
@@ -74,15 +74,12 @@ export class ServiceProxy {
     });
   }
 
-  /** Resolves when this proxy's first rules stand, or when it is clear that it must wait for another proxy. */
+  /** Resolves when the first rules are applied, or when the proxy has to wait for another one. */
   async start(signal: AbortSignal): Promise<void> {
     const { services, slices, filter, logger } = this.#options;
     const problem = await filter.problem('IPv4');
     if (problem !== '') {
-      logger.warn(
-        { problem },
-        'services have no addresses on this node: install iptables, or name --service-proxy=none',
-      );
+      logger.warn({ problem }, 'Services are not reachable on this node; install iptables or set --service-proxy=none');
       return;
     }
     if (!(await this.#takeLock(signal))) return;
@@ -95,7 +92,7 @@ export class ServiceProxy {
     this.#inspectLater();
   }
 
-  /** Rules are made anew soon. */
+  /** Schedules a sync of the rules. */
   changed(): void {
     if (this.#closed || this.#timer !== undefined || this.#lock === undefined) return;
     const { clock } = this.#options;
@@ -118,7 +115,10 @@ export class ServiceProxy {
     this.#lock?.close();
   }
 
-  /** An abstract socket belongs to the network namespace, as the rules do, and goes with its process. */
+  /**
+   * Takes the lock: an abstract socket, which belongs to the network namespace like the rules, and disappears with its
+   * process.
+   */
   async #takeLock(signal: AbortSignal): Promise<boolean> {
     const { logger, clock, lockName = 'orchlet-service-proxy' } = this.#options;
     const server = createServer((socket) => socket.destroy());
@@ -131,7 +131,7 @@ export class ServiceProxy {
       if (!this.#waits)
         logger.warn(
           {},
-          'another agent of this host keeps the rules of services; those of this cluster have no addresses here until it ends (or give --service-proxy=none)',
+          'Another agent on this host owns the service rules; services of this cluster are not reachable here until it stops (or set --service-proxy=none)',
         );
       this.#waits = true;
       this.#inspection = clock.after(INSPECT_MS, () => {
@@ -172,10 +172,11 @@ export class ServiceProxy {
   async #applyFamily(family: Family, ports: readonly ServicePort[]): Promise<void> {
     const { filter, masqueradeBit, podCidrs, nameServer } = this.#options;
     const before = this.#applied.get(family);
-    // Hosts without IPv6 have no business with it until a service has such an address.
+    // IPv6 rules are written only when the first service has an IPv6 address, so that hosts without IPv6 need no
+    // ip6tables.
     if (before === undefined && family === 'IPv6' && ports.length === 0) return;
     const isV6 = (address: string): boolean => address.includes(':');
-    // It listens by IPv4, as every pod's host does.
+    // The name server listens on IPv4 only, which the host of every pod has.
     const server = nameServer?.();
     const rules = serviceRules(
       ports,
@@ -210,12 +211,15 @@ export class ServiceProxy {
   readonly #complain = (error: unknown): void => {
     this.#options.logger.warn(
       { err: error instanceof Error ? error.message : error },
-      'the rules of services could not be brought up to date; trying again',
+      'Cannot sync the service rules, retrying',
     );
   };
 }
 
-/** Without this the kernel keeps sending a client's datagrams to an endpoint that has gone. Needs the `conntrack` tool. */
+/**
+ * Deletes the conntrack entries of removed UDP endpoints. Otherwise the kernel keeps sending a client's datagrams to
+ * them. Needs the `conntrack` tool.
+ */
 async function forgetConnections(
   before: ReadonlyMap<string, ServicePort>,
   after: ReadonlyMap<string, ServicePort>,
@@ -229,7 +233,7 @@ async function forgetConnections(
         await execute('conntrack', ['-D', '-p', 'udp', '--dst-nat', ip]);
       } catch (error) {
         const { code } = error as { code?: unknown };
-        // Not installed; or 1: there was none.
+        // ENOENT: conntrack is not installed. Exit code 1: no entry existed.
         if (code === 'ENOENT') return;
         if (code !== 1) throw error;
       }
@@ -237,7 +241,10 @@ async function forgetConnections(
   }
 }
 
-/** Forwarding, and frames between pods of one bridge seen by the packet filter: answers come back by the service's address. */
+/**
+ * Enables IP forwarding, and makes traffic between pods of one bridge pass netfilter, so that responses come from the
+ * service's address.
+ */
 export function prepareHost(logger: Logger): () => Promise<void> {
   return async () => {
     for (const [name, path] of Object.entries(KERNEL_PARAMETERS)) {
@@ -246,7 +253,7 @@ export function prepareHost(logger: Logger): () => Promise<void> {
       } catch (error) {
         logger.warn(
           { parameter: name, err: error instanceof Error ? error.message : error },
-          'pods may not reach services: the kernel parameter could not be set to 1 (modprobe br_netfilter?)',
+          'Cannot set a kernel parameter to 1, pods may not reach services (is br_netfilter loaded?)',
         );
       }
     }

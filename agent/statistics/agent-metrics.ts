@@ -1,4 +1,7 @@
-/** `/metrics`: the agent's figures about itself. Gauges of its state are read when the page is; counters are the parts' own. */
+/**
+ * Registers the metrics about the agent itself on `/metrics`. Gauges are computed at each scrape from the agent's
+ * state. Counters belong to the components that increment them.
+ */
 import { readFileSync, readdirSync } from 'node:fs';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Pod } from '../core-types.ts';
@@ -10,14 +13,14 @@ export interface AgentFigures {
   readonly nodeName: string;
   readonly cgroupVersion: 1 | 2;
   readonly startedAtMs: number;
-  /** Wanted, with the status that the agent has; no mirrors. */
+  /** The desired pods with their current statuses, without mirror pods. */
   readonly pods: () => readonly Pod[];
   readonly mirrorCount: () => number;
   readonly workerState: (uid: string) => PodState | undefined;
   readonly activePods: () => readonly Pod[];
 }
 
-/** Sets the gauges before each page. */
+/** Registers gauges that are set before each scrape. */
 export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFigures): void {
   const gauge = (name: string, help: string, labels: readonly string[] = []) => metrics.gauge({ name, help, labels });
   gauge('kubelet_node_name', "The node's name. The count is always 1.", ['node']).with(figures.nodeName).set(1);
@@ -111,7 +114,7 @@ function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
       mostFiles.set(Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? 0));
       mostVirtual.set(Number(/^Max address space\s+(\d+)/m.exec(limits)?.[1] ?? 2 ** 64));
     } catch {
-      // No /proc: the figures stay absent.
+      // Without /proc these metrics are absent.
     }
   });
 }

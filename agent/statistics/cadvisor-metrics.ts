@@ -1,6 +1,7 @@
 /**
- * `/metrics/cadvisor`: the kernel's figures a cgroup, with the names and labels that existing dashboards ask for. Only what
- * is known here is written. Pure.
+ * Writes `/metrics/cadvisor`: the kernel's counters of each cgroup, with cAdvisor's metric names and labels, which
+ * existing dashboards query. Metrics whose values are unknown are left out. Pure: the statistics component passes in a
+ * usage snapshot.
  */
 import { Exposition, type Labels } from './exposition.ts';
 import type { CgroupUsage } from './cgroup-reader.ts';
@@ -31,7 +32,7 @@ type Read = (usage: CgroupUsage) => number | undefined;
 
 const seconds = (ns: number): number => ns / 1e9;
 
-/** Name, help, figure. */
+/** The name, the help text and the function that reads the value. */
 const COUNTERS: readonly (readonly [string, string, Read])[] = [
   [
     'container_cpu_user_seconds_total',
@@ -272,12 +273,12 @@ export function cadvisorMetrics(facts: CadvisorFacts): string {
   return page.text();
 }
 
-/** `8:1`, as the kernel writes a device. */
+/** Formats a device number as the kernel does, such as `8:1`. */
 function deviceName(device: number): string {
   return `${(device >> 8) & 0xfff}:${(device & 0xff) | ((device >> 12) & 0xfff00)}`;
 }
 
-/** Labels stand in the alphabet's order. */
+/** Adds a label. Labels are sorted alphabetically. */
 function withLabel(names: Names, label: string, value: string): Labels {
   return Object.fromEntries(Object.entries({ ...names, [label]: value }).toSorted(([a], [b]) => (a < b ? -1 : 1)));
 }

@@ -1,6 +1,6 @@
-/** What the kernel writes into cgroup files, parsed. Pure; `cgroup-reader.ts` reads the files. */
+/** Parses the content of cgroup files and related files in /proc. Pure: `cgroup-reader.ts` reads the files. */
 
-/** `key value` lines (`memory.stat`, `cpu.stat`, `memory.events`). */
+/** Parses `key value` lines (`memory.stat`, `cpu.stat`, `memory.events`). */
 export function parseFlatKeyed(text: string): ReadonlyMap<string, number> {
   const found = new Map<string, number>();
   for (const line of text.split('\n')) {
@@ -10,7 +10,10 @@ export function parseFlatKeyed(text: string): ReadonlyMap<string, number> {
   return found;
 }
 
-/** A single number; `max`, and v1's "no limit" (the largest multiple of a page), are `undefined`. */
+/**
+ * Parses a single number. Returns `undefined` for `max`, and for the value that means no limit in cgroup v1 (the
+ * largest multiple of a page).
+ */
 export function parseLimit(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   const trimmed = text.trim();
@@ -28,7 +31,7 @@ export interface PressureLine {
   readonly avg10: number;
   readonly avg60: number;
   readonly avg300: number;
-  /** Nanoseconds, as the summary tells them. */
+  /** Nanoseconds, the unit of the Summary API. */
   readonly total: number;
 }
 
@@ -39,7 +42,7 @@ export interface Pressure {
 
 const CALM: PressureLine = { avg10: 0, avg60: 0, avg300: 0, total: 0 };
 
-/** `*.pressure` of cgroup v2, `/proc/pressure/*`. */
+/** Parses `*.pressure` of cgroup v2 and `/proc/pressure/*`. */
 export function parsePressure(text: string): Pressure {
   const line = (name: string): PressureLine => {
     const found = new RegExp(`^${name} avg10=([\\d.]+) avg60=([\\d.]+) avg300=([\\d.]+) total=(\\d+)`, 'm').exec(text);
@@ -66,7 +69,7 @@ export interface InterfaceCounters {
   readonly txDropped: number;
 }
 
-/** `/proc/<pid>/net/dev`, without loopback and what containers and bridges bring (`veth*`). */
+/** Parses `/proc/<pid>/net/dev`. Leaves out loopback and the interfaces of containers and bridges (`veth*`). */
 export function parseNetDev(text: string): readonly InterfaceCounters[] {
   return text
     .split('\n')
@@ -98,7 +101,7 @@ export function parseNetDev(text: string): readonly InterfaceCounters[] {
     });
 }
 
-/** `blkio.throttle.io_service_bytes` and `_serviced`, or `io.stat`: by device (`8:0`), reads and writes. */
+/** The I/O of one device (`8:0`), from `blkio.throttle.io_service_bytes` and `_serviced`, or from `io.stat`. */
 export interface DeviceIo {
   readonly device: string;
   readonly readBytes: number;
@@ -126,7 +129,7 @@ export function parseIoStat(text: string): readonly DeviceIo[] {
   });
 }
 
-/** `8:0 Read 4096` lines of one blkio file. */
+/** Parses the `8:0 Read 4096` lines of two blkio files. */
 export function parseBlkio(bytes: string, operations: string): readonly DeviceIo[] {
   const read = (text: string): Map<string, { read: number; write: number }> => {
     const found = new Map<string, { read: number; write: number }>();

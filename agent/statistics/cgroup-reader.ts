@@ -1,6 +1,6 @@
 /**
- * Usage of a cgroup, from the kernel's files: v1 (one mount a controller) and v2 alike. A read is a handful of small files
- * and no process; a cgroup that went away meanwhile reads as `undefined`.
+ * Reads the usage of a cgroup from the kernel's files, for cgroup v1 (one mount per controller) and v2. A read opens a
+ * few small files and starts no process. A cgroup that was removed in the meantime reads as `undefined`.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ export interface CgroupUsage {
     readonly throttledNs: number;
     readonly burstPeriods: number;
     readonly burstNs: number;
-    /** 0: no quota. */
+    /** 0 means no quota. */
     readonly quotaUs: number;
     readonly periodUs: number;
     readonly shares: number;
@@ -33,7 +33,10 @@ export interface CgroupUsage {
   };
   readonly memory: {
     readonly usageBytes: number;
-    /** Usage without what the kernel can drop at once: what eviction and `kubectl top` count. */
+    /**
+     * Memory usage without the inactive file cache, which the kernel can drop at once. Eviction and `kubectl top` use
+     * it.
+     */
     readonly workingSetBytes: number;
     readonly rssBytes: number;
     readonly cacheBytes: number;
@@ -47,9 +50,9 @@ export interface CgroupUsage {
     readonly majorPageFaults: number;
     readonly failures: number;
     readonly oomKills: number;
-    /** `undefined`: none. */
+    /** `undefined` means no limit. */
     readonly limitBytes: number | undefined;
-    /** What is left to it when memory is short; `undefined`: no such bound. */
+    /** The memory that the kernel protects under memory pressure; `undefined` if none is set. */
     readonly reservationBytes: number | undefined;
     readonly swapLimitBytes: number | undefined;
     readonly pressure: Pressure | undefined;
@@ -60,11 +63,11 @@ export interface CgroupUsage {
 
 export interface CgroupReader {
   readonly version: 1 | 2;
-  /** Of `/kubepods/burstable/pod…`; `/` is the whole host. */
+  /** Reads a cgroup such as `/kubepods/burstable/pod…`. The path `/` is the whole host. */
   read(path: string): Promise<CgroupUsage | undefined>;
-  /** Names of the cgroups directly below. */
+  /** Returns the names of the direct child cgroups. */
   children(path: string): Promise<readonly string[]>;
-  /** Any one process in it. */
+  /** Returns the id of any process in the cgroup. */
   firstProcess(path: string): Promise<number | undefined>;
 }
 
@@ -72,12 +75,12 @@ async function text(path: string): Promise<string | undefined> {
   try {
     return await readFile(path, 'utf8');
   } catch {
-    // A controller that is not there, or a cgroup that is gone: its figure is absent.
+    // The controller is not mounted, or the cgroup is gone. The value is absent.
     return undefined;
   }
 }
 
-/** `mountPoint` is `/sys/fs/cgroup`, `meminfoFile` `/proc/meminfo`, or fixtures. */
+/** `mountPoint` is usually `/sys/fs/cgroup`, and `meminfoFile` is `/proc/meminfo`. Tests pass fixtures. */
 export async function createCgroupReader(mountPoint: string, meminfoFile = '/proc/meminfo'): Promise<CgroupReader> {
   const entries: readonly string[] = await readdir(mountPoint).catch(() => []);
   if (entries.includes('cgroup.controllers')) return new UnifiedReader(mountPoint, meminfoFile);
@@ -173,7 +176,7 @@ class UnifiedReader implements CgroupReader {
     ];
     const of = (map: ReadonlyMap<string, number>, key: string): number => map.get(key) ?? 0;
     const inactiveFileBytes = of(stat, 'inactive_file');
-    // The root has no memory.current: all that is not free is used.
+    // The root cgroup has no memory.current, so the usage is all memory that is not free.
     const usageBytes = current === undefined ? await this.#notFree() : parseCount(current);
     const [quotaText = 'max', periodText = '100000'] = (quota ?? '').trim().split(' ');
     return {
@@ -289,7 +292,7 @@ class ControllerReader implements CgroupReader {
     const of = (map: ReadonlyMap<string, number> | undefined, key: string): number => map?.get(key) ?? 0;
     const usageBytes = parseCount(memoryUsage);
     const inactiveFileBytes = of(stat, 'total_inactive_file');
-    // A tick of these files is a hundredth of a second.
+    // These files count in ticks of 10 ms.
     const tickNs = 10_000_000;
     return {
       cpu: {

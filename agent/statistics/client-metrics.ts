@@ -1,4 +1,4 @@
-/** Figures of the requests to the API server, by the names of the reference's client library. */
+/** Registers the metrics of requests to the kube-apiserver, under the names of Kubernetes' Go client (client-go). */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { RequestObserver } from '../../api/machinery/http-client.ts';
 

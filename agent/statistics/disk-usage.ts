@@ -1,6 +1,7 @@
 /**
- * How much of a disk a directory takes, as `du` counts: blocks, a file with several names once, other file systems not
- * entered. A directory that is a mount of its own (tmpfs) is answered by its file system, without a walk.
+ * Measures the disk usage of a directory like `du`: it counts blocks, counts a file with several links once, and does
+ * not enter other file systems. If the directory is itself a mount point (tmpfs), the file system's own counters
+ * replace the walk.
  */
 import { lstat, opendir, statfs } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -13,11 +14,11 @@ export interface DiskUsage {
 export interface Filesystem {
   readonly capacityBytes: number;
   readonly availableBytes: number;
-  /** What is kept for root is neither used nor available. */
+  /** Does not include the blocks that are reserved for root, which are not available either. */
   readonly usedBytes: number;
   readonly inodes: number;
   readonly inodesFree: number;
-  /** Of its device: what lies on one device shares its space. */
+  /** The device number. File systems on one device share its space. */
   readonly device: number;
 }
 
@@ -39,7 +40,7 @@ export async function filesystemOf(path: string): Promise<Filesystem | undefined
   }
 }
 
-/** A path that is not there takes nothing. */
+/** The usage of a path that does not exist is zero. */
 export async function diskUsage(path: string): Promise<DiskUsage> {
   try {
     const [own, parent] = await Promise.all([lstat(path), lstat(dirname(path))]);

@@ -1,11 +1,14 @@
-/** Writes figures of one moment in the Prometheus text format: for pages that are made from a snapshot, where no series is kept. */
+/**
+ * Writes metrics in the Prometheus text format from a snapshot. Endpoints that compute their values at each scrape use
+ * it instead of a registry.
+ */
 
 export type Labels = Readonly<Record<string, string>>;
 
 export class Exposition {
   readonly #families = new Map<string, string[]>();
 
-  /** `name` with its help and type once, then a line a value. Labels with `undefined` order are written as given. */
+  /** Adds a value. The help and type of `name` are written once. Labels are written in the given order. */
   add(
     family: { readonly name: string; readonly type: 'counter' | 'gauge'; readonly help: string },
     value: number,
@@ -23,7 +26,7 @@ export class Exposition {
     );
   }
 
-  /** Families by name, as the reference's registries write them. */
+  /** Writes the families sorted by name, as Kubernetes' registries do. */
   text(): string {
     return [...this.#families.keys()]
       .toSorted()
@@ -36,7 +39,7 @@ function escape(text: string): string {
   return text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n');
 }
 
-/** Large and tiny numbers have an exponent of a sign and two digits. */
+/** Writes large and tiny numbers with an exponent that has a sign and at least two digits, as Go does. */
 function number(value: number): string {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? 'NaN' : value > 0 ? '+Inf' : '-Inf';
   const size = Math.abs(value);

@@ -1,9 +1,12 @@
-/** Requests to the agent's server: by method, kind of path and port. Paths are cut to their first part, which bounds the series. */
+/**
+ * Counts the requests to the agent's server by method, kind of path and port. Paths are reduced to their first segment,
+ * which bounds the number of series.
+ */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 
 export interface HttpObserver {
-  /** Called at the start; what it returns at the end. */
+  /** Called at the start of a request. Returns the function to call at its end. */
   (method: string, path: string, serverType: 'readwrite' | 'readonly'): () => void;
 }
 
@@ -31,7 +34,7 @@ const KNOWN = new Set([
   'statusz',
 ]);
 
-/** Pure. */
+/** Returns the label for a path. Pure. */
 function pathLabel(path: string): string {
   const parts = path
     .toLowerCase()

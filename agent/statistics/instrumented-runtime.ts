@@ -1,9 +1,12 @@
-/** The runtime with a stopwatch on every request: `kubelet_runtime_operations_*`, and what its starts tell of pods and containers. */
+/**
+ * Wraps the runtime to measure every request (`kubelet_runtime_operations_*`), and to count started pods and
+ * containers.
+ */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { ContainerConfig, ContainerId, Runtime, SandboxConfig } from '../runtime/runtime.ts';
 
-/** The operation's name on dashboards; what is not here (streams that last, closing) is not measured. */
+/** The metric's operation name by method. Methods that are absent (long-lived streams, close) are not measured. */
 const OPERATIONS: Readonly<Partial<Record<keyof Runtime, string>>> = {
   info: 'version',
   conditions: 'status',
@@ -117,7 +120,7 @@ function startMetrics(metrics: MetricsRegistry): StartMetrics {
   );
   const hasUsers = (args: readonly unknown[]): boolean =>
     (args as [SandboxConfig])[0].namespaces.userNamespace !== undefined;
-  /** Made and not started yet. */
+  /** The types of containers that are created but not started. */
   const types = new Map<ContainerId, string>();
   const failed: StartMetrics['failed'] = (name, args) => {
     if (name !== 'runSandbox') return;

@@ -1,4 +1,4 @@
-/** Figures of the agent's own loops: how long the steps of pods take, and the looks at everything that runs. */
+/** Measures the agent's own loops: the duration of pod syncs and of PLEG relists. */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { isEnded, type PodSyncer } from '../podworkers/pod-workers.ts';
@@ -11,11 +11,11 @@ const START_BUCKETS = [
 export interface MeasuredSyncerOptions {
   readonly metrics: MetricsRegistry;
   readonly clock: Clock;
-  /** As last told to the API. */
+  /** The status that was last sent to the kube-apiserver. */
   readonly status: (uid: string) => PodStatus | undefined;
 }
 
-/** `create` is a pod's first sync, `kill` its end. */
+/** `create` is a pod's first sync, and `kill` is its termination. */
 export function measuredSyncer(syncer: PodSyncer, { metrics, clock, status }: MeasuredSyncerOptions): PodSyncer {
   const durations = metrics.histogram({
     name: 'kubelet_pod_worker_duration_seconds',
@@ -37,7 +37,7 @@ export function measuredSyncer(syncer: PodSyncer, { metrics, clock, status }: Me
     })
     .with();
   const seen = new Set<string>();
-  /** Seen first at, and not running yet. */
+  /** When a pod that does not run yet was first seen, by pod uid. */
   const starting = new Map<string, number>();
   const started = (uid: string): void => {
     const fromMs = starting.get(uid);

@@ -1,12 +1,15 @@
-/** `/metrics/probes`: how often and how long each probe of a container ran. Series go with their pod. */
+/**
+ * Serves `/metrics/probes`: how often and how long each probe of a container ran. The series of a pod are removed with
+ * the pod.
+ */
 import { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Pod, ProbeKind } from '../core-types.ts';
 
 export interface ProbeMetrics {
   readonly registry: MetricsRegistry;
-  /** `result`: `successful`, `failed`, `unknown`. */
+  /** `result` is `successful`, `failed` or `unknown`. */
   observe(probe: ObservedProbe): void;
-  /** Drops what was counted for pods that are not in the set. */
+  /** Removes the series of pods that are not in the set. */
   retain(podUids: ReadonlySet<string>): void;
 }
 
@@ -34,7 +37,7 @@ export function createProbeMetrics(startedAtMs: number): ProbeMetrics {
     help: 'Duration in seconds for a probe response.',
     labels: ['container', 'namespace', 'pod', 'probe_type'],
   });
-  /** By pod uid, so that they can be dropped. */
+  /** The labels of each series by pod uid, so that they can be removed with the pod. */
   const counted = new Map<string, Map<string, readonly string[]>>();
   return {
     registry,

@@ -1,4 +1,7 @@
-/** `/metrics/resource`: what metrics-server and the like read. Pure. */
+/**
+ * Writes `/metrics/resource`, which metrics-server and similar clients read. Pure: the statistics component passes in a
+ * usage snapshot.
+ */
 import { Exposition } from './exposition.ts';
 import type { UsageSnapshot } from './usage.ts';
 

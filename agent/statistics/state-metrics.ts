@@ -1,4 +1,7 @@
-/** Figures of what the agent has in hand, by the reference's names: gates, volumes, resizes, the steps of the node's start. */
+/**
+ * Registers the metrics of the agent's state under the kubelet's names: feature gates, volumes, resizes, terminated
+ * containers and the steps of the node's startup.
+ */
 import { readFileSync } from 'node:fs';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -10,9 +13,9 @@ import { volumePlugin } from './volume-metrics.ts';
 
 export interface StateFigures {
   readonly gates: readonly { readonly name: string; readonly stage: string; readonly enabled: boolean }[];
-  /** Wanted, with the status that the agent has. */
+  /** The desired pods with their current statuses. */
   readonly pods: () => readonly Pod[];
-  /** Volumes of a pod that are there. */
+  /** Returns the names of the pod's mounted volumes. */
   readonly mountedVolumes: (podUid: string) => ReadonlySet<string>;
 }
 
@@ -65,7 +68,10 @@ export function registerStateMetrics(metrics: MetricsRegistry, { gates, pods, mo
   });
 }
 
-/** Pods that were taken up though nobody wanted them any more, or again under the same uid. */
+/**
+ * Counts orphaned pods, which the runtime runs although they are not desired, and pods that were recreated with the
+ * same uid.
+ */
 export function podEventMetrics(metrics: MetricsRegistry): (event: 'orphaned' | 'restarted', pod: Pod) => void {
   const orphaned = metrics
     .counter({
@@ -84,7 +90,7 @@ export function podEventMetrics(metrics: MetricsRegistry): (event: 'orphaned' | 
   };
 }
 
-/** Ends of containers, and how long the API server lagged behind statuses. */
+/** Counts terminated containers, and measures how long it takes until the kube-apiserver has a pod's status. */
 export function podMetrics(
   metrics: MetricsRegistry,
   clock: Clock,
@@ -104,7 +110,7 @@ export function podMetrics(
   const sinceMs = clock.now();
   return {
     ended(pod, { name, exitCode, reason, finishedAtMs }) {
-      // Those of before the start were counted then.
+      // Containers that terminated before the agent started were counted by the previous process.
       if (finishedAtMs < sinceMs) return;
       const has = (list: readonly { readonly name: string }[] | undefined): boolean =>
         (list ?? []).some((container) => container.name === name);
@@ -119,7 +125,7 @@ export function podMetrics(
   };
 }
 
-/** How long it took until the node was there: from the host's start over the agent's to the first Ready. */
+/** Measures the node's startup: from the start of the host over the start of the agent to the first Ready condition. */
 export function nodeStartMetrics(
   metrics: MetricsRegistry,
   clock: Clock,
@@ -173,7 +179,7 @@ function bootTimeMs(): number | undefined {
   }
 }
 
-/** Measures what cgroups of pods cost. */
+/** Measures the operations on pod cgroups. */
 export function measuredCgroups(cgroups: PodCgroups, metrics: MetricsRegistry, clock: Clock): PodCgroups {
   const durations = metrics.histogram({
     name: 'kubelet_cgroup_manager_duration_seconds',

@@ -1,6 +1,6 @@
 /**
- * The pages of figures that the agent's server shows. Made when they are asked for, from a look at most a few seconds old,
- * so that several readers share one.
+ * Serves the metrics and summary endpoints of the agent's server. Each response is computed on request from a usage
+ * snapshot that is at most a few seconds old, so that concurrent clients share one snapshot.
  */
 import { readFileSync } from 'node:fs';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
@@ -24,7 +24,7 @@ export interface StatisticsOptions {
   readonly pods: () => readonly Pod[];
 }
 
-/** As the reference's pages: those of resources may lag a little, so that many readers cost one look. */
+/** How old a shared snapshot may be, as in the kubelet: resource metrics may lag a little. */
 const SHARED_MS = 2_000;
 const SUMMARY_MS = 5_000;
 
@@ -75,7 +75,7 @@ export function createStatistics(options: StatisticsOptions): StatisticsPages {
   };
 }
 
-/** Of the host's own network namespace, the one of process 1. */
+/** Returns the interfaces of the host's network namespace, which is that of process 1. */
 async function hostInterfaces(): Promise<readonly InterfaceCounters[]> {
   const found = await interfacesOf('/proc/1/net/dev');
   return found.length > 0 ? found : interfacesOf('/proc/net/dev');

@@ -1,4 +1,7 @@
-/** What containers' logs and claims take, in the agent's own page: from the last walk, or one at most a minute old. */
+/**
+ * Registers the metrics of container logs and persistent volume claims on the agent's `/metrics`. The values come from
+ * the last measurement, or from a new one if that is older than a minute.
+ */
 import type { Gauge, Family, MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Pod } from '../core-types.ts';
 import type { PodStorage } from './storage-usage.ts';
@@ -8,7 +11,7 @@ interface Written {
   readonly labels: readonly string[];
 }
 
-/** Sets the series of the pods that there are, and drops those of pods that went. Called before the page is written. */
+/** Sets the series of existing pods and removes those of other pods. Called before each scrape. */
 export function storageMetrics(
   metrics: MetricsRegistry,
 ): (pods: readonly Pod[], storage: ReadonlyMap<string, PodStorage>) => void {

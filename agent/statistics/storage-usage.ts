@@ -1,6 +1,7 @@
 /**
- * How full the node's file systems are and what each pod has written: logs, writable layers, volumes. Sizes are walks over
- * directories: they are kept for a minute, made one after the other, and only when somebody asks.
+ * Measures the usage of the node's file systems, and what each pod has written: logs, writable layers and volumes. A
+ * measurement walks directories, so results are cached for a minute, walks run one after the other, and only on
+ * request.
  */
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
@@ -13,11 +14,11 @@ export interface VolumeUsage {
   readonly name: string;
   readonly usage: DiskUsage;
   readonly filesystem: Filesystem | undefined;
-  /** Goes with the pod and counts for its ephemeral storage. */
+  /** The volume is removed with the pod and counts for its ephemeral storage. */
   readonly ephemeral: boolean;
-  /** In memory: counts for memory, not for disks. */
+  /** The volume is in memory and counts for memory instead of disks. */
   readonly memory: boolean;
-  /** Name of the claim behind it. */
+  /** The name of the volume's persistent volume claim. */
   readonly claim: string;
 }
 
@@ -29,12 +30,12 @@ export interface ContainerStorage {
 export interface PodStorage {
   readonly containers: ReadonlyMap<string, ContainerStorage>;
   readonly volumes: readonly VolumeUsage[];
-  /** Layers, logs and volumes that go with the pod. */
+  /** Writable layers, logs and ephemeral volumes. */
   readonly ephemeral: DiskUsage;
 }
 
 export interface NodeStorage {
-  /** Of the root directory. */
+  /** The file system of the root directory. */
   readonly root: Filesystem | undefined;
   readonly images: { readonly filesystem: Filesystem | undefined; readonly used: DiskUsage };
   readonly containers: { readonly filesystem: Filesystem | undefined; readonly used: DiskUsage };
@@ -48,12 +49,12 @@ export interface StorageUsageOptions {
   readonly podLogsDirectory: string;
   readonly volumes: Pick<VolumeManager, 'podVolumes'>;
   readonly pods: () => readonly Pod[];
-  /** `--volume-stats-agg-period`; not above 0: never walked. */
+  /** The value of `--volume-stats-agg-period`. If it is not positive, volumes are never walked. */
   readonly periodMs: number;
 }
 
 const NOTHING: DiskUsage = { usedBytes: 0, inodesUsed: 0 };
-/** What the runtime says of its own file systems changes slowly, and costs it a walk. */
+/** The runtime walks directories to report its file systems, and they change slowly. */
 const RUNTIME_TTL_MS = 60_000;
 
 export class StorageUsage {
@@ -67,7 +68,7 @@ export class StorageUsage {
     this.#options = options;
   }
 
-  /** Free space is read now; what images take may be a minute old. */
+  /** Free space is read at each call. The size of images may be a minute old. */
   async node(): Promise<NodeStorage> {
     const { rootDirectory } = this.#options;
     const answer = await this.#runtimeFilesystems();
@@ -115,12 +116,12 @@ export class StorageUsage {
       return await this.#runtime.answer;
     } catch (error) {
       this.#runtime = undefined;
-      logger.debug({ error }, 'The runtime does not say where its images lie');
+      logger.debug({ err: error }, 'Cannot read the image file systems of the runtime');
       return { images: [], containers: [] };
     }
   }
 
-  /** Pods that came since the last walk are measured alone. */
+  /** Measures the pods that are newer than the last walk, one by one. */
   async #withNew(known: Promise<Map<string, PodStorage>>): Promise<ReadonlyMap<string, PodStorage>> {
     const measured = await known;
     const missing = this.#options.pods().filter((pod) => !measured.has(pod.metadata.uid));
@@ -142,7 +143,7 @@ export class StorageUsage {
     return measured;
   }
 
-  /** Never by a walk: a volume of a driver may hold anything, and be far away. */
+  /** Measures a driver's volume without a walk, because it may contain any number of files and be remote. */
   async #byDriver(
     measure: NonNullable<PodVolume['measure']>,
   ): Promise<{ readonly usage?: DiskUsage; readonly filesystem: Filesystem | undefined }> {
@@ -152,7 +153,7 @@ export class StorageUsage {
       const { usedBytes, inodesUsed } = found;
       return { usage: { usedBytes, inodesUsed }, filesystem: { ...found, device: 0 } };
     } catch (error) {
-      this.#options.logger.debug({ err: error }, 'a driver did not say how full its volume is');
+      this.#options.logger.debug({ err: error }, 'Cannot read the volume usage from its driver');
       return { filesystem: undefined };
     }
   }
@@ -177,7 +178,7 @@ export class StorageUsage {
           volumes.push({ name: volume.name, usage, filesystem, ephemeral: false, memory: false, claim });
         continue;
       }
-      // A path of the host is anybody's: nobody is charged for it.
+      // A host path is not charged to the pod, because any process may write to it.
       if (volume.path === '' || (!volume.ephemeral && claim === '')) continue;
       volumes.push({
         name: volume.name,

@@ -1,4 +1,4 @@
-/** `/stats/summary`: a snapshot of usage and storage in the reference's shape. Pure. */
+/** Builds `/stats/summary` from a snapshot of usage and storage, in the kubelet's format. Pure. */
 import { formatTime } from '../../api/machinery/clock.ts';
 import type { InterfaceCounters, Pressure } from './cgroup-files.ts';
 import type { CgroupUsage } from './cgroup-reader.ts';
@@ -15,7 +15,7 @@ export interface SummaryFacts {
   readonly defaultInterface: string;
   readonly processes: { readonly current: number; readonly max: number };
   readonly usage: UsageSnapshot;
-  /** Absent with `only_cpu_and_memory`. */
+  /** Absent if the client requested `only_cpu_and_memory`. */
   readonly storage?: { readonly node: NodeStorage; readonly pods: ReadonlyMap<string, PodStorage> };
 }
 

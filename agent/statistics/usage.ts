@@ -1,6 +1,7 @@
 /**
- * What the node, its pods and their containers use now: cgroup files first, the runtime's own figures where those are out
- * of reach. Nothing is polled: a look is taken when somebody asks, shared by all who ask within a while.
+ * Reads the current usage of the node, its pods and their containers: from cgroup files, or from the runtime's
+ * statistics where cgroup files are not accessible. Nothing is polled. A snapshot is taken on request and shared by all
+ * requests within a short time.
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -12,11 +13,11 @@ import type { CgroupReader, CgroupUsage } from './cgroup-reader.ts';
 
 export interface ContainerUsage {
   readonly name: string;
-  /** Without the runtime's prefix. */
+  /** The container id without the runtime's prefix. */
   readonly id: string;
   readonly image: string;
   readonly startedAtMs: number;
-  /** '' where the cgroup is out of reach. */
+  /** Empty if the cgroup is not accessible. */
   readonly cgroup: string;
   readonly timeMs: number;
   readonly usage: CgroupUsage;
@@ -27,11 +28,11 @@ export interface PodUsage {
   readonly pod: Pod;
   readonly cgroup: string;
   readonly timeMs: number;
-  /** The pod's own cgroup, else the sum of its containers'. */
+  /** The usage of the pod's own cgroup, or the sum of its containers if the pod has none. */
   readonly usage: CgroupUsage;
   readonly nanoCores: number | undefined;
   readonly containers: readonly ContainerUsage[];
-  /** Of its network namespace; empty on the node's own network. */
+  /** The interfaces of the pod's network namespace; empty on the host's network. */
   readonly interfaces: readonly InterfaceCounters[];
 }
 
@@ -39,7 +40,7 @@ export interface UsageSnapshot {
   readonly timeMs: number;
   readonly node: CgroupUsage;
   readonly nodeNanoCores: number | undefined;
-  /** All pods together; `undefined` where the agent keeps no cgroups. */
+  /** The usage of all pods together; `undefined` if the agent manages no cgroups. */
   readonly allPods:
     | { readonly cgroup: string; readonly usage: CgroupUsage; readonly nanoCores: number | undefined }
     | undefined;
@@ -50,17 +51,17 @@ export interface UsageOptions {
   readonly reader: CgroupReader;
   readonly runtime: Pick<Runtime, 'containerStats'>;
   readonly clock: Clock;
-  /** With the status that the agent has. */
+  /** The pods with their current statuses. */
   readonly pods: () => readonly Pod[];
-  /** The name that the pod cgroups give it; '' where there is none. */
+  /** Returns the pod's cgroup as named by the pod cgroup manager; empty if the pod has none. */
   readonly cgroupParent: (pod: Pod) => string;
-  /** Of all pods: `/kubepods`, `kubepods.slice`, or ''. */
+  /** The cgroup of all pods: `/kubepods`, `kubepods.slice`, or empty. */
   readonly allPodsCgroup: string;
-  /** `/proc`, or a fixture. */
+  /** `/proc` by default. Tests pass a fixture. */
   readonly procDirectory?: string;
 }
 
-/** A rate is of two looks that are so far apart. */
+/** A CPU rate is computed from two snapshots with at least this distance. */
 const SHORTEST_RATE_MS = 900;
 const LONGEST_RATE_MS = 90_000;
 const FIRST_RATE_WAIT_MS = 1_000;
@@ -87,7 +88,10 @@ export class UsageCollector {
     return this.#options.reader.version;
   }
 
-  /** Not older than `maxAgeMs`. `rates`: waits for a second look where there was none lately. */
+  /**
+   * Returns a snapshot that is at most `maxAgeMs` old. With `rates`, waits for a second snapshot if there is no recent
+   * one to compute rates from.
+   */
   async snapshot(maxAgeMs: number, { rates = false }: { readonly rates?: boolean } = {}): Promise<UsageSnapshot> {
     const { clock } = this.#options;
     const found = await this.#look(maxAgeMs);
@@ -99,7 +103,7 @@ export class UsageCollector {
     return this.#look(0);
   }
 
-  /** The node alone: one cgroup. */
+  /** Reads the usage of the node alone, which is one cgroup. */
   async node(): Promise<CgroupUsage> {
     return (await this.#options.reader.read('/')) ?? NO_USAGE;
   }
@@ -188,7 +192,10 @@ export class UsageCollector {
     };
   }
 
-  /** Below the pod's cgroup a container's is named after its id, `docker-<id>.scope` with systemd. */
+  /**
+   * Finds the cgroups of containers. A container's cgroup is a child of the pod's and is named after the container id,
+   * such as `docker-<id>.scope` with systemd.
+   */
   async #locate(
     cgroup: string,
     containers: readonly { readonly id: string }[],
@@ -234,7 +241,7 @@ export class UsageCollector {
   }
 }
 
-/** Counters of a `net/dev` file; none where it cannot be read. */
+/** Reads the counters of a `net/dev` file. Returns none if the file cannot be read. */
 export async function interfacesOf(path: string): Promise<readonly InterfaceCounters[]> {
   return parseNetDev(await readFile(path, 'utf8').catch(() => ''));
 }

@@ -1,9 +1,12 @@
-/** Figures of volumes by the reference's names: how long each step of one takes, and what pods that are gone left behind. */
+/**
+ * Registers the metrics of volumes under the kubelet's names: the duration of volume operations, and the cleanup of
+ * volumes of orphaned pods.
+ */
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Volume } from '../volumes/payload.ts';
 import type { VolumeObserver } from '../volumes/volume-manager.ts';
 
-/** Of volume sources by their field in the specification. */
+/** The plugin's name by the field of the volume source. */
 const VOLUME_PLUGINS: Readonly<Record<string, string>> = {
   configMap: 'kubernetes.io/configmap',
   csi: 'kubernetes.io/csi',
@@ -19,7 +22,7 @@ const VOLUME_PLUGINS: Readonly<Record<string, string>> = {
   secret: 'kubernetes.io/secret',
 };
 
-/** A volume without a source is an empty directory. */
+/** A volume without a source is an emptyDir. */
 export function volumePlugin(volume: Volume): string {
   const source = Object.keys(volume).find((key) => VOLUME_PLUGINS[key] !== undefined) ?? 'emptyDir';
   return VOLUME_PLUGINS[source] ?? 'kubernetes.io/empty-dir';
