@@ -1,4 +1,7 @@
-/** Types of what expressions about requests see, wherever they stand: in policies, and in match conditions of webhooks. */
+/**
+ * Declares the CEL types of the variables of admission expressions: `request`, `namespaceObject` and their parts.
+ * Admission policies and the match conditions of webhooks use them.
+ */
 import { bool, type CelType, dyn, int, list, map, string, timestamp } from './types.ts';
 
 export function struct(name: string, fields: Readonly<Record<string, CelType>>): CelType {
@@ -19,7 +22,7 @@ const userInfo = struct('kubernetes.UserInfo', {
   extra: map(string, list(string)),
 });
 
-/** `request`. */
+/** The type of `request`. */
 export const requestType = struct('kubernetes.AdmissionRequest', {
   kind: groupVersionKind,
   resource: groupVersionResource,
@@ -35,7 +38,7 @@ export const requestType = struct('kubernetes.AdmissionRequest', {
   options: dyn,
 });
 
-/** `namespaceObject`: what policies may know of the namespace. */
+/** The type of `namespaceObject`: the fields of the namespace that policies can read. */
 export const namespaceType = struct('kubernetes.Namespace', {
   metadata: struct('kubernetes.NamespaceMetadata', {
     name: string,

@@ -1,7 +1,9 @@
 /**
- * `authorizer` in expressions: builds the attributes of a check step by step and asks whoever decides.
+ * Implements `authorizer` in CEL expressions. A chain of calls builds the attributes of an access check, which the
+ * authorizer then decides.
  *
- * A decision that is not there at once suspends the expression (`Pending`); it is run again when the decision is there.
+ * If the decision is not available at once, the expression is suspended (`Pending`) and run again when the decision is
+ * available.
  */
 import { type FunctionRow, method } from './functions.ts';
 import { bool, opaque, string } from './types.ts';
@@ -9,7 +11,7 @@ import { OpaqueValue, Pending } from './values.ts';
 
 export interface CheckAttributes {
   readonly serviceAccount?: { readonly namespace: string; readonly name: string };
-  /** Set for what is no resource. */
+  /** Set for a non-resource path. */
   readonly path?: string;
   readonly group: string;
   readonly version: string;
@@ -118,7 +120,7 @@ class Root extends Builder {
   }
 }
 
-/** The value of `authorizer`; `request` is what `requestResource` is about. */
+/** Creates the value of `authorizer`. `request` holds the attributes of `requestResource`. */
 export function authorizerValue(check: Check, request: Omit<CheckAttributes, 'verb'> = NOTHING): OpaqueValue {
   return new Root(new Decider(check), { ...request, verb: '' });
 }

@@ -1,7 +1,7 @@
 /**
- * What a call may cost at most, and how large its result may be, from the sizes of what it is given: one table by the
- * function's name, with the weights that other API servers use. Which rules a definition may have depends on these
- * figures, so none of them may be changed for the better. `cost-estimate.ts` walks the expression and asks here.
+ * Estimates the maximum cost of a call and the size of its result from the sizes of its arguments. It has one table by
+ * function name, with the cost factors of Kubernetes' CEL environment. These values decide which rules a definition may
+ * have, so they must match kube-apiserver's. `cost-estimate.ts` walks the expression and calls this module.
  */
 import {
   ANYTHING,
@@ -19,40 +19,40 @@ import {
 import type { CelType } from './types.ts';
 import type { CelValue } from './values.ts';
 
-/** A value that is given to a call. */
+/** An argument or the receiver of a call. */
 export interface CostNode {
   readonly type: CelType;
   readonly size: Range | undefined;
-  /** The value where it stands in the expression itself. */
+  /** The value, if the expression contains it as a literal. */
   readonly literal: CelValue | undefined;
-  /** Size of an item of a list, of a key of a map. */
+  /** The size of an item of a list, or of a key of a map. */
   readonly itemSize: Range | undefined;
 }
 
 export interface CallEstimate {
   readonly cost: Range;
-  /** Of texts, bytes, lists and maps. */
+  /** The size of the result, if it is a string, bytes, a list or a map. */
   readonly size?: Range;
 }
 
-/** `undefined` where the call has nothing of its own: it costs 1. */
+/** Returns `undefined` for a call without a special cost, which costs 1. */
 type CallCost = (target: CostNode | undefined, args: readonly CostNode[]) => CallEstimate | undefined;
 
-/** Reading a text, for each character; matching a pattern, for each of its characters. */
+/** The cost factor per character of reading a string. `PATTERN` is the factor per character of a regular expression. */
 export const TEXT = 0.1;
 const PATTERN = 0.25;
 const LIST = 10;
 const CHECK = 350_000;
 const MAX_FORMAT = 64;
 const MAX_FORMAT_PATTERN = 128;
-/** Bytes of an address. */
+/** The number of bytes of an IP address. */
 const ADDRESS: Range = { min: 4, max: 16 };
 
 export const sizeOf = (node: CostNode | undefined): Range => node?.size ?? ANYTHING;
 const isText = ({ kind }: CelType): boolean => kind === 'string' || kind === 'bytes';
 const cheap: CallCost = () => ({ cost: ONE });
 
-/** Reads the first argument as a text, whatever it is called on. */
+/** Charges for the first argument as a string, whatever the receiver is. */
 const reads =
   (factor: number): CallCost =>
   (target, [text]) =>
@@ -116,7 +116,7 @@ const joins: CallCost = (target, [separator]) => {
   return { cost: scaled(size, TEXT), size };
 };
 
-/** Makes a list of the size. */
+/** Estimates a function that creates a list of this size. */
 function listed(factor: number, size: Range): CallEstimate {
   return { cost: sum(scaled(size, factor), ONE, exactly(LIST)), size };
 }
@@ -168,11 +168,11 @@ const concatenates: CallCost = (_target, [a, b]) => {
   const size = sum(sizeOf(a), sizeOf(b));
   if (a.type.kind === 'list' || b.type.kind === 'list') return { cost: ONE, size };
   if (isText(a.type) || isText(b.type)) return { cost: scaled(size, TEXT), size };
-  // What is not known before it runs may be a text.
+  // Operands of unknown type may be strings.
   return a.type.kind === 'dyn' && b.type.kind === 'dyn' ? { cost: union(ONE, scaled(size, TEXT)), size } : undefined;
 };
 
-/** As long as the shorter of both. */
+/** A comparison costs as much as the shorter operand. */
 const compares: CallCost = (_target, [a, b]) => {
   const max = Math.min(sizeOf(a).max, sizeOf(b).max);
   return { cost: scaled({ min: max > 0 ? 1 : 0, max }, TEXT) };
@@ -201,7 +201,7 @@ const isIn: CallCost = (_target, [, within]) => {
   return { cost: within.type.kind === 'list' ? cost : union(ONE, cost) };
 };
 
-/** Conversions read what they are given; of another type they cost 1. */
+/** A conversion from the given type charges for its input. From any other type it costs 1. */
 const converts =
   (from: 'string' | 'bytes', size: (of: Range) => Range): CallCost =>
   (target, [value]) =>
@@ -277,7 +277,7 @@ const CALLS: ReadonlyMap<string, CallCost> = new Map([
   ...named('@in', isIn),
 ]);
 
-/** Of the call alone, without what it takes to come to its arguments. */
+/** Returns the cost of the call alone, without the cost of its arguments. */
 export function callCost(name: string, target: CostNode | undefined, args: readonly CostNode[]): CallEstimate {
   return CALLS.get(name)?.(target, args) ?? { cost: ONE };
 }

@@ -1,9 +1,9 @@
 /**
- * Expressions in CEL: compiled once against declared variables, evaluated often within a budget.
+ * Compiles CEL expressions against declared variables, and evaluates them within a cost budget.
  *
- * Compile errors read as the reference's (`ERROR: <input>:1:6: …` with the line and a mark below it); what goes wrong while
- * an expression runs is a `CelError` with a short text. Rules of custom resources, admission policies and match conditions
- * use this.
+ * Compile errors have cel-go's format (`ERROR: <input>:1:6: …` with the source line and a marker). Evaluation errors
+ * are a `CelError` with a short text. Validation rules of custom resources, admission policies and match conditions use
+ * this module.
  */
 import { authorizerFunctions } from './authorizer.ts';
 import { collectionFunctions } from './collections.ts';
@@ -20,22 +20,22 @@ import { timeFunctions } from './time.ts';
 import type { CelType } from './types.ts';
 import { adapt, type CelValue, CostExceeded, Pending } from './values.ts';
 
-/** What one expression may cost. */
+/** The cost limit of one expression. */
 const CALL_BUDGET = 1_000_000;
 
-/** Each shows the line that it is in: a long line with many faults would fill the memory. */
+/** Each error quotes its line, so many errors in a long line would use too much memory. */
 const MAX_FAULTS = 100;
 const MAX_SOURCE_LENGTH = 100_000;
 
 export interface CelEnvironment {
   readonly variables: Readonly<Record<string, CelType>>;
-  /** Types that can be built (`Object{…}`), by name. */
+  /** Returns the message types that expressions can construct (`Object{…}`), by name. */
   readonly message?: (name: string) => CelType | undefined;
-  /** How large variables may be; a program that was compiled with it knows what it costs at most. */
+  /** Returns the maximum sizes of variables. With it, compiled programs have a cost estimate. */
   readonly sizeAt?: SizeAt;
 }
 
-/** Shared by expressions that have one budget together. */
+/** A budget that several expressions share. */
 export interface Budget {
   left: number;
 }
@@ -43,11 +43,14 @@ export interface Budget {
 export interface Program {
   readonly source: string;
   readonly type: CelType;
-  /** Variables that the expression reads. */
+  /** The names of the variables that the expression reads. */
   readonly references: ReadonlySet<string>;
-  /** Estimated, where the environment says how large variables may be. */
+  /** The estimated maximum cost, if the environment declares the sizes of variables. */
   readonly maxCost: number | undefined;
-  /** `bindings` gives a variable's value: JSON or a CEL value. Throws `CelError`, `CostExceeded` and `Pending`. */
+  /**
+   * Evaluates the expression. `bindings` returns a variable's value: JSON or a CEL value. Throws `CelError`,
+   * `CostExceeded` and `Pending`.
+   */
   run(bindings: (name: string) => unknown, budget?: Budget): CelValue;
 }
 
@@ -77,7 +80,7 @@ export function compile(source: string, environment: CelEnvironment): Program {
     expr = parse(source);
     compiled = compiler.compile(expr);
   } catch (error) {
-    // A chain of operators is as deep as it is long.
+    // A long chain of operators is a deep tree and can exhaust the stack.
     if (error instanceof RangeError) {
       throw new CelCompileError(faultText('', { at: 0, message: 'expression recursion limit exceeded' }), {
         cause: error,
@@ -104,7 +107,7 @@ export function compile(source: string, environment: CelEnvironment): Program {
       try {
         return run(frame);
       } catch (error) {
-        // Deep recursion is a matter of cost too.
+        // An expression that exhausts the stack counts as too expensive.
         if (error instanceof RangeError) throw new CostExceeded();
         throw error;
       } finally {
@@ -114,7 +117,7 @@ export function compile(source: string, environment: CelEnvironment): Program {
   };
 }
 
-/** As `run`; waits for what the expression asks others for. */
+/** Evaluates like `run`, and waits for pending values. */
 export async function runWaiting(
   program: Program,
   bindings: (name: string) => unknown,

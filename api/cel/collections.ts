@@ -1,4 +1,4 @@
-/** Functions of lists, sets, optionals and numbers. */
+/** The CEL functions of lists, sets, optionals and numbers. */
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
 import { bool, double, duration, dyn, int, list, optional, param, uint } from './types.ts';
 import { adapt, CelError, type CelValue, compare, Double, Duration, equal, Optional, Uint } from './values.ts';
@@ -158,7 +158,7 @@ function numberOf(value: CelValue): number {
 
 const NUMBERS = [int, uint, double];
 
-/** Of two to five numbers, or of a list. */
+/** Declares the overloads for two to five numbers and for a list. */
 function variadic(name: string, sign: number): FunctionRow[] {
   const short = name.slice('math.'.length);
   const pick = (values: readonly CelValue[]): CelValue => extreme(values, sign, short);

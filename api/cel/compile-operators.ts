@@ -1,6 +1,7 @@
 /**
- * Operators that no table of overloads describes, since they look at their arguments in their own way: one side of a logical
- * one may decide alone, of a conditional one branch is run, and equality, membership and indexing hold between types.
+ * Compiles the operators that do not fit into the overload table: logical operators can be decided by one side, the
+ * conditional operator evaluates only one branch, and equality, membership and indexing work across types. The compiler
+ * calls it.
  */
 import { attempt, type Compiled, type ExpressionCompiler, type Frame } from './compiled.ts';
 import type { Expr } from './parser.ts';
@@ -8,7 +9,7 @@ import { coerce, extent, itemAt, shownKey } from './value-access.ts';
 import { bool, type CelType, dyn, errorType, fits, int, isOpen, join, map, optional, showType } from './types.ts';
 import { adapt, CelError, type CelValue, equal, hasType, member, Optional } from './values.ts';
 
-/** `undefined` where the call is of none of them. */
+/** Returns `undefined` if the call is not one of these operators. */
 export function compileOperator(
   compiler: ExpressionCompiler,
   { name, args, at }: Extract<Expr, { kind: 'call' }>,
@@ -44,7 +45,7 @@ function mismatch(compiler: ExpressionCompiler, name: string, args: readonly Com
 
 function logical(compiler: ExpressionCompiler, name: string, a: Compiled, b: Compiled, at: number): Compiled {
   if (!fits(bool, a.type) || !fits(bool, b.type)) return mismatch(compiler, name, [a, b], at);
-  // One side decides whatever the other would come to, even to an error.
+  // One side can decide the result even if the other side has an error.
   const deciding = name === '_||_';
   return {
     type: bool,

@@ -1,10 +1,13 @@
-/** What a part of an expression is when it has been compiled, and what it runs in. */
+/**
+ * Defines a compiled part of an expression and the frame in which it runs. The compiler, macros and operators share
+ * these types.
+ */
 import type { Spending } from './functions.ts';
 import type { Expr } from './parser.ts';
 import type { CelType } from './types.ts';
 import { CelError, type CelValue, CostExceeded, Pending } from './values.ts';
 
-/** A run of a program: what its variables are, and what it may still spend. */
+/** One evaluation of a program: the values of its variables and the rest of its budget. */
 export class Frame implements Spending {
   readonly locals: CelValue[] = [];
   readonly #read: (name: string) => CelValue;
@@ -36,20 +39,20 @@ export interface Compiled {
   readonly run: Run;
 }
 
-/** What macros and operators ask of the compiler. */
+/** The part of the compiler that macros and operators use. */
 export interface ExpressionCompiler {
   compile(expr: Expr): Compiled;
-  /** Compiles with more variables in scope; each has its slot among the frame's locals. */
+  /** Compiles with additional variables in scope. Each variable gets a slot in the frame's locals. */
   within<Result>(
     variables: readonly { readonly name: string; readonly type: CelType }[],
     compile: (slots: readonly number[]) => Result,
   ): Result;
   fault(at: number, message: string): Compiled;
-  /** Reports what the type does not have. */
+  /** Returns the type of a field. Reports a compile error if the type has no such field. */
   fieldType(type: CelType, field: string, at: number): CelType;
 }
 
-/** A value, or the error that it came to; waiting and running out of budget are neither. */
+/** Returns the value or the `CelError`. Does not catch `Pending` and `CostExceeded`. */
 export function attempt(run: Run, frame: Frame): CelValue | CelError {
   try {
     return run(frame);

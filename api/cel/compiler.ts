@@ -1,8 +1,8 @@
 /**
- * Checks the types of an expression and turns it into functions, in one pass over its tree. Errors are collected with
- * their places; what is not known before it runs (`dyn`) is checked then.
+ * Type-checks an expression and compiles it to functions, in one pass over its tree. It collects errors with their
+ * positions. A part whose type is not known at compile time (`dyn`) is checked at run time.
  *
- * Every step costs: a run stops when its budget is spent, so that no expression holds the server up.
+ * Every step has a cost, and a run stops when its budget is exhausted, so that no expression can block the server.
  */
 import type { Compiled, ExpressionCompiler, Frame } from './compiled.ts';
 import type { FunctionTable, Overload } from './functions.ts';
@@ -36,15 +36,15 @@ export interface Fault {
 export interface Declarations {
   readonly variables: Readonly<Record<string, CelType>>;
   readonly functions: FunctionTable;
-  /** Types that can be built: `Object{…}`. */
+  /** Returns the message types that expressions can construct: `Object{…}`. */
   readonly message?: ((name: string) => CelType | undefined) | undefined;
 }
 
 export class Compiler implements ExpressionCompiler {
   readonly faults: Fault[] = [];
-  /** Variables that are read. */
+  /** The names of the variables that the expression reads. */
   readonly references = new Set<string>();
-  /** Of every part of the expression that is a value. */
+  /** The types of all parts of the expression that are values. */
   readonly types = new Map<Expr, CelType>();
   readonly #declarations: Declarations;
   readonly #scope: { readonly name: string; readonly type: CelType; readonly slot: number }[] = [];
@@ -54,7 +54,7 @@ export class Compiler implements ExpressionCompiler {
     this.#declarations = declarations;
   }
 
-  /** Compiles with more variables in scope; each has its slot among the frame's locals. */
+  /** Compiles with additional variables in scope. Each variable gets a slot in the frame's locals. */
   within<Result>(
     variables: readonly { readonly name: string; readonly type: CelType }[],
     compile: (slots: readonly number[]) => Result,
@@ -173,7 +173,7 @@ export class Compiler implements ExpressionCompiler {
     };
   }
 
-  /** Reports what the type does not have. */
+  /** Returns the type of a field. Reports a compile error if the type has no such field. */
   fieldType(type: CelType, field: string, at: number): CelType {
     if (isOpen(type)) return dyn;
     if (type.kind === 'map') return type.value;
@@ -218,7 +218,7 @@ export class Compiler implements ExpressionCompiler {
     };
   }
 
-  /** What a list or a map is made of has one type. */
+  /** Merges the type of an element into the type of its list or map. All elements must have one type. */
   #joined(before: CelType | undefined, type: CelType, at: number): CelType {
     if (before === undefined || fits(before, type) || fits(type, before)) return join(before, type);
     this.fault(at, `expected type '${showType(before)}' but found '${showType(type)}'`);
@@ -350,7 +350,7 @@ export class Compiler implements ExpressionCompiler {
   }
 }
 
-/** Members that values of libraries have. */
+/** The members of library values. */
 const OPAQUE_MEMBERS: Readonly<Record<string, CelType>> = {
   'kubernetes.authorization.Authorizer.requestResource': {
     kind: 'opaque',
@@ -358,7 +358,7 @@ const OPAQUE_MEMBERS: Readonly<Record<string, CelType>> = {
   },
 };
 
-/** `ip.isCanonical` and the like are functions with a dot in their names. */
+/** Returns the full name of a function whose name contains a dot, such as `ip.isCanonical`. */
 function namespaced(target: Expr, name: string): string | undefined {
   if (target.kind === 'ident') return `${target.name}.${name}`;
   return undefined;

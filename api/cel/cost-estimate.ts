@@ -1,9 +1,9 @@
 /**
- * How much an expression may cost at most when it runs, told from the expression and from how large its variables may be.
- * A definition whose rules may cost more than the limit is refused before any object meets them.
+ * Estimates the maximum cost of an expression from its tree and from the maximum sizes of its variables. A definition
+ * is rejected if its rules may exceed the cost limit.
  *
- * The estimate follows the rules by which other API servers make theirs, since what one server takes the others must take:
- * macros cost what the loops cost that they stand for, and what has no known size counts as unbounded.
+ * The estimate follows the rules of cel-go, because a definition that kube-apiserver accepts must be accepted here: a
+ * macro costs as much as its expanded loop, and an unknown size counts as unbounded.
  */
 import { callCost, type CallEstimate, type CostNode, sizeOf } from './call-costs.ts';
 import { exactly, NOTHING, ONE, product, type Range, sum, union } from './cost-range.ts';
@@ -13,8 +13,8 @@ import { type CelType, dyn } from './types.ts';
 import { Double, Uint } from './values.ts';
 
 /**
- * The largest size (characters, bytes, items or members) of what a path leads to: the variable, then names of members,
- * `@items`, `@keys` and `@values`. `undefined` where the path leads nowhere.
+ * Returns the maximum size (characters, bytes, items or members) of the value at a path. A path is the variable,
+ * followed by names of members, `@items`, `@keys` and `@values`. Returns `undefined` if the path does not exist.
  */
 export type SizeAt = (path: readonly string[]) => number | undefined;
 
@@ -25,7 +25,7 @@ export interface CheckedExpression {
 
 type Call = Extract<Expr, { kind: 'call' }>;
 
-/** What is in a list or a map that the expression itself makes. */
+/** The sizes of the elements of a list or map that the expression constructs. */
 interface Entries {
   readonly isList: boolean;
   readonly key: Range;
@@ -123,7 +123,7 @@ class Estimate {
       this.#copySizes(expr, args[0]);
       return cost;
     }
-    // Of `ip.isCanonical(…)` the part before the dot is no value.
+    // In `ip.isCanonical(…)`, the part before the dot is a namespace and not a value.
     const namespace = target?.kind === 'ident' && !this.#types.has(target) ? target.name : undefined;
     const costs = args.map((arg) => this.cost(arg));
     if (name === '_&&_' || name === '_||_') return { min: costs[0]?.min ?? 0, max: sum(...costs).max };
@@ -191,7 +191,7 @@ class Estimate {
     const [first, second] = args;
     if (target === undefined) {
       if (name !== 'has' || first?.kind !== 'select') return undefined;
-      // The question itself is free.
+      // `has` itself is free.
       return this.cost(first.operand);
     }
     if (name === 'bind' && target.kind === 'ident' && target.name === 'cel' && !this.#types.has(target)) {
@@ -210,7 +210,7 @@ class Estimate {
     return loop === undefined ? undefined : this.#loop(expr, loop);
   }
 
-  /** `init` says what is known of the value. */
+  /** Estimates a body with a bound variable. `init` is the expression of the variable's value. */
   #bound(name: string, init: Expr | undefined, cost: Range, body: Expr): Range {
     const local = init === undefined ? undefined : { size: this.#size(init), entries: this.#entriesOf(init) };
     this.#locals.push({
@@ -245,7 +245,7 @@ class Estimate {
     return sum(range, start, end, product(count, each));
   }
 
-  /** The variables of a loop over the value. */
+  /** Returns the loop variables of a comprehension over the value. */
   #iterated(range: Expr, variables: readonly string[]): Local[] {
     const entries = this.#entriesOf(range);
     const isList = entries?.isList ?? this.#type(range).kind === 'list';
@@ -306,7 +306,7 @@ class Estimate {
 }
 
 const UNKNOWN: Range = { min: 0, max: 2 ** 64 };
-/** Of a union of nothing yet. */
+/** The neutral element of a union. */
 const NEUTRAL: Range = { min: Infinity, max: 0 };
 
 function literalSize(expr: Expr): Range | undefined {
@@ -325,9 +325,9 @@ function isScalar(type: CelType): boolean {
 }
 
 interface LoopCost {
-  /** To make what the loop gathers into. */
+  /** The cost of the initial accumulator. */
   readonly start: Range;
-  /** Of a turn: whether to go on, and the step. */
+  /** The cost of one iteration: the loop condition and the step. */
   readonly each: Range;
   readonly end: Range;
 }
@@ -339,7 +339,7 @@ const collects =
     return { start, each: filter === undefined ? added : sum(filter, union(added, ONE)), end: ONE };
   };
 
-/** By the loops that macros stand for: the names of what is gathered cost 1 each time, as do operators. */
+/** The costs of the loops that macros expand to. Each access to the accumulator costs 1, as does each operator. */
 const LOOPS: Readonly<Record<Comprehension['kind'], (body: Range, filter: Range | undefined) => LoopCost>> = {
   all: (body) => ({ start: NOTHING, each: sum(exactly(2), { min: 1, max: body.max + 1 }), end: ONE }),
   exists: (body) => ({ start: NOTHING, each: sum(exactly(3), { min: 1, max: body.max + 1 }), end: ONE }),

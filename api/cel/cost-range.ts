@@ -1,6 +1,6 @@
 /**
- * Ranges of sizes and costs as the static estimate of an expression adds and multiplies them. Nothing grows beyond
- * `UNBOUNDED`, which stands for "as large as it likes".
+ * Ranges of sizes and costs, with the additions and multiplications of the static cost estimate. Values saturate at
+ * `UNBOUNDED`, which means that no limit is known.
  */
 
 export interface Range {
@@ -26,7 +26,7 @@ export function product(a: Range, b: Range): Range {
   return { min: capped(a.min * b.min), max: capped(a.max * b.max) };
 }
 
-/** Rounded up. */
+/** Multiplies the range and rounds up. */
 export function scaled({ min, max }: Range, factor: number): Range {
   return { min: capped(Math.ceil(min * factor)), max: capped(Math.ceil(max * factor)) };
 }

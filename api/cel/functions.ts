@@ -1,8 +1,10 @@
-/** How functions are declared: overloads by the types of their arguments; of methods the receiver is the first one. */
+/**
+ * Declares CEL functions as overloads by the types of their arguments. The receiver of a method is its first argument.
+ */
 import type { CelType } from './types.ts';
 import type { CelValue } from './values.ts';
 
-/** What a running expression may spend; one for each evaluation. */
+/** Charges the budget of an evaluation. */
 export interface Spending {
   /** Throws `CostExceeded`. */
   spend(cost: number): void;
@@ -20,7 +22,7 @@ export interface FunctionRow {
   readonly overload: Overload;
 }
 
-// Arguments have been matched with the declared types when an implementation gets them.
+// Implementations are only called with arguments that match the declared types.
 type Run = (...args: never[]) => CelValue;
 
 function overload(args: readonly CelType[], result: CelType, run: Run): Overload {
@@ -36,7 +38,7 @@ export function method(name: string, args: readonly CelType[], result: CelType, 
   return { name, isMethod: true, overload: overload(args, result, run) };
 }
 
-/** One implementation for both ways of calling. */
+/** Declares one implementation both as a function and as a method. */
 export function both(name: string, args: readonly CelType[], result: CelType, run: Run): FunctionRow[] {
   return [fn(name, args, result, run), method(name, args, result, run)];
 }

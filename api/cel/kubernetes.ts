@@ -1,4 +1,4 @@
-/** Kubernetes' own types in expressions: quantities, IP addresses and blocks, URLs, semantic versions, named formats. */
+/** The CEL libraries of Kubernetes: quantities, IP addresses and CIDRs, URLs, semantic versions and named formats. */
 import {
   type Cidr as CidrBlock,
   cidrContains,
@@ -178,7 +178,7 @@ const quantities: FunctionRow[] = [
 const ip = opaque('net.IP');
 const cidr = opaque('net.CIDR');
 
-/** No zones, no leading zeros, no IPv4 inside of IPv6. */
+/** Rejects zones, leading zeros and IPv4-mapped IPv6 addresses. */
 function strictIp(text: string): IpAddress | undefined {
   const found = parseIp(text);
   return found === undefined || found.mapped || /(^|\.)0\d/.test(text) ? undefined : found;
@@ -243,13 +243,13 @@ const addresses: FunctionRow[] = [
 
 const url = opaque('kubernetes.URL');
 
-/** Absolute, or a path from the root. */
+/** Accepts an absolute URL, or an absolute path. */
 function urlValue(text: string): Url | undefined {
   if (text.startsWith('/') && !text.startsWith('//')) return new Url(new URL(`path:${text}`), text);
   return /^[a-zA-Z][a-zA-Z0-9+.-]*:/.test(text) && URL.canParse(text) ? new Url(new URL(text), text) : undefined;
 }
 
-/** Ports that a scheme has anyway are shown too when they are written. */
+/** Keeps a scheme's default port if the URL contains it, unlike JavaScript's URL. */
 function hostOf({ value, text }: Url): string {
   if (value.protocol === 'path:') return '';
   const authority = /^[a-zA-Z][a-zA-Z0-9+.-]*:\/\/([^/?#]*)/.exec(text)?.[1] ?? '';

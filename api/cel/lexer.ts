@@ -1,8 +1,8 @@
-/** From the text of an expression to its tokens. */
+/** Splits the source of a CEL expression into tokens. The parser calls it. */
 
 export interface Token {
   readonly kind: 'ident' | 'int' | 'uint' | 'double' | 'string' | 'bytes' | 'op' | 'end';
-  /** The text; of strings and bytes what they stand for. */
+  /** The source text. For strings and bytes, their value. */
   readonly text: string;
   readonly bytes?: Uint8Array;
   readonly at: number;
@@ -52,7 +52,7 @@ export function tokenize(source: string): Token[] {
     } else {
       const operator = match(OPERATOR);
       if (operator === null) {
-        // kube-apiserver does not turn on names in backquotes.
+        // kube-apiserver does not enable identifiers in backquotes.
         if (source[at] === '`') throw new CelSyntaxError("unsupported syntax: '`'", at);
         throw new CelSyntaxError(`Syntax error: token recognition error at: '${source[at] ?? ''}'`, at);
       }
@@ -82,7 +82,7 @@ const PLAIN_ESCAPES: Readonly<Record<string, string>> = {
 const ESCAPE = /\\(?:[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-3][0-7]{2})|([\s\S]))/g;
 const LINE_END = /\r\n?/g;
 
-/** The literal that begins at `at` (prefix and opening quotes are `start`), and its length in the source. */
+/** Returns the literal at `at`, and its length in the source. `start` matches its prefix and opening quotes. */
 function stringAt(source: string, at: number, start: RegExpExecArray): { token: Token; length: number } {
   const [opening, quotes = '"'] = start;
   const prefix = opening.slice(0, -quotes.length).toLowerCase();
@@ -102,7 +102,7 @@ function stringAt(source: string, at: number, start: RegExpExecArray): { token: 
   return { token: { kind: 'string', text, at }, length };
 }
 
-/** Where the closing quotes stand. In a raw literal a backslash is a character like any other. */
+/** Finds the closing quotes. In a raw literal a backslash has no special meaning. */
 function closingQuotes(source: string, from: number, quotes: string, raw: boolean): number | undefined {
   for (let at = from; at < source.length; at += 1) {
     if (source.startsWith(quotes, at)) return at;
@@ -124,13 +124,13 @@ function textOf(body: string, refuse: () => CelSyntaxError): string {
   });
 }
 
-/** Halves of a surrogate pair are no characters. */
+/** Rejects surrogates, which are not characters. */
 function characterOf(code: number, refuse: () => CelSyntaxError): string {
   if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) throw refuse();
   return String.fromCodePoint(code);
 }
 
-/** In bytes an escape by number is one byte, and there are no escapes of characters. */
+/** Decodes a bytes literal, in which a numeric escape is one byte and Unicode escapes are invalid. */
 function bytesOf(body: string, refuse: () => CelSyntaxError): Uint8Array {
   const parts: Buffer[] = [];
   let last = 0;

@@ -1,4 +1,7 @@
-/** Calls whose argument stands in the expression and cannot be right: told when the expression is compiled, not when it runs. */
+/**
+ * Checks calls with a literal argument that can never succeed, so that the error appears at compile time instead of run
+ * time.
+ */
 import { patternOf } from './operators.ts';
 import type { Expr } from './parser.ts';
 import { parseDuration, parseTimestamp } from './time.ts';

@@ -1,4 +1,7 @@
-/** What looks like a call but binds variables or asks about a member: `has`, `all`, `map`, `cel.bind`, `optMap`, … */
+/**
+ * Compiles macros, which look like calls but bind variables or test for a member: `has`, `all`, `map`, `cel.bind`,
+ * `optMap` and others. The compiler calls it before it looks for a function.
+ */
 import { attempt, type Compiled, type ExpressionCompiler, type Frame, type Run } from './compiled.ts';
 import type { Expr } from './parser.ts';
 import { bool, type CelType, dyn, fits, int, isOpen, list, map, optional, showType } from './types.ts';
@@ -6,13 +9,13 @@ import { adapt, CelError, type CelMap, type CelValue, entriesOf, member, Optiona
 
 type Call = Extract<Expr, { kind: 'call' }>;
 
-/** A loop that a macro stands for, over the items or keys of a value. */
+/** The loop that a macro expands to, over the items or keys of a value. */
 export interface Comprehension {
   readonly kind: 'all' | 'exists' | 'existsOne' | 'list' | 'map' | 'mapEntry';
   readonly target: Expr;
-  /** One, or an index or key and a value. */
+  /** One variable, or two: an index or key, and a value. */
   readonly variables: readonly string[];
-  /** Which turns add something; of loops that gather. */
+  /** The condition under which an iteration adds an element. Only for loops that build a list or map. */
   readonly filter: Expr | undefined;
   readonly body: Expr;
   readonly at: number;
@@ -30,7 +33,7 @@ const TRANSFORMS: Readonly<Record<string, 'list' | 'map' | 'mapEntry'>> = {
   transformMapEntry: 'mapEntry',
 };
 
-/** `undefined` for what is no loop. */
+/** Returns `undefined` if the call is not a loop. */
 export function comprehensionOf({ name, target, args, at }: Call): Comprehension | undefined {
   const [first, second] = args.map((arg) => (arg.kind === 'ident' ? arg.name : undefined));
   if (target === undefined || first === undefined) return undefined;
@@ -65,7 +68,7 @@ export function comprehensionOf({ name, target, args, at }: Call): Comprehension
   };
 }
 
-/** `undefined` for an ordinary call. */
+/** Returns `undefined` for an ordinary call. */
 export function compileMacro(compiler: ExpressionCompiler, call: Call): Compiled | undefined {
   const { name, target, args, at } = call;
   if (target === undefined) return name === 'has' ? hasMember(compiler, args[0], at) : undefined;
@@ -148,7 +151,7 @@ interface Loop {
   readonly slots: readonly number[];
 }
 
-/** The types that one or two variables have over a list or a map. */
+/** Returns the types of one or two loop variables over a list or a map. */
 function variableTypes(compiler: ExpressionCompiler, range: Compiled, count: number, at: number): readonly CelType[] {
   const { type } = range;
   if (isOpen(type)) return [dyn, dyn];
@@ -166,7 +169,7 @@ interface Step {
   readonly values: readonly CelValue[];
 }
 
-/** Items of a list with their index, entries of a map with their key. */
+/** Yields the items of a list with their index, or the entries of a map with their key. */
 function* steps({ range, slots }: Loop, frame: Frame): Generator<Step> {
   const value = range(frame);
   const two = slots.length === 2;

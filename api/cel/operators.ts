@@ -1,4 +1,4 @@
-/** Arithmetic, comparison and conversion: the part of CEL's standard library that every expression has. */
+/** The operators and conversions of CEL's standard library: arithmetic, comparison and conversion. */
 import { RE2JS } from 're2js';
 import { both, fn, type FunctionRow, method, type Spending } from './functions.ts';
 import { formatDuration, formatTimestamp, parseDuration, parseTimestamp } from './time.ts';
@@ -117,7 +117,7 @@ function intOf(text: string): bigint {
 }
 
 function truncated(value: Double): bigint {
-  // The ends of the range are refused too: a double there may stand for an integer beyond it.
+  // The bounds themselves are rejected, because a double at the bound may represent an integer beyond it.
   if (!Number.isFinite(value.value) || value.value <= -(2 ** 63)) throw new CelError('integer overflow');
   return checkedInt(BigInt(Math.trunc(value.value)));
 }
@@ -129,7 +129,7 @@ function doubleOf(text: string): Double {
   return new Double(Number(text));
 }
 
-/** A double as Go's shortest `%g` shows it. */
+/** Formats a double like Go's shortest `%g`. */
 export function doubleText(value: number): string {
   if (Number.isNaN(value)) return 'NaN';
   if (!Number.isFinite(value)) return value > 0 ? '+Inf' : '-Inf';
@@ -211,7 +211,10 @@ function codePoints(text: string): number {
 }
 
 const patterns = new Map<string, RE2JS>();
-/** Instructions of all kept patterns: a pattern of a few characters may have thousands. */
+/**
+ * The total size of all cached patterns in instructions. A pattern of a few characters may have thousands of
+ * instructions.
+ */
 const MAX_KEPT_INSTRUCTIONS = 100_000;
 let keptInstructions = 0;
 
@@ -225,7 +228,7 @@ function keep(source: string, pattern: RE2JS): void {
   }
 }
 
-/** In linear time, whatever the pattern. Throws for what is no pattern. */
+/** Compiles a regular expression that matches in linear time. Throws if the pattern is invalid. */
 export function patternOf(source: string): RE2JS {
   let pattern = patterns.get(source);
   if (pattern === undefined) {
@@ -255,7 +258,7 @@ const texts: FunctionRow[] = [
 
 export const operators: readonly FunctionRow[] = [...arithmetic, ...comparison, ...conversions, ...sizes, ...texts];
 
-/** Types that stand in expressions by their names. */
+/** The type names that expressions can use as values. */
 export const TYPE_NAMES: Readonly<Record<string, CelType>> = {
   bool,
   int,

@@ -1,4 +1,7 @@
-/** From tokens to the tree of an expression. Macros are told from calls by `compiler.ts`. */
+/**
+ * Parses the tokens of a CEL expression into a tree. It does not know macros: the compiler distinguishes them from
+ * calls.
+ */
 import { CelSyntaxError, type Token, tokenize } from './lexer.ts';
 import { type CelValue, Double, Uint } from './values.ts';
 
@@ -31,7 +34,7 @@ const STARTERS =
 const RESERVED: ReadonlySet<string> = new Set(
   'as break const continue else for function if import let loop package namespace return var void while'.split(' '),
 );
-/** Words of the grammar: they are no names anywhere. */
+/** Keywords of the grammar, which cannot be identifiers. */
 const WORDS: ReadonlySet<string> = new Set(['true', 'false', 'null', 'in']);
 const RELATIONS: ReadonlySet<string> = new Set(['==', '!=', '<', '<=', '>', '>=', 'in']);
 const MAX_INT = 9_223_372_036_854_775_807n;
@@ -267,7 +270,9 @@ class Parser {
     return { kind: 'ident', name: text, at };
   }
 
-  /** `begun`: the mark of an optional first item has been read with the bracket. */
+  /**
+   * Parses a list literal. `begun` means that the marker of an optional first item was read together with the bracket.
+   */
   #list(at: number, begun: boolean): Expr {
     const items: { value: Expr; optional: boolean }[] = [];
     while (!this.#is(']')) {
@@ -309,7 +314,7 @@ function number(token: Token, negative: boolean, at: number): Expr {
   return { kind: 'literal', value: negative ? -magnitude : magnitude, at };
 }
 
-/** `Object.spec` as the name of a type. */
+/** Returns the type name of an expression such as `Object.spec`. */
 function typeName(expr: Expr): string | undefined {
   if (expr.kind === 'ident') return expr.name;
   if (expr.kind !== 'select' || expr.optional) return undefined;

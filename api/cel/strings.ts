@@ -1,4 +1,4 @@
-/** Functions of strings beyond the standard ones, with `format`. */
+/** The CEL string extension functions, including `format`. */
 import { fn, type FunctionRow, method, type Spending } from './functions.ts';
 import { doubleText, patternOf, textCost } from './operators.ts';
 import { formatDuration, formatTimestamp } from './time.ts';
@@ -54,7 +54,7 @@ function replace(text: string, from: string, to: string, limit: bigint, spending
   const pieces = from === '' ? ['', ...chars(text), ''] : text.split(from);
   const most = pieces.length - 1;
   const count = limit < 0n || limit > most ? most : Number(limit);
-  // What comes out may be far longer than what goes in: paid for before it is made.
+  // The result may be much longer than the input, so its cost is charged before it is built.
   spending.spend(textCost(text.length + count * to.length));
   const head = pieces.slice(0, count + 1).join(to);
   return count === most ? head : `${head}${from}${pieces.slice(count + 1).join(from)}`;
@@ -78,7 +78,7 @@ function join(parts: readonly string[], separator: string, spending: Spending): 
 const asciiCase = (text: string, upper: boolean): string =>
   text.replace(upper ? /[a-z]+/g : /[A-Z]+/g, (part) => (upper ? part.toUpperCase() : part.toLowerCase()));
 
-/** White space as Go's `unicode.IsSpace` sees it: JavaScript adds U+FEFF and lacks U+0085. */
+/** Matches white space like Go's `unicode.IsSpace`. JavaScript's `\s` contains U+FEFF and lacks U+0085. */
 const isSpace = (char: string): boolean => char === '\u0085' || (char !== '\ufeff' && /\s/.test(char));
 
 function trim(text: string): string {
@@ -101,16 +101,16 @@ const QUOTED: Readonly<Record<string, string>> = {
   '"': '\\"',
 };
 
-/** A literal of CEL that stands for the text. */
+/** Returns a CEL string literal for the text. */
 function quote(text: string): string {
   // oxlint-disable-next-line no-control-regex
   return `"${text.replaceAll(/[\u0007-\r\\"]/g, (char) => QUOTED[char] ?? char)}"`;
 }
 
-/** JavaScript's numbers have this many decimals at most. */
+/** The maximum precision of JavaScript's `toFixed`. */
 const MAX_PRECISION = 100;
 
-/** With so many decimals; a number half way between two goes to the even one. */
+/** Formats a number with this many decimals. A number exactly between two results is rounded to the even one. */
 function fixed(value: number, precision: number): string {
   if (precision > MAX_PRECISION) throw new CelError(`error during formatting: precision ${precision} is too large`);
   if (Math.abs(value) >= 1e21)
@@ -165,7 +165,7 @@ const rows: readonly FunctionRow[] = [
 
 const SEARCHES: ReadonlySet<string> = new Set(['indexOf', 'lastIndexOf', 'find', 'findAll']);
 
-/** Reading a text costs by its length; searching in it, by that and by what is sought. */
+/** Charges a string function by the length of its text, multiplied by the length of a search text. */
 function paid(row: FunctionRow): FunctionRow {
   const { run } = row.overload;
   return {
@@ -193,7 +193,7 @@ function findAll(text: string, pattern: string, limit: bigint): string[] {
   return found;
 }
 
-/** `%s`, `%d`, `%f`, `%e`, `%b`, `%o`, `%x`, `%X` with a precision, `%%`. */
+/** Supports `%s`, `%d`, `%f`, `%e`, `%b`, `%o`, `%x` and `%X` with an optional precision, and `%%`. */
 function format(text: string, args: readonly unknown[]): string {
   let next = 0;
   return text.replace(/%(?:\.(\d+))?([a-zA-Z%])/g, (_all, precision: string | undefined, verb: string) => {

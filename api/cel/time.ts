@@ -1,4 +1,7 @@
-/** Timestamps and durations of CEL: RFC 3339 and Go's `1h2m3s`, to the nanosecond; parts of a date in a time zone. */
+/**
+ * The timestamps and durations of CEL: RFC 3339 and Go's `1h2m3s`, with nanosecond precision, and the parts of a date
+ * in a time zone.
+ */
 import { trimEnd } from '../component/trim.ts';
 import { type FunctionRow, method } from './functions.ts';
 import { duration, int, string, timestamp } from './types.ts';
@@ -85,7 +88,7 @@ const PARTS: Readonly<Record<string, Part>> = {
   getMilliseconds: (date) => date.getUTCMilliseconds(),
 };
 
-/** The date whose UTC parts are the local parts in the zone. */
+/** Returns a date whose UTC parts are the local parts in the time zone. */
 function inZone({ ns }: Timestamp, zone: string): Date {
   const ms = Number(ns / 1_000_000n);
   const offset = /^([+-]?)(\d{1,2}):(\d{2})$/.exec(zone);

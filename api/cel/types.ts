@@ -1,4 +1,4 @@
-/** Static types of CEL, and how they fit together. `dyn` fits everything and is only known when the expression runs. */
+/** The static types of CEL and their compatibility. `dyn` is compatible with every type and is resolved at run time. */
 
 export type SimpleKind =
   | 'dyn'
@@ -20,7 +20,7 @@ export type CelType =
   | { readonly kind: 'map'; readonly key: CelType; readonly value: CelType }
   | { readonly kind: 'optional'; readonly of: CelType }
   | { readonly kind: 'opaque'; readonly name: string }
-  /** `field` gives `undefined` for what the type does not have. */
+  /** `field` returns `undefined` if the type has no such field. */
   | { readonly kind: 'object'; readonly name: string; readonly field: (name: string) => CelType | undefined }
   | { readonly kind: 'param'; readonly name: string };
 
@@ -65,7 +65,7 @@ export function showType(type: CelType): string {
 
 export type Bindings = Map<string, CelType>;
 
-/** Whether `actual` may be used where `wanted` is asked for; parameters of `wanted` are bound. */
+/** Whether `actual` is assignable to `wanted`. Binds the type parameters of `wanted`. */
 export function fits(wanted: CelType, actual: CelType, bound: Bindings = new Map()): boolean {
   if (wanted.kind === 'param') {
     const known = bound.get(wanted.name);
@@ -112,7 +112,7 @@ export function substitute(type: CelType, bound: Bindings): CelType {
   }
 }
 
-/** The type of what is one or the other. */
+/** Returns the common type of two values. */
 export function join(a: CelType | undefined, b: CelType): CelType {
   if (a === undefined) return b;
   if (a.kind === 'null') return b;

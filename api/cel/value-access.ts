@@ -1,4 +1,4 @@
-/** How values are read while an expression runs: members, items, keys, and JSON that stands for a value of another type. */
+/** Reads values at run time: members, items, keys, and JSON values whose declared type is another CEL type. */
 import type { Run } from './compiled.ts';
 import { parseDuration, parseTimestamp } from './time.ts';
 import { bool, type CelType, dyn, int, map, string } from './types.ts';
@@ -30,7 +30,7 @@ export function itemAt(value: CelValue, key: CelValue): CelValue | undefined {
   return index < 0 || index >= value.length ? undefined : adapt(item);
 }
 
-/** Members are of objects and maps only. */
+/** Returns a member. Throws if the value is neither an object nor a map. */
 export function selectable(value: CelValue, field: string): CelValue | undefined {
   if (entriesOf(value) === undefined) {
     if (value === null || typeof value !== 'object' || Array.isArray(value)) throw new CelError('no such overload');
@@ -58,7 +58,7 @@ export function literalType(value: CelValue): CelType {
   return value instanceof Uint ? { kind: 'uint' } : { kind: 'bytes' };
 }
 
-/** JSON has no doubles, times and bytes of their own: values become what their declared type says. */
+/** Converts a JSON value to its declared type, because JSON has no separate doubles, timestamps and bytes. */
 export function coerce(type: CelType, value: CelValue): CelValue {
   switch (type.kind) {
     case 'double':

@@ -1,12 +1,12 @@
 /**
- * Values of CEL as they are while an expression runs.
+ * The values of CEL at run time.
  *
- * JSON is not converted: objects and lists of a request are read in place, and a JavaScript number is a number of JSON that
- * `adapt` turns into an int or a double when it is read. Ints are `bigint`.
+ * JSON is not converted: objects and lists of a request are read in place. `adapt` turns a JavaScript number into an
+ * int or a double when it is read. Ints are `bigint`.
  */
 import type { CelType } from './types.ts';
 
-/** The expression did not come to a value. */
+/** The evaluation failed. */
 export class CelError extends Error {}
 
 export class Double {
@@ -23,7 +23,7 @@ export class Uint {
   }
 }
 
-/** The years 1 to 9999, in nanoseconds since 1970. */
+/** The bounds of a timestamp: the years 1 to 9999, in nanoseconds since 1970. */
 const MIN_TIME = -62_135_596_800_000_000_000n;
 const MAX_TIME = 253_402_300_799_999_999_999n;
 const MAX_DURATION = 2n ** 63n - 1n;
@@ -40,7 +40,7 @@ export class Timestamp {
 
 export class Duration {
   readonly ns: bigint;
-  /** Throws `CelError` for what 64 bits cannot hold. */
+  /** Throws `CelError` if the value does not fit into 64 bits. */
   constructor(ns: bigint) {
     if (ns < -MAX_DURATION - 1n || ns > MAX_DURATION) throw new CelError('duration overflow');
     this.ns = ns;
@@ -61,18 +61,18 @@ export class TypeValue {
   }
 }
 
-/** Values that libraries bring: quantities, addresses, the authorizer, … */
+/** A value of a library type: a quantity, an IP address, the authorizer and others. */
 export abstract class OpaqueValue {
   abstract readonly typeName: string;
-  /** For `==`. */
+  /** Implements `==`. */
   abstract equals(other: OpaqueValue): boolean;
-  /** A member that can be selected; most have none. */
+  /** Returns a member of the value. Most library types have no members. */
   member(_name: string): CelValue | undefined {
     return undefined;
   }
 }
 
-/** `Object{…}` and `JSONPatch{…}`. */
+/** A constructed message: `Object{…}` or `JSONPatch{…}`. */
 export class MessageValue {
   readonly typeName: string;
   readonly fields: Map<string, CelValue>;
@@ -83,7 +83,7 @@ export class MessageValue {
 }
 
 export type CelMap = Map<string | bigint | boolean, CelValue>;
-/** `unknown` members are JSON. */
+/** An object whose members are JSON. */
 export type CelObject = { readonly [key: string]: unknown };
 export type CelValue =
   | null
@@ -109,7 +109,7 @@ export class CostExceeded extends Error {
   }
 }
 
-/** An expression asked for something that is not known yet; it is run again when the promise has settled. */
+/** The expression needs a value that is not available yet. It is run again when the promise has settled. */
 export class Pending extends Error {
   readonly settled: Promise<void>;
   constructor(settled: Promise<void>) {
@@ -153,7 +153,7 @@ export function typeNameOf(value: CelValue): string {
   return Array.isArray(value) ? 'list' : 'map';
 }
 
-/** Whether a value may stand where the type is asked for; members are not looked at. */
+/** Whether a value has the type. Does not check elements. */
 export function hasType(value: CelValue, type: CelType): boolean {
   switch (type.kind) {
     case 'dyn':
@@ -213,7 +213,7 @@ export function equal(a: CelValue, b: CelValue): boolean {
   });
 }
 
-/** Keys with values of a map or an object; `undefined` for what has none. */
+/** Returns the entries of a map or an object; `undefined` for other values. */
 export function entriesOf(value: CelValue): [string | bigint | boolean, CelValue][] | undefined {
   if (value instanceof Map) return [...value];
   if (value instanceof MessageValue) return [...value.fields];
@@ -235,14 +235,17 @@ export function member(value: CelValue, key: CelValue): CelValue | undefined {
 
 const integral = (value: number): bigint | number => (Number.isInteger(value) ? BigInt(value) : value);
 
-/** Integers compare exactly; an integer and a double compare as doubles, as in cel-go. NaN has no order and equals nothing. */
+/**
+ * Integers compare exactly. An integer and a double compare as doubles, as in cel-go. NaN is not ordered and equals
+ * nothing.
+ */
 function compareNumbers(a: bigint | number, b: bigint | number): number {
   const exact = typeof a === typeof b;
   const [left, right] = exact ? [a, b] : [Number(a), Number(b)];
   return left < right ? -1 : left > right ? 1 : left === right ? 0 : Number.NaN;
 }
 
-/** Negative, 0, positive; throws for what has no order. */
+/** Returns a negative number, 0 or a positive number. Throws for values without an order. */
 export function compare(a: CelValue, b: CelValue): number {
   const [left, right] = [numeric(a), numeric(b)];
   if (left !== undefined && right !== undefined) return compareNumbers(left, right);
@@ -255,7 +258,7 @@ export function compare(a: CelValue, b: CelValue): number {
   throw new CelError('no such overload');
 }
 
-/** Plain JSON of a value, for patches and messages. Throws for what JSON cannot say. */
+/** Converts a value to plain JSON for patches and messages. Throws for a value that JSON cannot represent. */
 export function toJson(value: CelValue): unknown {
   if (value === null || typeof value === 'boolean' || typeof value === 'string') return value;
   if (typeof value === 'bigint') return safe(value);

@@ -1,4 +1,4 @@
-/** Conditions of the common form (`metav1.Condition`): what the kinds that use it ask of each. */
+/** Validates conditions of the common type `metav1.Condition`. The validation of kinds that use it calls it. */
 import { duplicate, invalid, notSupported, required, tooLong, type FieldError } from './field-error.ts';
 import { patternError } from './names.ts';
 import { validateLabelName } from './selector.ts';

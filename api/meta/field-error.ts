@@ -1,8 +1,8 @@
 /**
- * Errors of validation: which field, what was there, and why it will not do.
+ * A validation error: the field, the bad value and the reason.
  *
- * Validation returns every error it finds and never throws. `toString` gives the wording that clients see inside the
- * message of a 422 (`spec.replicas: Invalid value: -1: must be greater than or equal to 0`).
+ * Validation returns every error it finds and never throws. `toString` returns the text that clients see in the message
+ * of a 422 (`spec.replicas: Invalid value: -1: must be greater than or equal to 0`).
  */
 import type { JsonValue } from './object.ts';
 
@@ -31,7 +31,7 @@ const TITLES: Readonly<Record<FieldErrorType, string>> = {
   FieldValueTypeInvalid: 'Invalid value',
 };
 
-/** Field errors whose text has no bad value between title and detail. */
+/** Error types whose text has no bad value between title and detail. */
 const WITHOUT_VALUE: ReadonlySet<FieldErrorType> = new Set([
   'FieldValueRequired',
   'FieldValueForbidden',
@@ -39,7 +39,7 @@ const WITHOUT_VALUE: ReadonlySet<FieldErrorType> = new Set([
   'InternalError',
 ]);
 
-/** Given as the value of an error that shows none: `spec: Invalid value: must be set`. */
+/** The value of an error whose text omits the value: `spec: Invalid value: must be set`. */
 export const OMITTED_VALUE: unique symbol = Symbol('omitted');
 
 export class FieldError {
@@ -55,7 +55,7 @@ export class FieldError {
     this.detail = detail;
   }
 
-  /** The text without the field's path, as `details.causes[].message` has it. */
+  /** Returns the text without the field's path, as in `details.causes[].message`. */
   body(): string {
     const title = TITLES[this.type];
     const bare = WITHOUT_VALUE.has(this.type) || this.value === OMITTED_VALUE;
@@ -68,7 +68,7 @@ export class FieldError {
   }
 }
 
-/** Strings are quoted as Go's %q does, objects and lists are JSON, `undefined` is null. */
+/** Formats a value: strings are quoted like Go's %q, objects and lists are JSON, and `undefined` is null. */
 function showValue(value: unknown): string {
   if (value === undefined || value === null) return 'null';
   if (typeof value === 'string') return quote(value);
@@ -90,7 +90,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
   '\\': '\\\\',
 };
 
-/** A string in double quotes, escaped as Go's `strconv.Quote` does for the printable and control characters. */
+/** Quotes a string like Go's `strconv.Quote` for printable and control characters. */
 export function quote(text: string): string {
   let out = '"';
   for (const char of text) {
@@ -128,13 +128,13 @@ export function tooMany(field: string, actual: number, max: number): FieldError 
   return new FieldError('FieldValueTooMany', field, actual, `must have at most ${max} ${unit}`);
 }
 
-/** The supported values are shown sorted, quoted, as the reference shows them. */
+/** Lists the supported values sorted and quoted, as kube-apiserver does. */
 export function notSupported(field: string, value: unknown, supported: readonly string[]): FieldError {
   const values = [...supported].sort().map(quote).join(', ');
   return new FieldError('FieldValueNotSupported', field, value, `supported values: ${values}`);
 }
 
-/** As `notSupported`, in the order that the caller gives. */
+/** Like `notSupported`, with the supported values in the order of the caller. */
 export function unsupportedValue(field: string, value: unknown, supported: readonly string[]): FieldError {
   return new FieldError('FieldValueNotSupported', field, value, `supported values: ${supported.map(quote).join(', ')}`);
 }

@@ -1,6 +1,6 @@
 /**
- * Field selectors: `metadata.name=x,status.phase!=Running`. Which fields a kind supports is the registry's business; here
- * they are parsed and matched over a getter.
+ * Parses and matches field selectors: `metadata.name=x,status.phase!=Running`. It reads fields through a getter. The
+ * registry decides which fields a kind supports.
  */
 import { newBadRequest } from './status-error.ts';
 
@@ -10,14 +10,14 @@ export interface FieldRequirement {
   readonly value: string;
 }
 
-/** Reads a field's text; `''` where the object has none. */
+/** Returns the text of a field; empty if the object does not have it. */
 export type FieldGetter = (field: string) => string;
 
 export interface FieldSelector {
   readonly requirements: readonly FieldRequirement[];
   readonly isEmpty: boolean;
   matches(get: FieldGetter): boolean;
-  /** The value that `field` must have, where the selector fixes it. */
+  /** Returns the value that `field` must have, if the selector requires exactly one. */
   exactValue(field: string): string | undefined;
   toString(): string;
 }
@@ -55,7 +55,7 @@ export function newFieldSelector(requirements: readonly FieldRequirement[]): Fie
   return requirements.length === 0 ? everyField : new RequirementList(requirements);
 }
 
-/** Throws a 400 with the words other API servers use. */
+/** Throws a 400 with kube-apiserver's messages. */
 export function parseFieldSelector(text: string): FieldSelector {
   const requirements: FieldRequirement[] = [];
   for (const term of splitTerms(text).sort()) {
@@ -71,7 +71,7 @@ export function parseFieldSelector(text: string): FieldSelector {
   return newFieldSelector(requirements);
 }
 
-/** At commas that no backslash escapes. */
+/** Splits at commas that are not escaped with a backslash. */
 function splitTerms(text: string): string[] {
   const terms: string[] = [];
   let start = 0;

@@ -1,4 +1,4 @@
-/** Values that are a number or a text: ports by number or name, counts by number or percentage. */
+/** Values that are a number or a string (`IntOrString`): ports by number or name, counts by number or percentage. */
 import { percentErrors } from './names.ts';
 
 export type IntOrString = number | string;
@@ -7,12 +7,12 @@ export interface Rounding {
   readonly roundUp: boolean;
 }
 
-/** The percentage of `40%` as a number; `undefined` where the text is none. */
+/** Returns the number in `40%`, or `undefined` if the text is not a percentage. */
 export function parsePercent(text: string): number | undefined {
   return percentErrors(text).length === 0 ? Number(text.slice(0, -1)) : undefined;
 }
 
-/** A count, or a share of `total`. Throws for text that is no percentage. */
+/** Returns a count, or the percentage of `total`. Throws if the text is not a percentage. */
 export function scaledValue(value: IntOrString, total: number, { roundUp }: Rounding): number {
   if (typeof value === 'number') return value;
   const percent = parsePercent(value);

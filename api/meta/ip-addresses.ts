@@ -1,24 +1,24 @@
 /**
- * IP addresses and CIDR blocks: reading, canonical text, containment, counting.
+ * Parses, formats and compares IP addresses and CIDRs.
  *
- * `parseIp` is lenient where stored objects may be (leading zeros in IPv4); the `…Errors` functions say what validation
- * refuses. An IPv4 address written inside an IPv6 one counts as IPv4.
+ * `parseIp` accepts leading zeros in IPv4, which stored objects may contain. The `…Errors` functions report what
+ * validation rejects. An IPv4-mapped IPv6 address counts as IPv4.
  */
 import { invalid, type FieldError } from './field-error.ts';
 
 export interface Ip {
   readonly family: 4 | 6;
   readonly value: bigint;
-  /** Written as `::ffff:1.2.3.4`. */
+  /** Whether the address was written as `::ffff:1.2.3.4`. */
   readonly mapped: boolean;
 }
 
 export interface Cidr {
   readonly family: 4 | 6;
-  /** First address of the block. */
+  /** The first address of the block. */
   readonly base: bigint;
   readonly prefixLength: number;
-  /** The address as it was written, which may have bits after the prefix. */
+  /** The address as written, which may have bits after the prefix. */
   readonly address: Ip;
 }
 
@@ -62,7 +62,7 @@ function parseIpv6(text: string): bigint | undefined {
   return value;
 }
 
-/** `last`: the part may end in a dotted IPv4 address. */
+/** Parses a part of an IPv6 address. With `last`, the part may end in a dotted IPv4 address. */
 function parseGroups(text: string, last: boolean): number[] | undefined {
   if (text === '') return [];
   const parts = text.split(':');
@@ -87,7 +87,7 @@ export function formatIp(ip: { readonly family: 4 | 6; readonly value: bigint })
   return `${hex(groups.slice(0, gap.start))}::${hex(groups.slice(gap.start + gap.length))}`;
 }
 
-/** The first of the longest runs of zero groups. */
+/** Returns the first of the longest runs of zero groups. */
 function longestZeros(groups: readonly number[]): { start: number; length: number } {
   let best = { start: 0, length: 0 };
   let start = 0;
@@ -98,7 +98,7 @@ function longestZeros(groups: readonly number[]): { start: number; length: numbe
   return best;
 }
 
-/** The one text of an address, or `undefined` where it is none. */
+/** Returns the canonical text of an address, or `undefined` if the text is not an address. */
 export function canonicalIp(text: string): string | undefined {
   const ip = parseIp(text);
   return ip === undefined ? undefined : formatIp(ip);
@@ -110,7 +110,7 @@ export function parseCidr(text: string): Cidr | undefined {
   const length = text.slice(slash + 1);
   const address = parseIp(text.slice(0, slash));
   if (address === undefined || !/^[0-9]+$/.test(length)) return undefined;
-  // The length of a mapped address counts all 128 bits.
+  // The prefix length of an IPv4-mapped address counts all 128 bits.
   const prefixLength = Number(length) - (address.mapped ? 96 : 0);
   const bits = BITS[address.family];
   if (prefixLength > bits || prefixLength < 0) return undefined;
@@ -130,7 +130,7 @@ export function cidrContains(cidr: Cidr, ip: Ip): boolean {
   return cidr.family === ip.family && ip.value >= cidr.base && ip.value < cidr.base + cidrSize(cidr);
 }
 
-/** Whether `inner` lies within `outer` (which may be the same block). */
+/** Whether `inner` lies within `outer`. Equal blocks count. */
 export function cidrCovers(outer: Cidr, inner: Cidr): boolean {
   return (
     outer.family === inner.family &&
@@ -140,7 +140,7 @@ export function cidrCovers(outer: Cidr, inner: Cidr): boolean {
   );
 }
 
-/** The address `index` places after the first. */
+/** Returns the address at the given offset from the first address. */
 export function cidrAddress(cidr: Cidr, index: bigint | number): string {
   return formatIp({ family: cidr.family, value: cidr.base + BigInt(index) });
 }
@@ -152,11 +152,11 @@ const hasLeadingZeros = (address: string): boolean =>
   /(?:^|[.:])0[0-9]+(?:\.|$)/.test(address) && address.includes('.');
 
 export interface IpStrictness {
-  /** Old fields take leading zeros and mapped addresses. */
+  /** Old fields accept leading zeros and IPv4-mapped addresses. */
   readonly lenient?: boolean;
 }
 
-/** New fields are strict. */
+/** Validates an address. New fields are strict by default. */
 export function ipErrors(field: string, text: string, { lenient = false }: IpStrictness = {}): FieldError[] {
   const ip = parseIp(text);
   if (ip === undefined) return [invalid(field, text, IP_TEXT)];

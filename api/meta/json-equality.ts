@@ -1,8 +1,8 @@
 /**
- * Equality of JSON values. Integers compare by value whether they are numbers or bigints.
+ * Compares JSON values. Integers compare by value, whether they are numbers or bigints.
  *
- * `jsonEqual` is exact but for absent members (`undefined` is absence). `semanticEqual` also takes null, an empty list and
- * an empty object for absent, as comparisons of decoded objects do elsewhere.
+ * `jsonEqual` is exact, except that `undefined` equals an absent member. `semanticEqual` also treats null, an empty
+ * list and an empty object as absent, like Kubernetes' `equality.Semantic.DeepEqual`.
  */
 
 export function jsonEqual(a: unknown, b: unknown): boolean {
@@ -56,7 +56,7 @@ function isEmpty(value: unknown): boolean {
   return true;
 }
 
-/** Own copy of a JSON value; faster than `structuredClone` and keeps bigints. */
+/** Copies a JSON value. Faster than `structuredClone`, and keeps bigints. */
 export function cloneJson<T>(value: T): T {
   return cloneValue(value) as T;
 }
@@ -73,7 +73,7 @@ function cloneValue(value: unknown): unknown {
   return copy;
 }
 
-/** Sets an own member whatever its name is: a plain assignment to `__proto__` would replace the prototype. */
+/** Sets an own member of any name. A plain assignment to `__proto__` would replace the prototype. */
 export function defineMember(object: Record<string, unknown>, key: string, value: unknown): void {
   if (key !== '__proto__') object[key] = value;
   else Object.defineProperty(object, key, { value, writable: true, enumerable: true, configurable: true });

@@ -1,8 +1,8 @@
 /**
- * Which strings are names: DNS labels and subdomains, qualified names, label values, path segments, keys and ports.
+ * Validates names: DNS labels and subdomains, qualified names, label values, path segments, keys and ports.
  *
- * Every check returns what is wrong in the words clients know from other API servers; an empty list means valid.
- * Called by object validation, selectors, the kinds' validation and the admission plugins.
+ * Every check returns error texts with kube-apiserver's wording; an empty list means valid. Object validation,
+ * selectors, the kinds' validation and the admission plugins call it.
  */
 import { invalid, required, type FieldError } from './field-error.ts';
 
@@ -41,7 +41,10 @@ export const MAX_SUBDOMAIN_LENGTH = 253;
 
 const EMPTY = 'must be non-empty';
 
-/** `message (e.g. 'a',  or 'b', regex used for validation is '…')`; the odd spacing is what clients see elsewhere too. */
+/**
+ * Returns `message (e.g. 'a',  or 'b', regex used for validation is '…')`. kube-apiserver's messages have the same
+ * spacing.
+ */
 export function patternError(message: string, pattern: string, ...examples: readonly string[]): string {
   if (examples.length === 0) return `${message} (regex used for validation is '${pattern}')`;
   const shown = examples.map((example) => `'${example}', `).join(' or ');
@@ -52,7 +55,7 @@ const maxLengthError = (max: number): string => `must be no more than ${max} cha
 const maxBytesError = (max: number): string => `must be no more than ${max} bytes`;
 export const rangeError = (low: number, high: number): string => `must be between ${low} and ${high}, inclusive`;
 
-/** Lengths count bytes, as the wire does. */
+/** Counts the bytes of the UTF-8 encoding. */
 const sizeOf = (text: string): number => Buffer.byteLength(text);
 const tooLongFor = (text: string, max: number): boolean =>
   text.length > max || (text.length * 3 > max && sizeOf(text) > max);
@@ -87,7 +90,7 @@ export function dnsSubdomainErrors(value: string): string[] {
   return errors;
 }
 
-/** As a subdomain, but labels may have `_`: search domains of a pod's DNS config. */
+/** Like a subdomain, but labels may contain `_`. The search domains of a pod's DNS config use it. */
 export function dnsSubdomainWithUnderscoreErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
@@ -138,11 +141,11 @@ const QUALIFIED_TEXT =
   "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 const QUALIFIED_ERROR = patternError(QUALIFIED_TEXT, QUALIFIED, 'MyName', 'my.name', '123-abc');
 
-/** Label keys and annotation keys that passed before: a look-up here saves two regular expressions a key. */
+/** A cache of valid label and annotation keys. A lookup saves two regular expressions for each key. */
 const knownQualifiedNames = new Set<string>();
 const KNOWN_NAMES = 4096;
 
-/** `name` or `prefix/name`. */
+/** Validates `name` or `prefix/name`. */
 export function qualifiedNameErrors(value: string): string[] {
   if (knownQualifiedNames.has(value)) return [];
   const errors = findQualifiedNameErrors(value);
@@ -188,7 +191,7 @@ export function labelValueErrors(value: string): string[] {
   return errors;
 }
 
-/** What a URL's path can hold as one segment. */
+/** Validates a name that is one segment of a URL path. */
 export function pathSegmentErrors(name: string): string[] {
   if (name === '.' || name === '..') return [`may not be '${name}'`];
   return ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`);
@@ -243,7 +246,7 @@ function parentDirectoryErrors(value: string): string[] {
   return value.startsWith('..') ? ["must not start with '..'"] : [];
 }
 
-/** The strict form: what every shell can name. */
+/** Validates an environment variable name by the strict rule. */
 export function environmentNameErrors(value: string): string[] {
   const errors: string[] = [];
   if (!ENVIRONMENT_PATTERN.test(value)) {
@@ -260,7 +263,7 @@ export function environmentNameErrors(value: string): string[] {
   return [...errors, ...parentDirectoryErrors(value)];
 }
 
-/** What containers accept: anything printable in ASCII but `=`. */
+/** Validates an environment variable name by the relaxed rule that containers use: printable ASCII except `=`. */
 export function relaxedEnvironmentNameErrors(value: string): string[] {
   const errors: string[] = [];
   if (value === '') errors.push(`environment variable name ${EMPTY}`);
@@ -270,7 +273,7 @@ export function relaxedEnvironmentNameErrors(value: string): string[] {
   return errors;
 }
 
-/** Keys of config maps and secrets. */
+/** Validates a key of a ConfigMap or Secret. */
 export function configKeyErrors(value: string): string[] {
   const errors: string[] = [];
   if (tooLongFor(value, MAX_SUBDOMAIN_LENGTH)) errors.push(maxLengthError(MAX_SUBDOMAIN_LENGTH));
@@ -288,7 +291,7 @@ export function configKeyErrors(value: string): string[] {
   return [...errors, ...parentDirectoryErrors(value)];
 }
 
-/** A domain of at least three labels: names of webhooks and the like. */
+/** Validates a domain with at least three labels, such as the name of a webhook. */
 export function fullyQualifiedNameErrors(field: string, name: string): FieldError[] {
   if (name === '') return [required(field)];
   const errors = dnsSubdomainErrors(name);
@@ -299,7 +302,7 @@ export function fullyQualifiedNameErrors(field: string, name: string): FieldErro
   return [];
 }
 
-/** A domain of at least two labels, which may end in a dot. */
+/** Validates a domain with at least two labels, which may end with a dot. */
 export function fullyQualifiedDomainErrors(field: string, name: string): FieldError[] {
   if (name === '') return [required(field)];
   const domain = name.endsWith('.') ? name.slice(0, -1) : name;
@@ -315,7 +318,7 @@ export function fullyQualifiedDomainErrors(field: string, name: string): FieldEr
     .map((found) => invalid(field, found.label, found.errors.join(',')));
 }
 
-/** `acme.io/foo`. */
+/** Validates a path with a domain prefix, such as `acme.io/foo`. */
 export function domainPrefixedPathErrors(field: string, text: string): FieldError[] {
   if (text === '') return [required(field)];
   const slash = text.indexOf('/');
@@ -329,12 +332,12 @@ export function domainPrefixedPathErrors(field: string, text: string): FieldErro
   return errors;
 }
 
-/** `asPrefix`: the text will get a generated suffix, so a dash at its end is no fault. */
+/** With `asPrefix`, a generated suffix will follow, so the text may end with a dash. */
 export interface NameForm {
   readonly asPrefix: boolean;
 }
 
-/** How a kind names its objects. */
+/** The rule that validates the names of a kind's objects. */
 export type NameRule = (name: string, form: NameForm) => string[];
 
 function maskTrailingDash(name: string): string {
@@ -354,11 +357,11 @@ export const nameIsPathSegment: NameRule = (name, form) =>
     ? ['/', '%'].filter((part) => name.includes(part)).map((part) => `may not contain '${part}'`)
     : pathSegmentErrors(name);
 
-/** No vowels and no digits that look like letters: generated names spell nothing. */
+/** The alphabet has no vowels and no digits that look like letters, so that generated names contain no words. */
 const SUFFIX_ALPHABET = 'bcdfghjklmnpqrstvwxz2456789';
 const SUFFIX_LENGTH = 5;
 
-/** A `generateName` with five random characters; a base that would make the name too long is cut. */
+/** Appends five random characters to a `generateName`. Shortens a base that would make the name too long. */
 export function generateName(base: string, random: () => number = Math.random): string {
   const kept = base.slice(0, MAX_LABEL_LENGTH - SUFFIX_LENGTH);
   return kept + randomSuffix(SUFFIX_LENGTH, random);

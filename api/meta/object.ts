@@ -1,13 +1,13 @@
 /**
- * The shape that every API object shares, and the JSON values that objects are made of.
+ * The fields that all API objects share, and the JSON values of which objects consist.
  *
- * Objects are plain JSON values as they stand on the wire (times are strings, quantities are strings). What comes out of
- * a cache is shared and must never be changed: `structuredClone` it first.
+ * Objects are plain JSON values in their wire format (times and quantities are strings). Objects from a cache are
+ * shared and must never be mutated: copy them with `structuredClone` first.
  */
 
 export type JsonPrimitive = string | number | bigint | boolean | null;
 export type JsonValue = JsonPrimitive | JsonValue[] | JsonObject;
-/** 64-bit integers that a double cannot hold are `bigint`; every codec keeps them. */
+/** A 64-bit integer that a double cannot represent is a `bigint`. Every codec preserves it. */
 export interface JsonObject {
   [key: string]: JsonValue | undefined;
 }
@@ -49,7 +49,10 @@ export interface ObjectMeta {
   managedFields?: ManagedFieldsEntry[];
 }
 
-/** Any API object. Kinds add `spec`, `status`, `data`, …: cast once to the client package's type where fields are read. */
+/**
+ * Any API object. Kinds add `spec`, `status`, `data` and other fields. Code that reads them casts once to the client
+ * package's type.
+ */
 export interface KubeObject {
   apiVersion?: string;
   kind?: string;
@@ -84,12 +87,12 @@ export interface GroupVersionResource extends GroupVersion {
   readonly resource: string;
 }
 
-/** `v1`, or `apps/v1`. */
+/** Returns `v1` or `apps/v1`. */
 export function apiVersionOf(gv: GroupVersion): string {
   return gv.group === '' ? gv.version : `${gv.group}/${gv.version}`;
 }
 
-/** The other way; `undefined` where there is more than one slash. */
+/** Parses an apiVersion. Returns `undefined` if it contains more than one slash. */
 export function parseApiVersion(apiVersion: string): GroupVersion | undefined {
   const parts = apiVersion.split('/');
   if (parts.length === 1) return { group: '', version: apiVersion };

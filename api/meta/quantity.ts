@@ -1,20 +1,20 @@
 /**
  * Resource quantities: `500m`, `1.5Gi`, `1e3`.
  *
- * A quantity is an exact number of billionths with the format it was written in; what is finer is rounded away from zero.
- * The canonical text has no fraction, no more digits than needed, and the largest suffix that keeps it exact. Called when
- * objects are decoded (canonical text), by validation, quota, the scheduler and the agent.
+ * A quantity is an exact number of billionths, with the format in which it was written. Finer values are rounded away
+ * from zero. The canonical text has no fraction, the minimum number of digits, and the largest suffix that keeps it
+ * exact. Codecs, validation, quota, the scheduler and the agent use it.
  */
 
 export type QuantityFormat = 'DecimalSI' | 'BinarySI' | 'DecimalExponent';
 
 export interface Quantity {
-  /** Billionths. */
+  /** Billionths of the unit. */
   readonly nano: bigint;
   readonly format: QuantityFormat;
 }
 
-/** Its message is the end of a decoding error that clients see. */
+/** The message is the end of a decoding error that clients see. */
 export class QuantityError extends Error {
   override readonly name = 'QuantityError';
 }
@@ -25,7 +25,7 @@ const SUFFIX_TEXT = "unable to parse quantity's suffix";
 
 const NANO = 1_000_000_000n;
 const LARGEST_BINARY = (2n ** 63n - 1n) * NANO;
-/** Beyond this an exponent says nothing about any machine, and would only cost memory. */
+/** Larger exponents have no practical meaning and would only use memory. */
 const LARGEST_EXPONENT = 200;
 const MAX_LENGTH = 1000;
 
@@ -46,7 +46,7 @@ const DECIMAL_SUFFIXES: ReadonlyMap<number, string> = new Map(
 );
 const BINARY_SUFFIXES = ['', 'Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'] as const;
 
-/** Canonical as it stands: what nearly every object has. */
+/** Matches canonical text without parsing. Nearly every object has only such quantities. */
 const PLAIN = /^(?:0|[1-9][0-9]{0,2}(?:[numkMGTPE]|[KMGTPE]i)?)$/;
 
 const zero: Quantity = { nano: 0n, format: 'DecimalSI' };
@@ -76,7 +76,7 @@ function interpretSuffix(suffix: string): { base: 2 | 10; exponent: number; form
   return { base: 10, exponent, format: 'DecimalExponent' };
 }
 
-/** `digits / 10^fractionDigits * base^exponent` in billionths, rounded up. */
+/** Computes `digits / 10^fractionDigits * base^exponent` in billionths, rounded up. */
 function scale(digits: bigint, fractionDigits: number, base: 2 | 10, exponent: number): bigint {
   if (digits === 0n) return 0n;
   if (base === 2) return divideUp(digits * NANO * 2n ** BigInt(exponent), 10n ** BigInt(fractionDigits));
@@ -100,7 +100,7 @@ function limited(negative: boolean, magnitude: bigint, format: QuantityFormat): 
   return { nano: negative ? -nano : nano, format: shownAs };
 }
 
-/** The canonical text. */
+/** Returns the canonical text. */
 export function formatQuantity(quantity: Quantity): string {
   const { nano } = quantity;
   if (nano === 0n) return '0';
@@ -134,7 +134,10 @@ function formatDecimal(nano: bigint, asExponent: boolean): string {
   return `${number}${DECIMAL_SUFFIXES.get(exponent) ?? ''}`;
 }
 
-/** The canonical form of a quantity as JSON has it: text (blanks around it are dropped) or a number. Throws `QuantityError`. */
+/**
+ * Returns the canonical text of a quantity in JSON, which is a string (surrounding blanks are dropped) or a number.
+ * Throws `QuantityError`.
+ */
 export function canonicalQuantity(value: string | number | bigint): string {
   if (typeof value === 'string') {
     if (PLAIN.test(value)) return value;
@@ -156,7 +159,7 @@ export function compareQuantities(a: Quantity, b: Quantity): number {
   return a.nano < b.nano ? -1 : a.nano > b.nano ? 1 : 0;
 }
 
-/** The sum takes the format of the first, unless that is zero. */
+/** The sum has the format of `a`, unless `a` is zero. */
 export function addQuantities(a: Quantity, b: Quantity): Quantity {
   return { nano: a.nano + b.nano, format: a.nano === 0n ? b.format : a.format };
 }
@@ -165,17 +168,17 @@ export function subtractQuantities(a: Quantity, b: Quantity): Quantity {
   return { nano: a.nano - b.nano, format: a.nano === 0n ? b.format : a.format };
 }
 
-/** Whole units, rounded away from zero. */
+/** Returns whole units, rounded away from zero. */
 export function wholeUnits(quantity: Quantity): bigint {
   return roundAway(quantity.nano, NANO);
 }
 
-/** Thousandths, rounded away from zero: milli-CPUs. */
+/** Returns thousandths (such as milli-CPUs), rounded away from zero. */
 export function milliUnits(quantity: Quantity): bigint {
   return roundAway(quantity.nano, 1_000_000n);
 }
 
-/** Nearest double, for ratios. */
+/** Returns the nearest double. Only for ratios. */
 export function approximate(quantity: Quantity): number {
   return Number(quantity.nano) / 1e9;
 }

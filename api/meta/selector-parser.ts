@@ -1,7 +1,7 @@
 /**
- * Reads the text form of label selectors: `app=web,tier in (a,b),!legacy,weight>5`.
+ * Parses the text form of label selectors: `app=web,tier in (a,b),!legacy,weight>5`.
  *
- * A lexer and a recursive-descent parser; a fault is a 400 in the words that clients know from other API servers.
+ * It consists of a lexer and a recursive-descent parser. A syntax error is a 400 with kube-apiserver's message.
  */
 import {
   type LabelOperator,
@@ -147,7 +147,7 @@ class Parser {
     return operator;
   }
 
-  /** An absent value is the empty one: `app=` selects an empty label. */
+  /** Parses a value, which is empty if absent: `app=` selects an empty label. */
   #value(): string {
     const follows = this.#peek();
     if (follows.type === 'end' || isSymbol(follows, ',')) return '';
@@ -172,7 +172,7 @@ class Parser {
     return values;
   }
 
-  /** Up to, not including, the closing parenthesis; an empty place between commas is the empty value. */
+  /** Parses values up to the closing parenthesis, exclusive. Nothing between two commas is an empty value. */
   #identifiers(): string[] {
     const values: string[] = [];
     for (;;) {

@@ -1,8 +1,8 @@
 /**
- * Label selectors: the requirement list, its matching, and how a `LabelSelector` of an object becomes one. The text form
- * (`app in (a,b),!tier`) is read by `selector-parser.ts`.
+ * Label selectors: the list of requirements, its matching, and the conversion from an object's `LabelSelector`.
+ * `selector-parser.ts` parses the text form (`app in (a,b),!tier`).
  *
- * A selector never changes once made; sets of values are built once, so matching is a few map look-ups.
+ * A selector is immutable. Its value sets are built once, so that matching takes a few map lookups.
  */
 import type { V1LabelSelector, V1LabelSelectorRequirement } from '@kubernetes/client-node';
 import { FieldError, forbidden, invalid, quote, required } from './field-error.ts';
@@ -15,17 +15,17 @@ export type Labels = Readonly<Record<string, string>>;
 export interface LabelRequirement {
   readonly key: string;
   readonly operator: LabelOperator;
-  /** Sorted, each once. */
+  /** Sorted, without duplicates. */
   readonly values: readonly string[];
 }
 
 export interface Selector {
   /** Sorted by key. */
   readonly requirements: readonly LabelRequirement[];
-  /** Matches everything. */
+  /** Whether the selector matches everything. */
   readonly isEmpty: boolean;
   matches(labels: Labels | undefined): boolean;
-  /** The value that `key` must have, where the selector fixes it. */
+  /** Returns the value that `key` must have, if the selector requires exactly one. */
   exactValue(key: string): string | undefined;
   toString(): string;
 }
@@ -118,7 +118,7 @@ function testOf({ key, operator, values }: LabelRequirement): (labels: Labels) =
   }
 }
 
-/** A decimal that fits into 64 bits. */
+/** Parses a decimal number that fits into 64 bits. */
 function parseInt64(text: string): bigint | undefined {
   if (!/^[+-]?[0-9]+$/.test(text)) return undefined;
   const number = BigInt(text.startsWith('+') ? text.slice(1) : text);
@@ -149,12 +149,15 @@ export function newSelector(requirements: readonly LabelRequirement[]): Selector
   return new RequirementList(byKey);
 }
 
-/** Matches objects that have all of `labels`. Nothing is checked: the labels are those of an object. */
+/**
+ * Returns a selector for objects that have all of `labels`. The labels are not validated, because they come from an
+ * object.
+ */
 export function selectorOfLabels(labels: Labels): Selector {
   return newSelector(Object.entries(labels).map(([key, value]) => ({ key, operator: '=' as const, values: [value] })));
 }
 
-/** What is wrong with a label's key, as one error; `path` may be unknown. */
+/** Returns all errors of a label key as one error. `path` may be unknown. */
 export function labelKeyError(key: string, path: string): FieldError | undefined {
   const errors = qualifiedNameErrors(key);
   return errors.length === 0 ? undefined : invalid(path, key, errors.join('; '));
@@ -172,7 +175,7 @@ const CARDINALITY: Readonly<Record<LabelOperator, { ok: (count: number) => boole
   lt: { ok: (n) => n === 1, text: "for 'Gt', 'Lt' operators, exactly one value is required" },
 };
 
-/** A checked requirement; throws an `Error` that lists every fault. */
+/** Creates a validated requirement. Throws an `Error` that lists every fault. */
 export function newRequirement(key: string, operator: LabelOperator, given: readonly string[]): LabelRequirement {
   const values = [...new Set(given)].sort();
   const errors: FieldError[] = [];
@@ -210,8 +213,8 @@ const OBJECT_OPERATORS: Readonly<Record<string, LabelOperator>> = {
 };
 
 /**
- * The selector of a field of an object: absent selects nothing, empty selects everything. Throws a 400 for what
- * `validateLabelSelector` would refuse.
+ * Converts the `LabelSelector` of an object: an absent one selects nothing, and an empty one selects everything. Throws
+ * a 400 if `validateLabelSelector` would report an error.
  */
 export function fromLabelSelector(selector: V1LabelSelector | null | undefined): Selector {
   if (selector === undefined || selector === null) return nothing;
@@ -234,7 +237,7 @@ export function fromLabelSelector(selector: V1LabelSelector | null | undefined):
 }
 
 export interface LabelSelectorOptions {
-  /** Old objects may hold values that no label can have. */
+  /** Stored objects may contain values that are not valid label values. */
   readonly allowInvalidValues?: boolean;
 }
 
@@ -286,7 +289,7 @@ export function validateLabelName(name: string, path: string): FieldError[] {
   return qualifiedNameErrors(name).map((text) => invalid(path, name, text));
 }
 
-/** Keys and values of an object's labels; keys in order, so that the errors are. */
+/** Validates the keys and values of an object's labels, in the order of the keys. */
 export function validateLabels(labels: Labels | null | undefined, path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [key, value] of Object.entries(labels ?? {}).sort(([a], [b]) => (a < b ? -1 : 1))) {
@@ -296,7 +299,10 @@ export function validateLabels(labels: Labels | null | undefined, path: string):
   return errors;
 }
 
-/** The text form of a `LabelSelector` (`kubectl scale` and horizontal scalers read it from `status.selector`). */
+/**
+ * Returns the text form of a `LabelSelector`. `kubectl scale` and the HorizontalPodAutoscaler read it from
+ * `status.selector`.
+ */
 export function formatLabelSelector(selector: V1LabelSelector | null | undefined): string {
   const text = fromLabelSelector(selector).toString();
   return text === '' ? '<none>' : text;

@@ -1,8 +1,8 @@
 /**
- * The one error type of the API: an error that carries the `Status` object the client receives.
+ * The error type of the API: an error that carries the `Status` object that the client receives.
  *
- * Built by named constructors whose messages are the reference's; recognised by predicates on `reason`. Thrown anywhere,
- * turned into an answer in one place (the server's error handler), rebuilt from an answer in the client.
+ * Named constructors build it with kube-apiserver's messages, and predicates recognize it by its `reason`. Any code can
+ * throw it. The server's error handler alone turns it into a response, and the client rebuilds it from a response.
  */
 import { type FieldError } from './field-error.ts';
 
@@ -50,7 +50,7 @@ export class StatusError extends Error {
   }
 }
 
-/** A failure; empty details are left out. */
+/** Builds a `Status` with status Failure. Empty details are omitted. */
 export function newStatusError(
   code: number,
   reason: string,
@@ -70,7 +70,7 @@ export function newStatusError(
   return new StatusError(status, options.cause === undefined ? undefined : { cause: options.cause });
 }
 
-/** What an error is about: a resource (`pods`), or in `newInvalid` a kind (`Pod`), with its group. */
+/** The subject of an error: a resource (`pods`), or for `newInvalid` a kind (`Pod`), with its group. */
 export interface Subject {
   readonly group: string;
   readonly resource: string;
@@ -84,7 +84,7 @@ function details(subject: Subject, name: string): StatusDetails {
   };
 }
 
-/** `pods`, `deployments.apps`. */
+/** Returns `pods` or `deployments.apps`. */
 export function qualified(subject: Subject): string {
   return subject.group === '' ? subject.resource : `${subject.resource}.${subject.group}`;
 }
@@ -123,7 +123,7 @@ export function newBadRequest(message: string): StatusError {
   return newStatusError(400, 'BadRequest', message);
 }
 
-/** 410 with reason `Expired`: history no longer holds what was asked for. */
+/** A 410 with reason `Expired`: the requested history is no longer available. */
 export function newExpired(message: string): StatusError {
   return newStatusError(410, 'Expired', message);
 }
@@ -168,13 +168,16 @@ export function newNotAcceptable(message: string): StatusError {
   return newStatusError(406, 'NotAcceptable', message);
 }
 
-/** Beyond it errors are counted, not told: each may quote a large value, and there may be as many as it has letters. */
+/**
+ * The maximum size of the error texts in one response. Further errors are only counted, because each may quote a large
+ * value, and there may be very many.
+ */
 const MAX_INVALID_CHARS = 256 * 1024;
 
-/** 422 for an object of `kind`; several errors stand in brackets, equal texts once. */
+/** A 422 for an object of `kind`. Several errors are listed in brackets, without duplicate texts. */
 export function newInvalid(kind: Subject, name: string, errors: readonly FieldError[]): StatusError {
   const causes: { reason: string; message: string; field: string }[] = [];
-  const told = new Set<string>();
+  const seen = new Set<string>();
   let chars = 0;
   for (const error of errors) {
     if (chars > MAX_INVALID_CHARS) break;
@@ -182,10 +185,10 @@ export function newInvalid(kind: Subject, name: string, errors: readonly FieldEr
     const message = error.body();
     chars += message.length + field.length;
     causes.push({ reason, message, field });
-    told.add(`${field}: ${message}`);
+    seen.add(`${field}: ${message}`);
   }
-  if (causes.length < errors.length) told.add(`and ${errors.length - causes.length} more`);
-  const texts = [...told];
+  if (causes.length < errors.length) seen.add(`and ${errors.length - causes.length} more`);
+  const texts = [...seen];
   const list = texts.length === 1 ? texts[0] : `[${texts.join(', ')}]`;
   const message = `${qualified(kind)} "${name}" is invalid${texts.length === 0 ? '' : `: ${list}`}`;
   return newStatusError(422, 'Invalid', message, {
@@ -202,5 +205,5 @@ export const isAlreadyExists = (error: unknown): boolean => isStatusError(error,
 export const isConflict = (error: unknown): boolean => isStatusError(error, 'Conflict');
 export const isForbidden = (error: unknown): boolean => isStatusError(error, 'Forbidden');
 export const isInvalid = (error: unknown): boolean => isStatusError(error, 'Invalid');
-/** History is gone: list again. */
+/** The requested history is no longer available, and the client must list again. */
 export const isExpired = (error: unknown): boolean => isStatusError(error, 'Expired') || isStatusError(error, 'Gone');

@@ -1,8 +1,8 @@
 /**
- * Validation of what all objects share: their metadata, on create and on update.
+ * Validates the metadata of objects on create and on update.
  *
- * Returns every error, in a fixed order. The registry calls it before a kind's own validation; names follow the kind's
- * `NameRule`.
+ * It returns every error in a fixed order. The registry calls it before a kind's own validation. Names follow the
+ * kind's `NameRule`.
  */
 import { forbidden, invalid, quote, required, tooLong, type FieldError } from './field-error.ts';
 import { jsonEqual } from './json-equality.ts';
@@ -19,9 +19,9 @@ const STANDARD_FINALIZERS: ReadonlySet<string> = new Set(['kubernetes', 'orphan'
 export interface MetadataRules {
   readonly namespaced: boolean;
   readonly nameRule: NameRule;
-  /** Finalizers without a domain must be known ones. Custom resources: false. */
+  /** Whether finalizers without a domain must be known ones. False for custom resources. */
   readonly builtIn?: boolean;
-  /** `metadata` unless the object lies inside another. */
+  /** The path is `metadata`, unless the object is embedded in another one. */
   readonly path?: string;
 }
 
@@ -138,7 +138,7 @@ function validateOwnerReferences(references: readonly OwnerReference[] | null | 
   return errors;
 }
 
-/** As the reference's own encoder would show it. */
+/** Orders the fields as kube-apiserver's encoder does. */
 function inFieldOrder(reference: OwnerReference): OwnerReference {
   const { apiVersion, kind, name, uid, controller, blockOwnerDeletion } = reference;
   return {
@@ -204,7 +204,7 @@ function validateManagedFields(entries: readonly ManagedFieldsEntry[] | null | u
   return errors;
 }
 
-/** Also for the `fieldManager` parameter of requests. */
+/** Validates a field manager. Also used for the `fieldManager` parameter of requests. */
 function validateFieldManager(manager: string, field: string): FieldError[] {
   const errors: FieldError[] = [];
   if (Buffer.byteLength(manager) > MAX_MANAGER_BYTES) errors.push(tooLong(field, MAX_MANAGER_BYTES));
@@ -219,7 +219,7 @@ function validateFieldManager(manager: string, field: string): FieldError[] {
   return errors;
 }
 
-/** Letters, marks, numbers, punctuation, symbols, and the plain space. */
+/** Matches letters, marks, numbers, punctuation, symbols and the plain space. */
 const isPrintable = (char: string): boolean => char === ' ' || /^[\p{L}\p{M}\p{N}\p{P}\p{S}]$/u.test(char);
 
 function codePointText(char: string): string {

@@ -1,6 +1,6 @@
-/** The order of API versions, for discovery and for whatever picks a preferred one. */
+/** The order of API versions. Discovery and the selection of a preferred version use it. */
 
-/** Stable before beta before alpha, higher before lower, other names after them by alphabet. */
+/** Orders stable before beta before alpha, and higher before lower numbers. Other names follow alphabetically. */
 export function compareVersions(a: string, b: string): number {
   const [left, right] = [rankOf(a), rankOf(b)];
   if (left === undefined || right === undefined) {

@@ -1,20 +1,21 @@
 /**
- * A CA bundle that vouches for itself: the certificates that a cluster trusts, signed with the key of one of its CAs (a compact
- * JWS, RFC 7515). Where it is published, anybody may write: only who trusts the signing CA already believes what it lists.
- * `orchlet certs rotate-ca` signs one at each stage; agents and `orchlet join` verify it.
+ * A self-authenticating CA bundle: the certificates that a cluster trusts, signed with the key of one of its CAs (a
+ * compact JWS, RFC 7515). It is published where other clients can write, so a bundle counts only if a CA that the
+ * reader already trusts signed it. `orchlet certs rotate-ca` signs a bundle at each stage. Agents and `orchlet join`
+ * verify it.
  */
 import { createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import { parseJson } from '../codec/json.ts';
 import { type Certificate, certificatePem, parseCertificates } from './certificate.ts';
 
 export interface CaBundle {
-  /** PEM; the CA that issues certificates now stands first. */
+  /** PEM. The CA that currently issues certificates comes first. */
   readonly certificates: string;
-  /** Later bundles replace earlier ones, never the other way round. */
+  /** A bundle replaces only bundles that were issued earlier. */
   readonly issuedAtMs: number;
 }
 
-/** The key of the ConfigMap `cluster-info` in kube-public. */
+/** The key in the ConfigMap `cluster-info` of kube-public. */
 export const CA_BUNDLE_KEY = 'orchlet-ca-bundle';
 
 const TYPE = 'orchlet-ca-bundle';
@@ -26,7 +27,7 @@ interface SigningScheme {
   readonly hash: string | null;
 }
 
-/** Other keys sign no bundles. */
+/** Throws for a key type that cannot sign bundles. */
 function schemeOf(key: KeyObject): SigningScheme {
   if (key.asymmetricKeyType === 'rsa') return { name: 'RS256', hash: 'sha256' };
   if (key.asymmetricKeyType === 'ed25519') return { name: 'EdDSA', hash: null };
@@ -50,7 +51,9 @@ export function signCaBundle(bundle: CaBundle, privateKey: KeyObject): string {
   return `${input}.${signature.toString('base64url')}`;
 }
 
-/** `undefined` unless one of the trusted CAs (PEM) signed it and it lists nothing but CA certificates. Never throws. */
+/**
+ * Returns `undefined` unless a trusted CA (PEM) signed the bundle and it contains only CA certificates. Never throws.
+ */
 export function verifyCaBundle(text: string, trusted: string): CaBundle | undefined {
   const [header, payload, signature, ...more] = text.trim().split('.');
   if (text.length > LONGEST_BYTES || signature === undefined || more.length > 0) return undefined;
@@ -65,7 +68,7 @@ interface SignedText {
   readonly signature: string;
 }
 
-/** The key decides the algorithm; the header must agree. */
+/** Verifies the signature. The key determines the algorithm, and the header must agree with it. */
 function isSignedBy(key: KeyObject, { header, input, signature }: SignedText): boolean {
   try {
     const { name, hash } = schemeOf(key);
@@ -73,7 +76,7 @@ function isSignedBy(key: KeyObject, { header, input, signature }: SignedText): b
     const bytes = Buffer.from(signature, 'base64url');
     return header === expected && verify(hash, input, { key, dsaEncoding: 'ieee-p1363' }, bytes);
   } catch {
-    // A key of a kind that signs no bundles.
+    // Keys of this type cannot sign bundles.
     return false;
   }
 }
@@ -95,7 +98,7 @@ function bundleOf(payload: string | undefined): CaBundle | undefined {
   return { certificates: found.map(({ raw }) => certificatePem(raw)).join(''), issuedAtMs };
 }
 
-/** None where one of the certificates is not a CA's, or cannot be read. */
+/** Returns an empty list if a certificate cannot be parsed or is not a CA certificate. */
 function casOf(pem: string): readonly Certificate[] {
   try {
     const found = parseCertificates(pem);

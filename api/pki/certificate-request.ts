@@ -1,4 +1,7 @@
-/** PKCS #10 certificate requests: made by agents and commands, read and checked by the API and the signers. */
+/**
+ * Creates and parses PKCS #10 certificate signing requests. Agents and commands create them; the API and the signers
+ * parse and check them.
+ */
 import { createPublicKey, type KeyObject } from 'node:crypto';
 import * as der from './der.ts';
 import { EXTENSION, readExtensions, writeExtension, type Extension } from './extensions.ts';
@@ -12,11 +15,11 @@ const EXTENSION_REQUEST = '1.2.840.113549.1.9.14';
 export interface CertificateRequestTemplate {
   readonly subject: DistinguishedName;
   readonly names?: AlternativeNames;
-  /** Beside the alternative names. */
+  /** Extensions other than the subject alternative names. */
   readonly extensions?: readonly Extension[];
 }
 
-/** The PEM of a new request, signed by its own key. */
+/** Creates a request that is signed with its own key. Returns PEM. */
 export function createCsr(template: CertificateRequestTemplate, keys: KeyPair): string {
   const extensions = [...(template.extensions ?? [])];
   const { dns = [], ip = [], email = [], uri = [] } = template.names ?? {};
@@ -45,11 +48,11 @@ export interface CertificateRequest {
   readonly publicKey: KeyObject;
   readonly extensions: readonly Extension[];
   readonly names: Required<AlternativeNames>;
-  /** The holder of the key made the request. */
+  /** Whether the request is signed with the key that it contains. */
   readonly signatureValid: boolean;
 }
 
-/** Throws with a reason when the text is no request. */
+/** Throws with a reason if the text is not a valid request. */
 export function parseCsr(pem: string): CertificateRequest {
   const block = readPem(pem)[0];
   if (block === undefined || block.label !== 'CERTIFICATE REQUEST') {

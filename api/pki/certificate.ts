@@ -1,8 +1,8 @@
 /**
- * X.509 certificates: making them over node:crypto, and reading what the rules of the cluster look at.
+ * Creates X.509 certificates with node:crypto, and parses the parts of certificates that the cluster's rules check.
  *
- * Used by the control plane's authority and signers, by the agent's serving certificate, and by client-certificate
- * authentication. Chains are verified in `chain.ts`.
+ * The control plane's CA and signers, the agent's serving certificate and client certificate authentication use it.
+ * `chain.ts` verifies chains.
  */
 import { createHash, createPublicKey, randomBytes, type KeyObject } from 'node:crypto';
 import * as der from './der.ts';
@@ -27,7 +27,7 @@ import { algorithmOf, signed } from './signing.ts';
 import { readPem, writePem } from './pem.ts';
 
 export interface CertificateTemplate {
-  /** The DER of a request's subject may be passed on as it is. */
+  /** A name, or the DER of a request's subject, which is copied unchanged. */
   readonly subject: DistinguishedName | Buffer;
   readonly publicKey: KeyObject;
   readonly notBeforeMs: number;
@@ -36,19 +36,19 @@ export interface CertificateTemplate {
   readonly keyUsages?: readonly KeyUsage[];
   /** Names of `EXTENDED_KEY_USAGES`, or OIDs. */
   readonly extendedKeyUsages?: readonly string[];
-  /** Absent: no basic constraints at all. */
+  /** If absent, the certificate has no basic constraints. */
   readonly basicConstraints?: BasicConstraints;
-  /** A serial number of 128 random bits when absent. */
+  /** If absent, a random serial number with 128 bits is used. */
   readonly serialNumber?: Uint8Array;
 }
 
 export interface Issuer {
   readonly privateKey: KeyObject;
-  /** Absent: self-signed. */
+  /** If absent, the certificate is self-signed. */
   readonly certificate?: Certificate;
 }
 
-/** The DER of a new certificate, signed by `issuer`. */
+/** Creates a certificate that is signed by `issuer`. Returns DER. */
 export function createCertificate(template: CertificateTemplate, issuer: Issuer): Buffer {
   const subject = Buffer.isBuffer(template.subject) ? template.subject : writeName(template.subject);
   const spki = template.publicKey.export({ type: 'spki', format: 'der' });
@@ -88,7 +88,7 @@ function extensionsOf(template: CertificateTemplate, subject: Buffer): Extension
   if (template.basicConstraints !== undefined) extensions.push(basicConstraintsExtension(template.basicConstraints));
   const { dns = [], ip = [], email = [], uri = [] } = template.names ?? {};
   if (dns.length + ip.length + email.length + uri.length > 0) {
-    // Critical where the subject is empty (RFC 5280, 4.2.1.6).
+    // The extension is critical if the subject is empty (RFC 5280, 4.2.1.6).
     extensions.push({
       oid: EXTENSION.subjectAltName,
       critical: subject.length === 2,
@@ -98,13 +98,13 @@ function extensionsOf(template: CertificateTemplate, subject: Buffer): Extension
   return extensions;
 }
 
-/** SHA-1 of the key's bits (RFC 5280, 4.2.1.2, method 1): an identifier, not a protection. */
+/** Returns the SHA-1 hash of the key's bits (RFC 5280, 4.2.1.2, method 1). It is only an identifier. */
 function keyIdOf(spki: Buffer): Buffer {
   const [, bits] = der.readAll(der.readOnly(spki, der.TAG.sequence).content);
   return createHash('sha1').update(der.expect(bits, der.TAG.bitString).content.subarray(1)).digest();
 }
 
-/** A certificate as it was read. */
+/** A parsed certificate. */
 export interface Certificate {
   readonly raw: Buffer;
   readonly serialNumber: Buffer;
@@ -115,17 +115,17 @@ export interface Certificate {
   readonly publicKey: KeyObject;
   readonly extensions: readonly Extension[];
   readonly keyUsages: readonly KeyUsage[] | undefined;
-  /** OIDs; `undefined`: good for every use. */
+  /** OIDs. `undefined` means that the certificate is valid for every use. */
   readonly extendedKeyUsages: readonly string[] | undefined;
   readonly basicConstraints: BasicConstraints | undefined;
   readonly names: Required<AlternativeNames>;
   readonly subjectKeyId: Buffer | undefined;
   readonly authorityKeyId: Buffer | undefined;
-  /** Body, algorithm and signature, for `verifySigned`. */
+  /** The signed part, the algorithm and the signature, for `verifySigned`. */
   readonly parts: readonly der.DerElement[];
 }
 
-/** Throws `DerError` (or what node:crypto throws for a key that it cannot use). */
+/** Throws `DerError`, or an error of node:crypto for an unsupported key. */
 export function parseCertificate(raw: Buffer): Certificate {
   const parts = der.readAll(der.readOnly(raw, der.TAG.sequence).content);
   const body = der.readAll(der.expect(parts[0], der.TAG.sequence).content);
@@ -166,7 +166,7 @@ export function parseCertificate(raw: Buffer): Certificate {
   };
 }
 
-/** Every `CERTIFICATE` block of a bundle. */
+/** Parses every `CERTIFICATE` block of a bundle. */
 export function parseCertificates(pem: string): Certificate[] {
   return readPem(pem)
     .filter((block) => block.label === 'CERTIFICATE')

@@ -1,7 +1,7 @@
 /**
- * Verification of a certificate up to a trusted root, with the rules that the reference applies to client certificates:
- * signatures, validity of every link, CA flag and path length of every issuer, the wanted extended usage in every link
- * that restricts usage, and no critical extension that is not understood.
+ * Verifies a certificate chain up to a trusted root, with the rules that kube-apiserver applies to client certificates.
+ * It checks the signatures, the validity of every link, the CA flag and path length of every issuer, the extended key
+ * usage of every link that restricts usage, and rejects unknown critical extensions.
  */
 import { EXTENDED_KEY_USAGES, EXTENSION } from './extensions.ts';
 import { verifySigned } from './signing.ts';
@@ -27,7 +27,10 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
   EXTENSION.subjectKeyId,
   EXTENSION.authorityKeyId,
 ]);
-/** Signatures that one verification may cost: a hostile bundle of intermediates must not be searched for ever. */
+/**
+ * The maximum number of signature checks of one verification. It bounds the search in a hostile bundle of
+ * intermediates.
+ */
 const MAX_SIGNATURES = 100;
 
 export function verifyChain(leaf: Certificate, options: ChainOptions): ChainResult {
@@ -67,7 +70,7 @@ function mayHaveIssued(candidate: Certificate, child: Certificate): boolean {
   return child.authorityKeyId.equals(candidate.subjectKeyId);
 }
 
-/** Why this link will not do; the last of `chain` is the link itself. */
+/** Returns why a link is not acceptable. The last element of `chain` is the link itself. */
 function unusable(
   link: Certificate,
   at: { readonly chain: readonly Certificate[]; readonly wanted: string; readonly nowMs: number },

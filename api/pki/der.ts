@@ -1,8 +1,8 @@
 /**
- * Distinguished Encoding Rules: the few types that X.509 needs, written and read.
+ * Reads and writes the few DER types (Distinguished Encoding Rules) that X.509 needs.
  *
- * The writer gives buffers that nest; the reader walks a buffer without copying and throws `DerError` for lengths that do
- * not fit. Used by certificate.ts, certificate-request.ts and the CSR rules of both sides.
+ * The writer returns buffers that can be nested. The reader does not copy, and throws `DerError` for invalid lengths.
+ * Certificates, certificate requests and the CSR rules use it.
  */
 import { isUtf8 } from 'node:buffer';
 import { utcDate } from '../schema/time.ts';
@@ -27,7 +27,7 @@ export const TAG = {
   set: 0x31,
 } as const;
 
-/** `[n]`: constructed unless `primitive`. */
+/** Returns the tag `[n]`, which is constructed unless `primitive` is set. */
 export function contextTag(n: number, primitive = false): number {
   return (primitive ? 0x80 : 0xa0) | n;
 }
@@ -51,17 +51,17 @@ export const boolean = (value: boolean): Buffer => tlv(TAG.boolean, Buffer.from(
 export const utf8String = (text: string): Buffer => tlv(TAG.utf8String, Buffer.from(text, 'utf8'));
 export const nullValue = (): Buffer => tlv(TAG.null);
 
-/** Elements in the order that DER wants of a SET OF. */
+/** Encodes a SET OF, whose elements DER orders by their bytes. */
 export function setOf(...contents: readonly Buffer[]): Buffer {
   return tlv(TAG.set, ...[...contents].sort(Buffer.compare));
 }
 
-/** Without unused bits, unless `unusedBits` says so. */
+/** Encodes a BIT STRING, with 0 unused bits by default. */
 export function bitString(content: Uint8Array, unusedBits = 0): Buffer {
   return tlv(TAG.bitString, Buffer.from([unusedBits]), content);
 }
 
-/** An unsigned number, big-endian. */
+/** Encodes an unsigned big-endian number. */
 export function integer(value: Uint8Array | number): Buffer {
   let bytes = typeof value === 'number' ? numberBytes(value) : Buffer.from(value);
   while (bytes.length > 1 && bytes[0] === 0) bytes = bytes.subarray(1);
@@ -87,7 +87,7 @@ export function oid(dotted: string): Buffer {
   return tlv(TAG.oid, Buffer.from(bytes));
 }
 
-/** UTCTime through 2049, GeneralizedTime after (RFC 5280, 4.1.2.5). */
+/** Encodes UTCTime through 2049 and GeneralizedTime after that (RFC 5280, 4.1.2.5). */
 export function time(epochMs: number): Buffer {
   const digits = new Date(epochMs).toISOString().replace(/[-:T]|\.\d+/g, '');
   return Number(digits.slice(0, 4)) < 2050
@@ -98,11 +98,11 @@ export function time(epochMs: number): Buffer {
 export interface DerElement {
   readonly tag: number;
   readonly content: Buffer;
-  /** Header and content. */
+  /** The header and the content. */
   readonly whole: Buffer;
 }
 
-/** One element at the start of `data`; what follows is left. */
+/** Reads one element at the start of `data` and ignores the rest. */
 export function readElement(data: Buffer): DerElement {
   const tag = data[0];
   const short = data[1];
@@ -123,7 +123,7 @@ export function readElement(data: Buffer): DerElement {
   return { tag, content: data.subarray(start, end), whole: data.subarray(0, end) };
 }
 
-/** The elements one after another that fill `content`. */
+/** Reads a sequence of elements that fills `content`. */
 export function readAll(content: Buffer): DerElement[] {
   const elements: DerElement[] = [];
   for (let rest = content; rest.length > 0;) {
@@ -134,17 +134,17 @@ export function readAll(content: Buffer): DerElement[] {
   return elements;
 }
 
-/** One element that fills `data`. */
+/** Reads one element that fills `data`. */
 export function readOnly(data: Buffer, tag: number): DerElement {
   const element = readElement(data);
-  if (element.tag !== tag) throw new DerError(`tag ${element.tag} where ${tag} was expected`);
+  if (element.tag !== tag) throw new DerError(`found tag ${element.tag}, expected ${tag}`);
   if (element.whole.length !== data.length) throw new DerError('trailing data');
   return element;
 }
 
 export function expect(element: DerElement | undefined, tag: number): DerElement {
   if (element === undefined) throw new DerError('an element is missing');
-  if (element.tag !== tag) throw new DerError(`tag ${element.tag} where ${tag} was expected`);
+  if (element.tag !== tag) throw new DerError(`found tag ${element.tag}, expected ${tag}`);
   return element;
 }
 
@@ -173,7 +173,7 @@ export function readBoolean(element: DerElement): boolean {
 
 const PRINTABLE = /^[A-Za-z0-9 '()+,\-./:=?*&]*$/;
 
-/** Text of any string type that names use. */
+/** Reads text of any string type that names use. */
 export function readText(element: DerElement): string {
   switch (element.tag) {
     case TAG.printableString: {
@@ -195,17 +195,17 @@ export function readText(element: DerElement): string {
       return Buffer.from(element.content).swap16().toString('utf16le');
     }
     default:
-      throw new DerError(`tag ${element.tag} is no string`);
+      throw new DerError(`tag ${element.tag} is not a string type`);
   }
 }
 
-/** Epoch milliseconds. */
+/** Returns epoch milliseconds. */
 export function readTime(element: DerElement): number {
   const text = element.content.toString('latin1');
   let full: string;
   if (element.tag === TAG.utcTime) full = `${Number(text.slice(0, 2)) >= 50 ? '19' : '20'}${text}`;
   else if (element.tag === TAG.generalizedTime) full = text;
-  else throw new DerError(`tag ${element.tag} is no time`);
+  else throw new DerError(`tag ${element.tag} is not a time type`);
   const match = /^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/.exec(full);
   if (match === null) throw new DerError('a time is malformed');
   const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match.slice(1).map(Number);

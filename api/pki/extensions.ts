@@ -1,4 +1,7 @@
-/** The X.509 extensions that the cluster's certificates carry: key usage, extended key usage, basic constraints, names and key ids. */
+/**
+ * Reads and writes the X.509 extensions of the cluster's certificates: key usage, extended key usage, basic
+ * constraints, alternative names and key ids.
+ */
 import * as der from './der.ts';
 
 export const EXTENSION = {
@@ -32,7 +35,7 @@ export const KEY_USAGES = [
 
 export type KeyUsage = (typeof KEY_USAGES)[number];
 
-/** Names as the certificates API writes them. */
+/** The names of the certificates API. */
 export const EXTENDED_KEY_USAGES: Readonly<Record<string, string>> = {
   any: '2.5.29.37.0',
   'server auth': '1.3.6.1.5.5.7.3.1',

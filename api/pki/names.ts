@@ -1,4 +1,4 @@
-/** Distinguished names and alternative names of certificates and requests. */
+/** Reads and writes distinguished names and subject alternative names of certificates and requests. */
 import * as der from './der.ts';
 import { isIP } from 'node:net';
 
@@ -7,7 +7,7 @@ export interface DistinguishedName {
   readonly organizations?: readonly string[];
 }
 
-/** A name as it was read: every attribute by its OID, in order. */
+/** A parsed name, with every attribute by its OID in the original order. */
 export interface ParsedName {
   readonly commonName: string;
   readonly organizations: readonly string[];
@@ -48,10 +48,10 @@ export function readName(element: der.DerElement): ParsedName {
   return { commonName: of(COMMON_NAME).at(-1) ?? '', organizations: of(ORGANIZATION), attributes, raw: element.whole };
 }
 
-/** IPv4 in 4 bytes, IPv6 in 16. */
+/** Returns 4 bytes for IPv4 and 16 bytes for IPv6. */
 export function ipBytes(address: string): Buffer {
   if (isIP(address) === 4) return Buffer.from(address.split('.').map(Number));
-  if (isIP(address) !== 6) throw new der.DerError(`"${address}" is no IP address`);
+  if (isIP(address) !== 6) throw new der.DerError(`"${address}" is not an IP address`);
   const out = Buffer.alloc(16);
   const embedded = /^(.*:)(\d+\.\d+\.\d+\.\d+)$/.exec(address);
   let text = address;
@@ -73,9 +73,9 @@ export function ipBytes(address: string): Buffer {
 
 export function ipText(bytes: Buffer): string {
   if (bytes.length === 4) return [...bytes].join('.');
-  if (bytes.length !== 16) throw new der.DerError('an IP address has another length');
+  if (bytes.length !== 16) throw new der.DerError('an IP address has an invalid length');
   const words = Array.from({ length: 8 }, (_, i) => bytes.readUInt16BE(i * 2).toString(16));
-  // WHATWG URLs shorten IPv6 addresses canonically (RFC 5952).
+  // WHATWG URLs format IPv6 addresses canonically (RFC 5952).
   return new URL(`http://[${words.join(':')}]/`).hostname.slice(1, -1);
 }
 

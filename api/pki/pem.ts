@@ -1,16 +1,16 @@
 /**
- * PEM: base64 text between a line that begins a block and one that ends it. Reading ignores what stands between blocks. A
- * block that does not end, or ends with another label, is none: the text after it is read on, as Go's `encoding/pem` does.
- * Reading takes linear time.
+ * Parses PEM: base64 text between a BEGIN line and an END line. It ignores text between blocks. A block without an END
+ * line, or with another label on it, is ignored, and parsing continues after its BEGIN line, as in Go's `encoding/pem`.
+ * Parsing takes linear time.
  */
 
 export interface PemBlock {
-  /** `CERTIFICATE`, `EC PRIVATE KEY`, … */
+  /** `CERTIFICATE`, `EC PRIVATE KEY` and others. */
   readonly label: string;
-  /** The whole block, from its first dash to its last one. */
+  /** The whole block, including the BEGIN and END lines. */
   readonly text: string;
   readonly der: Buffer;
-  /** RFC 1421 headers stood in the block. */
+  /** Whether the block has RFC 1421 headers. */
   readonly hasHeaders: boolean;
 }
 
@@ -29,7 +29,7 @@ export function readPem(text: string): PemBlock[] {
       end = text.indexOf(END, begin);
       continue;
     }
-    // Only the last beginning before an end may be one of a block.
+    // Only the last BEGIN line before an END line can start a block.
     const next = text.indexOf(BEGIN, begin + BEGIN.length);
     if (next !== -1 && next < end) {
       begin = next;

@@ -1,4 +1,4 @@
-/** Signature algorithms of certificates and requests over node:crypto keys, and making such keys. */
+/** The signature algorithms of certificates and requests, with keys of node:crypto. Also generates keys. */
 import { constants, generateKeyPair, sign, verify, type KeyObject } from 'node:crypto';
 import * as der from './der.ts';
 
@@ -21,7 +21,7 @@ const VERIFY: Readonly<Record<string, { readonly hash: string | null; readonly t
 };
 
 interface Algorithm {
-  /** AlgorithmIdentifier. */
+  /** The DER of the AlgorithmIdentifier. */
   readonly identifier: Buffer;
   readonly hash: string | null;
 }
@@ -42,13 +42,13 @@ export function algorithmOf(key: KeyObject): Algorithm {
   }
 }
 
-/** `SEQUENCE { toBeSigned, algorithm, signature }`. */
+/** Signs `toBeSigned` and returns `SEQUENCE { toBeSigned, algorithm, signature }`. */
 export function signed(toBeSigned: Buffer, key: KeyObject): Buffer {
   const { identifier, hash } = algorithmOf(key);
   return der.sequence(toBeSigned, identifier, der.bitString(sign(hash, toBeSigned, key)));
 }
 
-/** Checks what `signed` made; unknown algorithms and keys of another type are refused. */
+/** Verifies the result of `signed`. Rejects unknown algorithms, and keys of another type. */
 export function verifySigned(parts: readonly der.DerElement[], key: KeyObject): boolean {
   const [body, algorithm, signature] = parts;
   if (body === undefined || algorithm === undefined || signature === undefined) return false;
@@ -65,7 +65,7 @@ export interface KeyPair {
   readonly publicKey: KeyObject;
 }
 
-/** Off the event loop. */
+/** Generates the key outside of the event loop. */
 export function generateKey(type: 'ecdsa' | 'rsa'): Promise<KeyPair> {
   return new Promise((resolve, reject) => {
     const done = (error: Error | null, publicKey: KeyObject, privateKey: KeyObject): void => {
@@ -77,7 +77,7 @@ export function generateKey(type: 'ecdsa' | 'rsa'): Promise<KeyPair> {
   });
 }
 
-/** As the reference's tools write it: SEC 1 for EC, PKCS #1 for RSA. */
+/** Exports the key in the formats of Kubernetes' tools: SEC 1 for EC, PKCS #1 for RSA. */
 export function privateKeyPem(key: KeyObject): string {
   if (key.asymmetricKeyType === 'ec') return key.export({ type: 'sec1', format: 'pem' }).toString();
   if (key.asymmetricKeyType === 'rsa') return key.export({ type: 'pkcs1', format: 'pem' }).toString();
