@@ -113,8 +113,8 @@ export interface Agent {
 }
 
 /** The name that a node registers with. */
-export function nodeNameOf({ hostnameOverride }: Pick<AgentFlags, 'hostnameOverride'>): string {
-  return (hostnameOverride === '' ? hostName() : hostnameOverride).trim().toLowerCase();
+export function nodeNameOf(flags: Pick<AgentFlags, 'hostnameOverride'>): string {
+  return (flags.hostnameOverride === '' ? hostName() : flags.hostnameOverride).trim().toLowerCase();
 }
 
 /** Resolves when the agent's ports listen and its loops run. Throws with one line for a person; nothing is left running then. */
