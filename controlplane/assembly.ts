@@ -2,6 +2,7 @@
 import type { Logger } from '../api/component/logger.ts';
 import type { Client } from '../api/machinery/client.ts';
 import type { Dialer } from '../api/machinery/dialer.ts';
+import type { LoopTurns } from '../api/machinery/loop-turns.ts';
 import { type Clock, formatTime } from '../api/machinery/clock.ts';
 import type { Secret } from '../api/machinery/kinds.ts';
 import {
@@ -56,6 +57,8 @@ import type { Storage } from './storage/storage.ts';
 export interface Parts {
   readonly flags: ControlPlaneFlags;
   readonly clock: Clock;
+  /** Of the clients and the loops of this process. */
+  readonly turns: LoopTurns;
   readonly logger: Logger;
   readonly schema: Schema;
   readonly registry: Registry;

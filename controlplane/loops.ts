@@ -34,7 +34,7 @@ export async function startLoops(
   aggregator: Aggregator,
   port: number,
 ): Promise<readonly (() => Promise<void>)[]> {
-  const { flags, clock, logger, registry, pki, clientFor } = parts;
+  const { flags, clock, turns, logger, registry, pki, clientFor } = parts;
   const reader = clientFor('system:kube-controller-manager', MASTERS, 'kube-controller-manager', true);
   const informers = new Informers({ client: reader, clock, logger, watchList: false });
   const ends: (() => Promise<void>)[] = [() => informers.close()];
@@ -85,6 +85,7 @@ export async function startLoops(
     clientFor: component,
     informers,
     clock,
+    turns,
     logger,
     catalog: registry.catalog,
     rootCaPem: pki.material().ca.certificatePem,

@@ -10,6 +10,7 @@ import { type Logger, silentLogger } from '../api/component/logger.ts';
 import type { Client } from '../api/machinery/client.ts';
 import { type Clock, systemClock } from '../api/machinery/clock.ts';
 import { createDialer } from '../api/machinery/dialer.ts';
+import { LoopTurns } from '../api/machinery/loop-turns.ts';
 import { MetricsRegistry } from '../api/component/metrics.ts';
 import { loadSchema } from '../api/schema/table.ts';
 import { loadAdmissionConfiguration } from './admission/admission-config.ts';
@@ -209,9 +210,10 @@ async function assemble(options: Assembly, { opened, close, isClosing }: Lifetim
   });
   opened.push(() => security.close());
   const { authorizer } = security.authorizers;
+  const turns = new LoopTurns(clock);
   const clientFor: Parts['clientFor'] = (name, groups, fieldManager = name, shared = false) =>
-    createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager, shared });
-  const base = { flags, clock, logger, schema, registry, security, sources, pki, dialer, clientFor };
+    createDirectClient({ catalog, authorizer, clock, user: { name, groups }, fieldManager, shared, turns });
+  const base = { flags, clock, turns, logger, schema, registry, security, sources, pki, dialer, clientFor };
   const customResources = customResourcesOf(base, storage, admission.chain, stop.signal);
   const admissionConfiguration = await loadAdmissionConfiguration(flags.admissionControlConfigFile, clock);
   if (admissionConfiguration.ignored.length > 0)

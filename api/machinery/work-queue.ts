@@ -6,6 +6,7 @@
  */
 import { backoffDelay } from './backoff.ts';
 import type { Clock, Timer } from './clock.ts';
+import type { LoopTurns } from './loop-turns.ts';
 
 export interface WorkQueueOptions {
   readonly clock: Clock;
@@ -137,6 +138,8 @@ export interface WorkersOptions {
   readonly queue: WorkQueue;
   readonly workers: number;
   readonly signal: AbortSignal;
+  /** Limits how long reconciles keep the event loop. */
+  readonly turns?: LoopTurns;
   readonly reconcile: (key: string, signal: AbortSignal) => Promise<void>;
   /** Called for each failure; the key comes back by its back-off unless this returns `'drop'`. */
   readonly onError: (error: unknown, key: string, failures: number) => 'drop' | void;
@@ -152,13 +155,14 @@ export async function runWorkers(options: WorkersOptions): Promise<void> {
   signal.removeEventListener('abort', stop);
 }
 
-async function work({ queue, signal, reconcile, onError }: WorkersOptions): Promise<void> {
+async function work({ queue, signal, turns, reconcile, onError }: WorkersOptions): Promise<void> {
   for (let key = await queue.next(); key !== undefined; key = await queue.next()) {
+    await turns?.begin();
     try {
       await reconcile(key, signal);
       queue.forget(key);
     } catch (error) {
-      // what is cut off by the shutdown is no failure
+      // An error that the shutdown causes is no failure.
       if (!signal.aborted) {
         if (onError(error, key, queue.failures(key) + 1) === 'drop') queue.forget(key);
         else queue.addRateLimited(key);

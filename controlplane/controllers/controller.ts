@@ -6,6 +6,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { isConflict, isNotFound, isStatusError } from '../../api/meta/status-error.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import type { EventRecorder } from '../../api/machinery/event-recorder.ts';
 import type { Informer, Informers } from '../../api/machinery/informer.ts';
 import type { TypedClient } from '../../api/machinery/typed-client.ts';
@@ -22,6 +23,7 @@ export interface ControllerEnvironment {
   readonly informers: Informers;
   readonly recorder: EventRecorder;
   readonly clock: Clock;
+  readonly turns?: LoopTurns;
   readonly logger: Logger;
   readonly catalog: ResourceCatalog;
   readonly options: ControllerOptions;
@@ -45,10 +47,10 @@ export interface Cache {
 
 export class ReconcileLoop {
   readonly queue: WorkQueue;
-  readonly #environment: Pick<ControllerEnvironment, 'clock' | 'logger'>;
+  readonly #environment: Pick<ControllerEnvironment, 'clock' | 'logger' | 'turns'>;
   readonly #options: LoopOptions;
 
-  constructor(environment: Pick<ControllerEnvironment, 'clock' | 'logger'>, options: LoopOptions) {
+  constructor(environment: Pick<ControllerEnvironment, 'clock' | 'logger' | 'turns'>, options: LoopOptions) {
     this.#environment = environment;
     this.#options = options;
     const { baseDelayMs, maxDelayMs } = options;
@@ -74,18 +76,19 @@ export class ReconcileLoop {
       if (signal.aborted) return;
       throw error;
     }
-    const { logger } = this.#environment;
+    const { logger, turns } = this.#environment;
     await runWorkers({
       queue: this.queue,
       workers: this.#options.workers ?? 1,
       signal,
+      ...(turns === undefined ? {} : { turns }),
       reconcile: this.#options.reconcile,
       onError: (error, key, failures) => {
-        // somebody else wrote first: the next look will see it
+        // Another writer was first: the next reconcile sees its version.
         if (isConflict(error) || (isNotFound(error) && failures < 3))
-          logger.debug({ key, failures, error: String(error) }, 'a newer version was written meanwhile');
-        else if (isStatusError(error)) logger.warn({ key, failures, error: String(error) }, 'reconciling failed');
-        else logger.error({ key, failures, err: error }, 'reconciling failed');
+          logger.debug({ key, failures, err: error }, 'A newer version was written meanwhile');
+        else if (isStatusError(error)) logger.warn({ key, failures, err: error }, 'Reconciling failed');
+        else logger.error({ key, failures, err: error }, 'Reconciling failed');
       },
     });
   }

@@ -2,6 +2,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
@@ -16,6 +17,8 @@ export interface StartControllersOptions extends ControllerKeys {
   /** Made with a client that may read everything; shared with the scheduler. */
   readonly informers: Informers;
   readonly clock: Clock;
+  /** Shared with the clients: reconciles leave the event loop to others in time. */
+  readonly turns: LoopTurns;
   readonly logger: Logger;
   readonly catalog: ResourceCatalog;
   readonly options?: Partial<ControllerOptions>;
@@ -28,7 +31,7 @@ export interface RunningControllers {
 }
 
 export function startControllers(start: StartControllersOptions): RunningControllers {
-  const { clientFor, informers, clock, logger, catalog } = start;
+  const { clientFor, informers, clock, turns, logger, catalog } = start;
   const options = { ...defaultControllerOptions, ...start.options };
   const stop = new AbortController();
   const rows = controllerTable(start).filter((row) => isEnabled(row, options.controllers));
@@ -45,7 +48,17 @@ export function startControllers(start: StartControllersOptions): RunningControl
     });
     try {
       await row.run(
-        { name: row.name, client: typedClient(client), informers, recorder, clock, logger: log, catalog, options },
+        {
+          name: row.name,
+          client: typedClient(client),
+          informers,
+          recorder,
+          clock,
+          turns,
+          logger: log,
+          catalog,
+          options,
+        },
         stop.signal,
       );
     } catch (error) {

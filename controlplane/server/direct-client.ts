@@ -16,6 +16,7 @@ import type {
   PatchType,
   Resource,
 } from '../../api/machinery/client.ts';
+import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import { cloneJson } from '../../api/meta/json-equality.ts';
 import { apiVersionOf, type KubeList, type KubeObject } from '../../api/meta/object.ts';
 import { parseSelector } from '../../api/meta/selector-parser.ts';
@@ -44,6 +45,8 @@ export interface DirectClientOptions {
   readonly user: UserInfo;
   /** Stands in managed fields, and before the slash of the user agent. */
   readonly fieldManager: string;
+  /** Shared by all clients of the process: together they leave the event loop to others in time. */
+  readonly turns?: LoopTurns;
   /** Lists and watches give out the cache's own objects, which must never be changed: for informers. */
   readonly shared?: boolean;
 }
@@ -210,7 +213,8 @@ class DirectClient implements Client {
     name: string,
     options: { readonly subresource?: string; readonly fieldManager?: string; readonly signal?: AbortSignal },
   ): Promise<RequestContext> {
-    const { authorizer, user } = this.#options;
+    const { authorizer, user, turns } = this.#options;
+    await turns?.begin();
     options.signal?.throwIfAborted();
     const attributes = attributesOf(user, verb, {
       ...resource,

@@ -1,5 +1,5 @@
 /**
- * `npm run bench [-- --only start,memory,get,create,list,watch,objects,definitions,auth,up,idle,agent,executable]`: prints each figure with its unit. Every group
+ * `npm run bench [-- --only start,memory,get,create,list,watch,objects,definitions,auth,scale,up,idle,agent,executable]`: prints each figure with its unit. Every group
  * gets a server of its own. Compare figures of one machine and one run only.
  */
 import { fork } from 'node:child_process';
@@ -14,6 +14,7 @@ import { idle } from './idle.ts';
 import { hostile } from './hostile.ts';
 import { h2load, openHttp, type Http } from './load.ts';
 import { configMap, pod } from './objects.ts';
+import { scale } from './scale.ts';
 import { startServer, type Server, type ServerOptions } from './server.ts';
 
 const MAPS = '/api/v1/namespaces/default/configmaps';
@@ -214,13 +215,14 @@ const groups: Readonly<Record<string, () => Promise<void>>> = {
   definitions: () => withServer((server, http) => definitions(print, server, http), OBSERVED),
   auth,
   hostile: () => withServer((server) => hostile(server), OBSERVED),
+  scale: () => scale(print),
   up,
   idle: () => idle(print),
   agent: () => agent(print),
   executable: () => executable(print),
 };
-/** These need a container runtime and root; only when asked for. */
-const onDemand: ReadonlySet<string> = new Set(['up', 'idle', 'agent', 'executable']);
+/** These need minutes, or a container runtime and root; only when asked for. */
+const onDemand: ReadonlySet<string> = new Set(['scale', 'up', 'idle', 'agent', 'executable']);
 const byDefault = Object.keys(groups).filter((name) => !onDemand.has(name));
 
 const { values } = parseArgs({ options: { only: { type: 'string' } } });

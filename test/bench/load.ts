@@ -64,7 +64,14 @@ export function openHttp(origin: string): Http {
   const request = (method: string, path: string, body?: object): Promise<string> =>
     new Promise((resolve, reject) => {
       const headers = { ':method': method, ':path': path, authorization: `Bearer ${TOKEN}` };
-      const stream = session.request(body === undefined ? headers : { ...headers, 'content-type': 'application/json' });
+      const stream = session.request(
+        body === undefined
+          ? headers
+          : {
+              ...headers,
+              'content-type': method === 'PATCH' ? 'application/strategic-merge-patch+json' : 'application/json',
+            },
+      );
       let status = 0;
       let text = '';
       stream.setEncoding('utf8');
