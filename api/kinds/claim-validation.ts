@@ -1,4 +1,6 @@
-/** What claims to storage must say, whether they stand alone or are templates in pods and stateful sets. */
+/**
+ * Validates the spec of PersistentVolumeClaims, both of claim objects and of claim templates in pods and StatefulSets.
+ */
 import type { V1LabelSelector } from '@kubernetes/client-node';
 import { forbidden, invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors } from '../meta/names.ts';
@@ -33,7 +35,7 @@ export interface ClaimSpec {
   volumeAttributesClassName?: string | undefined;
 }
 
-/** How the storage is accessed, how large it is, and what it is made from. */
+/** Validates the access modes, the requested size and the data source. */
 export function claimSpecErrors(spec: ClaimSpec, at: string): FieldError[] {
   const errors: FieldError[] = [];
   const modes = spec.accessModes ?? [];

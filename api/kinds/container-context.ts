@@ -1,12 +1,12 @@
-/** What a container's parts are checked against: the pod around it. */
+/** The context in which a container is validated: the parts of its pod that containers refer to. */
 import type { PodSpec } from './pod-types.ts';
 
-/** The source of each volume that has a valid name. */
+/** The volume source of each volume with a valid name. */
 export type VolumeKinds = ReadonlyMap<string, string>;
 
 export interface ContainerContext {
   readonly spec: PodSpec;
   readonly volumes: VolumeKinds;
-  /** Names of `spec.resourceClaims`. */
+  /** The names of `spec.resourceClaims`. */
   readonly claims: ReadonlySet<string>;
 }

@@ -1,4 +1,4 @@
-/** Validation of the containers of a pod: ordinary, init and ephemeral ones. */
+/** Validates the containers of a pod: ordinary, init and ephemeral containers. Pod validation calls it. */
 import { duplicate, forbidden, FieldError, invalid, required, unsupportedValue } from '../meta/field-error.ts';
 import { dnsLabelErrors, portNameErrors } from '../meta/names.ts';
 import type { ContainerContext } from './container-context.ts';
@@ -22,7 +22,7 @@ function commonErrors(
   const errors: FieldError[] = [];
   if (isBlank(container.name)) errors.push(required(`${path}.name`));
   else errors.push(...each(`${path}.name`, container.name, dnsLabelErrors(container.name)));
-  // White space around an image is refused for pods only: templates may have it.
+  // White space around an image is only invalid in pods. Templates may have it.
   if (isBlank(container.image)) errors.push(required(`${path}.image`));
   const { terminationMessagePolicy: messages, imagePullPolicy: pull } = container;
   if (!isBlank(messages) && !MESSAGE_POLICIES.includes(messages)) {
@@ -165,7 +165,7 @@ function startupErrors(container: Container, graceSeconds: number | undefined, a
   return livenessErrors(container.startupProbe, graceSeconds, `${at}.startupProbe`);
 }
 
-/** One port of the host cannot be two containers'. */
+/** Two containers of a pod cannot use the same host port. */
 function hostPortConflicts(containers: readonly Container[], path: string): FieldError[] {
   const errors: FieldError[] = [];
   const taken = new Set<string>();
@@ -194,7 +194,8 @@ export function initContainerErrors(
     const { name = '' } = container;
     if (names.has(name)) errors.push(duplicate(`${at}.name`, name));
     else if (name !== '') names.add(name);
-    // One at a time, and the reference numbers each as if it were the only one.
+    // Host port conflicts are checked for each init container alone, and the error path has index 0 as in
+    // kube-apiserver.
     errors.push(...hostPortConflicts([container], path));
     if (container.restartPolicy === 'Always') {
       errors.push(
@@ -217,7 +218,7 @@ function renumber(error: FieldError, path: string, index: number): FieldError {
   return new FieldError(error.type, error.field.replace(`${path}[0]`, `${path}[${index}]`), error.value, error.detail);
 }
 
-/** What an ephemeral container has no use for, in the order in which it is refused. */
+/** The fields that are forbidden for ephemeral containers, in the order of kube-apiserver's errors. */
 const NOT_EPHEMERAL = [
   'ports',
   'resources',
@@ -261,7 +262,7 @@ export function ephemeralContainerErrors(context: ContainerContext, path: string
   return errors;
 }
 
-/** Pods, not templates: an image has no white space around it. */
+/** Rejects white space around the images of a pod. Templates are not checked. */
 export function imageSpaceErrors(containers: readonly (Container | EphemeralContainer)[], path: string): FieldError[] {
   const errors: FieldError[] = [];
   for (const [index, { image = '' }] of containers.entries()) {

@@ -1,6 +1,7 @@
 /**
- * Fields of pods whose feature is off in this version: what is new of them is dropped before validation, what an object
- * already has stays. Called by the strategies of pods and of everything with a pod template.
+ * Removes pod fields whose feature gate is off in this version. It drops new uses of a field before validation and
+ * keeps a field that the stored object already has. The strategies of pods and of all kinds with a pod template call
+ * it.
  */
 import type { Container, PodSpec } from './pod-types.ts';
 
@@ -10,7 +11,7 @@ const allContainers = (spec: PodSpec | undefined): Pick<Container, 'lifecycle'>[
   ...(spec?.ephemeralContainers ?? []),
 ];
 
-/** `old` is the spec that is stored. */
+/** `old` is the stored spec. */
 export function dropDisabledPodFields(spec: PodSpec | undefined, old: PodSpec | undefined): void {
   if (spec === undefined) return;
   if (!allContainers(old).some(({ lifecycle }) => lifecycle?.stopSignal !== undefined)) dropStopSignals(spec);

@@ -1,4 +1,7 @@
-/** Validation of a container's environment, and of the references to pod fields and resources that volumes share with it. */
+/**
+ * Validates the environment of a container, and the field and resource references that environment variables share with
+ * downward API volumes.
+ */
 import { FieldError, invalid, required, unsupportedValue } from '../meta/field-error.ts';
 import {
   configKeyErrors,
@@ -112,7 +115,7 @@ function keyReferenceErrors(
   return errors;
 }
 
-/** Fields of the pod that environment and downward volumes show. */
+/** Validates a reference to a pod field, in an environment variable or a downward API volume. */
 export function fieldRefErrors(
   reference: { apiVersion?: string | undefined; fieldPath?: string | undefined },
   supported: readonly string[],
@@ -142,7 +145,7 @@ export function fieldRefErrors(
     const text = `error converting fieldPath: field label not supported: ${reference.fieldPath}`;
     return [invalid(field, reference.fieldPath, text)];
   }
-  // What old clients call the node.
+  // `spec.host` is the former name of `spec.nodeName`.
   const meant = reference.fieldPath === 'spec.host' ? 'spec.nodeName' : reference.fieldPath;
   return supported.includes(meant) ? [] : [unsupportedValue(field, meant, supported)];
 }

@@ -1,4 +1,4 @@
-/** Validation of how a container sees volumes: as directories and as block devices. */
+/** Validates how a container mounts volumes, as directories and as block devices. */
 import { FieldError, forbidden, invalid, required, unsupportedValue } from '../meta/field-error.ts';
 import type { ContainerContext } from './container-context.ts';
 import type { Container, EphemeralContainer, VolumeMount } from './pod-types.ts';
@@ -112,7 +112,7 @@ interface MountNames {
   readonly paths: ReadonlySet<string>;
 }
 
-/** Of two with one name the later one counts. */
+/** Builds a map by name. Of two entries with one name, the later one wins. */
 function named(items: readonly (readonly [name: string, path: string])[]): MountNames {
   const byName = new Map(items);
   return { names: new Set(byName.keys()), paths: new Set(byName.values()) };

@@ -1,4 +1,4 @@
-/** What a pod may say once it names its operating system, and the containers that run as processes of a Windows host. */
+/** Validates the fields that a pod may set for its operating system, and Windows HostProcess containers. */
 import { forbidden, invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
 import { containersOf } from './pod-annotation-validation.ts';
 import type { PodSpec } from './pod-types.ts';
@@ -65,10 +65,13 @@ export function operatingSystemErrors(spec: PodSpec, path: string): FieldError[]
   return errors;
 }
 
-/** An empty list asks for nothing. */
+/** An empty list counts as not set. */
 const isGiven = (value: unknown): boolean => value !== undefined && !(Array.isArray(value) && value.length === 0);
 
-/** Containers of Windows that run as processes of the host: all of them or none, and on the host's network. */
+/**
+ * Validates HostProcess containers: either all containers of a pod are HostProcess containers or none is, and they need
+ * the host's network.
+ */
 export function hostProcessErrors(spec: PodSpec, path: string): FieldError[] {
   const errors: FieldError[] = [];
   const ofPod = spec.securityContext?.windowsOptions?.hostProcess;

@@ -1,4 +1,7 @@
-/** Annotations of pods and templates that mean something: mirrors of static pods, deletion cost, confinement of old clients. */
+/**
+ * Validates the annotations of pods and templates that have a meaning: mirror pods, pod deletion cost, and the
+ * annotations of AppArmor and seccomp that older clients set.
+ */
 import { forbidden, invalid, type FieldError } from '../meta/field-error.ts';
 import { localPathErrors } from './mount-validation.ts';
 import type { PodSpec } from './pod-types.ts';
@@ -7,7 +10,7 @@ const MIRROR = 'kubernetes.io/config.mirror';
 const DELETION_COST = 'controller.kubernetes.io/pod-deletion-cost';
 const SECCOMP_POD = 'seccomp.security.alpha.kubernetes.io/pod';
 const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
-/** Followed by a container's name. */
+/** The prefix of the annotation. The container's name follows. */
 export const APP_ARMOR_ANNOTATION = 'container.apparmor.security.beta.kubernetes.io/';
 const INT32_MAX = 2147483647;
 
@@ -55,7 +58,7 @@ function appArmorErrors(profile: string, field: string, container: string, spec:
 
 type Profile = { readonly type?: string | undefined; readonly localhostProfile?: string | undefined };
 
-/** Annotations of old clients and the fields that took their place say the same. */
+/** An AppArmor or seccomp annotation must agree with the field that replaced it. */
 export function confinementErrors(
   annotations: Readonly<Record<string, string>> | undefined,
   spec: PodSpec,
@@ -121,14 +124,14 @@ function matchErrors(
 
 type AnyContainer = NonNullable<PodSpec['containers']>[number] | NonNullable<PodSpec['ephemeralContainers']>[number];
 
-/** All containers in the order in which the reference visits them, with their paths. */
+/** Returns all containers with their paths, in kube-apiserver's order. */
 export function containersOf(spec: PodSpec, path: string): (readonly [AnyContainer, string])[] {
   return (['initContainers', 'containers', 'ephemeralContainers'] as const).flatMap((list) =>
     (spec[list] ?? []).map((one, index) => [one, `${path}.${list}[${index}]`] as const),
   );
 }
 
-/** Of a pod that exists: what its agent and its nodes have read already does not change. */
+/** Validates an update. Annotations that the kubelet has already read are immutable. */
 export function podAnnotationUpdateErrors(
   annotations: Readonly<Record<string, string>> = {},
   old: Readonly<Record<string, string>> = {},

@@ -1,6 +1,6 @@
 /**
- * Defaults of pods and of every pod template, beyond those that the schema table carries. Called by the API server for
- * each decoded object, and by the agent for static pods. Changes its argument in place; running it twice changes nothing.
+ * Sets the defaults of pods and pod templates that the schema table does not contain. The API server calls it for each
+ * decoded object, and the agent calls it for static pods. It changes its argument in place and is idempotent.
  */
 import { compareQuantities, formatQuantity, parseQuantity, addQuantities } from '../meta/quantity.ts';
 import type {
@@ -17,7 +17,7 @@ import type {
 
 type AnyContainer = Container | EphemeralContainer;
 
-/** Of a pod itself; templates do not default requests. */
+/** Sets the defaults of a pod. Requests are defaulted for pods, not for templates. */
 export function applyPodDefaults(pod: Pod): void {
   const spec = (pod.spec ??= {});
   applyPodSpecDefaults(spec);
@@ -46,7 +46,7 @@ function applyPodSpecDefaults(spec: PodSpec): void {
   for (const volume of spec.volumes ?? []) defaultVolume(volume);
 }
 
-/** The old name of the field always shows the same account. */
+/** Sets `serviceAccount`, the former name of the field, to the value of `serviceAccountName`. */
 function sameServiceAccount(spec: PodSpec): void {
   const account = spec.serviceAccountName ?? spec.serviceAccount;
   if (account === undefined || account === '') return;
@@ -83,7 +83,7 @@ function defaultContainer(container: AnyContainer): void {
   roundFractions(container.resources?.requests);
 }
 
-/** `Always` for no tag and for `latest`, even where a digest follows the tag. */
+/** Returns `Always` for an image without tag or with the tag `latest`, even if a digest follows the tag. */
 function pullPolicyOf(image: string): string {
   const digest = image.indexOf('@');
   const name = digest < 0 ? image : image.slice(0, digest);
@@ -158,7 +158,7 @@ function defaultDisks(volume: Volume): void {
   }
 }
 
-/** What is limited and not requested is requested as it is limited. */
+/** A resource with a limit and without a request is requested with the limit's amount. */
 function defaultRequests(container: Container): void {
   const { resources } = container;
   if (resources?.limits === undefined) return;
@@ -176,8 +176,8 @@ function fillRequests(resources: ResourceRequirements, limits: Quantities): void
 const POD_LEVEL: ReadonlySet<string> = new Set(['cpu', 'memory']);
 
 /**
- * Sets the pod-level requests that are missing of a pod with pod-level limits: to the sum of the containers' requests,
- * or to the limit where no container requests that resource.
+ * Sets the missing pod-level requests of a pod with pod-level limits: to the sum of the containers' requests, or to the
+ * limit if no container requests the resource.
  */
 function defaultPodRequests(spec: PodSpec): void {
   const { resources } = spec;
@@ -194,7 +194,7 @@ function defaultPodRequests(spec: PodSpec): void {
   if (Object.keys(requests).length > 0) resources.requests = requests;
 }
 
-/** What the containers request together; `undefined` where none does. */
+/** Returns the sum of the containers' requests; `undefined` if no container requests the resource. */
 function summedRequests(spec: PodSpec, name: string): string | undefined {
   const values = (spec.containers ?? []).flatMap(
     (container) => (container.resources?.requests as Quantities | undefined)?.[name] ?? [],
@@ -214,7 +214,7 @@ function summedRequests(spec: PodSpec, name: string): string | undefined {
 
 const MILLI = 1_000_000n;
 
-/** Nothing finer than a thousandth is kept of what a container asks for. */
+/** Rounds requests and limits up to thousandths. */
 function roundFractions(list: Record<string, string | undefined> | undefined): void {
   if (list === undefined) return;
   for (const [name, value] of Object.entries(list)) {
@@ -227,7 +227,7 @@ function roundFractions(list: Record<string, string | undefined> | undefined): v
   }
 }
 
-/** On the host's network a container's port is the host's. */
+/** On the host's network, the host port defaults to the container port. */
 function defaultHostPorts(spec: PodSpec): void {
   for (const container of [...(spec.containers ?? []), ...(spec.initContainers ?? [])]) {
     for (const port of container.ports ?? [])

@@ -1,4 +1,4 @@
-/** The quality-of-service class of a pod, from what its containers (or the pod as a whole) request and are limited to. */
+/** Computes the QoS class of a pod from the requests and limits of its containers, or of the pod as a whole. */
 import { parseQuantity } from '../meta/quantity.ts';
 import type { PodSpec, Quantities } from './pod-types.ts';
 
@@ -17,7 +17,7 @@ function compute(list: unknown): Map<string, bigint> {
   return found;
 }
 
-/** The pod as a whole has resources of a kind that it can have so. */
+/** Whether the pod has pod-level resources of a supported kind. */
 function saysItself({ resources }: PodSpec): boolean {
   const names = [...Object.keys(resources?.requests ?? {}), ...Object.keys(resources?.limits ?? {})];
   return names.some((name) => name === 'cpu' || name === 'memory' || name.startsWith('hugepages-'));

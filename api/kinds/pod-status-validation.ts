@@ -1,10 +1,10 @@
-/** What an agent reports of a pod: addresses, users of its processes, and the health of devices. */
+/** Validates the pod status that a kubelet reports: addresses, users of processes, and the health of devices. */
 import { duplicate, forbidden, internal, invalid, unsupportedValue, type FieldError } from '../meta/field-error.ts';
 import { ipErrors, parseIp } from '../meta/ip-addresses.ts';
 import type { Pod, PodStatus } from './pod-types.ts';
 import { idErrors } from './security-context-validation.ts';
 
-/** Addresses that were stored before are kept as they are written. */
+/** Addresses that are already stored are not validated again. */
 export function podReportErrors(pod: Pod, old: Pod): FieldError[] {
   const { status = {} } = pod;
   const { hostIP = '', hostIPs = [] } = status;
@@ -25,7 +25,7 @@ export function podReportErrors(pod: Pod, old: Pod): FieldError[] {
 
 type Addresses = readonly { readonly ip?: string | undefined }[];
 
-/** One of each family at most. */
+/** A list has at most one address of each family. */
 function addressErrors(list: 'podIPs' | 'hostIPs', addresses: Addresses, old: Addresses): FieldError[] {
   const field = `status.${list}`;
   const known = new Set(old.map(({ ip }) => ip));

@@ -1,4 +1,4 @@
-/** Pods and their parts as they stand on the wire; every field may be missing. */
+/** The types of pods and their parts in the wire format. Every field may be absent. */
 import type {
   V1Affinity,
   V1Container,

@@ -1,4 +1,7 @@
-/** What may change of a pod once it exists: by the pod itself, its status, its ephemeral containers, and by resize. */
+/**
+ * Validates updates of existing pods: of the pod itself, its status, its ephemeral containers, and by resize. The pod
+ * strategies call it.
+ */
 import { duplicate, forbidden, invalid, required, type FieldError } from '../meta/field-error.ts';
 import { cloneJson, semanticEqual } from '../meta/json-equality.ts';
 import { dnsSubdomainErrors, qualifiedNameErrors, rangeError } from '../meta/names.ts';
@@ -40,7 +43,7 @@ export function podUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   return errors;
 }
 
-/** What holds for a pod at any time. */
+/** The rules that hold for a pod at any time. */
 function podErrors(pod: Pod): FieldError[] {
   const spec = pod.spec ?? {};
   return [
@@ -99,7 +102,7 @@ function schedulingGateErrors(spec: PodSpec, old: PodSpec): FieldError[] {
   );
 }
 
-/** `spec` with what may change put back. */
+/** Returns `spec` with all mutable fields set back to their old values. */
 function mungedSpec(spec: PodSpec, old: PodSpec): PodSpec {
   const munged = cloneJson(spec);
   for (const list of ['containers', 'initContainers'] as const) {
@@ -120,7 +123,7 @@ function restore<Key extends keyof PodSpec>(spec: PodSpec, old: PodSpec, key: Ke
   else spec[key] = old[key];
 }
 
-/** A gated pod may narrow where it runs; `munged` gets the old placement back. */
+/** A pod with scheduling gates may narrow its node selection. Sets the old placement in `munged`. */
 function gatedErrors(munged: PodSpec, old: PodSpec): FieldError[] {
   const errors: FieldError[] = [];
   if (!semanticEqual(munged.nodeSelector, old.nodeSelector)) {
@@ -173,7 +176,7 @@ function nodeAffinityErrors(affinity: NodeAffinity | undefined, old: NodeAffinit
     const now = terms[index] ?? {};
     const lists = ['matchExpressions', 'matchFields'] as const;
     const wasEmpty = lists.every((list) => (term[list] ?? []).length === 0);
-    // An empty term matches nothing: what joins it would widen the choice.
+    // An empty term matches nothing, so adding an expression to it would widen the selection.
     const kept = wasEmpty
       ? lists.every((list) => (now[list] ?? []).length === 0)
       : lists.every((list) => (term[list] ?? []).every((one, at) => semanticEqual(one, now[list]?.[at])));
@@ -207,7 +210,7 @@ export function podStatusUpdateErrors(pod: Pod, old: Pod): FieldError[] {
   return errors;
 }
 
-/** What has ended for good does not run again. */
+/** A container that terminated finally does not run again. */
 function terminationErrors(
   pod: Pod,
   old: Pod,
@@ -218,7 +221,7 @@ function terminationErrors(
   const own = new Map(
     [...(old.spec?.initContainers ?? []), ...(old.spec?.containers ?? [])].map((one) => [one.name, one] as const),
   );
-  // Any of them may be started anew by another's end.
+  // A container with this rule can restart all containers of the pod.
   const restartsAll = [...own.values()].some((one) =>
     (one.restartPolicyRules ?? []).some(({ action }) => action === 'RestartAllContainers'),
   );
@@ -253,7 +256,7 @@ function claimStatusErrors(pod: Pod): FieldError[] {
   });
 }
 
-/** The path of errors that are of the pod as a whole. */
+/** The path of an error of the whole pod. */
 const WHOLE = '[]';
 const isMirror = (pod: Pod): boolean => pod.metadata.annotations?.['kubernetes.io/config.mirror'] !== undefined;
 
@@ -293,7 +296,7 @@ export function podResizeErrors(pod: Pod, old: Pod): FieldError[] {
   const qos = old.status?.qosClass ?? qosClassOf(before);
   if (qosClassOf(spec) !== qos)
     errors.push(invalid('spec', qos, 'Pod QOS Class may not change as a result of resizing'));
-  // An agent that can resize tells what its running containers have.
+  // A kubelet that supports resize reports the resources of running containers.
   const running = (old.status?.containerStatuses ?? []).find(({ state }) => state?.running !== undefined);
   if (running !== undefined && running.resources === undefined)
     errors.push(forbidden('spec', 'Pod running on node without support for resize'));

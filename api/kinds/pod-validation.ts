@@ -1,6 +1,6 @@
 /**
- * Validation of a pod's spec, for pods and for every template of one; shared by the API server and by the agent, which
- * runs pods from files that no API server has seen. Returns every error in the order of the reference.
+ * Validates the spec of pods and pod templates. The API server calls it for every object. The agent calls it for static
+ * pods, which no API server has validated. It returns every error in kube-apiserver's order.
  */
 import { duplicate, FieldError, forbidden, invalid, required, unsupportedValue } from '../meta/field-error.ts';
 import {
@@ -30,7 +30,7 @@ import { podSecurityErrors } from './security-context-validation.ts';
 import { each, inRange, isBlank } from './validation-rules.ts';
 import { checkVolumes } from './volume-validation.ts';
 
-/** A pod that is to be created. `withMetadata` is for callers that have not checked the metadata yet (static pods). */
+/** Validates a new pod. `withMetadata` is for callers that have not validated the metadata (static pods). */
 export function validatePod(
   pod: Pod,
   { withMetadata = false }: { readonly withMetadata?: boolean } = {},
@@ -53,7 +53,7 @@ export function validatePod(
   return errors;
 }
 
-/** Rules that templates are spared. */
+/** The rules that apply to pods and not to templates. */
 export function podOnlyErrors(spec: PodSpec): FieldError[] {
   const errors: FieldError[] = [];
   if (isBlank(spec.serviceAccountName)) {
@@ -72,7 +72,7 @@ export function podOnlyErrors(spec: PodSpec): FieldError[] {
   return errors;
 }
 
-/** `path`: `spec.template` and the like. */
+/** `path` is `spec.template` or similar. */
 export function podTemplateErrors(template: PodTemplate | undefined, path: string): FieldError[] {
   const meta = template?.metadata;
   const spec = template?.spec ?? {};
@@ -92,7 +92,7 @@ export function podTemplateErrors(template: PodTemplate | undefined, path: strin
 const RESTART = ['Always', 'OnFailure', 'Never'];
 const DNS_POLICIES = ['ClusterFirstWithHostNet', 'ClusterFirst', 'Default', 'None'];
 
-/** `podName`: of a pod; templates have none. */
+/** `podName` is the name of the pod; empty for templates. */
 export function podSpecErrors(spec: PodSpec, path: string, podName = ''): FieldError[] {
   const graceSeconds = spec.terminationGracePeriodSeconds;
   const claims = new Set((spec.resourceClaims ?? []).map(({ name = '' }) => name).filter((name) => name !== ''));
@@ -171,8 +171,8 @@ function resourceClaimErrors(spec: PodSpec, path: string): FieldError[] {
 }
 
 /**
- * What the containers of a pod request together at most at one time, in nano units: all containers beside all sidecars,
- * or an init container beside the sidecars that started before it.
+ * Returns the maximum of the pod's container requests in nano units: the sum over all containers and sidecars, or an
+ * init container together with the sidecars that started before it.
  */
 function aggregateNano(spec: PodSpec, name: string): bigint {
   const own = ({ resources }: { resources?: { requests?: unknown } | undefined }): bigint => {
@@ -190,7 +190,9 @@ function aggregateNano(spec: PodSpec, name: string): bigint {
   return running > starting ? running : starting;
 }
 
-/** The aggregate requests of the containers fit into the pod's, and no container's limit exceeds the pod's. */
+/**
+ * The aggregate container requests must fit into the pod's requests, and no container limit may exceed the pod's limit.
+ */
 function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
   const { resources } = spec;
   if (resources === undefined) return [];
@@ -220,7 +222,7 @@ function podLevelErrors(spec: PodSpec, path: string): FieldError[] {
 const formatNano = (nano: bigint): string =>
   nano % 1_000_000_000n === 0n ? String(nano / 1_000_000_000n) : `${nano / 1_000_000n}m`;
 
-/** On the host's network a port is the host's; a template may leave it out. */
+/** On the host's network, the host port must equal the container port. A template may omit it. */
 function hostNetworkErrors(spec: PodSpec, path: string, isPod: boolean): FieldError[] {
   if (spec.hostNetwork !== true) return [];
   const errors: FieldError[] = [];

@@ -1,4 +1,7 @@
-/** What is valid in a pod but likely not meant: texts of `Warning: 299` headers, in the order of the reference. */
+/**
+ * Warns about fields of a pod that are valid but probably unintended. The texts become `Warning: 299` headers, in
+ * kube-apiserver's order.
+ */
 import { formatQuantity, parseQuantity } from '../meta/quantity.ts';
 import type { ObjectMeta } from '../meta/object.ts';
 import { dnsLabelErrors } from '../meta/names.ts';
@@ -28,7 +31,7 @@ const DEPRECATED_VOLUMES: readonly (readonly [keyof Volume, string])[] = [
 
 const MATCHES_NONE = 'a null labelSelector results in matching no pod';
 
-/** Of a pod (`path` empty) or of a template (`spec.template`). */
+/** Returns the warnings of a pod (`path` is empty) or a template (`spec.template`). */
 export function podWarnings(meta: ObjectMeta | undefined, spec: PodSpec, path = ''): string[] {
   const prefix = path === '' ? '' : `${path}.`;
   const at = `${prefix}spec`;
@@ -50,7 +53,7 @@ export function podWarnings(meta: ObjectMeta | undefined, spec: PodSpec, path = 
   ];
 }
 
-/** Pods' names that cannot be hostnames. */
+/** Warns about a pod name that is not a valid hostname. */
 export function podNameWarnings(name: string): string[] {
   return dnsLabelErrors(name).map(
     (text) =>
@@ -103,7 +106,7 @@ function goneAnnotationWarnings(meta: ObjectMeta | undefined, at: string): strin
   );
 }
 
-/** Paths that a projected token has taken, in any volume of the pod. */
+/** Warns about paths that collide with a projected service account token in any volume of the pod. */
 function tokenPathWarnings(spec: PodSpec, at: string): string[] {
   const volumes = spec.volumes ?? [];
   const taken = new Set(
@@ -228,7 +231,7 @@ function environmentWarnings(container: AnyContainer, at: string): string[] {
 
 type Port = NonNullable<Container['ports']>[number];
 
-/** Ports of all containers so far, with the field that each stands in. */
+/** The ports of all visited containers, with the field that contains each. */
 interface SeenPorts {
   readonly names: Map<string, string>;
   readonly numbers: Map<string, { readonly field: string; readonly port: Port }[]>;
@@ -287,7 +290,7 @@ const SECCOMP_POD = 'seccomp.security.alpha.kubernetes.io/pod';
 const SECCOMP_CONTAINER = 'container.seccomp.security.alpha.kubernetes.io/';
 const SECCOMP_TEXT = 'non-functional in v1.27+; use the "seccompProfile" field instead';
 
-/** Annotations that fields have replaced; silent where the field is there too. */
+/** Warns about annotations that fields have replaced, unless the field is also set. */
 function podSeccompWarnings(meta: ObjectMeta | undefined, spec: PodSpec, at: string): string[] {
   const given = meta?.annotations?.[SECCOMP_POD] !== undefined && spec.securityContext?.seccompProfile === undefined;
   return given ? [`${at}[${SECCOMP_POD}]: ${SECCOMP_TEXT}`] : [];
@@ -304,7 +307,7 @@ function containerAnnotationWarnings(
   const seccomp = `${SECCOMP_CONTAINER}${name}`;
   if (annotations[seccomp] !== undefined && securityContext?.seccompProfile === undefined)
     texts.push(`${at}[${seccomp}]: ${SECCOMP_TEXT}`);
-  // A pod's are told where the annotation becomes the field.
+  // For a pod, the warning is issued where the annotation is converted to the field.
   const appArmor = `${APP_ARMOR_ANNOTATION}${name}`;
   const profile = securityContext?.appArmorProfile ?? spec.securityContext?.appArmorProfile;
   if (isTemplate && annotations[appArmor] !== undefined && profile === undefined)

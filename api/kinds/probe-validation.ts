@@ -1,4 +1,4 @@
-/** What a container runs or calls at its hooks and probes. */
+/** Validates the lifecycle hooks and probes of a container. */
 import { forbidden, invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
 import { httpHeaderNameErrors } from '../meta/names.ts';
 import type { Lifecycle, LifecycleHandler, Probe } from './pod-types.ts';
@@ -20,7 +20,7 @@ function httpGetErrors(action: HttpGet, path: string): FieldError[] {
   return errors;
 }
 
-/** Exactly one way; more than one is refused for each that follows the first. */
+/** A handler must have exactly one action. Each further action is an error of its own. */
 function handlerErrors(handler: Handler, path: string, graceSeconds: number | undefined): FieldError[] {
   const errors: FieldError[] = [];
   let count = 0;

@@ -1,4 +1,4 @@
-/** Amounts of compute resources that containers and pods ask for, and the names such resources may have. */
+/** Validates the compute resources of containers and pods: the names and the amounts. */
 import { duplicate, FieldError, forbidden, invalid, required, type FieldError as Error } from '../meta/field-error.ts';
 import { labelValueErrors, qualifiedNameErrors } from '../meta/names.ts';
 import { compareQuantities, parseQuantity, type Quantity } from '../meta/quantity.ts';
@@ -46,9 +46,9 @@ export const isHugePage = (name: string): boolean => name.startsWith(HUGE_PAGES)
 export const isStandardContainerResource = (name: string): boolean => STANDARD_CONTAINER.has(name) || isHugePage(name);
 const isQuotaHugePage = (name: string): boolean => isHugePage(name) || name.startsWith(`requests.${HUGE_PAGES}`);
 const isStandardResource = (name: string): boolean => STANDARD.has(name) || isQuotaHugePage(name);
-/** What a quota can count; `storage` alone would not say whether it is asked for or used. */
+/** Whether a quota can count the resource. `storage` is ambiguous without a prefix. */
 export const isStandardQuotaResource = (name: string): boolean => name !== 'storage' && isStandardResource(name);
-/** Of the platform: without a domain, or with its own. */
+/** Whether the resource belongs to Kubernetes: it has no domain, or kubernetes.io. */
 const isNativeResource = (name: string): boolean => !name.includes('/') || name.includes('kubernetes.io/');
 
 export function isExtendedResource(name: string): boolean {
@@ -59,7 +59,7 @@ export function isExtendedResource(name: string): boolean {
 const isIntegerResource = (name: string): boolean => INTEGER.has(name) || isExtendedResource(name);
 export const isOvercommitAllowed = (name: string): boolean => isNativeResource(name) && !isHugePage(name);
 
-/** A resource's name of any use. */
+/** Validates the name of a resource for any use. */
 export function resourceNameErrors(field: string, name: string): Error[] {
   const errors = each(field, name, qualifiedNameErrors(name));
   if (errors.length > 0) return errors;
@@ -84,7 +84,7 @@ function nonNegativeQuantity(field: string, text: string): Error[] {
   return parseQuantity(text).nano < 0n ? [invalid(field, text, 'must be greater than or equal to 0')] : [];
 }
 
-/** Amounts cannot be negative; countable resources are whole. */
+/** Amounts must not be negative, and countable resources must be whole numbers. */
 export function resourceValueErrors(field: string, name: string, text: string): Error[] {
   const errors = nonNegativeQuantity(field, text);
   if (isIntegerResource(name) && parseQuantity(text).nano % WHOLE !== 0n)
@@ -93,9 +93,9 @@ export function resourceValueErrors(field: string, name: string, text: string): 
 }
 
 export interface ResourceOptions {
-  /** Names of `spec.resourceClaims`. */
+  /** The names of `spec.resourceClaims`. */
   readonly claims: ReadonlySet<string>;
-  /** Pod-level resources name fewer resources. */
+  /** Pod-level resources support fewer resource names. */
   readonly podLevel?: boolean;
 }
 
@@ -173,7 +173,7 @@ function requestErrors(field: string, name: string, value: string, limits: Quant
 }
 
 const quantity = (text: string): Quantity => parseQuantity(text);
-/** The list's own path: errors against limits name it without the resource. */
+/** Errors that compare a request with its limit have the path of the list, without the resource. */
 const base = (field: string): string => field.slice(0, field.indexOf('.requests[') + '.requests'.length);
 const relocate = (error: Error, field: string): Error =>
   new FieldError(error.type, base(field).replace(/requests$/, 'limits'), error.value, error.detail);

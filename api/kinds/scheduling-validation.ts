@@ -1,4 +1,4 @@
-/** Where a pod may run: node selectors, affinity, tolerations, spreading. */
+/** Validates where a pod may run: node selectors, affinity, tolerations and topology spread constraints. */
 import { duplicate, type FieldError, forbidden, invalid, required, unsupportedValue } from '../meta/field-error.ts';
 import { dnsLabelErrors, dnsSubdomainErrors, labelValueErrors } from '../meta/names.ts';
 import { validateLabelSelector, validateLabelName } from '../meta/selector.ts';
@@ -62,7 +62,7 @@ function fieldErrors(requirement: NodeRequirement, at: string): FieldError[] {
   return errors;
 }
 
-/** `strict`: values are such as a label can have; what is only preferred may name others. */
+/** With `strict`, values must be valid label values. Preferred terms may contain other values. */
 function nodeTermErrors(term: NodeTerm, at: string, strict: boolean): FieldError[] {
   return [
     ...(term.matchExpressions ?? []).flatMap((one, index) =>
@@ -72,7 +72,7 @@ function nodeTermErrors(term: NodeTerm, at: string, strict: boolean): FieldError
   ];
 }
 
-/** `strict` as an update of what was stored with values that no label has does not fail for them. */
+/** With `strict` false, an update of a stored object with invalid label values does not fail. */
 export function nodeSelectorErrors(
   selector: { nodeSelectorTerms?: NodeTerm[] | undefined },
   at: string,
@@ -164,7 +164,10 @@ function labelKeyErrors(term: PodTerm, at: string): FieldError[] {
   return errors;
 }
 
-/** A key of `matchLabelKeys` has joined the selector already: there a second time, the client gave it too. */
+/**
+ * A key of `matchLabelKeys` is already merged into the selector. If the selector contains it twice, the client set it
+ * too.
+ */
 function selectedTwiceErrors({ matchLabelKeys = [], labelSelector }: PodTerm, at: string): FieldError[] {
   const errors: FieldError[] = [];
   const seen = new Set(Object.keys(labelSelector?.matchLabels ?? {}));
@@ -179,7 +182,7 @@ function selectedTwiceErrors({ matchLabelKeys = [], labelSelector }: PodTerm, at
 
 const EFFECTS = ['NoSchedule', 'PreferNoSchedule', 'NoExecute'];
 const OPERATORS = ['Equal', 'Exists'];
-/** Not served yet, but the refusal of one names both. */
+/** These operators are behind a disabled feature gate, but kube-apiserver's error message lists them. */
 const COMPARISONS = ['Lt', 'Gt'];
 
 export function tolerationErrors(tolerations: readonly Toleration[], path: string): FieldError[] {

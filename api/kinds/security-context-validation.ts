@@ -1,4 +1,6 @@
-/** Users, groups, capabilities and confinement of pods and containers. */
+/**
+ * Validates the security contexts of pods and containers: users, groups, capabilities, seccomp, AppArmor and SELinux.
+ */
 import { forbidden, invalid, notFound, required, unsupportedValue, FieldError } from '../meta/field-error.ts';
 import { dnsSubdomainErrors } from '../meta/names.ts';
 import type { PodSecurityContext, PodSpec, SecurityContext } from './pod-types.ts';
@@ -177,7 +179,7 @@ const DOMAIN = new RegExp(`^${DOMAIN_LABEL}(?:\\.${DOMAIN_LABEL})*$`);
 const MAX_DOMAIN = 256;
 const MAX_USER = 104;
 
-/** A user of Windows: `DOMAIN\\user` or the user alone. */
+/** Validates a Windows user name: `DOMAIN\\user` or `user`. */
 function windowsUserTexts(name: string): string[] {
   if (name === '') return ['runAsUserName cannot be an empty string'];
   // oxlint-disable-next-line no-control-regex

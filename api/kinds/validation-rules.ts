@@ -1,4 +1,4 @@
-/** Small rules that pods, workloads and other kinds share: each returns the errors of one field. */
+/** Small validation rules that several kinds share. Each returns the errors of one field. */
 import { invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
 import { rangeError, portNameErrors } from '../meta/names.ts';
 
@@ -15,13 +15,13 @@ export function inRange(field: string, value: number | null | undefined, low: nu
   return number < low || number > high ? [invalid(field, number, rangeError(low, high))] : [];
 }
 
-/** Required, and one of the values in the given order. */
+/** The field is required and must have one of the supported values. Errors list them in the given order. */
 export function oneOf(field: string, value: string | null | undefined, supported: readonly string[]): FieldError[] {
   if (value === undefined || value === null || value === '') return [required(field)];
   return supported.includes(value) ? [] : [unsupportedValue(field, value, supported)];
 }
 
-/** A number of a port, or the name of one. */
+/** Validates a port number or a port name. */
 export function portReference(field: string, port: unknown): FieldError[] {
   if (typeof port === 'string') return each(field, port, portNameErrors(port));
   return inRange(field, typeof port === 'number' ? port : 0, 1, 65535);

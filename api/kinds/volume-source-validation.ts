@@ -1,6 +1,6 @@
 /**
- * Rules of the sources that pods and persistent volumes both mount. Each function returns the errors of one source, with
- * `at` as its path; where the two kinds word an error differently the caller says which it is.
+ * Validates the volume sources that both pods and PersistentVolumes have. Each function returns the errors of one
+ * source with the path `at`. Where the two kinds have different messages, the caller passes the kind.
  */
 import { invalid, required, unsupportedValue, type FieldError } from '../meta/field-error.ts';
 import { dnsLabelErrors } from '../meta/names.ts';
@@ -8,11 +8,11 @@ import { each, isBlank } from './validation-rules.ts';
 
 type Text = string | undefined;
 
-/** Fields that must be there, in the order in which they are missed. */
+/** Reports absent required fields in the given order. */
 export const need = (at: string, fields: Readonly<Record<string, Text>>): FieldError[] =>
   Object.entries(fields).flatMap(([field, value]) => (isBlank(value) ? [required(`${at}.${field}`)] : []));
 
-/** A partition's bounds are told from 1, although 0 is taken as "the whole disk". */
+/** The message says that partitions begin at 1, although 0 is accepted and means the whole disk. */
 export function partitionErrors(at: string, partition: number | undefined): FieldError[] {
   const value = partition ?? 0;
   return value < 0 || value > 255 ? [invalid(`${at}.partition`, value, 'must be between 1 and 255, inclusive')] : [];
@@ -20,8 +20,6 @@ export function partitionErrors(at: string, partition: number | undefined): Fiel
 
 const byteErrors = (field: string, value: number): FieldError[] =>
   value < 0 || value > 255 ? [invalid(field, value, 'must be between 0 and 255, inclusive')] : [];
-
-// --- iSCSI
 
 const QUALIFIED_NAMES: Readonly<Record<string, RegExp>> = {
   iqn: /iqn\.\d{4}-\d{2}\.([A-Za-z0-9.-]+)(:[^,;*&$|\s]+)$/,
@@ -46,7 +44,7 @@ interface Iscsi {
   readonly initiatorName?: Text;
 }
 
-/** `volume`: the name of the persistent volume that the source is of. */
+/** `volume` is the name of the PersistentVolume that contains the source. */
 export function iscsiErrors(source: Iscsi, at: string, volume?: string): FieldError[] {
   const { targetPortal = '', iqn = '', lun = 0, secretRef, initiatorName } = source;
   const unknown = volume === undefined ? `${BAD_FORM} starting with iqn, eui, or naa` : BAD_FORM;
@@ -63,15 +61,16 @@ export function iscsiErrors(source: Iscsi, at: string, volume?: string): FieldEr
   return errors;
 }
 
-/** With an initiator of its own, volume and portal together name a session of the node. */
+/**
+ * With its own initiator, the volume name and the portal together form the name of an iSCSI interface of the node,
+ * which has a maximum length.
+ */
 export function portalLengthErrors(field: string, shown: string, source: Iscsi, volume: string): FieldError[] {
   if (source.initiatorName === undefined || `${volume}:${source.targetPortal ?? ''}`.length <= 64) return [];
   const text =
     'Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.';
   return [invalid(field, shown, text)];
 }
-
-// --- others
 
 interface FibreChannel {
   readonly targetWWNs?: readonly string[] | undefined;
@@ -150,7 +149,7 @@ interface StorageOs {
   readonly secretRef?: { readonly name?: Text; readonly namespace?: Text } | undefined;
 }
 
-/** The secrets of persistent volumes name their namespace too. */
+/** The secret reference of a PersistentVolume also has a namespace. */
 export function storageOsErrors(
   { volumeName = '', volumeNamespace = '', secretRef }: StorageOs,
   at: string,

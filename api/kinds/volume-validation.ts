@@ -1,4 +1,4 @@
-/** Validation of a pod's volumes: one source each, and what each source needs. */
+/** Validates the volumes of a pod: every volume has exactly one source, and the source is valid. */
 import {
   duplicate,
   forbidden,
@@ -32,13 +32,13 @@ import {
   storageOsErrors,
 } from './volume-source-validation.ts';
 
-/** What a pod's volumes are made of: those without an error by name, which is what containers can mount. */
+/** The volumes without an error by name. Only these can be mounted by containers. */
 export interface CheckedVolumes {
   readonly kinds: VolumeKinds;
   readonly errors: FieldError[];
 }
 
-/** `podName`: of a pod, not of a template; claims of ephemeral volumes are called by it. */
+/** `podName` is the name of the pod, which prefixes the claims of ephemeral volumes; empty for a template. */
 export function checkVolumes(
   spec: PodSpec,
   path: string,
@@ -68,10 +68,10 @@ export function checkVolumes(
   return { kinds, errors };
 }
 
-/** `podName`: empty in a template. */
+/** `podName` is empty for a template. */
 type Check = (volume: Volume, at: string, podName: string) => FieldError[];
 
-/** In the order in which sources are looked at. */
+/** In the order in which the sources are checked. */
 const SOURCES: Readonly<Record<string, Check>> = {
   emptyDir: ({ emptyDir }, at) => {
     const limit = emptyDir?.sizeLimit;
@@ -149,7 +149,7 @@ const SOURCES: Readonly<Record<string, Check>> = {
     ...claimNameErrors(podName, name, `${at}.name`),
   ],
   image: ({ image }, at, podName) => [
-    // A template may leave the image to whoever makes pods of it.
+    // A template may omit the image. The creator of its pods can set it.
     ...(podName === '' ? [] : need(`${at}.image`, { reference: image?.reference })),
     ...(isBlank(image?.pullPolicy) || ['Always', 'IfNotPresent', 'Never'].includes(image?.pullPolicy ?? '')
       ? []
@@ -157,17 +157,17 @@ const SOURCES: Readonly<Record<string, Check>> = {
   ],
 };
 
-/** The name of the claim that is made for an ephemeral volume. */
+/** Validates the name of the claim that is created for an ephemeral volume. */
 function claimNameErrors(podName: string, volume: string, field: string): FieldError[] {
   if (podName === '' || volume === '') return [];
   const claim = `${podName}-${volume}`;
   return dnsSubdomainErrors(claim).map((text) => invalid(field, volume, `PVC name ${JSON.stringify(claim)}: ${text}`));
 }
 
-/** What the reference calls a further source, where that is not the field's name. */
+/** kube-apiserver's names of additional sources in errors, where they differ from the field names. */
 const FURTHER: Readonly<Record<string, string>> = { cephfs: 'cephFS', downwardAPI: 'downwarAPI' };
 
-/** Only the first source is looked into; each further one is refused. */
+/** Validates the first source only, and reports each additional one. */
 function sourceErrors(volume: Volume, at: string, podName: string): FieldError[] {
   const errors: FieldError[] = [];
   let count = 0;
@@ -214,7 +214,7 @@ function fileModeErrors(mode: number | undefined, field: string): FieldError[] {
   return modeErrors(mode, field);
 }
 
-/** A relative path that neither climbs nor hides behind `..`. */
+/** Validates a relative path without `..` elements. */
 function safePathErrors(target: string, field: string): FieldError[] {
   const errors = localPathErrors(target, field);
   if (target.startsWith('..') && !target.startsWith('../') && target !== '..')
@@ -302,7 +302,7 @@ function projectionErrors(sources: readonly Projection[], at: string): FieldErro
 const TEN_MINUTES = 600;
 const LONGEST = 2 ** 32;
 
-/** The path's errors stand at the volume, not at the source. */
+/** Reports errors of the path at the volume instead of the source. */
 function tokenErrors(
   token: { expirationSeconds?: number | undefined; path?: string | undefined },
   { at, volume }: { readonly at: string; readonly volume: string },
@@ -318,7 +318,7 @@ function tokenErrors(
   return errors;
 }
 
-/** A name of a CSI driver: a domain of at most 63 characters, upper case allowed. */
+/** Validates the name of a CSI driver: a domain of at most 63 characters, with upper case allowed. */
 export function driverNameErrors(field: string, name = ''): FieldError[] {
   if (name === '') return [required(field)];
   return [

@@ -1,9 +1,9 @@
 /**
- * The static types of kinds as they stand on the wire.
+ * The static types of kinds in the wire format.
  *
- * The client package's models type times as `Date`, prefix reserved words with `_`, and promise required fields. What the
- * API server and the agent hold is JSON that may still be invalid: times are strings and every field may be missing.
- * `Wire<V1PodSpec>` says that; validation and defaulting read objects through it.
+ * The client package types times as `Date`, prefixes reserved words with `_`, and declares required fields. The API
+ * server and the agent hold JSON that may be invalid: times are strings, and every field may be absent.
+ * `Wire<V1PodSpec>` describes such JSON, and validation and defaulting read objects through it.
  */
 import type { IntOrString } from '@kubernetes/client-node';
 import type { KubeObject } from '../meta/object.ts';

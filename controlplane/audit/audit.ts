@@ -1,6 +1,7 @@
 /**
- * Records who asked for what, and what came of it: decides by the policy once a request's user is known, gathers what its
- * level wants, and hands an event to every backend at each stage. Requests at level None cost the decision and nothing else.
+ * Records requests in the audit log. When the user of a request is known, the audit policy decides its level. The
+ * request's record collects what the level requires, and sends an event to every backend at each stage. A request at
+ * level None only costs the policy decision.
  */
 import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
@@ -13,9 +14,12 @@ import { auditEvent, withoutManagedFields, type AuditEvent } from './event.ts';
 import type { AuditDecision, AuditPolicy, Stage } from './policy.ts';
 
 export interface AuditBackend {
-  /** Never throws. A promise: who asked waits for it before the request is worked on; `false`: the request must not go on. */
+  /**
+   * Processes an event. Never throws. If it returns a promise, the request waits for it, and `false` means that the
+   * request must be rejected.
+   */
   process(event: AuditEvent): void | Promise<boolean>;
-  /** What waits is written. */
+  /** Resolves when all pending events are written. */
   close(): Promise<void>;
 }
 
@@ -39,7 +43,7 @@ export function createAudit(options: AuditOptions): Audit {
   });
   const events = options.metrics.counter({
     name: 'apiserver_audit_event_total',
-    help: 'Audit events that were made.',
+    help: 'Audit events that were created.',
     labels: [],
   });
   const rejected = options.metrics.counter({
@@ -71,7 +75,7 @@ export function createAudit(options: AuditOptions): Audit {
   };
 }
 
-/** Counts events that were lost, by backend. */
+/** Returns a function that counts lost events of a backend. */
 export function droppedCounter(metrics: MetricsRegistry, plugin: string): (count: number) => void {
   const errors = metrics.counter({
     name: 'apiserver_audit_error_total',
@@ -81,7 +85,7 @@ export function droppedCounter(metrics: MetricsRegistry, plugin: string): (count
   return (count) => errors.with(plugin).inc(count);
 }
 
-/** The part of a request that is recorded; it hears from the server what it cannot read there. */
+/** The audit record of one request. The server passes in what cannot be read from the request itself. */
 class RequestRecord implements RequestAudit {
   readonly #request: ApiRequest;
   readonly #decision: AuditDecision;
@@ -90,7 +94,7 @@ class RequestRecord implements RequestAudit {
   readonly #events: Family<Counter>;
   readonly #impersonator;
   #given: { name?: string; uid?: string; resourceVersion?: string } = {};
-  /** JSON text: what came in may be changed while it is worked on. */
+  /** The request body as JSON text, because handlers may modify the object. */
   #body: string | undefined;
   #answer: Buffer | object | (() => object) | undefined;
   #status: Readonly<Record<string, unknown>> | undefined;
@@ -137,7 +141,7 @@ class RequestRecord implements RequestAudit {
     if (isLongRunning(this.#request.info)) this.#report('ResponseStarted');
   }
 
-  /** The last event of the request, in place of its end. */
+  /** Sends the event of stage Panic, which replaces the final event. */
   panicked(error: unknown): void {
     if (this.#isComplete) return;
     this.#isComplete = true;
@@ -152,12 +156,12 @@ class RequestRecord implements RequestAudit {
     this.#report('ResponseComplete');
   }
 
-  /** For stages that nothing waits for; a backend logs and counts what it loses. */
+  /** Sends an event that the request does not wait for. The backend logs and counts lost events. */
   #report(stage: Stage): void {
     this.reach(stage)?.catch(() => undefined);
   }
 
-  /** A promise where a backend wants to be waited for. */
+  /** Sends the event of a stage. Returns a promise if a backend requires the request to wait. */
   reach(stage: Stage): Promise<boolean> | undefined {
     const { level, omitStages } = this.#decision;
     if (omitStages.has(stage)) return undefined;
@@ -207,7 +211,7 @@ function toJson(value: unknown): string {
   return value === undefined ? 'null' : stringifyJson(value);
 }
 
-/** Proxies say for whom they ask; the peer itself comes last. */
+/** Returns the addresses of the forwarding headers, followed by the peer's address. */
 function sourceIps(request: ApiRequest): string[] {
   const forwarded = (request.header('x-forwarded-for') ?? '').split(',').map((text) => text.trim());
   const addresses = [...forwarded, request.header('x-real-ip') ?? '', request.exchange.remoteAddress];

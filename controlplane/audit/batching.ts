@@ -1,6 +1,6 @@
 /**
- * Audit mode `batch`: events are gathered and handed on many at a time, and no request waits. The buffer is bounded: where
- * the sink cannot keep up events are dropped and counted.
+ * Implements the audit mode `batch`: events are buffered and sent in batches, and no request waits. The buffer is
+ * bounded. If the sink is too slow, events are dropped and counted.
  */
 import type { Logger } from '../../api/component/logger.ts';
 import { background } from '../../api/machinery/background.ts';
@@ -13,7 +13,7 @@ export interface BatchOptions {
   readonly bufferSize: number;
   readonly maxBatchSize: number;
   readonly maxWaitMs: number;
-  /** Batches a second; 0: no limit. */
+  /** The maximum number of batches per second; 0 means no limit. */
   readonly qps: number;
   readonly burst: number;
   readonly clock: Clock;
@@ -21,7 +21,7 @@ export interface BatchOptions {
   readonly onDropped: (count: number) => void;
 }
 
-/** At the end what waits gets this long. */
+/** How long `close` waits for pending events. */
 const CLOSE_TIMEOUT_MS = 5000;
 
 export class BatchingBackend implements AuditBackend {
@@ -80,7 +80,7 @@ export class BatchingBackend implements AuditBackend {
         await this.#sink.write(batch);
       } catch (error) {
         this.#options.onDropped(batch.length);
-        this.#options.logger.error({ err: error, events: batch.length }, 'Audit events were lost');
+        this.#options.logger.error({ err: error, events: batch.length }, 'Cannot write audit events, they are lost');
       }
     }
   }

@@ -1,10 +1,10 @@
-/** Audit modes `blocking` and `blocking-strict`: a request waits until the event of its arrival is where it belongs. */
+/** Implements the audit modes `blocking` and `blocking-strict`: a request waits until its event is written. */
 import type { Logger } from '../../api/component/logger.ts';
 import type { AuditBackend } from './audit.ts';
 import type { EventSink } from './event-sink.ts';
 
 export interface BlockingOptions {
-  /** A request whose arrival cannot be recorded is refused. */
+  /** Rejects a request if the event of its RequestReceived stage cannot be written. */
   readonly isStrict: boolean;
   readonly logger: Logger;
   readonly onDropped: (count: number) => void;
@@ -13,7 +13,7 @@ export interface BlockingOptions {
 export function blocking(sink: EventSink, { isStrict, logger, onDropped }: BlockingOptions): AuditBackend {
   const lost = (error: unknown): boolean => {
     onDropped(1);
-    logger.error({ err: error, events: 1 }, 'An audit event was lost');
+    logger.error({ err: error, events: 1 }, 'Cannot write an audit event, it is lost');
     return !isStrict;
   };
   return {

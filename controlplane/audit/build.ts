@@ -1,4 +1,7 @@
-/** Audit from the flags: policy and backends. `undefined` where nothing is to be audited. Called where the control plane is put together. */
+/**
+ * Builds the audit policy and backends from the flags. Returns `undefined` if audit is not configured. The control
+ * plane calls it at start.
+ */
 import { readFile } from 'node:fs/promises';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -31,7 +34,7 @@ export async function buildAudit(parts: AuditParts): Promise<Audit | undefined> 
   const { flags, clock, logger, metrics } = parts;
   if (flags.auditPolicyFile === '') {
     if (flags.auditLogPath !== '' || flags.auditWebhookConfigFile !== '')
-      logger.warn({}, 'Nothing is audited: --audit-policy-file is missing');
+      logger.warn({}, 'Audit is disabled because --audit-policy-file is not set');
     return undefined;
   }
   const policy = parseAuditPolicy(await readFile(flags.auditPolicyFile, 'utf8'), flags.auditPolicyFile);

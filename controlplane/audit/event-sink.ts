@@ -1,9 +1,9 @@
-/** Where audit events go in the end: a file, a webhook. What stands between it and requests waits for it or batches. */
+/** The destination of audit events: a file or a webhook. The blocking and batching backends write to it. */
 import type { AuditEvent } from './event.ts';
 
 export interface EventSink {
-  /** In the order of the calls. Rejects where the events are lost. */
+  /** Writes events in the order of the calls. Rejects if the events are lost. */
   write(events: readonly AuditEvent[]): Promise<void>;
-  /** What waits is written. */
+  /** Resolves when all pending events are written. */
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** An audit event as the log and the webhook get it: `audit.k8s.io/v1`, made when a stage is reached. Pure. */
+/** Builds audit events (`audit.k8s.io/v1`) for a stage of a request. Pure. */
 import type { UserInfo } from '../authentication/authentication.ts';
 import { userInfoJson } from '../reviews/user-info.ts';
 import type { RequestInfo } from '../server/request-info.ts';
@@ -17,11 +17,11 @@ export interface EventInput {
   readonly receivedMs: number;
   readonly stageMs: number;
   readonly annotations: ReadonlyMap<string, string> | undefined;
-  /** What the body of a create says about its object. */
+  /** The object's fields from the body of a create request. */
   readonly given: { readonly name?: string; readonly uid?: string; readonly resourceVersion?: string };
-  /** 0 before there is an answer. */
+  /** 0 before there is a response. */
   readonly code: number;
-  /** A `Status` that was answered. */
+  /** The `Status` of the response, if it is one. */
   readonly status: Readonly<Record<string, unknown>> | undefined;
   readonly requestObject: unknown;
   readonly responseObject: unknown;
@@ -69,7 +69,7 @@ function objectRef(info: RequestInfo, given: EventInput['given']): object {
   };
 }
 
-/** Of a refusal also why; what a Status tells about an object stays out of the lower levels. */
+/** Includes the reason of an error. The details of a Status about an object are omitted at the lower levels. */
 function responseStatus({ code, status }: EventInput): object {
   if (status === undefined) return { metadata: {}, code };
   const { status: outcome, message, reason, details } = status;
@@ -85,7 +85,7 @@ function responseStatus({ code, status }: EventInput): object {
 
 const microTime = (ms: number): string => new Date(ms).toISOString().replace('Z', '000Z');
 
-/** Without `metadata.managedFields`, of the object itself or of a list's items. */
+/** Removes `metadata.managedFields` from an object, or from the items of a list. */
 export function withoutManagedFields(object: unknown): unknown {
   if (typeof object !== 'object' || object === null) return object;
   const { metadata, items, ...rest } = object as Record<string, unknown>;

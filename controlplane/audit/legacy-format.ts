@@ -1,4 +1,4 @@
-/** The line of `--audit-log-format=legacy`: the words of an event's metadata, for people and old tools. Pure. */
+/** Formats an event as a line of `--audit-log-format=legacy`, which contains metadata only. Pure. */
 import { quote } from '../../api/meta/field-error.ts';
 import type { AuditEvent } from './event.ts';
 

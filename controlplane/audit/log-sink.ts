@@ -1,7 +1,8 @@
 /**
- * Writes audit events as lines to a file that is rotated, or to standard output.
+ * Writes audit events as lines to a rotated file, or to standard output.
  *
- * Lines are written in order, many at once when they come fast. What waits is bounded: beyond the bound events are refused.
+ * Lines are written in order, and pending lines are written together. The pending data is bounded: beyond the bound,
+ * events are rejected.
  */
 import { createReadStream, createWriteStream } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
@@ -13,16 +14,16 @@ import type { AuditEvent } from './event.ts';
 import type { EventSink } from './event-sink.ts';
 
 export interface LogSinkOptions {
-  /** `-`: standard output. */
+  /** `-` means standard output. */
   readonly path: string;
   readonly maxSizeBytes: number;
-  /** 0: no limit. */
+  /** 0 means no limit. */
   readonly maxBackups: number;
   readonly maxAgeMs: number;
   readonly compress: boolean;
   readonly format: (event: AuditEvent) => string;
   readonly clock: Clock;
-  /** Standard output, in tests another. */
+  /** Standard output by default. Tests pass another stream. */
   readonly output?: { write(text: string): void };
 }
 
@@ -46,7 +47,7 @@ class LogFile implements EventSink {
   #size = 0;
   #waiting: string[] = [];
   #waitingBytes = 0;
-  /** Settles with the write that takes what waits now. */
+  /** Settles with the write that contains the pending lines. */
   #next: Promise<void> | undefined;
   #writing: Promise<void> = Promise.resolve();
 
@@ -58,10 +59,10 @@ class LogFile implements EventSink {
     const lines = events.map((event) => `${this.#options.format(event)}\n`);
     const bytes = lines.reduce((sum, line) => sum + line.length, 0);
     if (this.#waitingBytes + bytes > MAX_WAITING_BYTES)
-      return Promise.reject(new Error(`the audit log ${this.#options.path} cannot be written fast enough`));
+      return Promise.reject(new Error(`writing the audit log ${this.#options.path} is too slow`));
     this.#waiting.push(...lines);
     this.#waitingBytes += bytes;
-    // Events that come before the write begins go out with it.
+    // Events that arrive before the write starts are included in it.
     if (this.#next === undefined) {
       const next = this.#writing.then(() => this.#flush());
       this.#next = next;
@@ -104,7 +105,7 @@ class LogFile implements EventSink {
     return this.#file;
   }
 
-  /** `audit.log` becomes `audit-2026-01-02T03-04-05.678.log`; what is too old or too many goes. */
+  /** Renames `audit.log` to `audit-2026-01-02T03-04-05.678.log`, and removes backups that are too old or too many. */
   async #rotate(): Promise<void> {
     const { path, clock, compress, maxBackups, maxAgeMs } = this.#options;
     const extension = extname(path);

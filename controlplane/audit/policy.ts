@@ -1,4 +1,7 @@
-/** The audit policy: how much of which request is recorded. The first rule that matches decides; without one nothing is. Pure. */
+/**
+ * Parses and evaluates the audit policy, which determines the audit level of each request. The first matching rule
+ * applies; without one, the level is None. Pure.
+ */
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { isRecord } from '../authentication/jwt.ts';
 
@@ -49,7 +52,7 @@ interface Rule {
 
 const NOTHING: AuditDecision = { level: 'None', omitStages: new Set(), omitManagedFields: false };
 
-/** Throws with the file's name and what is wrong in it. */
+/** Throws an error with the file name and the reason. */
 export function parseAuditPolicy(text: string, path: string): AuditPolicy {
   const refuse = (why: string): never => {
     throw new Error(`${path}: ${why}`);
@@ -73,18 +76,18 @@ function compileRule(
   outer: { readonly stages: readonly string[]; readonly omitManagedFields: boolean },
   refuse: (why: string) => never,
 ): Rule {
-  if (!isRecord(rule)) return refuse(`${at} is no object`);
+  if (!isRecord(rule)) return refuse(`${at} must be an object`);
   const level = LEVELS.find((one) => one === rule['level']);
   if (level === undefined) return refuse(`${at}.level must be one of ${LEVELS.join(', ')}`);
   const list = (field: string): string[] => {
     const value = rule[field] ?? [];
     if (!Array.isArray(value) || !value.every((one): one is string => typeof one === 'string'))
-      return refuse(`${at}.${field} is no list of texts`);
+      return refuse(`${at}.${field} must be a list of strings`);
     return value;
   };
   const resources = rule['resources'] ?? [];
   const nonResourceURLs = list('nonResourceURLs');
-  if (!Array.isArray(resources)) return refuse(`${at}.resources is no list`);
+  if (!Array.isArray(resources)) return refuse(`${at}.resources must be a list`);
   if (nonResourceURLs.length > 0 && (resources.length > 0 || list('namespaces').length > 0))
     return refuse(`${at}: rules cannot apply to both regular resources and non-resource URLs`);
   for (const url of nonResourceURLs) {
@@ -106,21 +109,21 @@ function compileRule(
 }
 
 function groupResources(value: unknown, at: string, refuse: (why: string) => never): GroupResources {
-  if (!isRecord(value)) return refuse(`${at} is no object`);
+  if (!isRecord(value)) return refuse(`${at} must be an object`);
   const { group = '', resources = [], resourceNames = [] } = value;
   if (typeof group !== 'string' || !Array.isArray(resources) || !Array.isArray(resourceNames))
-    return refuse(`${at} needs group, resources and resourceNames as a text and lists`);
+    return refuse(`${at} must have the string group and the lists resources and resourceNames`);
   if (group.includes('/')) return refuse(`${at}.group: "${group}" must be a group without version`);
   if (resourceNames.length > 0 && resources.length === 0)
-    return refuse(`${at}.resourceNames: resourceNames need at least one resource`);
+    return refuse(`${at}.resourceNames: resource names require at least one resource`);
   return { group, resources: resources.map(String), resourceNames: resourceNames.map(String) };
 }
 
 function stagesOf(value: unknown, at: string, refuse: (why: string) => never): string[] {
   if (value === undefined || value === null) return [];
-  if (!Array.isArray(value)) return refuse(`${at} is no list`);
+  if (!Array.isArray(value)) return refuse(`${at} must be a list`);
   return value.map((stage: unknown) =>
-    STAGES.includes(stage as Stage) ? String(stage) : refuse(`${at}: "${String(stage)}" is no stage`),
+    STAGES.includes(stage as Stage) ? String(stage) : refuse(`${at}: "${String(stage)}" is not a stage`),
   );
 }
 

@@ -1,4 +1,7 @@
-/** Keeps audit events and what is written at once below a size: bodies go first, then the event. Stands before a sink. */
+/**
+ * Limits the size of audit events and of batches: it drops the request and response bodies of a large event first, and
+ * then the event. It wraps a sink.
+ */
 import type { AuditEvent } from './event.ts';
 import type { EventSink } from './event-sink.ts';
 

@@ -1,6 +1,6 @@
 /**
- * Posts audit events to a webhook. A call that fails is made again a few times, each time after twice the wait, and given up
- * then. Once it is closed nothing is waited for any more.
+ * Sends audit events to a webhook. A failed call is retried a few times with exponential backoff, and then given up.
+ * After `close`, no call waits for a retry.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { WebhookClient, WebhookEndpoint } from '../authentication/webhook-client.ts';
@@ -40,7 +40,7 @@ export class WebhookSink implements EventSink {
         const signal = withTimeout(CALL_TIMEOUT_MS, this.#stop.signal);
         const { status } = await client.call(await endpoint(), { method: 'POST', body, signal });
         if (status >= 200 && status < 300) return;
-        problem = new Error(`the webhook answered ${status}`);
+        problem = new Error(`the webhook responded with status ${status}`);
         if (status < 500 && status !== 429) throw problem;
       } catch (error) {
         if (this.#stop.signal.aborted || error === problem) throw error;

@@ -1,4 +1,7 @@
-/** Encryption at rest from its file; `undefined` without one. Called where the control plane is put together. */
+/**
+ * Builds encryption at rest from its configuration file. Returns `undefined` without a file. The control plane calls it
+ * at start.
+ */
 import { readFile } from 'node:fs/promises';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -11,9 +14,9 @@ import { connectKeyService, kmsProvider } from './kms.ts';
 import { reloadingValues } from './reloading-values.ts';
 
 export interface EncryptionParts {
-  /** `--encryption-provider-config`. */
+  /** The value of `--encryption-provider-config`. */
   readonly path: string;
-  /** `--encryption-provider-config-automatic-reload`. */
+  /** The value of `--encryption-provider-config-automatic-reload`. */
   readonly reloads: boolean;
   readonly clock: Clock;
   readonly logger: Logger;
@@ -22,14 +25,17 @@ export interface EncryptionParts {
 
 export interface Encryption {
   readonly values: EncryptedValues;
-  /** Of the services that hold keys, by the names that the reference has. */
+  /** The health checks of key management services, with kube-apiserver's names. */
   readonly checks: readonly HealthCheck[];
-  /** Follows the file, where it is followed. */
+  /** The watcher of the file, if automatic reload is on. */
   readonly followed: FollowedFile | undefined;
   close(): void;
 }
 
-/** Throws for a file that will not do, and where a key service cannot be reached: nothing starts half protected. */
+/**
+ * Throws if the file is invalid or a key management service is not reachable, so that the server never starts with
+ * partial encryption.
+ */
 export async function buildEncryption(parts: EncryptionParts): Promise<Encryption | undefined> {
   const { path, clock, logger, metrics } = parts;
   if (path === '') return undefined;

@@ -1,13 +1,16 @@
-/** The storage's transformer of an encryption configuration: finds the providers of a key, and who made a value. */
+/**
+ * Implements the storage's value transformer for an encryption configuration. It selects the providers of a storage
+ * key, and finds the provider that encrypted a value.
+ */
 import type { KeptValue, ValueTransformer } from '../storage/value-transformer.ts';
 import { isSealed } from '../storage/value-transformer.ts';
 import type { ResourceProviders } from './encryption-config.ts';
 import type { EncryptionProvider } from './provider.ts';
 
 export interface EncryptedValues extends ValueTransformer {
-  /** Whether values under the key are for a provider that encrypts. */
+  /** Whether values under the key are encrypted. */
   isEncrypted(key: string): boolean;
-  /** One check for each provider whose key is elsewhere; each throws where that cannot be used. */
+  /** One check for each provider with a key management service. A check throws if the service is not usable. */
   readonly keyServices: readonly (() => Promise<void>)[];
   close(): void;
 }
@@ -29,7 +32,8 @@ export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedVa
   const openerOf = (key: string, kept: Buffer): EncryptionProvider | undefined => {
     const own = providersOf(key);
     if (!isSealed(kept)) return own.length === 0 ? undefined : own.find(({ prefix }) => prefix === '');
-    // What was sealed while another row was in force stays readable as long as its provider is somewhere.
+    // A value that was encrypted under another row of the configuration stays readable while the configuration contains
+    // its provider.
     return [...own, ...all].find(({ prefix }) => prefix !== '' && startsWith(kept, prefix));
   };
   return {
@@ -56,8 +60,8 @@ export function encryptedValues(rows: readonly ResourceProviders[]): EncryptedVa
       if (opener === undefined) {
         if (!isSealed(kept) && providersOf(key).length === 0) return kept;
         const why = isSealed(kept)
-          ? 'no provider of the configuration has made it'
-          : 'identity is not among the providers';
+          ? 'no configured provider matches its prefix'
+          : 'it is not encrypted, and identity is not a configured provider';
         throw new Error(`${key} cannot be read: ${why}`);
       }
       try {

@@ -1,19 +1,19 @@
-/** Reads the `--encryption-provider-config` file: which resources are encrypted by which providers. */
+/** Parses the `--encryption-provider-config` file, which assigns encryption providers to resources. */
 import { parseYaml } from '../../api/codec/yaml.ts';
 import { parseDuration } from '../../api/component/duration.ts';
 import { isRecord } from '../authentication/jwt.ts';
 import { CIPHER_NAMES, type EncryptionProvider, identityProvider, keyProviders, type NamedKey } from './provider.ts';
 
 export interface ResourceProviders {
-  /** `secrets`, `deployments.apps`, `*.apps`, `*.` (the core group), `*.*`. */
+  /** `secrets`, `deployments.apps`, `*.apps`, `*.` (the core group) or `*.*`. */
   readonly resources: readonly string[];
-  /** The first one writes, all of them read. */
+  /** The first provider encrypts. All providers decrypt. */
   readonly providers: readonly EncryptionProvider[];
 }
 
 export interface KmsOptions {
   readonly name: string;
-  /** `unix:///run/kms.sock` */
+  /** For example `unix:///run/kms.sock`. */
   readonly endpoint: string;
   readonly timeoutMs: number;
 }
@@ -22,7 +22,7 @@ export type KmsFactory = (options: KmsOptions) => Promise<EncryptionProvider>;
 
 const DEFAULT_TIMEOUT_MS = 3000;
 
-/** Throws with the file's name and what is wrong in it; keys are never part of the message. */
+/** Throws an error with the file name and the reason. The message never contains a key. */
 export async function parseEncryptionConfig(
   text: string,
   path: string,
@@ -39,7 +39,7 @@ export async function parseEncryptionConfig(
   const rows: ResourceProviders[] = [];
   for (const [i, row] of resources.entries()) {
     const at = `resources[${i}]`;
-    if (!isRecord(row)) return refuse(`${at} is no object`);
+    if (!isRecord(row)) return refuse(`${at} must be an object`);
     const names = row['resources'];
     if (!Array.isArray(names) || names.length === 0) return refuse(`${at}.resources is missing`);
     const given = row['providers'];
@@ -65,7 +65,7 @@ async function providersOf(
   const settings = isRecord(provider[name]) ? provider[name] : {};
   if (name === 'identity') return [identityProvider];
   if (name === 'kms') return [await connectKms(kmsOptions(settings, at, refuse))];
-  if (!CIPHER_NAMES.includes(name)) return refuse(`${at}: "${name}" is no provider`);
+  if (!CIPHER_NAMES.includes(name)) return refuse(`${at}: "${name}" is not a provider`);
   const { keys } = settings;
   if (!Array.isArray(keys) || keys.length === 0) return refuse(`${at}.${name}.keys is missing`);
   const named = keys.map((key: unknown, i): NamedKey => {
@@ -76,8 +76,7 @@ async function providersOf(
       return refuse(`${at}.${name}.keys[${i}].secret must be base64`);
     return { name: keyName, secret: Buffer.from(secret, 'base64') };
   });
-  if (new Set(named.map((key) => key.name)).size < named.length)
-    return refuse(`${at}.${name}.keys: a name occurs twice`);
+  if (new Set(named.map((key) => key.name)).size < named.length) return refuse(`${at}.${name}.keys: duplicate name`);
   try {
     return keyProviders(name, named);
   } catch (error) {

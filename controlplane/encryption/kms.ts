@@ -1,7 +1,7 @@
 /**
- * Encryption with a key management service (KMS v2 over gRPC): each value gets a key of its own, derived from a seed that
- * only the service can unwrap. The seed is made at the start and anew when the service's key changes, so that no write
- * waits for the service.
+ * Encrypts with a key management service (KMS v2 over gRPC). Each value has its own key, which is derived from a seed
+ * that only the service can decrypt. The seed is created at start and whenever the service's key changes, so that no
+ * write waits for the service.
  */
 import { createHmac, randomBytes, randomUUID } from 'node:crypto';
 import type { Logger } from '../../api/component/logger.ts';
@@ -34,7 +34,7 @@ const SEED_BYTES = 32;
 const INFO_BYTES = 32;
 const CHECK_EVERY_MS = 60_000;
 const GOOD_FOR_MS = 20_000;
-/** `encryptedDEKSourceType`: the wrapped bytes are a seed that keys are derived from. */
+/** The value of `encryptedDEKSourceType` for a seed from which keys are derived. */
 const SEED_TYPE = 1;
 
 interface Seed extends Wrapped {
@@ -56,20 +56,22 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
   let timer: Timer | undefined;
   const check = async (): Promise<void> => {
     const { healthz, keyId } = await service.status();
-    if (healthz !== 'ok') throw new Error(`the key management service says ${JSON.stringify(healthz)}`);
+    if (healthz !== 'ok') throw new Error(`the key management service reported ${JSON.stringify(healthz)}`);
     if (keyId !== current.keyId) current = await make();
   };
   const arm = (): void => {
     timer = clock.after(CHECK_EVERY_MS, () => {
       check()
-        .catch((error: unknown) => logger.warn({ err: error, kms: options.name }, 'The key service cannot be asked'))
+        .catch((error: unknown) =>
+          logger.warn({ err: error, kms: options.name }, 'Cannot reach the key management service'),
+        )
         .finally(arm);
     });
   };
   arm();
   let lastGoodMs = Number.NEGATIVE_INFINITY;
   return {
-    // Probes come often: a service that has just answered is not asked again.
+    // Health checks are frequent, so a recent successful response is reused.
     async checkKeyService() {
       if (clock.monotonic() - lastGoodMs < GOOD_FOR_MS) return;
       await check();
@@ -90,7 +92,7 @@ export async function kmsProvider(options: KmsProviderOptions): Promise<Encrypti
     open(sealed, context) {
       const fields = readFields(sealed);
       const seed = opened.get(wrappedOf(fields).ciphertext.toString('base64'));
-      if (seed === undefined) throw new Error('the key of the value was not unwrapped');
+      if (seed === undefined) throw new Error('the key of the value has not been decrypted');
       const data = bytesOf(fields, 1);
       const isSeed = bytesOf(fields, 5)[0] === SEED_TYPE;
       if (!isSeed) return gcmOpen(seed, data, context);
@@ -117,7 +119,7 @@ const wrappedOf = (fields: Fields): Wrapped => ({
   annotations: mapOf(fields, 4),
 });
 
-/** HKDF's expansion (RFC 5869) to one block. */
+/** HKDF-Expand (RFC 5869) for one block. */
 const derive = (seed: Buffer, info: Buffer): Buffer =>
   createHmac('sha256', seed)
     .update(info)
@@ -126,7 +128,7 @@ const derive = (seed: Buffer, info: Buffer): Buffer =>
 
 const SERVICE = '/v2.KeyManagementService/';
 
-/** Over a unix socket. gRPC is loaded here, because few clusters need it. */
+/** Connects over a unix socket. gRPC is loaded here because few clusters need it. */
 export async function connectKeyService({ endpoint, timeoutMs }: KmsOptions, clock: Clock): Promise<KeyService> {
   const { default: grpc } = await import('@grpc/grpc-js');
   const { Client, credentials } = grpc;

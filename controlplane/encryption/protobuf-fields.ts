@@ -1,4 +1,6 @@
-/** The few shapes of protobuf that key management needs: fields of bytes, texts and maps. Others are skipped. */
+/**
+ * Reads and writes the few protobuf field types that key management needs: bytes, strings and maps. It skips others.
+ */
 
 export type Fields = ReadonlyMap<number, readonly Buffer[]>;
 
@@ -13,7 +15,7 @@ function varint(value: number): Buffer {
   return Buffer.from(bytes);
 }
 
-/** A length-delimited field; nothing for what is empty. */
+/** Writes a length-delimited field. Writes nothing for an empty value. */
 export function bytesField(number: number, value: Buffer | string): Buffer {
   const bytes = typeof value === 'string' ? Buffer.from(value) : value;
   return bytes.length === 0 ? bytes : Buffer.concat([varint(number * 8 + 2), varint(bytes.length), bytes]);
@@ -29,7 +31,7 @@ export function mapField(number: number, map: ReadonlyMap<string, Buffer>): Buff
   );
 }
 
-/** Length-delimited fields by number; varints as their bytes. Throws for what is cut off. */
+/** Reads length-delimited fields by number, and varints as bytes. Throws if the message is truncated. */
 export function readFields(bytes: Buffer): Fields {
   const fields = new Map<number, Buffer[]>();
   let at = 0;
@@ -37,7 +39,7 @@ export function readFields(bytes: Buffer): Fields {
     let value = 0;
     for (let shift = 1; ; shift *= 128) {
       const byte = bytes[at++];
-      if (byte === undefined) throw new Error('a message is cut off');
+      if (byte === undefined) throw new Error('a message is truncated');
       value += (byte & 127) * shift;
       if (byte < 128) return value;
     }
@@ -48,7 +50,7 @@ export function readFields(bytes: Buffer): Fields {
     let value: Buffer;
     if (tag % 8 === 2) {
       const length = readVarint();
-      if (at + length > bytes.length) throw new Error('a message is cut off');
+      if (at + length > bytes.length) throw new Error('a message is truncated');
       value = bytes.subarray(at, at + length);
       at += length;
     } else if (tag % 8 === 0) value = varint(readVarint());

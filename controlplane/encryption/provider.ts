@@ -1,17 +1,23 @@
-/** Providers that encrypt values with keys of the configuration: AES-GCM, AES-CBC, secretbox; and the one that does not. Pure. */
+/**
+ * The providers that encrypt values with keys from the configuration (AES-GCM, AES-CBC, secretbox), and the identity
+ * provider. Pure.
+ */
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto';
 import { NONCE_BYTES, openBox, sealBox } from './secretbox.ts';
 
 export interface EncryptionProvider {
-  /** What its values begin with; `''`: they stand as they are. */
+  /** The prefix of the provider's values; empty for values that are stored unencrypted. */
   readonly prefix: string;
-  /** Without the prefix. `context` is the key under which the value is kept: a value cannot be moved to another. */
+  /**
+   * Encrypts a value. Returns it without the prefix. `context` is the storage key, so that an encrypted value cannot be
+   * moved to another key.
+   */
   seal(value: Buffer, context: string): Buffer;
-  /** Throws for what it has not made. */
+  /** Throws if this provider did not encrypt the value. */
   open(sealed: Buffer, context: string): Buffer;
-  /** Fetches what `open` will need. */
+  /** Fetches the keys that `open` needs. */
   unlock?(sealed: Iterable<Buffer>): Promise<void>;
-  /** Throws where the service that holds its key cannot be used; absent: the key is in the configuration. */
+  /** Throws if the provider's key management service is not usable. Absent if the key is in the configuration. */
   checkKeyService?(): Promise<void>;
   close?(): void;
 }
@@ -26,7 +32,7 @@ export const identityProvider: EncryptionProvider = { prefix: '', seal: (value) 
 const GCM_NONCE_BYTES = 12;
 const GCM_TAG_BYTES = 16;
 
-/** Nonce, text, tag. */
+/** Returns the nonce, the ciphertext and the tag. */
 export function gcmSeal(key: Buffer, value: Buffer, context: string): Buffer {
   const nonce = randomBytes(GCM_NONCE_BYTES);
   const cipher = createCipheriv(gcmName(key), key, nonce);
@@ -35,7 +41,7 @@ export function gcmSeal(key: Buffer, value: Buffer, context: string): Buffer {
 }
 
 export function gcmOpen(key: Buffer, sealed: Buffer, context: string): Buffer {
-  if (sealed.length < GCM_NONCE_BYTES + GCM_TAG_BYTES) throw new Error('the encrypted value is cut off');
+  if (sealed.length < GCM_NONCE_BYTES + GCM_TAG_BYTES) throw new Error('the encrypted value is truncated');
   const decipher = createDecipheriv(gcmName(key), key, sealed.subarray(0, GCM_NONCE_BYTES), {
     authTagLength: GCM_TAG_BYTES,
   });
@@ -84,10 +90,10 @@ const CIPHERS: Readonly<Record<string, Cipher>> = {
 
 export const CIPHER_NAMES: readonly string[] = Object.keys(CIPHERS);
 
-/** One provider a key: the first one writes. Throws for keys that will not do. */
+/** Creates one provider for each key. The first one encrypts. Throws for invalid keys. */
 export function keyProviders(cipherName: string, keys: readonly NamedKey[]): EncryptionProvider[] {
   const cipher = CIPHERS[cipherName];
-  if (cipher === undefined) throw new Error(`"${cipherName}" is no provider`);
+  if (cipher === undefined) throw new Error(`"${cipherName}" is not a provider`);
   return keys.map(({ name, secret }) => {
     if (!cipher.keyBytes.includes(secret.length))
       throw new Error(`${cipherName} key "${name}" must have ${cipher.keyBytes.join(', ')} bytes`);

@@ -1,10 +1,10 @@
-/** Writes everything that is to be encrypted once more, so that the first provider of the configuration holds all of it. */
+/** Writes all encrypted objects again, so that all are encrypted with the first provider of the configuration. */
 import type { PathHandlers } from '../server/path-handlers.ts';
 import { methodNotAllowed } from '../server/router.ts';
 import { isStorageError, type Storage } from '../storage/storage.ts';
 import type { EncryptedValues } from './encrypted-values.ts';
 
-/** POST, JSON back: `{"rewritten":12}`. Only those may who may `post` to this path. */
+/** Accepts POST and returns JSON: `{"rewritten":12}`. Callers need the permission to `post` to this path. */
 const REENCRYPT_PATH = '/orchlet/reencrypt';
 
 const PAGE = 500;
@@ -19,8 +19,8 @@ export function installReencrypt(paths: PathHandlers, storage: Storage, values: 
 }
 
 /**
- * Objects keep their contents and get a new revision; older versions of anything are forgotten, as they are still kept with
- * older keys. Resolves to how many objects there were.
+ * Objects keep their content and get a new revision. Older revisions are compacted, because they are still encrypted
+ * with older keys. Resolves to the number of objects.
  */
 export async function reencrypt(storage: Storage, values: Pick<EncryptedValues, 'isEncrypted'>): Promise<number> {
   const rewritten = await rewriteAll(storage, values);
@@ -46,7 +46,7 @@ async function rewriteAll(storage: Storage, values: Pick<EncryptedValues, 'isEnc
   }
 }
 
-/** Somebody else's write in between does the same. */
+/** A concurrent write of the object has the same effect. */
 async function rewrite(storage: Storage, key: string): Promise<boolean> {
   const stored = await storage.get(key);
   if (stored === undefined) return false;

@@ -1,7 +1,6 @@
 /**
- * `--encryption-provider-config-automatic-reload`: what stands behind storage's transformer is exchanged when the file of
- * the configuration changes. What the configuration before sealed stays readable for a while, so that reads that are under
- * way end well.
+ * Implements `--encryption-provider-config-automatic-reload`: it replaces the storage's value transformer when the
+ * configuration file changes. The previous configuration can still decrypt for a while, so that running reads succeed.
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { EncryptedValues } from './encrypted-values.ts';
@@ -9,7 +8,7 @@ import type { EncryptedValues } from './encrypted-values.ts';
 const KEEP_PREVIOUS_MS = 60_000;
 
 export interface ReloadingValues extends EncryptedValues {
-  /** From now on `next` seals; it is closed with the others. */
+  /** Uses `next` for encryption from now on. `close` also closes it. */
   replace(next: EncryptedValues): void;
 }
 

@@ -1,6 +1,7 @@
 /**
- * XSalsa20-Poly1305 (NaCl's secretbox), which node:crypto lacks: a key of 32 bytes, a nonce of 24, the tag before the text.
- * Sources: Bernstein, "Extending the Salsa20 nonce"; RFC 8439 for Poly1305. Small values only: it is not made for speed.
+ * Implements XSalsa20-Poly1305 (NaCl's secretbox), which node:crypto does not have. The key has 32 bytes, the nonce has
+ * 24, and the tag precedes the ciphertext. Sources: Bernstein, "Extending the Salsa20 nonce"; RFC 8439 for Poly1305. It
+ * is meant for small values and not optimized for speed.
  */
 import { timingSafeEqual } from 'node:crypto';
 
@@ -8,7 +9,7 @@ export const NONCE_BYTES = 24;
 const TAG_BYTES = 16;
 const SIGMA = Uint32Array.from([0x61707865, 0x3320646e, 0x79622d32, 0x6b206574]);
 
-/** Tag, then the encrypted text. */
+/** Returns the tag, followed by the ciphertext. */
 export function sealBox(key: Buffer, nonce: Buffer, text: Buffer): Buffer {
   const { stream, macKey } = streamFor(key, nonce, text.length);
   const out = Buffer.alloc(TAG_BYTES + text.length);
@@ -17,7 +18,7 @@ export function sealBox(key: Buffer, nonce: Buffer, text: Buffer): Buffer {
   return out;
 }
 
-/** `undefined`: not made with this key. */
+/** Returns `undefined` if the box was not encrypted with this key. */
 export function openBox(key: Buffer, nonce: Buffer, box: Buffer): Buffer | undefined {
   if (box.length < TAG_BYTES) return undefined;
   const text = box.subarray(TAG_BYTES);
@@ -28,7 +29,7 @@ export function openBox(key: Buffer, nonce: Buffer, box: Buffer): Buffer | undef
   return out;
 }
 
-/** The first 32 bytes of the key stream authenticate, the rest encrypts. */
+/** The first 32 bytes of the key stream are the authentication key; the rest encrypts. */
 function streamFor(key: Buffer, nonce: Buffer, length: number): { readonly stream: Buffer; readonly macKey: Buffer } {
   const subKey = hsalsa20(words(key), words(nonce.subarray(0, 16)));
   const tail = words(nonce.subarray(16, 24));
@@ -45,7 +46,7 @@ function streamFor(key: Buffer, nonce: Buffer, length: number): { readonly strea
 const words = (bytes: Buffer): Uint32Array =>
   Uint32Array.from({ length: bytes.length / 4 }, (_, i) => bytes.readUInt32LE(i * 4));
 
-/** Constants on the diagonal, the key in two halves around the input. */
+/** The constants are on the diagonal, and the two halves of the key surround the input. */
 function salsaState(key: Uint32Array, input: Uint32Array): Uint32Array {
   const [s0 = 0, s1 = 0, s2 = 0, s3 = 0] = SIGMA;
   return Uint32Array.from([s0, ...key.subarray(0, 4), s1, ...input, s2, ...key.subarray(4, 8), s3]);
@@ -56,7 +57,7 @@ function hsalsa20(key: Uint32Array, input: Uint32Array): Uint32Array {
   return Uint32Array.from([0, 5, 10, 15, 6, 7, 8, 9], (i) => mixed[i] ?? 0);
 }
 
-/** Columns, then rows of the four by four state. */
+/** The columns of the 4×4 state, then its rows. */
 const QUARTERS: readonly (readonly [number, number, number, number])[] = [
   [0, 4, 8, 12],
   [5, 9, 13, 1],

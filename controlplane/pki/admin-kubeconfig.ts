@@ -1,4 +1,7 @@
-/** The administrator's kubeconfig: a client certificate of the group `system:masters`, kept fresh like every other. */
+/**
+ * Writes the administrator's kubeconfig, with a client certificate of the group `system:masters` that is renewed like
+ * all others. The PKI calls it at each check.
+ */
 import { createPublicKey } from 'node:crypto';
 import { parseCertificates } from '../../api/pki/certificate.ts';
 import { issue, staleReason, type Authority, type Wanted } from './authority.ts';
@@ -12,7 +15,7 @@ export const ADMIN: Wanted = {
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64');
 
-/** JSON is YAML, but people read this file. */
+/** Writes YAML instead of JSON, because people read this file. */
 function kubeconfig(options: {
   readonly server: string;
   readonly ca: string;
@@ -42,7 +45,7 @@ function kubeconfig(options: {
   ].join('\n');
 }
 
-/** Written again when the certificate is stale, or the server's URL or the authority changed. */
+/** Writes the file again if the certificate is stale, or the server's URL or the CA changed. */
 export async function ensureAdminKubeconfig(
   path: string,
   server: string,

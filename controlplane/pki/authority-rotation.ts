@@ -1,8 +1,8 @@
 /**
- * Replaces the CA of the cluster in three stages, each of which leaves a directory that a control plane can start from: `ca.crt`
- * holds every certificate that is trusted, the one of `ca.key` first; `ca-next` waits for its turn. Each stage also writes
- * `ca-bundle.jws`, the new content of `ca.crt` signed with a key that everybody trusts at that time: agents follow nothing else.
- * Called by `orchlet certs rotate-ca`.
+ * Rotates the cluster CA in three stages. Each stage leaves a directory from which a control plane can start: `ca.crt`
+ * contains every trusted certificate, with the one of `ca.key` first, and `ca-next` is the prepared CA. Each stage also
+ * writes `ca-bundle.jws`: the new content of `ca.crt`, signed with a key that all clients trust at that time. Agents
+ * only accept such a bundle. `orchlet certs rotate-ca` calls it.
  */
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { rm } from 'node:fs/promises';
@@ -29,16 +29,16 @@ async function read(directory: string, name: string): Promise<string> {
 const blocksOf = (pem: string): string[] =>
   readPem(pem).flatMap(({ label, text }) => (label === 'CERTIFICATE' ? `${text}\n` : []));
 
-/** The signed bundle of the last rotation; `undefined` before the first. */
+/** Returns the signed bundle of the last stage; `undefined` before the first rotation. */
 export async function readSignedBundle(directory: string): Promise<string | undefined> {
   return (await readIfThere(join(directory, BUNDLE)))?.trim();
 }
 
-/** Signs what will be trusted with `ca.key` as it is now. */
+/** Signs the new trusted certificates with the current `ca.key`. */
 async function vouchFor(directory: string, certificates: string, nowMs: number): Promise<void> {
   const privateKey = createPrivateKey(await read(directory, 'ca.key'));
   const former = await readSignedBundle(directory);
-  // It is our own file: any of its CAs may have signed it.
+  // This is the control plane's own file, which any of its CAs may have signed.
   const formerMs =
     former === undefined ? 0 : (verifyCaBundle(former, await read(directory, 'ca.crt'))?.issuedAtMs ?? 0);
   const bundle = { certificates, issuedAtMs: Math.max(nowMs, formerMs + 1) };
@@ -50,12 +50,12 @@ async function keyBelongsTo(directory: string, pem: string): Promise<boolean> {
   return parseCertificates(pem)[0]?.publicKey.equals(key) === true;
 }
 
-/** Creates a new CA that is trusted beside the old one. The old one signs. */
+/** Creates a new CA that is trusted in addition to the old one. The old CA still issues certificates. */
 export async function prepareAuthority(directory: string, nowMs: number): Promise<void> {
   const current = blocksOf(await read(directory, 'ca.crt'));
   if (current.length > 1)
-    throw new AuthorityStageError('a rotation is under way already: go on with --stage switch or finish');
-  // Of another name: clients look CAs up by it.
+    throw new AuthorityStageError('a rotation is already in progress; continue with --stage switch or finish');
+  // The new CA needs another name, because clients look up CAs by name.
   const next = await ensureAuthority(directory, NEXT, `kubernetes@${Math.floor(nowMs / 1000)}`, nowMs);
   const trusted = [...current, ...blocksOf(next.certificatePem)].join('');
   await vouchFor(directory, trusted, nowMs);
@@ -63,12 +63,13 @@ export async function prepareAuthority(directory: string, nowMs: number): Promis
 }
 
 /**
- * The new CA signs from now on; the old one is still trusted. The old key vouches for it, so that this bundle is worth nothing
- * once the old CA is gone. After a crash in between, `ca.key` is the new one already: run it again.
+ * Makes the new CA issue certificates while the old one is still trusted. The old key signs the bundle, so that the
+ * bundle is worthless once the old CA is removed. After a crash in between, `ca.key` may already be the new key;
+ * running the stage again completes it.
  */
 export async function switchAuthority(directory: string, nowMs: number): Promise<void> {
   const next = await readIfThere(join(directory, `${NEXT}.crt`));
-  if (next === undefined) throw new AuthorityStageError('no CA is prepared: begin with --stage prepare');
+  if (next === undefined) throw new AuthorityStageError('no CA is prepared; start with --stage prepare');
   const former = blocksOf(await read(directory, 'ca.crt')).filter((block) => !blocksOf(next).includes(block));
   const trusted = [...blocksOf(next), ...former].join('');
   if (!(await keyBelongsTo(directory, next))) await vouchFor(directory, trusted, nowMs);
@@ -78,12 +79,12 @@ export async function switchAuthority(directory: string, nowMs: number): Promise
   await rm(join(directory, `${NEXT}.key`));
 }
 
-/** The old CA is no longer trusted. */
+/** Removes the old CA from the trusted certificates. */
 export async function finishAuthority(directory: string, nowMs: number): Promise<void> {
   if ((await readIfThere(join(directory, `${NEXT}.crt`))) !== undefined)
-    throw new AuthorityStageError('the old CA still signs: --stage switch comes first');
+    throw new AuthorityStageError('the old CA still issues certificates; run --stage switch first');
   const [current, ...former] = blocksOf(await read(directory, 'ca.crt'));
-  if (current === undefined || former.length === 0) throw new AuthorityStageError('no rotation is under way');
+  if (current === undefined || former.length === 0) throw new AuthorityStageError('no rotation is in progress');
   await vouchFor(directory, current, nowMs);
   await writeFileAtomic(join(directory, 'ca.crt'), current, 0o644);
 }

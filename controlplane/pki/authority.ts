@@ -1,6 +1,7 @@
 /**
- * A certificate authority on disk and what it issues: each certificate stands beside its key (`name.crt`, `name.key`) and
- * is made anew when it is missing, near its end, of another authority, or lacks a name that is wanted now.
+ * Owns a CA on disk and the certificates that it issues. A certificate is stored beside its key (`name.crt`,
+ * `name.key`). It is reissued if it is missing, expires soon, was issued by another CA, or lacks a required name. The
+ * PKI calls it.
  */
 import { createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto';
 import { join } from 'node:path';
@@ -17,7 +18,7 @@ import { generateKey, privateKeyPem, verifySigned } from '../../api/pki/signing.
 import { readIfThere, writeFileAtomic } from './files.ts';
 
 const DAY_MS = 86_400_000;
-/** Clocks of a cluster differ. */
+/** Certificates are backdated, because the clocks of a cluster differ. */
 const BACKDATE_MS = 5 * 60_000;
 
 export interface Authority {
@@ -45,7 +46,7 @@ export async function ensureAuthority(
   if (pem !== undefined && keyPem !== undefined) return readAuthority(pem, keyPem, join(directory, `${name}.crt`));
   if (pem !== undefined)
     throw new Error(
-      `${join(directory, `${name}.key`)} is missing: the authority of ${name}.crt cannot be used without it`,
+      `${join(directory, `${name}.key`)} is missing; the CA certificate ${name}.crt cannot be used without it`,
     );
   const keys = await generateKey('ecdsa');
   const raw = createCertificate(
@@ -65,10 +66,10 @@ export async function ensureAuthority(
   return { certificate: parseCertificate(raw), certificatePem: certificatePem(raw), privateKey: keys.privateKey };
 }
 
-/** A CA certificate (the first of the file signs; more may follow) and its key. */
+/** Reads a CA certificate and its key. The first certificate of the file issues certificates; others may follow. */
 export function readAuthority(pem: string, keyPem: string, path: string): Authority {
   const [certificate] = parseCertificates(pem);
-  if (certificate === undefined) throw new Error(`${path} holds no certificate`);
+  if (certificate === undefined) throw new Error(`${path} contains no certificate`);
   const privateKey = createPrivateKey(keyPem);
   if (!createPublicKey(privateKey).equals(certificate.publicKey))
     throw new Error(`the key of ${path} belongs to another certificate`);
@@ -82,19 +83,19 @@ export interface Wanted {
   readonly lifetimeMs: number;
 }
 
-/** `undefined`: good. Else why it must be made anew. */
+/** Returns why a certificate must be reissued; `undefined` if it is good. */
 export function staleReason(
   current: Certificate,
   wanted: Wanted,
   authority: Authority,
   nowMs: number,
 ): string | undefined {
-  if (!verifySigned(current.parts, authority.certificate.publicKey)) return 'the authority changed';
+  if (!verifySigned(current.parts, authority.certificate.publicKey)) return 'the CA changed';
   const lifetimeMs = current.notAfterMs - current.notBeforeMs;
-  if (nowMs > current.notAfterMs - lifetimeMs * 0.3) return 'it nears its end';
-  if (nowMs < current.notBeforeMs) return 'it is not valid yet';
+  if (nowMs > current.notAfterMs - lifetimeMs * 0.3) return 'it expires soon';
+  if (nowMs < current.notBeforeMs) return 'it is not yet valid';
   if (current.subject.commonName !== wanted.subject.commonName) return 'its subject changed';
-  // A set in the certificate: its order is that of the encoding.
+  // The order of a set in the certificate depends on its encoding, so sets are compared sorted.
   const sorted = (list: readonly string[] = []): string => JSON.stringify([...list].sort());
   if (sorted(current.subject.organizations) !== sorted(wanted.subject.organizations)) return 'its subject changed';
   const dns = new Set(current.names.dns);
@@ -105,7 +106,7 @@ export function staleReason(
   return undefined;
 }
 
-/** The certificate `name` of the directory; `issued` says why it was made now. */
+/** Returns the certificate `name` of the directory. `issued` is the reason if it was issued now. */
 export async function ensureCertificate(
   directory: string,
   name: string,
@@ -119,7 +120,7 @@ export async function ensureCertificate(
   if (pem !== undefined && keyPem !== undefined) {
     const [current] = parseCertificates(pem);
     const matches = current !== undefined && createPublicKey(keyPem).equals(current.publicKey);
-    why = matches ? staleReason(current, wanted, authority, nowMs) : 'its key is another';
+    why = matches ? staleReason(current, wanted, authority, nowMs) : 'its key does not match';
     if (current !== undefined && why === undefined) {
       return { certificate: current, certificatePem: pem, privateKeyPem: keyPem, issued: undefined };
     }
@@ -130,7 +131,7 @@ export async function ensureCertificate(
   return { ...made, issued: why };
 }
 
-/** A fresh key and its certificate. */
+/** Issues a certificate for a new key. */
 export async function issue(wanted: Wanted, authority: Authority, nowMs: number): Promise<KeyAndCertificate> {
   const keys = await generateKey('ecdsa');
   const raw = createCertificate(

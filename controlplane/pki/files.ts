@@ -1,9 +1,9 @@
-/** Files of the PKI directory: written whole or not at all, private keys readable by their owner alone. */
+/** Writes files of the PKI directory atomically. Only the owner can read private keys. */
 import { mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 
-/** Survives a crash: the old content or the new one, never a part. */
+/** After a crash, the file has either the old or the new content. */
 export async function writeFileAtomic(path: string, content: string, mode: number): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   await replaceFile(path, content, { mode });

@@ -1,9 +1,11 @@
 /**
- * The keys and certificates of the control plane, created at the first start and renewed while it runs.
+ * Owns the keys and certificates of the control plane. It creates them at the first start and renews them while the
+ * control plane runs.
  *
- * `<directory>`: `ca` (the cluster CA), `apiserver` (serving), `apiserver-kubelet-client`, `front-proxy-ca`,
- * `front-proxy-client`, `sa.key`/`sa.pub` (service-account tokens). `check()` reissues a certificate that nears its end, lacks
- * an address that the host has now, or has another subject than it should; `onChange` notifies the servers. Created by main.ts.
+ * The directory contains `ca` (the cluster CA), `apiserver` (serving), `apiserver-kubelet-client`, `front-proxy-ca`,
+ * `front-proxy-client` and `sa.key`/`sa.pub` (service account tokens). `check()` reissues a certificate that expires
+ * soon, lacks a current address of the host, or has another subject than required. `onChange` notifies the servers.
+ * main.ts creates it.
  */
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { join } from 'node:path';
@@ -20,9 +22,9 @@ import {
 } from './authority.ts';
 import { readIfThere, writeFileAtomic } from './files.ts';
 
-/** The user that node agents see when the API server calls them. It is a member of no group. */
+/** The user name of kube-apiserver's client certificate for kubelets. The user is in no group. */
 export const KUBELET_CLIENT = 'kube-apiserver-kubelet-client';
-/** The name by which aggregated API servers recognise this one. */
+/** The user name by which aggregated API servers recognize this one. */
 export const FRONT_PROXY_CLIENT = 'front-proxy-client';
 
 const YEAR_MS = 365 * 86_400_000;
@@ -33,15 +35,15 @@ export interface PkiOptions {
   readonly directory: string;
   readonly clock: Clock;
   readonly logger: Logger;
-  /** Host names that the API is reached by, beside the service's. */
+  /** The host names of the API server, in addition to those of the service. */
   readonly hosts: readonly string[];
-  /** Asked at every check: addresses of a host come and go. */
+  /** Called at every check, because the addresses of a host change. */
   readonly addresses: () => readonly string[];
-  /** First address of the service range: the `kubernetes` service. */
+  /** The first address of the service CIDR, which is the `kubernetes` service. */
   readonly serviceIp: string | undefined;
-  /** `cluster.local`. */
+  /** For example `cluster.local`. */
   readonly clusterDomain?: string;
-  /** Absent: no kubeconfig is written. */
+  /** If absent, no kubeconfig is written. */
   readonly adminKubeconfig?: { readonly path: string; readonly server: string };
 }
 
@@ -54,15 +56,18 @@ export interface PkiMaterial {
 }
 
 export interface Pki {
-  /** As it is now. */
+  /** Returns the current keys and certificates. */
   material(): PkiMaterial;
-  /** PEM of the key that signs service-account tokens, and of all that verify them. */
+  /** The key that signs service account tokens, and all keys that verify them, as PEM. */
   readonly serviceAccountKey: { readonly privateKeyPem: string; readonly publicKeyPem: string };
   readonly paths: { readonly caCertificate: string; readonly frontProxyCa: string };
   onChange(listener: (material: PkiMaterial) => void): void;
-  /** Looks at everything now; main.ts calls it when an address appears. Resolves to whether something was made. */
+  /**
+   * Checks all certificates now. main.ts calls it when the host has a new address. Resolves to whether a certificate
+   * was issued.
+   */
   check(): Promise<boolean>;
-  /** Checks once an hour until aborted. */
+  /** Checks once an hour until the signal aborts. */
   watch(signal: AbortSignal): void;
 }
 
@@ -96,7 +101,7 @@ export async function ensurePki(options: PkiOptions): Promise<Pki> {
         if (signal.aborted) return;
         timer = clock.after(CHECK_EVERY_MS, () => {
           check()
-            .catch((error: unknown) => options.logger.error({ error }, 'Certificates could not be checked'))
+            .catch((error: unknown) => options.logger.error({ err: error }, 'Cannot check the certificates'))
             .finally(arm);
         });
       };
@@ -114,7 +119,7 @@ async function ensureLeaves(
   const nowMs = options.clock.now();
   const ensure = (name: string, wanted: Wanted, authority: Authority) =>
     ensureCertificate(options.directory, name, wanted, authority, nowMs);
-  // No client has an organization: whoever obtains one of these keys is in no privileged group anywhere.
+  // Client certificates have no organization, so that a stolen key belongs to no privileged group.
   const client = (commonName: string): Wanted => ({
     subject: { commonName, organizations: [] },
     usage: 'client auth',
@@ -164,8 +169,9 @@ function servingCertificate(options: PkiOptions): Wanted {
 const withoutZone = (address: string): string => address.split('%')[0] ?? address;
 
 /**
- * RSA: RS256 is what every client of the tokens' issuer accepts. `sa.pub` lists all keys whose tokens are good: a new key,
- * made where `sa.key` is missing, comes first and those before it stay, until they are taken out of the file.
+ * Uses RSA, because every OIDC client supports RS256. `sa.pub` lists all keys whose tokens are accepted. If `sa.key` is
+ * missing, a new key is created and listed first. The previous keys stay until an administrator removes them from the
+ * file.
  */
 async function ensureServiceAccountKey(directory: string): Promise<Pki['serviceAccountKey']> {
   const paths = { key: join(directory, 'sa.key'), pub: join(directory, 'sa.pub') };

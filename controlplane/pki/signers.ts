@@ -1,6 +1,6 @@
 /**
- * The four built-in signers as pure rules: what a request must and must not say, and the certificate that comes of it.
- * The controller of signing requests calls `signRequest`; admission and approval have happened by then.
+ * Implements the rules of the four built-in signers: which requests each signer accepts, and which certificate it
+ * issues. Pure. The CSR signing controller calls `signRequest` after admission and approval.
  */
 import { createCertificate, certificatePem } from '../../api/pki/certificate.ts';
 import type { CertificateRequest } from '../../api/pki/certificate-request.ts';
@@ -11,16 +11,16 @@ import type { Authority } from './authority.ts';
 export interface SigningInput {
   readonly signerName: string;
   readonly request: CertificateRequest;
-  /** `spec.usages`. */
+  /** The value of `spec.usages`. */
   readonly usages: readonly string[];
-  /** `spec.expirationSeconds`. */
+  /** The value of `spec.expirationSeconds`. */
   readonly expirationSeconds: number | undefined;
 }
 
 interface Signer {
-  /** Why the request will not do; `undefined`: it will. */
+  /** Returns the reason to reject the request; `undefined` if it is acceptable. */
   refuse(input: SigningInput): string | undefined;
-  /** Alternative names that the certificate keeps. */
+  /** Returns the alternative names that the certificate keeps. */
   names(request: CertificateRequest): AlternativeNames | undefined;
 }
 
@@ -28,7 +28,7 @@ const NODE_PREFIX = 'system:node:';
 const SERVING_USAGES = ['digital signature', 'key encipherment', 'server auth'];
 const NODE_CLIENT_USAGES = ['client auth', 'digital signature', 'key encipherment'];
 
-/** Exactly these, key encipherment left out where the key cannot encipher (EC). */
+/** Whether the usages are exactly these. Key encipherment is optional, because EC keys cannot encipher. */
 function isExactly(usages: readonly string[], wanted: readonly string[]): boolean {
   const set = new Set(usages);
   return (
@@ -90,11 +90,11 @@ export const SIGNER_NAMES: readonly string[] = Object.keys(SIGNERS);
 export type SigningResult = { readonly certificate: string } | { readonly refused: string };
 
 const HOUR_MS = 3_600_000;
-/** Certificates begin a little before they are made; short ones live that much longer instead of less. */
+/** Certificates are backdated. The lifetime of a short certificate is extended by the same amount. */
 const BACKDATE_MS = 5 * 60_000;
 const SHORT_MS = 8 * HOUR_MS;
 
-/** The lesser of the request's lifetime and `maxLifetimeMs`; never beyond the authority's own end. */
+/** The lifetime is the smaller of the requested one and `maxLifetimeMs`, and never exceeds the CA's. */
 export function signRequest(
   input: SigningInput,
   authority: Authority,

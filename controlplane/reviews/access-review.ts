@@ -1,4 +1,7 @@
-/** SubjectAccessReview and its two relatives: may somebody (or the caller, or in one namespace) do something. */
+/**
+ * Implements SubjectAccessReview, SelfSubjectAccessReview and LocalSubjectAccessReview: whether a user may perform an
+ * action.
+ */
 import { FieldError, forbidden, invalid, required } from '../../api/meta/field-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { labelValueErrors, qualifiedNameErrors } from '../../api/meta/names.ts';
@@ -17,7 +20,7 @@ type Spec = NonNullable<SubjectAccessReview['spec']>;
 type ResourceAttributes = NonNullable<Spec['resourceAttributes']>;
 type SelectorAttributes = NonNullable<ResourceAttributes['labelSelector']>;
 
-/** The reference names no kind in these errors. */
+/** kube-apiserver names no kind in these errors. */
 const KIND = { group: 'authorization.k8s.io', resource: '' };
 
 export function subjectAccessReviewer(authorizer: Authorizer): Reviewer {
@@ -76,7 +79,7 @@ function subjectErrors(spec: Spec): FieldError[] {
   return [invalid('spec.user', spec.user ?? '', 'at least one of user or group must be specified')];
 }
 
-/** As the reference prints its internal struct. */
+/** Formats the value like kube-apiserver's internal struct. */
 function shownTarget(target: NonNullable<Spec['nonResourceAttributes']>): Record<string, string> {
   return { Path: target.path ?? '', Verb: target.verb ?? '' };
 }
@@ -166,7 +169,7 @@ function labelRequirementErrors(requirement: Requirement, at: string): FieldErro
   return errors;
 }
 
-/** Nothing but managed fields (and the namespace of a local review) may stand in the metadata. */
+/** The metadata may only contain managed fields, and the namespace of a local review. */
 function metadataErrors(object: KubeObject): FieldError[] {
   const { metadata } = object;
   const others = Object.entries(metadata).filter(
@@ -273,7 +276,7 @@ function askedLabels(selector: SelectorAttributes | undefined, errors: string[])
   return (selector.requirements ?? []).map(({ key, operator, values }) => ({ key, operator, values: values ?? [] }));
 }
 
-/** A selector that does not parse is left out: the question is then about more than was meant, never less. */
+/** Omits a selector that cannot be parsed. The review then covers more objects, never fewer. */
 function parsed(read: () => SelectorRequirement[], selector: string, errors: string[]): SelectorRequirement[] {
   try {
     return read();

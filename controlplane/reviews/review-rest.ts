@@ -1,8 +1,9 @@
 /**
- * Endpoints that answer a question instead of storing an object: one generic `create` over a reviewer.
+ * Implements endpoints whose `create` computes a response instead of storing an object: one generic `create` around a
+ * reviewer.
  *
- * The order is that of every create: decode, default, managed fields, mutating admission, the reviewer (which validates),
- * validating admission. Made for the registry's `extend` hook.
+ * The order is that of every create: decode, default, managed fields, mutating admission, the reviewer (which
+ * validates), validating admission. The registry's `extend` hook adds the endpoints.
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
@@ -19,22 +20,22 @@ import { admissionAttributes, looseEntry } from '../registry/store.ts';
 export interface ReviewRequest {
   readonly user: UserInfo;
   readonly namespace: string;
-  /** Of subresources: the object's. */
+  /** The name of the object of a subresource; otherwise empty. */
   readonly name: string;
-  /** Decoded and defaulted; may be changed and returned. */
+  /** The decoded and defaulted object. A reviewer may modify and return it. */
   readonly object: KubeObject;
   readonly dryRun: boolean;
   readonly context: RequestContext;
 }
 
-/** Throws a `StatusError` for what is not valid. */
+/** Throws a `StatusError` if the object is invalid. */
 export type Reviewer = (request: ReviewRequest) => Promise<KubeObject> | KubeObject;
 
 export interface ReviewEndpoint {
   readonly group: string;
   readonly resource: string;
   readonly subresource?: string;
-  /** What the schema cannot say. */
+  /** Sets defaults that the schema cannot express. */
   readonly applyDefaults?: (object: KubeObject) => void;
   readonly review: Reviewer;
 }
@@ -43,7 +44,7 @@ export interface ReviewRestsOptions {
   readonly schema: Schema;
   readonly admission: AdmissionChain;
   readonly clock: Clock;
-  /** As the registry's. */
+  /** The registry's field management. */
   readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder) => FieldManagement;
 }
 

@@ -1,4 +1,4 @@
-/** Which review answers under which path: what main.ts hands to the registry. */
+/** Lists the review endpoints and their paths. main.ts passes them to the registry. */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Sources } from '../admission/sources.ts';
 import type { TokenAuthenticator } from '../authentication/authentication.ts';
@@ -19,9 +19,9 @@ export interface ReviewersOptions {
   readonly tokens: TokenAuthenticator;
   readonly apiAudiences: readonly string[];
   readonly issuer: TokenIssuer;
-  /** `--service-account-extend-token-expiration`. */
+  /** The value of `--service-account-extend-token-expiration`. */
   readonly extendExpiration: boolean;
-  /** `--service-account-max-token-expiration`; 0: no limit. */
+  /** The value of `--service-account-max-token-expiration`; 0 means no limit. */
   readonly maxExpirationSeconds: number;
 }
 
@@ -64,7 +64,7 @@ const REVIEW_PATHS: readonly ReviewPath[] = [
   },
 ];
 
-/** The list of paths is made before what the reviewers ask is there: they are made with the first request. */
+/** Creates the endpoints before the reviewers' dependencies exist. Each reviewer is created at its first request. */
 export function lateReviewers(options: () => ReviewersOptions): ReviewEndpoint[] {
   return REVIEW_PATHS.map(({ make, ...path }) => {
     let reviewer: Reviewer | undefined;

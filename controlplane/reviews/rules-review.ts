@@ -1,4 +1,6 @@
-/** SelfSubjectRulesReview: what the caller may do in a namespace, as far as the authorizers can tell. */
+/**
+ * Implements SelfSubjectRulesReview: what the caller may do in a namespace, as far as the authorizers can enumerate it.
+ */
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { SelfSubjectRulesReview } from '../../api/machinery/kinds.ts';
 import type { KubeObject } from '../../api/meta/object.ts';

@@ -1,4 +1,4 @@
-/** SelfSubjectReview: who the caller is for the server, after authentication and impersonation. */
+/** Implements SelfSubjectReview: the caller's user after authentication and impersonation. */
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { Reviewer } from './review-rest.ts';
 import { userInfoJson } from './user-info.ts';

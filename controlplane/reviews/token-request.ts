@@ -1,4 +1,4 @@
-/** TokenRequest: a fresh token of a service account, bound to an object where that is asked for. */
+/** Implements TokenRequest: issues a token of a service account, bound to an object on request. */
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { Node, Pod, Secret } from '../../api/machinery/kinds.ts';
 import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resources.ts';
@@ -159,7 +159,7 @@ async function boundObject(
   throw newBadRequest(`cannot bind token to object of type ${gv.group}/${gv.version}, Kind=${kind}`);
 }
 
-/** The node of a pod is told in its token; one that is not there (any more) only by name. */
+/** Returns the node of a pod for the token's claims. A node that does not exist is included by name only. */
 async function nodeOf(sources: Sources, pod: Pod): Promise<Bound> {
   const name = pod.spec?.nodeName ?? '';
   if (name === '') return {};

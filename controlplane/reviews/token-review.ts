@@ -1,4 +1,4 @@
-/** TokenReview: whether a bearer token is good, for whom and for which audiences. */
+/** Implements TokenReview: whether a bearer token is valid, for which user and for which audiences. */
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { TokenReview } from '../../api/machinery/kinds.ts';

@@ -1,4 +1,4 @@
-/** A user as the reviews show it. */
+/** Formats a user as in the status of reviews. */
 import type { UserInfo } from '../authentication/authentication.ts';
 
 export function userInfoJson(user: UserInfo): Record<string, unknown> {

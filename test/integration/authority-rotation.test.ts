@@ -131,7 +131,7 @@ describe("the cluster's authority", { timeout: 200_000 }, () => {
     assert.equal(trusted().length, 2);
     assert.equal(trusted()[0]?.fingerprint, old?.fingerprint);
     assert.equal(asBefore('first.kubeconfig').code, 0);
-    assert.match(orchlet('certs', 'rotate-ca', '--stage', 'finish').said, /--stage switch comes first/);
+    assert.match(orchlet('certs', 'rotate-ca', '--stage', 'finish').said, /run --stage switch first/);
     await until('the agent trusts both', () => (trustedByAgent() === 2 ? true : undefined));
     await nodeGoesOn();
   });

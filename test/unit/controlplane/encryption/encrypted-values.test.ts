@@ -85,7 +85,7 @@ test('the first provider writes, all of them read', () => {
 
 test('what no provider has made, and plain text without identity, is refused by name', () => {
   assert.throws(() => rowOf(gcm('a')).open(KEY, rowOf(gcm('b')).seal(KEY, TEXT)), /secrets\/default\/a cannot be read/);
-  assert.throws(() => rowOf(gcm('a')).open(KEY, TEXT), /identity is not among/);
+  assert.throws(() => rowOf(gcm('a')).open(KEY, TEXT), /identity is not a configured provider/);
 });
 
 const patterns: readonly (readonly [string, string, boolean])[] = [
@@ -107,7 +107,7 @@ for (const [pattern, key, expected] of patterns) {
 const wrong: readonly (readonly [string, string, RegExp])[] = [
   ['another kind', 'kind: Other\napiVersion: v1', /not an EncryptionConfiguration/],
   ['a short key', config('aesgcm: {keys: [{name: a, secret: c2hvcnQ=}]}'), /must have 16, 24, 32 bytes/],
-  ['a provider nobody knows', config('rot13: {}'), /is no provider/],
+  ['a provider nobody knows', config('rot13: {}'), /is not a provider/],
   ['KMS v1', config('kms: {apiVersion: v1, name: a, endpoint: "unix:///x"}'), /only v2/],
 ];
 for (const [name, text, message] of wrong) {
