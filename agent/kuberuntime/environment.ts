@@ -22,10 +22,22 @@ export class ContainerConfigError extends Error {
 
 /** `$(NAME)` is the variable's value where there is one, `$$` a dollar; anything else stays as it is. */
 export function expand(text: string, lookup: (name: string) => string | undefined): string {
-  return text.replaceAll(/\$(?:\$|\(([^)]*)\))/g, (whole, name: string | undefined) => {
-    if (name === undefined) return '$';
-    return lookup(name) ?? whole;
-  });
+  let out = '';
+  let at = 0;
+  // Where the next reference ends. It is searched once for all that begin before it: a text may have many beginnings.
+  let close = 0;
+  for (let dollar = text.indexOf('$'); dollar !== -1; dollar = text.indexOf('$', at)) {
+    const next = text.charAt(dollar + 1);
+    if (next === '(' && close !== -1 && close <= dollar) close = text.indexOf(')', dollar);
+    const isReference = next === '(' && close !== -1;
+    const end = isReference ? close + 1 : Math.min(text.length, dollar + 2);
+    const whole = text.slice(dollar, end);
+    out += text.slice(at, dollar);
+    if (next === '$') out += '$';
+    else out += isReference ? (lookup(text.slice(dollar + 2, close)) ?? whole) : whole;
+    at = end;
+  }
+  return out + text.slice(at);
 }
 
 export async function containerEnvironment(

@@ -306,7 +306,9 @@ function formatLine(line: Buffer, filter: LineFilter): Buffer | undefined {
   const third = second === -1 ? -1 : line.indexOf(32, second + 1);
   if (third === -1) return line;
   const time = wholeFraction(line.toString('latin1', 0, first));
-  if (filter.sinceText !== '' && utcText(time) < filter.sinceText) return undefined;
+  const utc = filter.sinceText === '' ? '' : utcText(time);
+  if (utc === undefined) return line;
+  if (utc < filter.sinceText) return undefined;
   if (filter.stream !== undefined && line.toString('latin1', first + 1, second) !== filter.stream) return undefined;
   const partial = line[second + 1] === 0x50;
   const isEnded = line.at(-1) === 10;
@@ -323,8 +325,9 @@ function wholeFraction(time: string): string {
   return `${seconds}.${fraction.slice(0, FRACTION_DIGITS).padEnd(FRACTION_DIGITS, '0')}${zone}`;
 }
 
-/** Of a whole time; runtimes write local time with an offset, too. */
-function utcText(time: string): string {
+/** Of a whole time, without the zone; runtimes write local time with an offset, too. `undefined`: it is no time. */
+function utcText(time: string): string | undefined {
+  if (Number.isNaN(Date.parse(time))) return undefined;
   if (time.endsWith('Z')) return time.slice(0, -1);
   const fraction = time.slice(19, 20 + FRACTION_DIGITS);
   return `${new Date(time).toISOString().slice(0, 19)}${fraction}`;

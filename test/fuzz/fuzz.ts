@@ -1,6 +1,9 @@
 /**
  * `npm run fuzz -- --target NAME --seconds N`: changes inputs of a target over and over, keeps those that showed something
- * new, and tells of every one that broke a rule. The same `--seed` makes the same inputs. Exits 1 where something broke.
+ * new, and reports every one that broke a rule. The same `--seed` makes the same inputs. Exits 1 where something broke.
+ *
+ * With `--growth` it searches inputs whose time grows by more than their size instead; without `--target` in every target but
+ * `http`, whose answers go over a network.
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,6 +11,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import { keep, readCorpus } from './corpus.ts';
+import { searchGrowth } from './growth-search.ts';
 import { mutate } from './mutate.ts';
 import { checkMemory, judged } from './oracle.ts';
 import { Random } from './random.ts';
@@ -26,14 +30,40 @@ const { values } = parseArgs({
     seed: { type: 'string', default: '1' },
     failures: { type: 'string', default: join(tmpdir(), 'orchlet-fuzz') },
     keep: { type: 'boolean', default: false },
+    growth: { type: 'boolean', default: false },
   },
 });
-if (values.target === undefined || !targetNames.includes(values.target)) {
+const names = values.target === undefined ? targetNames.filter((name) => name !== 'http') : [values.target];
+if ((values.target === undefined && !values.growth) || names.some((name) => !targetNames.includes(name))) {
   console.error(`usage: npm run fuzz -- --target NAME [--seconds 60] [--seed 1] [--executions N] [--failures DIR] [--keep]
---keep adds what is new to test/fuzz/corpus. Targets: ${targetNames.join(' ')}`);
+       npm run fuzz -- --growth [--target NAME] [--seconds 60] [--seed 1]
+--keep adds what is new to test/fuzz/corpus. --seconds counts for each target. Targets: ${targetNames.join(' ')}`);
   process.exit(2);
 }
-process.exitCode = await fuzz(values.target);
+for (const name of names) {
+  const code = values.growth ? await searchTarget(name) : await fuzz(name);
+  if (code !== 0) process.exitCode = code;
+}
+
+async function searchTarget(name: string): Promise<number> {
+  const target = await loadTarget(name);
+  const end = performance.now() + Number(values.seconds) * 1000;
+  const failures: string[] = [];
+  const shapes = await searchGrowth(target, {
+    random: new Random(Number(values.seed)),
+    until: () => performance.now() > end || failures.length >= MAX_FAILURES,
+    report: ({ shape, growth }) => {
+      const text = Object.values(shape).map((piece: Buffer) => JSON.stringify(piece.toString('latin1')));
+      failures.push(text.join(' '));
+      console.error(
+        `${name}: ${text.join(' ')}: ${growth.ms} ms for ${growth.sizeBytes} bytes, exponent ${growth.exponent}`,
+      );
+    },
+  });
+  await target.close?.();
+  console.log(`${name}: seed ${values.seed}, ${shapes} shapes, ${failures.length} grow by more than their size`);
+  return failures.length === 0 ? 0 : 1;
+}
 
 /** A thread that sees an input that never ends, says which, and ends the process. */
 function startWatchdog(folder: string): { watch(input: Buffer): void; stop(): Promise<number> } {

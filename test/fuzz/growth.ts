@@ -5,7 +5,6 @@
 
 /** Sorting and caches of the processor cost a little more than linear time. */
 export const MAX_EXPONENT = 1.5;
-/** What is faster than this even for the largest input is not measured any further. */
 const NOTICEABLE_MS = 5;
 const REPETITIONS = 3;
 const STEP = 4;
@@ -20,6 +19,13 @@ export interface Growth {
   readonly exponent: number;
   readonly sizeBytes: number;
   readonly ms: number;
+}
+
+export interface GrowthOptions {
+  readonly maxBytes: number;
+  /** What is faster than this even for the largest input is not judged. */
+  readonly noticeableMs?: number;
+  readonly stopwatch?: Stopwatch;
 }
 
 export type Run = (size: number) => unknown;
@@ -38,12 +44,12 @@ export const wallClock: Stopwatch = async (run) => {
  */
 export async function measureGrowth(
   run: Run,
-  { maxBytes, stopwatch = wallClock }: { readonly maxBytes: number; readonly stopwatch?: Stopwatch },
+  { maxBytes, noticeableMs = NOTICEABLE_MS, stopwatch = wallClock }: GrowthOptions,
 ): Promise<Growth | undefined> {
   let size = FIRST_BYTES;
-  while (size < maxBytes && (await stopwatch(() => run(size))) < NOTICEABLE_MS) size = Math.min(maxBytes, larger(size));
+  while (size < maxBytes && (await stopwatch(() => run(size))) < noticeableMs) size = Math.min(maxBytes, larger(size));
   const first = await fastest(run, size, stopwatch);
-  if (first < NOTICEABLE_MS) return undefined;
+  if (first < noticeableMs) return undefined;
   const [half, quarter] = [
     await fastest(run, Math.ceil(size / STEP), stopwatch),
     await fastest(run, Math.ceil(size / STEP ** 2), stopwatch),

@@ -15,6 +15,7 @@ const COMMENT = /^\s*(?:\*|\/\/|\/\*)/;
 const ATOM = /\[(?:[^\]\\]|\\.)*\]|\\u\{?[0-9a-fA-F]+\}?|\\x[0-9a-fA-F]{2}|\\[pP]\{[^}]*\}|\\.|[^()|*+?^$]/gu;
 const WORD = /(?:[A-Za-z0-9 =<>:"'#-]|\\[.[\]/])+/g;
 const MAX_KINDS = 14;
+const MAX_PAIRED = 6;
 /** A quadratic expression takes longer than this for the first inputs; what does not is not measured any further. */
 const SUSPICIOUS_MS = 0.7;
 const FIRST_BYTES = [16, 20, 24, 28, 32, 256, 2048];
@@ -62,7 +63,13 @@ function attacksOn(expression: RegExp): Attack[] {
     .filter((word) => word.length > 1)
     .slice(0, 4);
   const kinds = kindsOf(source);
-  const pumps = [...kinds, ...words, ...words.flatMap((word) => kinds.slice(0, 3).map((kind) => word + kind))];
+  const pairs = kinds.slice(0, MAX_PAIRED).flatMap((first) => kinds.slice(0, MAX_PAIRED).map((next) => first + next));
+  const pumps = [
+    ...kinds,
+    ...pairs,
+    ...words,
+    ...words.flatMap((word) => kinds.slice(0, 3).map((kind) => word + kind)),
+  ];
   const prefixes = [...new Set(['', 'é', literalPrefix(source), ...words.slice(0, 2), ...kinds.slice(0, 4)])];
   const suffixes = ['', '\0', '\n', '!', 'é '];
   return pumps.flatMap((pump) => prefixes.flatMap((prefix) => suffixes.map((suffix) => ({ prefix, pump, suffix }))));

@@ -198,8 +198,10 @@ export function lastPosition(tail: string): Position {
 export class EntryParser {
   #skip: Position;
   #last: Position;
-  /** The bytes of an incomplete entry. */
+  /** The bytes of an incomplete entry that came without a frame. */
   #pending: Buffer = Buffer.alloc(0);
+  /** The pieces of an incomplete frame, which are joined once. */
+  readonly #parts: Buffer[] = [];
 
   constructor(from: Position) {
     this.#skip = from;
@@ -212,11 +214,9 @@ export class EntryParser {
 
   /** Without a terminal one frame is one entry: a time and the text. */
   frame(frame: Frame): Buffer {
-    this.#pending = this.#pending.length === 0 ? frame.payload : Buffer.concat([this.#pending, frame.payload]);
+    this.#parts.push(frame.payload);
     if (!frame.last) return Buffer.alloc(0);
-    const entry = this.#pending;
-    this.#pending = Buffer.alloc(0);
-    return this.#line(frame.stream, entry);
+    return this.#line(frame.stream, Buffer.concat(this.#parts.splice(0)));
   }
 
   /** With a terminal there are no frames. An entry ends with a newline, or after 16 KiB of text. */
@@ -236,7 +236,7 @@ export class EntryParser {
   }
 
   flush(): Buffer {
-    const rest = this.#pending;
+    const rest = Buffer.concat([this.#pending, ...this.#parts.splice(0)]);
     this.#pending = Buffer.alloc(0);
     return rest.length > TIME_LENGTH ? this.#line('stdout', rest) : Buffer.alloc(0);
   }

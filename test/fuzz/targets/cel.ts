@@ -155,3 +155,12 @@ export const cel: Target = {
     }, [CelCompileError, CelError, CostExceeded, Pending]);
   },
 };
+
+/** Compiling alone: what an expression costs when it runs is bounded by a budget, not by its size. */
+export const celCompile: Target = {
+  seeds: cel.seeds,
+  words: cel.words,
+  execute(input) {
+    return outcome(() => [typeof compile(input.toString(), environment)], [CelCompileError]);
+  },
+};

@@ -1,8 +1,11 @@
-/** Time against size: the measurement itself, and every regular expression of the program. */
+/** Time against size: the measurement itself, every regular expression of the program, and what takes input apart. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MAX_EXPONENT, measureGrowth, type Stopwatch } from '../../fuzz/growth.ts';
+import { inputOf, searchGrowth, type Found } from '../../fuzz/growth-search.ts';
+import { Random } from '../../fuzz/random.ts';
 import { readExpressions, successfulAttack } from '../../fuzz/regular-expressions.ts';
+import { loadTarget } from '../../fuzz/targets.ts';
 
 /** A stopwatch for runs that return their time. */
 const stated: Stopwatch = (run) => Promise.resolve(Number(run()));
@@ -28,26 +31,73 @@ test('what is fast at every size is not judged', async () => {
 });
 
 test('expressions that are known to backtrack are found', async () => {
-  for (const expression of [/^(\w+\s?)*$/, /x+$/, /^[ \t]+|[ \t]+$/g, /(\d+)(ms|s)/g, /a.*b.*c/]) {
+  for (const expression of [/^(\w+\s?)*$/, /x+$/, /^[ \t]+|[ \t]+$/g, /(\d+)(ms|s)/g, /\$\(([^)]*)\)/g]) {
     const found = await successfulAttack({ file: '', literal: String(expression), expression });
     assert.ok(found !== undefined, String(expression));
   }
 });
-
-/** What may take longer, and why. */
-const EXCEPTIONS: Readonly<Record<string, string>> = {
-  'controlplane/server/connect/html-links.ts': 'a tag of a page is bounded by LONGEST_TAG',
-};
 
 test('every regular expression of the program takes linear time', async (t) => {
   const expressions = readExpressions();
   assert.ok(expressions.length > 400, `only ${expressions.length} expressions were read`);
   const slow: string[] = [];
   for (const candidate of expressions) {
-    if (candidate.file in EXCEPTIONS) continue;
     const found = await successfulAttack(candidate);
     if (found !== undefined) slow.push(`${candidate.file} ${candidate.literal} ${JSON.stringify(found)}`);
   }
   t.diagnostic(`${expressions.length} expressions`);
   assert.deepEqual(slow, []);
 });
+
+test('a target that takes quadratic time is found by the words of its format', async () => {
+  const found: Found[] = [];
+  const target = {
+    seeds: [],
+    words: ['a', '$('],
+    execute: (input: Buffer) => (/\$\(([^)]*)\)/.test(input.toString()) ? '1' : '0'),
+  };
+  await searchGrowth(target, {
+    random: new Random(1),
+    until: () => found.length > 0,
+    report: (one) => found.push(one),
+  });
+  assert.match(inputOf(found[0]?.shape ?? assert.fail(), 4).toString(), /^\$\(/);
+});
+
+/** `npm run fuzz -- --growth` tries more. */
+const SHAPES = 12;
+const MAX_MS = 1500;
+
+for (const name of [
+  'html-links',
+  'headers',
+  'templates',
+  'logs',
+  'selectors',
+  'names',
+  'paths',
+  'cel-compile',
+  'json',
+  'yaml',
+  'x509',
+]) {
+  test(`${name} takes time that grows as its input does`, async () => {
+    const target = await loadTarget(name);
+    const found: Found[] = [];
+    let left = SHAPES;
+    const end = performance.now() + MAX_MS;
+    try {
+      await searchGrowth(target, {
+        random: new Random(1),
+        until: () => (left -= 1) < 0 || performance.now() > end,
+        report: (one) => found.push(one),
+      });
+    } finally {
+      await target.close?.();
+    }
+    assert.deepEqual(
+      found.map(({ shape, growth }) => ({ input: inputOf(shape, 64).toString('latin1'), growth })),
+      [],
+    );
+  });
+}

@@ -49,6 +49,24 @@ describe('expansion of $(VAR)', () => {
   ] as const) {
     it(`makes ${expected} of ${text}`, () => assert.equal(expand(text, lookup), expected));
   }
+  it('takes references in order, each to the next closing bracket', () => {
+    const texts = fc.string({ unit: fc.constantFrom('$', '(', ')', 'A', 'B', '$('), maxLength: 16 });
+    const slow = /\$(?:\$|\(([^)]*)\))/g;
+    fc.assert(
+      fc.property(texts, (text) => {
+        const expected = text.replaceAll(slow, (whole, name?: string) =>
+          name === undefined ? '$' : (lookup(name) ?? whole),
+        );
+        assert.equal(expand(text, lookup), expected);
+      }),
+    );
+  });
+  it('reads a megabyte of beginnings at once', () => {
+    const text = '$('.repeat(1 << 19);
+    const start = performance.now();
+    assert.equal(expand(text, lookup), text);
+    assert.ok(performance.now() - start < 2000);
+  });
   it('leaves text without a dollar as it is', () => {
     fc.assert(
       fc.property(

@@ -65,6 +65,11 @@ describe('reading a container log', () => {
       '03:04:05.100000001Z\n04:04:05.2+01:00\n03:04:06Z\n',
     );
   });
+  it('shows a line whose time cannot be read as it is', async () =>
+    assert.equal(
+      await read(`no time here at all\n${line(2, 'b')}`, { sinceTime: '2026-01-02T03:04:02Z' }),
+      'no time here at all\nb\n',
+    ));
   it('shows a last line that has no end', async () =>
     assert.equal(await read(`${line(1, 'a')}${line(2, 'b').trimEnd()}`, {}), 'a\nb'));
   it('counts whole lines for a tail, and one that is cut over chunks once', async () => {
