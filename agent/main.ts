@@ -20,6 +20,7 @@ import { credentialProviders } from './assembly/credentials.ts';
 import { createImages } from './assembly/images.ts';
 import { createNode } from './assembly/node.ts';
 import { createNodeShutdown, withShutdown } from './assembly/node-shutdown.ts';
+import { passPodCidrs } from './assembly/pod-cidrs.ts';
 import { podSources } from './assembly/pod-sources.ts';
 import { type AssembledResourceManagers, createResourceManagers } from './assembly/resource-managers.ts';
 import { userNamespaces } from './assembly/user-namespaces.ts';
@@ -300,6 +301,7 @@ async function assemble(
     },
     isTimeout: (error) => error instanceof RuntimeError && error.code === 'timeout',
     random: Math.random,
+    logger,
     observe: (probe) => registries.probes.observe(probe),
   });
   closers.push(() => probes.close());
@@ -375,7 +377,9 @@ async function assemble(
           get clusterDns() {
             return services.nameServers();
           },
-          clusterDomain: flags.clusterDomain,
+          get clusterDomain() {
+            return services.clusterDomain();
+          },
           resolvConf: flags.resolvConf,
         },
         security: { seccompDirectory: join(rootDirectory, 'seccomp'), seccompDefault: flags.seccompDefault },
@@ -521,7 +525,7 @@ async function assemble(
   });
   parts.protection = protection;
   node.connect(withShutdown(core, shutdown));
-  node.onPodCidrs((cidrs) => void runtime.setPodCidr(cidrs).then(() => runtimeState.check()));
+  passPodCidrs({ node, runtime, onTaken: () => runtimeState.check(), clock, logger, signal });
   const server = await assembleServer({
     ...base,
     certificateDirectory: resolve(flags.certDir),

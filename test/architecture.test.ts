@@ -233,6 +233,27 @@ test('no URL is resolved against a base, except where a reason is given', () => 
   assert.deepEqual(resolved, []);
 });
 
+/** Methods of collections and streams whose result is no promise, and clearly none of a client. */
+const SYNCHRONOUS = /\bvoid \(|\bvoid delete |\.(push|add|delete|set|write|clear|destroy)\(/;
+
+test('no arrow function hides a promise behind void, where the linter does not look', () => {
+  const hidden = sources
+    .filter(({ path }) => !path.startsWith('scripts/'))
+    .flatMap(({ path, text }) =>
+      text
+        .split('\n')
+        .map((line, index) => ({ line, at: `${path}:${index + 1}` }))
+        .filter(({ line }) => {
+          const body = /=> void (?!\|)([\w#(].*)$/.exec(line)?.[0];
+          return (
+            body !== undefined && (!SYNCHRONOUS.test(body) || /client\./.test(body)) && !/^=> void \w+ = /.test(body)
+          );
+        })
+        .map(({ at, line }) => `${at}: ${line.trim()}`),
+    );
+  assert.deepEqual(hidden, []);
+});
+
 test('there are no escapes from the type system, and no empty catch', () => {
   const escapes = sources.flatMap(({ path, text }) =>
     text

@@ -2,6 +2,8 @@
  * What the agent knows and does of services: pods' environments, and where its options say so the service proxy and the
  * name server of the cluster. One set of informers feeds them all.
  */
+import { background, untilDone } from '../../api/machinery/background.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Informer, Informers } from '../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
@@ -20,6 +22,8 @@ export interface ClusterServices {
   readonly lister: ServiceLister;
   /** Name servers of pods with the policy ClusterFirst. */
   readonly nameServers: () => readonly string[];
+  /** '' where there is none. */
+  readonly clusterDomain: () => string;
   /** With `hostCleared` no pods are left here that need the rules of services. */
   close(how: { readonly hostCleared: boolean }): Promise<void>;
 }
@@ -29,6 +33,8 @@ export interface NodeFacts {
   podCidrs(): readonly string[];
 }
 
+/** Of a cluster whose nodes answer for `kube-dns`, unless `--cluster-domain` names another. */
+const DEFAULT_DOMAIN = 'cluster.local';
 const DNS_NAMESPACE = 'kube-system';
 const DNS_SERVICE = 'kube-dns';
 const ZONE = 'topology.kubernetes.io/zone';
@@ -44,6 +50,7 @@ export async function clusterServices(
     return {
       lister: { synced: () => true, list: () => [] },
       nameServers: () => flags.clusterDns,
+      clusterDomain: () => flags.clusterDomain,
       close: async () => undefined,
     };
   }
@@ -53,12 +60,14 @@ export async function clusterServices(
   const onChange = (listener: () => void): void =>
     void known.addHandler({ add: listener, update: listener, delete: listener });
   const remembered = checkpoints === undefined ? lister : await checkpoints.services(lister, onChange);
-  const nameServers = (): readonly string[] => {
-    if (flags.clusterDns.length > 0) return flags.clusterDns;
-    // What is remembered was a service when it was stored.
+  /** `kube-dns` where the nodes answer for it. A remembered one was a service when it was stored. */
+  const servedByNodes = (): Service | undefined => {
     const dns = remembered.list().find(isNameServer) as Service | undefined;
-    return dns === undefined || !servesNames(flags, dns) ? [] : (dns.spec?.clusterIPs ?? []);
+    return dns !== undefined && servesNames(flags, dns) ? dns : undefined;
   };
+  const nameServers = (): readonly string[] =>
+    flags.clusterDns.length > 0 ? flags.clusterDns : (servedByNodes()?.spec?.clusterIPs ?? []);
+  const clusterDomain = (): string => clusterDomainOf(flags, servedByNodes());
   const network = startNetwork(base, informers, nameServers, facts).catch((error: unknown) => {
     if (!signal.aborted)
       logger.error({ err: error instanceof Error ? error.message : error }, 'the service proxy could not start');
@@ -67,11 +76,21 @@ export async function clusterServices(
   return {
     lister: remembered,
     nameServers,
+    clusterDomain,
     async close(how) {
       await (await network)?.close(how);
       await informers.close();
     },
   };
+}
+
+/** A node that takes the name servers from `kube-dns` takes the domain with them: its pods' short names would not resolve. */
+export function clusterDomainOf(
+  flags: Pick<AgentFlags, 'clusterDomain' | 'clusterDns'>,
+  servedByNodes: KubeObject | undefined,
+): string {
+  if (flags.clusterDomain !== '' || flags.clusterDns.length > 0) return flags.clusterDomain;
+  return servedByNodes === undefined ? '' : DEFAULT_DOMAIN;
 }
 
 const isNameServer = ({ metadata }: KubeObject): boolean =>
@@ -132,10 +151,13 @@ async function serviceNetwork(
     dns = await clusterDns(base, known, slices, nameServers);
     await dns.listen(0);
   }
-  void proxy.start(signal).catch((error: unknown) => {
-    if (!signal.aborted)
-      logger.error({ err: error instanceof Error ? error.message : error }, 'the service proxy could not start');
+  const starting = untilDone(() => proxy.start(signal), {
+    clock,
+    signal,
+    backoff: new Backoff({ firstMs: 1_000, longestMs: 60_000 }),
+    onError: (error) => logger.error({ err: error }, 'The service proxy could not start; it is tried again'),
   });
+  background(starting, { logger, what: 'Starting the service proxy', signal });
   return {
     async close({ hostCleared }) {
       await proxy.close({ remove: hostCleared });
@@ -162,7 +184,7 @@ async function clusterDns(
       serviceAt: (address) => known.byIndex('address', address)[0],
       slicesAt: (address) => slices.byIndex('address', address),
     },
-    domain: flags.clusterDomain === '' ? 'cluster.local' : flags.clusterDomain.toLowerCase(),
+    domain: flags.clusterDomain === '' ? DEFAULT_DOMAIN : flags.clusterDomain.toLowerCase(),
     synced: () => known.hasSynced && slices.hasSynced,
     async upstreams() {
       const { servers } = await hostDns({ clusterDns: [], clusterDomain: '', resolvConf: flags.resolvConf });

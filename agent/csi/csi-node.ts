@@ -4,6 +4,8 @@
  * objects.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { untilDone } from '../../api/machinery/background.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { CSINode, Node } from '../../api/machinery/kinds.ts';
@@ -40,15 +42,13 @@ export class CsiNode {
 
   /** Makes the object, with or without drivers, as soon as there is a node: schedulers count volumes by it. */
   async keep(clock: Clock, logger: Logger, signal: AbortSignal): Promise<void> {
-    for (let delayMs = FIRST_TRY_MS; !signal.aborted; delayMs = Math.min(delayMs * 2, LONGEST_TRY_MS)) {
-      try {
-        await this.#changes.run(async () => void (await this.#current()));
-        return;
-      } catch (error) {
-        logger.debug({ node: this.#nodeName, err: error }, 'the CSINode is not there yet; trying again');
-      }
-      await clock.sleep(delayMs, signal).catch(() => undefined);
-    }
+    await untilDone(() => this.#changes.run(() => this.#current()), {
+      clock,
+      signal,
+      backoff: new Backoff({ firstMs: FIRST_TRY_MS, longestMs: LONGEST_TRY_MS }),
+      onError: (error) =>
+        logger.debug({ node: this.#nodeName, err: error }, 'The CSINode does not exist yet; it is tried again'),
+    });
   }
 
   install({ driver, nodeId, maxVolumes, topology }: DriverOnNode): Promise<void> {

@@ -133,9 +133,9 @@ export class ImageGc {
 
   /** Under pressure: all that nothing uses. */
   deleteUnused(): Promise<void> {
-    return this.#collections.run(
-      async () => void (await this.#free(await this.#candidates(), Number.POSITIVE_INFINITY)),
-    );
+    return this.#collections.run(async () => {
+      await this.#free(await this.#candidates(), Number.POSITIVE_INFINITY);
+    });
   }
 
   async #candidates(): Promise<readonly ImageRecord[]> {

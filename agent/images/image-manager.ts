@@ -2,7 +2,7 @@
  * Sees to it that a container's image is there: pull policies, pull secrets, back-off, one pull of one image at a time,
  * serial or parallel pulls within the registry's rate. Failures come with the reason and message that users see.
  */
-import type { Clock } from '../../api/machinery/clock.ts';
+import { type Clock, untilAborted } from '../../api/machinery/clock.ts';
 import type { Container, Pod, PodEventRecorder, ReferencedObjects } from '../core-types.ts';
 import { BackOff } from '../kuberuntime/back-off.ts';
 import { type ContainerKind, fieldPathOf } from '../kuberuntime/pod-containers.ts';
@@ -67,12 +67,19 @@ interface PullResult {
   readonly used: PullCredential | undefined;
 }
 
+interface SharedPull {
+  readonly result: Promise<PullResult>;
+  readonly abort: AbortController;
+  /** That wait for it. */
+  pods: number;
+}
+
 export class ImageManager {
   readonly #options: ImageManagerOptions;
   readonly #backOff: BackOff;
-  readonly #pulls = new Map<string, Promise<PullResult>>();
-  /** The last pull's error by back-off key. */
-  readonly #lastErrors = new Map<string, string>();
+  readonly #pulls = new Map<string, SharedPull>();
+  /** The last failure by back-off key. */
+  readonly #failures = new Map<string, { readonly text: string; readonly atMs: number }>();
   readonly #waiting: (() => void)[] = [];
   #running = 0;
   #tokens: number;
@@ -147,7 +154,7 @@ export class ImageManager {
   /** Forgets what old failures left. */
   collect(): void {
     this.#backOff.collect();
-    for (const key of this.#lastErrors.keys()) if (this.#backOff.delayMs(key) === 0) this.#lastErrors.delete(key);
+    for (const key of this.#failures.keys()) if (this.#backOff.delayMs(key) === 0) this.#failures.delete(key);
   }
 
   async #inspect(reference: string, say: Say): Promise<ImageInfo | undefined> {
@@ -170,7 +177,7 @@ export class ImageManager {
     signal: AbortSignal,
   ): Promise<ImageInfo> {
     const { verification } = this.#options;
-    this.#waitOut(pod, image, say);
+    this.#checkBackOff(pod, image, say);
     await verification?.starts(image.written).catch((error: unknown) => {
       const why = `Failed to record image pull intent for container image "${image.written}": ${(error as Error).message}`;
       throw new ImageError('ErrImagePull', why, { cause: error });
@@ -186,16 +193,16 @@ export class ImageManager {
   }
 
   /** Throws `ImagePullBackOff` while the last failure is too fresh. */
-  #waitOut(pod: Pod, { written }: WantedImage, say: Say): void {
+  #checkBackOff(pod: Pod, { written }: WantedImage, say: Say): void {
     const { clock } = this.#options;
     const key = `${pod.metadata.uid}_${written}`;
-    const waitMs = this.#backOff.remainingMs(key, clock.now() - this.#sinceFailure(key));
+    const last = this.#failures.get(key);
+    const waitMs = this.#backOff.remainingMs(key, last?.atMs ?? clock.now());
     if (waitMs === 0) return;
     say('Normal', 'BackOff', `Back-off pulling image "${written}"`);
-    const last = this.#lastErrors.get(key);
     throw new ImageError(
       'ImagePullBackOff',
-      `Back-off pulling image "${written}"${last === undefined ? '' : `: ${last}`}`,
+      `Back-off pulling image "${written}"${last === undefined ? '' : `: ${last.text}`}`,
       { retryAtMs: clock.now() + waitMs },
     );
   }
@@ -217,7 +224,7 @@ export class ImageManager {
       if (info === undefined)
         throw new RuntimeError('image-not-found', `image "${reference}" is not there after it was pulled`);
       this.#backOff.forget(key);
-      this.#failedAt.delete(key);
+      this.#failures.delete(key);
       const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(3))}s`;
       say(
         'Normal',
@@ -231,18 +238,10 @@ export class ImageManager {
       const why = (error as Error).message;
       say('Warning', 'Failed', `Failed to pull image "${written}": ${why}`);
       const [reason, message] = meaning(written, why);
-      this.#lastErrors.set(key, `${reason}: ${message}`);
+      this.#failures.set(key, { text: `${reason}: ${message}`, atMs: clock.now() });
       this.#backOff.next(key, clock.now());
-      this.#failedAt.set(key, clock.now());
       throw new ImageError(reason, message, { cause: error, retryAtMs: clock.now() + this.#backOff.delayMs(key) });
     }
-  }
-
-  readonly #failedAt = new Map<string, number>();
-
-  #sinceFailure(key: string): number {
-    const at = this.#failedAt.get(key);
-    return at === undefined ? 0 : this.#options.clock.now() - at;
   }
 
   /** Of the pod's secrets, the node and its plugins, in the order in which they are tried. */
@@ -256,24 +255,46 @@ export class ImageManager {
     }
   }
 
-  /** Pods that want one image at one time share its pull, where they have no credentials of their own. */
+  /**
+   * Pods that want one image at one time share its pull, where they have no credentials of their own. A pod that is deleted
+   * leaves the pull to the others; without any it is cancelled.
+   */
   async #shared(reference: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<PullResult> {
-    const run = async (): Promise<PullResult> => {
-      await this.#enter(signal);
-      const from = this.#options.clock.monotonic();
-      try {
-        const { id, used } = await this.#tryAll(reference, credentials, signal);
-        return { id, used, tookMs: this.#options.clock.monotonic() - from };
-      } finally {
-        this.#leave();
+    if (credentials.length > 0) return this.#pullNow(reference, credentials, signal);
+    const shared = this.#pulls.get(reference) ?? this.#begin(reference);
+    shared.pods++;
+    try {
+      return await untilAborted(shared.result, signal);
+    } finally {
+      shared.pods--;
+      if (shared.pods === 0) {
+        if (this.#pulls.get(reference) === shared) this.#pulls.delete(reference);
+        shared.abort.abort(new Error('no pod wants the image any more'));
       }
+    }
+  }
+
+  #begin(reference: string): SharedPull {
+    const abort = new AbortController();
+    const shared: SharedPull = { result: this.#pullNow(reference, [], abort.signal), abort, pods: 0 };
+    const end = (): void => {
+      if (this.#pulls.get(reference) === shared) this.#pulls.delete(reference);
     };
-    if (credentials.length > 0) return run();
-    const running = this.#pulls.get(reference);
-    if (running !== undefined) return running;
-    const started = run().finally(() => this.#pulls.delete(reference));
-    this.#pulls.set(reference, started);
-    return started;
+    shared.result.then(end, end);
+    this.#pulls.set(reference, shared);
+    return shared;
+  }
+
+  async #pullNow(reference: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<PullResult> {
+    const { clock } = this.#options;
+    await this.#enter(signal);
+    const fromMs = clock.monotonic();
+    try {
+      const { id, used } = await this.#tryAll(reference, credentials, signal);
+      return { id, used, tookMs: clock.monotonic() - fromMs };
+    } finally {
+      this.#leave();
+    }
   }
 
   async #tryAll(

@@ -5,6 +5,8 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 import type { Pod } from '../core-types.ts';
@@ -70,10 +72,10 @@ export class NodeShutdown {
     const { clock, logger, periods } = this.#options;
     await this.#tellLast();
     if (periods.length === 0) return;
-    let retryMs = RETRY_MS;
+    const backoff = new Backoff({ firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS });
     while (!signal.aborted) {
       try {
-        await this.#watch(signal, () => (retryMs = RETRY_MS));
+        await this.#watch(signal, () => backoff.reset());
       } catch (error) {
         if (signal.aborted) break;
         logger.warn(
@@ -81,8 +83,7 @@ export class NodeShutdown {
           'shutdowns of the host cannot be seen, and do not wait for pods; trying again',
         );
       }
-      await clock.sleep(retryMs, signal).catch(() => undefined);
-      retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS);
+      await clock.sleep(backoff.next(), signal).catch(() => undefined);
     }
     await this.#release();
   }
@@ -105,7 +106,9 @@ export class NodeShutdown {
         );
     }
     this.#lock ??= await logind.inhibit();
-    const { ended } = await logind.listen((goingDown) => void this.#onShutdown(goingDown), signal);
+    const onShutdown = (goingDown: boolean): void =>
+      background(this.#onShutdown(goingDown), { logger, what: 'Preparing for the shutdown of the host', signal });
+    const { ended } = await logind.listen(onShutdown, signal);
     onListening();
     logger.debug({ seconds: wantedMs / 1000 }, 'a shutdown of the host waits for pods');
     await ended;

@@ -129,6 +129,18 @@ function foreign(list: Record<string, string> | undefined): Record<string, strin
   return Object.fromEntries(Object.entries(list ?? {}).filter(([name]) => name.includes('/')));
 }
 
+/**
+ * The version as the kubelet reports it: a semantic version with its pre-release and build metadata, of anything else the
+ * leading numbers, without what a distribution adds (`1.6.20~ds1`).
+ */
+export function semanticVersion(text: string): string {
+  const [, numbers = '', rest = ''] = /^\s*v?(\d+(?:\.\d+)+)(.*)$/.exec(text) ?? [];
+  if (numbers === '') return text;
+  const parts = numbers.split('.').map(Number);
+  const isSemantic = parts.length === 3 && /^(?:-[\dA-Za-z.-]+)?(?:\+[\dA-Za-z.-]+)?$/.test(rest);
+  return `${parts.join('.')}${isSemantic ? rest : ''}`;
+}
+
 function setNodeInfo(status: NodeStatus, facts: NodeFacts): void {
   const { system, runtime, version } = facts;
   status.nodeInfo = {
@@ -140,7 +152,7 @@ function setNodeInfo(status: NodeStatus, facts: NodeFacts): void {
     containerRuntimeVersion:
       runtime === undefined
         ? (status.nodeInfo?.containerRuntimeVersion ?? 'unknown://unknown')
-        : `${runtime.name}://${runtime.version}`,
+        : `${runtime.name}://${semanticVersion(runtime.version)}`,
     kubeletVersion: version,
     kubeProxyVersion: '',
     operatingSystem: system.operatingSystem,

@@ -87,7 +87,7 @@ export const identityOptions = {
   kubeApiQps: option({
     name: 'kube-api-qps',
     type: 'integer',
-    default: 5,
+    default: 50,
     group: IDENTITY,
     check: notNegative,
     config: { path: 'kubeAPIQPS' },
@@ -96,7 +96,7 @@ export const identityOptions = {
   kubeApiBurst: option({
     name: 'kube-api-burst',
     type: 'integer',
-    default: 10,
+    default: 100,
     group: IDENTITY,
     check: notNegative,
     config: { path: 'kubeAPIBurst' },

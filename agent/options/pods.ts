@@ -171,7 +171,7 @@ export const podOptions = {
   eventQps: option({
     name: 'event-qps',
     type: 'integer',
-    default: 5,
+    default: 50,
     group: EVENTS,
     check: notNegative,
     config: { path: 'eventRecordQPS' },
@@ -180,7 +180,7 @@ export const podOptions = {
   eventBurst: option({
     name: 'event-burst',
     type: 'integer',
-    default: 10,
+    default: 100,
     group: EVENTS,
     check: notNegative,
     config: { path: 'eventBurst' },

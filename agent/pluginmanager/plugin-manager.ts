@@ -9,7 +9,9 @@ import { type FSWatcher, watch } from 'node:fs';
 import { mkdir, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
-import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
+import { Backoff, backoffDelay } from '../../api/machinery/backoff.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { connectGrpc } from '../grpc/grpc-client.ts';
 import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
 
@@ -59,35 +61,31 @@ export class PluginManager {
   readonly #directory: string;
   readonly #sockets = new Map<string, Registration>();
   readonly #watchers = new Map<string, { readonly watcher: FSWatcher; readonly inode: number }>();
-  #wake: () => void = () => undefined;
+  readonly #loop: WakeableLoop;
 
   constructor(options: PluginManagerOptions) {
     this.#options = options;
     this.#directory = join(options.rootDirectory, 'plugins_registry');
+    this.#loop = new WakeableLoop({
+      clock: options.clock,
+      backoff: new Backoff({ firstMs: RESCAN_MS, longestMs: RESCAN_MS }),
+      onError: (error) =>
+        options.logger.error({ directory: this.#directory, err: error }, 'The plugin directory could not be read'),
+    });
   }
 
   async run(signal: AbortSignal): Promise<void> {
     await mkdir(this.#directory, { recursive: true, mode: 0o750 });
-    signal.addEventListener('abort', () => this.#wake(), { once: true });
-    while (!signal.aborted) {
-      const next = Promise.withResolvers<void>();
-      this.#wake = next.resolve;
-      await this.#scan(signal).catch((error: unknown) =>
-        this.#options.logger.error(
-          { directory: this.#directory, err: error },
-          'The plugin directory could not be read',
-        ),
-      );
-      const timer = this.#options.clock.after(this.#nextLookMs(), next.resolve);
-      await Promise.race([next.promise, whenAborted(signal)]);
-      timer.cancel();
-    }
+    await this.#loop.run(signal, async () => {
+      await this.#scan(signal);
+      return this.#nextScanMs();
+    });
     for (const { watcher } of this.#watchers.values()) watcher.close();
     this.#watchers.clear();
     await Promise.all([...this.#sockets.values()].map((entry) => entry.busy));
   }
 
-  #nextLookMs(): number {
+  #nextScanMs(): number {
     const now = this.#options.clock.now();
     const retries = [...this.#sockets.values()]
       .filter((entry) => entry.plugin === undefined && entry.busy === undefined)
@@ -127,13 +125,14 @@ export class PluginManager {
           if (signal.aborted) return;
           entry.plugin = undefined;
           entry.failures += 1;
-          entry.retryAtMs = clock.now() + Math.min(RETRY_MS * 2 ** Math.min(entry.failures - 1, 16), LONGEST_RETRY_MS);
+          entry.retryAtMs =
+            clock.now() + backoffDelay(entry.failures, { firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS });
           logger.warn({ socket: path, err: error }, 'A plugin could not be registered; trying again');
         },
       )
       .finally(() => {
         entry.busy = undefined;
-        this.#wake();
+        this.#loop.wake();
       });
   }
 
@@ -215,7 +214,7 @@ export class PluginManager {
     if (inode === undefined) return;
     try {
       const watcher = watch(directory, { persistent: false }, () => {
-        this.#options.clock.after(SETTLE_MS, () => this.#wake());
+        this.#options.clock.after(SETTLE_MS, () => this.#loop.wake());
       });
       watcher.on('error', () => this.#watchers.delete(directory));
       this.#watchers.set(directory, { watcher, inode });

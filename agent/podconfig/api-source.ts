@@ -3,6 +3,7 @@
  * known ones are told instead, until it answers.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import { Informers } from '../../api/machinery/informer.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
@@ -45,7 +46,12 @@ export function createApiSource(options: ApiSourceOptions): PodSource {
         });
       };
       informer.addHandler({ add: tell, update: tell, delete: tell });
-      const patience = clock.after(PATIENCE_MS, () => void tellLastKnown(options, () => informer.hasSynced, onPods));
+      const patience = clock.after(PATIENCE_MS, () =>
+        background(
+          tellLastKnown(options, () => informer.hasSynced, onPods),
+          { logger, what: 'Running the last known pods', signal },
+        ),
+      );
       try {
         await informer.synced(signal);
         tell();

@@ -8,7 +8,9 @@ import { type FSWatcher, watch } from 'node:fs';
 import { readdir, readFile, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import type { Pod } from '../core-types.ts';
 import type { PodSource } from './pod-source.ts';
 import { ManifestError, type PodReader, readManifest } from './static-pod.ts';
@@ -48,43 +50,47 @@ class FileSource implements PodSource {
   /** What the path led to when it began to be watched. */
   #watched = '';
   #settling: Timer | undefined;
+  #loop: WakeableLoop | undefined;
 
   constructor(options: FileSourceOptions) {
     this.#options = options;
   }
 
   async run(signal: AbortSignal, onPods: (pods: readonly Pod[]) => void): Promise<void> {
-    const { clock, checkMs } = this.#options;
-    let wake: () => void = () => undefined;
-    const onChange = (): void => {
-      this.#settling?.cancel();
-      this.#settling = clock.after(SETTLE_MS, () => wake());
-    };
-    signal.addEventListener('abort', () => wake(), { once: true });
-    while (!signal.aborted) {
-      await this.#ensureWatch(onChange);
-      const next = Promise.withResolvers<void>();
-      wake = next.resolve;
+    const { clock, checkMs, logger, path } = this.#options;
+    const loop = new WakeableLoop({
+      clock,
+      backoff: new Backoff({ firstMs: checkMs, longestMs: checkMs }),
+      onError: (error) =>
+        logger.warn({ path, err: error }, 'The manifests could not be read; they are read again later'),
+    });
+    this.#loop = loop;
+    await loop.run(signal, async () => {
+      await this.#ensureWatch();
       const pods = await this.#scan();
-      if (signal.aborted) break;
-      onPods(pods);
-      const timer = clock.after(checkMs, () => wake());
-      await next.promise;
-      timer.cancel();
-    }
+      if (!signal.aborted) onPods(pods);
+      return checkMs;
+    });
     this.#settling?.cancel();
     this.#watcher?.close();
+    this.#watcher = undefined;
+  }
+
+  /** Watchers call this one method, whichever run began them. */
+  #onChange(): void {
+    this.#settling?.cancel();
+    this.#settling = this.#options.clock.after(SETTLE_MS, () => this.#loop?.wake());
   }
 
   /** A watcher of a directory that is deleted, or that the path no longer leads to, falls silent: it is made anew. */
-  async #ensureWatch(onChange: () => void): Promise<void> {
+  async #ensureWatch(): Promise<void> {
     try {
       const target = await realpath(this.#options.path);
       if (this.#watcher !== undefined && target === this.#watched) return;
       this.#watcher?.close();
       this.#watched = target;
       const watcher = watch(this.#options.path, { persistent: false }, (event) => {
-        onChange();
+        this.#onChange();
         // The watched path itself may be gone: the next scan watches what is there then.
         if (event === 'rename') {
           watcher.close();

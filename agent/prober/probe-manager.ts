@@ -4,6 +4,7 @@
  * A worker lives as long as its pod is known; it follows the container's id, so that a new container starts from the
  * beginning. Startup holds liveness and readiness back until it has succeeded.
  */
+import type { Logger } from '../../api/component/logger.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type {
   Container,
@@ -17,6 +18,7 @@ import type {
 } from '../core-types.ts';
 import type { ContainerId } from '../runtime/runtime.ts';
 import { expand } from '../kuberuntime/environment.ts';
+import { formatPod } from '../kuberuntime/pod-containers.ts';
 import { probeExec, probeGrpc, probeHttp, probeTcp, type ProbeOutcome } from './probes.ts';
 
 type Probe = NonNullable<Container['livenessProbe']>;
@@ -35,6 +37,7 @@ export interface ProbeManagerOptions {
   readonly isTimeout: (error: unknown) => boolean;
   /** 0 to 1. */
   readonly random: () => number;
+  readonly logger: Pick<Logger, 'error'>;
   readonly observe?: (probe: {
     readonly pod: Pod;
     readonly container: string;
@@ -226,16 +229,18 @@ class ProbeWorker {
     this.#timer = this.#options.clock.after(delayMs, () => {
       this.#probing = true;
       const fromMs = this.#options.clock.monotonic();
-      this.#look()
-        .then((again) => {
-          this.#probing = false;
-          // A fixed beat: the time that a probe took is part of its period.
-          const tookMs = this.#options.clock.monotonic() - fromMs;
-          if (again) this.#schedule(Math.max(0, this.#periodMs() - tookMs));
-        })
-        .catch((error: unknown) => {
-          throw error;
-        });
+      const next = (again: boolean): void => {
+        this.#probing = false;
+        // The time that a probe took is part of its period.
+        const tookMs = this.#options.clock.monotonic() - fromMs;
+        if (again) this.#schedule(Math.max(0, this.#periodMs() - tookMs));
+      };
+      this.#look().then(next, (error: unknown) => {
+        const { logger, pod, container, kind } = this.#options;
+        const fields = { pod: formatPod(pod), container: container.name, probe: kind, err: error };
+        logger.error(fields, 'A probe failed unexpectedly; it is tried again');
+        next(true);
+      });
     });
   }
 
@@ -331,10 +336,19 @@ class ProbeWorker {
 
   /** What could not be asked at all is asked again at once, as it may have been an accident. */
   async #runWithRetries(podIp: string): Promise<ProbeOutcome> {
-    let outcome = await this.#run(podIp);
+    let outcome = await this.#runSafely(podIp);
     for (let again = 1; again < MOST_TRIES && outcome.result === 'unknown' && !this.#stopped; again++)
-      outcome = await this.#run(podIp);
+      outcome = await this.#runSafely(podIp);
     return outcome;
+  }
+
+  /** A probe that cannot be run, for a port out of range say, has an unknown result. */
+  async #runSafely(podIp: string): Promise<ProbeOutcome> {
+    try {
+      return await this.#run(podIp);
+    } catch (error) {
+      return { result: 'unknown', output: error instanceof Error ? error.message : String(error) };
+    }
   }
 
   async #run(podIp: string): Promise<ProbeOutcome> {

@@ -37,7 +37,8 @@ export async function acquireLockFile(options: LockFileOptions): Promise<() => P
   let isLocked = false;
   let complaint = '';
   child.stderr.on('data', (data: Buffer) => (complaint += data.toString('utf8').slice(0, 1000)));
-  const onAbort = (): void => void release();
+  const onAbort = (): void =>
+    background(release(), { logger, what: 'Releasing the lock file', fields: { file: path } });
   signal.addEventListener('abort', onAbort, { once: true });
   logger.info({ file: path }, 'Waiting for the lock file');
   await new Promise<void>((resolve, reject) => {

@@ -167,7 +167,9 @@ function createApp(server: Server | HttpsServer, options: AgentServerOptions): F
     routerOptions: { maxParamLength: 512 },
   });
   // Every other hook and handler sees paths that are read in one way only.
-  app.addHook('onRequest', async (request) => void parseTarget(request.url));
+  app.addHook('onRequest', async (request) => {
+    parseTarget(request.url);
+  });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', { parseAs: 'buffer' }, (_request, body, done) => done(null, body));
   // JSON is UTF-8 without saying so.

@@ -8,9 +8,11 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { createServer, type Server } from 'node:net';
 import { promisify } from 'node:util';
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import type { Informer } from '../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
+import { SerialQueue } from '../../api/machinery/serial-queue.ts';
 import { HealthCheckPorts } from './health-check-ports.ts';
 import { type NameServer, serviceRules } from './iptables-rules.ts';
 import type { PacketFilter } from './iptables.ts';
@@ -62,7 +64,8 @@ export class ServiceProxy {
   #timer: Timer | undefined;
   #inspection: Timer | undefined;
   #lastApply = -Infinity;
-  #work: Promise<void> = Promise.resolve();
+  /** Transactions and inspections must not overlap. */
+  readonly #work = new SerialQueue();
   #closed = false;
 
   constructor(options: ServiceProxyOptions) {
@@ -87,8 +90,7 @@ export class ServiceProxy {
     const handler = { add: () => this.changed(), update: () => this.changed(), delete: () => this.changed() };
     services.addHandler(handler);
     slices.addHandler(handler);
-    this.#work = this.#work.then(() => this.#apply());
-    await this.#work;
+    await this.#work.run(() => this.#apply());
     this.#inspectLater();
   }
 
@@ -99,15 +101,19 @@ export class ServiceProxy {
     const wait = Math.max(GATHER_MS, this.#lastApply + LEAST_INTERVAL_MS - clock.monotonic());
     this.#timer = clock.after(wait, () => {
       this.#timer = undefined;
-      this.#work = this.#work.then(() => this.#apply());
+      this.#inBackground(() => this.#apply());
     });
+  }
+
+  #inBackground(work: () => Promise<void>): void {
+    background(this.#work.run(work), { logger: this.#options.logger, what: 'Keeping the rules of services' });
   }
 
   async close({ remove }: { readonly remove: boolean }): Promise<void> {
     this.#closed = true;
     this.#timer?.cancel();
     this.#inspection?.cancel();
-    await this.#work;
+    await this.#work.drained();
     await this.#health.close();
     if (remove && this.#lock !== undefined) {
       for (const family of this.#applied.keys()) await this.#options.filter.remove(family).catch(this.#complain);
@@ -135,7 +141,7 @@ export class ServiceProxy {
         );
       this.#waits = true;
       this.#inspection = clock.after(INSPECT_MS, () => {
-        if (!this.#closed) void this.start(signal).catch(this.#complain);
+        if (!this.#closed) this.start(signal).catch(this.#complain);
       });
       return false;
     }
@@ -195,17 +201,25 @@ export class ServiceProxy {
   }
 
   #inspectLater(): void {
-    const { clock, filter } = this.#options;
-    this.#inspection = clock.after(INSPECT_MS, () => {
-      this.#work = this.#work.then(async () => {
-        for (const family of this.#applied.keys()) {
-          if (await filter.intact(family)) continue;
-          this.#applied.delete(family);
-          this.changed();
-        }
+    this.#inspection = this.#options.clock.after(INSPECT_MS, () => {
+      this.#inBackground(async () => {
+        await this.#inspect();
         if (!this.#closed) this.#inspectLater();
-      }, this.#complain);
+      });
     });
+  }
+
+  /** Rules that cannot be read stay as they are until the next inspection. */
+  async #inspect(): Promise<void> {
+    for (const family of this.#applied.keys()) {
+      try {
+        if (await this.#options.filter.intact(family)) continue;
+        this.#applied.delete(family);
+        this.changed();
+      } catch (error) {
+        this.#complain(error);
+      }
+    }
   }
 
   readonly #complain = (error: unknown): void => {

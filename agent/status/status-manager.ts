@@ -5,11 +5,13 @@
  */
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue } from '../../api/meta/object.ts';
-import { isNotFound } from '../../api/meta/status-error.ts';
+import { isNotFound, isStatusError } from '../../api/meta/status-error.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, formatTime } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import { pods as podsResource } from '../../api/machinery/resources.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE } from '../core-types.ts';
 import type { ContainerStatusJson, Pod, PodDeletionSafety, PodStatus, StatusManager } from '../core-types.ts';
 import { condition, isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
@@ -25,7 +27,8 @@ interface Kept {
   /** What the API server made of the last patch, and what it left out: an older one has not all fields. */
   answer?: { readonly status: Pod['status']; readonly untaken: StatusPatch };
   /** The last try failed, and that was told. */
-  hasFailed?: boolean;
+  /** Failed attempts to send the status in a row. */
+  failures?: number;
   /** Since when the API server lags behind. */
   lagsSinceMs?: number;
   terminated: boolean;
@@ -56,10 +59,14 @@ class PodStatusManager implements StatusManager {
   readonly #kept = new Map<string, Kept>();
   readonly #dirty = new Set<string>();
   readonly #busy = new Set<string>();
-  #wake: () => void = () => undefined;
+  readonly #loop: WakeableLoop;
 
   constructor(options: StatusManagerOptions) {
     this.#options = options;
+    this.#loop = new WakeableLoop({
+      clock: options.clock,
+      onError: (error) => options.logger.error({ err: error }, 'Sending the statuses of pods failed'),
+    });
   }
 
   get(podUid: string): PodStatus | undefined {
@@ -167,7 +174,7 @@ class PodStatusManager implements StatusManager {
 
   #mark(uid: string): void {
     this.#dirty.add(uid);
-    this.#wake();
+    this.#loop.wake();
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -178,30 +185,32 @@ class PodStatusManager implements StatusManager {
       for (const [uid, kept] of this.#kept) {
         if (kept.sent !== kept.version || kept.pod.metadata.deletionTimestamp !== undefined) this.#dirty.add(uid);
       }
-      this.#wake();
+      this.#loop.wake();
       this.#options.clock.after(RESYNC_MS, resync);
     };
     this.#options.clock.after(RESYNC_MS, resync);
-    signal.addEventListener('abort', () => this.#wake(), { once: true });
     const running = new Set<Promise<void>>();
-    while (!signal.aborted) {
-      const uid = [...this.#dirty].find((candidate) => !this.#busy.has(candidate));
-      if (uid === undefined || running.size >= CONCURRENT_WRITES) {
-        await new Promise<void>((resolve) => {
-          this.#wake = resolve;
+    await this.#loop.run(signal, () => {
+      for (const uid of this.#dirty) {
+        if (running.size >= CONCURRENT_WRITES) break;
+        if (this.#busy.has(uid)) continue;
+        this.#dirty.delete(uid);
+        this.#busy.add(uid);
+        const write = this.#sync(client, uid, signal).finally(() => {
+          this.#busy.delete(uid);
+          running.delete(write);
+          this.#loop.wake();
         });
-        continue;
+        running.add(write);
+        background(write, {
+          logger: this.#options.logger,
+          what: 'Sending the status of a pod',
+          fields: { podUid: uid },
+        });
       }
-      this.#dirty.delete(uid);
-      this.#busy.add(uid);
-      const write = this.#sync(client, uid, signal).finally(() => {
-        this.#busy.delete(uid);
-        running.delete(write);
-        this.#wake();
-      });
-      running.add(write);
-    }
-    await Promise.all(running);
+      return Promise.resolve(Number.POSITIVE_INFINITY);
+    });
+    await Promise.allSettled(running);
   }
 
   /** Errors are left to the resync: the newest status is sent then. */
@@ -226,7 +235,7 @@ class PodStatusManager implements StatusManager {
         kept.answer = { status: answer.status, untaken: this.#changes(answer, { pod: kept.pod, status }) };
       }
       kept.sent = version;
-      delete kept.hasFailed;
+      delete kept.failures;
       this.#caughtUp(kept);
       await this.#deleteWhenOver(client, kept, remote, signal);
     } catch (error) {
@@ -235,12 +244,14 @@ class PodStatusManager implements StatusManager {
         kept.sent = version;
         return;
       }
+      kept.failures = (kept.failures ?? 0) + 1;
       const fields = { pod: `${namespace}/${name}`, err: error instanceof Error ? error.message : error };
       const { logger } = this.#options;
-      // Told once a pod: of one that is gone its node is refused until it has noticed.
-      if (kept.hasFailed === true) logger.debug(fields, 'the status of a pod could not be sent yet');
-      else logger.warn(fields, 'the status of a pod could not be sent; trying again');
-      kept.hasFailed = true;
+      // The node authorizer refuses a pod that is gone until the agent has noticed, which is before the next attempt. Every
+      // other failure is a warning once a pod.
+      const warnsAt = isStatusError(error, 'Forbidden') ? 2 : 1;
+      if (kept.failures === warnsAt) logger.warn(fields, 'The status of a pod could not be sent; it is sent again');
+      else logger.debug(fields, 'The status of a pod could not be sent yet');
     }
   }
 

@@ -9,6 +9,7 @@ import type { Logger } from '../../../api/component/logger.ts';
 import type { Client } from '../../../api/machinery/client.ts';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { resourceClaims } from '../../../api/machinery/resources.ts';
+import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
 import type { Container, Pod } from '../../core-types.ts';
 import { connectGrpc, type GrpcClient } from '../../grpc/grpc-client.ts';
 import type { PluginHandler } from '../../pluginmanager/plugin-manager.ts';
@@ -72,6 +73,8 @@ export class ClaimManager {
   readonly #drivers = new Map<string, { readonly socket: string; readonly version: Version }>();
   /** Prepared claims by uid. */
   readonly #claims = new Map<string, PreparedClaim>();
+  /** By namespace and name: preparing and unpreparing one claim must not overlap. */
+  readonly #turns = new KeyedQueue();
   readonly #writer: StateWriter;
 
   private constructor(options: ClaimManagerOptions) {
@@ -102,7 +105,9 @@ export class ClaimManager {
 
   handler(): PluginHandler {
     return {
-      validate: ({ supportedVersions }) => void versionOf(supportedVersions),
+      validate: ({ supportedVersions }) => {
+        versionOf(supportedVersions);
+      },
       register: ({ name, endpoint, supportedVersions }) => {
         this.#drivers.set(name, { socket: endpoint, version: versionOf(supportedVersions) });
         return Promise.resolve();
@@ -122,8 +127,11 @@ export class ClaimManager {
   async prepare(pod: Pod): Promise<void> {
     for (const reference of pod.spec.resourceClaims ?? []) {
       const name = claimName(pod, reference);
-      if (name === undefined || this.#isPrepared(pod, name)) continue;
-      await this.#observed('PrepareResources', () => this.#prepareClaim(pod, name));
+      if (name === undefined) continue;
+      await this.#turns.run(`${pod.metadata.namespace}/${name}`, async () => {
+        if (this.#isPrepared(pod, name)) return;
+        await this.#observed('PrepareResources', () => this.#prepareClaim(pod, name));
+      });
     }
   }
 
@@ -250,18 +258,22 @@ export class ClaimManager {
    * pod until all its claims are unprepared.
    */
   async release(podUid: string): Promise<void> {
-    for (const claim of this.#claims.values()) {
-      if (claim.PodUIDs[podUid] === undefined) continue;
-      const isLast = Object.keys(claim.PodUIDs).length === 1;
-      try {
-        if (isLast) await this.#observed('UnprepareResources', () => this.#unprepare(claim));
-        delete claim.PodUIDs[podUid];
-        if (isLast) this.#claims.delete(claim.ClaimUID);
-      } catch (error) {
-        this.#options.logger.warn({ err: error, claim: claim.ClaimName }, 'Cannot unprepare a resource claim yet');
-      }
-    }
+    const held = [...this.#claims.values()].filter(({ PodUIDs }) => PodUIDs[podUid] !== undefined);
+    for (const claim of held)
+      await this.#turns.run(`${claim.Namespace}/${claim.ClaimName}`, () => this.#releaseClaim(claim, podUid));
     await this.#save();
+  }
+
+  async #releaseClaim(claim: PreparedClaim, podUid: string): Promise<void> {
+    if (claim.PodUIDs[podUid] === undefined) return;
+    const isLast = Object.keys(claim.PodUIDs).length === 1;
+    try {
+      if (isLast) await this.#observed('UnprepareResources', () => this.#unprepare(claim));
+      delete claim.PodUIDs[podUid];
+      if (isLast) this.#claims.delete(claim.ClaimUID);
+    } catch (error) {
+      this.#options.logger.warn({ err: error, claim: claim.ClaimName }, 'Cannot unprepare a resource claim yet');
+    }
   }
 
   async #unprepare({ ClaimUID, ClaimName, Namespace, DriverState }: PreparedClaim): Promise<void> {

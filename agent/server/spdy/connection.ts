@@ -132,7 +132,9 @@ export class SpdyConnection {
     let waitingBytes = 0;
     let work: Promise<void> = Promise.resolve();
     return new Promise((resolve, reject) => {
-      const done = (): void => void work.then(resolve, reject);
+      const done = (): void => {
+        work.then(resolve, reject);
+      };
       transport.on('data', (chunk: Buffer) => {
         if (this.#ended) return;
         waitingBytes += chunk.length;

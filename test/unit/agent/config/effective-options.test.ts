@@ -118,7 +118,7 @@ test('zero in the file is the default, except where zero is a value', async () =
   const { flags } = await load('--config', config);
   assert.deepEqual(
     [flags.maxPods, flags.healthzPort, flags.registryQps, flags.kubeApiQps, flags.enableServer],
-    [110, 0, 0, 5, false],
+    [110, 0, 0, 50, false],
   );
 });
 
@@ -342,10 +342,6 @@ test('the certificates stand in the root directory that was given', async () => 
 
 /** Where the recorded agent's flags and defaults differ from ours, by field. */
 const OTHER_DEFAULTS: Readonly<Record<string, unknown>> = {
-  kubeAPIQPS: 5,
-  kubeAPIBurst: 10,
-  eventRecordQPS: 5,
-  eventBurst: 10,
   rotateCertificates: true,
   enforceNodeAllocatable: ['pods'],
   evictionHard: {

@@ -45,8 +45,9 @@ function setUp(
   const manager = new ImageManager({
     runtime: {
       imageStatus: (reference) => Promise.resolve(present.has(reference) ? info(reference) : undefined),
-      pullImage: (image, auth) =>
+      pullImage: (image, auth, { signal: aborted }) =>
         new Promise((resolve, reject) => {
+          aborted.addEventListener('abort', () => reject(new Error('context canceled')), { once: true });
           pulls.push({
             image,
             auth,
@@ -72,8 +73,8 @@ function setUp(
     ...changes,
   });
   const signal = new AbortController().signal;
-  const ensure = (pod: Pod, image = IMAGE, imagePullPolicy = 'IfNotPresent'): Promise<ImageInfo> =>
-    manager.ensure(pod, { name: 'c', image, imagePullPolicy } as Container, 'regular', signal);
+  const ensure = (pod: Pod, image = IMAGE, imagePullPolicy = 'IfNotPresent', until = signal): Promise<ImageInfo> =>
+    manager.ensure(pod, { name: 'c', image, imagePullPolicy } as Container, 'regular', until);
   /** Lets all that can go on without time go on. */
   const settle = (): Promise<void> => clock.advance(0);
   return { clock, told, pulls, requests, manager, ensure, settle };
@@ -222,6 +223,29 @@ describe('a pull', () => {
     assert.equal(pulls.length, 1);
     pulls[0]?.end();
     await Promise.all(wanted);
+  });
+
+  it('goes on for the other pods when the pod that began it is deleted, and ends with the last', async () => {
+    const { ensure, pulls, settle, told } = setUp();
+    const [first, second] = [new AbortController(), new AbortController()];
+    const deleted = assert.rejects(ensure(podOf('p'), IMAGE, 'IfNotPresent', first.signal), /deleted/);
+    const wanted = ensure(podOf('q'), IMAGE, 'IfNotPresent', second.signal);
+    await settle();
+    first.abort(new Error('deleted'));
+    await deleted;
+    pulls[0]?.end();
+    await wanted;
+    assert.deepEqual([pulls.length, told.filter((line) => line.startsWith('Warning'))], [1, []]);
+    const alone = new AbortController();
+    const last = assert.rejects(ensure(podOf('r'), 'app:2', 'IfNotPresent', alone.signal), /deleted/);
+    await settle();
+    alone.abort(new Error('deleted'));
+    await last;
+    const again = ensure(podOf('r'), 'app:2');
+    await settle();
+    assert.equal(pulls.length, 3, 'a pull that was cancelled is not shared');
+    pulls[2]?.end();
+    await again;
   });
 
   for (const [what, changes, atOnce] of [

@@ -3,7 +3,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { NodeObject } from '../../../../agent/core-types.ts';
 import { DEFAULT_HARD, parseThresholds } from '../../../../agent/eviction/thresholds.ts';
-import { type NodeFacts, statusChanges, withStatus } from '../../../../agent/nodestatus/node-object.ts';
+import {
+  type NodeFacts,
+  statusChanges,
+  withStatus,
+  semanticVersion,
+} from '../../../../agent/nodestatus/node-object.ts';
 import { withEviction } from '../../../../agent/nodestatus/reserved.ts';
 
 const KIB = 1024;
@@ -214,3 +219,15 @@ test('a condition keeps the moment of its change, and heartbeats alone are no ch
   );
   assert.deepEqual(Object.keys(statusChanges(later.status, broken.status)), ['conditions']);
 });
+
+for (const [text, expected] of [
+  ['1.6.20~ds1', '1.6.20'],
+  ['v1.7.3', '1.7.3'],
+  ['1.6.20', '1.6.20'],
+  ['20.10.24+dfsg1', '20.10.24+dfsg1'],
+  ['2.0.0-rc.1', '2.0.0-rc.1'],
+  ['1.30', '1.30'],
+  ['unknown', 'unknown'],
+] as const)
+  test(`the version ${text} of a runtime is reported as ${expected}`, () =>
+    assert.equal(semanticVersion(text), expected));

@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { mkdir, mkdtemp, realpath, rename, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, it, type TestContext } from 'node:test';
+import { describe, it, test, type TestContext } from 'node:test';
 import { PluginManager, type PluginHandler } from '../../../../agent/pluginmanager/plugin-manager.ts';
 import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from '../../../../agent/pluginmanager/schema.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { serveGrpc } from '../../../fakes/grpc-plugin.ts';
 import { until } from '../../../until.ts';
 
@@ -156,4 +158,20 @@ describe('the plugin manager', { timeout: 60_000 }, () => {
       { pluginRegistered: true, error: '' },
     ]);
   });
+});
+
+test('scans leave no listeners behind', async (t) => {
+  const rootDirectory = await realpath(await mkdtemp(join(tmpdir(), 'plugins-')));
+  const clock = new FakeClock();
+  const manager = new PluginManager({ rootDirectory, clock, logger: silentLogger, handlers: {} });
+  const stop = new AbortController();
+  const running = manager.run(stop.signal);
+  t.after(() => rm(rootDirectory, { recursive: true, force: true }));
+  for (let scan = 0; scan < 10; scan++) {
+    await until('a scan', () => clock.pendingTimers > 0);
+    await clock.advance(60 * 60_000);
+  }
+  assert.equal(getEventListeners(stop.signal, 'abort').length, 1);
+  stop.abort();
+  await running;
 });

@@ -88,6 +88,28 @@ describe('manifests in a folder', () => {
     await until([]);
   });
 
+  it('are followed at once by a run that came after another one', async (t) => {
+    const { clock, seen, directory, file } = await setUp(t);
+    const source = file();
+    for (const name of ['a', 'b']) {
+      const stop = new AbortController();
+      const running = source.run(stop.signal, (pods) => void seen.push(shown(pods)));
+      await clock.advance(0);
+      while (seen.length === 0) await clock.advance(1);
+      seen.length = 0;
+      await writeFile(join(directory, name), manifest(name));
+      // The rescan comes after 20 s: what is seen before that was watched.
+      for (let ms = 0; ms < 10_000 && seen.length === 0; ms += 100) {
+        await new Promise((resolve) => setTimeout(resolve, 2));
+        await clock.advance(100);
+      }
+      assert.match(seen.at(-1)?.join() ?? '', new RegExp(`${name}-node`), `run of ${name}`);
+      stop.abort();
+      await running;
+      seen.length = 0;
+    }
+  });
+
   it('keep their last good pod while they are half written or empty', async (t) => {
     const { directory, run, file, until, look, seen, complaints } = await setUp(t);
     await writeFile(join(directory, 'a'), manifest('a'));

@@ -38,8 +38,12 @@ function setUp(t: TestContext, container: Partial<Container>, podMore: Partial<P
   const commands: string[] = [];
   const changes: [string, string, ProbeResult][] = [];
   const answer: { value: number | Error; output: string; takesMs: number } = { value: 0, output: '', takesMs: 0 };
+  const failures: object[] = [];
+  const observed: { next?: () => void } = {};
   const manager = createProbeManager({
     clock,
+    logger: { error: (fields) => void failures.push(fields) },
+    observe: () => observed.next?.(),
     random: () => 0,
     status: () => status,
     isTimeout: (error) => error instanceof TimedOut,
@@ -62,7 +66,7 @@ function setUp(t: TestContext, container: Partial<Container>, podMore: Partial<P
     const [first] = status.containerStatuses ?? [];
     return { ready: first?.ready, started: first?.started };
   };
-  return { clock, pod, status, run, events, commands, changes, answer, manager, update };
+  return { clock, pod, status, run, events, commands, changes, answer, manager, update, failures, observed };
 }
 
 describe('the prober', () => {
@@ -87,6 +91,31 @@ describe('the prober', () => {
     await clock.advance(0);
     assert.deepEqual(update(), { ready: true, started: true });
     assert.deepEqual(commands, ['check it']);
+  });
+
+  it('has an unknown result where the probe cannot be run, and probes on', async (t) => {
+    const { clock, pod, manager, update, events } = setUp(t, {
+      livenessProbe: { tcpSocket: { port: 70_000, host: '127.0.0.1' }, periodSeconds: 10 },
+    });
+    update();
+    manager.addPod(pod);
+    await clock.advance(11_000);
+    assert.equal(events.length, 2);
+    assert.match(events[0] ?? '', /^Warning Unhealthy Liveness probe errored and resulted in unknown state: /);
+  });
+
+  it('logs an unexpected failure and probes on', async (t) => {
+    const { clock, pod, manager, update, commands, failures, observed } = setUp(t, {
+      livenessProbe: exec({ periodSeconds: 10 }),
+    });
+    update();
+    manager.addPod(pod);
+    observed.next = () => {
+      delete observed.next;
+      throw new Error('boom');
+    };
+    await clock.advance(11_000);
+    assert.deepEqual([failures.length, commands.length], [1, 2]);
   });
 
   it('waits for the initial delay', async (t) => {

@@ -134,6 +134,26 @@ test('a claim is prepared once for all its pods, and unprepared with the last of
   assert.deepEqual(rig.calls, ['prepare mine', 'unprepare mine']);
 });
 
+test('two pods that prepare one claim at once both hold it', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  rig.client.seed(resourceClaims, claim(['a', 'b']));
+  await Promise.all([rig.manager.prepare(pod('a')), rig.manager.prepare(pod('b'))]);
+  assert.deepEqual(rig.calls, ['prepare mine']);
+  for (const uid of ['a', 'b']) assert.equal(devices(rig.manager, pod(uid))[0]?.length, 2, uid);
+});
+
+test('a pod that prepares a claim while the last holder releases it has its devices prepared afterwards', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  rig.client.seed(resourceClaims, claim(['a', 'b']));
+  await rig.manager.prepare(pod('a'));
+  await Promise.all([rig.manager.release('a'), rig.manager.prepare(pod('b'))]);
+  assert.deepEqual(rig.calls, ['prepare mine', 'unprepare mine', 'prepare mine']);
+  assert.equal(devices(rig.manager, pod('b'))[0]?.length, 2);
+  assert.deepEqual(rig.manager.pods(), ['b']);
+});
+
 test('a pod waits where its claim is not its own, not allocated, or the driver is not there or does not want', async (t) => {
   const rig = await setUp(t, 'v1beta1.DRAPlugin');
   const refused = (why: RegExp): Promise<void> => assert.rejects(rig.manager.prepare(pod('a')), why);

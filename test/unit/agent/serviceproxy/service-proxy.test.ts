@@ -23,7 +23,7 @@ function setUp(lockName: string) {
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   const informers = new Informers({ client, clock, logger: silentLogger });
-  const done = { applied: [] as string[], removed: [] as Family[], failures: 0, isIntact: true };
+  const done = { applied: [] as string[], removed: [] as Family[], failures: 0, isIntact: true, unreadable: 0 };
   const filter: PacketFilter = {
     apply(_family, rules) {
       if (done.failures > 0) {
@@ -34,7 +34,8 @@ function setUp(lockName: string) {
       return Promise.resolve();
     },
     ensureJumps: () => Promise.resolve(),
-    intact: () => Promise.resolve(done.isIntact),
+    intact: () =>
+      done.unreadable-- > 0 ? Promise.reject(new Error('the tables are locked')) : Promise.resolve(done.isIntact),
     chains: () => Promise.resolve(new Set(['ORC-SVC-OF-A-KILLED-AGENT'])),
     remove: (family) => Promise.resolve(void done.removed.push(family)),
     problem: () => Promise.resolve(''),
@@ -87,6 +88,24 @@ describe('the service proxy', () => {
     await proxy.close({ remove: false });
     await informers.close();
     assert.deepEqual(done.removed, []);
+  });
+
+  it('inspects and applies on after an inspection that failed', async () => {
+    const { clock, client, informers, proxy, done } = setUp(`test-proxy-d-${process.pid}`);
+    const started = proxy.start(new AbortController().signal);
+    await settle(clock, () => done.applied.length === 1);
+    await started;
+    done.unreadable = 1;
+    await clock.advance(60_001);
+    assert.equal(done.unreadable, 0);
+    await client.create(services, 'shop', service('web', '10.96.0.7'));
+    await clock.advance(5_000);
+    assert.equal(done.applied.length, 2);
+    done.isIntact = false;
+    await clock.advance(120_000);
+    assert.ok(done.applied.length > 2);
+    await proxy.close({ remove: false });
+    await informers.close();
   });
 
   it('leaves the rules to another proxy of the host, and takes them when that one has gone', async () => {

@@ -3,9 +3,10 @@ import { describe, it, type TestContext } from 'node:test';
 import type { Pod, PodCondition, PodStatus } from '../../../../agent/core-types.ts';
 import { mergeStatus, statusPatch } from '../../../../agent/status/pod-status.ts';
 import { createStatusManager, withReadiness } from '../../../../agent/status/status-manager.ts';
-import { silentLogger } from '../../../../api/component/logger.ts';
+import { type Logger, silentLogger } from '../../../../api/component/logger.ts';
 import { pods } from '../../../../api/machinery/resources.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
+import { newForbidden } from '../../../../api/meta/status-error.ts';
 import { FakeClient } from '../../../fakes/fake-client.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
@@ -22,7 +23,7 @@ const podOf = (uid: string, more: Partial<Pod> = {}): Pod => ({
   ...more,
 });
 
-function setUp(t: TestContext, pod = podOf('u')) {
+function setUp(t: TestContext, pod = podOf('u'), logger: Logger = silentLogger) {
   const clock = new FakeClock();
   const client = new FakeClient(clock);
   client.seed(pods, structuredClone(pod) as unknown as KubeObject);
@@ -31,7 +32,7 @@ function setUp(t: TestContext, pod = podOf('u')) {
   const manager = createStatusManager({
     client,
     clock,
-    logger: silentLogger,
+    logger,
     mirrorOf: () => mirrors.current,
     safety: { podCouldHaveRunningContainers: () => safety.mayRun, podIsFinished: () => safety.finished },
   });
@@ -46,6 +47,29 @@ function setUp(t: TestContext, pod = podOf('u')) {
 }
 
 describe('the status manager', () => {
+  for (const [name, error, warnings] of [
+    ['warns once of a status that cannot be sent', new Error('connection refused'), [1, 1, 1]],
+    [
+      'does not warn at once when the node may not read the pod, which then is gone mostly',
+      newForbidden({ group: '', resource: 'pods' }, 'p', 'no relationship found'),
+      [0, 1, 1],
+    ],
+  ] as const)
+    it(name, async (t) => {
+      const seen: string[] = [];
+      const logger = { ...silentLogger, warn: (_fields: object, message: string) => void seen.push(message) };
+      const { clock, client, manager, pod } = setUp(t, podOf('u'), logger);
+      client.intercept(() => Promise.reject(error));
+      manager.set(pod, { phase: 'Running' });
+      const counts: number[] = [];
+      for (const ms of [0, 10_000, 10_000]) {
+        await clock.advance(ms);
+        await clock.settle();
+        counts.push(seen.length);
+      }
+      assert.deepEqual(counts, warnings);
+    });
+
   it('sends the newest of several statuses once', async (t) => {
     const { clock, client, manager, stored, pod } = setUp(t);
     for (const phase of ['Pending', 'Running'] as const) manager.set(pod, { phase });

@@ -1,0 +1,47 @@
+/**
+ * Passes the node's pod CIDRs to the container runtime, as the API server assigns them. A runtime that does not take them yet
+ * is called again until it does; of several changes the newest counts.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import type { Runtime } from '../runtime/runtime.ts';
+
+export interface PodCidrsOptions {
+  readonly node: { onPodCidrs(listener: (cidrs: readonly string[]) => void): void };
+  readonly runtime: Pick<Runtime, 'setPodCidr'>;
+  /** The runtime has its network now. */
+  readonly onTaken: () => Promise<void>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly signal: AbortSignal;
+}
+
+const RETRY = { firstMs: 500, longestMs: 30_000 };
+
+export function passPodCidrs({ node, runtime, onTaken, clock, logger, signal }: PodCidrsOptions): void {
+  let assigned: readonly string[] = [];
+  let taken = assigned;
+  const loop = new WakeableLoop({
+    clock,
+    backoff: new Backoff(RETRY),
+    onError: (error) =>
+      logger.warn({ cidrs: assigned, err: error }, 'The container runtime does not take the pod CIDRs yet'),
+  });
+  node.onPodCidrs((cidrs) => {
+    assigned = cidrs;
+    loop.wake();
+  });
+  const passing = loop.run(signal, async () => {
+    const cidrs = assigned;
+    if (cidrs !== taken) {
+      await runtime.setPodCidr(cidrs);
+      taken = cidrs;
+      await onTaken();
+    }
+    return Number.POSITIVE_INFINITY;
+  });
+  background(passing, { logger, what: 'Passing the pod CIDRs to the container runtime', signal });
+}

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { passPodCidrs } from '../../../../agent/assembly/pod-cidrs.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+function setUp(failures: number) {
+  const clock = new FakeClock();
+  const stop = new AbortController();
+  const calls: string[] = [];
+  let assign: (cidrs: readonly string[]) => void = () => undefined;
+  let checks = 0;
+  passPodCidrs({
+    node: { onPodCidrs: (listener) => void (assign = listener) },
+    runtime: {
+      setPodCidr: (cidrs) => {
+        calls.push(cidrs.join());
+        return calls.length <= failures ? Promise.reject(new Error('unavailable')) : Promise.resolve();
+      },
+    },
+    onTaken: () => {
+      checks++;
+      return Promise.resolve();
+    },
+    clock,
+    logger: silentLogger,
+    signal: stop.signal,
+  });
+  return { clock, stop, calls, assign: (cidr: string) => assign([cidr]), checks: () => checks };
+}
+
+test('a runtime that fails gets the pod CIDRs again until it takes them, and no more from then on', async () => {
+  const { clock, stop, calls, assign, checks } = setUp(2);
+  assign('10.0.1.0/24');
+  await clock.advance(60_000);
+  assert.deepEqual(calls, ['10.0.1.0/24', '10.0.1.0/24', '10.0.1.0/24']);
+  assert.equal(checks(), 1);
+  stop.abort();
+});
+
+test('of two assignments the newest is passed', async () => {
+  const { clock, stop, calls, assign } = setUp(1);
+  assign('10.0.1.0/24');
+  await clock.settle();
+  assign('10.0.2.0/24');
+  await clock.advance(60_000);
+  assert.deepEqual(calls, ['10.0.1.0/24', '10.0.2.0/24']);
+  stop.abort();
+});
