@@ -120,7 +120,9 @@ export function createDialer({
     };
   };
   return {
-    check: (target) => void checked(target),
+    check: (target) => {
+      checked(target);
+    },
     request(options, onResponse) {
       const { purpose, name: _name, secure, ...rest } = options;
       const common: RequestOptions = { ...rest, ...checked(options) };
