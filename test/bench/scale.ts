@@ -131,7 +131,7 @@ async function removeNamespace(http: Http): Promise<number> {
 }
 
 async function removeOwner(http: Http): Promise<number> {
-  await http.request('DELETE', '/api/v1/namespaces/owned/configmaps/owner', { propagationPolicy: 'Background' });
+  await http.request('DELETE', '/api/v1/namespaces/owned/configmaps/owner?propagationPolicy=Background');
   await until('the end of the dependents', async () => !(await exists(http, '/api/v1/namespaces/owned/secrets')));
   return 5000;
 }

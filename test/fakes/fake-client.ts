@@ -323,6 +323,8 @@ export class FakeClient implements Client {
     let next: KubeObject;
     if (subresource === 'status') {
       next = { ...structuredClone(current), status: given['status'] };
+      // The API takes changes of metadata through `/status`, too; controllers use it for annotations.
+      if (given.metadata.annotations !== undefined) next.metadata.annotations = { ...given.metadata.annotations };
     } else {
       next =
         subresource === undefined && hasStatus(resource)

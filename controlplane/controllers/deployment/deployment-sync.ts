@@ -234,8 +234,9 @@ export class DeploymentSync {
     if (revision === '' || this.#deployment.metadata.annotations?.[REVISION] === revision) return;
     const next = structuredClone(this.#deployment);
     next.metadata.annotations = { ...next.metadata.annotations, [REVISION]: revision };
+    // Through `/status`: a changed annotation counts as a new generation elsewhere, and this one changes no intent.
     const { status } = this.#deployment;
-    const written = await this.#environment.client.update(deployments, next);
+    const written = await this.#environment.client.update(deployments, next, { subresource: 'status' });
     this.#deployment = status === undefined ? written : { ...written, status };
   }
 

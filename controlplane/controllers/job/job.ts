@@ -133,6 +133,7 @@ class JobController {
     const { clock } = this.#environment;
     const nowMs = clock.now();
     const status: JobStatus = structuredClone(job.status ?? {});
+    status.uncountedTerminatedPods ??= {};
     const suspended = job.spec?.suspend === true;
     if (status.startTime === undefined && !suspended) {
       status.startTime = formatTime(nowMs);

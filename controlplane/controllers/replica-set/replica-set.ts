@@ -67,6 +67,9 @@ export const runReplicationControllers: RunController = (environment, signal) =>
     signal,
   );
 
+/** 150 ms for 3,000 pods. */
+const PODS_PER_GATHERING_MS = 20;
+
 class ReplicaController<Owner extends KubeObject> {
   readonly #environment: ControllerEnvironment;
   readonly #flavor: Flavor<Owner>;
@@ -75,6 +78,8 @@ class ReplicaController<Owner extends KubeObject> {
   readonly #pods: Informer<Pod>;
   readonly #pending: PendingWrites<Pod>;
   readonly #podControl: PodControl<Owner>;
+  /** For so long changes of pods gather before their set is reconciled, which costs as much as the set has pods. */
+  readonly #gatheringMs = new Map<string, number>();
 
   constructor(environment: ControllerEnvironment, flavor: Flavor<Owner>, workers: number) {
     this.#environment = environment;
@@ -105,7 +110,7 @@ class ReplicaController<Owner extends KubeObject> {
 
   #podChanged(pod: Pod): void {
     const key = ownerKey(pod, this.#flavor.resource);
-    if (key !== undefined) this.#loop.queue.add(key);
+    if (key !== undefined) this.#loop.queue.addAfter(key, this.#gatheringMs.get(key) ?? 0);
     else if (controllerOf(pod) === undefined && pod.metadata.deletionTimestamp === undefined) this.#orphanSeen(pod);
   }
 
@@ -131,7 +136,10 @@ class ReplicaController<Owner extends KubeObject> {
   async #reconcile(key: string): Promise<void> {
     const { namespace, name } = splitKey(key);
     const owner = this.#owners.get(namespace, name);
-    if (owner === undefined) return this.#pending.forget(key);
+    if (owner === undefined) {
+      this.#gatheringMs.delete(key);
+      return this.#pending.forget(key);
+    }
     const { clock, client } = this.#environment;
     const selector = this.#flavor.selector(owner);
     const settled = this.#pending.settled(key);
@@ -145,6 +153,7 @@ class ReplicaController<Owner extends KubeObject> {
       matches: (pod) => pod.status?.phase !== 'Succeeded' && pod.status?.phase !== 'Failed',
       onWritten: (pod) => this.#pending.wrote(key, pod),
     });
+    this.#gatheringMs.set(key, own.length / PODS_PER_GATHERING_MS);
     let failure: { error: unknown; reason: 'FailedCreate' | 'FailedDelete' } | undefined;
     if (settled && owner.metadata.deletionTimestamp === undefined) failure = await this.#manage(key, owner, own);
     const status = computeReplicaStatus({

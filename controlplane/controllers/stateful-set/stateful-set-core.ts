@@ -45,7 +45,6 @@ export function claimsOf(set: StatefulSet, ordinal: number): PersistentVolumeCla
 /** Gives a pod made from the template its identity. */
 export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revision: string): Pod {
   const name = `${set.metadata.name}-${ordinal}`;
-  const { generateName: _, ...metadata } = pod.metadata;
   const templates = set.spec?.volumeClaimTemplates ?? [];
   const claimed = templates.map((template) => ({
     name: template.metadata?.name ?? '',
@@ -57,10 +56,10 @@ export function withIdentity(set: StatefulSet, pod: Pod, ordinal: number, revisi
   return {
     ...pod,
     metadata: {
-      ...metadata,
+      ...pod.metadata,
       name,
       labels: {
-        ...metadata.labels,
+        ...pod.metadata.labels,
         [POD_NAME_LABEL]: name,
         [POD_INDEX_LABEL]: String(ordinal),
         [REVISION_HASH]: revision,

@@ -49,7 +49,8 @@ function jobDefaults(job: Job): void {
     for (const condition of rule.onPodConditions ?? []) if ((condition.status ?? '') === '') condition.status = 'True';
   }
   const labels = spec.template.metadata?.labels;
-  if (labels !== undefined && Object.keys(job.metadata.labels ?? {}).length === 0) job.metadata.labels = { ...labels };
+  // One object for both: the labels that `generateSelector` adds to the template are the job's, too, as in kube-apiserver.
+  if (labels !== undefined && Object.keys(job.metadata.labels ?? {}).length === 0) job.metadata.labels = labels;
 }
 
 /** Pods of a job are found by its uid alone, unless the client wants to select them itself. */
@@ -58,7 +59,7 @@ function generateSelector(job: Job): void {
   if (spec.manualSelector === true) return;
   const { uid = '', name = '' } = job.metadata;
   const template = (spec.template ??= {});
-  const labels = { ...template.metadata?.labels };
+  const labels = template.metadata?.labels ?? {};
   for (const [key, value] of [
     [OLD_NAME_LABEL, name],
     [OLD_UID_LABEL, uid],

@@ -209,3 +209,21 @@ test('nothing is written while nothing changes', async () => {
   assert.equal(t.client.writes().length, writes);
   await t.stop();
 });
+
+test('a rollout writes the deployment through its status alone, so that its generation counts changes of intent', async () => {
+  const t = controllerTest({ objects: [[deployments, deployment()]] });
+  await t.start(runDeployments, runReplicaSets);
+  await t.advance(50);
+  await makeReady(t);
+  const controllerWrites = (): (string | undefined)[] =>
+    t.client
+      .writes()
+      .filter(({ verb, resource }) => (verb === 'update' || verb === 'patch') && resource.resource === 'deployments')
+      .map(({ subresource }) => subresource);
+  assert.deepEqual([...new Set(controllerWrites())], ['status']);
+  assert.equal(
+    t.client.peek(deployments, 'shop', 'web')?.metadata.annotations?.['deployment.kubernetes.io/revision'],
+    '1',
+  );
+  await t.stop();
+});

@@ -66,6 +66,10 @@ test('a stateful set makes its pods one after another, each with its claim, and 
     t.client.peekAll(persistentVolumeClaims).map(({ metadata }) => metadata.name),
     ['data-db-0', 'data-db-1'],
   );
+  assert.deepEqual(
+    t.client.peekAll(pods).map(({ metadata }) => metadata.generateName),
+    ['db-', 'db-'],
+  );
   assert.equal(t.client.peek(statefulSets, 'shop', 'db')?.status?.readyReplicas, 2);
   await t.client.patch(statefulSets, 'shop', 'db', 'merge', { spec: { replicas: 1 } });
   await t.advance(100);
@@ -196,6 +200,7 @@ test('a job runs to its completions, counts each pod once and says that it is co
   const t = controllerTest({ objects: [[jobs, job()]] });
   await t.start(runJobs);
   await t.advance(100);
+  assert.deepEqual(jobStatus(t)?.uncountedTerminatedPods, {}, 'also while nothing waits to be counted');
   for (let round = 0; round < 2; round++) {
     const next = t.client.peekAll(pods).find((pod) => pod.status?.phase === undefined);
     await setPhase(t, next?.metadata.name ?? '', 'Succeeded');

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { batchKinds, type Job } from '../../../../../controlplane/registry/kinds/batch.ts';
 import { jobStatusErrors, type JobStatus } from '../../../../../controlplane/registry/kinds/job-status.ts';
+import { openFixture } from '../registry-fixture.ts';
 import { rulesOf } from './strategy-fixture.ts';
 
 const jobs = rulesOf(batchKinds, 'batch', 'jobs');
@@ -137,4 +138,31 @@ test('time zones are told apart by case', () => {
     'spec.timeZone: Invalid value: "america/new_york": unknown time zone america/new_york',
   ]);
   assert.deepEqual(cronJobs.create({ spec: { ...spec, timeZone: 'America/New_York' } }).errors, []);
+});
+
+test('a job without labels gets the labels of its template, the generated ones too; a job with labels keeps its own', async () => {
+  const fixture = await openFixture();
+  try {
+    const labelled = { ...template, metadata: { labels: { app: 'a' } } };
+    const create = async (name: string, labels?: object): Promise<string[]> => {
+      const metadata = { name, namespace: 'default', ...(labels === undefined ? {} : { labels }) };
+      const made = await fixture.create('batch/v1/jobs', {
+        apiVersion: 'batch/v1',
+        kind: 'Job',
+        metadata,
+        spec: { template: labelled },
+      });
+      return Object.keys(made.metadata.labels ?? {}).sort();
+    };
+    const generated = [
+      'batch.kubernetes.io/controller-uid',
+      'batch.kubernetes.io/job-name',
+      'controller-uid',
+      'job-name',
+    ];
+    assert.deepEqual(await create('plain'), ['app', ...generated].sort());
+    assert.deepEqual(await create('own', { app: 'a' }), ['app']);
+  } finally {
+    await fixture.close();
+  }
 });
