@@ -42,7 +42,7 @@ const LONGEST_MS = 30 * 60_000;
 /** Throws where the schedule cannot be read. */
 export async function scheduleBackups(options: BackupScheduleOptions, logger: Logger): Promise<ScheduledBackups> {
   if (options.schedule === '') return { stop: () => Promise.resolve() };
-  const cron = await import('node-cron');
+  const { default: cron } = await import('node-cron');
   if (!cron.validate(options.schedule))
     throw new CommandError(`--backup-schedule ${JSON.stringify(options.schedule)} is not a cron schedule`);
   if (options.keep < 1) throw new CommandError('--backup-keep must be at least 1');

@@ -6,6 +6,8 @@ import type { Random } from './random.ts';
 
 const PATH = '/api/v1/namespaces/default/configmaps';
 const KEYS = 24;
+/** Keys of one writer that are used once, at a time. */
+const LIVES = 12;
 const PREFIX = 'soak-';
 
 export interface Recording {
@@ -34,6 +36,7 @@ export class Writer {
   /** What any writer saw last of each key: the revisions that updates expect. */
   readonly #seen: Map<string, number>;
   #writes = 0;
+  readonly #lives: { readonly key: string; readonly isUpdated: boolean }[] = [];
 
   constructor(name: string, api: Api, random: Random, recording: Recording, seen: Map<string, number>) {
     this.#name = name;
@@ -54,11 +57,32 @@ export class Writer {
     const key = `${PREFIX}${this.#random.between(0, KEYS - 1)}`;
     const expected = this.#seen.get(key);
     const choice = this.#random.next();
-    if (choice < 0.15) await this.#read(key);
+    if (choice > 0.75) await this.#live();
+    else if (choice < 0.15) await this.#read(key);
     else if (choice < 0.22) await list(this.#api, this.#recording, this.#random.next() < 0.5 ? 7 : 0);
     else if (expected === undefined) await this.create(key);
     else if (choice < 0.4) await this.#delete(key, expected);
     else await this.#update(key, expected);
+  }
+
+  /**
+   * Moves on the life of a key that is used once: created, updated and deleted some seconds apart. If it ever comes back, the
+   * next list shows it, where a key that is used again would hide that.
+   */
+  async #live(): Promise<void> {
+    const next = this.#lives.length < LIVES ? undefined : this.#lives.shift();
+    const expected = next === undefined ? undefined : this.#seen.get(next.key);
+    if (next === undefined) {
+      const key = `${PREFIX}${this.#name}-${this.#writes}`;
+      this.#lives.push({ key, isUpdated: false });
+      await this.create(key);
+    } else if (expected !== undefined && next.isUpdated) {
+      await this.#delete(next.key, expected);
+      if (this.#seen.has(next.key)) this.#lives.push(next);
+    } else if (expected !== undefined) {
+      this.#lives.push({ key: next.key, isUpdated: true });
+      await this.#update(next.key, expected);
+    }
   }
 
   #object(key: string, expected: number | undefined): { readonly value: string; readonly body: object } {

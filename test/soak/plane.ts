@@ -134,7 +134,7 @@ export class SoakPlane {
       '--secure-port',
       String(this.#port),
     ];
-    const more = ['--token-auth-file', join(this.#scratch, 'tokens.csv'), '--etcd-compaction-interval', '20s'];
+    const more = ['--token-auth-file', join(this.#scratch, 'tokens.csv'), '--etcd-compaction-interval', '6s'];
     const child = spawn(ORCHLET, ['controlplane', ...args, ...more], {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: {
