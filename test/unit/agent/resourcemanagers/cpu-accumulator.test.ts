@@ -109,6 +109,6 @@ test('lists of processors are read as they are written', () => {
     }),
   );
   assert.equal(formatCpuSet(new Set([7, 0, 1, 3, 2, 9])), '0-3,7,9');
-  assert.throws(() => parseCpuSet('1.3'), /not a list of processors/);
+  assert.throws(() => parseCpuSet('1.3'), /not a list of CPUs/);
   assert.throws(() => parseCpuSet('3-1'), /ends before it begins/);
 });

@@ -51,7 +51,7 @@ before(async () => {
     join(podManifestPath, 'a.yaml'),
     'apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: "shell:1", imagePullPolicy: Never, command: [sleep, "1000"], readinessProbe: {exec: {command: [echo]}, periodSeconds: 1}}], volumes: [{name: v, emptyDir: {}}]}\n',
   );
-  agent = await startAgentInMemory(directory, { podManifestPath });
+  agent = await startAgentInMemory(directory, { podManifestPath, authorizationMode: 'AlwaysAllow' });
 });
 after(async () => {
   alive.cancel();

@@ -144,7 +144,7 @@ describe('a command over the streams of a runtime', () => {
       });
       await assert.rejects(
         runRemoteCommand(url, { stdout: collect().stream, tty: false, signal }, systemClock),
-        (error: unknown) => error instanceof RuntimeError && /how the command ended/.test(error.message),
+        (error: unknown) => error instanceof RuntimeError && /result of the command/.test(error.message),
       );
     });
   }
@@ -170,7 +170,7 @@ describe('a command over the streams of a runtime', () => {
       await new Promise((resolve) => setImmediate(resolve));
       if (stdin.writableNeedDrain) await clock.advance(1_000);
     }
-    assert.match(String(problem), /reads no more of its input/);
+    assert.match(String(problem), /stopped reading its input/);
     assert.equal(stdout.text(), 'done');
   });
 
