@@ -38,7 +38,7 @@ export function renewalTime(
 const FIRST_RETRY_MS = 2000;
 const LONGEST_RETRY_MS = 5 * 60_000;
 
-/** Runs until the signal aborts. `force` (the returned function) renews at once. */
+/** Runs until the signal aborts. */
 export async function keepCertificate(options: RotationOptions, signal: AbortSignal): Promise<void> {
   const { clock, logger, directory, name } = options;
   const random = options.random();

@@ -6,6 +6,7 @@
  * The kernel's own notifications are not used: they need an eventfd, which Node cannot hold.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Pod, PodEventRecorder } from '../core-types.ts';
 import { formatPod } from '../kuberuntime/pod-containers.ts';
@@ -17,7 +18,7 @@ import { exceededStorage, hasStorageLimits } from './local-storage.ts';
 import { evictionMessage } from './messages.ts';
 import { advance, CALM, type PressureState } from './pressure-state.ts';
 import { isSpared, rankPods } from './ranking.ts';
-import { type HostObservations, layoutOf } from './signals.ts';
+import { type HostObservations, layoutOf, reclaimSteps } from './signals.ts';
 import { byUrgency, type Condition, resourceOf, type Signal, type Threshold, thresholdsMet } from './thresholds.ts';
 
 export interface EvictionSettings {
@@ -65,6 +66,8 @@ const DEFAULT_GRACE_SECONDS = 30;
 
 export class EvictionManager {
   readonly #deps: EvictionDeps;
+  /** Of the run under way. */
+  #stop = new AbortController().signal;
   readonly #saidAtMs = new Map<Signal, number>();
   #state: PressureState = CALM;
   /** All that may be done was done, and it was not enough: looking more often does not help. */
@@ -82,6 +85,7 @@ export class EvictionManager {
 
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps;
+    this.#stop = signal;
     while (!signal.aborted) {
       let evicted = false;
       try {
@@ -186,19 +190,12 @@ export class EvictionManager {
   /** Whether that was enough. Nothing of the node's own gives memory or processes back. */
   async #reclaimFromNode(signal: Signal, host: HostObservations): Promise<boolean> {
     const { deleteDeadContainers, deleteUnusedImages, observe, logger } = this.#deps;
-    const layout = layoutOf(host.storage);
-    const steps: (() => Promise<void>)[] = [];
-    const onNode = signal.startsWith('nodefs.');
-    if (signal.startsWith('imagefs.') || (onNode && !layout.dedicatedImages)) {
-      if (!layout.splitContainers || onNode) steps.push(deleteDeadContainers);
-      steps.push(deleteUnusedImages);
-    } else if (signal.startsWith('containerfs.')) {
-      steps.push(deleteDeadContainers);
-    }
+    const work = { 'dead-containers': deleteDeadContainers, 'unused-images': deleteUnusedImages };
+    const steps = reclaimSteps(signal, layoutOf(host.storage));
     if (steps.length === 0) return false;
     for (const step of steps) {
       try {
-        await step();
+        await work[step]();
       } catch (error) {
         logger.warn({ error }, 'Not all that could be was removed');
       }
@@ -234,8 +231,12 @@ export class EvictionManager {
     logger.info({ pod: formatPod(pod), reason: message.trim() }, 'Evicting a pod');
     events.event(pod, 'Warning', 'Evicted', message, annotations === undefined ? {} : { annotations });
     const ended = evict(pod, { gracePeriodSeconds, message });
-    ended.catch((error: unknown) => logger.warn({ error, pod: formatPod(pod) }, 'An evicted pod did not end'));
-    // The next look is of use only when this pod's share is free again.
-    await Promise.race([ended.catch(() => undefined), clock.sleep(CLEANUP_WAIT_MS)]);
+    background(ended, { logger, what: 'Terminating an evicted pod', fields: { pod: formatPod(pod) } });
+    // The next observation is of use only when this pod's share is free again.
+    const limit = new AbortController();
+    const signal = AbortSignal.any([this.#stop, limit.signal]);
+    const waited = clock.sleep(CLEANUP_WAIT_MS, signal).catch(() => undefined);
+    await Promise.race([ended.catch(() => undefined), waited]);
+    limit.abort();
   }
 }

@@ -9,7 +9,7 @@ import type { EvictionSettings } from './eviction-manager.ts';
 import { evictionMessage } from './messages.ts';
 import type { PressureState } from './pressure-state.ts';
 import { rankPods, type RankedPod } from './ranking.ts';
-import { type HostObservations, layoutOf } from './signals.ts';
+import { type HostObservations, layoutOf, reclaimSteps } from './signals.ts';
 import {
   amountOf,
   byUrgency,
@@ -121,17 +121,12 @@ export function explainEviction(input: ExplainInput): EvictionReport {
       condition: conditionOf(signal),
       supposed: supposed.signal !== undefined,
     },
-    nodeLevel: nodeLevelOf(signal, layout.dedicatedImages, layout.splitContainers),
+    nodeLevel: reclaimSteps(signal, layout).map((step) => STEPS[step]),
     ranking: rankingOf(input, signal),
   };
 }
 
-function nodeLevelOf(signal: Signal, dedicatedImages: boolean, splitContainers: boolean): readonly string[] {
-  if (signal.startsWith('containerfs.')) return ['remove dead containers'];
-  const onNode = signal.startsWith('nodefs.');
-  if (!signal.startsWith('imagefs.') && !(onNode && !dedicatedImages)) return [];
-  return [...(!splitContainers || onNode ? ['remove dead containers'] : []), 'remove unused images'];
-}
+const STEPS = { 'dead-containers': 'remove dead containers', 'unused-images': 'remove unused images' } as const;
 
 function rankingOf(input: ExplainInput, signal: Signal): EvictionReport['ranking'] {
   const resource = resourceOf(signal);

@@ -66,3 +66,16 @@ export function layoutOf(storage: NodeStorage): {
     splitContainers: containers !== undefined && containers !== images,
   };
 }
+
+export type ReclaimStep = 'dead-containers' | 'unused-images';
+
+/** What the node removes of its own under a signal before pods are evicted. Nothing of it gives memory or processes back. */
+export function reclaimSteps(
+  signal: Signal,
+  { dedicatedImages, splitContainers }: ReturnType<typeof layoutOf>,
+): readonly ReclaimStep[] {
+  if (signal.startsWith('containerfs.')) return ['dead-containers'];
+  const onNode = signal.startsWith('nodefs.');
+  if (!signal.startsWith('imagefs.') && !(onNode && !dedicatedImages)) return [];
+  return !splitContainers || onNode ? ['dead-containers', 'unused-images'] : ['unused-images'];
+}

@@ -150,6 +150,7 @@ export async function containerConfig(request: ContainerRequest, deps: ConfigDep
   await mountTerminationFile(mounts, request, deps);
   return {
     name: container.name,
+    kind: request.kind,
     attempt,
     image: request.image,
     userImage: container.image ?? '',

@@ -4,7 +4,7 @@
  */
 import type { Logger } from '../../api/component/logger.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import { type Clock, formatMicroTime, formatTime, type Timer, whenAborted } from '../../api/machinery/clock.ts';
+import { type Clock, formatMicroTime, formatTime, whenAborted } from '../../api/machinery/clock.ts';
 import { Informers } from '../../api/machinery/informer.ts';
 import { leases, nodes } from '../../api/machinery/resources.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
@@ -82,7 +82,6 @@ export class NodeManager implements NodeInfo {
   #untaken: Readonly<Record<string, JsonValue>> = {};
   #registered = false;
   #wake: () => void = () => undefined;
-  #retry: Timer | undefined;
 
   constructor(options: NodeManagerOptions) {
     this.#options = options;
@@ -188,7 +187,6 @@ export class NodeManager implements NodeInfo {
       await next.promise;
       timer.cancel();
     }
-    this.#retry?.cancel();
   }
 
   async #keepStatus(client: Client, signal: AbortSignal): Promise<void> {

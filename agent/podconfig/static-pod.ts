@@ -119,14 +119,15 @@ function prepare(value: Record<string, unknown>, options: StaticPodOptions): Rec
   const metadata = asRecord(value['metadata']);
   const spec = asRecord(value['spec']);
   const { status: _status, ...rest } = value;
-  const name = typeof metadata['name'] === 'string' && metadata['name'] !== '' ? metadata['name'] : metadata['name'];
+  const { name } = metadata;
   return {
     ...rest,
     apiVersion: value['apiVersion'] ?? 'v1',
     kind: 'Pod',
     metadata: {
       ...metadata,
-      ...(typeof name === 'string' ? { name: `${name}-${options.nodeName.toLowerCase()}` } : {}),
+      // Without a name the validation refuses the pod; `-<node>` would hide that.
+      ...(typeof name === 'string' && name !== '' ? { name: `${name}-${options.nodeName.toLowerCase()}` } : {}),
       namespace:
         typeof metadata['namespace'] === 'string' && metadata['namespace'] !== '' ? metadata['namespace'] : 'default',
       uid: typeof metadata['uid'] === 'string' ? metadata['uid'] : '',

@@ -1,7 +1,8 @@
 /**
- * Whether this node takes a pod at all: room, node selector and affinity's hard terms are the scheduler's business, but a
- * static pod or a racing binding passes it by. Pure; the reasons are the reference's.
+ * Whether this node takes a pod at all. Room, node selectors, required affinity and taints are the scheduler's business, but
+ * a static pod or a racing binding bypasses the scheduler. Pure; reasons and messages are the kubelet's.
  */
+import { podSelectsNode, toleratesTaint } from '../../api/kinds/node-selection.ts';
 import {
   addQuantities,
   compareQuantities,
@@ -57,6 +58,7 @@ export function createPodAdmission(options: AdmissionOptions): PodAdmission {
         evictionPressure(pod, options) ??
         unsupported(pod, options) ??
         selector(pod, options.node()) ??
+        taints(pod, options.node()) ??
         ports(pod, others) ??
         resources(pod, others, options.node()) ??
         appArmor(pod, options) ??
@@ -127,13 +129,26 @@ function evictionPressure(pod: Pod, { pressure }: AdmissionOptions): Refusal | u
 }
 
 function selector(pod: Pod, node: NodeObject): Refusal | undefined {
-  const labels = node.metadata.labels ?? {};
-  const fits = Object.entries(pod.spec.nodeSelector ?? {}).every(([key, value]) => labels[key] === value);
-  return fits
+  const { name, labels = {} } = node.metadata;
+  return podSelectsNode(pod, { name, labels })
     ? undefined
     : {
         reason: 'NodeAffinity',
         message: "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+      };
+}
+
+/** NoExecute taints alone, and not for static pods, as in the kubelet. */
+function taints(pod: Pod, node: NodeObject): Refusal | undefined {
+  if (isStaticPod(pod)) return undefined;
+  const isTolerated = (node.spec?.taints ?? []).every(
+    (taint) => taint.effect !== 'NoExecute' || toleratesTaint(pod.spec.tolerations ?? [], taint),
+  );
+  return isTolerated
+    ? undefined
+    : {
+        reason: 'TaintToleration',
+        message: "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate",
       };
 }
 

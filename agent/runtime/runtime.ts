@@ -172,6 +172,8 @@ export interface ContainerSecurity {
 
 export interface ContainerConfig {
   readonly name: string;
+  /** For metrics; the runtime does not get it. */
+  readonly kind: 'regular' | 'init' | 'ephemeral';
   readonly attempt: number;
   /** An image id from `images.ensure`, or a reference. */
   readonly image: string;

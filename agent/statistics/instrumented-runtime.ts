@@ -37,6 +37,12 @@ const OPERATIONS: Readonly<Partial<Record<keyof Runtime, string>>> = {
 
 const OPERATION_BUCKETS = Array.from({ length: 14 }, (_none, index) => Number((0.005 * 2.5 ** index).toPrecision(16)));
 
+const CONTAINER_TYPES: Readonly<Record<ContainerConfig['kind'], string>> = {
+  regular: 'container',
+  init: 'init_container',
+  ephemeral: 'ephemeral_container',
+};
+
 export function instrumentRuntime(runtime: Runtime, metrics: MetricsRegistry, clock: Clock): Runtime {
   const total = metrics.counter({
     name: 'kubelet_runtime_operations_total',
@@ -135,7 +141,7 @@ function startMetrics(metrics: MetricsRegistry): StartMetrics {
       if (hasUsers(args)) ofUsers.inc();
     } else if (name === 'createContainer') {
       const config = args[2] as ContainerConfig;
-      types.set(answer as ContainerId, config.annotations['io.kubernetes.container.type'] ?? 'container');
+      types.set(answer as ContainerId, CONTAINER_TYPES[config.kind]);
     } else if (name === 'startContainer') {
       const [id] = args as [ContainerId];
       containers.with(types.get(id) ?? 'container').inc();

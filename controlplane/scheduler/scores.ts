@@ -2,7 +2,7 @@
 import type { TimeSlice } from '../../api/machinery/time-slice.ts';
 import type { Cluster } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';
-import { matchesTerm, tolerates } from './node-selection.ts';
+import { matchesTerm, tolerates } from '../../api/kinds/node-selection.ts';
 import type { PodInfo } from './pod-info.ts';
 import type { ScorePlugin } from './plugin.ts';
 import { spreadsOf } from './filters/topology-spread.ts';

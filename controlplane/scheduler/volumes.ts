@@ -7,7 +7,7 @@ import type { PersistentVolume, PersistentVolumeClaim, StorageClass } from '../.
 import type { VolumeLookup } from './cluster-state.ts';
 import type { NodeInfo } from './node-info.ts';
 import type { PodInfo } from './pod-info.ts';
-import { matchesNodeSelector, type NodeSelector } from './node-selection.ts';
+import { matchesNodeSelector, type NodeSelector } from '../../api/kinds/node-selection.ts';
 import { amountOf } from './pod-requests.ts';
 
 const BIND_COMPLETED = 'pv.kubernetes.io/bind-completed';

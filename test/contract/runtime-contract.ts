@@ -409,6 +409,7 @@ export function containerOf(
 ): ContainerConfig {
   return {
     name,
+    kind: 'regular',
     attempt: 0,
     image,
     userImage: image,

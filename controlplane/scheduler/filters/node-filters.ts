@@ -1,7 +1,7 @@
 /** Filters that look at one node alone: its name, readiness for pods, labels, taints, ports and resources. */
 import type { NodeInfo } from '../node-info.ts';
 import type { HostPort, PodInfo } from '../pod-info.ts';
-import { podSelectsNode, toleratesTaint, type Taint } from '../node-selection.ts';
+import { podSelectsNode, toleratesTaint, type Taint } from '../../../api/kinds/node-selection.ts';
 import { unresolvable, unschedulable, type FilterPlugin, type Rejection } from '../plugin.ts';
 
 export const nodeUnschedulable: FilterPlugin = {

@@ -2,7 +2,7 @@
 import type { Selector } from '../../../api/meta/selector.ts';
 import type { Cluster } from '../cluster-state.ts';
 import type { NodeInfo } from '../node-info.ts';
-import { podSelectsNode, toleratesTaint } from '../node-selection.ts';
+import { podSelectsNode, toleratesTaint } from '../../../api/kinds/node-selection.ts';
 import type { PodInfo } from '../pod-info.ts';
 import { mergedSelector, type Spec } from '../pod-selection.ts';
 import { unresolvable, unschedulable, type FilterPlugin, type PodMove, type PreparedFilter } from '../plugin.ts';

@@ -29,6 +29,8 @@ interface World {
   readonly manager: EvictionManager;
   readonly clock: FakeClock;
   onImagesDeleted: () => void;
+  /** Evicted pods end at once. */
+  isQuick: boolean;
 }
 
 function world(hard: Record<string, string>, soft: Record<string, string> = {}): World {
@@ -41,6 +43,7 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
     done: [],
     clock,
     onImagesDeleted: () => undefined,
+    isQuick: true,
   };
   const snapshot = (): UsageSnapshot => ({
     timeMs: clock.now(),
@@ -93,7 +96,7 @@ function world(hard: Record<string, string>, soft: Record<string, string> = {}):
     evict(one, { gracePeriodSeconds, message }) {
       made.done.push(`evict ${one.metadata.name} within ${gracePeriodSeconds}s: ${message}`);
       made.pods.splice(made.pods.indexOf(one), 1);
-      return Promise.resolve();
+      return made.isQuick ? Promise.resolve() : new Promise(() => undefined);
     },
     events: { event: (one, type, reason) => void made.done.push(`${type} ${reason} ${one.metadata.name}`) },
     aboutNode: (reason, message) => void made.done.push(`node ${reason}: ${message}`),
@@ -114,6 +117,22 @@ describe('the eviction manager', () => {
     it_.pods.push(pod({ name: 'a' }));
     assert.equal(await it_.manager.synchronize(), false);
     assert.deepEqual(it_.done, []);
+  });
+
+  it('ends at once though an evicted pod takes its time, and leaves no timer after one that was quick', async () => {
+    for (const isQuick of [false, true]) {
+      const it_ = world({ 'memory.available': '100Mi' });
+      it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
+      it_.pods.push(pod({ name: 'a' }));
+      it_.isQuick = isQuick;
+      const stop = new AbortController();
+      const running = it_.manager.run(stop.signal);
+      await it_.clock.advance(100);
+      stop.abort();
+      await running;
+      assert.ok(it_.done.some((line) => line.startsWith('evict a')));
+      assert.equal(it_.clock.pendingTimers, 0);
+    }
   });
 
   it('evicts the first of the ranking, one at a time, with the words of the reference', async () => {

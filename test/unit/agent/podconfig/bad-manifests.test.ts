@@ -34,6 +34,7 @@ describe('a manifest is refused', () => {
     ],
     ['whose namespace is a path', pod('{name: a, namespace: ../x}'), /metadata\.namespace: Invalid value: "\.\.\/x"/],
     ['whose uid is a path', pod('{name: a, uid: ../../x}'), /metadata\.uid: Invalid value: "\.\.\/\.\.\/x"/],
+    ['with an empty name', pod('name: ""'), /metadata\.name: Required value/],
     ['without a name', pod('labels: {a: b}'), /metadata\.name: Required value/],
     [
       'whose container is named by a path',

@@ -20,11 +20,17 @@ interface Host {
   readonly features?: object;
   readonly pressure?: 'memory' | 'disk' | 'pid';
   readonly others?: readonly Pod[];
+  readonly taints?: readonly object[];
 }
 
-function refusal(pod: Pod, { appArmor = false, features, pressure, others = [] }: Host = {}): string {
+function refusal(pod: Pod, { appArmor = false, features, pressure, others = [], taints }: Host = {}): string {
   const admission = createPodAdmission({
-    node: () => ({ ...node, status: { ...node.status, ...(features === undefined ? {} : { features }) } }),
+    node: () =>
+      ({
+        ...node,
+        ...(taints === undefined ? {} : { spec: { taints } }),
+        status: { ...node.status, ...(features === undefined ? {} : { features }) },
+      }) as NodeObject,
     allowedUnsafeSysctls: ['net.core.somaxconn', 'kernel.msg*'],
     pressure: (kind) => kind === pressure,
     appArmor: () => appArmor,
@@ -36,6 +42,14 @@ function refusal(pod: Pod, { appArmor = false, features, pressure, others = [] }
 const sysctl = (name: string): Pod => podOf({ securityContext: { sysctls: [{ name, value: '1' }] } });
 const port = (more: object, spec: object = {}): Pod =>
   podOf({ containers: [{ name: 'c', ports: [{ containerPort: 80, hostPort: 8080, ...more }] }], ...spec });
+const affinity = (operator: string, disk: string): Pod => {
+  const nodeSelectorTerms = [{ matchExpressions: [{ key: 'disk', operator, values: [disk] }] }];
+  return podOf({
+    affinity: { nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms } } },
+  });
+};
+const taint = (effect: string): object => ({ key: 'down', effect });
+const TAINT = "TaintToleration: Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
 const requests = (cpu: string): object => ({ containers: [{ name: 'c', resources: { requests: { cpu } } }] });
 const PORTS = "NodePorts: Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
 const SELECTOR = "NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
@@ -117,6 +131,16 @@ describe('a node takes a pod', () => {
     ],
     ['that selects it', podOf({ nodeSelector: { disk: 'fast' } }), {}, 'taken'],
     ['that selects another', podOf({ nodeSelector: { disk: 'slow' } }), {}, SELECTOR],
+    ['whose affinity requires it', affinity('In', 'fast'), {}, 'taken'],
+    ['whose affinity requires another', affinity('NotIn', 'fast'), {}, SELECTOR],
+    ['that does not tolerate a NoExecute taint', podOf(), { taints: [taint('NoExecute')] }, TAINT],
+    ['that does not tolerate a NoSchedule taint', podOf(), { taints: [taint('NoSchedule')] }, 'taken'],
+    [
+      'that tolerates its taint',
+      podOf({ tolerations: [{ key: 'down', operator: 'Exists' }] }),
+      { taints: [taint('NoExecute')] },
+      'taken',
+    ],
     [
       'that asks for more than is left',
       podOf(requests('1500m')),

@@ -16,6 +16,7 @@ const OPTIONS = { sandboxId: 's', labels: {}, name: 'c', seccompProfile: undefin
 const namespaces = { network: 'pod', pid: 'container', ipc: 'pod' } as const;
 const sandbox = { namespaces, cgroupParent: '/kubepods', runtimeHandler: '' } as unknown as SandboxConfig;
 const config = (changes: Partial<ContainerConfig> = {}): ContainerConfig => ({
+  kind: 'regular',
   name: 'main',
   attempt: 0,
   image: 'i',

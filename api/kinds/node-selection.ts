@@ -1,13 +1,19 @@
-/** Node selectors and affinity terms, taints and tolerations: what pods require of nodes. Pure; used by filters, scores and volumes. */
-import { newSelector, type LabelOperator, type Selector } from '../../api/meta/selector.ts';
-import type { Pod } from '../../api/machinery/kinds.ts';
-import type { NodeInfo } from './node-info.ts';
-import type { Spec } from './pod-selection.ts';
+/** Node selectors and affinity terms, taints and tolerations: what pods require of nodes. Pure; used by the scheduler and the agent's admission. */
+import type { Node, Pod } from '../machinery/kinds.ts';
+import { newSelector, type LabelOperator, type Selector } from '../meta/selector.ts';
+
+type Spec = NonNullable<Pod['spec']>;
+
+/** What selectors and terms read of a node. */
+export interface SelectableNode {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+}
 
 type NodeAffinity = NonNullable<NonNullable<Spec['affinity']>['nodeAffinity']>;
 export type NodeSelector = NonNullable<NodeAffinity['requiredDuringSchedulingIgnoredDuringExecution']>;
 export type NodeSelectorTerm = NodeSelector['nodeSelectorTerms'][number];
-export type Taint = NodeInfo['taints'][number];
+export type Taint = NonNullable<NonNullable<Node['spec']>['taints']>[number];
 export type Toleration = NonNullable<Spec['tolerations']>[number];
 
 const OPERATORS: Readonly<Record<string, LabelOperator>> = {
@@ -34,7 +40,7 @@ function labelsOf(term: NodeSelectorTerm): Selector {
 }
 
 /** An empty term matches nothing. */
-export function matchesTerm(term: NodeSelectorTerm, node: NodeInfo): boolean {
+export function matchesTerm(term: NodeSelectorTerm, node: SelectableNode): boolean {
   const { matchExpressions = [], matchFields = [] } = term;
   if (matchExpressions.length === 0 && matchFields.length === 0) return false;
   if (!labelsOf(term).matches(node.labels)) return false;
@@ -44,12 +50,12 @@ export function matchesTerm(term: NodeSelectorTerm, node: NodeInfo): boolean {
   });
 }
 
-export function matchesNodeSelector(selector: NodeSelector, node: NodeInfo): boolean {
+export function matchesNodeSelector(selector: NodeSelector, node: SelectableNode): boolean {
   return selector.nodeSelectorTerms.some((term) => matchesTerm(term, node));
 }
 
 /** `spec.nodeSelector` and required node affinity. */
-export function podSelectsNode(pod: Pod, node: NodeInfo): boolean {
+export function podSelectsNode(pod: Pod, node: SelectableNode): boolean {
   for (const [key, value] of Object.entries(pod.spec?.nodeSelector ?? {})) {
     if (node.labels[key] !== value) return false;
   }
