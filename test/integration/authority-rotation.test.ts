@@ -73,7 +73,7 @@ describe("the cluster's authority", { timeout: 200_000 }, () => {
   };
 
   before(async () => {
-    plane = await ControlPlaneProcess.start();
+    plane = await ControlPlaneProcess.start(['--loopback-targets', 'node/n1']);
     const made = orchlet('token', 'create', TOKEN);
     assert.equal(made.code, 0, made.said);
     const clientCaFile = join(directory, 'ca.crt');
