@@ -147,9 +147,13 @@ async function measure(server: Server, print: Print, http: Http, step: Step): Pr
   const started = performance.now();
   const units = await step.run(http);
   const seconds = (performance.now() - started) / 1000;
-  const { turnCpuP99Ms, longestTurnCpuMs, loopDelayP99Ms, loopDelayMaxMs, rssBytes } = await server.facts();
+  const { turnCpuP99Ms, longestTurnCpuMs, loopDelayP99Ms, loopDelayMaxMs, cpuMs, rssBytes } = await server.facts();
   print(step.name, seconds, 's');
-  if (units !== undefined) print('  units per second', units / seconds, '1/s');
+  print('  processor time of the main thread', cpuMs / 1000, 's');
+  if (units !== undefined) {
+    print('  units per second', units / seconds, '1/s');
+    print('  units per second of processor time', (units * 1000) / cpuMs, '1/s');
+  }
   print('  processor time of a turn of the loop, 99th percentile', turnCpuP99Ms, 'ms');
   print('  processor time of a turn of the loop, longest', longestTurnCpuMs, 'ms');
   print('  event-loop delay, 99th percentile', loopDelayP99Ms, 'ms');
