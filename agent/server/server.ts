@@ -49,9 +49,16 @@ export interface AgentServerOptions extends RoutesOptions {
   readonly observe?: (method: string, path: string, serverType: 'readwrite' | 'readonly') => () => void;
 }
 
+export interface ServedRoute {
+  readonly method: string;
+  readonly path: string;
+}
+
 export interface AgentServer {
   /** 0 where it does not serve. */
   readonly port: number;
+  /** What the router of that port serves; parameters stand as `:name`. */
+  readonly routes: readonly ServedRoute[];
   replaceCertificate(pair: { readonly certificatePem: string; readonly keyPem: string }): void;
   /** Other authorities (PEM) of client certificates; connections that are open stay. */
   trustClients(ca: string): void;
@@ -80,6 +87,10 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   };
   const secure = createHttpsServer({ ...context, requestCert: tls.clientCa !== undefined, rejectUnauthorized: false });
   const main = createApp(secure, options);
+  const routes: ServedRoute[] = [];
+  main.addHook('onRoute', ({ method, url }) => {
+    for (const one of [method].flat()) routes.push({ method: one, path: url });
+  });
   observeRequests(main, options.observe, 'readwrite');
   main.addHook('onRequest', async (request) => authorize(options.access, options.logger, request.raw));
   const indicators = new HealthIndicators();
@@ -102,6 +113,7 @@ export async function startAgentServer(options: AgentServerOptions): Promise<Age
   }
   return {
     port,
+    routes,
     replaceCertificate(pair) {
       context = { ...context, cert: pair.certificatePem, key: pair.keyPem };
       secure.setSecureContext(context);

@@ -1,7 +1,7 @@
 /** The agent's server with a host of the test's own, for tests of its routes and streams. */
 import { request as httpsRequest } from 'node:https';
 import type { PodHost } from '../../../../agent/core-types.ts';
-import { type AgentServerOptions, startAgentServer } from '../../../../agent/server/server.ts';
+import { type AgentServer, type AgentServerOptions, startAgentServer } from '../../../../agent/server/server.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
 import { certificatePem, createCertificate } from '../../../../api/pki/certificate.ts';
@@ -16,6 +16,7 @@ export interface Answer {
 
 export interface ServerUnderTest {
   readonly port: number;
+  readonly routes: AgentServer['routes'];
   /** `GET /path`. */
   ask(request: string, headers?: Readonly<Record<string, string>>, body?: string): Promise<Answer>;
   close(): Promise<void>;
@@ -91,6 +92,7 @@ export async function startServerUnderTest(
   });
   return {
     port: server.port,
+    routes: server.routes,
     ask: (request, headers = {}, body = '') => ask(server.port, request, headers, body),
     close: () => server.close(),
   };

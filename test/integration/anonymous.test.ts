@@ -1,0 +1,196 @@
+/**
+ * Nobody without credentials gets anything but health, version and what the cluster publishes: every path that the API server and
+ * the agent serve, by their own tables, with every method.
+ */
+import assert from 'node:assert/strict';
+import { connect, type ClientHttp2Session } from 'node:http2';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { request as httpsRequest } from 'node:https';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import type { PodHost } from '../../agent/core-types.ts';
+import { createAccess } from '../../agent/server/access.ts';
+import { systemClock } from '../../api/machinery/clock.ts';
+import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
+import { FakeClient } from '../fakes/fake-client.ts';
+import { FakeClock } from '../fakes/fake-clock.ts';
+import { startServerUnderTest } from '../unit/agent/server/server-under-test.ts';
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
+const AT_ONCE = 64;
+const ADMIN = { authorization: 'Bearer admin-token' };
+
+/** What anybody may read, by the roles that every cluster has. */
+const PUBLIC = /^\/(?:healthz|livez|readyz|version)(?:\/|$)/;
+const CLUSTER_INFO = '/api/v1/namespaces/kube-public/configmaps/cluster-info';
+
+const directory = mkdtempSync(join(tmpdir(), 'orchlet-anonymous-'));
+let plane: ControlPlane;
+let session: ClientHttp2Session;
+
+before(async () => {
+  writeFileSync(join(directory, 'tokens.csv'), 'admin-token,admin,1,"system:masters"\n');
+  plane = await startControlPlane({
+    memory: true,
+    flags: { tokenAuthFile: join(directory, 'tokens.csv'), controllers: ['-*'], scheduler: false },
+  });
+  session = connect(plane.url, { ca: plane.ca });
+});
+
+after(async () => {
+  session.destroy();
+  await plane.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+}
+
+function ask(method: string, path: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const stream = session.request({ ':method': method, ':path': path, ...headers });
+    let status = 0;
+    let text = '';
+    stream.on('response', (answer) => (status = answer[':status'] ?? 0));
+    stream.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    stream.on('end', () => resolve({ status, text }));
+    stream.on('error', reject);
+    stream.end();
+  });
+}
+
+async function inBatches<T>(items: readonly T[], run: (item: T) => Promise<void>): Promise<void> {
+  for (let at = 0; at < items.length; at += AT_ONCE) await Promise.all(items.slice(at, at + AT_ONCE).map(run));
+}
+
+interface Resources {
+  readonly groupVersion: string;
+  readonly resources: readonly { readonly name: string; readonly namespaced: boolean }[];
+}
+
+async function read<T>(path: string): Promise<T> {
+  const { status, text } = await ask('GET', path, ADMIN);
+  assert.equal(status, 200, `${path}: ${text}`);
+  return JSON.parse(text) as T;
+}
+
+/** Paths that lead to a resource or subresource, of one object and of all. */
+function pathsOf(prefix: string, { name, namespaced }: Resources['resources'][number]): string[] {
+  const [resource = '', ...subresource] = name.split('/');
+  const scopes = namespaced ? [`${prefix}/namespaces/default/${resource}`] : [`${prefix}/${resource}`];
+  const below = scopes.map((scope) => [scope, 'x', ...subresource].join('/'));
+  if (subresource.length > 0) return below.flatMap((path) => [path, `${path}/y`]);
+  const collections = namespaced ? [...scopes, `${prefix}/${resource}`] : scopes;
+  const watched = collections.map((path) => path.replace(prefix, `${prefix}/watch`));
+  return [...collections, ...watched, ...collections.map((path) => `${path}?watch=1&timeoutSeconds=1`), ...below];
+}
+
+async function servedPaths(): Promise<readonly string[]> {
+  const { paths } = await read<{ readonly paths: readonly string[] }>('/');
+  const versions = paths.filter((path) => /^\/(?:api|apis\/[^/]+)\/[^/]+$/.test(path));
+  const resources = await Promise.all(
+    versions.map(async (prefix) => (await read<Resources>(prefix)).resources.flatMap((one) => pathsOf(prefix, one))),
+  );
+  const documents = versions.map((prefix) => `/openapi/v3${prefix}`);
+  return [...new Set(['/', ...paths, ...documents, ...resources.flat()])];
+}
+
+test('nobody without credentials is served by the API server', async (t) => {
+  const paths = await servedPaths();
+  const requests = paths.flatMap((path) => METHODS.map((method) => ({ method, path })));
+  const counts = new Map<number, number>();
+  const served: string[] = [];
+  await inBatches(requests, async ({ method, path }) => {
+    const { status } = await ask(method, path);
+    counts.set(status, (counts.get(status) ?? 0) + 1);
+    const mayBeRead = PUBLIC.test(path) || path === CLUSTER_INFO;
+    if (status !== 401 && status !== 403 && !(mayBeRead && method === 'GET'))
+      served.push(`${method} ${path}: ${status}`);
+  });
+  t.diagnostic(`${paths.length} paths, ${requests.length} requests: ${JSON.stringify(Object.fromEntries(counts))}`);
+  assert.ok(paths.length > 300, `only ${paths.length} paths were found`);
+  assert.deepEqual(served, []);
+});
+
+test('nobody with a wrong token is served by the API server, not even health', async (t) => {
+  const paths = await servedPaths();
+  const served: string[] = [];
+  await inBatches(paths, async (path) => {
+    const { status } = await ask('GET', path, { authorization: 'Bearer wrong' });
+    if (status !== 401) served.push(`${path}: ${status}`);
+  });
+  t.diagnostic(`${paths.length} paths`);
+  assert.deepEqual(served, []);
+});
+
+const nobody = new Proxy({} as PodHost, {
+  get: (_target, name) => () => {
+    throw new Error(`${String(name)} was called for a request that is not allowed`);
+  },
+});
+
+for (const anonymous of ['any', 'health', 'none'] as const) {
+  // Health, too, needs the right to read it.
+  const refusals = anonymous === 'any' ? [403] : anonymous === 'health' ? [401, 403] : [401];
+  test(`nobody without credentials is served by the agent where ${anonymous} may be anonymous`, async (t) => {
+    const clock = new FakeClock();
+    const client = new FakeClient(clock);
+    client.intercept(() => ({ metadata: {}, status: { allowed: false } }) as never);
+    const server = await startServerUnderTest({
+      host: nobody,
+      systemLogs: undefined,
+      access: createAccess({
+        client,
+        clock: systemClock,
+        nodeName: 'n',
+        hasClientCa: true,
+        anonymous,
+        tokenWebhook: true,
+        tokenTtlMs: 1000,
+        authorization: 'Webhook',
+        allowedTtlMs: 1000,
+        refusedTtlMs: 1000,
+      }),
+    });
+    try {
+      const paths = [...new Set(server.routes.map(({ path }) => path.replaceAll(/:\w+/g, 'x').replaceAll('*', 'y')))];
+      const served: string[] = [];
+      let requests = 0;
+      for (const path of paths) {
+        for (const method of METHODS) {
+          requests += 1;
+          const answer = await server.ask(`${method} ${path}`);
+          if (!refusals.includes(answer.status)) served.push(`${method} ${path}: ${answer.status}`);
+        }
+        requests += 1;
+        const upgraded = await upgrade(server.port, path);
+        if (![...refusals, 404].includes(upgraded)) served.push(`upgrade of ${path}: ${upgraded}`);
+      }
+      t.diagnostic(`${paths.length} paths, ${requests} requests`);
+      assert.ok(paths.length > 20, `only ${paths.length} paths were found`);
+      assert.deepEqual(served, []);
+    } finally {
+      await server.close();
+    }
+  });
+}
+
+function upgrade(port: number, path: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const headers = { connection: 'Upgrade', upgrade: 'SPDY/3.1' };
+    const options = { host: '127.0.0.1', port, path, method: 'POST', headers, agent: false, rejectUnauthorized: false };
+    const sent = httpsRequest(options, (response) => {
+      response.resume();
+      resolve(response.statusCode ?? 0);
+    });
+    sent.on('upgrade', (response, socket) => {
+      socket.destroy();
+      resolve(response.statusCode ?? 0);
+    });
+    sent.on('error', reject);
+    sent.end();
+  });
+}
