@@ -1,12 +1,15 @@
 /** Floods of connections, streams and resets, at the API server's port and at the agent's: others are served meanwhile. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { connect as connectHttp2, constants } from 'node:http2';
 import { connect as connectTcp, type Socket } from 'node:net';
-import { Duplex } from 'node:stream';
+import { Duplex, type Readable } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 import { after, before, test } from 'node:test';
 import { constants as zlibConstants, createDeflate } from 'node:zlib';
+import { WebSocket } from 'ws';
 import type { PodHost } from '../../agent/core-types.ts';
+import type { StreamIo } from '../../agent/runtime/runtime.ts';
 import { SpdyConnection } from '../../agent/server/spdy/connection.ts';
 import { DICTIONARY } from '../../agent/server/spdy/dictionary.ts';
 import { controlFrame, encodeHeaders, FRAME } from '../../agent/server/spdy/frames.ts';
@@ -19,12 +22,24 @@ const RESETS = 100_000;
 const MAX_ANSWER_MS = 15_000;
 const MAX_GROWTH_BYTES = 300 << 20;
 
+/** What waits in the agent for each command; none of them reads. */
+const inputs: Readable[] = [];
+const host = {
+  syncLoopHealth: () => '',
+  resolveContainer: async () => 'id',
+  async exec(_id: string, _command: readonly string[], { stdin, signal }: StreamIo): Promise<number> {
+    inputs.push(stdin as Readable);
+    await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+    return 0;
+  },
+} as unknown as PodHost;
+
 let plane: ControlPlane;
 let agent: ServerUnderTest;
 
 before(async () => {
   plane = await startControlPlane({ memory: true, flags: { controllers: ['-*'], scheduler: false } });
-  agent = await startServerUnderTest({ host: {} as PodHost });
+  agent = await startServerUnderTest({ host });
 });
 
 after(async () => {
@@ -154,4 +169,48 @@ test('a SPDY peer that opens streams without end gets a thousand', async (t) => 
   );
   assert.equal(streams, 1000);
   assert.equal(connection.streamCount, 0);
+});
+
+const SOCKETS = 50;
+const MESSAGE = Buffer.alloc(64 * 1024);
+/** Of a stream's own buffer, and a socket's. */
+const MAX_WAITING_BYTES = 3 << 20;
+
+test('WebSocket clients that send without end to commands that do not read are held back', async (t) => {
+  const sockets = await Promise.all(
+    Array.from({ length: SOCKETS }, async () => {
+      const socket = new WebSocket(
+        `wss://127.0.0.1:${agent.port}/exec/ns/p/c?input=1&command=hang`,
+        'v5.channel.k8s.io',
+        {
+          rejectUnauthorized: false,
+        },
+      );
+      await once(socket, 'open');
+      return socket;
+    }),
+  );
+  for (let rounds = 0; rounds < 100; rounds += 1) {
+    for (const socket of sockets) if (socket.bufferedAmount < MESSAGE.length) socket.send(MESSAGE);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  const waited = await answerMs(agent.port);
+  const most = Math.max(...inputs.map(({ readableLength }) => readableLength));
+  for (const socket of sockets) socket.terminate();
+  t.diagnostic(`${inputs.length} commands, at most ${most} bytes wait, an answer in ${Math.round(waited)} ms`);
+  assert.equal(inputs.length, SOCKETS);
+  assert.ok(most < MAX_WAITING_BYTES);
+  assert.ok(waited < MAX_ANSWER_MS);
+});
+
+test('a WebSocket message of more than four megabytes ends its connection', async () => {
+  const socket = new WebSocket(`wss://127.0.0.1:${agent.port}/exec/ns/p/c?input=1&command=hang`, 'v5.channel.k8s.io', {
+    rejectUnauthorized: false,
+  });
+  await once(socket, 'open');
+  socket.on('error', () => undefined);
+  const closed = once(socket, 'close');
+  socket.send(Buffer.alloc((4 << 20) + 1));
+  const [code] = (await closed) as [number];
+  assert.ok([1006, 1009].includes(code), `closed with ${code}`);
 });

@@ -54,7 +54,8 @@ export function acceptWebSocketCommand(socket: WebSocket, wanted: WantedStreams)
   socket.on('message', (data: Buffer, isBinary: boolean) => {
     const { channel, payload } = readMessage(data, isBase64 && !isBinary);
     if (channel === CHANNEL.stdin && stdin?.writable === true) {
-      if (!stdin.write(payload)) {
+      // Messages that had arrived before the pause still come, and must not wait once more each.
+      if (!stdin.write(payload) && !socket.isPaused) {
         socket.pause();
         const resume = (): void => {
           stdin.off('drain', resume).off('close', resume);

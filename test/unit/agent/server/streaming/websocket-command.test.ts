@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import type { AddressInfo } from 'node:net';
+import { PassThrough } from 'node:stream';
 import { describe, it, type TestContext } from 'node:test';
 import { WebSocket, WebSocketServer } from 'ws';
 import type { RemoteCommand, WantedStreams } from '../../../../../agent/server/streaming/remote-command.ts';
 import { acceptWebSocketCommand } from '../../../../../agent/server/streaming/websocket-command.ts';
+import { until } from '../../../../until.ts';
 
 async function open(t: TestContext, protocol: string, wanted: Partial<WantedStreams>) {
   const server = new WebSocketServer({ host: '127.0.0.1', port: 0 });
@@ -47,6 +49,17 @@ describe('a command over WebSocket', () => {
     await command.finish({ state: 'exited', exitCode: 0 });
     await closed;
     assert.deepEqual(messages, ['\u0003', '\u0003{"metadata":{},"status":"Success"}']);
+  });
+
+  it('waits once while a command does not read, however many messages have come', async (t) => {
+    const { client, command } = await open(t, 'v5.channel.k8s.io', { stdin: true });
+    const message = Buffer.alloc(101);
+    for (let sent = 0; sent < 30_000; sent += 1) client.send(message);
+    const { stdin } = command;
+    assert.ok(stdin instanceof PassThrough);
+    await until('a full buffer', () => stdin.writableNeedDrain);
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(stdin.listenerCount('drain'), 1);
   });
 
   it('speaks base64 to browsers, sizes included', async (t) => {
