@@ -18,7 +18,7 @@ import type { Pod } from '../core-types.ts';
 import type { CredentialProvider, TokenAttributes } from './credential-provider-config.ts';
 import { runCredentialPlugin } from './credential-plugin.ts';
 import { matchesImage } from './image-match.ts';
-import { parseImageReference } from './image-reference.ts';
+import { parseImageReference } from '../../api/kinds/image-reference.ts';
 import { credentialHash, type CredentialSource, type PullCredential } from './pull-credentials.ts';
 
 export interface CredentialProvidersOptions {

@@ -7,7 +7,7 @@ import type { Container, Pod, PodEventRecorder, ReferencedObjects } from '../cor
 import { BackOff } from '../kuberuntime/back-off.ts';
 import { type ContainerKind, fieldPathOf } from '../kuberuntime/pod-containers.ts';
 import { type ImageInfo, type Runtime, RuntimeError } from '../runtime/runtime.ts';
-import { ImageReferenceError, withDefaultTag } from './image-reference.ts';
+import { ImageReferenceError, withDefaultTag } from '../../api/kinds/image-reference.ts';
 import { pullCredentials, type PullCredential } from './pull-credentials.ts';
 import type { PullVerification } from './pull-verification.ts';
 

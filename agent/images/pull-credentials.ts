@@ -12,7 +12,7 @@ import type { Logger } from '../../api/component/logger.ts';
 import type { Pod, ReferencedObjects } from '../core-types.ts';
 import type { RegistryAuth } from '../runtime/runtime.ts';
 import { matchesImage } from './image-match.ts';
-import { parseImageReference } from './image-reference.ts';
+import { parseImageReference } from '../../api/kinds/image-reference.ts';
 
 /** Whose credentials they are; the node's have no source. */
 export interface CredentialSource {

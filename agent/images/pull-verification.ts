@@ -6,7 +6,7 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { ImageInfo } from '../runtime/runtime.ts';
-import { ImageReferenceError, parseImageReference, repositoryName } from './image-reference.ts';
+import { ImageReferenceError, parseImageReference, repositoryName } from '../../api/kinds/image-reference.ts';
 import type { PullCredential } from './pull-credentials.ts';
 import type { PullCredentials, PulledRecord, PullRecords, PullSecret } from './pull-records.ts';
 

@@ -4,8 +4,10 @@
  *
  * `write…` puts the payload of one field without its tag; `read…` takes it.
  */
+import { completeStruct } from '../schema/decode.ts';
+import type { StructType } from '../schema/schema.ts';
 import { canonicalMicroTime, canonicalTime } from '../schema/time.ts';
-import type { JsonValue } from '../meta/object.ts';
+import type { JsonObject, JsonValue } from '../meta/object.ts';
 import { escapeMarkup, JsonSyntaxError, parseJson, stringifyJson } from './json.ts';
 import { BYTES, VARINT, malformed, tagOf } from './protobuf-wire.ts';
 import type { ProtobufReader, ProtobufWriter } from './protobuf-wire.ts';
@@ -149,8 +151,10 @@ export function readJson(reader: ProtobufReader, envelope: (bytes: Buffer) => Js
 
 /** How a schema is written and read; the caller knows its type. */
 export interface SchemaMessage {
+  /** What the message is of. */
+  readonly struct: StructType;
   write(writer: ProtobufWriter, value: { [key: string]: JsonValue | undefined }): void;
-  read(reader: ProtobufReader): JsonValue;
+  read(reader: ProtobufReader): JsonObject;
 }
 
 /** `additionalProperties: false`, `items: {…}`, `dependencies: {a: ["b"]}`. */
@@ -208,9 +212,11 @@ export function readUnion(
   return single ?? (list === 'none' ? (allows ?? false) : items);
 }
 
+/** The fields of a message that are zero are absent, as elsewhere: the binary form writes some of them. */
 function readMessage(reader: ProtobufReader, schema: SchemaMessage): JsonValue {
   const around = reader.enter();
   const value = schema.read(reader);
+  completeStruct(schema.struct, value);
   reader.leave(around);
   return value;
 }

@@ -2,6 +2,7 @@
  * Sets the defaults of pods and pod templates that the schema table does not contain. The API server calls it for each
  * decoded object, and the agent calls it for static pods. It changes its argument in place and is idempotent.
  */
+import { isImageReference } from './image-reference.ts';
 import { compareQuantities, formatQuantity, parseQuantity, addQuantities } from '../meta/quantity.ts';
 import type {
   Container,
@@ -17,7 +18,7 @@ import type {
 
 type AnyContainer = Container | EphemeralContainer;
 
-/** Sets the defaults of a pod. Requests are defaulted for pods, not for templates. */
+/** Sets the defaults of a pod. Requests and ports of the host are defaulted for pods, not for templates. */
 export function applyPodDefaults(pod: Pod): void {
   const spec = (pod.spec ??= {});
   applyPodSpecDefaults(spec);
@@ -31,7 +32,6 @@ export function applyPodTemplateDefaults(template: PodTemplate | undefined): voi
   if (template === undefined) return;
   const spec = (template.spec ??= {});
   applyPodSpecDefaults(spec);
-  if (spec.hostNetwork === true) defaultHostPorts(spec);
   if (Object.keys(spec.overhead ?? {}).length === 0) delete spec.overhead;
 }
 
@@ -83,8 +83,12 @@ function defaultContainer(container: AnyContainer): void {
   roundFractions(container.resources?.requests);
 }
 
-/** Returns `Always` for an image without tag or with the tag `latest`, even if a digest follows the tag. */
+/**
+ * Returns `Always` for an image without tag or with the tag `latest`, even if a digest follows the tag, and `IfNotPresent`
+ * for a text that is no image reference.
+ */
 function pullPolicyOf(image: string): string {
+  if (!isImageReference(image)) return 'IfNotPresent';
   const digest = image.indexOf('@');
   const name = digest < 0 ? image : image.slice(0, digest);
   const colon = name.indexOf(':', name.lastIndexOf('/') + 1);

@@ -60,6 +60,7 @@ export function namedStatus(definition: Definition, taken: TakenNames, nowMs: nu
   status.acceptedNames = accepted;
   const set = (type: string, state: boolean, reason: string, message: string): void =>
     setCondition(status, { type, status: state ? 'True' : 'False', reason, message }, nowMs);
+  if (isProtectedGroup(definition.spec.group)) setApproval(definition, set);
   if (conflict === undefined) set('NamesAccepted', true, 'NoConflicts', 'no conflicts found');
   else set('NamesAccepted', false, conflict.reason, conflict.message);
   const established = status.conditions?.find(({ type }) => type === 'Established')?.status === 'True';
@@ -70,33 +71,38 @@ export function namedStatus(definition: Definition, taken: TakenNames, nowMs: nu
       set('Established', true, 'InitialNamesAccepted', 'the initial names have been accepted');
     } else set('Established', false, 'NotAccepted', 'not all names are accepted');
   }
-  if (isProtectedGroup(definition.spec.group)) {
-    const text = definition.metadata.annotations?.[APPROVED_ANNOTATION] ?? '';
-    const type = 'KubernetesAPIApprovalPolicyConformant';
-    switch (approvalOf(definition)) {
-      case 'approved':
-        set(type, true, 'ApprovedAnnotation', `approved in ${text}`);
-        break;
-      case 'bypassed':
-        set(type, false, 'UnapprovedAnnotation', `not approved: ${JSON.stringify(text)}`);
-        break;
-      case 'invalid':
-        set(
-          type,
-          false,
-          'InvalidAnnotation',
-          `protected groups must have approval annotation ${JSON.stringify(APPROVED_ANNOTATION)} with either a URL or a reason starting with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111`,
-        );
-        break;
-      case 'missing':
-        set(
-          type,
-          false,
-          'MissingAnnotation',
-          `protected groups must have approval annotation ${JSON.stringify(APPROVED_ANNOTATION)}, see https://github.com/kubernetes/enhancements/pull/1111`,
-        );
-        break;
-    }
-  }
   return status;
+}
+
+/** What the approval of a protected group's definition is. */
+function setApproval(
+  definition: Definition,
+  set: (type: string, state: boolean, reason: string, message: string) => void,
+): void {
+  const text = definition.metadata.annotations?.[APPROVED_ANNOTATION] ?? '';
+  const type = 'KubernetesAPIApprovalPolicyConformant';
+  switch (approvalOf(definition)) {
+    case 'approved':
+      set(type, true, 'ApprovedAnnotation', `approved in ${text}`);
+      break;
+    case 'bypassed':
+      set(type, false, 'UnapprovedAnnotation', `not approved: ${JSON.stringify(text)}`);
+      break;
+    case 'invalid':
+      set(
+        type,
+        false,
+        'InvalidAnnotation',
+        `protected groups must have approval annotation ${JSON.stringify(APPROVED_ANNOTATION)} with either a URL or a reason starting with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111`,
+      );
+      break;
+    case 'missing':
+      set(
+        type,
+        false,
+        'MissingAnnotation',
+        `protected groups must have approval annotation ${JSON.stringify(APPROVED_ANNOTATION)}, see https://github.com/kubernetes/enhancements/pull/1111`,
+      );
+      break;
+  }
 }

@@ -1,6 +1,7 @@
-/** Formats of strings in schemas. A format that is not known fits everything. */
+/** Formats of values in schemas. A format that is not known fits everything. */
 import { dnsLabelErrors, dnsSubdomainErrors } from '../../../api/meta/names.ts';
 import { parseCidr, parseIp } from '../../../api/meta/ip-addresses.ts';
+import { itemsOf, type JsonSchema } from './json-schema.ts';
 
 const HOSTNAME = /^([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)(\.[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*\.?$/;
 const DATE_TIME = /^(\d{4}-\d{2}-\d{2})[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:?\d{2})$/;
@@ -61,6 +62,54 @@ function isCreditCard(text: string): boolean {
 
 const CARD =
   /^(?:4\d{12}(?:\d{3})?|5[1-5]\d{14}|(?:222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}|6(?:011|5\d\d)\d{12}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|(?:2131|1800|35\d{3})\d{11}|6[27]\d{14})$/;
+
+const OTHERS: ReadonlySet<string> = new Set([
+  'duration',
+  'isbn',
+  'isbn10',
+  'isbn13',
+  'creditcard',
+  'k8s-short-name',
+  'k8s-long-name',
+  'date',
+  'date-time',
+  'datetime',
+  'ipv4',
+  'ipv6',
+  'cidr',
+  'email',
+  'hostname',
+  'uri',
+  'byte',
+  'password',
+]);
+
+const OF_NUMBERS: ReadonlySet<string> = new Set(['int32', 'int64', 'float', 'double']);
+
+function isKnown({ type = '', format = '' }: JsonSchema): boolean {
+  if (format === '') return true;
+  if (type === 'string') return OTHERS.has(format) || Object.hasOwn(PATTERNS, format);
+  return type === '' || ((type === 'integer' || type === 'number') && OF_NUMBERS.has(format));
+}
+
+/** Formats that validation does not know for the type that has them, anywhere in the schema. */
+export function unknownFormats(schema: JsonSchema): string[] {
+  const { format = '', properties = {}, additionalProperties } = schema;
+  const items = itemsOf(schema);
+  const inner = [
+    ...Object.values(properties),
+    ...(items === undefined ? [] : [items]),
+    ...(typeof additionalProperties === 'object' ? [additionalProperties] : []),
+  ];
+  return [...(isKnown(schema) ? [] : [format]), ...inner.flatMap(unknownFormats)];
+}
+
+/** Whether an integer is in the range of its format. */
+export function fitsIntegerFormat(format: string, value: number | bigint): boolean {
+  if (format !== 'int32' && format !== 'int64') return true;
+  const bits = format === 'int32' ? 31 : 63;
+  return value >= -(2 ** bits) && BigInt.asIntN(bits + 1, BigInt(value)) === BigInt(value);
+}
 
 export function fitsFormat(format: string, text: string): boolean {
   const pattern = Object.hasOwn(PATTERNS, format) ? PATTERNS[format] : undefined;

@@ -17,7 +17,7 @@ import {
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { canonicalJson } from '../../../api/codec/structured-merge/path-element.ts';
 import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
-import { fitsFormat } from './formats.ts';
+import { fitsFormat, fitsIntegerFormat } from './formats.ts';
 import { isObject, itemsOf, type JsonSchema, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
 
 /** `path` is where the value stands; `''` at the root of an object. */
@@ -165,8 +165,7 @@ function checkText(value: string, schema: JsonSchema, path: string, errors: Fiel
   if (maxLength !== undefined && length > maxLength) errors.push(tooLong(path, maxLength));
   if (minLength !== undefined && length < minLength) {
     errors.push(invalid(path, value, `${path} in body should be at least ${minLength} chars long`));
-  }
-  if (pattern && !patternOf(pattern).matcher(value).find()) {
+  } else if (pattern && !patternOf(pattern).matcher(value).find()) {
     errors.push(invalid(path, value, `${path} in body should match '${pattern}'`));
   }
   if (format && !fitsFormat(format, value)) {
@@ -177,6 +176,9 @@ function checkText(value: string, schema: JsonSchema, path: string, errors: Fiel
 function checkNumber(value: number | bigint, schema: JsonSchema, path: string, errors: FieldError[]): void {
   const { multipleOf, maximum, minimum, exclusiveMaximum, exclusiveMinimum } = schema;
   const refuse = (text: string): unknown => errors.push(invalid(path, value, `${path} in body should be ${text}`));
+  if (schema.type === 'integer' && !fitsIntegerFormat(schema.format ?? '', value)) {
+    errors.push(invalid(path, value, `${path} in body must be of type integer with format ${schema.format ?? ''}`));
+  }
   if (multipleOf !== undefined && !Number.isInteger(Number(value) / multipleOf)) refuse(`a multiple of ${multipleOf}`);
   if (maximum !== undefined && (exclusiveMaximum === true ? value >= maximum : value > maximum)) {
     refuse(`less than ${exclusiveMaximum === true ? '' : 'or equal to '}${maximum}`);

@@ -1,7 +1,9 @@
 /** CustomResourceDefinitions: what a new one gets, what may change, and how it goes away with its objects. */
+import { quote } from '../../../api/meta/field-error.ts';
 import { jsonEqual } from '../../../api/meta/json-equality.ts';
 import { CLEANUP_FINALIZER, type Definition, setCondition } from '../custom-resources/definition.ts';
 import { validateDefinition, validateDefinitionUpdate } from '../custom-resources/definition-validation.ts';
+import { unknownFormats } from '../custom-resources/formats.ts';
 import { kindRow, type Strategy, type UpdateStrategy } from '../strategy.ts';
 
 const DEFAULT_PORT = 443;
@@ -27,6 +29,11 @@ function rememberStoredVersion(definition: Definition): void {
   if (!known.includes(stored)) known.push(stored);
 }
 
+function formatWarnings({ spec }: Definition): string[] {
+  const formats = new Set(spec.versions.flatMap(({ schema }) => unknownFormats(schema?.openAPIV3Schema ?? {})));
+  return [...formats].sort().map((format) => `unrecognized format ${quote(format)}`);
+}
+
 const status: UpdateStrategy<Definition> = {
   prepareForUpdate(definition, old) {
     definition.spec = old.spec;
@@ -37,6 +44,8 @@ const status: UpdateStrategy<Definition> = {
     if (annotations !== undefined) metadata.annotations = annotations;
     if (finalizers !== undefined) metadata.finalizers = finalizers;
     if (ownerReferences !== undefined) metadata.ownerReferences = ownerReferences;
+    // At least the version that is stored now counts as stored.
+    if ((definition.status?.storedVersions ?? []).length === 0) rememberStoredVersion(definition);
   },
   resetFields: [
     ['metadata', 'labels'],
@@ -63,6 +72,8 @@ const definitions: Strategy<Definition> = {
   },
   changesGeneration: (definition, old) => !jsonEqual(definition.spec, old.spec),
   validateUpdate: validateDefinitionUpdate,
+  warningsOnCreate: formatWarnings,
+  warningsOnUpdate: formatWarnings,
   resetFields: [['status']],
   markTerminating(definition) {
     const finalizers = (definition.metadata.finalizers ??= []);

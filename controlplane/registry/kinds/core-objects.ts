@@ -224,12 +224,17 @@ function jsonFault(text: string): string {
   return `invalid character '${trimmed[0] ?? ''}' looking for beginning of value`;
 }
 
+const PEM = /-----BEGIN ([^\r\n]+?)-----\r?\n((?:[A-Za-z0-9+/=:, -]*\r?\n)*?)-----END \1-----/;
+
+/** Whether there is a block between its markers that holds nothing but headers and base64. */
+const hasPem = (text: string): boolean => PEM.test(text);
+
 function tlsWarnings(object: Secret): string[] {
   if (object.type !== 'kubernetes.io/tls') return [];
   const certificate = Buffer.from(object.data?.['tls.crt'] ?? '', 'base64').toString();
   const key = Buffer.from(object.data?.['tls.key'] ?? '', 'base64').toString();
-  if (!certificate.includes('-----BEGIN ')) return ['tls: failed to find any PEM data in certificate input'];
-  return key.includes('-----BEGIN ') ? [] : ['tls: failed to find any PEM data in key input'];
+  if (!hasPem(certificate)) return ['tls: failed to find any PEM data in certificate input'];
+  return hasPem(key) ? [] : ['tls: failed to find any PEM data in key input'];
 }
 
 const secrets: Strategy<Secret> = {

@@ -130,3 +130,22 @@ test('a message of a million empty items is refused', () => {
   const bytes = codec.envelop('v1', 'Pod', Buffer.concat([head, containers]));
   assert.throws(() => codec.decode(bytes, MAX_VALUES), /exceeded the limit of \d+ values/);
 });
+
+test('a schema with items has no fields that are zero, also in the binary form of the generated clients', () => {
+  const name = 'io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps';
+  const struct = schema.struct(name);
+  assert(struct !== undefined);
+  const types = new MessageTypes(schema, () => undefined);
+  const writer = new ProtobufWriter();
+  writer.reset();
+  // An items schema whose empty id (field 1) is written, as Go writes it.
+  types.of(struct).write(writer, { type: 'array', items: { type: 'string' } });
+  const bytes = writer.take();
+  const inner = Buffer.from([0x2a, 0x06, ...Buffer.from('string')]);
+  const at = bytes.indexOf(inner);
+  assert.ok(at > 0);
+  const withId = Buffer.concat([bytes.subarray(0, at), Buffer.from([0x0a, 0x00]), bytes.subarray(at)]);
+  // The lengths of the two messages around it stand before their content, and between them the tag of the inner one.
+  for (const length of [at - 1, at - 3]) withId[length] = (withId[length] ?? 0) + 2;
+  assert.deepEqual(types.of(struct).read(new ProtobufReader(withId)), { type: 'array', items: { type: 'string' } });
+});

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { JsonObject } from '../../../../../api/meta/object.ts';
 import { applyDefaults, dropNulls } from '../../../../../controlplane/registry/custom-resources/defaulting.ts';
-import { fitsFormat } from '../../../../../controlplane/registry/custom-resources/formats.ts';
+import { fitsFormat, unknownFormats } from '../../../../../controlplane/registry/custom-resources/formats.ts';
 import type { JsonSchema } from '../../../../../controlplane/registry/custom-resources/json-schema.ts';
 import { prune } from '../../../../../controlplane/registry/custom-resources/pruning.ts';
 import { validateSchema } from '../../../../../controlplane/registry/custom-resources/schema-validation.ts';
@@ -295,4 +295,30 @@ test('formats take what has their form', () => {
     for (const value of right) assert.ok(fitsFormat(format, value), `${format}: ${value}`);
     for (const value of wrong) assert.ok(!fitsFormat(format, value), `${format}: not ${value}`);
   }
+});
+
+test('formats that a type does not have are found anywhere in a schema', () => {
+  const schema: JsonSchema = {
+    type: 'object',
+    properties: {
+      a: { type: 'string', format: 'int64' },
+      b: { type: 'array', format: 'cidr', items: { type: 'string', format: 'bogus' } },
+      c: { type: 'string', format: 'cidr' },
+      d: { type: 'integer', format: 'int32' },
+      e: { type: 'object', additionalProperties: { type: 'string', format: 'date-time' } },
+    },
+  };
+  assert.deepEqual(unknownFormats(schema).sort(), ['bogus', 'cidr', 'int64']);
+});
+
+test('an integer fits the range of its format', () => {
+  const of = (format: string): JsonSchema => ({
+    type: 'object',
+    properties: { n: { type: 'integer', format } },
+  });
+  assert.deepEqual(faults(of('int32'), { n: 2147483647 }), []);
+  assert.equal(faults(of('int32'), { n: 3_000_000_000 }).length, 1);
+  assert.equal(faults(of('int32'), { n: -2147483649 }).length, 1);
+  assert.deepEqual(faults(of('int64'), { n: 9223372036854775807n }), []);
+  assert.equal(faults(of('int64'), { n: 1e19 }).length, 1);
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { parseImageReference, withDefaultTag } from '../../../../agent/images/image-reference.ts';
+import { parseImageReference, withDefaultTag } from '../../../../api/kinds/image-reference.ts';
 
 const digest = `sha256:${'a'.repeat(64)}`;
 

@@ -50,6 +50,16 @@ export function parseImageReference(image: string): ImageReference {
   return { registry, repository, tag: tag === '' && digest === '' ? 'latest' : tag, digest };
 }
 
+export function isImageReference(image: string): boolean {
+  try {
+    parseImageReference(image);
+    return true;
+  } catch (error) {
+    if (error instanceof ImageReferenceError) return false;
+    throw error;
+  }
+}
+
 /** Registry and path in full, without tag and digest. Throws `ImageReferenceError`. */
 export function repositoryName(image: string): string {
   const { registry, repository } = parseImageReference(image);
