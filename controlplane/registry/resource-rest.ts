@@ -10,12 +10,24 @@ import { nextTurn } from './large-object.ts';
 import { dropRepeatedOwners, matchName, matchNamespace, wipeSystemFields } from './object-identity.ts';
 import { patchObject } from './object-patching.ts';
 import type { ManagedWrite } from './field-management.ts';
-import type { Body, DeleteOptions, Entry, Patch, Rest, RequestContext, WriteOptions, Written } from './rest.ts';
+import type {
+  Body,
+  DeleteOptions,
+  Entry,
+  ListOptions,
+  ListResult,
+  Patch,
+  Rest,
+  RequestContext,
+  WriteOptions,
+  Written,
+} from './rest.ts';
 import { deleteCollection, deleteEntry } from './store-delete.ts';
 import { getEntry, listEntries, watchEntries } from './store-read.ts';
 import { changeEntry, createEntry, type Change, type WriteTarget } from './store-write.ts';
 import { subjectOf, type Endpoint } from './store.ts';
 import type { UpdateStrategy } from './strategy.ts';
+import { matchingSink, storedSelectors } from './served-selection.ts';
 import { type ServedVersion, VersionEdge } from './version-edge.ts';
 
 /** One endpoint of a version: the resource itself or a subresource that writes it. */
@@ -37,18 +49,18 @@ export function createResourceRest(version: ServedVersion): Rest {
     ...(verbs.has('get') ? getVerb(path) : {}),
     ...(verbs.has('list')
       ? {
-          list: (context, namespace, options) => {
-            const result = listEntries(store, context, { namespace }, edge.selecting(options));
-            return result instanceof Promise ? result.then((one) => edge.list(one)) : edge.list(result);
-          },
+          list: (context, namespace, options) =>
+            edge.selected(options, (page) => listEntries(store, context, { namespace }, page)),
         }
       : {}),
     ...(verbs.has('watch')
       ? {
-          watch: (context, namespace, options, sink) =>
-            edge.watch(sink, (converted) =>
-              watchEntries(store, context, namespace, edge.selecting(options), converted),
-            ),
+          watch: (context, namespace, options, sink) => {
+            const matches = edge.matcher(options);
+            const client = matches === undefined ? sink : matchingSink(sink, matches);
+            const stored = matches === undefined ? edge.selecting(options) : storedSelectors(options);
+            return edge.watch(client, (converted) => watchEntries(store, context, namespace, stored, converted));
+          },
         }
       : {}),
     ...(verbs.has('create')
@@ -67,16 +79,16 @@ export function createResourceRest(version: ServedVersion): Rest {
       : {}),
     ...(verbs.has('deletecollection')
       ? {
-          deleteCollection: async (context, namespace, list, options) =>
-            edge.list(
-              await deleteCollection(
-                store,
-                context,
-                { endpoint, namespace, optionsObject: deleteOptionsObject(options) },
-                edge.selecting(list),
-                options,
-              ),
-            ),
+          deleteCollection: async (context, namespace, list, options) => {
+            const target = { endpoint, namespace, optionsObject: deleteOptionsObject(options) };
+            const page = (one: ListOptions): Promise<ListResult> | ListResult =>
+              listEntries(store, context, { namespace }, one);
+            const isSelected = edge.matcher(list) !== undefined;
+            // Without such selectors objects go away even if no webhook converts them.
+            const found = isSelected ? await edge.selected(list, page) : await page(edge.selecting(list));
+            await deleteCollection(store, context, target, found, options);
+            return isSelected ? found : await edge.list(found);
+          },
         }
       : {}),
   };

@@ -10,8 +10,8 @@ import { isStorageError } from '../storage/storage.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
 import type { CacheEntry } from '../storage/watch-cache.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
-import type { Deleted, DeleteOptions, Entry, ListOptions, ListResult, RequestContext } from './rest.ts';
-import { currentEntry, listEntries } from './store-read.ts';
+import type { Deleted, DeleteOptions, Entry, ListResult, RequestContext } from './rest.ts';
+import { currentEntry } from './store-read.ts';
 import {
   admissionAttributes,
   interpretStorageError,
@@ -330,15 +330,14 @@ function setFinalizers(object: KubeObject, finalizers: string[]): void {
   else object.metadata.finalizers = finalizers;
 }
 
-/** Deletes what the list shows, several at a time; the first failure is the answer. Resolves to what was listed. */
+/** Deletes what was listed, several at a time; the first failure is the answer. */
 export async function deleteCollection(
   store: Store,
   context: RequestContext,
   target: Omit<DeleteTarget, 'name'>,
-  list: ListOptions,
+  listed: ListResult,
   options: DeleteOptions,
-): Promise<ListResult> {
-  const listed = await listEntries(store, context, { namespace: target.namespace }, list);
+): Promise<void> {
   const pending = [...listed.entries];
   const worker = async (): Promise<void> => {
     for (let entry = pending.shift(); entry !== undefined; entry = pending.shift()) {
@@ -351,5 +350,4 @@ export async function deleteCollection(
     }
   };
   await Promise.all(Array.from({ length: Math.min(COLLECTION_WORKERS, pending.length) }, worker));
-  return listed;
 }

@@ -144,7 +144,7 @@ function readPage(store: Store, want: Wanted, options: Parameters<Store['cache']
 }
 
 /** Throws 400 for a field that the kind cannot be selected by. */
-function checkFields(store: Store, selector: FieldSelector): void {
+export function checkFields(store: Store, selector: FieldSelector): void {
   for (const { field } of selector.requirements) {
     const { selectableFields } = store.strategy;
     if (field === 'metadata.name') continue;

@@ -10,7 +10,9 @@ import type { Decoder, ExpectedKind } from './object-decoding.ts';
 import type { FieldManagement } from './field-management.ts';
 import { newFieldSelector, type FieldSelector } from '../../api/meta/field-selector.ts';
 import { convertWatch } from './converted-watch.ts';
-import type { Entry, ListResult, WatchEvent, WatchHandle, WatchSink } from './rest.ts';
+import type { Entry, ListOptions, ListResult, WatchEvent, WatchHandle, WatchSink } from './rest.ts';
+import { listMatching, servedMatcher, type Matches } from './served-selection.ts';
+import { checkFields } from './store-read.ts';
 import { looseEntry, type Store } from './store.ts';
 import type { Conversion } from './strategy.ts';
 
@@ -80,6 +82,25 @@ export class VersionEdge {
       return { ...requirement, field: stored };
     });
     return { ...options, fieldSelector: newFieldSelector(requirements) };
+  }
+
+  /** Where selectors are about what a webhook may convert: which entries match. Throws 400 for an unknown field. */
+  matcher(options: Pick<ListOptions, 'labelSelector' | 'fieldSelector'>): Matches | undefined {
+    const { conversion, store } = this.#version;
+    if (conversion?.convertAll === undefined) return undefined;
+    checkFields(store, options.fieldSelector);
+    return servedMatcher(options, store.strategy.selectableFields);
+  }
+
+  /** A list of `page`, which gives stored entries, as the version shows it. */
+  selected(
+    options: ListOptions,
+    page: (options: ListOptions) => Promise<ListResult> | ListResult,
+  ): Promise<ListResult> | ListResult {
+    const matches = this.matcher(options);
+    if (matches !== undefined) return listMatching(options, matches, async (one) => this.list(await page(one)));
+    const result = page(this.selecting(options));
+    return result instanceof Promise ? result.then((one) => this.list(one)) : this.list(result);
   }
 
   list(result: ListResult): Promise<ListResult> | ListResult {

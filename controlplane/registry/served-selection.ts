@@ -1,0 +1,96 @@
+/**
+ * Selects objects by what the client sees of them, where a webhook converts between versions: labels and fields may differ
+ * from those that are stored, so a list reads further pages until it has enough, and a watch remembers what it has shown.
+ * Where nothing but the version's name differs, the cache selects (`version-edge.ts`).
+ */
+import { newFieldSelector } from '../../api/meta/field-selector.ts';
+import { everything } from '../../api/meta/selector.ts';
+import type { Entry, ListOptions, ListResult, WatchEvent, WatchSink } from './rest.ts';
+
+type Selectors = Pick<ListOptions, 'labelSelector' | 'fieldSelector'>;
+type FieldReaders = Readonly<Record<string, (object: Entry['object']) => string>>;
+export type Matches = (entry: Entry) => boolean;
+
+const isIdentity = (field: string): boolean => field === 'metadata.name' || field === 'metadata.namespace';
+
+/** `undefined` where the selectors name nothing that a conversion may change. */
+export function servedMatcher(
+  { labelSelector, fieldSelector }: Selectors,
+  readers: FieldReaders | undefined,
+): Matches | undefined {
+  if (labelSelector.isEmpty && fieldSelector.requirements.every(({ field }) => isIdentity(field))) return undefined;
+  const fieldOf = ({ object }: Entry, field: string): string =>
+    field === 'metadata.name'
+      ? (object.metadata.name ?? '')
+      : field === 'metadata.namespace'
+        ? (object.metadata.namespace ?? '')
+        : (readers?.[field]?.(object) ?? '');
+  return (entry) =>
+    labelSelector.matches(entry.object.metadata.labels ?? {}) &&
+    fieldSelector.matches((field) => fieldOf(entry, field));
+}
+
+/** Without what only the converted object can answer. */
+export function storedSelectors<Options extends Selectors>(options: Options): Options {
+  const kept = options.fieldSelector.requirements.filter(({ field }) => isIdentity(field));
+  return { ...options, labelSelector: everything, fieldSelector: newFieldSelector(kept) };
+}
+
+/** Objects that are converted to find a page. */
+const LEAST_PAGE = 500;
+
+/** `page` gives converted entries of the stored order. The pages that a client gets have as many entries as it asked for. */
+export async function listMatching(
+  options: ListOptions,
+  matches: Matches,
+  page: (options: ListOptions) => Promise<ListResult> | ListResult,
+): Promise<ListResult> {
+  const entries: Entry[] = [];
+  let next = storedSelectors(options);
+  for (;;) {
+    const asked = { ...next, limit: options.limit === 0 ? 0 : Math.max(options.limit, LEAST_PAGE) };
+    const result = await page(asked);
+    for (const [index, entry] of result.entries.entries()) {
+      if (!matches(entry)) continue;
+      entries.push(entry);
+      if (options.limit === 0 || entries.length < options.limit || index + 1 === result.entries.length) continue;
+      // The token of a shorter page continues right after the last entry that is taken.
+      const cut = await page({ ...next, limit: index + 1 });
+      return { ...cut, entries, remainingItemCount: undefined };
+    }
+    if (result.continue === '' || entries.length === options.limit) {
+      return { ...result, entries, remainingItemCount: undefined };
+    }
+    next = { ...next, continue: result.continue, resourceVersion: '', resourceVersionMatch: '' };
+  }
+}
+
+/**
+ * Shows the client the events of objects that match, with the type that they have for it. An object that it may know from
+ * before the watch, and that does not match, is reported as deleted when it changes.
+ */
+export function matchingSink(client: WatchSink, matches: Matches): WatchSink {
+  const shown = new Map<string, boolean>();
+  const seen = (event: WatchEvent): WatchEvent[] => {
+    if (!('entry' in event)) return [event];
+    const { namespace = '', name = '' } = event.entry.object.metadata;
+    const key = `${namespace}/${name}`;
+    const before = shown.get(key);
+    const now = matches(event.entry);
+    if (event.type === 'DELETED') {
+      shown.delete(key);
+      return (before ?? now) ? [event] : [];
+    }
+    shown.set(key, now);
+    if (now) return [before === undefined ? event : { type: before ? 'MODIFIED' : 'ADDED', entry: event.entry }];
+    const mayBeKnown = before ?? event.type === 'MODIFIED';
+    return mayBeKnown ? [{ type: 'DELETED', entry: event.entry }] : [];
+  };
+  return {
+    onEvents(events) {
+      const kept = events.flatMap(seen);
+      return kept.length === 0 ? true : client.onEvents(kept);
+    },
+    onEnd: () => client.onEnd(),
+  };
+}
