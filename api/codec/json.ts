@@ -176,7 +176,11 @@ class Parser {
       if (this.#skip() !== ':') this.#unexpected('after object key');
       this.#at += 1;
       this.#path[depth] = key;
-      if (Object.hasOwn(object, key)) this.#duplicate();
+      if (Object.hasOwn(object, key)) {
+        this.#duplicate();
+        // The key moves to where it stands last, so that the order of keys is that in which faults are found.
+        delete object[key];
+      }
       setMember(object, key, this.#value());
       char = this.#skip();
       this.#at += 1;

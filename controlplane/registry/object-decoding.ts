@@ -4,6 +4,7 @@
  * What the schema does not know is dropped and named; field validation ignores, warns of, or refuses it.
  */
 import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
+import { strictErrors, strictWarnings } from './strict-errors.ts';
 import { DecodeError, decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
 import { applyTableDefaults } from '../../api/schema/defaults.ts';
 import {
@@ -128,11 +129,14 @@ export function createDecoder(schema: Schema): Decoder {
       } catch (error) {
         throw unreadable(expected, messageOf(error));
       }
-      const faults = [...duplicateErrors(body.duplicates), ...unknownFieldErrors(conformed.unknown)];
+      // Unknown fields of custom resources are found after their text has been read.
+      const inOrder = expected.reader === builtInReader ? body.value : undefined;
+      const faults = strictErrors(inOrder, body.duplicates, conformed.unknown);
       if (faults.length > 0 && validation === 'Strict') {
         throw unreadable(expected, `strict decoding error: ${faults.join(', ')}`);
       }
-      if (validation === 'Warn') warnOf(context, body.duplicates, conformed.unknown);
+      if (validation === 'Warn')
+        for (const text of strictWarnings(inOrder, body.duplicates, conformed.unknown)) context.warn(text);
       return withDefaults(conformed.object, expected);
     },
 

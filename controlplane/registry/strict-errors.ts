@@ -1,0 +1,44 @@
+/**
+ * What strict decoding has to say of a body, in the order of the text: unknown fields and fields that stand twice are found
+ * by one walk of kube-apiserver, so their messages are mixed. Repeated keys of YAML come first, as its parser finds them
+ * before anything is decoded.
+ */
+import { duplicateErrors, duplicateWarnings } from '../../api/codec/duplicates.ts';
+import type { JsonValue } from '../../api/meta/object.ts';
+import { unknownFieldErrors } from '../../api/schema/decode.ts';
+
+/** Parts of a `strict decoding error`. Without a `value` duplicates come first. `duplicates` and `unknown` are as the parsers give them. */
+export function strictErrors(value: unknown, duplicates: readonly string[], unknown: readonly string[]): string[] {
+  return inTextOrder(value, duplicateErrors(duplicates), unknownFieldErrors(unknown));
+}
+
+/** One text for each warning. */
+export function strictWarnings(value: unknown, duplicates: readonly string[], unknown: readonly string[]): string[] {
+  return inTextOrder(value, duplicateWarnings(duplicates), unknownFieldErrors(unknown));
+}
+
+const PATH = /^(?:duplicate|unknown) field "([\s\S]*)"$/;
+
+function inTextOrder(value: unknown, duplicates: readonly string[], unknown: readonly string[]): string[] {
+  const texts = [...duplicates, ...unknown];
+  if (value === undefined || duplicates.length === 0 || unknown.length === 0) return texts;
+  const wanted = new Map<string, number>();
+  for (const text of texts) {
+    const path = PATH.exec(text)?.[1];
+    if (path !== undefined) wanted.set(path, Infinity);
+  }
+  let count = 0;
+  const walk = (node: JsonValue | undefined, path: string): void => {
+    if (wanted.get(path) === Infinity) wanted.set(path, (count += 1));
+    if (Array.isArray(node)) node.forEach((item, index) => walk(item, `${path}[${index}]`));
+    else if (typeof node === 'object' && node !== null) {
+      for (const [key, member] of Object.entries(node)) walk(member, path === '' ? key : `${path}.${key}`);
+    }
+  };
+  walk(value as JsonValue | undefined, '');
+  const placeOf = (text: string): number => wanted.get(PATH.exec(text)?.[1] ?? '') ?? 0;
+  return texts.toSorted((a, b) => {
+    const [left, right] = [placeOf(a), placeOf(b)];
+    return left === right ? 0 : left < right ? -1 : 1;
+  });
+}
