@@ -6,7 +6,7 @@ import { Writable } from 'node:stream';
 import { parseDuration } from '../../../api/component/duration.ts';
 import { systemClock } from '../../../api/machinery/clock.ts';
 import { matchesImage } from '../../../agent/images/image-match.ts';
-import { ImageReferenceError, parseImageReference } from '../../../agent/images/image-reference.ts';
+import { ImageReferenceError, parseImageReference } from '../../../api/kinds/image-reference.ts';
 import { environmentFileValue } from '../../../agent/kuberuntime/environment-file.ts';
 import { expand } from '../../../agent/kuberuntime/environment.ts';
 import { readLog } from '../../../agent/logs/log-reader.ts';
