@@ -121,7 +121,7 @@ describe("the cluster's authority", { timeout: 200_000 }, () => {
     await until('the certificate', () =>
       existsSync(join(directory, 'root', 'pki', 'kubelet-server-current.pem')) ? true : undefined,
     );
-    assert.match(orchlet('certs', 'approve').said, /nothing waits for approval/);
+    assert.match(orchlet('certs', 'approve').said, /No request waits for approval/);
   });
 
   test('gets a successor, which is trusted everywhere before it signs anything', async () => {
