@@ -5,6 +5,7 @@
  */
 import { stat } from 'node:fs/promises';
 import type { Logger } from '../../api/component/logger.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
@@ -39,7 +40,7 @@ const REQUEST_TIMEOUT_MS = 15 * 60_000;
 export async function bootstrapClient(options: BootstrapOptions): Promise<void> {
   const { kubeconfig, certificateDirectory, clock, logger, signal } = options;
   if (await hasValidCredentials(options)) return;
-  let retryMs = FIRST_RETRY_MS;
+  const backoff = new Backoff({ firstMs: FIRST_RETRY_MS, longestMs: LONGEST_RETRY_MS });
   for (;;) {
     try {
       const { pair, access } = await requestByBootstrap(options);
@@ -63,8 +64,7 @@ export async function bootstrapClient(options: BootstrapOptions): Promise<void> 
         { err: error instanceof Error ? error.message : error },
         'the bootstrap did not succeed yet; trying again',
       );
-      await clock.sleep(retryMs, signal);
-      retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS);
+      await clock.sleep(backoff.next(), signal);
     }
   }
 }

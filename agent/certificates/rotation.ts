@@ -3,7 +3,9 @@
  * and tells who uses it.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import type { Certificate } from '../../api/pki/certificate.ts';
 import { readPair, type StoredPair, writePair } from './certificate-store.ts';
 
@@ -38,48 +40,42 @@ export function renewalTime(
 const FIRST_RETRY_MS = 2000;
 const LONGEST_RETRY_MS = 5 * 60_000;
 
-/** Runs until the signal aborts. */
+/** How often the certificate is read at least, so that a jump of the clock is noticed. */
+const CHECK_MS = 60_000;
+
+/** Runs until the signal aborts; a failure, of reading the certificate too, is tried again. */
 export async function keepCertificate(options: RotationOptions, signal: AbortSignal): Promise<void> {
-  const { clock, logger, directory, name } = options;
-  const random = options.random();
-  let retryMs = FIRST_RETRY_MS;
-  while (!signal.aborted) {
-    const pair = await readPair(directory, name);
-    const now = clock.now();
-    const isGood = pair !== undefined && options.fits?.(pair) !== false;
-    const due = isGood ? renewalTime(pair.leaf, random, pair.storedAtMs) : now;
-    if (now < due) {
-      // Looked at now and then, so that a clock that jumps is noticed.
-      await clock.sleep(Math.min(due - now, 60_000), signal).catch(() => undefined);
-      continue;
-    }
-    try {
-      const fresh = await options.request(signal);
-      await writePair(directory, name, fresh, new Date(clock.now()));
-      const stored = await readPair(directory, name);
-      if (stored !== undefined) options.onRotated(stored);
-      logger.info(
-        {
-          certificate: name,
-          expires: stored === undefined ? undefined : new Date(stored.leaf.notAfterMs).toISOString(),
-        },
-        'renewed a certificate',
-      );
-      const fits = stored !== undefined && options.fits?.(stored) !== false;
-      if (fits && renewalTime(stored.leaf, random, stored.storedAtMs) > clock.now()) {
-        retryMs = FIRST_RETRY_MS;
-        continue;
-      }
-      // The signer gave less than was asked for (names, life): asking again at once would flood it.
-      logger.warn({ certificate: name }, 'the new certificate is not what was asked for; asking again later');
-    } catch (error) {
-      if (signal.aborted) return;
+  const { clock, logger, name, random } = options;
+  const share = random();
+  const loop = new WakeableLoop({
+    clock,
+    backoff: new Backoff({ firstMs: FIRST_RETRY_MS, longestMs: LONGEST_RETRY_MS, jitter: 1, random }),
+    onError: (error) =>
       logger.error(
         { certificate: name, err: error instanceof Error ? error.message : error },
-        'a certificate could not be renewed; trying again',
-      );
-    }
-    await clock.sleep(retryMs * (1 + options.random()), signal).catch(() => undefined);
-    retryMs = Math.min(retryMs * 2, LONGEST_RETRY_MS);
-  }
+        'A certificate could not be renewed; it is tried again',
+      ),
+  });
+  await loop.run(signal, () => renewWhenDue(options, share, signal));
+}
+
+/** Milliseconds until the next turn. */
+async function renewWhenDue(options: RotationOptions, share: number, signal: AbortSignal): Promise<number> {
+  const { clock, logger, directory, name } = options;
+  const leftMs = (pair: StoredPair | undefined): number =>
+    pair === undefined || options.fits?.(pair) === false
+      ? 0
+      : renewalTime(pair.leaf, share, pair.storedAtMs) - clock.now();
+  const untilDueMs = leftMs(await readPair(directory, name));
+  if (untilDueMs > 0) return Math.min(untilDueMs, CHECK_MS);
+  const fresh = await options.request(signal);
+  await writePair(directory, name, fresh, new Date(clock.now()));
+  const stored = await readPair(directory, name);
+  if (stored !== undefined) options.onRotated(stored);
+  const expires = stored === undefined ? undefined : new Date(stored.leaf.notAfterMs).toISOString();
+  logger.info({ certificate: name, expires }, 'Renewed a certificate');
+  const nextMs = leftMs(stored);
+  // Requesting again at once would flood a signer that gives less than was requested (names, life).
+  if (nextMs <= 0) throw new Error('the new certificate is not what was requested');
+  return Math.min(nextMs, CHECK_MS);
 }

@@ -3,6 +3,7 @@
  * VolumeAttachment, the driver's attacher says that it is done. What the attacher tells is given to the driver's node part.
  */
 import { createHash } from 'node:crypto';
+import { Backoff } from '../../api/machinery/backoff.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { VolumeAttachment } from '../../api/machinery/kinds.ts';
@@ -34,13 +35,14 @@ export interface AttachmentWait {
 /** What the attacher left for the driver. Throws when the attachment failed or is on its way out. */
 export async function awaitAttachment(wait: AttachmentWait): Promise<Readonly<Record<string, string>>> {
   const { client, clock, name, isReported, signal } = wait;
-  for (let delayMs = FIRST_LOOK_MS; ; delayMs = Math.min(delayMs * 2, LONGEST_LOOK_MS)) {
+  const backoff = new Backoff({ firstMs: FIRST_LOOK_MS, longestMs: LONGEST_LOOK_MS });
+  for (;;) {
     const attachment = isReported() ? await find(client, name, signal) : undefined;
     if (attachment?.metadata.deletionTimestamp !== undefined) throw new Error('volume attachment is being deleted');
     if (attachment?.status?.attached === true) return attachment.status.attachmentMetadata ?? {};
     const problem = attachment?.status?.attachError?.message;
     if (problem !== undefined) throw new Error(problem);
-    await clock.sleep(delayMs, signal);
+    await clock.sleep(backoff.next(), signal);
   }
 }
 

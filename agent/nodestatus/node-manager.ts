@@ -3,10 +3,12 @@
  * is what the rest of the agent asks about its own node.
  */
 import type { Logger } from '../../api/component/logger.ts';
+import { Backoff, backoffDelay } from '../../api/machinery/backoff.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import { type Clock, formatMicroTime, formatTime, whenAborted } from '../../api/machinery/clock.ts';
 import { Informers } from '../../api/machinery/informer.ts';
 import { leases, nodes } from '../../api/machinery/resources.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
 import { jsonEqual } from '../../api/meta/json-equality.ts';
 import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
@@ -67,6 +69,8 @@ const HOST_IPS_MS = 10_000;
 const LEASE_NAMESPACE = 'kube-node-lease';
 const ATTACH_DETACH = 'volumes.kubernetes.io/controller-managed-attach-detach';
 
+const LEASE_RETRY = { firstMs: 400, longestMs: 12_800 };
+
 export class NodeManager implements NodeInfo {
   readonly name: string;
   readonly #options: NodeManagerOptions;
@@ -81,10 +85,21 @@ export class NodeManager implements NodeInfo {
   /** What the API server left out of the last status: an older one has not all fields. Not sent again for its own sake. */
   #untaken: Readonly<Record<string, JsonValue>> = {};
   #registered = false;
-  #wake: () => void = () => undefined;
+  readonly #loop: WakeableLoop;
 
   constructor(options: NodeManagerOptions) {
     this.#options = options;
+    this.#loop = new WakeableLoop({
+      clock: options.clock,
+      backoff: new Backoff({ firstMs: 400, longestMs: 7_000, jitter: 0.1, random: options.random }),
+      onError: (error, failures) => {
+        if (failures !== 1 && failures % 10 !== 0) return;
+        options.logger.warn(
+          { node: options.nodeName, err: error instanceof Error ? error.message : error },
+          'The status of the node could not be sent; it is tried again',
+        );
+      },
+    });
     this.name = options.nodeName;
     this.#cidrs = options.podCidr === '' ? [] : options.podCidr.split(',');
     this.#node = this.#initialNode();
@@ -138,7 +153,7 @@ export class NodeManager implements NodeInfo {
 
   /** Something that the status tells has changed: look soon. */
   changed(): void {
-    this.#wake();
+    this.#loop.wake();
   }
 
   /** Looks at the host and the runtime once: `node` then says what pods may use. */
@@ -150,11 +165,10 @@ export class NodeManager implements NodeInfo {
   async run(signal: AbortSignal): Promise<void> {
     const { client } = this.#options;
     await this.prepare();
-    signal.addEventListener('abort', () => this.#wake(), { once: true });
     if (client === undefined) {
-      await this.#every(signal, this.#options.statusIntervalMs, async () => {
-        await this.#readRuntime();
-        this.#node = withStatus(this.#node, await this.#facts());
+      await this.#loop.run(signal, async () => {
+        await this.prepare();
+        return this.#options.statusIntervalMs;
       });
       return;
     }
@@ -177,43 +191,12 @@ export class NodeManager implements NodeInfo {
     await informers.close();
   }
 
-  async #every(signal: AbortSignal, intervalMs: number, work: () => Promise<void>): Promise<void> {
-    while (!signal.aborted) {
-      // Before the work: an end in the middle of it is not to be missed.
-      const next = Promise.withResolvers<void>();
-      this.#wake = next.resolve;
-      await work();
-      const timer = this.#options.clock.after(intervalMs, next.resolve);
-      await next.promise;
-      timer.cancel();
-    }
-  }
-
   async #keepStatus(client: Client, signal: AbortSignal): Promise<void> {
-    let failures = 0;
-    while (!signal.aborted) {
-      let delayMs = this.#options.statusIntervalMs;
-      const next = Promise.withResolvers<void>();
-      this.#wake = next.resolve;
-      try {
-        if (!this.#registered) await this.#register(client);
-        await this.#updateStatus(client);
-        failures = 0;
-      } catch (error) {
-        if (signal.aborted) return;
-        failures += 1;
-        delayMs = Math.min(200 * 2 ** Math.min(failures, 6), 7000);
-        if (failures === 1 || failures % 10 === 0) {
-          this.#options.logger.warn(
-            { node: this.name, err: error instanceof Error ? error.message : error },
-            'the status of the node could not be sent; trying again',
-          );
-        }
-      }
-      const timer = this.#options.clock.after(delayMs * (0.95 + 0.1 * this.#options.random()), next.resolve);
-      await next.promise;
-      timer.cancel();
-    }
+    await this.#loop.run(signal, async () => {
+      if (!this.#registered) await this.#register(client);
+      await this.#updateStatus(client);
+      return this.#options.statusIntervalMs * (0.95 + 0.1 * this.#options.random());
+    });
   }
 
   #initialNode(): NodeObject {
@@ -396,7 +379,7 @@ export class NodeManager implements NodeInfo {
         } catch (error) {
           lease = undefined;
           failures += 1;
-          delayMs = Math.min(delayMs, 200 * 2 ** Math.min(failures, 6));
+          delayMs = Math.min(delayMs, backoffDelay(failures, LEASE_RETRY));
           if (failures === 5 && !signal.aborted)
             logger.warn(
               { err: error instanceof Error ? error.message : error },

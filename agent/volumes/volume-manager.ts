@@ -8,6 +8,7 @@
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
+import { backoffDelay } from '../../api/machinery/backoff.ts';
 import type { Client } from '../../api/machinery/client.ts';
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { SerialQueue } from '../../api/machinery/serial-queue.ts';
@@ -372,7 +373,7 @@ function unmounted(
       retryAfterMs:
         unprocessed.length === failures.size
           ? LOOK_AGAIN_MS
-          : Math.min(RETRY_MS * 2 ** Math.min(Math.max(attempt - 1, 0), 16), LONGEST_RETRY_MS),
+          : backoffDelay(attempt, { firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS }),
     },
   );
 }

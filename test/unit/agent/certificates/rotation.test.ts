@@ -80,6 +80,19 @@ async function setUp(t: TestContext, lifeMs: number, fits?: (pair: StoredPair) =
 }
 
 describe('a certificate', () => {
+  it('is renewed though looking at the old one failed before', async (t) => {
+    let failures = 0;
+    const { state, until } = await setUp(t, 10 * HOUR_MS, () => {
+      if (state.rotated === 1 && failures === 0) {
+        failures += 1;
+        throw new Error('unreadable');
+      }
+      return true;
+    });
+    await until(2, 60_000);
+    assert.equal(failures, 1);
+  });
+
   it('is due between 70 and 90 % of its life', () => {
     const certificate = { notBeforeMs: 1000, notAfterMs: 11_000 };
     assert.deepEqual(
