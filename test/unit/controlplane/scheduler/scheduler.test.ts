@@ -207,6 +207,22 @@ describe('the scheduler', () => {
     assert.equal(cluster.nodeOf('p'), 'b');
   });
 
+  schedules('a preemption withdraws the nominations of less important pods to the node', async (cluster) => {
+    cluster.addNode('a', { cpu: '2' });
+    cluster.addPod('victim', { ...cpu('2'), nodeName: 'a', priority: 1 });
+    cluster.addPod('middle', { ...cpu('2'), priority: 5 });
+    await cluster.start();
+    assert.equal(cluster.pod('middle').status?.nominatedNodeName, 'a');
+    cluster.addPod('high', { ...cpu('2'), priority: 10 });
+    await cluster.settle();
+    assert.equal(cluster.pod('high').status?.nominatedNodeName, 'a');
+    assert.equal(cluster.pod('middle').status?.nominatedNodeName ?? undefined, undefined);
+    await cluster.client.delete(resources.pods, 'default', 'victim', { gracePeriodSeconds: 0 });
+    await cluster.clock.advance(10_000);
+    await cluster.settle();
+    assert.deepEqual([cluster.nodeOf('high'), cluster.nodeOf('middle')], ['a', undefined]);
+  });
+
   schedules('a binding that fails is tried again after a while', async (cluster) => {
     cluster.failingBindings = 1;
     cluster.addNode('a');
