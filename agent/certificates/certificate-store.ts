@@ -6,6 +6,7 @@ import { readPem } from '../../api/pki/pem.ts';
 import { createPrivateKey } from 'node:crypto';
 import { mkdir, readFile, readlink, rename, rm, symlink, open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { syncFolder } from '../../api/machinery/replace-file.ts';
 import { type Certificate, parseCertificates } from '../../api/pki/certificate.ts';
 
 export interface StoredPair {
@@ -72,4 +73,5 @@ export async function writePair(
   await rm(link, { force: true });
   await symlink(file, link);
   await rename(link, currentPath(directory, name));
+  await syncFolder(directory);
 }

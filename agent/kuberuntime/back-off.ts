@@ -1,11 +1,12 @@
 /**
- * Waiting longer and longer between attempts at one thing: 10 s doubling to 5 min, forgotten after twice the longest wait
- * without a failure. For restarts of containers and for image pulls.
+ * Back-off by key for restarts of containers and for image pulls: 10 s, doubling to 5 min, forgotten after twice the longest
+ * delay without a failure, as in the kubelet.
  */
+import { backoffDelay } from '../../api/machinery/backoff.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 
 interface Entry {
-  delayMs: number;
+  failures: number;
   updatedAtMs: number;
 }
 
@@ -21,9 +22,10 @@ export class BackOff {
     this.#maxMs = maxMs;
   }
 
-  /** The current wait of the key, 0 where there is none. */
+  /** The current delay of the key, 0 where there is none. */
   delayMs(key: string): number {
-    return this.#entries.get(key)?.delayMs ?? 0;
+    const entry = this.#entries.get(key);
+    return entry === undefined ? 0 : this.#delayOf(entry);
   }
 
   /** Milliseconds until the key may be tried again, counted from `since` (when it last ended). */
@@ -31,17 +33,18 @@ export class BackOff {
     const entry = this.#entries.get(key);
     if (entry === undefined || this.#expired(entry, sinceMs)) return 0;
     // Clocks jump: nobody waits longer than the wait is.
-    return Math.min(Math.max(0, sinceMs + entry.delayMs - this.#clock.now()), entry.delayMs);
+    const delayMs = this.#delayOf(entry);
+    return Math.min(Math.max(0, sinceMs + delayMs - this.#clock.now()), delayMs);
   }
 
   /** One more attempt: the next wait is longer. */
   next(key: string, sinceMs: number): void {
     const entry = this.#entries.get(key);
     if (entry === undefined || this.#expired(entry, sinceMs)) {
-      this.#entries.set(key, { delayMs: this.#initialMs, updatedAtMs: this.#clock.now() });
+      this.#entries.set(key, { failures: 1, updatedAtMs: this.#clock.now() });
       return;
     }
-    entry.delayMs = Math.min(entry.delayMs * 2, this.#maxMs);
+    entry.failures++;
     entry.updatedAtMs = this.#clock.now();
   }
 
@@ -51,6 +54,10 @@ export class BackOff {
 
   collect(): void {
     for (const [key, entry] of this.#entries) if (this.#expired(entry, this.#clock.now())) this.#entries.delete(key);
+  }
+
+  #delayOf({ failures }: Entry): number {
+    return backoffDelay(failures, { firstMs: this.#initialMs, longestMs: this.#maxMs });
   }
 
   #expired(entry: Entry, atMs: number): boolean {
