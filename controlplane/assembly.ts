@@ -1,4 +1,5 @@
 /** The parts of the control plane that `main.ts` puts together in the order of the start: plugins, reviews, custom resources, aggregation. */
+import { parseJson } from '../api/codec/json.ts';
 import type { Logger } from '../api/component/logger.ts';
 import type { Client } from '../api/machinery/client.ts';
 import type { Dialer } from '../api/machinery/dialer.ts';
@@ -264,7 +265,7 @@ function conversionCalls(sources: Sources, dialer: Dialer): CallConversion {
     const signal = AbortSignal.timeout(CONVERSION_TIMEOUT_SECONDS * 1000);
     const answer = await client.call(endpoint, { method: 'POST', body, signal });
     if (answer.status !== 200) throw new Error(`the server answered ${answer.status}`);
-    return JSON.parse(answer.body.toString('utf8')) as unknown;
+    return parseJson(answer.body).value;
   };
 }
 

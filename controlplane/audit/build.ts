@@ -2,6 +2,7 @@
  * Builds the audit policy and backends from the flags. Returns `undefined` if audit is not configured. The control
  * plane calls it at start.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import { readFile } from 'node:fs/promises';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Logger } from '../../api/component/logger.ts';
@@ -62,7 +63,7 @@ function fileBackend(parts: AuditParts): AuditBackend {
     maxBackups: flags.auditLogMaxbackup,
     maxAgeMs: flags.auditLogMaxage * DAY_MS,
     compress: flags.auditLogCompress,
-    format: flags.auditLogFormat === 'legacy' ? legacyLine : (event) => JSON.stringify(event),
+    format: flags.auditLogFormat === 'legacy' ? legacyLine : (event) => stringifyJson(event),
     clock,
   });
   const sink = flags.auditLogTruncateEnabled

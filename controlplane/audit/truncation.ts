@@ -2,6 +2,7 @@
  * Limits the size of audit events and of batches: it drops the request and response bodies of a large event first, and
  * then the event. It wraps a sink.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { AuditEvent } from './event.ts';
 import type { EventSink } from './event-sink.ts';
 
@@ -11,7 +12,7 @@ export interface TruncationOptions {
   readonly onDropped: (count: number) => void;
 }
 
-const sizeOf = (event: AuditEvent): number => Buffer.byteLength(JSON.stringify(event));
+const sizeOf = (event: AuditEvent): number => Buffer.byteLength(stringifyJson(event));
 
 export function truncating(
   inner: EventSink,

@@ -2,6 +2,7 @@
  * Sends audit events to a webhook. A failed call is retried a few times with exponential backoff, and then given up.
  * After `close`, no call waits for a retry.
  */
+import { stringifyJson } from '../../api/codec/json.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { WebhookClient, WebhookEndpoint } from '../authentication/webhook-client.ts';
 import { withTimeout } from '../authentication/webhook-client.ts';
@@ -33,7 +34,7 @@ export class WebhookSink implements EventSink {
 
   async write(items: readonly AuditEvent[]): Promise<void> {
     const { endpoint, client, clock, initialBackoffMs } = this.#options;
-    const body = JSON.stringify({ kind: 'EventList', apiVersion: 'audit.k8s.io/v1', metadata: {}, items });
+    const body = stringifyJson({ kind: 'EventList', apiVersion: 'audit.k8s.io/v1', metadata: {}, items });
     for (let attempt = 1; ; attempt++) {
       let problem: unknown;
       try {

@@ -2,7 +2,7 @@
  * Objects that a kubectl applied on the client side before: the annotation it left says which conflicts with itself are
  * none, and is kept up to date so that an older kubectl still works on them.
  */
-import { stringifyJson } from '../../api/codec/json.ts';
+import { parseJson, stringifyJson } from '../../api/codec/json.ts';
 import { difference, intersection, isEmptySet } from '../../api/codec/structured-merge/field-set.ts';
 import type { MergeType } from '../../api/codec/structured-merge/merge-types.ts';
 import { fieldSetOf } from '../../api/codec/structured-merge/typed-value.ts';
@@ -26,7 +26,7 @@ export function allowedByLastApplied(
   if (text === '') return conflicts;
   let allowed;
   try {
-    allowed = fieldSetOf(type, JSON.parse(text) as JsonObject);
+    allowed = fieldSetOf(type, parseJson(text).value);
   } catch (error) {
     // The annotation is the user's to break: then nothing is allowed by it.
     if (error instanceof Error) return conflicts;

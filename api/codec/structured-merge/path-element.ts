@@ -2,6 +2,7 @@
  * The text forms of path elements: which list item a key names, in which order elements stand, and how a path reads in a
  * message.
  */
+import { JsonSyntaxError, parseJson } from '../json.ts';
 import { quote } from '../../meta/field-error.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 
@@ -54,9 +55,9 @@ export function normalizeElement(element: string): string | undefined {
 
 function parse(text: string): JsonValue | undefined {
   try {
-    return JSON.parse(text) as JsonValue;
+    return parseJson(text).value;
   } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
+    if (error instanceof JsonSyntaxError) return undefined;
     throw error;
   }
 }

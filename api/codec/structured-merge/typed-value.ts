@@ -1,6 +1,7 @@
 /**
  * Operations on one value of a type: which paths it has, whether it fits, and what is left when paths are taken out of it.
  */
+import { stringifyJson } from '../json.ts';
 import { defineMember } from '../../meta/json-equality.ts';
 import type { JsonObject, JsonValue } from '../../meta/object.ts';
 import type { Scalar } from '../../schema/schema.ts';
@@ -155,7 +156,7 @@ const FITS: Readonly<Partial<Record<'map' | 'list' | Scalar, { name: string; tes
   };
 
 const shown = (value: JsonValue): string =>
-  `&value.valueUnstructured{Value:${typeof value === 'object' ? JSON.stringify(value) : valueText(value)}}`;
+  `&value.valueUnstructured{Value:${typeof value === 'object' ? stringifyJson(value) : valueText(value)}}`;
 
 /**
  * A value without the paths of `gone`; `undefined` where it is removed as a whole. What loses its last item or member is

@@ -1,6 +1,6 @@
 /** AdmissionReview: what is asked of a webhook, and how its answer is read, with the reference's errors. */
 import { randomUUID } from 'node:crypto';
-import { stringifyJson } from '../../../api/codec/json.ts';
+import { parseJson, stringifyJson } from '../../../api/codec/json.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
 import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import { isRecord } from '../../authentication/jwt.ts';
@@ -173,7 +173,7 @@ function operationsOf(bytes: Buffer | undefined): JsonPatch | undefined {
     new ReviewError(`received undecodable patch in webhook response: ${why}`, { cause });
   let patch: unknown;
   try {
-    patch = JSON.parse(bytes.toString('utf8'));
+    patch = parseJson(bytes).value;
   } catch (error) {
     throw undecodable('unexpected end of JSON input', error);
   }
