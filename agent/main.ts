@@ -25,59 +25,59 @@ import { podSources } from './assembly/pod-sources.ts';
 import { type AssembledResourceManagers, createResourceManagers } from './assembly/resource-managers.ts';
 import { userNamespaces } from './assembly/user-namespaces.ts';
 import { createVolumes } from './assembly/volumes.ts';
-import type { CsiVolumes } from './csi/csi-volumes.ts';
-import { createCgroupManager } from './cgroups/cgroup-manager.ts';
-import { createPodCgroups } from './cgroups/pod-cgroups.ts';
-import { configz } from './config/configz.ts';
-import { flagz } from './config/flagz.ts';
-import { type EffectiveOptions, effectiveOptions } from './config/effective-options.ts';
-import { AgentCore } from './core.ts';
-import type { NodeInfo } from './core-types.ts';
-import { loadPreloadedImages } from './images/imported-images.ts';
-import { runtimeHandlerOf } from './kuberuntime/runtime-class.ts';
-import { KubeRuntime } from './kuberuntime/kube-runtime.ts';
-import { linuxResources, type ResourceFacts } from './kuberuntime/resources.ts';
-import { LogRotation } from './logs/log-rotation.ts';
-import type { NodeShutdown } from './nodeshutdown/node-shutdown.ts';
-import { hasAppArmor, hasUnifiedCgroups, hostCapacity, hostName } from './nodestatus/host-facts.ts';
-import type { AgentFlags } from './options.ts';
+import type { CsiVolumes } from './volumes/csi/csi-volumes.ts';
+import { createCgroupManager } from './host/cgroups/cgroup-manager.ts';
+import { createPodCgroups } from './host/cgroups/pod-cgroups.ts';
+import { configz } from './options/config/configz.ts';
+import { flagz } from './options/config/flagz.ts';
+import { type EffectiveOptions, effectiveOptions } from './options/config/effective-options.ts';
+import { AgentCore } from './pods/core.ts';
+import type { NodeInfo } from './model/core-types.ts';
+import { loadPreloadedImages } from './runtime/images/imported-images.ts';
+import { runtimeHandlerOf } from './runtime/kuberuntime/runtime-class.ts';
+import { KubeRuntime } from './runtime/kuberuntime/kube-runtime.ts';
+import { linuxResources, type ResourceFacts } from './runtime/kuberuntime/resources.ts';
+import { LogRotation } from './runtime/logs/log-rotation.ts';
+import type { NodeShutdown } from './node/shutdown/node-shutdown.ts';
+import { hasAppArmor, hasUnifiedCgroups, hostCapacity, hostName } from './host/host-facts.ts';
+import type { AgentFlags } from './options/agent-options.ts';
 import {
   type AgentRegistries,
   createProtection,
   createRegistries,
   evictionSettings,
   type Protection,
-} from './node-protection.ts';
-import { Pleg } from './pleg/pleg.ts';
-import { PluginManager } from './pluginmanager/plugin-manager.ts';
-import { createMirrorPods } from './podconfig/mirror-pods.ts';
-import { createPodConfig } from './podconfig/pod-config.ts';
-import { createPodAdmission } from './podworkers/pod-admission.ts';
-import { PodAllocations } from './podworkers/pod-allocation.ts';
-import { PodManager } from './podworkers/pod-manager.ts';
-import { PodSync } from './podworkers/pod-sync.ts';
-import { PodWorkers } from './podworkers/pod-workers.ts';
-import { createProbeManager } from './prober/probe-manager.ts';
+} from './assembly/node-protection.ts';
+import { Pleg } from './runtime/pleg/pleg.ts';
+import { PluginManager } from './volumes/plugins/plugin-manager.ts';
+import { createMirrorPods } from './sources/mirror-pods.ts';
+import { createPodConfig } from './sources/pod-config.ts';
+import { createPodAdmission } from './pods/workers/pod-admission.ts';
+import { PodAllocations } from './pods/workers/pod-allocation.ts';
+import { PodManager } from './pods/workers/pod-manager.ts';
+import { PodSync } from './pods/workers/pod-sync.ts';
+import { PodWorkers } from './pods/workers/pod-workers.ts';
+import { createProbeManager } from './pods/prober/probe-manager.ts';
 import { RuntimeError, type Runtime } from './runtime/runtime.ts';
 import { RuntimeState } from './runtime/runtime-state.ts';
 import { selectRuntime } from './runtime/select-runtime.ts';
-import { acquireLockFile } from './process/lock-file.ts';
-import { applyProcessSettings, checkHost, setKernelParameters } from './process/host-demands.ts';
-import { waitForPods } from './process/run-once.ts';
+import { acquireLockFile } from './host/process/lock-file.ts';
+import { applyProcessSettings, checkHost, setKernelParameters } from './host/process/host-demands.ts';
+import { waitForPods } from './host/process/run-once.ts';
 import type { AgentServer } from './server/server.ts';
-import { measuredSyncer, relistMetrics } from './statistics/measured-syncer.ts';
-import { createHttpObserver } from './statistics/http-metrics.ts';
-import { instrumentRuntime } from './statistics/instrumented-runtime.ts';
+import { measuredSyncer, relistMetrics } from './resources/statistics/measured-syncer.ts';
+import { createHttpObserver } from './resources/statistics/http-metrics.ts';
+import { instrumentRuntime } from './resources/statistics/instrumented-runtime.ts';
 import {
   measuredCgroups,
   nodeStartMetrics,
   podEventMetrics,
   podMetrics,
   registerStateMetrics,
-} from './statistics/state-metrics.ts';
-import { clientMetrics } from './statistics/client-metrics.ts';
-import { volumeMetrics } from './statistics/volume-metrics.ts';
-import { createStatusManager } from './status/status-manager.ts';
+} from './resources/statistics/state-metrics.ts';
+import { clientMetrics } from './resources/statistics/client-metrics.ts';
+import { volumeMetrics } from './resources/statistics/volume-metrics.ts';
+import { createStatusManager } from './pods/status/status-manager.ts';
 
 /** The release of Kubernetes whose agent this one stands in for. */
 export const AGENT_VERSION = 'v1.36.2';

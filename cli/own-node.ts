@@ -5,8 +5,8 @@
 import { existsSync } from 'node:fs';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readPair } from '../agent/certificates/certificate-store.ts';
-import { CLIENT_PAIR } from '../agent/certificates/client-bootstrap.ts';
+import { readPair } from '../agent/node/certificates/certificate-store.ts';
+import { CLIENT_PAIR } from '../agent/node/certificates/client-bootstrap.ts';
 import type { Client } from '../api/machinery/client.ts';
 import { systemClock } from '../api/machinery/clock.ts';
 import { newKubeconfig, writeKubeconfig } from '../api/machinery/kubeconfig.ts';

@@ -15,8 +15,8 @@ import { MetricsRegistry } from '../api/component/metrics.ts';
 import { loadSchema } from '../api/schema/table.ts';
 import { loadAdmissionConfiguration } from './admission/admission-config.ts';
 import { chainMetrics } from './admission/admission-metrics.ts';
-import { sourcesFromCatalog } from './admission/sources.ts';
-import { createApiServer } from './api-server.ts';
+import { sourcesFromCatalog } from './readers/sources.ts';
+import { createApiServer } from './start/api-server.ts';
 import {
   admissionPlugins,
   aggregatorOf,
@@ -27,26 +27,26 @@ import {
   fieldManagement,
   legacyTokenMarker,
   type Parts,
-} from './assembly.ts';
+} from './start/assembly.ts';
 import { buildAudit } from './audit/build.ts';
-import { closeAll } from './close-all.ts';
+import { closeAll } from './start/close-all.ts';
 import { buildEncryption } from './encryption/build.ts';
 import type { EncryptedValues } from './encryption/encrypted-values.ts';
-import { KUBERNETES_ADDRESS } from './kubernetes-service.ts';
-import { startLoops } from './loops.ts';
-import { serviceAddress } from './service-addresses.ts';
-import { hostAddresses, hostNames, primaryAddress } from './host-address.ts';
-import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options.ts';
+import { KUBERNETES_ADDRESS } from './bootstrap/kubernetes-service.ts';
+import { startLoops } from './start/loops.ts';
+import { serviceAddress } from './bootstrap/service-addresses.ts';
+import { hostAddresses, hostNames, primaryAddress } from './start/host-address.ts';
+import { type ControlPlaneFlags, controlPlaneFlags, parsePortRange } from './options/controlplane-options.ts';
 import { clusterCidrProblem } from './options/controllers.ts';
-import { OwnEndpoint } from './own-endpoint.ts';
+import { OwnEndpoint } from './start/own-endpoint.ts';
 import { ensureAdminKubeconfig } from './pki/admin-kubeconfig.ts';
 import { ensurePki } from './pki/pki.ts';
 import { createRegistry } from './registry/registry.ts';
 import { servedResources } from './registry/runtime-config.ts';
-import { buildSecurity, lateAdmission, pkiDirectory } from './security.ts';
+import { buildSecurity, lateAdmission, pkiDirectory } from './start/security.ts';
 import { createDirectClient } from './server/direct-client.ts';
-import { StartHooks } from './start-hooks.ts';
-import { StartError } from './start-error.ts';
+import { StartHooks } from './start/start-hooks.ts';
+import { StartError } from './model/start-error.ts';
 import { startCompactor } from './storage/compactor.ts';
 import { openMemoryStorage } from './storage/memory.ts';
 import { stampRevision } from './storage/object-bytes.ts';

@@ -7,10 +7,10 @@ import { pathToFileURL } from 'node:url';
 import { type AnyFlag, type FlagTable, formatDefault } from '../api/component/flags.ts';
 import { activeGates, featureGates } from '../agent/options/feature-gates.ts';
 import type { AnyOption } from '../agent/options/option.ts';
-import { agentOptions } from '../agent/options.ts';
-import { controlPlaneFlags } from '../controlplane/options.ts';
+import { agentOptions } from '../agent/options/agent-options.ts';
+import { controlPlaneFlags } from '../controlplane/options/controlplane-options.ts';
 
-const docs = new URL('../docs/', import.meta.url);
+const docs = new URL('../docs', import.meta.url);
 
 function cell(text: string): string {
   return text.replaceAll('|', '\\|').replaceAll('<', '&lt;').replaceAll('\n', ' ');
@@ -135,7 +135,7 @@ function controlPlanePage(): string {
   });
   return `# Flags of \`orchlet controlplane\`
 
-Made by \`scripts/generate-docs\` from the table in \`controlplane/options.ts\`; do not edit.
+Made by \`scripts/generate-docs\` from the table in \`controlplane/options/controlplane-options.ts\`; do not edit.
 
 Names and meanings are those of the API server and the controller manager of Kubernetes. Values are written as in Go: durations \`1h30m\`,
 maps \`a=1,b=2\`, lists \`a,b\` or repeated flags, booleans without a value for true.

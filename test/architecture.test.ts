@@ -142,7 +142,7 @@ const CONNECTING: ReadonlyMap<string, string> = new Map([
   ['api/machinery/dialer.ts', 'it is the way out'],
   ['api/machinery/node-http.ts', 'it passes node:http on, for servers as well'],
   ['api/machinery/http-transport.ts', 'the server is that of a kubeconfig'],
-  ['agent/clusterdns/upstream.ts', 'name servers are those of a file of the host'],
+  ['agent/network/clusterdns/upstream.ts', 'name servers are those of a file of the host'],
   ['agent/runtime/select-runtime.ts', 'it looks whether somebody listens on a unix socket'],
   [
     'agent/runtime/cri/remote-streams.ts',
@@ -151,9 +151,12 @@ const CONNECTING: ReadonlyMap<string, string> = new Map([
   ['agent/runtime/docker/port-forward.ts', 'the container runtime names the address of the sandbox over its socket'],
   ['agent/runtime/cri/cri-client.ts', 'the socket of the container runtime is that of a flag'],
   ['agent/runtime/docker/docker-client.ts', 'the socket of the container runtime is that of a flag'],
-  ['agent/grpc/grpc-client.ts', 'plugins listen on unix sockets of the host'],
-  ['agent/prober/probes.ts', 'the dialer checks the address, then the gRPC client connects to it'],
-  ['agent/clusterdns/cluster-dns.ts', 'it opens datagram sockets to serve names, and sends answers to who asked'],
+  ['agent/protocols/grpc/grpc-client.ts', 'plugins listen on unix sockets of the host'],
+  ['agent/pods/prober/probes.ts', 'the dialer checks the address, then the gRPC client connects to it'],
+  [
+    'agent/network/clusterdns/cluster-dns.ts',
+    'it opens datagram sockets to serve names, and sends answers to who asked',
+  ],
   ['controlplane/encryption/kms.ts', 'the plugin listens on a unix socket that the configuration names'],
   ['cli/commands/doctor.ts', 'it looks whether ports of this host are taken'],
   ['cli/commands/explain-eviction.ts', 'the agent is that of the command line'],
@@ -281,15 +284,17 @@ test('there are no barrel files, and no folder of odds and ends', () => {
 
 /** Files of the agent that use `node:fs` where containers, plugins or pods with host paths may write, and why they may. */
 const BARE_FILE_ACCESS: Readonly<Record<string, string>> = {
-  'agent/csi/csi-volumes.ts': 'creates the folders that drivers publish to, before anything is mounted there',
-  'agent/csi/layout.ts': 'writes and removes in folders of the agent; what it reads goes through files/beneath.ts',
-  'agent/kuberuntime/container-config.ts': 'creates the folder of termination logs, which no container mounts',
-  'agent/kuberuntime/container-gc.ts': 'lists the folders of logs and removes dead links, which it does not follow',
-  'agent/kuberuntime/dns.ts': 'reads the resolver configuration of the host',
-  'agent/kuberuntime/etc-hosts.ts': 'reads the hosts file of the host',
-  'agent/kuberuntime/kube-runtime.ts': 'creates folders of logs and links to them by name',
-  'agent/kuberuntime/user-namespaces.ts': 'keeps its own state in the pod directory, which no container mounts',
-  'agent/logs/log-reader.ts': 'watches the folder of a log; the file is opened by log-files.ts',
+  'agent/volumes/csi/csi-volumes.ts': 'creates the folders that drivers publish to, before anything is mounted there',
+  'agent/volumes/csi/layout.ts':
+    'writes and removes in folders of the agent; what it reads goes through files/beneath.ts',
+  'agent/runtime/kuberuntime/container-config.ts': 'creates the folder of termination logs, which no container mounts',
+  'agent/runtime/kuberuntime/container-gc.ts':
+    'lists the folders of logs and removes dead links, which it does not follow',
+  'agent/runtime/kuberuntime/dns.ts': 'reads the resolver configuration of the host',
+  'agent/runtime/kuberuntime/etc-hosts.ts': 'reads the hosts file of the host',
+  'agent/runtime/kuberuntime/kube-runtime.ts': 'creates folders of logs and links to them by name',
+  'agent/runtime/kuberuntime/user-namespaces.ts': 'keeps its own state in the pod directory, which no container mounts',
+  'agent/runtime/logs/log-reader.ts': 'watches the folder of a log; the file is opened by log-files.ts',
   'agent/volumes/empty-dir.ts': 'creates the volume and its marker in folders of the agent, before a container has it',
   'agent/volumes/host-path.ts': 'checks and creates what the pod names on the host, with the rights of the agent',
   'agent/volumes/mounter.ts': 'reads the mount table of the kernel',

@@ -10,12 +10,17 @@ import { HttpClient, type RequestObserver } from '../../api/machinery/http-clien
 import { loadKubeconfig, type LoadedKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
 import { jsonFormat, protobufFormat } from '../../api/machinery/object-format.ts';
 import { loadSchema } from '../../api/schema/table.ts';
-import { currentPath, readPair } from '../certificates/certificate-store.ts';
-import { bootstrapClient, CLIENT_PAIR, nodeClientWish, requestByBootstrap } from '../certificates/client-bootstrap.ts';
-import { ClusterAuthority, isOfFormerAuthority } from '../certificates/cluster-authority.ts';
-import { requestCertificate } from '../certificates/request-certificate.ts';
-import { keepCertificate } from '../certificates/rotation.ts';
-import type { AgentFlags } from '../options.ts';
+import { currentPath, readPair } from '../node/certificates/certificate-store.ts';
+import {
+  bootstrapClient,
+  CLIENT_PAIR,
+  nodeClientWish,
+  requestByBootstrap,
+} from '../node/certificates/client-bootstrap.ts';
+import { ClusterAuthority, isOfFormerAuthority } from '../node/certificates/cluster-authority.ts';
+import { requestCertificate } from '../node/certificates/request-certificate.ts';
+import { keepCertificate } from '../node/certificates/rotation.ts';
+import type { AgentFlags } from '../options/agent-options.ts';
 
 export interface ApiClients {
   readonly client: HttpClient;

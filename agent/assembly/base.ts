@@ -2,8 +2,8 @@
 import type { Logger } from '../../api/component/logger.ts';
 import type { Verbosity } from '../../api/component/logging.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { EffectiveOptions } from '../config/effective-options.ts';
-import type { AgentFlags } from '../options.ts';
+import type { EffectiveOptions } from '../options/config/effective-options.ts';
+import type { AgentFlags } from '../options/agent-options.ts';
 
 export interface Base {
   readonly flags: AgentFlags;

@@ -1,10 +1,10 @@
 /** What the agent keeps of the API server's answers, so that its pods start without it; by `--pod-checkpoints`. */
 import { join } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
-import { CheckpointStore } from '../checkpoints/checkpoint-store.ts';
-import { LastKnownClient } from '../checkpoints/last-known-client.ts';
-import { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
-import type { NodeManager } from '../nodestatus/node-manager.ts';
+import { CheckpointStore } from '../pods/checkpoints/checkpoint-store.ts';
+import { LastKnownClient } from '../pods/checkpoints/last-known-client.ts';
+import { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
+import type { NodeManager } from '../node/status/node-manager.ts';
 import type { Base, Closer } from './base.ts';
 
 export interface Checkpoints {

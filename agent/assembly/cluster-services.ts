@@ -8,14 +8,14 @@ import type { Client } from '../../api/machinery/client.ts';
 import { type Informer, Informers } from '../../api/machinery/informer.ts';
 import type { EndpointSlice, Service } from '../../api/machinery/kinds.ts';
 import { endpointSlices, services } from '../../api/machinery/resources.ts';
-import { type PodCheckpoints, SERVED_BY } from '../checkpoints/pod-checkpoints.ts';
-import type { ClusterDns } from '../clusterdns/cluster-dns.ts';
+import { type PodCheckpoints, SERVED_BY } from '../pods/checkpoints/pod-checkpoints.ts';
+import type { ClusterDns } from '../network/clusterdns/cluster-dns.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { NodeObject, ServiceLister } from '../core-types.ts';
-import { hostDns } from '../kuberuntime/dns.ts';
-import { hostPacketFilter } from '../serviceproxy/iptables.ts';
-import { prepareHost, ServiceProxy } from '../serviceproxy/service-proxy.ts';
-import type { AgentFlags } from '../options.ts';
+import type { NodeObject, ServiceLister } from '../model/core-types.ts';
+import { hostDns } from '../runtime/kuberuntime/dns.ts';
+import { hostPacketFilter } from '../network/serviceproxy/iptables.ts';
+import { prepareHost, ServiceProxy } from '../network/serviceproxy/service-proxy.ts';
+import type { AgentFlags } from '../options/agent-options.ts';
 import type { Base } from './base.ts';
 
 export interface ClusterServices {
@@ -175,7 +175,7 @@ async function clusterDns(
   known.addIndex('address', ({ spec }) => spec?.clusterIPs ?? []);
   slices.addIndex('address', ({ endpoints }) => endpoints?.flatMap(({ addresses }) => addresses) ?? []);
   // Its codec is for those who have it answer.
-  const { ClusterDns: Server } = await import('../clusterdns/cluster-dns.ts');
+  const { ClusterDns: Server } = await import('../network/clusterdns/cluster-dns.ts');
   return new Server({
     names: {
       service: (namespace, name) => known.get(namespace, name),

@@ -1,9 +1,9 @@
 /** Credential provider plugins by the agent's options; `undefined` where there are none. */
 import { resolve } from 'node:path';
 import type { Client } from '../../api/machinery/client.ts';
-import { ConfigurationError } from '../config/configuration-error.ts';
-import { readCredentialProviders } from '../images/credential-provider-config.ts';
-import { CredentialProviders } from '../images/credential-providers.ts';
+import { ConfigurationError } from '../model/configuration-error.ts';
+import { readCredentialProviders } from '../runtime/images/credential-provider-config.ts';
+import { CredentialProviders } from '../runtime/images/credential-providers.ts';
 import type { TokenManager } from '../volumes/token-manager.ts';
 import type { Base } from './base.ts';
 

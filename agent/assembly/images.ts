@@ -1,10 +1,10 @@
 /** The image manager by the agent's options: credentials of the node and its plugins, pull records, figures. */
-import type { Pod, PodEventRecorder, ReferencedObjects } from '../core-types.ts';
-import type { CredentialProviders } from '../images/credential-providers.ts';
-import { ImageManager } from '../images/image-manager.ts';
-import { nodeCredentials } from '../images/pull-credentials.ts';
-import { PullRecords } from '../images/pull-records.ts';
-import { PullVerification, type VerificationPolicy } from '../images/pull-verification.ts';
+import type { Pod, PodEventRecorder, ReferencedObjects } from '../model/core-types.ts';
+import type { CredentialProviders } from '../runtime/images/credential-providers.ts';
+import { ImageManager } from '../runtime/images/image-manager.ts';
+import { nodeCredentials } from '../runtime/images/pull-credentials.ts';
+import { PullRecords } from '../runtime/images/pull-records.ts';
+import { PullVerification, type VerificationPolicy } from '../runtime/images/pull-verification.ts';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { Base } from './base.ts';

@@ -1,11 +1,11 @@
 /** Graceful node shutdown by the agent's options, and its part in the node's condition. */
 import { join } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
-import type { NodeConditionSource, Pod } from '../core-types.ts';
-import { systemLogind } from '../nodeshutdown/logind.ts';
-import { NodeShutdown } from '../nodeshutdown/node-shutdown.ts';
-import { shutdownPeriods } from '../nodeshutdown/shutdown-order.ts';
-import type { PodWorkers } from '../podworkers/pod-workers.ts';
+import type { NodeConditionSource, Pod } from '../model/core-types.ts';
+import { systemLogind } from '../node/shutdown/logind.ts';
+import { NodeShutdown } from '../node/shutdown/node-shutdown.ts';
+import { shutdownPeriods } from '../node/shutdown/shutdown-order.ts';
+import type { PodWorkers } from '../pods/workers/pod-workers.ts';
 import type { Base } from './base.ts';
 
 /** In the root directory; `orchlet stop --pods` waits for its end time. */

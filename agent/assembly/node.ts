@@ -1,9 +1,9 @@
 /** The node manager by the agent's options: identity, labels and taints, what is reserved, how often it tells. */
 import type { HttpClient } from '../../api/machinery/http-client.ts';
-import type { EvictionSettings } from '../eviction/eviction-manager.ts';
-import { nodeReservations } from '../node-protection.ts';
-import { NodeManager, type NodeManagerOptions } from '../nodestatus/node-manager.ts';
-import type { AgentFlags } from '../options.ts';
+import type { EvictionSettings } from '../resources/eviction/eviction-manager.ts';
+import { nodeReservations } from './node-protection.ts';
+import { NodeManager, type NodeManagerOptions } from '../node/status/node-manager.ts';
+import type { AgentFlags } from '../options/agent-options.ts';
 import { parseTaint } from '../options/json-forms.ts';
 import type { Runtime } from '../runtime/runtime.ts';
 import type { AgentEvents } from './api-readers.ts';

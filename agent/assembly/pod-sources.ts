@@ -1,14 +1,14 @@
 /** Where this agent's pods come from, by its options: the API server, a file or folder, a URL, and pods submitted to its server. */
 import { join, resolve } from 'node:path';
 import type { HttpClient } from '../../api/machinery/http-client.ts';
-import type { PodCheckpoints } from '../checkpoints/pod-checkpoints.ts';
+import type { PodCheckpoints } from '../pods/checkpoints/pod-checkpoints.ts';
 import { splitHeader } from '../options/json-forms.ts';
-import { createPodReader } from '../pod-reader.ts';
-import { createApiSource } from '../podconfig/api-source.ts';
-import { createFileSource } from '../podconfig/file-source.ts';
-import type { PodSource } from '../podconfig/pod-source.ts';
-import { createSubmittedPods, type SubmittedPods } from '../podconfig/submitted-source.ts';
-import { createUrlSource } from '../podconfig/url-source.ts';
+import { createPodReader } from '../pods/pod-reader.ts';
+import { createApiSource } from '../sources/api-source.ts';
+import { createFileSource } from '../sources/file-source.ts';
+import type { PodSource } from '../sources/pod-source.ts';
+import { createSubmittedPods, type SubmittedPods } from '../sources/submitted-source.ts';
+import { createUrlSource } from '../sources/url-source.ts';
 import type { Base } from './base.ts';
 
 export function podSources(

@@ -2,31 +2,31 @@
 import { join } from 'node:path';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Client } from '../../api/machinery/client.ts';
-import { ConfigurationError } from '../config/configuration-error.ts';
-import type { Container, Pod } from '../core-types.ts';
-import type { EvictionSettings } from '../eviction/eviction-manager.ts';
-import { nodeReservations } from '../node-protection.ts';
-import { hostCapacity, maxPids } from '../nodestatus/host-facts.ts';
-import { reservedFor } from '../nodestatus/reserved.ts';
-import { servePodResources } from '../podresources/pod-resources-server.ts';
-import { StateError } from '../resourcemanagers/checkpoint-file.ts';
-import { CpuManager, type RunningContainer } from '../resourcemanagers/cpumanager/cpu-manager.ts';
-import { parseCpuSet } from '../resourcemanagers/cpu-set.ts';
-import { ClaimManager } from '../resourcemanagers/dra/claim-manager.ts';
-import { DeviceManager } from '../resourcemanagers/devicemanager/device-manager.ts';
-import { serveRegistration } from '../resourcemanagers/devicemanager/registration-server.ts';
-import { registerManagerMetrics } from '../resourcemanagers/manager-metrics.ts';
-import { MemoryManager } from '../resourcemanagers/memorymanager/memory-manager.ts';
+import { ConfigurationError } from '../model/configuration-error.ts';
+import type { Container, Pod } from '../model/core-types.ts';
+import type { EvictionSettings } from '../resources/eviction/eviction-manager.ts';
+import { nodeReservations } from './node-protection.ts';
+import { hostCapacity, maxPids } from '../host/host-facts.ts';
+import { reservedFor } from '../node/status/reserved.ts';
+import { servePodResources } from '../resources/podresources/pod-resources-server.ts';
+import { StateError } from '../resources/managers/checkpoint-file.ts';
+import { CpuManager, type RunningContainer } from '../resources/managers/cpumanager/cpu-manager.ts';
+import { parseCpuSet } from '../resources/managers/cpu-set.ts';
+import { ClaimManager } from '../resources/managers/dra/claim-manager.ts';
+import { DeviceManager } from '../resources/managers/devicemanager/device-manager.ts';
+import { serveRegistration } from '../resources/managers/devicemanager/registration-server.ts';
+import { registerManagerMetrics } from '../resources/managers/manager-metrics.ts';
+import { MemoryManager } from '../resources/managers/memorymanager/memory-manager.ts';
 import {
   checkCpuOptionsFit,
   cpuPolicyOptions,
   PolicyOptionError,
   topologyPolicyOptions,
-} from '../resourcemanagers/policy-options.ts';
-import { ResourceManagers } from '../resourcemanagers/resource-managers.ts';
-import { CpuTopology, type HostTopology, readHostTopology } from '../resourcemanagers/topology/host-topology.ts';
-import type { TopologyPolicy } from '../resourcemanagers/topologymanager/hints.ts';
-import { TopologyManager } from '../resourcemanagers/topologymanager/topology-manager.ts';
+} from '../resources/managers/policy-options.ts';
+import { ResourceManagers } from '../resources/managers/resource-managers.ts';
+import { CpuTopology, type HostTopology, readHostTopology } from '../resources/managers/topology/host-topology.ts';
+import type { TopologyPolicy } from '../resources/managers/topologymanager/hints.ts';
+import { TopologyManager } from '../resources/managers/topologymanager/topology-manager.ts';
 import type { LinuxResources, Runtime } from '../runtime/runtime.ts';
 import type { Base, Closer } from './base.ts';
 

@@ -1,6 +1,6 @@
 /** The user namespaces of pods, from the ids that this host has for them. */
 import { readFile } from 'node:fs/promises';
-import { podIdRange, UserNamespaces } from '../kuberuntime/user-namespaces.ts';
+import { podIdRange, UserNamespaces } from '../runtime/kuberuntime/user-namespaces.ts';
 import type { Base } from './base.ts';
 
 export async function userNamespaces({ flags, rootDirectory }: Base): Promise<UserNamespaces> {

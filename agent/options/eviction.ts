@@ -1,5 +1,5 @@
 /** Options: eviction under pressure, collection of dead containers, figures. */
-import { SIGNALS } from '../eviction/thresholds.ts';
+import { SIGNALS } from '../resources/eviction/thresholds.ts';
 import { notNegative } from './checks.ts';
 import { gracePeriods, thresholds } from './json-forms.ts';
 import { field, option } from './option.ts';

@@ -1,6 +1,6 @@
 /** Options: the container runtime. */
 import { podRanges, positiveDuration } from './checks.ts';
-import { PAUSE_IMAGE } from '../images/pause-image.ts';
+import { PAUSE_IMAGE } from '../runtime/images/pause-image.ts';
 import { option } from './option.ts';
 
 const RUNTIME = 'Container runtime';

@@ -1,7 +1,7 @@
 /** `/containerLogs`: the options of a log, checked as the reference checks them, and the log streamed as it is read. */
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { newBadRequest, newStatusError, type StatusError } from '../../api/meta/status-error.ts';
-import type { LogOptions, PodHost } from '../core-types.ts';
+import type { LogOptions, PodHost } from '../model/core-types.ts';
 
 const TEXT_TYPE = 'text/plain; charset=utf-8';
 

@@ -2,9 +2,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Verbosity } from '../../api/component/logging.ts';
 import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
-import type { Pod, PodHost } from '../core-types.ts';
-import { type Signal, SIGNALS } from '../eviction/thresholds.ts';
-import type { SubmittedPods } from '../podconfig/submitted-source.ts';
+import type { Pod, PodHost } from '../model/core-types.ts';
+import { type Signal, SIGNALS } from '../resources/eviction/thresholds.ts';
+import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { type CheckpointOptions, installCheckpoint } from './checkpoint.ts';
 import { installContainerLogs } from './container-logs.ts';
 import { METRICS_TYPE } from './health.ts';

@@ -1,8 +1,8 @@
 /** A container's mounts and devices from the volumes of its pod that are ready: sub-paths bound safely, read-only as asked. */
 import { join } from 'node:path';
 import type { Logger } from '../../api/component/logger.ts';
-import { type Container, type Pod, type PreparedMounts, VolumeError } from '../core-types.ts';
-import { expand } from '../kuberuntime/environment.ts';
+import { type Container, type Pod, type PreparedMounts, VolumeError } from '../model/core-types.ts';
+import { expand } from '../runtime/kuberuntime/environment.ts';
 import type { Mount } from '../runtime/runtime.ts';
 import type { Mounter } from './mounter.ts';
 import type { PodMounts } from './pod-mounts.ts';

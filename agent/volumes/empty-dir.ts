@@ -2,8 +2,8 @@
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { parseQuantity, wholeUnits } from '../../api/meta/quantity.ts';
-import type { Pod } from '../core-types.ts';
-import { limitsOf, podResources } from '../kuberuntime/resources.ts';
+import type { Pod } from '../model/core-types.ts';
+import { limitsOf, podResources } from '../runtime/kuberuntime/resources.ts';
 import { inDirectory } from '../files/beneath.ts';
 import { openToAll } from './ownership.ts';
 import type { Volume } from './payload.ts';

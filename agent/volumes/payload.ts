@@ -2,7 +2,7 @@
  * What the files of configMap, secret, downwardAPI and projected volumes hold. Pure, but for the objects and tokens that it
  * is given. Errors name the missing reference as the reference's events do.
  */
-import type { Container, Pod, PodSpec, ReferencedObjects } from '../core-types.ts';
+import type { Container, Pod, PodSpec, ReferencedObjects } from '../model/core-types.ts';
 import type { Payload, PayloadFile } from './atomic-writer.ts';
 import type { CredentialBundle, PodCertificateSource } from './pod-certificates.ts';
 import type { TrustBundleSource } from './trust-bundles.ts';

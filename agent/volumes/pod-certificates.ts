@@ -14,7 +14,7 @@ import { isNotFound } from '../../api/meta/status-error.ts';
 import { createCsr } from '../../api/pki/certificate-request.ts';
 import { readPem, writePem } from '../../api/pki/pem.ts';
 import type { KeyPair } from '../../api/pki/signing.ts';
-import type { Pod, PodEventRecorder } from '../core-types.ts';
+import type { Pod, PodEventRecorder } from '../model/core-types.ts';
 import type { Volume } from './payload.ts';
 
 export type PodCertificateSource = NonNullable<

@@ -10,7 +10,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { configMaps, secrets } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
-import type { Pod, ReferencedObjects } from '../core-types.ts';
+import type { Pod, ReferencedObjects } from '../model/core-types.ts';
 
 interface Watched {
   readonly resource: Resource;

@@ -20,7 +20,7 @@ import {
   type PreparedMounts,
   VolumeError,
   type VolumeManager,
-} from '../core-types.ts';
+} from '../model/core-types.ts';
 import { removeTree } from '../files/beneath.ts';
 import { containerMounts } from './container-mounts.ts';
 import type { Mounter } from './mounter.ts';

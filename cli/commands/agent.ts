@@ -1,8 +1,8 @@
 /** `orchlet agent`. */
 import { resolve } from 'node:path';
-import { effectiveOptions, preferFileWarnings } from '../../agent/config/effective-options.ts';
+import { effectiveOptions, preferFileWarnings } from '../../agent/options/config/effective-options.ts';
 import { type Agent, AGENT_VERSION, startAgent } from '../../agent/main.ts';
-import { type AgentFlags, agentFlags } from '../../agent/options.ts';
+import { type AgentFlags, agentFlags } from '../../agent/options/agent-options.ts';
 import { createLogger } from '../../api/component/logging.ts';
 import { keepAlive, systemClock } from '../../api/machinery/clock.ts';
 import { announceAgent } from '../agent-process.ts';

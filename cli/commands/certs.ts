@@ -14,7 +14,7 @@ import {
 } from '../../controlplane/pki/authority-rotation.ts';
 import { STORAGE_FILE } from '../../controlplane/backup/backup.ts';
 import { ensurePki } from '../../controlplane/pki/pki.ts';
-import { hostAddresses, hostNames } from '../../controlplane/host-address.ts';
+import { hostAddresses, hostNames } from '../../controlplane/start/host-address.ts';
 import { silentLogger } from '../../api/component/logger.ts';
 import { type Command, CommandError } from '../command.ts';
 import { dataDirectoryFlag } from '../data-directory.ts';

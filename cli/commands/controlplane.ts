@@ -2,7 +2,7 @@
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
-import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
+import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { backupOptions, scheduleBackups } from '../backup-schedule.ts';
 import type { Command } from '../command.ts';
 import { logLastResortTo } from '../last-resort.ts';

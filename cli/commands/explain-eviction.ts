@@ -2,9 +2,9 @@
 import { request } from 'node:https';
 import { text } from 'node:stream/consumers';
 import { flag, type FlagTable, type ParsedFlags } from '../../api/component/flags.ts';
-import type { EvictionReport } from '../../agent/eviction/explain.ts';
-import { SIGNALS } from '../../agent/eviction/thresholds.ts';
-import { hostName } from '../../agent/nodestatus/host-facts.ts';
+import type { EvictionReport } from '../../agent/resources/eviction/explain.ts';
+import { SIGNALS } from '../../agent/resources/eviction/thresholds.ts';
+import { hostName } from '../../agent/host/host-facts.ts';
 import { accessFlags, withCluster } from '../cluster-access.ts';
 import { type Command, CommandError } from '../command.ts';
 import type { CommandIo } from '../io.ts';

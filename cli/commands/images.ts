@@ -1,8 +1,8 @@
 /** `orchlet images import`: image archives into the container runtime of this host, for hosts without a registry. */
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { agentFlags } from '../../agent/options.ts';
-import { rememberImported } from '../../agent/images/imported-images.ts';
+import { agentFlags } from '../../agent/options/agent-options.ts';
+import { rememberImported } from '../../agent/runtime/images/imported-images.ts';
 import { selectRuntime } from '../../agent/runtime/select-runtime.ts';
 import { flag } from '../../api/component/flags.ts';
 import { silentLogger } from '../../api/component/logger.ts';

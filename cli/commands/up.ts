@@ -5,14 +5,14 @@
 import { mkdir } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { type Agent, nodeNameOf, startAgent } from '../../agent/main.ts';
-import { type AgentFlags, agentFlags } from '../../agent/options.ts';
+import { type AgentFlags, agentFlags } from '../../agent/options/agent-options.ts';
 import { flag, type FlagValues, pickKeys } from '../../api/component/flags.ts';
 import { createLogger } from '../../api/component/logging.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { replaceFile } from '../../api/machinery/replace-file.ts';
 import { isNotFound } from '../../api/meta/status-error.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
-import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options.ts';
+import { type ControlPlaneFlags, controlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { announceAgent } from '../agent-process.ts';
 import { backupOptions, scheduleBackups } from '../backup-schedule.ts';
 import type { Command } from '../command.ts';

@@ -1,7 +1,7 @@
 /** `orchlet version`. */
 import about from '../../package.json' with { type: 'json' };
 import { flag } from '../../api/component/flags.ts';
-import { API_VERSION } from '../../controlplane/api-server.ts';
+import { API_VERSION } from '../../controlplane/start/api-server.ts';
 import type { Command } from '../command.ts';
 
 const flags = {

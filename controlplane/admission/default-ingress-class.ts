@@ -3,7 +3,7 @@ import type { Ingress } from '../../api/machinery/kinds.ts';
 import { ingressClasses } from '../../api/machinery/resources.ts';
 import { newestDefault } from './storage-defaults.ts';
 import type { AdmissionPlugin } from './admission.ts';
-import type { Sources } from './sources.ts';
+import type { Sources } from '../readers/sources.ts';
 
 const LEGACY = 'kubernetes.io/ingress.class';
 const DEFAULT = ['ingressclass.kubernetes.io/is-default-class'];

@@ -6,7 +6,7 @@ import { aggregate } from '../authorization/rbac.ts';
 import { isPod, podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import { podTotal, quantities } from './pod-resources.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from './sources.ts';
+import type { Sources } from '../readers/sources.ts';
 
 const ANNOTATION = 'kubernetes.io/limit-ranger';
 

@@ -7,7 +7,7 @@ import { namespaces } from '../../api/machinery/resources.ts';
 import { newForbidden, newNotFound } from '../../api/meta/status-error.ts';
 import type { AdmissionPlugin } from './admission.ts';
 import { RecentDeletions } from './recent-deletions.ts';
-import type { Sources } from './sources.ts';
+import type { Sources } from '../readers/sources.ts';
 
 const IMMORTAL = new Set(['default', 'kube-system', 'kube-public']);
 const CORE_NAMESPACES = { group: '', resource: 'namespaces' };

@@ -2,7 +2,7 @@
 import { namespaces } from '../../api/machinery/resources.ts';
 import { isAlreadyExists, newNotFound } from '../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from './sources.ts';
+import type { Sources } from '../readers/sources.ts';
 
 const isConcerned = (attributes: AdmissionAttributes): boolean =>
   attributes.namespace !== '' && !(attributes.resource.group === '' && attributes.resource.resource === 'namespaces');

@@ -13,7 +13,7 @@ import { podReferences } from '../authorization/pod-references.ts';
 import { requestOf } from './certificates.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from './sources.ts';
+import type { Sources } from '../readers/sources.ts';
 
 const MIRROR = 'kubernetes.io/config.mirror';
 const LEASES_NAMESPACE = 'kube-node-lease';

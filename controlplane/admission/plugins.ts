@@ -43,8 +43,8 @@ import { mutatingWebhooks } from './webhook/mutating-webhooks.ts';
 import { validatingWebhooks, type WebhooksOptions } from './webhook/webhooks.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
 import type { AdmissionConfiguration } from './admission-config.ts';
-import type { Sources } from './sources.ts';
-import { StartError } from '../start-error.ts';
+import type { Sources } from '../readers/sources.ts';
+import { StartError } from '../model/start-error.ts';
 
 export interface PluginsOptions {
   readonly sources: Sources;

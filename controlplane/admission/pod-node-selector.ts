@@ -7,7 +7,7 @@ import { namespaces } from '../../api/machinery/resources.ts';
 import { newInternalError } from '../../api/meta/status-error.ts';
 import { podOf, refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from './sources.ts';
+import type { Sources } from '../readers/sources.ts';
 
 const ANNOTATION = 'scheduler.alpha.kubernetes.io/node-selector';
 const DEFAULT = 'clusterDefaultNodeSelector';

@@ -8,7 +8,7 @@ import { newInternalError } from '../../api/meta/status-error.ts';
 import { podOf, refusal } from './pod-attributes.ts';
 import { isSuperset, mergeTolerations, type Toleration } from './tolerations.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from './sources.ts';
+import type { Sources } from '../readers/sources.ts';
 
 const DEFAULTS = 'scheduler.alpha.kubernetes.io/defaultTolerations';
 const WHITELIST = 'scheduler.alpha.kubernetes.io/tolerationsWhitelist';

@@ -3,7 +3,7 @@ import type { Binding, Node } from '../../api/machinery/kinds.ts';
 import { nodes } from '../../api/machinery/resources.ts';
 import { isPod, podOf } from './pod-attributes.ts';
 import type { AdmissionPlugin } from './admission.ts';
-import type { Sources } from './sources.ts';
+import type { Sources } from '../readers/sources.ts';
 
 const LABELS = ['topology.kubernetes.io/region', 'topology.kubernetes.io/zone'];
 

@@ -3,7 +3,7 @@ import type { PriorityClass } from '../../api/machinery/kinds.ts';
 import { priorityClasses } from '../../api/machinery/resources.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Source, Sources } from './sources.ts';
+import type { Source, Sources } from '../readers/sources.ts';
 
 export function priorityPlugin(sources: Sources): AdmissionPlugin {
   const source = sources.of(priorityClasses);

@@ -21,7 +21,7 @@ import { type LimitedResource, uncovered } from './limited-resources.ts';
 import { refusal } from './pod-attributes.ts';
 import { missingAmounts, quotaMatches, usageOf, type Usage } from './quota-usage.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Source, Sources } from './sources.ts';
+import type { Source, Sources } from '../readers/sources.ts';
 
 export interface ResourceQuotaOptions {
   readonly sources: Sources;

@@ -4,7 +4,7 @@ import { runtimeClasses } from '../../api/machinery/resources.ts';
 import { podOf, refusal, type PodSpec } from './pod-attributes.ts';
 import { mergeTolerations, sameResources } from './tolerations.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Source, Sources } from './sources.ts';
+import type { Source, Sources } from '../readers/sources.ts';
 
 export function runtimeClassPlugin(sources: Sources): AdmissionPlugin {
   const source = sources.of(runtimeClasses);

@@ -9,7 +9,7 @@ import { randomSuffix } from '../../api/meta/names.ts';
 import { podReferences } from '../authorization/pod-references.ts';
 import { podOf, isPod, refusal, type PodSpec } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Source, Sources } from './sources.ts';
+import type { Source, Sources } from '../readers/sources.ts';
 
 const MIRROR = 'kubernetes.io/config.mirror';
 const MOUNT_PATH = '/var/run/secrets/kubernetes.io/serviceaccount';

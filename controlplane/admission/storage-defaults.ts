@@ -5,7 +5,7 @@ import type { PersistentVolumeClaim } from '../../api/machinery/kinds.ts';
 import { storageClasses } from '../../api/machinery/resources.ts';
 import { refusal } from './pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from './admission.ts';
-import type { Sources } from './sources.ts';
+import type { Sources } from '../readers/sources.ts';
 
 const BETA_CLASS = 'volume.beta.kubernetes.io/storage-class';
 const DEFAULT_ANNOTATIONS = [

@@ -14,7 +14,7 @@ import type { KubeObject } from '../../api/meta/object.ts';
 import { apiServices } from '../../api/machinery/resources.ts';
 import { isConflict, isNotFound, isStatusError, newStatusError } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import type { Source } from '../admission/sources.ts';
+import type { Source } from '../readers/sources.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import type { AggregationMetrics } from './aggregation-metrics.ts';
 import {

@@ -1,6 +1,6 @@
 /** Where the server behind an APIService is: an address of its service's endpoints, and how it is recognised there. */
 import type { Service, EndpointSlice } from '../../api/machinery/kinds.ts';
-import type { Source } from '../admission/sources.ts';
+import type { Source } from '../readers/sources.ts';
 
 export interface ServiceReference {
   readonly namespace?: string;

@@ -10,7 +10,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import { apiServices } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
-import type { Source } from '../admission/sources.ts';
+import type { Source } from '../readers/sources.ts';
 
 export interface AutoRegistrationOptions {
   readonly definitions: Source;

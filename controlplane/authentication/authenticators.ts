@@ -7,7 +7,7 @@ import type { Clock } from '../../api/machinery/clock.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Secret } from '../../api/machinery/kinds.ts';
 import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resources.ts';
-import type { Sources } from '../admission/sources.ts';
+import type { Sources } from '../readers/sources.ts';
 import { FRONT_PROXY_CLIENT, KUBELET_CLIENT } from '../pki/pki.ts';
 import type { JwtSettings } from './authentication-config.ts';
 import type { AuthenticationMetrics } from './authentication-metrics.ts';

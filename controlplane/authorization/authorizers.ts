@@ -4,7 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Sources } from '../admission/sources.ts';
+import type { Sources } from '../readers/sources.ts';
 import type { SecurityPart } from '../authentication/authenticators.ts';
 import { WebhookClient } from '../authentication/webhook-client.ts';
 import { webhookFromFile } from '../authentication/webhook-file.ts';
@@ -16,7 +16,7 @@ import { RbacAuthorizer } from './rbac.ts';
 import { alwaysAllow, alwaysDeny, MASTERS_GROUP, privilegedGroups, unionAuthorizer, unionRules } from './union.ts';
 import { webhookAuthorizer } from './webhook.ts';
 import type { Authorizer, RuleResolver } from './authorization.ts';
-import { StartError } from '../start-error.ts';
+import { StartError } from '../model/start-error.ts';
 
 export const AUTHORIZERS: readonly SecurityPart[] = [
   { name: 'Node', flags: ['--authorization-mode=Node'], source: 'node.ts' },

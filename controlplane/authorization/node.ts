@@ -7,7 +7,7 @@
 import type { PersistentVolume, Pod, ResourceSlice, VolumeAttachment } from '../../api/machinery/kinds.ts';
 import { persistentVolumes, pods, resourceSlices, volumeAttachments } from '../../api/machinery/resources.ts';
 import { quote } from '../../api/meta/field-error.ts';
-import type { SourceChange, Sources } from '../admission/sources.ts';
+import type { SourceChange, Sources } from '../readers/sources.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import { rule } from './bootstrap-policy.ts';
 import { podReferences } from './pod-references.ts';

@@ -8,7 +8,7 @@
 import type { ClusterRole, ClusterRoleBinding, Role, RoleBinding } from '../../api/machinery/kinds.ts';
 import { clusterRoleBindings, clusterRoles, roleBindings, roles } from '../../api/machinery/resources.ts';
 import { quote } from '../../api/meta/field-error.ts';
-import type { Source, SourceChange, Sources } from '../admission/sources.ts';
+import type { Source, SourceChange, Sources } from '../readers/sources.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import { ruleAllows, ruleQuery, type PolicyRule } from './rbac-rules.ts';
 import type {

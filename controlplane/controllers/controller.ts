@@ -11,7 +11,7 @@ import type { EventRecorder } from '../../api/machinery/event-recorder.ts';
 import type { Informer, Informers } from '../../api/machinery/informer.ts';
 import type { TypedClient } from '../../api/machinery/typed-client.ts';
 import { runWorkers, WorkQueue } from '../../api/machinery/work-queue.ts';
-import type { ResourceCatalog } from '../registry/rest.ts';
+import type { ResourceCatalog } from '../model/rest.ts';
 import type { ControllerOptions } from './options.ts';
 
 export interface ControllerEnvironment {

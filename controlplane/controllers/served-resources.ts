@@ -1,6 +1,6 @@
 /** The resources that the API serves, each once: in the first version that discovery lists. */
 import type { Resource } from '../../api/machinery/client.ts';
-import type { ResourceCatalog } from '../registry/rest.ts';
+import type { ResourceCatalog } from '../model/rest.ts';
 
 export interface ServedResource extends Resource {
   readonly verbs: readonly string[];

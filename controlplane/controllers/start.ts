@@ -6,7 +6,7 @@ import type { LoopTurns } from '../../api/machinery/loop-turns.ts';
 import { CoreEventRecorder } from '../../api/machinery/event-recorder.ts';
 import type { Informers } from '../../api/machinery/informer.ts';
 import { typedClient } from '../../api/machinery/typed-client.ts';
-import type { ResourceCatalog } from '../registry/rest.ts';
+import type { ResourceCatalog } from '../model/rest.ts';
 import { defaultControllerOptions, type ControllerOptions } from './options.ts';
 import { isEnabled } from './controller-names.ts';
 import { controllerTable, type ControllerKeys } from './controller-table.ts';

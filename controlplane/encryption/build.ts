@@ -6,7 +6,7 @@ import { readFile } from 'node:fs/promises';
 import type { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Logger } from '../../api/component/logger.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { followFile, type FollowedFile } from '../followed-file.ts';
+import { followFile, type FollowedFile } from '../authentication/followed-file.ts';
 import type { HealthCheck } from '../server/health.ts';
 import { encryptedValues, type EncryptedValues } from './encrypted-values.ts';
 import { parseEncryptionConfig } from './encryption-config.ts';

@@ -4,7 +4,7 @@
  */
 import type { Dialer } from '../../api/machinery/dialer.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Origin } from '../registry/rest.ts';
+import type { Origin } from '../model/rest.ts';
 
 export interface UsageFigures {
   /** RFC 3339. */

@@ -5,8 +5,8 @@
 import type { KubeObject } from '../../api/meta/object.ts';
 import { isStatusError, newNotFound } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import { agentOrigin } from '../registry/kinds/connections.ts';
-import type { ListOptions, RequestContext, Rest } from '../registry/rest.ts';
+import { agentOrigin } from '../registry/kinds/core/connections.ts';
+import type { ListOptions, RequestContext, Rest } from '../model/rest.ts';
 import { currentEntry, listEntries } from '../registry/store-read.ts';
 import { looseEntry, type Store } from '../registry/store.ts';
 import type { AgentSummaries, NodeSummary, UsageFigures } from './agent-summaries.ts';

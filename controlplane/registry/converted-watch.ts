@@ -3,7 +3,7 @@
  * position, not a buffer, as for a slow client. A conversion that fails ends the watch with an ERROR event, since a watch
  * that skipped the batch would lose changes. Opened by `version-edge.ts`.
  */
-import type { WatchEvent, WatchHandle, WatchSink } from './rest.ts';
+import type { WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
 
 /** The events in the served version; a promise where the webhook has to be called. */
 export type ConvertEvents = (events: readonly WatchEvent[]) => readonly WatchEvent[] | Promise<readonly WatchEvent[]>;

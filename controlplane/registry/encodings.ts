@@ -9,10 +9,10 @@ import { MAX_VALUES } from '../../api/codec/limits.ts';
 import { messageOfItem } from '../../api/codec/protobuf.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo, Schema } from '../../api/schema/schema.ts';
-import type { Encodings, IncludeObject, ListMetadata, MetaVersion } from '../server/encoding.ts';
+import type { Encodings, IncludeObject, ListMetadata, MetaVersion } from '../model/encoding.ts';
 import { defaultColumns } from './columns/default-columns.ts';
 import { humanDuration } from './columns/human-duration.ts';
-import type { Entry } from './rest.ts';
+import type { Entry } from '../model/rest.ts';
 import type { Cell, Elapsed, TableColumn, TableColumns } from './strategy.ts';
 
 /** The protobuf form of the built-in types; messages are without the `k8s\0` envelope unless said otherwise. */

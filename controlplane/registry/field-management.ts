@@ -4,7 +4,7 @@
  */
 import { newUnsupportedMediaType } from '../../api/meta/status-error.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import type { FieldValidation, Patch } from './rest.ts';
+import type { FieldValidation, Patch } from '../model/rest.ts';
 import type { ResetFields } from './strategy.ts';
 
 export interface ManagedWrite {

@@ -17,7 +17,7 @@ import {
 import { invalid } from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid, type StatusError } from '../../api/meta/status-error.ts';
 import type { Schema, StructType, TypeNode } from '../../api/schema/schema.ts';
-import type { Body, FieldValidation, RequestContext } from './rest.ts';
+import type { Body, FieldValidation, RequestContext } from '../model/rest.ts';
 
 /** How JSON becomes an object of a type. */
 export interface SchemaReader {

@@ -7,7 +7,7 @@ import { formatTime } from '../../api/machinery/clock.ts';
 import type { KubeObject, OwnerReference } from '../../api/meta/object.ts';
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import type { RequestContext } from './rest.ts';
+import type { RequestContext } from '../model/rest.ts';
 import { unexplained } from './store.ts';
 
 const POOL_SIZE = 16 * 256;

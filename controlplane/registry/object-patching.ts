@@ -10,7 +10,7 @@ import { applyStrategicMergePatch } from '../../api/codec/strategic-merge-patch.
 import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
 import { unknownFieldErrors } from '../../api/schema/decode.ts';
 import type { ExpectedKind, PatchedObject } from './object-decoding.ts';
-import type { Patch } from './rest.ts';
+import type { Patch } from '../model/rest.ts';
 
 export type PlainPatch = Exclude<Patch, { type: 'apply' }>;
 

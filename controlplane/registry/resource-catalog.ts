@@ -3,7 +3,7 @@
  * (custom resources); the order of the built-in ones is that of discovery, later ones follow.
  */
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import type { ResourceCatalog, Rest } from './rest.ts';
+import type { ResourceCatalog, Rest } from '../model/rest.ts';
 
 export interface MutableCatalog extends ResourceCatalog {
   /** Adds or replaces a resource of one version with its subresources, as one change. */

@@ -21,7 +21,7 @@ import type {
   RequestContext,
   WriteOptions,
   Written,
-} from './rest.ts';
+} from '../model/rest.ts';
 import { deleteCollection, deleteEntry } from './store-delete.ts';
 import { getEntry, listEntries, watchEntries } from './store-read.ts';
 import { changeEntry, createEntry, type Change, type WriteTarget } from './store-write.ts';

@@ -16,7 +16,7 @@ import { builtInReader, type ExpectedKind } from './object-decoding.ts';
 import { patchObject } from './object-patching.ts';
 import { writeOptionsObject } from './resource-rest.ts';
 import type { ServedVersion } from './version-edge.ts';
-import type { Entry, Patch, RequestContext, Rest, WriteOptions, Written } from './rest.ts';
+import type { Entry, Patch, RequestContext, Rest, WriteOptions, Written } from '../model/rest.ts';
 import { getEntry } from './store-read.ts';
 import { changeEntry, type AdmissionView, type Change } from './store-write.ts';
 import type { ManagedWrite } from './field-management.ts';

@@ -5,7 +5,7 @@
  */
 import { newFieldSelector } from '../../api/meta/field-selector.ts';
 import { everything } from '../../api/meta/selector.ts';
-import type { Entry, ListOptions, ListResult, WatchEvent, WatchSink } from './rest.ts';
+import type { Entry, ListOptions, ListResult, WatchEvent, WatchSink } from '../model/rest.ts';
 
 type Selectors = Pick<ListOptions, 'labelSelector' | 'fieldSelector'>;
 type FieldReaders = Readonly<Record<string, (object: Entry['object']) => string>>;

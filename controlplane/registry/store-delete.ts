@@ -10,7 +10,7 @@ import { isStorageError } from '../storage/storage.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
 import type { CacheEntry } from '../storage/watch-cache.ts';
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
-import type { Deleted, DeleteOptions, Entry, ListResult, RequestContext } from './rest.ts';
+import type { Deleted, DeleteOptions, Entry, ListResult, RequestContext } from '../model/rest.ts';
 import { currentEntry } from './store-read.ts';
 import {
   admissionAttributes,

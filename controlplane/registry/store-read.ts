@@ -8,7 +8,7 @@ import { isStorageError } from '../storage/storage.ts';
 import { selectionOf } from '../storage/selection.ts';
 import type { CacheEntry, CacheList, CacheWatchHandle } from '../storage/watch-cache.ts';
 import { decodeContinue, encodeContinue, expiredContinue, type ContinueToken } from './continue-token.ts';
-import type { GetOptions, ListOptions, ListResult, RequestContext, WatchOptions, WatchSink } from './rest.ts';
+import type { GetOptions, ListOptions, ListResult, RequestContext, WatchOptions, WatchSink } from '../model/rest.ts';
 import { notFoundIn, unexplained, type Store } from './store.ts';
 
 export function getEntry(

@@ -14,7 +14,7 @@ import { validateMetadata, validateMetadataUpdate } from '../../api/meta/validat
 import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
 import { isStorageError, type StoredValue, type WriteOptions as StorageWriteOptions } from '../storage/storage.ts';
 import { encodeBounded, LARGE_BYTES, nextTurn } from './large-object.ts';
-import type { Entry, RequestContext, Written, WriteOptions } from './rest.ts';
+import type { Entry, RequestContext, Written, WriteOptions } from '../model/rest.ts';
 import { dropRepeatedOwners, fillSystemFields, matchNamespace, revisionOf } from './object-identity.ts';
 import {
   admissionAttributes,

@@ -19,7 +19,7 @@ import type { AdmissionAttributes, AdmissionChain, Operation } from '../admissio
 import { isStorageError, type Storage } from '../storage/storage.ts';
 import { encodeObject } from '../storage/object-bytes.ts';
 import type { CacheEntry, WatchCache } from '../storage/watch-cache.ts';
-import type { Entry, RequestContext } from './rest.ts';
+import type { Entry, RequestContext } from '../model/rest.ts';
 import type { Strategy, StrategyContext, UpdateStrategy } from './strategy.ts';
 
 export interface Store {

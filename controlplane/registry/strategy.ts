@@ -11,7 +11,7 @@ import type { NameRule } from '../../api/meta/names.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import type { SideWrite } from '../storage/storage.ts';
-import type { RequestContext } from './rest.ts';
+import type { RequestContext } from '../model/rest.ts';
 
 /** What a strategy may know of the request. */
 export interface StrategyContext {

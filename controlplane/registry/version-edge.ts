@@ -10,7 +10,7 @@ import type { Decoder, ExpectedKind } from './object-decoding.ts';
 import type { FieldManagement } from './field-management.ts';
 import { newFieldSelector, type FieldSelector } from '../../api/meta/field-selector.ts';
 import { convertWatch } from './converted-watch.ts';
-import type { Entry, ListOptions, ListResult, WatchEvent, WatchHandle, WatchSink } from './rest.ts';
+import type { Entry, ListOptions, ListResult, WatchEvent, WatchHandle, WatchSink } from '../model/rest.ts';
 import { listMatching, servedMatcher, type Matches } from './served-selection.ts';
 import { checkFields } from './store-read.ts';
 import { looseEntry, type Store } from './store.ts';

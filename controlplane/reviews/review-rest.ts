@@ -14,7 +14,7 @@ import type { UserInfo } from '../authentication/authentication.ts';
 import type { FieldManagement } from '../registry/field-management.ts';
 import { builtInReader, createDecoder, type Decoder, type ExpectedKind } from '../registry/object-decoding.ts';
 import { fillSystemFields, matchNamespace } from '../registry/object-identity.ts';
-import type { RequestContext, Rest } from '../registry/rest.ts';
+import type { RequestContext, Rest } from '../model/rest.ts';
 import { admissionAttributes, looseEntry } from '../registry/store.ts';
 
 export interface ReviewRequest {

@@ -1,6 +1,6 @@
 /** Lists the review endpoints and their paths. main.ts passes them to the registry. */
 import type { Clock } from '../../api/machinery/clock.ts';
-import type { Sources } from '../admission/sources.ts';
+import type { Sources } from '../readers/sources.ts';
 import type { TokenAuthenticator } from '../authentication/authentication.ts';
 import type { TokenIssuer } from '../authentication/token-issuer.ts';
 import type { Authorizer, RuleResolver } from '../authorization/authorization.ts';

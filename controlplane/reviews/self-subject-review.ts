@@ -1,7 +1,7 @@
 /** Implements SelfSubjectReview: the caller's user after authentication and impersonation. */
 import { formatTime, type Clock } from '../../api/machinery/clock.ts';
 import type { Reviewer } from './review-rest.ts';
-import { userInfoJson } from './user-info.ts';
+import { userInfoJson } from '../model/user-info.ts';
 
 export function selfSubjectReviewer(clock: Clock): Reviewer {
   return ({ object, user }) => ({

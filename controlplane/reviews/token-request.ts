@@ -5,7 +5,7 @@ import { nodes, pods, secrets, serviceAccounts } from '../../api/machinery/resou
 import { invalid, type FieldError } from '../../api/meta/field-error.ts';
 import { parseApiVersion, type KubeObject } from '../../api/meta/object.ts';
 import { newBadRequest, newConflict, newInvalid, newNotFound } from '../../api/meta/status-error.ts';
-import type { Sources } from '../admission/sources.ts';
+import type { Sources } from '../readers/sources.ts';
 import {
   EXTENDED_EXPIRATION_SECONDS,
   WARN_ONLY_EXPIRATION_SECONDS,

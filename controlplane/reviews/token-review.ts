@@ -6,7 +6,7 @@ import type { TokenAuthenticator } from '../authentication/authentication.ts';
 import { INVALID_BEARER_TOKEN } from '../authentication/bearer.ts';
 import { messagesOf } from '../authentication/union.ts';
 import type { Reviewer } from './review-rest.ts';
-import { userInfoJson } from './user-info.ts';
+import { userInfoJson } from '../model/user-info.ts';
 
 export function tokenReviewer(tokens: TokenAuthenticator, apiAudiences: readonly string[]): Reviewer {
   return async ({ object }) => {

@@ -3,8 +3,8 @@ import { JsonSyntaxError } from '../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../api/codec/yaml.ts';
 import { newBadRequest, isStatusError } from '../../api/meta/status-error.ts';
 import { LARGE_BYTES, nextTurn } from '../registry/large-object.ts';
-import type { Body, Rest } from '../registry/rest.ts';
-import type { Encodings } from './encoding.ts';
+import type { Body, Rest } from '../model/rest.ts';
+import type { Encodings } from '../model/encoding.ts';
 import { inputFormat, type Format } from './media-type.ts';
 import type { ApiRequest } from './request.ts';
 

@@ -35,7 +35,7 @@ import type {
   Rest,
   WatchEvent,
   WatchHandle,
-} from '../registry/rest.ts';
+} from '../model/rest.ts';
 import { forbiddenError } from './filters/authorization.ts';
 
 export interface DirectClientOptions {

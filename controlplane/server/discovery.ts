@@ -12,7 +12,7 @@ import { apiVersionOf } from '../../api/meta/object.ts';
 import { compareVersions } from '../../api/meta/version-order.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
 import type { AggregatedVersion } from '../aggregation/aggregator.ts';
-import type { ResourceCatalog } from '../registry/rest.ts';
+import type { ResourceCatalog } from '../model/rest.ts';
 import { acceptClauses, type AcceptClause } from './accept.ts';
 import { Document, sendDocument } from './document.ts';
 import { JSON_TYPE, PROTOBUF_TYPE, YAML_TYPE, routeError, type Format } from './media-type.ts';

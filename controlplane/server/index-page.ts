@@ -1,5 +1,5 @@
 /** `/`: the paths that are served, for people who look around. */
-import type { ResourceCatalog } from '../registry/rest.ts';
+import type { ResourceCatalog } from '../model/rest.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';
 
 export function installIndex(paths: PathHandlers, catalog: ResourceCatalog): void {

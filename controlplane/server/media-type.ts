@@ -10,7 +10,7 @@ import {
   newUnsupportedMediaType,
   type StatusError,
 } from '../../api/meta/status-error.ts';
-import type { MetaVersion } from './encoding.ts';
+import type { MetaVersion } from '../model/encoding.ts';
 
 export type Format = 'json' | 'yaml' | 'protobuf';
 

@@ -7,7 +7,7 @@ import { everything } from '../../api/meta/selector.ts';
 import { everyField, parseFieldSelector } from '../../api/meta/field-selector.ts';
 import { FieldError, forbidden, invalid, notSupported, required } from '../../api/meta/field-error.ts';
 import { newBadRequest, newInvalid } from '../../api/meta/status-error.ts';
-import type { DeleteOptions, FieldValidation, ListOptions, WatchOptions, WriteOptions } from '../registry/rest.ts';
+import type { DeleteOptions, FieldValidation, ListOptions, WatchOptions, WriteOptions } from '../model/rest.ts';
 import { queryBoolean } from './request-info.ts';
 
 const MAX_FIELD_MANAGER_BYTES = 128;

@@ -5,7 +5,7 @@
  */
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { Counter, Histogram, MetricsRegistry } from '../../api/component/metrics.ts';
-import type { Rest } from '../registry/rest.ts';
+import type { Rest } from '../model/rest.ts';
 import { isLongRunning } from './long-running.ts';
 import { reading, type PathHandlers } from './path-handlers.ts';
 import type { ApiRequest } from './request.ts';

@@ -8,7 +8,7 @@ import { parseRequestPath, type RequestPath, RequestPathError, splitTarget } fro
 import { newBadRequest } from '../../api/meta/status-error.ts';
 import type { UserInfo } from '../authentication/authentication.ts';
 import type { Authorizer } from '../authorization/authorization.ts';
-import type { RequestContext, Rest } from '../registry/rest.ts';
+import type { RequestContext, Rest } from '../model/rest.ts';
 import type { Exchange, ResponseHeaders } from './exchange.ts';
 import type { RequestInfo } from './request-info.ts';
 

@@ -7,8 +7,8 @@ import { encodeJson, parseExactJson, stringifyJson } from '../../api/codec/json.
 import { apiVersionOf } from '../../api/meta/object.ts';
 import { newBadRequest, newNotAcceptable, type Status } from '../../api/meta/status-error.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
-import type { Entry, Rest } from '../registry/rest.ts';
-import type { Encodings, IncludeObject, ListMetadata } from './encoding.ts';
+import type { Entry, Rest } from '../model/rest.ts';
+import type { Encodings, IncludeObject, ListMetadata } from '../model/encoding.ts';
 import { acceptsGzip, contentTypeOf, negotiateError, type Format, type OutputMediaType } from './media-type.ts';
 import { Pieces } from './pieces.ts';
 import type { ApiRequest } from './request.ts';

@@ -3,7 +3,7 @@
  * `RequestInfo` that authorization has read before.
  */
 import { newNotFound, type StatusError } from '../../api/meta/status-error.ts';
-import type { ResourceCatalog, Rest } from '../registry/rest.ts';
+import type { ResourceCatalog, Rest } from '../model/rest.ts';
 import { routeError } from './media-type.ts';
 import type { RequestInfo } from './request-info.ts';
 

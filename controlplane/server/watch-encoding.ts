@@ -5,8 +5,8 @@
 import { encodeJson } from '../../api/codec/json.ts';
 import { isStatusError, newInternalError } from '../../api/meta/status-error.ts';
 import { apiVersionOf, type KubeObject } from '../../api/meta/object.ts';
-import type { Entry, Rest, WatchEvent } from '../registry/rest.ts';
-import type { Encodings, IncludeObject } from './encoding.ts';
+import type { Entry, Rest, WatchEvent } from '../model/rest.ts';
+import type { Encodings, IncludeObject } from '../model/encoding.ts';
 import type { OutputMediaType } from './media-type.ts';
 
 /** One watch's encoder; only that of a Table has a state (columns go with the first event alone). */

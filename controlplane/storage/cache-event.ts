@@ -1,5 +1,5 @@
 /** A change in the watch cache, and what it looks like to a selection: objects that enter one are ADDED, those that leave it DELETED. */
-import type { WatchEvent } from '../registry/rest.ts';
+import type { WatchEvent } from '../model/rest.ts';
 import type { CachedObject, ObjectContext } from './cached-object.ts';
 import type { Selection } from './selection.ts';
 

@@ -10,7 +10,7 @@
 import type { Clock } from '../../api/machinery/clock.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { Logger } from '../../api/component/logger.ts';
-import type { Entry, WatchHandle, WatchSink } from '../registry/rest.ts';
+import type { Entry, WatchHandle, WatchSink } from '../model/rest.ts';
 import { CacheEvent, selects } from './cache-event.ts';
 import { CachedObject, LabelSets, type ObjectContext } from './cached-object.ts';
 import { EntryIndexes } from './entry-indexes.ts';

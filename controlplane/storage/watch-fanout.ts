@@ -8,7 +8,7 @@
  */
 import type { Clock, Timer } from '../../api/machinery/clock.ts';
 import { newExpired, newInternalError } from '../../api/meta/status-error.ts';
-import type { WatchEvent, WatchSink } from '../registry/rest.ts';
+import type { WatchEvent, WatchSink } from '../model/rest.ts';
 import type { CacheEvent } from './cache-event.ts';
 import type { CachedObject } from './cached-object.ts';
 import type { Selection } from './selection.ts';

@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { type FileEntry, hostArchitecture, imageArchive } from '../../agent/images/image-archive.ts';
-import { pauseImage } from '../../agent/images/pause-image.ts';
+import { type FileEntry, hostArchitecture, imageArchive } from '../../agent/runtime/images/image-archive.ts';
+import { pauseImage } from '../../agent/runtime/images/pause-image.ts';
 
 /** What `examples/` run. */
 const DEMO_IMAGE = 'orchlet.local/demo:1';

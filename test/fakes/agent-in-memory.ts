@@ -1,7 +1,7 @@
 /** The whole agent on a runtime in memory: a node `n1` on ports of its own that leaves the machine's cgroups alone. */
 import { join } from 'node:path';
 import { type Agent, type AgentOptions, startAgent } from '../../agent/main.ts';
-import type { AgentFlags } from '../../agent/options.ts';
+import type { AgentFlags } from '../../agent/options/agent-options.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import { createFakeHost, FakeRuntime } from './fake-runtime.ts';
 

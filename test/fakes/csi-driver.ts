@@ -4,8 +4,8 @@
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } from '../../agent/csi/schema.ts';
-import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from '../../agent/pluginmanager/schema.ts';
+import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } from '../../agent/volumes/csi/schema.ts';
+import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from '../../agent/volumes/plugins/schema.ts';
 import type { Mounter } from '../../agent/volumes/mounter.ts';
 import { PluginError, serveGrpc } from './grpc-plugin.ts';
 

@@ -1,13 +1,13 @@
 /** A device plugin: real gRPC on a real socket, devices as a test says. */
 import { join } from 'node:path';
-import { connectGrpc } from '../../agent/grpc/grpc-client.ts';
-import { serveGrpc } from '../../agent/grpc/grpc-server.ts';
-import type { IncomingOf, OutgoingOf } from '../../agent/grpc/messages.ts';
+import { connectGrpc } from '../../agent/protocols/grpc/grpc-client.ts';
+import { serveGrpc } from '../../agent/protocols/grpc/grpc-server.ts';
+import type { IncomingOf, OutgoingOf } from '../../agent/protocols/grpc/messages.ts';
 import {
   DEVICE_MESSAGES,
   DEVICE_PLUGIN_METHODS,
   REGISTRATION_METHODS,
-} from '../../agent/resourcemanagers/devicemanager/schema.ts';
+} from '../../agent/resources/managers/devicemanager/schema.ts';
 
 type Messages = typeof DEVICE_MESSAGES;
 export type FakeDevice = OutgoingOf<Messages, 'Device'>;

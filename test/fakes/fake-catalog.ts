@@ -13,7 +13,7 @@ import type {
   WatchHandle,
   WatchOptions,
   WatchSink,
-} from '../../controlplane/registry/rest.ts';
+} from '../../controlplane/model/rest.ts';
 
 export function fakeInfo(resource: string, kind: string, options: Partial<ResourceInfo> = {}): ResourceInfo {
   return {

@@ -8,7 +8,7 @@ import { typedClient } from '../../api/machinery/typed-client.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { RunController } from '../../controlplane/controllers/controller.ts';
 import { defaultControllerOptions, type ControllerOptions } from '../../controlplane/controllers/options.ts';
-import type { ResourceCatalog } from '../../controlplane/registry/rest.ts';
+import type { ResourceCatalog } from '../../controlplane/model/rest.ts';
 import type { ResourceInfo } from '../../api/schema/schema.ts';
 import { FakeClient } from './fake-client.ts';
 import { FakeClock } from './fake-clock.ts';

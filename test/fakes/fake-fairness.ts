@@ -1,7 +1,10 @@
 /** API priority and fairness with the default objects, for servers of tests. */
 import { MetricsRegistry } from '../../api/component/metrics.ts';
 import type { Clock } from '../../api/machinery/clock.ts';
-import { SUGGESTED_LEVELS, SUGGESTED_SCHEMAS } from '../../controlplane/registry/kinds/flowcontrol-defaults.ts';
+import {
+  SUGGESTED_LEVELS,
+  SUGGESTED_SCHEMAS,
+} from '../../controlplane/registry/kinds/flowcontrol/flowcontrol-defaults.ts';
 import type { PriorityAndFairnessOptions } from '../../controlplane/server/filters/priority-and-fairness.ts';
 import { FlowControl } from '../../controlplane/server/flowcontrol/flow-control.ts';
 import { FlowMetrics } from '../../controlplane/server/flowcontrol/flow-metrics.ts';

@@ -7,11 +7,11 @@ import { silentLogger } from '../../api/component/logger.ts';
 import { systemClock } from '../../api/machinery/clock.ts';
 import type { Authenticator, UserInfo } from '../../controlplane/authentication/authentication.ts';
 import type { Authorizer } from '../../controlplane/authorization/authorization.ts';
-import type { Encodings } from '../../controlplane/server/encoding.ts';
+import type { Encodings } from '../../controlplane/model/encoding.ts';
 import { PathHandlers } from '../../controlplane/server/path-handlers.ts';
 import { createServer, type ApiServer, type ServerOptions } from '../../controlplane/server/server.ts';
 import { textDecoders } from '../../controlplane/server/text-decoders.ts';
-import type { ResourceCatalog } from '../../controlplane/registry/rest.ts';
+import type { ResourceCatalog } from '../../controlplane/model/rest.ts';
 
 export const fakeEncodings: Encodings = {
   hasProtobuf: () => true,

@@ -3,7 +3,7 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdtemp } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { type HostTopology, readHostTopology } from '../../agent/resourcemanagers/topology/host-topology.ts';
+import { type HostTopology, readHostTopology } from '../../agent/resources/managers/topology/host-topology.ts';
 
 export interface Machine {
   readonly sockets: number;

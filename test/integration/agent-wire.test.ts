@@ -10,7 +10,7 @@ import { type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test, type TestContext } from 'node:test';
-import type { AgentFlags } from '../../agent/options.ts';
+import type { AgentFlags } from '../../agent/options/agent-options.ts';
 import { keepAlive } from '../../api/machinery/clock.ts';
 import { newKubeconfig, writeKubeconfig } from '../../api/machinery/kubeconfig.ts';
 import { configMaps, nodes, pods, serviceAccounts } from '../../api/machinery/resources.ts';

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { PAUSE_IMAGE } from '../../agent/images/pause-image.ts';
+import { PAUSE_IMAGE } from '../../agent/runtime/images/pause-image.ts';
 import { startDockerRuntime } from '../../agent/runtime/docker/docker-runtime.ts';
 import { type Runtime, RuntimeError } from '../../agent/runtime/runtime.ts';
 import { silentLogger } from '../../api/component/logger.ts';

@@ -8,11 +8,11 @@ import { connect as connectTls } from 'node:tls';
 import { after, before, test } from 'node:test';
 import { constants as zlibConstants, createDeflate } from 'node:zlib';
 import { WebSocket } from 'ws';
-import type { PodHost } from '../../agent/core-types.ts';
+import type { PodHost } from '../../agent/model/core-types.ts';
 import type { StreamIo } from '../../agent/runtime/runtime.ts';
-import { SpdyConnection } from '../../agent/server/spdy/connection.ts';
-import { DICTIONARY } from '../../agent/server/spdy/dictionary.ts';
-import { controlFrame, encodeHeaders, FRAME } from '../../agent/server/spdy/frames.ts';
+import { SpdyConnection } from '../../agent/protocols/spdy/connection.ts';
+import { DICTIONARY } from '../../agent/protocols/spdy/dictionary.ts';
+import { controlFrame, encodeHeaders, FRAME } from '../../agent/protocols/spdy/frames.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { type ServerUnderTest, startServerUnderTest } from '../unit/agent/server/server-under-test.ts';
 

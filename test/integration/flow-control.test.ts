@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { flowSchemas, priorityLevelConfigurations } from '../../api/machinery/resources.ts';
-import { ensureFlowControl } from '../../controlplane/flow-control-objects.ts';
+import { ensureFlowControl } from '../../controlplane/bootstrap/flow-control-objects.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
 

@@ -8,7 +8,7 @@ import { certificatePem, createCertificate, parseCertificate } from '../../api/p
 import { generateKey, privateKeyPem } from '../../api/pki/signing.ts';
 import { WebhookClient } from '../../controlplane/authentication/webhook-client.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
-import type { ControlPlaneFlags } from '../../controlplane/options.ts';
+import type { ControlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import { until } from '../until.ts';
 
 const DAY = 86_400_000;

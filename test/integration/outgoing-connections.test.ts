@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { apiServices, nodes, pods, services } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { hostAddresses } from '../../controlplane/host-address.ts';
+import { hostAddresses } from '../../controlplane/start/host-address.ts';
 import { type ControlPlane, startControlPlane } from '../../controlplane/main.ts';
 import { until } from '../until.ts';
 

@@ -9,7 +9,7 @@ import { HttpClient } from '../../api/machinery/http-client.ts';
 import { loadKubeconfig, serverAccess } from '../../api/machinery/kubeconfig.ts';
 import { events, namespaces, pods, serviceAccounts } from '../../api/machinery/resources.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
-import { podColumns } from '../../controlplane/registry/columns/pods.ts';
+import { podColumns } from '../../controlplane/registry/kinds/core/pod-columns.ts';
 import {
   differences,
   expectedStatus,

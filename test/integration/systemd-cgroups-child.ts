@@ -2,10 +2,10 @@
  * The agent's cgroups with the driver of systemd, on the host where this runs: does the steps of its argument one after the other,
  * then prints what it warned of. Each run is an agent that starts anew.
  */
-import { createCgroupManager } from '../../agent/cgroups/cgroup-manager.ts';
-import { type CgroupLimits, NodeAllocatable } from '../../agent/cgroups/node-allocatable.ts';
-import { createPodCgroups } from '../../agent/cgroups/pod-cgroups.ts';
-import type { Pod } from '../../agent/core-types.ts';
+import { createCgroupManager } from '../../agent/host/cgroups/cgroup-manager.ts';
+import { type CgroupLimits, NodeAllocatable } from '../../agent/host/cgroups/node-allocatable.ts';
+import { createPodCgroups } from '../../agent/host/cgroups/pod-cgroups.ts';
+import type { Pod } from '../../agent/model/core-types.ts';
 import { type Logger, silentLogger } from '../../api/component/logger.ts';
 
 export interface Steps {

@@ -18,7 +18,7 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { parseCertificates } from '../../api/pki/certificate.ts';
 import { startControlPlane } from '../../controlplane/main.ts';
-import type { ControlPlaneFlags } from '../../controlplane/options.ts';
+import type { ControlPlaneFlags } from '../../controlplane/options/controlplane-options.ts';
 import type { SigningAuthority } from './certificates.ts';
 import { compare, type Difference } from './compare.ts';
 import { replayManifests } from './manifests.ts';

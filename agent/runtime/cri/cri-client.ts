@@ -4,7 +4,7 @@
  */
 import type { Client, ServiceError } from '@grpc/grpc-js';
 import { RuntimeError, type RuntimeErrorCode } from '../runtime.ts';
-import { buildCodecs } from '../../grpc/codec.ts';
+import { buildCodecs } from '../../protocols/grpc/codec.ts';
 import { type Answer, CONTAINERD_MESSAGES, MESSAGES, METHODS, type MethodName, type Request } from './schema.ts';
 
 /** The largest message that an `ExecSync` response may need. */

@@ -4,7 +4,7 @@
  * their values in `CRI`. The types of requests and responses are derived from the table, and the wire codec is built
  * from it.
  */
-import type { IncomingOf, OutgoingOf } from '../../grpc/messages.ts';
+import type { IncomingOf, OutgoingOf } from '../../protocols/grpc/messages.ts';
 
 export const MESSAGES = {
   AttachRequest: { containerId: '1 string', stdin: '2 bool', tty: '3 bool', stdout: '4 bool', stderr: '5 bool' },

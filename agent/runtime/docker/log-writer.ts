@@ -9,7 +9,7 @@ import { mkdir, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Logger } from '../../../api/component/logger.ts';
-import { inLogFolder, openLog, rotatedNames } from '../../logs/log-files.ts';
+import { inLogFolder, openLog, rotatedNames } from '../logs/log-files.ts';
 import type { DockerClient } from './docker-client.ts';
 import { readFrames, type Frame } from './stream-frames.ts';
 

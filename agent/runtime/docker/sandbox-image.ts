@@ -4,8 +4,8 @@
  */
 import { Readable } from 'node:stream';
 import type { Logger } from '../../../api/component/logger.ts';
-import { hostArchitecture, imageArchive } from '../../images/image-archive.ts';
-import { PAUSE_IMAGE, pauseImage } from '../../images/pause-image.ts';
+import { hostArchitecture, imageArchive } from '../images/image-archive.ts';
+import { PAUSE_IMAGE, pauseImage } from '../images/pause-image.ts';
 import type { DockerImages } from './images.ts';
 
 export class SandboxImage {

@@ -6,7 +6,7 @@ import type { Duplex } from 'node:stream';
 import { finished, pipeline } from 'node:stream';
 import type { WebSocket } from 'ws';
 import { RuntimeError } from '../../runtime/runtime.ts';
-import { SpdyConnection, type SpdyStream } from '../spdy/connection.ts';
+import { SpdyConnection, type SpdyStream } from '../../protocols/spdy/connection.ts';
 
 export const PORT_FORWARD_PROTOCOL = 'portforward.k8s.io';
 export const TUNNEL_PROTOCOL = 'SPDY/3.1+portforward.k8s.io';

@@ -2,7 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { SpdyConnection, type SpdyStream } from '../spdy/connection.ts';
+import { SpdyConnection, type SpdyStream } from '../../protocols/spdy/connection.ts';
 import {
   endStream,
   outcomeStatus,

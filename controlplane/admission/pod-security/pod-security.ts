@@ -10,7 +10,7 @@ import type { KubeObject } from '../../../api/meta/object.ts';
 import { newInvalid } from '../../../api/meta/status-error.ts';
 import { isPod, nameOf, refusal, type PodSpec } from '../pod-attributes.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
-import type { Sources } from '../sources.ts';
+import type { Sources } from '../../readers/sources.ts';
 import { evaluatePod, formatViolations } from './evaluate.ts';
 import { formatLevel, levelRank, policyOf, type LevelVersion, type Mode, type Policy } from './policy.ts';
 

@@ -7,7 +7,7 @@ import { fromLabelSelector } from '../../../api/meta/selector.ts';
 import { type GroupVersionResource, type KubeObject, parseApiVersion } from '../../../api/meta/object.ts';
 import type { ResourceInfo } from '../../../api/schema/schema.ts';
 import type { AdmissionAttributes } from '../admission.ts';
-import type { Source, Sources } from '../sources.ts';
+import type { Source, Sources } from '../../readers/sources.ts';
 import { isExempt, isReview, type MatchInput, matchWebhook, type Webhook } from '../webhook/matching.ts';
 import type { WebhookConversion } from '../webhook/webhooks.ts';
 import type { MatchResources, Policy, PolicyBinding } from './policy-types.ts';

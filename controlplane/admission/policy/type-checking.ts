@@ -11,7 +11,7 @@ import { validatingAdmissionPolicies, type ResourceOf } from '../../../api/machi
 import { type GroupVersionKind, parseApiVersion } from '../../../api/meta/object.ts';
 import { isConflict, isNotFound } from '../../../api/meta/status-error.ts';
 import type { ResourceInfo, Scalar, StructType, TypeNode } from '../../../api/schema/schema.ts';
-import type { Sources } from '../sources.ts';
+import type { Sources } from '../../readers/sources.ts';
 import { ADMISSION_VARIABLES } from './expressions.ts';
 import type { Policy } from './policy-types.ts';
 

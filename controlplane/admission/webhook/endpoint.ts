@@ -2,7 +2,7 @@
 import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
 import { BackendError, backendOf } from '../../aggregation/api-service-target.ts';
 import type { WebhookEndpoint } from '../../authentication/webhook-client.ts';
-import type { Source } from '../sources.ts';
+import type { Source } from '../../readers/sources.ts';
 import type { Webhook } from './matching.ts';
 
 /** Credentials for a server's `host` or `host:port`, from the admission configuration's kubeconfig. */

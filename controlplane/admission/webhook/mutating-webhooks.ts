@@ -9,7 +9,7 @@ import type { JsonValue, KubeObject } from '../../../api/meta/object.ts';
 import { newInternalError } from '../../../api/meta/status-error.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
 import { kindOfObject } from '../policy/request-view.ts';
-import type { Source } from '../sources.ts';
+import type { Source } from '../../readers/sources.ts';
 import type { RegisteredWebhook } from './matching.ts';
 import type { JsonPatch, ReviewView } from './review.ts';
 import { WebhookPlugin, type Configuration, type WebhooksOptions } from './webhooks.ts';

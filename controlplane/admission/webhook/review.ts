@@ -4,7 +4,7 @@ import { parseJson, stringifyJson } from '../../../api/codec/json.ts';
 import { newStatusError, type StatusError } from '../../../api/meta/status-error.ts';
 import type { GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import { isRecord } from '../../authentication/jwt.ts';
-import { userInfoJson } from '../../reviews/user-info.ts';
+import { userInfoJson } from '../../model/user-info.ts';
 import type { AdmissionAttributes } from '../admission.ts';
 import type { GroupVersionKind } from '../../../api/meta/object.ts';
 

@@ -14,7 +14,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { GroupVersionKind, GroupVersionResource, KubeObject } from '../../../api/meta/object.ts';
 import type { WebhookClient } from '../../authentication/webhook-client.ts';
 import type { AdmissionAttributes, AdmissionPlugin } from '../admission.ts';
-import type { Source, Sources } from '../sources.ts';
+import type { Source, Sources } from '../../readers/sources.ts';
 import { Dispatcher, type DispatchOptions, type MatchConditions, type WebhookMetrics } from './dispatcher.ts';
 import type { WebhookCredentials } from './endpoint.ts';
 import { isExempt, isReview, matchWebhook, type RegisteredWebhook, type Webhook } from './matching.ts';

@@ -15,7 +15,7 @@ import { parseApiVersion, type KubeObject } from '../../../api/meta/object.ts';
 import { approximate, parseQuantity } from '../../../api/meta/quantity.ts';
 import { parseSelector } from '../../../api/meta/selector-parser.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
-import type { MetricStatus } from '../../registry/kinds/autoscaling-conversion.ts';
+import type { MetricStatus } from '../../registry/kinds/autoscaling/autoscaling-conversion.ts';
 import { keyOf, ReconcileLoop, splitKey, type ControllerEnvironment, type RunController } from '../controller.ts';
 import { FailedMetric, proposalOf, type MetricProposal } from './metric-proposals.ts';
 import { MetricsClient, type RawGet } from './metrics-client.ts';

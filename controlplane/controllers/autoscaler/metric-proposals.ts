@@ -3,8 +3,8 @@ import type { HorizontalPodAutoscaler, Pod } from '../../../api/machinery/kinds.
 import { parseApiVersion } from '../../../api/meta/object.ts';
 import { formatQuantity, milliUnits, newMilliQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
 import { fromLabelSelector } from '../../../api/meta/selector.ts';
-import type { ResourceCatalog } from '../../registry/rest.ts';
-import type { Metric, MetricStatus } from '../../registry/kinds/autoscaling-conversion.ts';
+import type { ResourceCatalog } from '../../model/rest.ts';
+import type { Metric, MetricStatus } from '../../registry/kinds/autoscaling/autoscaling-conversion.ts';
 import type { MetricsClient } from './metrics-client.ts';
 import {
   byAverage,

@@ -2,7 +2,7 @@
  * From what the metrics ask for to what is done: recent recommendations steady the count, policies bound how fast it changes,
  * and it stays between minimum and maximum. Pure, but for the history that the caller keeps.
  */
-import type { ScalingRules } from '../../registry/kinds/autoscaling-conversion.ts';
+import type { ScalingRules } from '../../registry/kinds/autoscaling/autoscaling-conversion.ts';
 
 export interface Recommendation {
   readonly replicas: number;

@@ -7,7 +7,7 @@ import { formatTime } from '../../../api/machinery/clock.ts';
 import type { IPAddress, ServiceCIDR } from '../../../api/machinery/kinds.ts';
 import { ipAddresses, serviceCIDRs } from '../../../api/machinery/resources.ts';
 import { isNotFound } from '../../../api/meta/status-error.ts';
-import { isManaged } from '../../registry/kinds/service-ip-addresses.ts';
+import { isManaged } from '../../registry/kinds/core/service-ip-addresses.ts';
 import { ReconcileLoop, type RunController } from '../controller.ts';
 
 const FINALIZER = 'networking.k8s.io/service-cidr-finalizer';

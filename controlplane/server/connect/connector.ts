@@ -6,7 +6,7 @@ import type { Clock } from '../../../api/machinery/clock.ts';
 import type { Dialer } from '../../../api/machinery/dialer.ts';
 import type { Logger } from '../../../api/component/logger.ts';
 import { newBadRequest } from '../../../api/meta/status-error.ts';
-import type { ConnectTarget, Rest } from '../../registry/rest.ts';
+import type { ConnectTarget, Rest } from '../../model/rest.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
 import { parseRequestPath, rawAfter } from '../../../api/machinery/request-path.ts';
 import { forwardedHeaders, hostOf, type StrippedHeaders } from './forwarded-headers.ts';

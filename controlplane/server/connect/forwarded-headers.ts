@@ -2,7 +2,7 @@
  * The headers that a forwarded request keeps. Headers of the connection, credentials of the caller, and headers by which a
  * front proxy names a user never reach a target: one list serves proxies, tunnels and aggregation.
  */
-import type { Origin } from '../../registry/rest.ts';
+import type { Origin } from '../../model/rest.ts';
 import type { RequestHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 

@@ -6,7 +6,7 @@ import type { IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { newInternalError, newStatusError } from '../../../api/meta/status-error.ts';
-import type { Rest } from '../../registry/rest.ts';
+import type { Rest } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 import type { OpenTarget } from './connector.ts';

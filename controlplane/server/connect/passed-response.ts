@@ -3,7 +3,7 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Readable } from 'node:stream';
 import { type Dialer, DialRefusedError, type Purpose } from '../../../api/machinery/dialer.ts';
 import { newBadRequest, newServiceUnavailable } from '../../../api/meta/status-error.ts';
-import type { Origin } from '../../registry/rest.ts';
+import type { Origin } from '../../model/rest.ts';
 import type { Exchange } from '../exchange.ts';
 import type { TargetTls } from './connector.ts';
 

@@ -10,7 +10,7 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../../../api/machinery/clock.ts';
 import { DialRefusedError } from '../../../api/machinery/dialer.ts';
 import { newBadRequest, newInternalError } from '../../../api/meta/status-error.ts';
-import type { Origin } from '../../registry/rest.ts';
+import type { Origin } from '../../model/rest.ts';
 import type { ResponseHeaders } from '../exchange.ts';
 import type { ApiRequest } from '../request.ts';
 import type { TargetTls } from './connector.ts';

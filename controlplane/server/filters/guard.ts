@@ -12,7 +12,7 @@ import {
   newTimeout,
   type Status,
 } from '../../../api/meta/status-error.ts';
-import type { Encodings } from '../encoding.ts';
+import type { Encodings } from '../../model/encoding.ts';
 import { sendTooManyRequests, TooManyRequests } from '../flowcontrol/too-many-requests.ts';
 import type { RequestObserver } from '../request-metrics.ts';
 import type { ApiRequest, Filter } from '../request.ts';

@@ -2,7 +2,7 @@
  * How the seats of the server are divided among priority levels: nominal limits by shares, and how far each level may lend
  * and borrow, as kube-apiserver computes both (KEP-1040).
  */
-import type { PriorityLevelSpec } from '../../registry/kinds/flowcontrol-types.ts';
+import type { PriorityLevelSpec } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
 
 /** Seats. */
 export interface ConcurrencyBounds {

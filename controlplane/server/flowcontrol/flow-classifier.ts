@@ -3,7 +3,7 @@
  * concern a user is worked out once for each user, so that classifying a request costs a few set look-ups and allocates
  * nothing.
  */
-import type { FlowSchema } from '../../registry/kinds/flowcontrol-types.ts';
+import type { FlowSchema } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
 import type { UserInfo } from '../../authentication/authentication.ts';
 import type { RequestInfo } from '../request-info.ts';
 import { dealHand } from './shuffle-sharding.ts';

@@ -6,8 +6,11 @@
  * takes no more.
  */
 import type { Clock } from '../../../api/machinery/clock.ts';
-import { MANDATORY_LEVELS, MANDATORY_SCHEMAS } from '../../registry/kinds/flowcontrol-defaults.ts';
-import type { FlowSchema, PriorityLevel as PriorityLevelObject } from '../../registry/kinds/flowcontrol-types.ts';
+import { MANDATORY_LEVELS, MANDATORY_SCHEMAS } from '../../registry/kinds/flowcontrol/flowcontrol-defaults.ts';
+import type {
+  FlowSchema,
+  PriorityLevel as PriorityLevelObject,
+} from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
 import type { ApiRequest } from '../request.ts';
 import { allocateFairly, concurrencyBounds } from './concurrency-limits.ts';
 import { compileSchemas, FlowClassifier, type CompiledSchema, type Flow } from './flow-classifier.ts';

@@ -1,6 +1,6 @@
 /** A priority level at work: its queues and seats, the bodies it receives, its limits, and what it counts. */
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { PriorityLevelSpec } from '../../registry/kinds/flowcontrol-types.ts';
+import type { PriorityLevelSpec } from '../../registry/kinds/flowcontrol/flowcontrol-types.ts';
 import { BodyIntake } from './body-intake.ts';
 import type { ConcurrencyBounds } from './concurrency-limits.ts';
 import { DroppedRequests } from './dropped-requests.ts';

@@ -3,7 +3,7 @@ import { typeNameOf } from '../../../api/schema/table.ts';
 import type { ResourceInfo, Schema } from '../../../api/schema/schema.ts';
 import type { JsonObject } from '../../../api/meta/object.ts';
 import type { BackendOpenApi } from '../../aggregation/backend-openapi.ts';
-import type { ResourceCatalog } from '../../registry/rest.ts';
+import type { ResourceCatalog } from '../../model/rest.ts';
 import type { TypeRef } from './operations.ts';
 import type { CustomSchema, SchemaWriter } from './schemas.ts';
 

@@ -1,5 +1,5 @@
 /** POST: to a collection, or to a subresource that is created on an object. */
-import type { CreatedAs, Entry } from '../../registry/rest.ts';
+import type { CreatedAs, Entry } from '../../model/rest.ts';
 import { readBody } from '../body.ts';
 import { parseWriteOptions } from '../options.ts';
 import { sendEntry } from '../response.ts';

@@ -1,5 +1,5 @@
 /** DELETE of one object: answers with what is left of it, or with a Status. */
-import type { Deleted, Rest } from '../../registry/rest.ts';
+import type { Deleted, Rest } from '../../model/rest.ts';
 import { readDeleteOptions } from '../body.ts';
 import { parseDeleteOptions } from '../options.ts';
 import type { ApiRequest } from '../request.ts';

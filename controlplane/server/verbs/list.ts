@@ -1,5 +1,5 @@
 /** GET of a collection. */
-import type { ListResult } from '../../registry/rest.ts';
+import type { ListResult } from '../../model/rest.ts';
 import { parseListOptions, validateListOptions } from '../options.ts';
 import { sendList } from '../response.ts';
 import { outputOf, pathNamespace, type VerbHandler } from './verb.ts';

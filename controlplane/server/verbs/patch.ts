@@ -3,7 +3,7 @@ import { newBadRequest, newUnsupportedMediaType } from '../../../api/meta/status
 import { JsonSyntaxError } from '../../../api/codec/json.ts';
 import { YamlSyntaxError } from '../../../api/codec/yaml.ts';
 import { nextTurn } from '../../registry/large-object.ts';
-import type { Body, Patch } from '../../registry/rest.ts';
+import type { Body, Patch } from '../../model/rest.ts';
 import { jsonType, receiveBody, type TextDecoders } from '../body.ts';
 import { routeError } from '../media-type.ts';
 import { parseWriteOptions } from '../options.ts';

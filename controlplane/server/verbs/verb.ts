@@ -1,8 +1,8 @@
 /** What every verb is given: the parts of the server that answers need. */
 import type { Clock } from '../../../api/machinery/clock.ts';
-import type { Rest } from '../../registry/rest.ts';
+import type { Rest } from '../../model/rest.ts';
 import type { TextDecoders } from '../body.ts';
-import type { Encodings } from '../encoding.ts';
+import type { Encodings } from '../../model/encoding.ts';
 import { negotiateOutput, type NegotiationScope, type OutputMediaType } from '../media-type.ts';
 import type { ApiRequest, MaybePromise } from '../request.ts';
 

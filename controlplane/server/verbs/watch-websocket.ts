@@ -1,6 +1,6 @@
 /** A watch whose events are messages of a WebSocket: JSON as text, protobuf as binary. */
 import { WebSocketServer, type WebSocket } from 'ws';
-import type { WatchEvent } from '../../registry/rest.ts';
+import type { WatchEvent } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import type { WatchEncoder } from '../watch-encoding.ts';
 import type { WatchCarrier } from './watch.ts';

@@ -3,7 +3,7 @@
  * wrong after the beginning is an ERROR event.
  */
 import { isExpired, newMethodNotSupported, newStatusError } from '../../../api/meta/status-error.ts';
-import type { Rest, WatchEvent, WatchHandle, WatchOptions, WatchSink } from '../../registry/rest.ts';
+import type { Rest, WatchEvent, WatchHandle, WatchOptions, WatchSink } from '../../model/rest.ts';
 import type { Upgrade } from '../exchange.ts';
 import { contentTypeOf, type OutputMediaType } from '../media-type.ts';
 import { parseListOptions, validateListOptions, watchOptionsOf, type ListRequest } from '../options.ts';

@@ -1,9 +1,9 @@
 /** Frames of SPDY/3.1 from a client to the agent: the connection ends or serves, its memory stays bounded. */
 import { Duplex } from 'node:stream';
 import { constants, createDeflate } from 'node:zlib';
-import { SpdyConnection } from '../../../agent/server/spdy/connection.ts';
-import { DICTIONARY } from '../../../agent/server/spdy/dictionary.ts';
-import { controlFrame, dataHeader, encodeHeaders, FRAME } from '../../../agent/server/spdy/frames.ts';
+import { SpdyConnection } from '../../../agent/protocols/spdy/connection.ts';
+import { DICTIONARY } from '../../../agent/protocols/spdy/dictionary.ts';
+import { controlFrame, dataHeader, encodeHeaders, FRAME } from '../../../agent/protocols/spdy/frames.ts';
 import { law, type Target } from '../target.ts';
 
 function compressed(block: Buffer): Promise<Buffer> {

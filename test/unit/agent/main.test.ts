@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, beforeEach, test } from 'node:test';
 import { type Agent, startAgent } from '../../../agent/main.ts';
-import type { AgentFlags } from '../../../agent/options.ts';
+import type { AgentFlags } from '../../../agent/options/agent-options.ts';
 import { keepAlive } from '../../../api/machinery/clock.ts';
 import { startAgentInMemory } from '../../fakes/agent-in-memory.ts';
 

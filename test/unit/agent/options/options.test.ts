@@ -4,7 +4,7 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { formatDefault, formatFlags, parseFlags } from '../../../../api/component/flags.ts';
-import { agentFlags, agentOptions } from '../../../../agent/options.ts';
+import { agentFlags, agentOptions } from '../../../../agent/options/agent-options.ts';
 import { activeGates, featureGates } from '../../../../agent/options/feature-gates.ts';
 import type { AnyOption } from '../../../../agent/options/option.ts';
 
@@ -49,7 +49,7 @@ test('every feature gate that is said to act is asked for', () => {
   const unasked = Object.keys(activeGates).filter(
     (gate) =>
       !new RegExp(`enabled\\('${gate}'\\)`).test(
-        `${readers}${readFileSync(join(ROOT, 'agent/config/validate-options.ts'), 'utf8')}`,
+        `${readers}${readFileSync(join(ROOT, 'agent/options/config/validate-options.ts'), 'utf8')}`,
       ),
   );
   assert.deepEqual(unasked, []);

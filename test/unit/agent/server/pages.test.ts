@@ -4,9 +4,9 @@ import { chmod, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import { effectiveOptions } from '../../../../agent/config/effective-options.ts';
-import { flagz } from '../../../../agent/config/flagz.ts';
-import type { PodHost } from '../../../../agent/core-types.ts';
+import { effectiveOptions } from '../../../../agent/options/config/effective-options.ts';
+import { flagz } from '../../../../agent/options/config/flagz.ts';
+import type { PodHost } from '../../../../agent/model/core-types.ts';
 import { type ContainerId, RuntimeError } from '../../../../agent/runtime/runtime.ts';
 import { negotiate } from '../../../../agent/server/zpages.ts';
 import { createLogger } from '../../../../api/component/logging.ts';

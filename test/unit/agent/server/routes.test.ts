@@ -5,7 +5,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import type { LogOptions, PodHost } from '../../../../agent/core-types.ts';
+import type { LogOptions, PodHost } from '../../../../agent/model/core-types.ts';
 import type { StreamIo } from '../../../../agent/runtime/runtime.ts';
 import { parseLogOptions } from '../../../../agent/server/container-logs.ts';
 import { newStatusError, StatusError } from '../../../../api/meta/status-error.ts';

@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { ClusterAuthority } from '../../../../agent/certificates/cluster-authority.ts';
+import { ClusterAuthority } from '../../../../agent/node/certificates/cluster-authority.ts';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { signCaBundle, verifyCaBundle } from '../../../../api/pki/ca-bundle.ts';
 import { believedCas } from '../../../../cli/commands/join.ts';

@@ -5,7 +5,7 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { namespaceLifecycle } from '../../../../controlplane/admission/namespace-lifecycle.ts';
 import { RecentDeletions } from '../../../../controlplane/admission/recent-deletions.ts';
-import type { Sources } from '../../../../controlplane/admission/sources.ts';
+import type { Sources } from '../../../../controlplane/readers/sources.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 
 function setup() {

@@ -5,7 +5,7 @@ import type { KubeObject } from '../../../../api/meta/object.ts';
 import { newConflict } from '../../../../api/meta/status-error.ts';
 import type { AdmissionAttributes } from '../../../../controlplane/admission/admission.ts';
 import { resourceQuota } from '../../../../controlplane/admission/resource-quota.ts';
-import type { Source, Sources } from '../../../../controlplane/admission/sources.ts';
+import type { Source, Sources } from '../../../../controlplane/readers/sources.ts';
 
 function attributes(object: KubeObject): AdmissionAttributes {
   return {

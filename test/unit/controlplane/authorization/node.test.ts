@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Resource } from '../../../../api/machinery/client.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
-import type { SourceChange, Sources } from '../../../../controlplane/admission/sources.ts';
+import type { SourceChange, Sources } from '../../../../controlplane/readers/sources.ts';
 import { NodeAuthorizer } from '../../../../controlplane/authorization/node.ts';
 
 /** Sources that announce what the test puts into them. */

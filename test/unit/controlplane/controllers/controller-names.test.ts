@@ -5,7 +5,7 @@ import { parseFlags } from '../../../../api/component/flags.ts';
 import { checkControllers } from '../../../../controlplane/controllers/controller-names.ts';
 import { controllerTable } from '../../../../controlplane/controllers/controller-table.ts';
 import { startControlPlane } from '../../../../controlplane/main.ts';
-import { controlPlaneFlags } from '../../../../controlplane/options.ts';
+import { controlPlaneFlags } from '../../../../controlplane/options/controlplane-options.ts';
 import { clusterCidrProblem } from '../../../../controlplane/options/controllers.ts';
 
 const UNKNOWN = /^invalid argument .* is not in the list of known controllers$/;

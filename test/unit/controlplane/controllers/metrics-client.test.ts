@@ -4,7 +4,7 @@ import type { HorizontalPodAutoscaler, Pod } from '../../../../api/machinery/kin
 import { newStatusError } from '../../../../api/meta/status-error.ts';
 import { proposalOf } from '../../../../controlplane/controllers/autoscaler/metric-proposals.ts';
 import { MetricsClient } from '../../../../controlplane/controllers/autoscaler/metrics-client.ts';
-import type { Metric } from '../../../../controlplane/registry/kinds/autoscaling-conversion.ts';
+import type { Metric } from '../../../../controlplane/registry/kinds/autoscaling/autoscaling-conversion.ts';
 
 const podItems = (...values: string[]) => ({
   items: values.map((value, at) => ({ describedObject: { name: `p${at}` }, value, timestamp: '2026-01-01T00:00:00Z' })),

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { convertWatch, type ConvertEvents } from '../../../../controlplane/registry/converted-watch.ts';
-import type { WatchEvent } from '../../../../controlplane/registry/rest.ts';
+import type { WatchEvent } from '../../../../controlplane/model/rest.ts';
 
 const bookmark = (revision: number): WatchEvent => ({
   type: 'BOOKMARK',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { StatusError } from '../../../../api/meta/status-error.ts';
-import { podLogQuery } from '../../../../controlplane/registry/kinds/pod-log-options.ts';
+import { podLogQuery } from '../../../../controlplane/registry/kinds/core/pod-log-options.ts';
 
 const read = (text: string): string => podLogQuery('p', new URLSearchParams(text)).toString();
 

@@ -17,7 +17,7 @@ import type {
   Patch,
   RequestContext,
   Rest,
-} from '../../../../controlplane/registry/rest.ts';
+} from '../../../../controlplane/model/rest.ts';
 import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
 import { stampRevision } from '../../../../controlplane/storage/object-bytes.ts';
 import type { Storage } from '../../../../controlplane/storage/storage.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseFieldSelector } from '../../../../api/meta/field-selector.ts';
 import { everything } from '../../../../api/meta/selector.ts';
-import type { Entry, ListOptions, ListResult, WatchEvent } from '../../../../controlplane/registry/rest.ts';
+import type { Entry, ListOptions, ListResult, WatchEvent } from '../../../../controlplane/model/rest.ts';
 import { listMatching, matchingSink, servedMatcher } from '../../../../controlplane/registry/served-selection.ts';
 
 const readers = { host: (object: Entry['object']): string => String(object['host'] ?? '') };

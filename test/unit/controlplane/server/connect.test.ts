@@ -11,7 +11,7 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import { WebSocket } from 'ws';
 import { silentLogger } from '../../../../api/component/logger.ts';
 import { systemClock } from '../../../../api/machinery/clock.ts';
-import type { ConnectRequest, ConnectTarget, Rest } from '../../../../controlplane/registry/rest.ts';
+import type { ConnectRequest, ConnectTarget, Rest } from '../../../../controlplane/model/rest.ts';
 import { strippedHeaders } from '../../../../controlplane/server/connect/forwarded-headers.ts';
 import { createConnector } from '../../../../controlplane/server/connect/connector.ts';
 import { FakeCatalog, fakeInfo } from '../../../fakes/fake-catalog.ts';

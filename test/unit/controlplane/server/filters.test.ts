@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Authenticator } from '../../../../controlplane/authentication/authentication.ts';
 import type { AuthorizationAttributes, Authorizer } from '../../../../controlplane/authorization/authorization.ts';
-import type { Rest } from '../../../../controlplane/registry/rest.ts';
+import type { Rest } from '../../../../controlplane/model/rest.ts';
 import { FakeCatalog, FakeResource, fakeInfo } from '../../../fakes/fake-catalog.ts';
 import { FakeClock } from '../../../fakes/fake-clock.ts';
 import { startFakeServer, type FakeServer } from '../../../fakes/fake-server.ts';

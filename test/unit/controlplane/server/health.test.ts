@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLogger } from '../../../../api/component/logger.ts';
-import { StartHooks } from '../../../../controlplane/start-hooks.ts';
+import { StartHooks } from '../../../../controlplane/start/start-hooks.ts';
 import { installHealth } from '../../../../controlplane/server/health.ts';
 import { PathHandlers } from '../../../../controlplane/server/path-handlers.ts';
 import { FakeCatalog } from '../../../fakes/fake-catalog.ts';

@@ -6,7 +6,7 @@ import { silentLogger } from '../../../../api/component/logger.ts';
 import type { KubeObject } from '../../../../api/meta/object.ts';
 import { parseFieldSelector } from '../../../../api/meta/field-selector.ts';
 import { selectorOfLabels } from '../../../../api/meta/selector.ts';
-import type { WatchEvent, WatchHandle } from '../../../../controlplane/registry/rest.ts';
+import type { WatchEvent, WatchHandle } from '../../../../controlplane/model/rest.ts';
 import { openMemoryStorage } from '../../../../controlplane/storage/memory.ts';
 import { encodeObject, parseObject, stampRevision } from '../../../../controlplane/storage/object-bytes.ts';
 import { selectionOf, type Selection } from '../../../../controlplane/storage/selection.ts';

@@ -9,7 +9,7 @@ import { forwardRemotePort, runRemoteCommand } from '../../../../../agent/runtim
 import { RuntimeError } from '../../../../../agent/runtime/runtime.ts';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
-import { SpdyConnection, type SpdyStream } from '../../../../../agent/server/spdy/connection.ts';
+import { SpdyConnection, type SpdyStream } from '../../../../../agent/protocols/spdy/connection.ts';
 
 type Streams = ReadonlyMap<string, SpdyStream>;
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { extract } from 'tar-stream';
-import { PAUSE_IMAGE } from '../../../../../agent/images/pause-image.ts';
+import { PAUSE_IMAGE } from '../../../../../agent/runtime/images/pause-image.ts';
 import { SandboxImage } from '../../../../../agent/runtime/docker/sandbox-image.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 

@@ -15,7 +15,7 @@ import { webhookConditions } from '../../../../../controlplane/admission/policy/
 import { mutatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/mutating-policy.ts';
 import { typeOfStruct, warningsOf } from '../../../../../controlplane/admission/policy/type-checking.ts';
 import { validatingAdmissionPolicy } from '../../../../../controlplane/admission/policy/validating-policy.ts';
-import { fixedSources } from '../../../../../controlplane/admission/sources.ts';
+import { fixedSources } from '../../../../../controlplane/readers/sources.ts';
 import type { Authorizer } from '../../../../../controlplane/authorization/authorization.ts';
 
 const RULES = [{ apiGroups: [''], apiVersions: ['*'], operations: ['CREATE', 'UPDATE'], resources: ['configmaps'] }];

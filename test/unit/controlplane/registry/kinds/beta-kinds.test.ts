@@ -3,10 +3,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { certificatePem, createCertificate } from '../../../../../api/pki/certificate.ts';
 import { generateKey } from '../../../../../api/pki/signing.ts';
-import { certificateKinds } from '../../../../../controlplane/registry/kinds/certificates.ts';
-import { coordinationKinds } from '../../../../../controlplane/registry/kinds/coordination.ts';
-import { compareVersions, parseVersion } from '../../../../../controlplane/registry/kinds/semantic-version.ts';
-import { storageMigrationKinds } from '../../../../../controlplane/registry/kinds/storage-migrations.ts';
+import { certificateKinds } from '../../../../../controlplane/registry/kinds/certificates/certificates.ts';
+import { coordinationKinds } from '../../../../../controlplane/registry/kinds/coordination/coordination.ts';
+import {
+  compareVersions,
+  parseVersion,
+} from '../../../../../controlplane/registry/kinds/coordination/semantic-version.ts';
+import { storageMigrationKinds } from '../../../../../controlplane/registry/kinds/storage/storage-migrations.ts';
 import type { Strategy } from '../../../../../controlplane/registry/strategy.ts';
 import { rulesOf, strategyOf } from './strategy-fixture.ts';
 

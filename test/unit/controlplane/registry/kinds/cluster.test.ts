@@ -2,18 +2,18 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
 import type { KindOptions } from '../../../../../controlplane/registry/kinds.ts';
-import { DEVICE_CONVERSIONS } from '../../../../../controlplane/registry/kinds/device-conversions.ts';
-import { deviceKinds } from '../../../../../controlplane/registry/kinds/devices.ts';
-import { eventKinds } from '../../../../../controlplane/registry/kinds/events.ts';
+import { DEVICE_CONVERSIONS } from '../../../../../controlplane/registry/kinds/resource/device-conversions.ts';
+import { deviceKinds } from '../../../../../controlplane/registry/kinds/resource/devices.ts';
+import { eventKinds } from '../../../../../controlplane/registry/kinds/core/events.ts';
 import {
   MANDATORY_LEVELS,
   MANDATORY_SCHEMAS,
   SUGGESTED_LEVELS,
   SUGGESTED_SCHEMAS,
-} from '../../../../../controlplane/registry/kinds/flowcontrol-defaults.ts';
-import { flowControlKinds } from '../../../../../controlplane/registry/kinds/flowcontrol.ts';
-import { nodeKinds } from '../../../../../controlplane/registry/kinds/node.ts';
-import { nodeObjectKinds } from '../../../../../controlplane/registry/kinds/nodes.ts';
+} from '../../../../../controlplane/registry/kinds/flowcontrol/flowcontrol-defaults.ts';
+import { flowControlKinds } from '../../../../../controlplane/registry/kinds/flowcontrol/flowcontrol.ts';
+import { nodeKinds } from '../../../../../controlplane/registry/kinds/node/node.ts';
+import { nodeObjectKinds } from '../../../../../controlplane/registry/kinds/core/nodes.ts';
 import { rulesOf } from './strategy-fixture.ts';
 
 const options: KindOptions = {

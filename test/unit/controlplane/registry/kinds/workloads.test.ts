@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { appsKinds } from '../../../../../controlplane/registry/kinds/apps.ts';
+import { appsKinds } from '../../../../../controlplane/registry/kinds/apps/apps.ts';
 import { rulesOf } from './strategy-fixture.ts';
 
 const deployments = rulesOf(appsKinds, 'apps', 'deployments');

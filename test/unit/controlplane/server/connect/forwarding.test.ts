@@ -6,7 +6,7 @@ import { after, before, beforeEach, describe, it } from 'node:test';
 import { createDialer } from '../../../../../api/machinery/dialer.ts';
 import { silentLogger } from '../../../../../api/component/logger.ts';
 import { systemClock } from '../../../../../api/machinery/clock.ts';
-import type { ConnectRequest, Rest } from '../../../../../controlplane/registry/rest.ts';
+import type { ConnectRequest, Rest } from '../../../../../controlplane/model/rest.ts';
 import { passAggregated } from '../../../../../controlplane/server/connect/aggregated.ts';
 import { createConnector } from '../../../../../controlplane/server/connect/connector.ts';
 import { strippedHeaders } from '../../../../../controlplane/server/connect/forwarded-headers.ts';

@@ -3,7 +3,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { FakeClock } from '../../../../fakes/fake-clock.ts';
-import { MANDATORY_LEVELS, SUGGESTED_LEVELS } from '../../../../../controlplane/registry/kinds/flowcontrol-defaults.ts';
+import {
+  MANDATORY_LEVELS,
+  SUGGESTED_LEVELS,
+} from '../../../../../controlplane/registry/kinds/flowcontrol/flowcontrol-defaults.ts';
 import {
   allocateFairly,
   concurrencyBounds,

@@ -6,8 +6,8 @@ import { FakeClock } from '../../../../fakes/fake-clock.ts';
 import {
   SUGGESTED_LEVELS,
   SUGGESTED_SCHEMAS,
-} from '../../../../../controlplane/registry/kinds/flowcontrol-defaults.ts';
-import type { FlowSchema } from '../../../../../controlplane/registry/kinds/flowcontrol-types.ts';
+} from '../../../../../controlplane/registry/kinds/flowcontrol/flowcontrol-defaults.ts';
+import type { FlowSchema } from '../../../../../controlplane/registry/kinds/flowcontrol/flowcontrol-types.ts';
 import { FlowControl } from '../../../../../controlplane/server/flowcontrol/flow-control.ts';
 import { parseRequestInfo } from '../../../../../controlplane/server/request-info.ts';
 

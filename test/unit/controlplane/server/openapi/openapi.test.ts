@@ -4,7 +4,7 @@ import type { JsonObject } from '../../../../../api/meta/object.ts';
 import { builtinResources } from '../../../../../api/schema/resources.ts';
 import type { ResourceInfo } from '../../../../../api/schema/schema.ts';
 import { loadSchema } from '../../../../../api/schema/table.ts';
-import type { ResourceCatalog } from '../../../../../controlplane/registry/rest.ts';
+import type { ResourceCatalog } from '../../../../../controlplane/model/rest.ts';
 import { installOpenApi } from '../../../../../controlplane/server/openapi/openapi.ts';
 import { PathHandlers } from '../../../../../controlplane/server/path-handlers.ts';
 import { fakeInfo } from '../../../../fakes/fake-catalog.ts';

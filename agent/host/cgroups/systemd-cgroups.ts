@@ -1,0 +1,194 @@
+/**
+ * Cgroups as slices of systemd: what systemd owns is changed through it, since it takes back what is written behind its back.
+ * A slice is a transient unit with its limits as properties; they last until the host goes down, and the agent sets them again
+ * when it starts. What systemd has no property for (huge pages) goes to the kernel's files.
+ *
+ * Spoken to through `busctl`, as the login manager is: one process a change, one after the other, none where nothing changes.
+ * Where there is no systemd to ask, the files are written instead, and that is said once.
+ */
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
+import { cgroupName, cgroupPath, unitOf } from './cgroup-path.ts';
+import { type CgroupManager, type CgroupResources, cpuWeight } from './cgroup-resources.ts';
+import type { FileCgroups } from './file-cgroups.ts';
+
+/** Runs `busctl` with these arguments; rejects with what it said where it failed. */
+export type Busctl = (args: readonly string[]) => Promise<void>;
+
+/** A property as `busctl` takes it. */
+type Property = readonly [name: string, signature: 'b' | 's' | 't', value: string];
+
+const MANAGER = ['org.freedesktop.systemd1', '/org/freedesktop/systemd1', 'org.freedesktop.systemd1.Manager'];
+const TIMEOUT_MS = 10_000;
+/** "No limit" in every unit. */
+const INFINITY = '18446744073709551615';
+const DEFAULT_PERIOD_US = 100_000;
+/** One percent of a processor, systemd's finest step. */
+const QUOTA_STEP_US = 10_000;
+
+export const hostBusctl: Busctl = (args) =>
+  new Promise((resolve, reject) => {
+    execFile('busctl', [...args], { timeout: TIMEOUT_MS }, (error, _stdout, stderr) => {
+      if (error === null) resolve();
+      else reject(new Error(stderr.trim() || error.message));
+    });
+  });
+
+export interface SystemdCgroupsOptions {
+  readonly root: string;
+  readonly version: 1 | 2;
+  readonly files: FileCgroups;
+  readonly busctl: Busctl;
+  readonly logger: Logger;
+}
+
+export class SystemdCgroups implements CgroupManager {
+  readonly #options: SystemdCgroupsOptions;
+  /** What a unit was given last. */
+  readonly #given = new Map<string, string>();
+  /** Changes of units must not overlap. */
+  readonly #changes = new SerialQueue();
+  #warned = false;
+
+  constructor(options: SystemdCgroupsOptions) {
+    this.#options = options;
+  }
+
+  name(parts: readonly string[]): string {
+    return cgroupName(parts, { driver: 'systemd', root: this.#options.root });
+  }
+
+  set(name: string, resources: CgroupResources): Promise<void> {
+    return this.#changes.run(async () => {
+      const { files, version } = this.#options;
+      const properties = propertiesOf(resources, version);
+      const key = JSON.stringify(resources);
+      const given = this.#exists(cgroupPath(name)) ? this.#given.get(name) : undefined;
+      if (given === key) return;
+      try {
+        if (given === undefined) await this.#start(name, properties);
+        else await this.#change(name, properties);
+        this.#given.set(name, key);
+      } catch (error) {
+        this.#warn(error);
+        await files.set(name, resources);
+        return;
+      }
+      if (resources.hugePages !== undefined) await files.set(name, { hugePages: resources.hugePages });
+    });
+  }
+
+  update(name: string, resources: CgroupResources): Promise<boolean> {
+    return this.#changes.run(async () => {
+      const { files, version } = this.#options;
+      const unit = unitOf(name);
+      const path = [name, unit].map(cgroupPath).find((place) => this.#exists(place));
+      if (path === undefined) return false;
+      const key = JSON.stringify(resources);
+      if (this.#given.get(unit) === key) return true;
+      try {
+        await this.#change(unit, propertiesOf(resources, version));
+        this.#given.set(unit, key);
+        return true;
+      } catch (error) {
+        this.#warn(error);
+        return files.update(path, resources);
+      }
+    });
+  }
+
+  remove(name: string): Promise<void> {
+    return this.#changes.run(async () => {
+      const { files } = this.#options;
+      // To stop a slice is to kill what runs in it.
+      if (await files.isUsed(name)) return;
+      if (this.#given.delete(name) || this.#exists(cgroupPath(name)))
+        await this.#call('StopUnit', 'ss', [name, 'replace']).catch((error: unknown) => this.#warn(error));
+      // Runtimes make their own directories in the hierarchies of v1 that systemd leaves alone.
+      await files.remove(name);
+    });
+  }
+
+  async children(name: string): Promise<readonly string[]> {
+    const paths = await this.#options.files.children(name);
+    return paths.map((path) => path.slice(path.lastIndexOf('/') + 1)).filter((child) => child.endsWith('.slice'));
+  }
+
+  isUsed(name: string): Promise<boolean> {
+    return this.#options.files.isUsed(name);
+  }
+
+  async #start(name: string, properties: readonly Property[]): Promise<void> {
+    const all: readonly Property[] = [
+      ['Description', 's', `Pods of Kubernetes: ${name}`],
+      // When the host goes down, pods end in their order, not with their slice.
+      ['DefaultDependencies', 'b', 'false'],
+      ['CPUAccounting', 'b', 'true'],
+      ['MemoryAccounting', 'b', 'true'],
+      ['TasksAccounting', 'b', 'true'],
+      ...(this.#options.version === 2 ? [['IOAccounting', 'b', 'true'] as const] : []),
+      ...properties,
+    ];
+    try {
+      await this.#call('StartTransientUnit', 'ssa(sv)a(sa(sv))', [name, 'replace', ...counted(all), '0']);
+    } catch (error) {
+      if (!(error instanceof Error && /was already loaded|already exists/.test(error.message))) throw error;
+      // Of an agent before this one, or of the host's administrator, who may not have started it.
+      await this.#change(name, properties);
+      await this.#call('StartUnit', 'ss', [name, 'replace']);
+    }
+  }
+
+  /** Until the host goes down: the administrator's files stay as they are. */
+  #change(unit: string, properties: readonly Property[]): Promise<void> {
+    return this.#call('SetUnitProperties', 'sba(sv)', [unit, 'true', ...counted(properties)]);
+  }
+
+  #call(method: string, signature: string, args: readonly string[]): Promise<void> {
+    return this.#options.busctl(['--system', '--quiet', 'call', ...MANAGER, method, signature, ...args]);
+  }
+
+  /** On v1 systemd's own hierarchy tells: in the others directories of runtimes stay behind. */
+  #exists(path: string): boolean {
+    const bases = this.#options.files.bases();
+    const own = bases.filter((base) => base.endsWith('/systemd'));
+    return (own.length > 0 ? own : bases).some((base) => existsSync(join(base, path)));
+  }
+
+  #warn(error: unknown): void {
+    if (this.#warned) return;
+    this.#warned = true;
+    this.#options.logger.warn(
+      { error },
+      'systemd does not take limits of slices (busctl of its package asks it over the system bus): they are written to the cgroup files, which systemd may take back',
+    );
+  }
+}
+
+function counted(properties: readonly Property[]): readonly string[] {
+  return [String(properties.length), ...properties.flat()];
+}
+
+function propertiesOf(resources: CgroupResources, version: 1 | 2): readonly Property[] {
+  const { cpuShares, cpuQuota, memoryBytes, pids } = resources;
+  const limit = (value: number): string => (value === 0 ? INFINITY : String(value));
+  const properties: Property[] = [];
+  if (cpuShares !== undefined)
+    properties.push(
+      version === 2 ? ['CPUWeight', 't', String(cpuWeight(cpuShares))] : ['CPUShares', 't', String(cpuShares)],
+    );
+  if (cpuQuota !== undefined) {
+    const { quotaUs, periodUs } = cpuQuota;
+    // Rounded up: containers within are to have what they were promised.
+    const perSecondUs = Math.ceil((quotaUs * 1_000_000) / periodUs / QUOTA_STEP_US) * QUOTA_STEP_US;
+    if (periodUs !== DEFAULT_PERIOD_US) properties.push(['CPUQuotaPeriodUSec', 't', String(periodUs)]);
+    properties.push(['CPUQuotaPerSecUSec', 't', limit(perSecondUs)]);
+  }
+  if (memoryBytes !== undefined)
+    properties.push([version === 2 ? 'MemoryMax' : 'MemoryLimit', 't', limit(memoryBytes)]);
+  if (pids !== undefined) properties.push(['TasksMax', 't', limit(pids)]);
+  return properties;
+}

@@ -1,0 +1,141 @@
+/**
+ * What the agent demands of its host before it starts (no swap, kernel parameters, cgroup v2 where that is wanted), and what it
+ * sets for its own process (OOM score, open files). A demand that is not met is an error with the reference's words; a setting
+ * that the agent may not make is a warning, once.
+ */
+import { execFile } from 'node:child_process';
+import { access, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import type { Logger } from '../../../api/component/logger.ts';
+
+const run = promisify(execFile);
+
+export interface HostDemands {
+  readonly failSwapOn: boolean;
+  readonly failCgroupV1: boolean;
+  readonly protectKernelDefaults: boolean;
+  readonly logger: Logger;
+  /** `/`, or a fixture. */
+  readonly root?: string;
+}
+
+/** What nodes have: overcommit, no panic for want of memory, a restart after a panic, room for keys of containers. */
+export const KERNEL_PARAMETERS: Readonly<Record<string, number>> = {
+  'vm/overcommit_memory': 1,
+  'vm/panic_on_oom': 0,
+  'kernel/panic': 10,
+  'kernel/panic_on_oops': 1,
+  'kernel/keys/root_maxkeys': 1_000_000,
+  'kernel/keys/root_maxbytes': 25_000_000,
+};
+
+/** Throws on the first demand that is not met. Changes nothing. */
+export async function checkHost(demands: HostDemands): Promise<void> {
+  const { root = '/' } = demands;
+  if (demands.failSwapOn && (await swaps(root)))
+    throw new Error('running with swap on is not supported, please disable swap or set --fail-swap-on flag to false');
+  if (demands.failCgroupV1 && !(await isThere(join(root, 'sys/fs/cgroup/cgroup.controllers'))))
+    throw new Error(
+      'kubelet is configured to not run on a host using cgroup v1; set --fail-cgroupv1 to false to run on it',
+    );
+  if (demands.protectKernelDefaults) await checkKernelParameters(root);
+}
+
+async function swaps(root: string): Promise<boolean> {
+  const text = await readFile(join(root, 'proc/swaps'), 'utf8').catch(() => '');
+  // Swap on a RAM disk is of no harm; the first line is the heading.
+  return text
+    .split('\n')
+    .slice(1)
+    .some((line) => line.trim() !== '' && !/^\/dev\/(z?ram)\d/.test(line));
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+interface KernelParameter {
+  readonly name: string;
+  readonly path: string;
+  readonly wanted: number;
+  readonly actual: number;
+}
+
+/** Parameters that the kernel does not have are left out. */
+async function differingParameters(root: string): Promise<readonly KernelParameter[]> {
+  const found: KernelParameter[] = [];
+  for (const [name, wanted] of Object.entries(KERNEL_PARAMETERS)) {
+    const path = join(root, 'proc/sys', name);
+    const text = await readFile(path, 'utf8').catch(() => undefined);
+    if (text !== undefined && Number(text) !== wanted) found.push({ name, path, wanted, actual: Number(text) });
+  }
+  return found;
+}
+
+async function checkKernelParameters(root: string): Promise<void> {
+  const wrong = (await differingParameters(root)).map(
+    ({ name, wanted, actual }) => `invalid kernel flag: ${name}, expected value: ${wanted}, actual value: ${actual}`,
+  );
+  if (wrong.length > 0) throw new Error(`[${wrong.join(', ')}]`);
+}
+
+/** Sets the parameters that differ. For the owner of the host's agent process, once it is certain that it starts. */
+export async function setKernelParameters({
+  protectKernelDefaults,
+  logger,
+  root = '/',
+}: Pick<HostDemands, 'protectKernelDefaults' | 'logger' | 'root'>): Promise<void> {
+  if (protectKernelDefaults) return;
+  for (const { name, path, wanted, actual } of await differingParameters(root)) {
+    try {
+      await writeFile(path, `${wanted}\n`);
+      logger.info({ parameter: name, before: actual, now: wanted }, 'Set a kernel parameter');
+    } catch (error) {
+      logger.debug({ error, parameter: name }, 'A kernel parameter differs and cannot be set');
+    }
+  }
+}
+
+export interface ProcessSettings {
+  readonly oomScoreAdj: number;
+  readonly maxOpenFiles: number;
+  readonly logger: Logger;
+}
+
+/** Sets what the agent's own process shall have. Never throws. */
+export async function applyProcessSettings({ oomScoreAdj, maxOpenFiles, logger }: ProcessSettings): Promise<void> {
+  try {
+    await writeFile('/proc/self/oom_score_adj', String(oomScoreAdj));
+  } catch (error) {
+    logger.warn(
+      { err: messageOf(error) },
+      `The OOM score of the agent cannot be set to ${oomScoreAdj} (that needs CAP_SYS_RESOURCE): it stays as it is`,
+    );
+  }
+  try {
+    const soft = openFilesLimit(await readFile('/proc/self/limits', 'utf8'));
+    if (soft !== maxOpenFiles)
+      await run('prlimit', ['--pid', String(process.pid), `--nofile=${maxOpenFiles}:${maxOpenFiles}`]);
+  } catch (error) {
+    logger.warn(
+      { err: messageOf(error) },
+      `The limit of open files cannot be set to ${maxOpenFiles}: it stays as it is`,
+    );
+  }
+}
+
+/** The soft limit that `/proc/self/limits` tells. Pure. */
+export function openFilesLimit(limits: string): number | undefined {
+  const soft = /^Max open files\s+(\S+)/m.exec(limits)?.[1];
+  return soft === undefined ? undefined : Number(soft);
+}
+
+function messageOf(error: unknown): string {
+  const { stderr } = error as { stderr?: unknown };
+  if (typeof stderr === 'string' && stderr.trim() !== '') return stderr.trim();
+  return error instanceof Error ? error.message : String(error);
+}

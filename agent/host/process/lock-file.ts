@@ -1,0 +1,109 @@
+/**
+ * `--lock-file`: held while the agent runs, so that a second one waits its turn; with `--exit-on-lock-contention` the agent ends
+ * when somebody else waits for the file, or it is deleted. Node.js cannot lock files, so a `flock` child of ours does; it lets go when the agent
+ * ends in whatever way, because its standard input closes.
+ */
+import { spawn } from 'node:child_process';
+import { readFile, stat } from 'node:fs/promises';
+import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+
+export interface LockFileOptions {
+  readonly path: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** While waiting for the lock, and while watching for others. */
+  readonly signal: AbortSignal;
+  /** Somebody waits for the file, or it is gone; `undefined`: nobody looks. */
+  readonly onContention: (() => void) | undefined;
+}
+
+const LOOK_MS = 1000;
+
+/** Resolves when the file is locked, with what unlocks it. Waits as long as another process holds it. */
+export async function acquireLockFile(options: LockFileOptions): Promise<() => Promise<void>> {
+  const { path, logger, signal } = options;
+  const child = spawn('flock', ['--exclusive', path, 'sh', '-c', 'echo locked; exec cat'], {
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
+  const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
+  const release = async (): Promise<void> => {
+    // Before it has the lock flock does not read, and has to be told.
+    if (!isLocked) child.kill();
+    child.stdin.end();
+    await ended;
+  };
+  let isLocked = false;
+  let complaint = '';
+  child.stderr.on('data', (data: Buffer) => (complaint += data.toString('utf8').slice(0, 1000)));
+  const onAbort = (): void =>
+    background(release(), { logger, what: 'Releasing the lock file', fields: { file: path } });
+  signal.addEventListener('abort', onAbort, { once: true });
+  logger.info({ file: path }, 'Waiting for the lock file');
+  await new Promise<void>((resolve, reject) => {
+    child.once('error', (error: NodeJS.ErrnoException) =>
+      reject(
+        new Error(
+          error.code === 'ENOENT'
+            ? '--lock-file needs the program flock (util-linux), which is not there'
+            : `the lock file ${path} cannot be locked: ${error.message}`,
+          { cause: error },
+        ),
+      ),
+    );
+    child.stdout.once('data', () => {
+      isLocked = true;
+      resolve();
+    });
+    child.once('close', () =>
+      reject(
+        new Error(
+          signal.aborted
+            ? 'stopped while waiting for the lock file'
+            : `the lock file ${path} cannot be locked: ${complaint.trim() || 'flock ended'}`,
+        ),
+      ),
+    );
+  });
+  signal.removeEventListener('abort', onAbort);
+  logger.info({ file: path }, 'The lock file is ours');
+  if (options.onContention !== undefined)
+    background(watchForOthers(options, options.onContention), {
+      logger,
+      what: 'Watching for other users of the lock file',
+      fields: { file: path },
+      signal,
+    });
+  return release;
+}
+
+/** The kernel lists who waits for a lock; there is no notification of it. */
+async function watchForOthers(
+  { path, clock, logger, signal }: LockFileOptions,
+  onContention: () => void,
+): Promise<void> {
+  const { ino } = await stat(path);
+  while (!signal.aborted) {
+    try {
+      const isThere = (await stat(path).catch(() => undefined))?.ino === ino;
+      if (!isThere || waitsFor(await readFile('/proc/locks', 'utf8'), ino)) {
+        logger.warn(
+          { file: path },
+          `${isThere ? 'Another process wants' : 'Somebody took away'} the lock file: ending`,
+        );
+        onContention();
+        return;
+      }
+    } catch (error) {
+      logger.warn({ error }, 'Waiters for the lock file cannot be seen: /proc/locks is not readable');
+      return;
+    }
+    await clock.sleep(LOOK_MS, signal).catch(() => undefined);
+  }
+}
+
+/** Whether `/proc/locks` has somebody waiting for a lock of the file. Pure. */
+export function waitsFor(locks: string, inode: number): boolean {
+  return locks.split('\n').some((line) => /^\d+: ->\s+FLOCK\s/.test(line) && new RegExp(`:${inode}\\s`).test(line));
+}

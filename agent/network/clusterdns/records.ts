@@ -1,0 +1,214 @@
+/**
+ * Computes the DNS records of the cluster by version 1.1.0 of the Kubernetes DNS specification: services, their ports,
+ * the endpoints of headless services, pods by their address, and reverse records. Pure. `ClusterDns` calls it for each
+ * query with listers of the informers.
+ */
+import { isIPv6 } from 'node:net';
+import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
+import type { SlicesOf } from '../serviceproxy/service-ports.ts';
+
+export interface ClusterNames {
+  readonly service: (namespace: string, name: string) => Service | undefined;
+  readonly slicesOf: SlicesOf;
+  readonly hasServices: (namespace: string) => boolean;
+  /** Returns the service with this cluster IP. */
+  readonly serviceAt: (address: string) => Service | undefined;
+  /** Returns the slices that have an endpoint with this address. */
+  readonly slicesAt: (address: string) => readonly EndpointSlice[];
+}
+
+export type DnsRecord =
+  | { readonly type: 'A' | 'AAAA' | 'PTR' | 'CNAME'; readonly name: string; readonly data: string }
+  | { readonly type: 'TXT'; readonly name: string; readonly data: string }
+  | {
+      readonly type: 'SRV';
+      readonly name: string;
+      readonly data: { readonly target: string; readonly port: number; readonly priority: 0; readonly weight: number };
+    };
+
+export interface Found {
+  readonly answers: readonly DnsRecord[];
+  /** The addresses of the names in `answers`. */
+  readonly additionals: readonly DnsRecord[];
+}
+
+const NOTHING: Found = { answers: [], additionals: [] };
+
+/** Returns `undefined` if the name does not exist, and no answers if it exists without records of the type. */
+export function clusterRecords(name: string, type: string, domain: string, names: ClusterNames): Found | undefined {
+  const labels = name.slice(0, -domain.length - 1).split('.');
+  if (name === domain) return NOTHING;
+  if (name === `dns-version.${domain}`)
+    return { answers: type === 'TXT' ? [{ type: 'TXT', name, data: '1.1.0' }] : [], additionals: [] };
+  const [kind, namespace, last, ...more] = labels.toReversed();
+  if (kind !== 'svc' && kind !== 'pod') return undefined;
+  if (namespace === undefined) return NOTHING;
+  if (last === undefined) return names.hasServices(namespace) ? NOTHING : undefined;
+  if (kind === 'pod') return more.length > 0 ? undefined : podRecords(name, type, last);
+  const service = names.service(namespace, last);
+  if (service === undefined) return undefined;
+  return serviceRecords(name, type, more.toReversed(), { service, namespace, domain, names });
+}
+
+/**
+ * Resolves `10-0-0-7.shop.pod.cluster.local`. Does not verify that such a pod exists, like CoreDNS with `pods
+ * insecure`.
+ */
+function podRecords(name: string, type: string, label: string): Found | undefined {
+  const address = addressOf(label);
+  return address === undefined ? undefined : addressRecords(name, type, [address]);
+}
+
+/** Returns the label of an address, in which dashes replace dots and colons. */
+const dashed = (address: string): string => address.replaceAll(/[.:]/g, '-');
+
+function addressOf(label: string): string | undefined {
+  const v4 = label.replaceAll('-', '.');
+  if (/^\d{1,3}(\.\d{1,3}){3}$/.test(v4) && v4.split('.').every((part) => Number(part) < 256)) return v4;
+  const v6 = label.replaceAll('-', ':');
+  return isIPv6(v6) ? v6 : undefined;
+}
+
+interface Where {
+  readonly service: Service;
+  readonly namespace: string;
+  readonly domain: string;
+  readonly names: ClusterNames;
+}
+
+/** `before` holds the labels before the service's name. */
+function serviceRecords(name: string, type: string, before: readonly string[], where: Where): Found | undefined {
+  const { service } = where;
+  const { spec } = service;
+  if (spec?.type === 'ExternalName') {
+    if (before.length > 0) return undefined;
+    return { answers: [{ type: 'CNAME', name, data: spec.externalName ?? '' }], additionals: [] };
+  }
+  const addresses = (spec?.clusterIPs ?? []).filter((address) => address !== 'None' && address !== '');
+  const isHeadless = addresses.length === 0;
+  if (before.length === 0) {
+    if (!isHeadless) return type === 'SRV' ? portRecords(name, '', '', where) : addressRecords(name, type, addresses);
+    const hosts = endpointHosts(where);
+    if (type === 'SRV') return portRecords(name, '', '', where);
+    return hosts.length === 0
+      ? NOTHING
+      : addressRecords(
+          name,
+          type,
+          hosts.flatMap((host) => host.addresses),
+        );
+  }
+  if (before.length === 1 && isHeadless) {
+    const hosts = endpointHosts(where).filter(({ label }) => label === before[0]);
+    return hosts.length === 0
+      ? undefined
+      : addressRecords(
+          name,
+          type,
+          hosts.flatMap((host) => host.addresses),
+        );
+  }
+  const [port = '', protocol = ''] = before;
+  if (before.length !== 2 || !port.startsWith('_') || !protocol.startsWith('_')) return undefined;
+  const found = portRecords(name, port.slice(1), protocol.slice(1), where);
+  if (found.answers.length === 0) return undefined;
+  return type === 'SRV' ? found : NOTHING;
+}
+
+interface Host {
+  readonly label: string;
+  readonly addresses: readonly string[];
+  readonly ports: readonly { readonly name: string; readonly protocol: string; readonly port: number }[];
+}
+
+function endpointHosts({ service, namespace, names }: Where): Host[] {
+  const slices = names
+    .slicesOf(namespace, service.metadata.name ?? '')
+    .filter(({ addressType }) => addressType !== 'FQDN');
+  return slices.flatMap(({ endpoints, ports }) =>
+    (endpoints ?? [])
+      .filter(({ conditions }) => conditions?.ready !== false)
+      .map(({ addresses, hostname }) => ({
+        label: hostname === undefined || hostname === '' ? dashed(addresses[0] ?? '') : hostname,
+        addresses,
+        ports: (ports ?? []).map(({ name = '', protocol = 'TCP', port = 0 }) => ({ name, protocol, port })),
+      })),
+  );
+}
+
+/**
+ * Returns the SRV records of ports with this name and protocol; empty matches any. A headless service has one record
+ * for each endpoint.
+ */
+function portRecords(name: string, port: string, protocol: string, where: Where): Found {
+  const { service, namespace, domain } = where;
+  const serviceName = `${service.metadata.name}.${namespace}.svc.${domain}`;
+  const wanted = (each: { readonly name?: string; readonly protocol?: string }): boolean =>
+    (port === '' || each.name === port) && (protocol === '' || (each.protocol ?? 'TCP').toLowerCase() === protocol);
+  const addresses = (service.spec?.clusterIPs ?? []).filter((address) => address !== 'None' && address !== '');
+  const targets =
+    addresses.length > 0
+      ? (service.spec?.ports ?? []).filter(wanted).map((each) => ({ target: serviceName, port: each.port, addresses }))
+      : endpointHosts(where).flatMap(({ label, addresses: own, ports }) =>
+          ports.filter(wanted).map((each) => ({ target: `${label}.${serviceName}`, port: each.port, addresses: own })),
+        );
+  const weight = Math.max(1, Math.floor(100 / Math.max(1, targets.length)));
+  const additionals = new Map(targets.map(({ target, addresses: own }) => [target, own]));
+  return {
+    answers: targets.map((each) => ({
+      type: 'SRV',
+      name,
+      data: { target: each.target, port: each.port, priority: 0, weight },
+    })),
+    additionals: [...additionals].flatMap(([target, own]) => [
+      ...addressRecords(target, 'A', own).answers,
+      ...addressRecords(target, 'AAAA', own).answers,
+    ]),
+  };
+}
+
+function addressRecords(name: string, type: string, addresses: readonly string[]): Found {
+  if (type !== 'A' && type !== 'AAAA') return NOTHING;
+  const ofType = addresses.filter((address) => isIPv6(address) === (type === 'AAAA'));
+  return { answers: [...new Set(ofType)].map((data) => ({ type, name, data })), additionals: [] };
+}
+
+/** Returns the name of a cluster address, from a name under `in-addr.arpa` or `ip6.arpa`. */
+export function reverseRecords(name: string, type: string, domain: string, names: ClusterNames): Found | undefined {
+  const address = reversedAddress(name);
+  if (address === undefined) return undefined;
+  const found = [...targetsAt(address, domain, names)];
+  if (found.length === 0) return undefined;
+  return { answers: type === 'PTR' ? found.map((data) => ({ type: 'PTR', name, data })) : [], additionals: [] };
+}
+
+function* targetsAt(address: string, domain: string, names: ClusterNames): Generator<string> {
+  const service = names.serviceAt(address);
+  if (service !== undefined) {
+    yield `${service.metadata.name}.${service.metadata.namespace}.svc.${domain}`;
+    return;
+  }
+  for (const slice of names.slicesAt(address)) {
+    const { namespace = '', labels } = slice.metadata;
+    const name = labels?.['kubernetes.io/service-name'] ?? '';
+    if (names.service(namespace, name)?.spec?.clusterIP !== 'None') continue;
+    const endpoint = slice.endpoints?.find(({ addresses }) => addresses.includes(address));
+    const label = endpoint?.hostname === undefined || endpoint.hostname === '' ? dashed(address) : endpoint.hostname;
+    yield `${label}.${name}.${namespace}.svc.${domain}`;
+  }
+}
+
+function reversedAddress(name: string): string | undefined {
+  const v4 = /^(\d{1,3}(?:\.\d{1,3}){3})\.in-addr\.arpa$/.exec(name)?.[1];
+  if (v4 !== undefined) return v4.split('.').toReversed().join('.');
+  const v6 = /^([0-9a-f](?:\.[0-9a-f]){31})\.ip6\.arpa$/.exec(name)?.[1];
+  if (v6 === undefined) return undefined;
+  const digits = v6.split('.').toReversed().join('');
+  const full = digits.match(/.{4}/g)?.join(':') ?? '';
+  return canonicalV6(full);
+}
+
+/** Formats an IPv6 address as the Kubernetes API does. */
+function canonicalV6(address: string): string {
+  return new URL(`http://[${address}]`).hostname.slice(1, -1);
+}

@@ -1,0 +1,67 @@
+/**
+ * Serves the health check node ports of services, with which a load balancer finds out whether this node has local
+ * endpoints of a service with `externalTrafficPolicy: Local`. The service proxy calls it after each change.
+ */
+import type { Server } from 'node:http';
+import { createServer } from '../../../api/machinery/node-http.ts';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { HealthCheckPort } from './service-ports.ts';
+
+export class HealthCheckPorts {
+  readonly #logger: Logger;
+  readonly #servers = new Map<number, { readonly server: Server; state: HealthCheckPort }>();
+
+  constructor(logger: Logger) {
+    this.#logger = logger;
+  }
+
+  /** Serves exactly these ports. Logs and skips a port that another process uses. */
+  async keep(wanted: readonly HealthCheckPort[]): Promise<void> {
+    const byPort = new Map(wanted.map((each) => [each.port, each]));
+    for (const [port, { server }] of this.#servers) {
+      if (byPort.has(port)) continue;
+      this.#servers.delete(port);
+      await closed(server);
+    }
+    for (const [port, state] of byPort) {
+      const known = this.#servers.get(port);
+      if (known === undefined) await this.#open(port, state);
+      else known.state = state;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.keep([]);
+  }
+
+  async #open(port: number, first: HealthCheckPort): Promise<void> {
+    const server = createServer((_request, response) => {
+      const { service, localEndpoints } = this.#servers.get(port)?.state ?? first;
+      response.writeHead(localEndpoints > 0 ? 200 : 503, {
+        'Content-Type': 'application/json',
+        'X-Content-Type-Options': 'nosniff',
+        'X-Load-Balancing-Endpoint-Weight': String(localEndpoints),
+      });
+      response.end(`${JSON.stringify({ service, localEndpoints, serviceProxyHealthy: true })}\n`);
+    });
+    try {
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', reject).listen(port, resolve);
+      });
+      server.unref();
+      this.#servers.set(port, { server, state: first });
+    } catch (error) {
+      this.#logger.warn(
+        { port, service: first.service, err: error instanceof Error ? error.message : error },
+        'Cannot serve the health check node port of a service',
+      );
+    }
+  }
+}
+
+async function closed(server: Server): Promise<void> {
+  server.closeAllConnections();
+  await new Promise<void>((resolve) => {
+    server.close(() => resolve());
+  });
+}

@@ -1,0 +1,280 @@
+/**
+ * Keeps the host's netfilter rules in sync with the cluster's services and endpoints, as kube-proxy does. One proxy
+ * works in a network namespace; a second one waits until the first has exited. The rules remain after the agent stops,
+ * as pods do, unless it calls `close({ remove: true })`.
+ */
+import { execFile } from 'node:child_process';
+import { readFile, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
+import { promisify } from 'node:util';
+import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
+import type { Clock, Timer } from '../../../api/machinery/clock.ts';
+import type { Informer } from '../../../api/machinery/informer.ts';
+import type { EndpointSlice, Service } from '../../../api/machinery/kinds.ts';
+import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
+import { HealthCheckPorts } from './health-check-ports.ts';
+import { type NameServer, serviceRules } from './iptables-rules.ts';
+import type { PacketFilter } from './iptables.ts';
+import {
+  type Family,
+  healthCheckPorts,
+  type Place,
+  SERVICE_NAME_LABEL,
+  type ServicePort,
+  servicePorts,
+} from './service-ports.ts';
+
+export interface ServiceProxyOptions {
+  readonly services: Informer<Service>;
+  readonly slices: Informer<EndpointSlice>;
+  readonly filter: PacketFilter;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly masqueradeBit: number;
+  readonly place: () => Place;
+  readonly podCidrs: () => readonly string[];
+  /** The agent's name server and the addresses that pods send queries to. */
+  readonly nameServer?: () => NameServer | undefined;
+  /** Sets the kernel parameters that the rules need. */
+  readonly prepareHost?: () => Promise<void>;
+  /** The name of the abstract socket that serves as the lock of the proxy. */
+  readonly lockName?: string;
+}
+
+/** The minimum time between two transactions, because each one reads and writes whole tables. */
+const LEAST_INTERVAL_MS = 1000;
+/** How long to collect changes before a sync. */
+const GATHER_MS = 20;
+const RETRY_MS = 5000;
+/** How often to check the jumps, because another process may have flushed the tables. */
+const INSPECT_MS = 60_000;
+const FAMILIES: readonly Family[] = ['IPv4', 'IPv6'];
+
+const execute = promisify(execFile);
+
+export class ServiceProxy {
+  readonly #options: ServiceProxyOptions;
+  readonly #health: HealthCheckPorts;
+  readonly #applied = new Map<Family, { readonly text: string; readonly chains: ReadonlySet<string> }>();
+  #udp = new Map<string, ServicePort>();
+  /** Another agent owns the rules. This is logged once. */
+  #waits = false;
+  #lock: Server | undefined;
+  #timer: Timer | undefined;
+  #inspection: Timer | undefined;
+  #lastApply = -Infinity;
+  /** Transactions and inspections must not overlap. */
+  readonly #work = new SerialQueue();
+  #closed = false;
+
+  constructor(options: ServiceProxyOptions) {
+    this.#options = options;
+    this.#health = new HealthCheckPorts(options.logger);
+    options.slices.addIndex('service', ({ metadata }) => {
+      const service = metadata.labels?.[SERVICE_NAME_LABEL];
+      return service === undefined ? [] : [`${metadata.namespace}/${service}`];
+    });
+  }
+
+  /** Resolves when the first rules are applied, or when the proxy has to wait for another one. */
+  async start(signal: AbortSignal): Promise<void> {
+    const { services, slices, filter, logger } = this.#options;
+    const problem = await filter.problem('IPv4');
+    if (problem !== '') {
+      logger.warn({ problem }, 'Services are not reachable on this node; install iptables or set --service-proxy=none');
+      return;
+    }
+    if (!(await this.#takeLock(signal))) return;
+    await Promise.all([services.synced(signal), slices.synced(signal)]);
+    const handler = { add: () => this.changed(), update: () => this.changed(), delete: () => this.changed() };
+    services.addHandler(handler);
+    slices.addHandler(handler);
+    await this.#work.run(() => this.#apply());
+    this.#inspectLater();
+  }
+
+  /** Schedules a sync of the rules. */
+  changed(): void {
+    if (this.#closed || this.#timer !== undefined || this.#lock === undefined) return;
+    const { clock } = this.#options;
+    const wait = Math.max(GATHER_MS, this.#lastApply + LEAST_INTERVAL_MS - clock.monotonic());
+    this.#timer = clock.after(wait, () => {
+      this.#timer = undefined;
+      this.#inBackground(() => this.#apply());
+    });
+  }
+
+  #inBackground(work: () => Promise<void>): void {
+    background(this.#work.run(work), { logger: this.#options.logger, what: 'Keeping the rules of services' });
+  }
+
+  async close({ remove }: { readonly remove: boolean }): Promise<void> {
+    this.#closed = true;
+    this.#timer?.cancel();
+    this.#inspection?.cancel();
+    await this.#work.drained();
+    await this.#health.close();
+    if (remove && this.#lock !== undefined) {
+      for (const family of this.#applied.keys()) await this.#options.filter.remove(family).catch(this.#complain);
+    }
+    this.#lock?.close();
+  }
+
+  /**
+   * Takes the lock: an abstract socket, which belongs to the network namespace like the rules, and disappears with its
+   * process.
+   */
+  async #takeLock(signal: AbortSignal): Promise<boolean> {
+    const { logger, clock, lockName = 'orchlet-service-proxy' } = this.#options;
+    const server = createServer((socket) => socket.destroy());
+    try {
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', reject).listen(`\0${lockName}`, () => resolve());
+      });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
+      if (!this.#waits)
+        logger.warn(
+          {},
+          'Another agent on this host owns the service rules; services of this cluster are not reachable here until it stops (or set --service-proxy=none)',
+        );
+      this.#waits = true;
+      this.#inspection = clock.after(INSPECT_MS, () => {
+        if (!this.#closed) this.start(signal).catch(this.#complain);
+      });
+      return false;
+    }
+    server.unref();
+    this.#lock = server;
+    return true;
+  }
+
+  async #apply(): Promise<void> {
+    if (this.#closed) return;
+    const { services, slices, place, clock, prepareHost } = this.#options;
+    this.#lastApply = clock.monotonic();
+    const all = services.list();
+    const slicesOf = (namespace: string, name: string): EndpointSlice[] =>
+      slices.byIndex('service', `${namespace}/${name}`);
+    try {
+      if (this.#applied.size === 0) await prepareHost?.();
+      const udp = new Map<string, ServicePort>();
+      for (const family of FAMILIES) {
+        const ports = servicePorts(all, slicesOf, family, place());
+        await this.#applyFamily(family, ports);
+        for (const port of ports) if (port.protocol === 'UDP') udp.set(`${family} ${port.id}`, port);
+      }
+      await forgetConnections(this.#udp, udp);
+      this.#udp = udp;
+      await this.#health.keep(healthCheckPorts(all, slicesOf, place()));
+    } catch (error) {
+      this.#complain(error);
+      this.#applied.clear();
+      clock.after(RETRY_MS, () => this.changed());
+    }
+  }
+
+  async #applyFamily(family: Family, ports: readonly ServicePort[]): Promise<void> {
+    const { filter, masqueradeBit, podCidrs, nameServer } = this.#options;
+    const before = this.#applied.get(family);
+    // IPv6 rules are written only when the first service has an IPv6 address, so that hosts without IPv6 need no
+    // ip6tables.
+    if (before === undefined && family === 'IPv6' && ports.length === 0) return;
+    const isV6 = (address: string): boolean => address.includes(':');
+    // The name server listens on IPv4 only, which the host of every pod has.
+    const server = nameServer?.();
+    const rules = serviceRules(
+      ports,
+      {
+        family,
+        masqueradeBit,
+        podCidrs: podCidrs().filter((cidr) => isV6(cidr) === (family === 'IPv6')),
+        nameServer: server === undefined || family === 'IPv6' ? undefined : server,
+      },
+      before?.chains ?? (await filter.chains(family)),
+    );
+    if (before?.text === rules.text) return;
+    await filter.apply(family, rules.text);
+    if (before === undefined) await filter.ensureJumps(family);
+    this.#applied.set(family, rules);
+  }
+
+  #inspectLater(): void {
+    this.#inspection = this.#options.clock.after(INSPECT_MS, () => {
+      this.#inBackground(async () => {
+        await this.#inspect();
+        if (!this.#closed) this.#inspectLater();
+      });
+    });
+  }
+
+  /** Rules that cannot be read stay as they are until the next inspection. */
+  async #inspect(): Promise<void> {
+    for (const family of this.#applied.keys()) {
+      try {
+        if (await this.#options.filter.intact(family)) continue;
+        this.#applied.delete(family);
+        this.changed();
+      } catch (error) {
+        this.#complain(error);
+      }
+    }
+  }
+
+  readonly #complain = (error: unknown): void => {
+    this.#options.logger.warn(
+      { err: error instanceof Error ? error.message : error },
+      'Cannot sync the service rules, retrying',
+    );
+  };
+}
+
+/**
+ * Deletes the conntrack entries of removed UDP endpoints. Otherwise the kernel keeps sending a client's datagrams to
+ * them. Needs the `conntrack` tool.
+ */
+async function forgetConnections(
+  before: ReadonlyMap<string, ServicePort>,
+  after: ReadonlyMap<string, ServicePort>,
+): Promise<void> {
+  for (const [key, was] of before) {
+    const is = after.get(key);
+    const left = new Set([...(is?.internal ?? []), ...(is?.external ?? [])].map(({ ip }) => ip));
+    const gone = new Set([...was.internal, ...was.external].map(({ ip }) => ip).filter((ip) => !left.has(ip)));
+    for (const ip of gone) {
+      try {
+        await execute('conntrack', ['-D', '-p', 'udp', '--dst-nat', ip]);
+      } catch (error) {
+        const { code } = error as { code?: unknown };
+        // ENOENT: conntrack is not installed. Exit code 1: no entry existed.
+        if (code === 'ENOENT') return;
+        if (code !== 1) throw error;
+      }
+    }
+  }
+}
+
+/**
+ * Enables IP forwarding, and makes traffic between pods of one bridge pass netfilter, so that responses come from the
+ * service's address.
+ */
+export function prepareHost(logger: Logger): () => Promise<void> {
+  return async () => {
+    for (const [name, path] of Object.entries(KERNEL_PARAMETERS)) {
+      try {
+        if ((await readFile(path, 'utf8')).trim() !== '1') await writeFile(path, '1');
+      } catch (error) {
+        logger.warn(
+          { parameter: name, err: error instanceof Error ? error.message : error },
+          'Cannot set a kernel parameter to 1, pods may not reach services (is br_netfilter loaded?)',
+        );
+      }
+    }
+  };
+}
+
+const KERNEL_PARAMETERS = {
+  'net.ipv4.ip_forward': '/proc/sys/net/ipv4/ip_forward',
+  'net.bridge.bridge-nf-call-iptables': '/proc/sys/net/bridge/bridge-nf-call-iptables',
+} as const;

@@ -1,0 +1,77 @@
+/**
+ * Key and certificate in one PEM file, as the reference keeps them: `<dir>/<name>-<time>.pem`, and a link
+ * `<name>-current.pem` that is swapped when a new pair is there. A crash leaves the old pair or the new one.
+ */
+import { readPem } from '../../../api/pki/pem.ts';
+import { createPrivateKey } from 'node:crypto';
+import { mkdir, readFile, readlink, rename, rm, symlink, open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { syncFolder } from '../../../api/machinery/replace-file.ts';
+import { type Certificate, parseCertificates } from '../../../api/pki/certificate.ts';
+
+export interface StoredPair {
+  readonly certificatePem: string;
+  readonly keyPem: string;
+  readonly leaf: Certificate;
+  /** When it came, by its file's name; `undefined` where somebody else wrote it. */
+  readonly storedAtMs: number | undefined;
+}
+
+export function currentPath(directory: string, name: string): string {
+  return join(directory, `${name}-current.pem`);
+}
+
+/** `undefined` where there is none, or where what is there is no pair. */
+export async function readPair(directory: string, name: string): Promise<StoredPair | undefined> {
+  let text: string;
+  try {
+    text = await readFile(currentPath(directory, name), 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+  const blocks = readPem(text);
+  const certificatePem = blocks.flatMap((block) => (block.label === 'CERTIFICATE' ? `${block.text}\n` : [])).join('');
+  const keyPem = blocks.find(({ label }) => label.endsWith('PRIVATE KEY'))?.text ?? '';
+  try {
+    createPrivateKey(keyPem);
+    const [leaf] = parseCertificates(certificatePem);
+    if (leaf === undefined) return undefined;
+    return { certificatePem, keyPem, leaf, storedAtMs: await storedAt(directory, name) };
+  } catch {
+    // A damaged pair is as good as none: a new one is asked for.
+    return undefined;
+  }
+}
+
+async function storedAt(directory: string, name: string): Promise<number | undefined> {
+  const file = await readlink(currentPath(directory, name)).catch(() => '');
+  const [, day, hour, minute, second] = /-(\d{4}-\d\d-\d\d)-(\d\d)-(\d\d)-(\d\d)\.pem$/.exec(file) ?? [];
+  if (day === undefined) return undefined;
+  const atMs = Date.parse(`${day}T${hour}:${minute}:${second}Z`);
+  return Number.isNaN(atMs) ? undefined : atMs;
+}
+
+export async function writePair(
+  directory: string,
+  name: string,
+  pair: { readonly certificatePem: string; readonly keyPem: string },
+  now: Date,
+): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o750 });
+  const stamp = now.toISOString().slice(0, 19).replace(/[T:]/g, '-');
+  const file = `${name}-${stamp}.pem`;
+  await rm(join(directory, file), { force: true });
+  const handle = await open(join(directory, file), 'wx', 0o600);
+  try {
+    await handle.writeFile(`${pair.certificatePem.trimEnd()}\n${pair.keyPem.trimEnd()}\n`);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  const link = `${currentPath(directory, name)}.new`;
+  await rm(link, { force: true });
+  await symlink(file, link);
+  await rename(link, currentPath(directory, name));
+  await syncFolder(directory);
+}

@@ -1,0 +1,104 @@
+/**
+ * From a bootstrap kubeconfig to one of the node's own: where `--kubeconfig` is missing, or its certificate has run out, a
+ * certificate is asked for with the bootstrap credentials, and the kubeconfig is written with references to the files that
+ * rotation will replace.
+ */
+import { stat } from 'node:fs/promises';
+import type { Logger } from '../../../api/component/logger.ts';
+import { Backoff } from '../../../api/machinery/backoff.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { HttpClient } from '../../../api/machinery/http-client.ts';
+import { loadKubeconfig, newKubeconfig, serverAccess, writeKubeconfig } from '../../../api/machinery/kubeconfig.ts';
+import { currentPath, readPair, writePair } from './certificate-store.ts';
+import { type CertificateWish, requestCertificate } from './request-certificate.ts';
+
+export const CLIENT_PAIR = 'kubelet-client';
+
+export interface BootstrapOptions {
+  readonly bootstrapKubeconfig: string;
+  readonly kubeconfig: string;
+  readonly certificateDirectory: string;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly signal: AbortSignal;
+}
+
+export function nodeClientWish(nodeName: string): CertificateWish {
+  return {
+    signerName: 'kubernetes.io/kube-apiserver-client-kubelet',
+    subject: { commonName: `system:node:${nodeName}`, organizations: ['system:nodes'] },
+    usages: ['digital signature', 'client auth'],
+  };
+}
+
+const FIRST_RETRY_MS = 1000;
+const LONGEST_RETRY_MS = 30_000;
+const REQUEST_TIMEOUT_MS = 15 * 60_000;
+
+/** Does nothing where the kubeconfig's own certificate is good. Retries until the signal aborts. */
+export async function bootstrapClient(options: BootstrapOptions): Promise<void> {
+  const { kubeconfig, certificateDirectory, clock, logger, signal } = options;
+  if (await hasValidCredentials(options)) return;
+  const backoff = new Backoff({ firstMs: FIRST_RETRY_MS, longestMs: LONGEST_RETRY_MS });
+  for (;;) {
+    try {
+      const { pair, access } = await requestByBootstrap(options);
+      await writePair(certificateDirectory, CLIENT_PAIR, pair, new Date(clock.now()));
+      const file = currentPath(certificateDirectory, CLIENT_PAIR);
+      await writeKubeconfig(
+        kubeconfig,
+        newKubeconfig({
+          cluster: 'default-cluster',
+          server: access.server,
+          ca: access.ca ?? '',
+          user: 'default-auth',
+          credentials: { certificateFile: file, keyFile: file },
+        }),
+      );
+      logger.info({ kubeconfig }, 'the node has credentials of its own');
+      return;
+    } catch (error) {
+      if (signal.aborted) throw error;
+      logger.warn(
+        { err: error instanceof Error ? error.message : error },
+        'the bootstrap did not succeed yet; trying again',
+      );
+      await clock.sleep(backoff.next(), signal);
+    }
+  }
+}
+
+/** Asks with the bootstrap credentials, read anew: also for an agent that slept past the end of its own certificate. */
+export async function requestByBootstrap(
+  options: Pick<BootstrapOptions, 'bootstrapKubeconfig' | 'nodeName' | 'clock' | 'logger' | 'signal'>,
+): Promise<{
+  readonly pair: { readonly certificatePem: string; readonly keyPem: string };
+  readonly access: Awaited<ReturnType<typeof serverAccess>>;
+}> {
+  const { clock, logger, signal, nodeName } = options;
+  const access = await serverAccess(await loadKubeconfig(options.bootstrapKubeconfig), { clock });
+  const client = new HttpClient({ ...access, clock });
+  try {
+    const wish = nodeClientWish(nodeName);
+    return {
+      access,
+      pair: await requestCertificate(client, wish, { clock, logger, signal, timeoutMs: REQUEST_TIMEOUT_MS }),
+    };
+  } finally {
+    client.close();
+  }
+}
+
+async function hasValidCredentials(options: BootstrapOptions): Promise<boolean> {
+  const there = await stat(options.kubeconfig).catch(() => undefined);
+  if (there === undefined) return false;
+  const pair = await readPair(options.certificateDirectory, CLIENT_PAIR);
+  if (pair === undefined) {
+    // Somebody else's kubeconfig (a token, a certificate inside): it is taken as it is.
+    const text = await loadKubeconfig(options.kubeconfig);
+    const user = [...text.users.values()][0]?.value as { 'client-certificate'?: string } | undefined;
+    return user?.['client-certificate'] !== currentPath(options.certificateDirectory, CLIENT_PAIR);
+  }
+  return pair.leaf.notAfterMs > options.clock.now();
+}

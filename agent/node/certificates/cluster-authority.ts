@@ -1,0 +1,144 @@
+/**
+ * Follows the CAs of the cluster while they are rotated. `cluster-info` carries the new bundle, and users may write there: it is
+ * believed only if a CA that is trusted so far signed it (`api/pki/ca-bundle.ts`) and no later one was taken before. Writes the
+ * kubeconfig, and the file of client CAs where that holds the same bundle and is the agent's own.
+ */
+import { readPem } from '../../../api/pki/pem.ts';
+import { X509Certificate } from 'node:crypto';
+import { access, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { HttpClient } from '../../../api/machinery/http-client.ts';
+import { newKubeconfig, writeKubeconfig } from '../../../api/machinery/kubeconfig.ts';
+import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { configMaps } from '../../../api/machinery/resources.ts';
+import { CA_BUNDLE_KEY, type CaBundle, verifyCaBundle } from '../../../api/pki/ca-bundle.ts';
+
+export interface AuthorityOptions {
+  readonly server: string;
+  /** PEM of what is trusted at the start. */
+  readonly ca: string;
+  readonly kubeconfig: string;
+  /** Key and certificate that the kubeconfig names. */
+  readonly credentialsFile: string;
+  /** `--client-ca-file`; '' where there is none. */
+  readonly clientCaFile: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly onChange: (ca: string) => void;
+}
+
+const CHECK_MS = 10 * 60_000;
+const TIMEOUT_MS = 10_000;
+
+const blocksOf = (pem: string): string[] =>
+  readPem(pem).flatMap(({ label, text }) => (label === 'CERTIFICATE' ? text : []));
+
+/** Whether a CA that is still trusted but signs no more issued the certificate: the agent then requests a new one. */
+export function isOfFormerAuthority(certificatePem: string, ca: string): boolean {
+  const [leaf] = blocksOf(certificatePem);
+  const [, ...former] = blocksOf(ca);
+  if (leaf === undefined || former.length === 0) return false;
+  const certificate = new X509Certificate(leaf);
+  return former.some((block) => certificate.verify(new X509Certificate(block).publicKey));
+}
+
+export class ClusterAuthority {
+  readonly #options: AuthorityOptions;
+  #ca: string;
+
+  constructor(options: AuthorityOptions) {
+    this.#options = options;
+    this.#ca = options.ca;
+  }
+
+  get ca(): string {
+    return this.#ca;
+  }
+
+  /** Runs until the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#options;
+    while (!signal.aborted) {
+      try {
+        await this.refresh();
+      } catch (error) {
+        // Other clusters need not publish it.
+        logger.debug(
+          { err: error instanceof Error ? error.message : error },
+          'The CA bundle of the cluster was not read',
+        );
+      }
+      await clock.sleep(CHECK_MS, signal).catch(() => undefined);
+    }
+  }
+
+  /** Whether a new bundle was taken. */
+  async refresh(): Promise<boolean> {
+    const { clock, server } = this.#options;
+    const client = new HttpClient({ server, ca: this.#ca, clock, timeoutMs: TIMEOUT_MS });
+    try {
+      const { data } = (await client.get(configMaps, 'kube-public', 'cluster-info')) as {
+        data?: Readonly<Record<string, unknown>>;
+      };
+      const signed = data?.[CA_BUNDLE_KEY];
+      return typeof signed === 'string' && (await this.take(signed));
+    } finally {
+      client.close();
+    }
+  }
+
+  /** Takes a signed bundle if it is to be believed and later than the last; resolves to whether it changed what is trusted. */
+  async take(signed: string): Promise<boolean> {
+    const { logger } = this.#options;
+    const bundle = verifyCaBundle(signed, this.#ca);
+    if (bundle === undefined) {
+      logger.warn({}, 'The CA bundle in cluster-info is not signed by a trusted CA and is ignored');
+      return false;
+    }
+    if (bundle.issuedAtMs <= (await this.#lastIssuedAtMs())) return false;
+    const isSame = JSON.stringify(blocksOf(bundle.certificates)) === JSON.stringify(blocksOf(this.#ca));
+    if (!isSame) await this.#trust(bundle);
+    // Written last: after a crash in between the bundle is taken once more.
+    await replaceFile(this.#issuedFile(), `${bundle.issuedAtMs}\n`, { mode: 0o600 });
+    return !isSame;
+  }
+
+  #issuedFile(): string {
+    return join(dirname(this.#options.credentialsFile), 'ca-bundle-issued-at');
+  }
+
+  async #lastIssuedAtMs(): Promise<number> {
+    const text = await readFile(this.#issuedFile(), 'utf8').catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return '0';
+      throw error;
+    });
+    return Number(text);
+  }
+
+  async #trust({ certificates: ca }: CaBundle): Promise<void> {
+    const { clientCaFile, credentialsFile, kubeconfig, logger, onChange, server } = this.#options;
+    const credentials = { certificateFile: credentialsFile, keyFile: credentialsFile };
+    await writeKubeconfig(
+      kubeconfig,
+      newKubeconfig({ cluster: 'default-cluster', server, ca, user: 'default-auth', credentials }),
+    );
+    if (clientCaFile !== '' && !(await isOfControlPlane(clientCaFile))) {
+      const there = await readFile(clientCaFile, 'utf8');
+      if (JSON.stringify(blocksOf(there)) === JSON.stringify(blocksOf(this.#ca)))
+        await replaceFile(clientCaFile, ca, { mode: 0o644 });
+    }
+    this.#ca = ca;
+    logger.info({ kubeconfig, certificates: blocksOf(ca).length }, 'Trusting the new CA bundle of the cluster');
+    onChange(ca);
+  }
+}
+
+/** Beside the key of the CA stands the control plane's own file, which the control plane alone writes. */
+async function isOfControlPlane(caFile: string): Promise<boolean> {
+  return access(join(dirname(caFile), 'ca.key')).then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,114 @@
+/** Asks the API for a certificate: a new key, a request, and the wait for its approval and certificate. */
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { HttpClient } from '../../../api/machinery/http-client.ts';
+import { certificateSigningRequests } from '../../../api/machinery/resources.ts';
+import { readAll } from '../../../api/machinery/response-body.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
+import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
+import { createCsr } from '../../../api/pki/certificate-request.ts';
+import type { AlternativeNames, DistinguishedName } from '../../../api/pki/names.ts';
+import { generateKey, privateKeyPem } from '../../../api/pki/signing.ts';
+
+export interface CertificateWish {
+  readonly signerName: string;
+  readonly subject: DistinguishedName;
+  readonly names?: AlternativeNames;
+  readonly usages: readonly string[];
+  readonly expirationSeconds?: number;
+}
+
+interface RequestStatus {
+  readonly certificate?: string;
+  readonly conditions?: readonly {
+    readonly type: string;
+    readonly status?: string;
+    readonly reason?: string;
+    readonly message?: string;
+  }[];
+}
+
+/** What a certificate is asked for by. */
+export type SigningClient = Pick<HttpClient, 'create' | 'get' | 'raw'>;
+
+/** Approvers and signers before this release take requests of nodes only with a usage that means nothing to our keys. */
+const FIRST_WITHOUT_ENCIPHERMENT = 25;
+const NODE_SIGNERS = ['kubernetes.io/kube-apiserver-client-kubelet', 'kubernetes.io/kubelet-serving'];
+
+const FIRST_LOOK_MS = 100;
+const LONGEST_LOOK_MS = 10_000;
+
+/** Resolves when the certificate is there; throws when the request is denied, fails, or is not answered in `timeoutMs`. */
+export async function requestCertificate(
+  client: SigningClient,
+  wish: CertificateWish,
+  options: { readonly clock: Clock; readonly logger: Logger; readonly timeoutMs: number; readonly signal: AbortSignal },
+): Promise<{ certificatePem: string; keyPem: string }> {
+  const { clock, logger, signal, timeoutMs } = options;
+  const keys = await generateKey('ecdsa');
+  const request = createCsr(
+    { subject: wish.subject, ...(wish.names === undefined ? {} : { names: wish.names }) },
+    keys,
+  );
+  const created = await client.create(certificateSigningRequests, '', {
+    apiVersion: 'certificates.k8s.io/v1',
+    kind: 'CertificateSigningRequest',
+    metadata: { generateName: 'csr-' },
+    spec: {
+      request: Buffer.from(request).toString('base64'),
+      signerName: wish.signerName,
+      usages: await usagesFor(client, wish, signal),
+      ...(wish.expirationSeconds === undefined ? {} : { expirationSeconds: wish.expirationSeconds }),
+    },
+  } satisfies KubeObject);
+  const name = created.metadata.name ?? '';
+  logger.info({ request: name, signer: wish.signerName }, 'asked for a certificate; waiting for its approval');
+  const deadline = clock.monotonic() + timeoutMs;
+  let waitMs = FIRST_LOOK_MS;
+  while (clock.monotonic() < deadline) {
+    await clock.sleep(waitMs, signal);
+    waitMs = Math.min(waitMs * 1.5, LONGEST_LOOK_MS);
+    let status: RequestStatus;
+    try {
+      status = ((await client.get(certificateSigningRequests, '', name, { signal }))['status'] ?? {}) as RequestStatus;
+    } catch (error) {
+      // The request stands while the API server is away; a new one would need another approval.
+      if (signal.aborted || isNotFound(error)) throw error;
+      logger.warn({ request: name, err: error }, 'a certificate signing request could not be read; looking again');
+      continue;
+    }
+    const bad = status.conditions?.find((entry) => entry.type === 'Denied' || entry.type === 'Failed');
+    if (bad !== undefined)
+      throw new Error(
+        `certificate signing request ${name} was ${bad.type.toLowerCase()}: ${bad.reason ?? ''} ${bad.message ?? ''}`.trimEnd(),
+      );
+    if (status.certificate !== undefined && status.certificate !== '') {
+      return {
+        certificatePem: Buffer.from(status.certificate, 'base64').toString(),
+        keyPem: privateKeyPem(keys.privateKey),
+      };
+    }
+  }
+  throw new Error(
+    `certificate signing request ${name} was not answered within ${Math.round(timeoutMs / 1000)} s: approve it with 'kubectl certificate approve ${name}'`,
+  );
+}
+
+async function usagesFor(client: SigningClient, wish: CertificateWish, signal: AbortSignal): Promise<string[]> {
+  if (!NODE_SIGNERS.includes(wish.signerName) || (await isRecent(client, signal))) return [...wish.usages];
+  return ['key encipherment', ...wish.usages];
+}
+
+/** What keeps its release to itself is not: the usage is taken by all. */
+async function isRecent(client: SigningClient, signal: AbortSignal): Promise<boolean> {
+  try {
+    const { body } = await client.raw({ method: 'GET', path: '/version', signal });
+    const told = JSON.parse((await readAll(body)).toString('utf8')) as { major?: string; minor?: string };
+    // Some distributions write "21+".
+    const [major, minor] = [Number.parseInt(told.major ?? '', 10), Number.parseInt(told.minor ?? '', 10)];
+    return major > 1 || (major === 1 && minor >= FIRST_WITHOUT_ENCIPHERMENT);
+  } catch (error) {
+    if (isStatusError(error) || error instanceof SyntaxError) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * Keeps one certificate valid: renews it at a random point between 70 and 90 % of its life, tries again with growing pauses,
+ * and tells who uses it.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import { Backoff } from '../../../api/machinery/backoff.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import type { Certificate } from '../../../api/pki/certificate.ts';
+import { readPair, type StoredPair, writePair } from './certificate-store.ts';
+
+export interface RotationOptions {
+  readonly directory: string;
+  /** `kubelet-client`, `kubelet-server`. */
+  readonly name: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** 0 to 1. */
+  readonly random: () => number;
+  readonly request: (signal: AbortSignal) => Promise<{ certificatePem: string; keyPem: string }>;
+  /** Whether a stored pair still says what it should (names, addresses). */
+  readonly fits?: (pair: StoredPair) => boolean;
+  readonly onRotated: (pair: StoredPair) => void;
+}
+
+/**
+ * When to renew, in wall-clock milliseconds. Pure. Signers let certificates begin some minutes before they make them, which is
+ * most of the life of a short one: what counts is what was left when it came.
+ */
+export function renewalTime(
+  { notBeforeMs, notAfterMs }: Pick<Certificate, 'notBeforeMs' | 'notAfterMs'>,
+  random: number,
+  storedAtMs: number | undefined = undefined,
+): number {
+  const isWithin = storedAtMs !== undefined && storedAtMs > notBeforeMs && storedAtMs < notAfterMs;
+  const from = isWithin ? storedAtMs : notBeforeMs;
+  return from + (notAfterMs - from) * (0.7 + 0.2 * random);
+}
+
+const FIRST_RETRY_MS = 2000;
+const LONGEST_RETRY_MS = 5 * 60_000;
+
+/** How often the certificate is read at least, so that a jump of the clock is noticed. */
+const CHECK_MS = 60_000;
+
+/** Runs until the signal aborts; a failure, of reading the certificate too, is tried again. */
+export async function keepCertificate(options: RotationOptions, signal: AbortSignal): Promise<void> {
+  const { clock, logger, name, random } = options;
+  const share = random();
+  const loop = new WakeableLoop({
+    clock,
+    backoff: new Backoff({ firstMs: FIRST_RETRY_MS, longestMs: LONGEST_RETRY_MS, jitter: 1, random }),
+    onError: (error) =>
+      logger.error(
+        { certificate: name, err: error instanceof Error ? error.message : error },
+        'A certificate could not be renewed; it is tried again',
+      ),
+  });
+  await loop.run(signal, () => renewWhenDue(options, share, signal));
+}
+
+/** Milliseconds until the next turn. */
+async function renewWhenDue(options: RotationOptions, share: number, signal: AbortSignal): Promise<number> {
+  const { clock, logger, directory, name } = options;
+  const leftMs = (pair: StoredPair | undefined): number =>
+    pair === undefined || options.fits?.(pair) === false
+      ? 0
+      : renewalTime(pair.leaf, share, pair.storedAtMs) - clock.now();
+  const untilDueMs = leftMs(await readPair(directory, name));
+  if (untilDueMs > 0) return Math.min(untilDueMs, CHECK_MS);
+  const fresh = await options.request(signal);
+  await writePair(directory, name, fresh, new Date(clock.now()));
+  const stored = await readPair(directory, name);
+  if (stored !== undefined) options.onRotated(stored);
+  const expires = stored === undefined ? undefined : new Date(stored.leaf.notAfterMs).toISOString();
+  logger.info({ certificate: name, expires }, 'Renewed a certificate');
+  const nextMs = leftMs(stored);
+  // Requesting again at once would flood a signer that gives less than was requested (names, life).
+  if (nextMs <= 0) throw new Error('the new certificate is not what was requested');
+  return Math.min(nextMs, CHECK_MS);
+}

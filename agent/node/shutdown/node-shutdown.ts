@@ -1,0 +1,207 @@
+/**
+ * Graceful node shutdown: while the host goes down the node is NotReady and takes no pods, and those it has end by priority,
+ * lowest first, each group within its time; then the host may go. The same order serves `orchlet stop --pods`.
+ */
+import { mkdir, readFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
+import { Backoff } from '../../../api/machinery/backoff.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import type { Pod } from '../../model/core-types.ts';
+import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
+import type { Refusal } from '../../pods/workers/pod-admission.ts';
+import type { Ending } from '../../pods/workers/pod-workers.ts';
+import type { InhibitorLock, Logind } from './logind.ts';
+import { graceSeconds, groupByPriority, type ShutdownPeriod, totalSeconds } from './shutdown-order.ts';
+
+export interface NodeShutdownOptions {
+  /** Empty: the login manager is not asked. */
+  readonly periods: readonly ShutdownPeriod[];
+  readonly logind: Logind;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly activePods: () => readonly Pod[];
+  /** Resolves when nothing of the pod runs. */
+  readonly kill: (pod: Pod, ending: Ending) => Promise<void>;
+  readonly aboutNode: (reason: string, message: string) => void;
+  readonly nodeChanged: () => void;
+  /** Where the times of the last shutdown stand, for the next start and for whoever waits. */
+  readonly stateFile: string;
+  /** Epoch seconds, 0 where there is none yet. */
+  readonly onTimes: (times: { readonly startSeconds: number; readonly endSeconds: number }) => void;
+}
+
+interface Times {
+  readonly startTime?: string;
+  readonly endTime?: string;
+}
+
+const REASON = 'Terminated';
+const MESSAGE = 'Pod was terminated in response to imminent node shutdown.';
+const REFUSAL: Refusal = { reason: 'NodeShutdown', message: 'Pod was rejected as the node is shutting down.' };
+const RETRY_MS = 1000;
+const LONGEST_RETRY_MS = 60_000;
+/** Where none were given: for a person who stops the node. */
+const PERIODS_WHEN_ASKED: readonly ShutdownPeriod[] = [
+  { priority: 0, seconds: 30 },
+  { priority: 2_000_000_000, seconds: 10 },
+];
+
+export class NodeShutdown {
+  readonly #options: NodeShutdownOptions;
+  #isShuttingDown = false;
+  #lock: InhibitorLock | undefined;
+
+  constructor(options: NodeShutdownOptions) {
+    this.#options = options;
+  }
+
+  isShuttingDown(): boolean {
+    return this.#isShuttingDown;
+  }
+
+  /** For the admission of pods. */
+  refusal(): Refusal | undefined {
+    return this.#isShuttingDown ? REFUSAL : undefined;
+  }
+
+  /** Runs until the signal aborts. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger, periods } = this.#options;
+    await this.#tellLast();
+    if (periods.length === 0) return;
+    const backoff = new Backoff({ firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS });
+    while (!signal.aborted) {
+      try {
+        await this.#watch(signal, () => backoff.reset());
+      } catch (error) {
+        if (signal.aborted) break;
+        logger.warn(
+          { err: error instanceof Error ? error.message : error },
+          'shutdowns of the host cannot be seen, and do not wait for pods; trying again',
+        );
+      }
+      await clock.sleep(backoff.next(), signal).catch(() => undefined);
+    }
+    await this.#release();
+  }
+
+  /** A person stops the node: its pods end as at a shutdown of the host. */
+  async stopPods(): Promise<void> {
+    this.#setShuttingDown(true);
+    await this.#endPods(this.#options.periods.length > 0 ? this.#options.periods : PERIODS_WHEN_ASKED);
+  }
+
+  async #watch(signal: AbortSignal, onListening: () => void): Promise<void> {
+    const { logind, logger, periods } = this.#options;
+    const wantedMs = totalSeconds(periods) * 1000;
+    if ((await logind.inhibitDelayMs()) < wantedMs) {
+      await logind.raiseInhibitDelay(wantedMs);
+      const delayMs = await this.#raised(wantedMs, signal);
+      if (delayMs < wantedMs)
+        throw new Error(
+          `the login manager allows a delay of ${delayMs / 1000} s and not the ${wantedMs / 1000} s of shutdownGracePeriod: set InhibitDelayMaxSec in /etc/systemd/logind.conf`,
+        );
+    }
+    this.#lock ??= await logind.inhibit();
+    const onShutdown = (goingDown: boolean): void =>
+      background(this.#onShutdown(goingDown), { logger, what: 'Preparing for the shutdown of the host', signal });
+    const { ended } = await logind.listen(onShutdown, signal);
+    onListening();
+    logger.debug({ seconds: wantedMs / 1000 }, 'a shutdown of the host waits for pods');
+    await ended;
+  }
+
+  /** It reads its configuration a moment after it was told to. */
+  async #raised(wantedMs: number, signal: AbortSignal): Promise<number> {
+    const { clock, logind } = this.#options;
+    for (let attempt = 0; ; attempt += 1) {
+      const delayMs = await logind.inhibitDelayMs();
+      if (delayMs >= wantedMs || attempt === 10) return delayMs;
+      await clock.sleep(200, signal);
+    }
+  }
+
+  async #onShutdown(goingDown: boolean): Promise<void> {
+    const { aboutNode, logger, logind, periods } = this.#options;
+    if (goingDown === this.#isShuttingDown) return;
+    const what = goingDown ? 'event' : 'cancellation';
+    logger.info({}, goingDown ? 'the host goes down; pods end first' : 'the host does not go down after all');
+    aboutNode('NodeShutdown', `Shutdown manager detected shutdown ${what}`);
+    this.#setShuttingDown(goingDown);
+    try {
+      if (goingDown) {
+        await this.#endPods(periods);
+        await this.#release();
+      } else {
+        this.#lock ??= await logind.inhibit();
+      }
+    } catch (error) {
+      logger.error({ error }, 'a shutdown of the host could not be waited for');
+      await this.#release();
+    }
+  }
+
+  #setShuttingDown(isShuttingDown: boolean): void {
+    this.#isShuttingDown = isShuttingDown;
+    this.#options.nodeChanged();
+  }
+
+  async #release(): Promise<void> {
+    const lock = this.#lock;
+    this.#lock = undefined;
+    await lock?.release();
+  }
+
+  async #endPods(periods: readonly ShutdownPeriod[]): Promise<void> {
+    const { activePods, clock, logger } = this.#options;
+    const startTime = new Date(clock.now()).toISOString();
+    await this.#keepTimes({ startTime });
+    for (const group of groupByPriority(periods, activePods())) {
+      logger.info({ priority: group.priority, pods: group.pods.length, seconds: group.seconds }, 'ending pods');
+      const ended = Promise.all(group.pods.map((pod) => this.#end(pod, graceSeconds(pod, group))));
+      const late = Promise.withResolvers<'late'>();
+      const timer = clock.after(group.seconds * 1000, () => late.resolve('late'));
+      const how = await Promise.race([ended, late.promise]);
+      timer.cancel();
+      if (how === 'late') logger.warn({ priority: group.priority }, 'not all pods ended in their time');
+    }
+    await this.#keepTimes({ startTime, endTime: new Date(clock.now()).toISOString() });
+  }
+
+  async #end(pod: Pod, gracePeriodSeconds: number): Promise<void> {
+    try {
+      await this.#options.kill(pod, { gracePeriodSeconds, status: { reason: REASON, message: MESSAGE } });
+    } catch (error) {
+      this.#options.logger.warn({ error, pod: formatPod(pod) }, 'a pod did not end before the host goes down');
+    }
+  }
+
+  async #keepTimes(times: Times): Promise<void> {
+    const { logger, onTimes, stateFile } = this.#options;
+    onTimes(inSeconds(times));
+    try {
+      await mkdir(dirname(stateFile), { recursive: true, mode: 0o750 });
+      await replaceFile(stateFile, JSON.stringify(times), { mode: 0o644 });
+    } catch (error) {
+      logger.warn({ error }, 'the times of the shutdown could not be kept');
+    }
+  }
+
+  async #tellLast(): Promise<void> {
+    const { logger, onTimes, stateFile } = this.#options;
+    try {
+      onTimes(inSeconds(JSON.parse(await readFile(stateFile, 'utf8')) as Times));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+        logger.warn({ error }, 'the times of the last shutdown could not be read');
+    }
+  }
+}
+
+function inSeconds({ startTime, endTime }: Times): { readonly startSeconds: number; readonly endSeconds: number } {
+  const seconds = (time: string | undefined): number => (time === undefined ? 0 : Date.parse(time) / 1000);
+  return { startSeconds: seconds(startTime), endSeconds: seconds(endTime) };
+}

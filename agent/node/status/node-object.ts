@@ -1,0 +1,278 @@
+/**
+ * The node as the agent would have it: a list of setters, each of which writes one part of the status into a copy. Pure, but
+ * for the facts that they are given.
+ */
+import { jsonEqual } from '../../../api/meta/json-equality.ts';
+import type { JsonValue } from '../../../api/meta/object.ts';
+import { formatQuantity } from '../../../api/meta/quantity.ts';
+import type { NodeConditionSource, NodeObject } from '../../model/core-types.ts';
+import type { FilesystemSpace, HostCapacity, SystemInfo } from '../../host/host-facts.ts';
+import type { DeviceCapacity } from '../../resources/managers/devicemanager/plugin-resources.ts';
+import type { ImageInfo, RuntimeFeatures, RuntimeInfo } from '../../runtime/runtime.ts';
+
+type NodeStatus = NonNullable<NodeObject['status']>;
+type NodeCondition = NonNullable<NodeStatus['conditions']>[number];
+
+export interface NodeFacts {
+  readonly name: string;
+  readonly hostname: string;
+  /** The first is the primary. */
+  readonly addresses: readonly string[];
+  readonly system: SystemInfo;
+  readonly capacity: HostCapacity;
+  readonly rootSpace: FilesystemSpace | undefined;
+  readonly runtime: RuntimeInfo | undefined;
+  readonly features: RuntimeFeatures;
+  readonly images: readonly ImageInfo[];
+  /** `--node-status-max-images`; -1 is no limit. */
+  readonly maxImages: number;
+  readonly version: string;
+  readonly maxPods: number;
+  readonly podsPerCore: number;
+  /** What is kept from pods, by resource: reserved for the system and the agent, and the hard eviction threshold. */
+  readonly reserved: Readonly<Record<string, number>>;
+  readonly serverPort: number;
+  readonly runtimeErrors: readonly string[];
+  readonly networkErrors: readonly string[];
+  readonly pressure: NodeConditionSource['pressure'];
+  readonly deviceCapacity: DeviceCapacity;
+  readonly volumesInUse: readonly string[];
+  /** What schedulers may count on that older agents lack; in order. */
+  readonly declaredFeatures: readonly string[];
+  readonly now: string;
+}
+
+export type Setter = (status: NodeStatus, facts: NodeFacts) => void;
+
+/** In the order of the reference's conditions: pressures first, Ready last. */
+export const setters: readonly Setter[] = [
+  setAddresses,
+  setCapacity,
+  setNodeInfo,
+  setDaemonEndpoints,
+  setImages,
+  setHandlers,
+  setVolumesInUse,
+  setDeclaredFeatures,
+  (status, facts) =>
+    setPressure(
+      status,
+      facts,
+      'MemoryPressure',
+      'memory',
+      ['KubeletHasInsufficientMemory', 'KubeletHasSufficientMemory'],
+      'memory',
+    ),
+  (status, facts) =>
+    setPressure(status, facts, 'DiskPressure', 'disk', ['KubeletHasDiskPressure', 'KubeletHasNoDiskPressure'], 'disk'),
+  (status, facts) =>
+    setPressure(status, facts, 'PIDPressure', 'pid', ['KubeletHasInsufficientPID', 'KubeletHasSufficientPID'], 'PID'),
+  setReady,
+];
+
+export function withStatus(node: NodeObject, facts: NodeFacts): NodeObject {
+  const status = structuredClone(node.status ?? {});
+  for (const set of setters) set(status, facts);
+  return { ...node, status };
+}
+
+function setAddresses(status: NodeStatus, facts: NodeFacts): void {
+  status.addresses = [
+    ...facts.addresses.map((address) => ({ type: 'InternalIP', address })),
+    { type: 'Hostname', address: facts.hostname },
+  ];
+}
+
+function setCapacity(status: NodeStatus, facts: NodeFacts): void {
+  const { capacity, rootSpace, reserved } = facts;
+  const pods = facts.podsPerCore > 0 ? Math.min(facts.maxPods, facts.podsPerCore * capacity.cpus) : facts.maxPods;
+  const amounts: Record<string, string> = {
+    cpu: String(capacity.cpus),
+    memory: bytes(capacity.memoryBytes),
+    pods: String(pods),
+  };
+  const allocatable: Record<string, string> = {
+    cpu: milli(capacity.cpus * 1000 - Math.round((reserved['cpu'] ?? 0) * 1000)),
+    pods: String(pods),
+  };
+  let hugeBytes = 0;
+  for (const [size, total] of capacity.hugePages) {
+    const name = `hugepages-${size}`;
+    hugeBytes += total;
+    amounts[name] = bytes(total);
+    allocatable[name] = bytes(total - (reserved[name] ?? 0));
+  }
+  allocatable['memory'] = bytes(capacity.memoryBytes - (reserved['memory'] ?? 0) - hugeBytes);
+  if (rootSpace !== undefined) {
+    amounts['ephemeral-storage'] = bytes(rootSpace.capacityBytes);
+    allocatable['ephemeral-storage'] = bytes(rootSpace.capacityBytes - (reserved['ephemeral-storage'] ?? 0));
+  }
+  Object.assign(amounts, facts.deviceCapacity.capacity);
+  Object.assign(allocatable, facts.deviceCapacity.allocatable);
+  // Extended resources stay that others wrote into the capacity, and pods may have all of them.
+  const others = foreign(status.capacity);
+  status.capacity = { ...others, ...amounts };
+  status.allocatable = { ...others, ...allocatable };
+}
+
+/** Nothing is less than nothing. */
+function milli(value: number): string {
+  const amount = Math.max(0, value);
+  return amount % 1000 === 0 ? String(amount / 1000) : `${amount}m`;
+}
+
+function bytes(value: number): string {
+  return formatQuantity({ nano: BigInt(Math.max(0, Math.floor(value))) * 1_000_000_000n, format: 'BinarySI' });
+}
+
+function foreign(list: Record<string, string> | undefined): Record<string, string> {
+  return Object.fromEntries(Object.entries(list ?? {}).filter(([name]) => name.includes('/')));
+}
+
+/**
+ * The version as the kubelet reports it: a semantic version with its pre-release and build metadata, of anything else the
+ * leading numbers, without what a distribution adds (`1.6.20~ds1`).
+ */
+export function semanticVersion(text: string): string {
+  const [, numbers = '', rest = ''] = /^\s*v?(\d+(?:\.\d+)+)(.*)$/.exec(text) ?? [];
+  if (numbers === '') return text;
+  const parts = numbers.split('.').map(Number);
+  const isSemantic = parts.length === 3 && /^(?:-[\dA-Za-z.-]+)?(?:\+[\dA-Za-z.-]+)?$/.test(rest);
+  return `${parts.join('.')}${isSemantic ? rest : ''}`;
+}
+
+function setNodeInfo(status: NodeStatus, facts: NodeFacts): void {
+  const { system, runtime, version } = facts;
+  status.nodeInfo = {
+    machineID: system.machineID,
+    systemUUID: system.systemUUID,
+    bootID: system.bootID,
+    kernelVersion: system.kernelVersion,
+    osImage: system.osImage,
+    containerRuntimeVersion:
+      runtime === undefined
+        ? (status.nodeInfo?.containerRuntimeVersion ?? 'unknown://unknown')
+        : `${runtime.name}://${semanticVersion(runtime.version)}`,
+    kubeletVersion: version,
+    kubeProxyVersion: '',
+    operatingSystem: system.operatingSystem,
+    architecture: system.architecture,
+    ...(facts.capacity.swapBytes === 0 ? {} : { swap: { capacity: facts.capacity.swapBytes } }),
+  };
+}
+
+function setDaemonEndpoints(status: NodeStatus, facts: NodeFacts): void {
+  status.daemonEndpoints = { kubeletEndpoint: { Port: facts.serverPort } };
+}
+
+function setImages(status: NodeStatus, facts: NodeFacts): void {
+  const images = [...facts.images].sort((left, right) => right.sizeBytes - left.sizeBytes);
+  const kept = facts.maxImages < 0 ? images : images.slice(0, facts.maxImages);
+  status.images = kept.map((image) => ({
+    names: [...image.repoDigests, ...image.repoTags].slice(0, 5),
+    sizeBytes: image.sizeBytes,
+  }));
+}
+
+function setHandlers(status: NodeStatus, { features }: NodeFacts): void {
+  if (features.handlers.length === 0) return;
+  status.runtimeHandlers = features.handlers.map((handler) => ({
+    name: handler.name,
+    features: { recursiveReadOnlyMounts: handler.recursiveReadOnlyMounts, userNamespaces: handler.userNamespaces },
+  }));
+  status.features = { supplementalGroupsPolicy: features.supplementalGroupsPolicy };
+}
+
+/** Absent where there never were any: what has no attached volumes says nothing of them. */
+function setVolumesInUse(status: NodeStatus, facts: NodeFacts): void {
+  if (facts.volumesInUse.length === 0 && status.volumesInUse === undefined) return;
+  status.volumesInUse = [...facts.volumesInUse];
+}
+
+function setDeclaredFeatures(status: NodeStatus, { declaredFeatures }: NodeFacts): void {
+  if (declaredFeatures.length > 0) status.declaredFeatures = [...declaredFeatures];
+  else delete status.declaredFeatures;
+}
+
+function setPressure(
+  status: NodeStatus,
+  facts: NodeFacts,
+  type: string,
+  kind: 'memory' | 'disk' | 'pid',
+  reasons: readonly [string, string],
+  what: string,
+): void {
+  const under = facts.pressure(kind);
+  const message =
+    kind === 'disk'
+      ? under
+        ? 'kubelet has disk pressure'
+        : 'kubelet has no disk pressure'
+      : `kubelet has ${under ? 'insufficient' : 'sufficient'} ${what} available`;
+  setCondition(
+    status,
+    { type, status: under ? 'True' : 'False', reason: under ? reasons[0] : reasons[1], message },
+    facts.now,
+  );
+}
+
+function setReady(status: NodeStatus, facts: NodeFacts): void {
+  const errors = [...facts.runtimeErrors, ...facts.networkErrors];
+  setCondition(
+    status,
+    errors.length === 0
+      ? { type: 'Ready', status: 'True', reason: 'KubeletReady', message: 'kubelet is posting ready status' }
+      : {
+          type: 'Ready',
+          status: 'False',
+          reason: 'KubeletNotReady',
+          message: errors.length === 1 ? (errors[0] ?? '') : `[${errors.join(', ')}]`,
+        },
+    facts.now,
+  );
+}
+
+function setCondition(
+  status: NodeStatus,
+  next: Pick<NodeCondition, 'type' | 'status'> & { reason: string; message: string },
+  now: string,
+): void {
+  const conditions = (status.conditions ??= []);
+  const index = conditions.findIndex((entry) => entry.type === next.type);
+  const before = conditions[index];
+  const entry = {
+    ...next,
+    lastHeartbeatTime: now,
+    lastTransitionTime:
+      before !== undefined && before.status === next.status ? (before.lastTransitionTime ?? now) : now,
+  } as NodeCondition;
+  if (index < 0) conditions.push(entry);
+  else conditions[index] = entry;
+}
+
+/** The fields of `next` that differ from `before` in more than heartbeats, as they are in `next`. */
+export function statusChanges(before: NodeStatus | undefined, next: NodeStatus | undefined): Record<string, JsonValue> {
+  const known = withoutHeartbeats(before);
+  return Object.fromEntries(
+    Object.entries(withoutHeartbeats(next)).filter(([key, value]) => !jsonEqual(known[key], value)),
+  );
+}
+
+function withoutHeartbeats(status: NodeStatus = {}): Record<string, JsonValue> {
+  const { conditions = [], ...rest } = status;
+  const lasting = conditions.map(({ lastHeartbeatTime: _time, ...condition }) => condition);
+  return { ...rest, conditions: lasting } as unknown as Record<string, JsonValue>;
+}
+
+/** The strategic merge patch of what differs: conditions merge by type, addresses are replaced as a list. */
+export function statusPatch(before: NodeStatus = {}, next: NodeStatus = {}): Record<string, unknown> {
+  const known = before as Record<string, JsonValue | undefined>;
+  const changes = Object.entries(next).filter(([key, value]) => !jsonEqual(known[key], value as JsonValue));
+  // Two addresses may have one type. Older API servers would take the directive for an entry of a list that is new.
+  return Object.fromEntries(
+    changes.map(([key, value]) => [
+      key,
+      key === 'addresses' && known[key] !== undefined ? [...(value as unknown[]), { $patch: 'replace' }] : value,
+    ]),
+  );
+}

@@ -1,0 +1,53 @@
+/** `/configz`: the effective options in the form of a `KubeletConfiguration`, the other flags, and where each value came from. */
+import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
+import { setMember } from '../../../api/codec/json.ts';
+import { agentOptions } from '../agent-options.ts';
+import type { AnyOption } from '../option.ts';
+import { CONFIG_KIND, CONFIG_VERSION } from './config-file.ts';
+import type { EffectiveOptions } from './effective-options.ts';
+import { isZero, writeField } from './field-value.ts';
+
+export interface Configz {
+  readonly kubeletconfig: object;
+  /** Flags without a field in the file; those without effect only where they are given. */
+  readonly flags: Readonly<Record<string, unknown>>;
+  /** `default`, `flag` or a file, by field path or `--flag`. */
+  readonly origins: Readonly<Record<string, string>>;
+}
+
+type Members = { [name: string]: unknown };
+
+export function configz({ flags, origins }: EffectiveOptions): Configz {
+  const config: Members = { kind: CONFIG_KIND, apiVersion: CONFIG_VERSION };
+  const others: Members = {};
+  const from: Record<string, string> = {};
+  const values = flags as Readonly<Record<string, FlagTypes[FlagType]>>;
+  for (const [key, row] of Object.entries<AnyOption>(agentOptions)) {
+    const value = values[key] ?? row.default;
+    const origin = origins.get(key) ?? 'default';
+    if (row.config !== undefined) {
+      place(config, row, value);
+      from[row.config.path] = origin;
+    } else if (key !== 'version' && (row.noEffect === undefined || origin !== 'default')) {
+      others[row.name] = writeField(row, value);
+      from[`--${row.name}`] = origin;
+    }
+  }
+  return { kubeletconfig: config, flags: others, origins: from };
+}
+
+function place(config: Members, row: AnyOption, value: FlagTypes[FlagType]): void {
+  const { path = '', optional, keepsZero } = row.config ?? {};
+  if (optional === true && JSON.stringify(value) === JSON.stringify(row.default)) return;
+  const names = path.split('.');
+  const last = names.pop() ?? '';
+  let members = config;
+  for (const name of names) {
+    const inner = members[name] ?? {};
+    members[name] = inner;
+    members = inner as Members;
+  }
+  // Durations are written also when they are zero; other zeros only where zero is a value of its own.
+  if (isZero(value) && keepsZero !== true && row.type !== 'duration') return;
+  setMember(members, last, writeField(row, value));
+}

@@ -1,0 +1,155 @@
+/**
+ * What the agent runs with: defaults, under the configuration file, under its drop-ins in order of their names, under the flags.
+ * Every value remembers where it came from. Called once at the start, by the command line before the log is opened, else by
+ * `main.ts`. Nothing is read later: who changes a file restarts the agent.
+ */
+import { join } from 'node:path';
+import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
+import { applyMergePatch } from '../../../api/codec/merge-patch.ts';
+import type { JsonObject, JsonValue } from '../../../api/meta/object.ts';
+import { type AgentFlags, agentOptions } from '../agent-options.ts';
+import { plainThresholds } from '../json-forms.ts';
+import type { AnyOption, OptionTable } from '../option.ts';
+import { type ConfigFile, dropInFiles, readConfigFile } from './config-file.ts';
+import { type FeatureGates, resolveFeatureGates } from './feature-gates.ts';
+import { isZero, readField, writeField } from './field-value.ts';
+import { validateOptions } from './validate-options.ts';
+
+/** `default`, `flag`, or the file. */
+export type Origin = string;
+
+export interface EffectiveOptions {
+  readonly flags: AgentFlags;
+  /** By the option's key. */
+  readonly origins: ReadonlyMap<string, Origin>;
+  readonly gates: FeatureGates;
+  /** One line each: what was set without effect, what is deprecated. */
+  readonly warnings: readonly string[];
+}
+
+export interface GivenOptions {
+  /** Values by key; those of keys that are not `given` are not looked at. */
+  readonly values: Partial<AgentFlags>;
+  readonly given: ReadonlySet<string>;
+}
+
+/** Throws `ConfigurationError`. */
+export async function effectiveOptions({ values, given }: GivenOptions): Promise<EffectiveOptions> {
+  const table: OptionTable = agentOptions;
+  const files: ConfigFile[] = [];
+  const hasFile = given.has('config') && values.config !== undefined && values.config !== '';
+  if (hasFile) files.push(await readConfigFile(values.config ?? '', table));
+  if (given.has('configDir') && values.configDir !== undefined && values.configDir !== '')
+    for (const file of await dropInFiles(values.configDir)) files.push(await readConfigFile(file, table));
+  const merged = mergeFiles(files, hasFile);
+  const result: Record<string, FlagTypes[FlagType]> = {};
+  const origins = new Map<string, Origin>();
+  const warnings: string[] = [];
+  for (const [key, row] of Object.entries(table)) {
+    const fromFile = fileValue(row, merged.fields);
+    const flag = given.has(key)
+      ? (values as Readonly<Record<string, FlagTypes[FlagType] | undefined>>)[key]
+      : undefined;
+    if (flag !== undefined) {
+      result[key] = flag;
+      origins.set(key, 'flag');
+    } else if (fromFile !== undefined) {
+      const file = merged.originOf(row.config?.path ?? '');
+      result[key] = fromFile;
+      origins.set(key, file);
+      if (
+        row.noEffect !== undefined &&
+        JSON.stringify(writeField(row, fromFile)) !== JSON.stringify(writeField(row, row.default))
+      )
+        warnings.push(`${file}: the field ${row.config?.path} has no effect: ${row.noEffect}`);
+    } else {
+      result[key] = (hasFile ? row.config?.fileDefault : undefined) ?? row.default;
+      origins.set(key, 'default');
+    }
+  }
+  // Gates of the file that the flag does not name stay.
+  const gates = {
+    ...(fileValue(agentOptions.featureGates, merged.fields) as Readonly<Record<string, string>> | undefined),
+    ...(given.has('featureGates') ? values.featureGates : {}),
+  };
+  const flags = completed({ ...result, featureGates: gates } as unknown as AgentFlags, origins);
+  const resolved = resolveFeatureGates(gates);
+  validateOptions(flags, resolved);
+  return { flags, origins, gates: resolved, warnings: [...warnings, ...resolved.warnings] };
+}
+
+interface MergedFiles {
+  readonly fields: JsonObject;
+  originOf(path: string): string;
+}
+
+/** Each file is a merge patch for those before it: maps merge by key, lists and scalars are replaced, null takes away. */
+function mergeFiles(files: readonly ConfigFile[], hasFile: boolean): MergedFiles {
+  let fields: JsonObject = {};
+  const origins = new Map<string, string>();
+  for (const [index, { file, fields: patch }] of files.entries()) {
+    // A drop-in's thresholds come on top of the default ones, as the defaults stand in what it is merged into.
+    const isDropIn = index > 0 || !hasFile;
+    if (isDropIn && at(fields, 'evictionHard') === undefined)
+      fields = applyMergePatch(fields, {
+        evictionHard: writeField(agentOptions.evictionHard, agentOptions.evictionHard.default),
+      });
+    fields = applyMergePatch(fields, patch);
+    for (const row of Object.values<AnyOption>(agentOptions)) {
+      const { path } = row.config ?? {};
+      if (path !== undefined && at(patch, path) !== undefined) origins.set(path, file);
+    }
+  }
+  return { fields, originOf: (path) => origins.get(path) ?? 'default' };
+}
+
+function at(fields: JsonObject, path: string): JsonValue | undefined {
+  let value: JsonValue | undefined = fields;
+  for (const name of path.split('.')) {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+    value = value[name];
+  }
+  return value;
+}
+
+function fileValue(row: AnyOption, fields: JsonObject): FlagTypes[FlagType] | undefined {
+  if (row.config === undefined) return undefined;
+  const json = at(fields, row.config.path);
+  if (json === undefined || json === null) return undefined;
+  const read = readField(row, json);
+  if ('problem' in read) return undefined;
+  const isDefault = row.config.keepsZero !== true && isZero(read.value);
+  return isDefault ? undefined : read.value;
+}
+
+/** What depends on other options: the certificates' directory, thresholds in their plain form, zeros that stand for defaults. */
+function completed(flags: AgentFlags, origins: Map<string, Origin>): AgentFlags {
+  const defaults = plainThresholds(agentOptions.evictionHard.default);
+  const hard = plainThresholds(flags.evictionHard);
+  const merges = flags.mergeDefaultEvictionSettings;
+  return {
+    ...flags,
+    certDir:
+      origins.get('certDir') === 'default' && origins.get('rootDir') !== 'default'
+        ? join(flags.rootDir, 'pki')
+        : flags.certDir,
+    evictionHard: merges ? { ...defaults, ...hard } : hard,
+    evictionSoft: plainThresholds(flags.evictionSoft),
+    kubeApiQps: flags.kubeApiQps === 0 ? agentOptions.kubeApiQps.default : flags.kubeApiQps,
+    kubeApiBurst: flags.kubeApiBurst === 0 ? agentOptions.kubeApiBurst.default : flags.kubeApiBurst,
+    eventQps: flags.eventQps === 0 ? agentOptions.eventQps.default : flags.eventQps,
+    eventBurst: flags.eventBurst === 0 ? agentOptions.eventBurst.default : flags.eventBurst,
+  };
+}
+
+/** Told once a flag that has a place in the configuration file. */
+export function preferFileWarnings(given: ReadonlySet<string>): readonly string[] {
+  return Object.entries<AnyOption>(agentOptions)
+    .filter(
+      ([key, row]) => given.has(key) && row.name !== '' && row.config !== undefined && row.config.flagStays !== true,
+    )
+    .map(
+      ([, row]) =>
+        `Flag --${row.name} has been deprecated, This parameter should be set via the config file specified by the kubelet's --config flag. See https://kubernetes.io/docs/tasks/administer-cluster/kubelet-config-file/ for more information.`,
+    );
+}

@@ -1,0 +1,51 @@
+/** From `--feature-gates` and the file's `featureGates` to what is on: AllAlpha and AllBeta first, single gates over them. */
+import { type ActiveGate, activeGates, featureGates, type GateStage } from '../feature-gates.ts';
+import { ConfigurationError } from '../../model/configuration-error.ts';
+
+export interface FeatureGates {
+  enabled(gate: ActiveGate): boolean;
+  /** Every gate, for the page of figures. */
+  readonly all: readonly { readonly name: string; readonly stage: GateStage; readonly enabled: boolean }[];
+  /** One line a gate that is graduated, deprecated or without effect here. */
+  readonly warnings: readonly string[];
+}
+
+const ALL = { AllAlpha: 'alpha', AllBeta: 'beta' } as const;
+
+/** Throws `ConfigurationError` on a gate that is unknown or locked, and on a value that is no boolean. */
+export function resolveFeatureGates(wanted: Readonly<Record<string, string>>): FeatureGates {
+  const states = new Map([...featureGates].map(([name, gate]) => [name, gate.default]));
+  const warnings: string[] = [];
+  const given = new Map(Object.entries(wanted).map(([name, text]) => [name.trim(), booleanOf(name, text)]));
+  for (const [all, stage] of Object.entries(ALL)) {
+    const value = given.get(all);
+    if (value === undefined) continue;
+    for (const [name, gate] of featureGates)
+      if (gate.stage === stage && !given.has(name) && !(name in ALL)) states.set(name, value);
+  }
+  for (const [name, value] of given) {
+    const gate = featureGates.get(name);
+    if (gate === undefined) throw new ConfigurationError(`unrecognized feature gate: ${name}`);
+    if (gate.locked && value !== gate.default)
+      throw new ConfigurationError(`cannot set feature gate ${name} to ${value}, feature is locked to ${gate.default}`);
+    states.set(name, value);
+    if (gate.stage === 'ga' || gate.stage === 'deprecated')
+      warnings.push(
+        `Setting ${gate.stage === 'ga' ? 'GA' : 'deprecated'} feature gate ${name}=${value}. It will be removed in a future release.`,
+      );
+    else if (!(name in activeGates) && !(name in ALL) && value !== gate.default)
+      warnings.push(
+        `Feature gate ${name} has no effect: ${gate.default ? 'what it guards is always on in the agent, or not of the agent' : 'the agent does not have what it guards, or has it always'}`,
+      );
+  }
+  const all = [...featureGates].map(([name, { stage }]) => ({ name, stage, enabled: states.get(name) ?? false }));
+  return { enabled: (gate) => states.get(gate) ?? false, all, warnings };
+}
+
+function booleanOf(name: string, text: string): boolean {
+  if (/^(1|t|T|true|TRUE|True)$/.test(text)) return true;
+  if (/^(0|f|F|false|FALSE|False)$/.test(text)) return false;
+  throw new ConfigurationError(
+    `invalid value of ${name}: ${text}, err: strconv.ParseBool: parsing ${JSON.stringify(text)}: invalid syntax`,
+  );
+}

@@ -1,0 +1,31 @@
+/** `/flagz`: every flag with what the command line gave it, else its default; files do not count here, `/configz` has them. */
+import type { FlagType, FlagTypes } from '../../../api/component/flags.ts';
+import { formatDuration } from '../../../api/component/duration.ts';
+import type { AnyOption } from '../option.ts';
+import { agentFlags } from '../agent-options.ts';
+import type { EffectiveOptions } from './effective-options.ts';
+
+/** Flags whose values may be passwords. */
+const SECRET = new Set(['manifest-url-header', 'storage-driver-password']);
+
+export function flagz({ flags, origins }: EffectiveOptions): Readonly<Record<string, string>> {
+  const values = flags as Readonly<Record<string, FlagTypes[FlagType]>>;
+  return Object.fromEntries(
+    Object.entries<AnyOption>(agentFlags).map(([key, row]) => {
+      const value = origins.get(key) === 'flag' ? (values[key] ?? row.default) : row.default;
+      return [row.name, SECRET.has(row.name) ? 'CLASSIFIED' : textOf(row.type, value)];
+    }),
+  );
+}
+
+/** As the flag library of the reference writes it. */
+function textOf(type: FlagType, value: FlagTypes[FlagType]): string {
+  if (type === 'duration' && typeof value === 'number') return formatDuration(value);
+  if (Array.isArray(value)) return `[${value.join(',')}]`;
+  if (typeof value === 'object')
+    return Object.entries(value)
+      .map(([name, text]) => (String(text).startsWith('<') ? `${name}${text}` : `${name}=${text}`))
+      .toSorted()
+      .join(',');
+  return String(value);
+}

@@ -1,0 +1,180 @@
+/**
+ * An API client that remembers what pods of this node were given: config maps, secrets, claims and their volumes,
+ * service-account tokens. Each is stored as it passes, and answered from the store while the API server cannot be reached. That
+ * something is not there, or not allowed, is an answer as well and is never overridden.
+ *
+ * Secrets and tokens stand on the disk for that, readable by root alone, as long as a pod of this node names them; a host that
+ * must not have them there runs with `--pod-checkpoints=false`.
+ */
+import type {
+  Client,
+  ClientDeleteOptions,
+  ClientListOptions,
+  ClientWatchEvent,
+  ClientWatchOptions,
+  ClientWriteOptions,
+  PatchType,
+  Resource,
+} from '../../../api/machinery/client.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { isStatusError } from '../../../api/meta/status-error.ts';
+import type { KubeList, KubeObject } from '../../../api/meta/object.ts';
+import type { CheckpointStore } from './checkpoint-store.ts';
+
+const REMEMBERED: ReadonlySet<string> = new Set([
+  'configmaps',
+  'secrets',
+  'persistentvolumeclaims',
+  'persistentvolumes',
+]);
+
+/** Beyond it a silent API server counts as one that cannot be reached, where there is something to fall back on. */
+const PATIENCE_MS = 3_000;
+
+export interface LastKnownClientOptions {
+  readonly client: Client;
+  readonly store: CheckpointStore;
+  readonly clock: Clock;
+}
+
+export class LastKnownClient implements Client {
+  readonly #client: Client;
+  readonly #store: CheckpointStore;
+  readonly #clock: Clock;
+
+  constructor({ client, store, clock }: LastKnownClientOptions) {
+    this.#client = client;
+    this.#store = store;
+    this.#clock = clock;
+  }
+
+  async get(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    options: Parameters<Client['get']>[3] = {},
+  ): Promise<KubeObject> {
+    if (!REMEMBERED.has(resource.resource) || options.subresource !== undefined)
+      return this.#client.get(resource, namespace, name, options);
+    const key = objectKey(resource.resource, namespace, name);
+    const object = await this.#orLastKnown(key, () => this.#client.get(resource, namespace, name, options));
+    this.#store.put(key, () => stored(object));
+    return object;
+  }
+
+  async list(resource: Resource, options: ClientListOptions = {}): Promise<KubeList> {
+    const list = await this.#client.list(resource, options);
+    if (REMEMBERED.has(resource.resource) && isOfOneName(options))
+      for (const item of list.items) this.#remember(resource, item);
+    return list;
+  }
+
+  /** Of these only a service account's token is remembered. */
+  async create(
+    resource: Resource,
+    namespace: string,
+    object: KubeObject,
+    options: ClientWriteOptions & { readonly name?: string } = {},
+  ): Promise<KubeObject> {
+    const key =
+      resource.resource === 'serviceaccounts' && options.subresource === 'token'
+        ? tokenKey(namespace, options.name ?? '', object)
+        : undefined;
+    if (key === undefined) return this.#client.create(resource, namespace, object, options);
+    const answer = await this.#orLastKnown(key, () => this.#client.create(resource, namespace, object, options));
+    this.#store.put(key, () => answer);
+    return answer;
+  }
+
+  update(resource: Resource, object: KubeObject, options?: ClientWriteOptions): Promise<KubeObject> {
+    return this.#client.update(resource, object, options);
+  }
+
+  patch(
+    resource: Resource,
+    namespace: string,
+    name: string,
+    type: PatchType,
+    patch: unknown,
+    options?: ClientWriteOptions,
+  ): Promise<KubeObject> {
+    return this.#client.patch(resource, namespace, name, type, patch, options);
+  }
+
+  delete(resource: Resource, namespace: string, name: string, options?: ClientDeleteOptions): Promise<unknown> {
+    return this.#client.delete(resource, namespace, name, options);
+  }
+
+  deleteCollection(resource: Resource, options: ClientListOptions & ClientDeleteOptions): Promise<void> {
+    return this.#client.deleteCollection(resource, options);
+  }
+
+  async *watch(resource: Resource, options: ClientWatchOptions = {}): AsyncIterable<ClientWatchEvent> {
+    const remembers = REMEMBERED.has(resource.resource) && isOfOneName(options);
+    for await (const event of this.#client.watch(resource, options)) {
+      if (remembers && (event.type === 'ADDED' || event.type === 'MODIFIED')) this.#remember(resource, event.object);
+      yield event;
+    }
+  }
+
+  #remember(resource: Resource, object: KubeObject): void {
+    const { namespace = '', name = '' } = object.metadata;
+    this.#store.put(objectKey(resource.resource, namespace, name), () => stored(object));
+  }
+
+  /** Asks; where that cannot be answered, or not soon, and something is remembered, that. */
+  async #orLastKnown(key: string, ask: () => Promise<KubeObject>): Promise<KubeObject> {
+    const asked = ask();
+    const impatience = new AbortController();
+    const answer = asked.then(
+      (object) => ({ object }),
+      (error: unknown) => ({ error }),
+    );
+    const first = await Promise.race([
+      answer,
+      this.#clock.sleep(PATIENCE_MS, impatience.signal).then(
+        () => undefined,
+        () => undefined,
+      ),
+    ]);
+    impatience.abort();
+    if (first !== undefined && 'object' in first) return first.object;
+    if (first !== undefined && !isUnreachable(first.error)) throw first.error;
+    const last = await this.#store.get(key);
+    return last === undefined ? asked : (last as KubeObject);
+  }
+}
+
+export function objectKey(resource: string, namespace: string, name: string): string {
+  return namespace === '' ? `objects/${resource}_${name}` : `objects/${resource}_${namespace}_${name}`;
+}
+
+/** Tokens are bound to a pod: they go with it. */
+export function tokenPrefix(podUid: string): string {
+  return `token_${podUid}_`;
+}
+
+function tokenKey(namespace: string, account: string, request: KubeObject): string | undefined {
+  const spec = request['spec'] as
+    | { readonly boundObjectRef?: { readonly uid?: string }; readonly audiences?: readonly string[] }
+    | undefined;
+  const uid = spec?.boundObjectRef?.uid;
+  if (uid === undefined) return undefined;
+  return `objects/${tokenPrefix(uid)}${[namespace, account, ...(spec?.audiences ?? [])].join('_')}`;
+}
+
+function isOfOneName({ fieldSelector }: ClientListOptions): boolean {
+  return fieldSelector?.startsWith('metadata.name=') === true;
+}
+
+/** The API server, or its storage, gave no answer to what was asked. */
+function isUnreachable(error: unknown): boolean {
+  if (!isStatusError(error)) return true;
+  const { code } = error;
+  return code >= 500 || code === 429 || code === 401;
+}
+
+function stored(object: KubeObject): KubeObject {
+  const { managedFields: _owners, ...metadata } = object.metadata;
+  return { ...object, metadata };
+}

@@ -1,0 +1,43 @@
+/** Reads a manifest as the API server would read a pod: decoding by the schema, defaults, validation. For the sources that are not the API. */
+import { applyPodDefaults } from '../../api/kinds/pod-defaults.ts';
+import { validatePod } from '../../api/kinds/pod-validation.ts';
+import { type FieldError, invalid, required } from '../../api/meta/field-error.ts';
+import { dnsLabelErrors, dnsSubdomainErrors } from '../../api/meta/names.ts';
+import { decodeStruct, unknownFieldErrors } from '../../api/schema/decode.ts';
+import { applyTableDefaults } from '../../api/schema/defaults.ts';
+import { loadSchema } from '../../api/schema/table.ts';
+import type { Pod } from '../model/core-types.ts';
+import type { PodReader } from '../sources/static-pod.ts';
+
+export function createPodReader(): PodReader {
+  const struct = loadSchema().kind('', 'v1', 'Pod');
+  if (struct === undefined) throw new Error('the schema has no pods');
+  return {
+    /** Throws where a value is of the wrong type, naming its path. */
+    read(value) {
+      const decoded = decodeStruct(struct, value);
+      applyTableDefaults(struct, decoded.value);
+      const pod = decoded.value as unknown as Pod;
+      pod.metadata ??= { name: '', namespace: '', uid: '' };
+      applyPodDefaults(pod as never);
+      const errors = [...identityErrors(pod), ...validatePod(pod as never, { withMetadata: false })];
+      return { pod, warnings: unknownFieldErrors(decoded.unknown), errors };
+    },
+  };
+}
+
+/** Directories are named by them: none may lead elsewhere. */
+function identityErrors({ metadata: { name, namespace, uid } }: Pod): FieldError[] {
+  const path = 'metadata.name';
+  const named =
+    (name ?? '') === ''
+      ? [required(path, 'name or generateName is required')]
+      : dnsSubdomainErrors(name).map((problem) => invalid(path, name, problem));
+  return [
+    ...named,
+    ...dnsLabelErrors(namespace).map((problem) => invalid('metadata.namespace', namespace, problem)),
+    ...(uid === '' || /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(uid)
+      ? []
+      : [invalid('metadata.uid', uid, 'must consist of letters, digits, dots and dashes')]),
+  ];
+}

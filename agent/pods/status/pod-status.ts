@@ -1,0 +1,139 @@
+/**
+ * Pure rules of pod statuses: how what the agent says and what the API server has become one, and what the patch between
+ * them is. The agent owns some conditions; all others belong to whoever wrote them and stay.
+ */
+import { jsonEqual } from '../../../api/meta/json-equality.ts';
+import type { JsonValue } from '../../../api/meta/object.ts';
+import type { Pod, PodCondition, PodStatus } from '../../model/core-types.ts';
+
+/** Conditions that nobody but the agent writes. */
+const OWNED_CONDITIONS: ReadonlySet<string> = new Set([
+  'PodScheduled',
+  'Initialized',
+  'Ready',
+  'ContainersReady',
+  'PodReadyToStartContainers',
+  'PodResizePending',
+  'PodResizeInProgress',
+  'AllContainersRestarting',
+]);
+
+/** Conditions that the agent may write beside others. */
+const SHARED_CONDITIONS: ReadonlySet<string> = new Set(['DisruptionTarget']);
+
+export function isTerminalPhase(phase: string | undefined): boolean {
+  return phase === 'Succeeded' || phase === 'Failed';
+}
+
+export function condition(status: PodStatus | undefined, type: string): PodCondition | undefined {
+  return status?.conditions?.find((candidate) => candidate.type === type);
+}
+
+/**
+ * The status as it is kept: a condition whose status did not change keeps its transition time, and a start time once set
+ * stays.
+ */
+export function normalize(next: PodStatus, previous: PodStatus | undefined, now: string): PodStatus {
+  const conditions = next.conditions?.map((entry) => {
+    const before = condition(previous, entry.type);
+    const lastTransitionTime =
+      before !== undefined && before.status === entry.status
+        ? (before.lastTransitionTime ?? now)
+        : (entry.lastTransitionTime ?? now);
+    return { ...entry, lastTransitionTime };
+  });
+  const startTime = previous?.startTime ?? next.startTime ?? now;
+  return { ...next, startTime, ...(conditions === undefined ? {} : { conditions }) } as PodStatus;
+}
+
+/** What the API server should have: our status over its own, foreign conditions kept. */
+export function mergeStatus(remote: PodStatus | undefined, ours: PodStatus, mayStillRun: boolean): PodStatus {
+  const foreign = (remote?.conditions ?? []).filter(
+    (entry) =>
+      !OWNED_CONDITIONS.has(entry.type) &&
+      !(SHARED_CONDITIONS.has(entry.type) && condition(ours, entry.type) !== undefined),
+  );
+  const own = (ours.conditions ?? []).filter(
+    (entry) => OWNED_CONDITIONS.has(entry.type) || SHARED_CONDITIONS.has(entry.type),
+  );
+  const merged: PodStatus = { ...ours, conditions: [...own, ...foreign] };
+  // A pod is not told to be over while a container may still run: others would take its place.
+  if (mayStillRun && isTerminalPhase(ours.phase) && !isTerminalPhase(remote?.phase)) {
+    if (remote?.phase === undefined) delete merged.phase;
+    else merged.phase = remote.phase;
+    for (const field of ['reason', 'message'] as const) {
+      if (remote?.[field] === undefined) delete merged[field];
+      else merged[field] = remote[field];
+    }
+  }
+  return isTerminalPhase(merged.phase)
+    ? { ...merged, conditions: (merged.conditions ?? []).map((entry) => unready(entry, merged.phase)) }
+    : merged;
+}
+
+/** A pod that is over is never told to be ready, whatever the containers' last word was. */
+function unready(entry: PodCondition, phase: string | undefined): PodCondition {
+  if ((entry.type !== 'Ready' && entry.type !== 'ContainersReady') || entry.status !== 'True') return entry;
+  const { lastTransitionTime: _time, ...rest } = entry;
+  return { ...rest, status: 'False', reason: phase === 'Succeeded' ? 'PodCompleted' : 'PodFailed' } as PodCondition;
+}
+
+/** Fields of a status that the agent never writes. */
+const FOREIGN_FIELDS: ReadonlySet<string> = new Set([
+  'nominatedNodeName',
+  'resourceClaimStatuses',
+  'extendedResourceClaimStatus',
+]);
+
+/** Lists that merge, and by what. */
+const MERGE_KEYS: Readonly<Record<string, string>> = { conditions: 'type', podIPs: 'ip', hostIPs: 'ip' };
+
+type Entry = Readonly<Record<string, JsonValue>>;
+
+/**
+ * The strategic merge patch from `remote` to `merged`, or `undefined` where there is nothing to say. Directives stand only in
+ * lists that are there: older API servers would take them for entries of a new one. The pod's uid makes it a patch of this
+ * very pod.
+ */
+export function statusPatch(pod: Pod, merged: PodStatus): Record<string, JsonValue> | undefined {
+  const remote = (pod.status ?? {}) as Record<string, JsonValue>;
+  const next = merged as Record<string, JsonValue | undefined>;
+  const changes: Record<string, JsonValue> = {};
+  for (const key of new Set([...Object.keys(remote), ...Object.keys(next)])) {
+    if (FOREIGN_FIELDS.has(key)) continue;
+    const value = next[key];
+    if (jsonEqual(remote[key], value)) continue;
+    const mergeKey = MERGE_KEYS[key];
+    const before = remote[key];
+    if (value === undefined) changes[key] = null;
+    else if (mergeKey === undefined || before === undefined) changes[key] = value;
+    else Object.assign(changes, listChanges(key, mergeKey, before as Entry[], value as Entry[]));
+  }
+  if (Object.keys(changes).length === 0) return undefined;
+  return { metadata: { uid: pod.metadata.uid }, status: changes };
+}
+
+/** Entries that changed, those that go, and the order of what there will be. Conditions that only moved are left. */
+function listChanges(
+  list: string,
+  mergeKey: string,
+  before: readonly Entry[],
+  after: readonly Entry[],
+): Record<string, JsonValue> {
+  const find = (entries: readonly Entry[], key: JsonValue | undefined): Entry | undefined =>
+    entries.find((entry) => entry[mergeKey] === key);
+  const entries: JsonValue[] = [];
+  for (const entry of after) {
+    const was = find(before, entry[mergeKey]);
+    if (was !== undefined && jsonEqual(was, entry)) continue;
+    const gone = Object.keys(was ?? {}).filter((key) => entry[key] === undefined);
+    entries.push({ ...entry, ...Object.fromEntries(gone.map((key) => [key, null])) });
+  }
+  for (const entry of before) {
+    const key = entry[mergeKey] ?? null;
+    if (find(after, key) === undefined) entries.push({ [mergeKey]: key, $patch: 'delete' });
+  }
+  if (entries.length === 0 && list === 'conditions') return {};
+  const order = after.map((entry) => ({ [mergeKey]: entry[mergeKey] ?? null }));
+  return { [`$setElementOrder/${list}`]: order, ...(entries.length === 0 ? {} : { [list]: entries }) };
+}

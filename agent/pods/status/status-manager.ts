@@ -1,0 +1,398 @@
+/**
+ * The status manager: keeps what the agent says of each pod and carries it to the API server, in order, coalesced to the
+ * newest. It also ends a pod's life there: a pod that is marked for deletion and has nothing left on the node is deleted
+ * with no grace.
+ */
+import { jsonEqual } from '../../../api/meta/json-equality.ts';
+import type { JsonValue } from '../../../api/meta/object.ts';
+import { isNotFound, isStatusError } from '../../../api/meta/status-error.ts';
+import type { Client } from '../../../api/machinery/client.ts';
+import { type Clock, formatTime } from '../../../api/machinery/clock.ts';
+import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
+import { pods as podsResource } from '../../../api/machinery/resources.ts';
+import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE } from '../../model/core-types.ts';
+import type { ContainerStatusJson, Pod, PodDeletionSafety, PodStatus, StatusManager } from '../../model/core-types.ts';
+import { condition, isTerminalPhase, mergeStatus, normalize, statusPatch } from './pod-status.ts';
+
+type StatusPatch = ReturnType<typeof statusPatch>;
+
+interface Kept {
+  pod: Pod;
+  status: PodStatus;
+  /** Counts changes; `sent` lags behind it until the API server has it. */
+  version: number;
+  sent: number;
+  /** What the API server made of the last patch, and what it left out: an older one has not all fields. */
+  answer?: { readonly status: Pod['status']; readonly untaken: StatusPatch };
+  /** The last try failed, and that was told. */
+  /** Failed attempts to send the status in a row. */
+  failures?: number;
+  /** Since when the API server lags behind. */
+  lagsSinceMs?: number;
+  terminated: boolean;
+}
+
+export interface StatusManagerOptions {
+  /** Absent: a host without an API server; statuses are kept only. */
+  readonly client: Client | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly safety: PodDeletionSafety;
+  /** The mirror pod of a static pod, as the API server has it. */
+  readonly mirrorOf: (pod: Pod) => Pod | undefined;
+  /** The API server has what was changed so long before. */
+  readonly onCaughtUp?: (tookMs: number) => void;
+}
+
+/** How often everything is looked at again, whatever happened. */
+const RESYNC_MS = 10_000;
+const CONCURRENT_WRITES = 8;
+
+export function createStatusManager(options: StatusManagerOptions): StatusManager {
+  return new PodStatusManager(options);
+}
+
+class PodStatusManager implements StatusManager {
+  readonly #options: StatusManagerOptions;
+  readonly #kept = new Map<string, Kept>();
+  readonly #dirty = new Set<string>();
+  readonly #busy = new Set<string>();
+  readonly #loop: WakeableLoop;
+
+  constructor(options: StatusManagerOptions) {
+    this.#options = options;
+    this.#loop = new WakeableLoop({
+      clock: options.clock,
+      onError: (error) => options.logger.error({ err: error }, 'Sending the statuses of pods failed'),
+    });
+  }
+
+  get(podUid: string): PodStatus | undefined {
+    return this.#kept.get(podUid)?.status;
+  }
+
+  set(pod: Pod, status: PodStatus): void {
+    const kept = this.#kept.get(pod.metadata.uid);
+    const previous = kept?.status ?? pod.status;
+    const now = formatTime(this.#options.clock.now());
+    const next = normalize(status, previous, now);
+    if (isTerminalPhase(previous?.phase) && !isTerminalPhase(next.phase) && kept !== undefined) {
+      this.#options.logger.warn(
+        { pod: nameOf(pod), phase: next.phase },
+        'a finished pod cannot go back to running; the status is ignored',
+      );
+      return;
+    }
+    this.#keep(pod, next, kept);
+  }
+
+  #keep(pod: Pod, next: PodStatus, kept: Kept | undefined, terminated = kept?.terminated ?? false): void {
+    const isNew = kept === undefined;
+    const entry: Kept = kept ?? { pod, status: next, version: 0, sent: 0, terminated };
+    const changed = isNew || !jsonEqual(entry.status, next) || entry.terminated !== terminated;
+    entry.pod = pod;
+    entry.terminated = terminated;
+    // A pod with a deletion time is looked at in any case: what keeps it may have gone without a change of status.
+    if (!changed && pod.metadata.deletionTimestamp === undefined) return;
+    if (changed) {
+      entry.status = next;
+      entry.version += 1;
+      entry.lagsSinceMs ??= this.#options.clock.monotonic();
+    }
+    this.#kept.set(pod.metadata.uid, entry);
+    this.#mark(pod.metadata.uid);
+  }
+
+  setContainerReadiness(podUid: string, containerId: string, ready: boolean): void {
+    this.#changeContainer(podUid, containerId, (container) => ({ ...container, ready }));
+  }
+
+  setContainerStartup(podUid: string, containerId: string, started: boolean): void {
+    this.#changeContainer(podUid, containerId, (container) => ({ ...container, started }));
+  }
+
+  #changeContainer(
+    podUid: string,
+    containerId: string,
+    change: (container: ContainerStatusJson) => ContainerStatusJson,
+  ): void {
+    const kept = this.#kept.get(podUid);
+    if (kept === undefined) return;
+    const apply = (list: ContainerStatusJson[] | undefined): ContainerStatusJson[] | undefined =>
+      list?.map((container) => (container.containerID === containerId ? change(container) : container));
+    const status: PodStatus = { ...kept.status };
+    const containers = apply(kept.status.containerStatuses);
+    const initContainers = apply(kept.status.initContainerStatuses);
+    if (containers !== undefined) status.containerStatuses = containers;
+    if (initContainers !== undefined) status.initContainerStatuses = initContainers;
+    this.#keep(
+      kept.pod,
+      normalize(withReadiness(kept.pod, status), kept.status, formatTime(this.#options.clock.now())),
+      kept,
+    );
+  }
+
+  terminate(pod: Pod): void {
+    const kept = this.#kept.get(pod.metadata.uid);
+    const current = kept?.status ?? pod.status ?? {};
+    const status: PodStatus = { ...current };
+    // Containers that never had their turn stay waiting; one that had it and is nowhere to be seen has failed.
+    if (initialized(pod, current) && current.containerStatuses !== undefined) {
+      status.containerStatuses = current.containerStatuses.map(terminatedStatus);
+    }
+    if (current.initContainerStatuses !== undefined) {
+      const begun = current.initContainerStatuses.findLastIndex((container) => container.state?.waiting === undefined);
+      status.initContainerStatuses = current.initContainerStatuses.map((container, index) =>
+        index <= begun ? terminatedStatus(container) : container,
+      );
+    }
+    // Ended by deletion: failed where a container was killed, finished where all ended well.
+    if (!isTerminalPhase(status.phase)) {
+      const ended = (status.containerStatuses ?? []).map((container) => container.state?.terminated?.exitCode ?? 137);
+      status.phase = ended.length > 0 && ended.every((code) => code === 0) ? 'Succeeded' : 'Failed';
+    }
+    this.#keep(pod, normalize(status, kept?.status ?? pod.status, formatTime(this.#options.clock.now())), kept, true);
+  }
+
+  reconcile(pod: Pod): void {
+    const kept = this.#kept.get(pod.metadata.uid);
+    // What has not been sent yet will be; what was just sent is seen here again and agrees.
+    if (kept === undefined || kept.sent !== kept.version) return;
+    if (this.#patchFor(pod, kept) !== undefined) this.#mark(pod.metadata.uid);
+  }
+
+  removeOrphans(known: ReadonlySet<string>): void {
+    for (const uid of this.#kept.keys()) {
+      if (!known.has(uid)) {
+        this.#kept.delete(uid);
+        this.#dirty.delete(uid);
+      }
+    }
+  }
+
+  #mark(uid: string): void {
+    this.#dirty.add(uid);
+    this.#loop.wake();
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const client = this.#options.client;
+    if (client === undefined) return;
+    const resync = (): void => {
+      if (signal.aborted) return;
+      for (const [uid, kept] of this.#kept) {
+        if (kept.sent !== kept.version || kept.pod.metadata.deletionTimestamp !== undefined) this.#dirty.add(uid);
+      }
+      this.#loop.wake();
+      this.#options.clock.after(RESYNC_MS, resync);
+    };
+    this.#options.clock.after(RESYNC_MS, resync);
+    const running = new Set<Promise<void>>();
+    await this.#loop.run(signal, () => {
+      for (const uid of this.#dirty) {
+        if (running.size >= CONCURRENT_WRITES) break;
+        if (this.#busy.has(uid)) continue;
+        this.#dirty.delete(uid);
+        this.#busy.add(uid);
+        const write = this.#sync(client, uid, signal).finally(() => {
+          this.#busy.delete(uid);
+          running.delete(write);
+          this.#loop.wake();
+        });
+        running.add(write);
+        background(write, {
+          logger: this.#options.logger,
+          what: 'Sending the status of a pod',
+          fields: { podUid: uid },
+        });
+      }
+      return Promise.resolve(Number.POSITIVE_INFINITY);
+    });
+    await Promise.allSettled(running);
+  }
+
+  /** Errors are left to the resync: the newest status is sent then. */
+  async #sync(client: Client, uid: string, signal: AbortSignal): Promise<void> {
+    const kept = this.#kept.get(uid);
+    if (kept === undefined) return;
+    const target = isStatic(kept.pod) ? this.#options.mirrorOf(kept.pod) : kept.pod;
+    if (target === undefined) return;
+    const { namespace, name } = target.metadata;
+    const version = kept.version;
+    try {
+      const remote = (await client.get(podsResource, namespace, name, { signal })) as unknown as Pod;
+      if (remote.metadata.uid !== target.metadata.uid) {
+        kept.sent = version;
+        return;
+      }
+      const patch = this.#patchFor(remote, kept);
+      if (patch !== undefined) {
+        const { status } = kept;
+        const sent = { subresource: 'status', signal };
+        const answer = (await client.patch(podsResource, namespace, name, 'strategic', patch, sent)) as unknown as Pod;
+        kept.answer = { status: answer.status, untaken: this.#changes(answer, { pod: kept.pod, status }) };
+      }
+      kept.sent = version;
+      delete kept.failures;
+      this.#caughtUp(kept);
+      await this.#deleteWhenOver(client, kept, remote, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (isNotFound(error)) {
+        kept.sent = version;
+        return;
+      }
+      kept.failures = (kept.failures ?? 0) + 1;
+      const fields = { pod: `${namespace}/${name}`, err: error instanceof Error ? error.message : error };
+      const { logger } = this.#options;
+      // The node authorizer refuses a pod that is gone until the agent has noticed, which is before the next attempt. Every
+      // other failure is a warning once a pod.
+      const warnsAt = isStatusError(error, 'Forbidden') ? 2 : 1;
+      if (kept.failures === warnsAt) logger.warn(fields, 'The status of a pod could not be sent; it is sent again');
+      else logger.debug(fields, 'The status of a pod could not be sent yet');
+    }
+  }
+
+  /** From the first change that the API server did not have to the last. */
+  #caughtUp(kept: Kept): void {
+    const { lagsSinceMs } = kept;
+    if (lagsSinceMs === undefined || kept.sent !== kept.version) return;
+    delete kept.lagsSinceMs;
+    this.#options.onCaughtUp?.(this.#options.clock.monotonic() - lagsSinceMs);
+  }
+
+  /** What the API server lacks, but for what it has just left out of the same patch. */
+  #patchFor(remote: Pod, kept: Kept): StatusPatch {
+    const patch = this.#changes(remote, kept);
+    const { answer } = kept;
+    const isKnown = answer !== undefined && same(patch, answer.untaken) && same(remote.status, answer.status);
+    return isKnown ? undefined : patch;
+  }
+
+  #changes(remote: Pod, kept: Pick<Kept, 'pod' | 'status'>): StatusPatch {
+    const mayStillRun = this.#options.safety.podCouldHaveRunningContainers(kept.pod);
+    const merged = mergeStatus(remote.status, withReadiness(remote, kept.status), mayStillRun);
+    return statusPatch(remote, normalize(merged, remote.status, formatTime(this.#options.clock.now())));
+  }
+
+  async #deleteWhenOver(client: Client, kept: Kept, remote: Pod, signal: AbortSignal): Promise<void> {
+    if (
+      remote.metadata.deletionTimestamp === undefined ||
+      remote.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] !== undefined
+    )
+      return;
+    if (!this.#options.safety.podIsFinished(kept.pod)) return;
+    const { namespace, name, uid } = remote.metadata;
+    await client.delete(podsResource, namespace, name, { gracePeriodSeconds: 0, preconditions: { uid }, signal });
+    this.#options.logger.debug(
+      { pod: `${namespace}/${name}` },
+      'deleted the pod from the API server: nothing of it is left here',
+    );
+  }
+}
+
+function same(left: Pod['status'] | StatusPatch, right: Pod['status'] | StatusPatch): boolean {
+  return jsonEqual(left as JsonValue, right as JsonValue);
+}
+
+function nameOf(pod: Pod): string {
+  return `${pod.metadata.namespace}/${pod.metadata.name}`;
+}
+
+function isStatic(pod: Pod): boolean {
+  const source = pod.metadata.annotations?.[ANNOTATION_CONFIG_SOURCE];
+  return source !== undefined && source !== 'api';
+}
+
+/** Every init container did its part: the others may have run. */
+function initialized(pod: Pod, status: PodStatus): boolean {
+  return (pod.spec.initContainers ?? []).every((container) => {
+    const found = status.initContainerStatuses?.find((entry) => entry.name === container.name);
+    if (container.restartPolicy === 'Always') return found?.started === true || found?.state?.terminated !== undefined;
+    return found?.state?.terminated?.exitCode === 0;
+  });
+}
+
+function terminatedStatus(container: ContainerStatusJson): ContainerStatusJson {
+  if (container.state?.terminated !== undefined) return container;
+  return {
+    ...container,
+    ready: false,
+    started: false,
+    state: {
+      terminated: {
+        reason: 'ContainerStatusUnknown',
+        message: 'The container could not be located when the pod was terminated',
+        exitCode: 137,
+      },
+    },
+  } as ContainerStatusJson;
+}
+
+/** `ContainersReady` and `Ready` (with the readiness gates) by the container statuses, where the agent has said them. */
+export function withReadiness(pod: Pod, status: PodStatus): PodStatus {
+  const conditions = status.conditions;
+  if (conditions === undefined || condition(status, 'ContainersReady') === undefined) return status;
+  if (isTerminalPhase(status.phase)) return status;
+  const generation = condition(status, 'ContainersReady')?.observedGeneration;
+  const sidecars = new Set(
+    (pod.spec.initContainers ?? [])
+      .filter((container) => container.restartPolicy === 'Always')
+      .map((container) => container.name),
+  );
+  const wanted = [
+    ...pod.spec.containers.map((container) => container.name),
+    ...(pod.spec.initContainers ?? [])
+      .filter((container) => sidecars.has(container.name))
+      .map((container) => container.name),
+  ];
+  const statuses = [...(status.containerStatuses ?? []), ...(status.initContainerStatuses ?? [])];
+  const unknown = wanted.filter((name) => !statuses.some((container) => container.name === name));
+  const unready = wanted.filter((name) => statuses.some((container) => container.name === name && !container.ready));
+  const messages = [
+    ...(unknown.length === 0 ? [] : [`containers with unknown status: [${unknown.join(' ')}]`]),
+    ...(unready.length === 0 ? [] : [`containers with unready status: [${unready.join(' ')}]`]),
+  ];
+  const containersReady = make('ContainersReady', messages, 'ContainersNotReady', generation);
+  const gates = (pod.spec.readinessGates ?? []).flatMap((gate) => {
+    const found =
+      conditions.find((entry) => entry.type === gate.conditionType) ?? condition(pod.status, gate.conditionType);
+    if (found === undefined)
+      return [`corresponding condition of pod readiness gate "${gate.conditionType}" does not exist.`];
+    return found.status === 'True'
+      ? []
+      : [`the status of pod readiness gate "${gate.conditionType}" is not "True", but ${found.status}`];
+  });
+  const ready =
+    containersReady.status === 'True'
+      ? make('Ready', gates.length === 0 ? [] : [gates.join(', ')], 'ReadinessGatesNotReady', generation)
+      : make('Ready', messages, 'ContainersNotReady', generation);
+  const replaced = conditions.map((entry) => {
+    if (entry.type === 'ContainersReady') return keepTime(containersReady, entry);
+    return entry.type === 'Ready' ? keepTime(ready, entry) : entry;
+  });
+  return { ...status, conditions: replaced } as PodStatus;
+}
+
+type Condition = NonNullable<PodStatus['conditions']>[number];
+
+function make(
+  type: string,
+  messages: readonly string[],
+  reason: string,
+  observedGeneration: number | undefined,
+): Condition {
+  return {
+    type,
+    status: messages.length === 0 ? 'True' : 'False',
+    ...(messages.length === 0 ? {} : { reason, message: messages.join(', ') }),
+    ...(observedGeneration === undefined ? {} : { observedGeneration }),
+  } as Condition;
+}
+
+function keepTime(next: Condition, before: Condition): Condition {
+  if (next.status !== before.status || before.lastTransitionTime === undefined) return next;
+  return { ...next, lastTransitionTime: before.lastTransitionTime };
+}

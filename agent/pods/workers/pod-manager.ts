@@ -1,0 +1,79 @@
+/**
+ * The pods that the agent should run, by uid and by name, with the mirror pods of static ones. One writer: the sync loop.
+ */
+import { ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE, type Pod } from '../../model/core-types.ts';
+
+export function isMirrorPod(pod: Pod): boolean {
+  return pod.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] !== undefined;
+}
+
+/** From a file, a URL or the agent's own server: everything but the API. */
+export function isStaticPod(pod: Pod): boolean {
+  const source = pod.metadata.annotations?.[ANNOTATION_CONFIG_SOURCE];
+  return source !== undefined && source !== 'api';
+}
+
+const fullName = (namespace: string, name: string): string => `${namespace}/${name}`;
+
+export class PodManager {
+  readonly #pods = new Map<string, Pod>();
+  readonly #mirrors = new Map<string, Pod>();
+  readonly #byName = new Map<string, Pod>();
+  readonly #mirrorsByName = new Map<string, Pod>();
+
+  set(pod: Pod): void {
+    const name = fullName(pod.metadata.namespace, pod.metadata.name);
+    if (isMirrorPod(pod)) {
+      this.#mirrors.set(pod.metadata.uid, pod);
+      this.#mirrorsByName.set(name, pod);
+    } else {
+      this.#pods.set(pod.metadata.uid, pod);
+      this.#byName.set(name, pod);
+    }
+  }
+
+  remove(pod: Pod): void {
+    const name = fullName(pod.metadata.namespace, pod.metadata.name);
+    const { uid } = pod.metadata;
+    if (isMirrorPod(pod)) {
+      this.#mirrors.delete(uid);
+      if (this.#mirrorsByName.get(name)?.metadata.uid === uid) this.#mirrorsByName.delete(name);
+    } else {
+      this.#pods.delete(uid);
+      if (this.#byName.get(name)?.metadata.uid === uid) this.#byName.delete(name);
+    }
+  }
+
+  /** Without mirror pods. */
+  list(): readonly Pod[] {
+    return [...this.#pods.values()];
+  }
+
+  mirrors(): readonly Pod[] {
+    return [...this.#mirrors.values()];
+  }
+
+  byUid(uid: string): Pod | undefined {
+    return this.#pods.get(uid);
+  }
+
+  byName(namespace: string, name: string): Pod | undefined {
+    return this.#byName.get(fullName(namespace, name));
+  }
+
+  /** By its own uid, or by its mirror's. */
+  byAnyUid(uid: string): Pod | undefined {
+    const mirror = this.#mirrors.get(uid);
+    return mirror === undefined
+      ? this.#pods.get(uid)
+      : this.#byName.get(fullName(mirror.metadata.namespace, mirror.metadata.name));
+  }
+
+  mirrorOf(pod: Pod): Pod | undefined {
+    return this.#mirrorsByName.get(fullName(pod.metadata.namespace, pod.metadata.name));
+  }
+
+  podOfMirror(mirror: Pod): Pod | undefined {
+    return this.#byName.get(fullName(mirror.metadata.namespace, mirror.metadata.name));
+  }
+}

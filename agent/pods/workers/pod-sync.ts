@@ -1,0 +1,249 @@
+/**
+ * The three steps of a pod's life for the pod workers: sync (status, volumes, containers), terminate (end the containers),
+ * clean up (volumes, cgroup). Each is idempotent: an agent that starts anew runs them again over what it finds.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
+import {
+  type MirrorPods,
+  type NodeInfo,
+  type Pod,
+  type PodEventRecorder,
+  type PodStatus,
+  type ProbeManager,
+  type ReferencedObjects,
+  type ServiceLister,
+  type StatusManager,
+  VolumeError,
+  type VolumeManager,
+} from '../../model/core-types.ts';
+import type { PodCgroups } from '../../host/cgroups/pod-cgroups.ts';
+import { apiPodStatus } from '../../runtime/kuberuntime/api-status.ts';
+import type { KubeRuntime } from '../../runtime/kuberuntime/kube-runtime.ts';
+import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
+import {
+  emptyRuntimeStatus,
+  readRuntimeStatus,
+  type RuntimePodStatus,
+} from '../../runtime/kuberuntime/runtime-status.ts';
+import { terminationMessage } from '../../runtime/kuberuntime/termination-message.ts';
+import type { ContainerStatus, Runtime } from '../../runtime/runtime.ts';
+import type { PodAllocations } from './pod-allocation.ts';
+import { isStaticPod, type PodManager } from './pod-manager.ts';
+import { type Ending, isEnded, type PodSyncer, type SyncOutcome } from './pod-workers.ts';
+
+export interface PodSyncOptions {
+  readonly runtime: Runtime;
+  readonly runtimeName: string;
+  readonly kubeRuntime: KubeRuntime;
+  readonly pods: PodManager;
+  readonly volumes: VolumeManager;
+  readonly probes: ProbeManager;
+  readonly statuses: StatusManager;
+  readonly objects: ReferencedObjects;
+  readonly services: Pick<ServiceLister, 'synced'>;
+  readonly cgroups: PodCgroups;
+  readonly mirrors: MirrorPods | undefined;
+  readonly node: NodeInfo;
+  readonly allocations: PodAllocations;
+  readonly events: PodEventRecorder;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** The account of processors, memory and devices. */
+  readonly resources?: {
+    release(podUid: string): void;
+    /** What its claims name; throws what keeps it from starting. */
+    prepare(pod: Pod): Promise<void>;
+    /** What the status says of them, in place. */
+    fillStatus(pod: Pod, status: PodStatus): void;
+  };
+  /** Once for each container that is seen to have ended. */
+  readonly onContainerEnded?: (pod: Pod, container: ContainerStatus) => void;
+  /** '' when pods can be given a network. */
+  readonly networkProblem: () => string;
+}
+
+const SERVICES_RETRY_MS = 200;
+
+const CLAIMS_RETRY_MS = 5_000;
+const MIRROR_RETRY_MS = 10_000;
+
+const DEADLINE = {
+  reason: 'DeadlineExceeded',
+  message: 'Pod was active on the node longer than the specified deadline',
+};
+
+export class PodSync implements PodSyncer {
+  readonly #options: PodSyncOptions;
+  /** Last words by container id: read once, an ended container says nothing more. */
+  readonly #messages = new Map<string, string>();
+
+  constructor(options: PodSyncOptions) {
+    this.#options = options;
+  }
+
+  async sync(desired: Pod, signal: AbortSignal): Promise<SyncOutcome> {
+    const { statuses, clock, events, kubeRuntime, cgroups, probes, volumes, objects, allocations } = this.#options;
+    // 1. What the runtime has, what the node gives the pod, and what the API is told.
+    const runtime = await readRuntimeStatus(this.#options.runtime, identity(desired));
+    const pod = allocations.decide(desired);
+    const left = kubeRuntime.resizing(pod, runtime).length;
+    if (left === 0) allocations.actuated(desired, { left });
+    const deadlineMs = this.#deadlineMs(pod);
+    const overdue = deadlineMs !== undefined && clock.now() >= deadlineMs;
+    const status = await this.#apiStatus(pod, runtime, { terminal: false, ...(overdue ? { ended: DEADLINE } : {}) });
+    if (overdue && statuses.get(pod.metadata.uid)?.reason !== DEADLINE.reason)
+      events.event(pod, 'Normal', DEADLINE.reason, DEADLINE.message);
+    statuses.set(pod, status);
+    // 2. Ended by itself, or overdue.
+    if (isEnded(status)) return { ended: true, errors: [], retryAtMs: undefined };
+    // 3. Without a network only pods on the node's own may start.
+    const problem = this.#options.networkProblem();
+    if (problem !== '' && pod.spec.hostNetwork !== true) {
+      events.event(pod, 'Warning', 'NetworkNotReady', `network is not ready: ${problem}`);
+      return { ended: false, errors: [new Error(`network is not ready: ${problem}`)], retryAtMs: clock.now() + 1_000 };
+    }
+    // Without its services it would not find the API server; static pods cannot be told to wait for one.
+    if (!isStaticPod(pod) && !this.#options.services.synced()) {
+      const error = new Error('services have not yet been read at least once, cannot construct envvars');
+      return { ended: false, errors: [error], retryAtMs: clock.now() + SERVICES_RETRY_MS };
+    }
+    // 4. What the pod refers to, its cgroup, its mirror.
+    objects.registerPod(pod);
+    await cgroups.ensure(pod);
+    const mirrorAtMs = await this.#ensureMirror(pod);
+    // 5. Volumes.
+    try {
+      await volumes.mount(pod, signal);
+    } catch (error) {
+      if (signal.aborted) return { ended: false, errors: [], retryAtMs: undefined };
+      const retryMs = error instanceof VolumeError ? error.retryAfterMs : 1_000;
+      return { ended: false, errors: [error as Error], retryAtMs: clock.now() + retryMs };
+    }
+    // 6. What its claims name of dynamic resources.
+    try {
+      await this.#options.resources?.prepare(pod);
+    } catch (error) {
+      const { message } = error as Error;
+      events.event(pod, 'Warning', 'FailedPrepareDynamicResources', `Failed to prepare dynamic resources: ${message}`);
+      return { ended: false, errors: [error as Error], retryAtMs: clock.now() + CLAIMS_RETRY_MS };
+    }
+    // 7. Probes, then containers.
+    probes.addPod(pod);
+    const result = await kubeRuntime.syncPod(pod, runtime, signal);
+    if (result.resizeError !== undefined) allocations.actuated(desired, { left, error: result.resizeError });
+    // The status gets the reason for which a container now waits: CrashLoopBackOff, ImagePullBackOff.
+    if (result.errors.length > 0 && !signal.aborted)
+      statuses.set(pod, await this.#apiStatus(pod, runtime, { terminal: false }));
+    // What was resized is looked at again, and told.
+    const resizedAtMs = left > 0 && result.resizeError === undefined ? clock.now() : undefined;
+    return {
+      ended: false,
+      errors: result.errors,
+      retryAtMs: [result.retryAtMs, resizedAtMs, mirrorAtMs, deadlineMs].reduce(earliest),
+    };
+  }
+
+  async terminate(pod: Pod, ending: Ending, signal: AbortSignal): Promise<void> {
+    const { statuses, probes, kubeRuntime } = this.#options;
+    const options = { terminal: false, ...(ending.status === undefined ? {} : { ended: ending.status }) };
+    const read = (): Promise<RuntimePodStatus> =>
+      untilAborted(readRuntimeStatus(this.#options.runtime, identity(pod)), signal);
+    let runtime = await read();
+    statuses.set(pod, await untilAborted(this.#apiStatus(pod, runtime, options), signal));
+    probes.stopLivenessAndStartup(pod.metadata.uid);
+    await kubeRuntime.killPod(pod, runtime, { gracePeriodSeconds: ending.gracePeriodSeconds, signal });
+    probes.removePod(pod.metadata.uid);
+    // Reads the runtime once more instead of trusting the answers of the calls that stopped the containers.
+    runtime = await read();
+    const running = runtime.containers.filter((container) => container.state === 'running');
+    if (running.length > 0)
+      throw new Error(
+        `detected running containers after a successful KillPod: ${running.map((container) => container.name).join(', ')}`,
+      );
+    statuses.set(pod, await untilAborted(this.#apiStatus(pod, runtime, { ...options, terminal: true }), signal));
+  }
+
+  async cleanUp(pod: Pod, signal: AbortSignal): Promise<void> {
+    const { statuses, volumes, objects, cgroups, kubeRuntime } = this.#options;
+    const runtime = await readRuntimeStatus(this.#options.runtime, identity(pod));
+    statuses.set(pod, await this.#apiStatus(pod, runtime, { terminal: true }));
+    await volumes.unmount(pod, signal);
+    objects.unregisterPod(pod);
+    await cgroups.remove(pod);
+    this.#options.resources?.release(pod.metadata.uid);
+    kubeRuntime.forgetPod(pod.metadata.uid);
+    for (const container of runtime.containers) this.#messages.delete(container.id);
+    statuses.terminate(pod);
+  }
+
+  /** For a pod that is refused: nothing of it was ever started. */
+  async reject(pod: Pod, reason: string, message: string): Promise<void> {
+    const empty = emptyRuntimeStatus(pod.metadata.uid, pod.metadata.name, pod.metadata.namespace);
+    this.#options.events.event(pod, 'Warning', reason, message);
+    this.#options.statuses.set(pod, {
+      ...(await this.#apiStatus(pod, empty, { terminal: true })),
+      phase: 'Failed',
+      reason,
+      message: `Pod was rejected: ${message}`,
+    });
+  }
+
+  async #apiStatus(
+    pod: Pod,
+    runtime: RuntimePodStatus,
+    options: { readonly terminal: boolean; readonly ended?: { readonly reason: string; readonly message: string } },
+  ): Promise<PodStatus> {
+    for (const container of runtime.containers) {
+      if (container.state !== 'exited' || this.#messages.has(container.id)) continue;
+      this.#messages.set(container.id, await terminationMessage(container));
+      this.#options.onContainerEnded?.(pod, container);
+    }
+    const { allocations, kubeRuntime } = this.#options;
+    const allocated = allocations.allocated(pod);
+    const status = apiPodStatus({
+      pod: allocated,
+      runtime,
+      resize: allocations.conditions(pod.metadata.uid),
+      resizing: kubeRuntime.resizing(allocated, runtime),
+      runtimeName: this.#options.runtimeName,
+      previous: this.#options.statuses.get(pod.metadata.uid) ?? pod.status,
+      waiting: (name) => kubeRuntime.waitingReason(pod.metadata.uid, name),
+      hostIps: this.#options.node.hostIps(),
+      recursiveReadOnly: this.#options.volumes.recursiveReadOnly(),
+      nowMs: this.#options.clock.now(),
+      readiness: (status) => this.#options.probes.updatePodStatus(pod, status),
+      terminationMessage: (container) => this.#messages.get(container.id) ?? '',
+      ...options,
+    });
+    this.#options.resources?.fillStatus(pod, status);
+    return status;
+  }
+
+  #deadlineMs(pod: Pod): number | undefined {
+    const seconds = pod.spec.activeDeadlineSeconds;
+    const start = (this.#options.statuses.get(pod.metadata.uid) ?? pod.status)?.startTime;
+    return seconds === undefined || start === undefined ? undefined : Date.parse(start) + seconds * 1000;
+  }
+
+  /** When to see to it again; `undefined` where it is there, or is none. */
+  async #ensureMirror(pod: Pod): Promise<number | undefined> {
+    const { mirrors, pods, logger, clock } = this.#options;
+    if (mirrors === undefined || !isStaticPod(pod)) return undefined;
+    try {
+      if (await mirrors.ensure(pod, pods.mirrorOf(pod))) return undefined;
+    } catch (error) {
+      logger.debug({ error, pod: formatPod(pod) }, 'The mirror of a static pod is not there yet');
+    }
+    return clock.now() + MIRROR_RETRY_MS;
+  }
+}
+
+function identity(pod: Pod): { uid: string; name: string; namespace: string } {
+  return { uid: pod.metadata.uid, name: pod.metadata.name, namespace: pod.metadata.namespace };
+}
+
+function earliest(a: number | undefined, b: number | undefined): number | undefined {
+  if (a === undefined) return b;
+  return b === undefined ? a : Math.min(a, b);
+}

@@ -1,0 +1,82 @@
+/** What pods use of the resource in question, from the last looks at usage and storage. Pure. */
+import type { Pod } from '../../model/core-types.ts';
+import type { PodStorage } from '../statistics/storage-usage.ts';
+import type { UsageSnapshot } from '../statistics/usage.ts';
+import type { ContainerConsumption } from './messages.ts';
+import type { PodConsumption } from './ranking.ts';
+import type { Signal } from './thresholds.ts';
+
+export interface Consumption {
+  readonly of: (pod: Pod) => PodConsumption | undefined;
+  readonly containers: (pod: Pod) => readonly ContainerConsumption[];
+}
+
+type Part = 'layers' | 'logs' | 'volumes';
+
+/** Which of a pod's writings count: what lies on the file system that runs full. */
+export function partsOn(
+  signal: Signal,
+  layout: { readonly dedicatedImages: boolean; readonly splitContainers: boolean },
+): readonly Part[] {
+  if (!layout.dedicatedImages && !layout.splitContainers) return ['layers', 'logs', 'volumes'];
+  if (signal.startsWith('nodefs.'))
+    return layout.splitContainers && !layout.dedicatedImages
+      ? ['layers', 'logs', 'volumes']
+      : layout.splitContainers
+        ? ['layers', 'logs', 'volumes']
+        : ['logs', 'volumes'];
+  if (signal.startsWith('containerfs.')) return ['layers'];
+  return layout.splitContainers ? [] : ['layers'];
+}
+
+export function consumptionFrom(
+  usage: UsageSnapshot,
+  storage: ReadonlyMap<string, PodStorage>,
+  parts: readonly Part[],
+): Consumption {
+  const byUid = new Map(usage.pods.map((entry) => [entry.pod.metadata.uid, entry]));
+  return {
+    of(pod) {
+      const used = byUid.get(pod.metadata.uid);
+      const written = storage.get(pod.metadata.uid);
+      if (used === undefined && written === undefined) return undefined;
+      const disk = written === undefined ? { usedBytes: 0, inodesUsed: 0 } : writtenBy(written, parts);
+      return {
+        memoryBytes: used?.usage.memory.workingSetBytes ?? 0,
+        processes: used?.usage.processes.current ?? 0,
+        diskBytes: disk.usedBytes,
+        inodes: disk.inodesUsed,
+      };
+    },
+    containers(pod) {
+      const written = storage.get(pod.metadata.uid);
+      return (byUid.get(pod.metadata.uid)?.containers ?? []).map((container) => {
+        const disk = written?.containers.get(container.name);
+        return {
+          name: container.name,
+          memoryBytes: container.usage.memory.workingSetBytes,
+          diskBytes: disk === undefined ? 0 : disk.layer.usedBytes + disk.logs.usedBytes,
+        };
+      });
+    },
+  };
+}
+
+function writtenBy(
+  storage: PodStorage,
+  parts: readonly Part[],
+): { readonly usedBytes: number; readonly inodesUsed: number } {
+  const amounts = [
+    ...[...storage.containers.values()].flatMap(({ layer, logs }) => [
+      ...(parts.includes('layers') ? [layer] : []),
+      ...(parts.includes('logs') ? [logs] : []),
+    ]),
+    ...(parts.includes('volumes')
+      ? storage.volumes.filter((volume) => volume.ephemeral && !volume.memory).map((volume) => volume.usage)
+      : []),
+  ];
+  return {
+    usedBytes: amounts.reduce((sum, amount) => sum + amount.usedBytes, 0),
+    inodesUsed: amounts.reduce((sum, amount) => sum + amount.inodesUsed, 0),
+  };
+}

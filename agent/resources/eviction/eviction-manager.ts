@@ -1,0 +1,242 @@
+/**
+ * The eviction manager: keeps the node from running out of memory, disk and processes. Every ten seconds, every second
+ * while a threshold is crossed, it looks at the signals; what is due is answered by the node's own means first (dead
+ * containers, unused images), then by evicting one pod, the first of the ranking, and looking again.
+ *
+ * The kernel's own notifications are not used: they need an eventfd, which Node cannot hold.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Pod, PodEventRecorder } from '../../model/core-types.ts';
+import { formatPod } from '../../runtime/kuberuntime/pod-containers.ts';
+import type { PodStorage } from '../statistics/storage-usage.ts';
+import type { UsageSnapshot } from '../statistics/usage.ts';
+import { consumptionFrom, partsOn } from './consumption.ts';
+import { explainEviction, type EvictionReport, type SupposedPressure } from './explain.ts';
+import { exceededStorage, hasStorageLimits } from './local-storage.ts';
+import { evictionMessage } from './messages.ts';
+import { advance, CALM, type PressureState } from './pressure-state.ts';
+import { isSpared, rankPods } from './ranking.ts';
+import { type HostObservations, layoutOf, reclaimSteps } from './signals.ts';
+import { byUrgency, type Condition, resourceOf, type Signal, type Threshold, thresholdsMet } from './thresholds.ts';
+
+export interface EvictionSettings {
+  readonly thresholds: readonly Threshold[];
+  /** `--eviction-pressure-transition-period`. */
+  readonly transitionPeriodMs: number;
+  /** `--eviction-max-pod-grace-period`: of soft thresholds; negative leaves it to the pod. */
+  readonly maxPodGracePeriodSeconds: number;
+  /** `--local-storage-capacity-isolation`. */
+  readonly localStorage: boolean;
+}
+
+export interface EvictionDeps {
+  readonly settings: EvictionSettings;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly observe: () => Promise<HostObservations>;
+  readonly usage: (maxAgeMs: number) => Promise<UsageSnapshot>;
+  readonly storage: (maxAgeMs: number) => Promise<ReadonlyMap<string, PodStorage>>;
+  readonly activePods: () => readonly Pod[];
+  /** Resolves when what the pod took is free: nothing of it runs, and its volumes are gone. */
+  readonly evict: (
+    pod: Pod,
+    ending: { readonly gracePeriodSeconds: number; readonly message: string },
+  ) => Promise<void>;
+  readonly events: PodEventRecorder;
+  readonly aboutNode: (reason: string, message: string) => void;
+  /** Removes every dead container. */
+  readonly deleteDeadContainers: () => Promise<void>;
+  /** Removes every image that nothing uses. */
+  readonly deleteUnusedImages: () => Promise<void>;
+  /** Some condition of the node came or went. */
+  readonly onConditionsChange: () => void;
+  readonly onEviction?: (signal: Signal) => void;
+}
+
+const CALM_POLL_MS = 10_000;
+const PRESSED_POLL_MS = 1_000;
+/** Sizes on disk are walked for: so old they may be when something has to be decided. */
+const STORAGE_AGE_MS = 10_000;
+const LIMITS_AGE_MS = 60_000;
+const CLEANUP_WAIT_MS = 30_000;
+const IMMEDIATE_GRACE_SECONDS = 1;
+const DEFAULT_GRACE_SECONDS = 30;
+
+export class EvictionManager {
+  readonly #deps: EvictionDeps;
+  /** Of the run under way. */
+  #stop = new AbortController().signal;
+  readonly #saidAtMs = new Map<Signal, number>();
+  #state: PressureState = CALM;
+  /** All that may be done was done, and it was not enough: looking more often does not help. */
+  #exhausted = false;
+
+  constructor(deps: EvictionDeps) {
+    this.#deps = deps;
+  }
+
+  pressure(kind: 'memory' | 'disk' | 'pid'): boolean {
+    const condition: Condition =
+      kind === 'memory' ? 'MemoryPressure' : kind === 'disk' ? 'DiskPressure' : 'PIDPressure';
+    return this.#state.conditions.has(condition);
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#deps;
+    this.#stop = signal;
+    while (!signal.aborted) {
+      let evicted = false;
+      try {
+        evicted = await this.synchronize();
+      } catch (error) {
+        logger.warn({ error }, 'The eviction manager could not look at the node');
+      }
+      const pressed = (this.#state.met.length > 0 && !this.#exhausted) || evicted;
+      const waitMs = pressed ? PRESSED_POLL_MS : CALM_POLL_MS;
+      await clock.sleep(waitMs, signal).catch(() => undefined);
+    }
+  }
+
+  /** One look, and what follows of it. Whether pods were evicted. */
+  async synchronize(): Promise<boolean> {
+    const { clock, settings, observe } = this.#deps;
+    this.#exhausted = false;
+    const host = await observe();
+    const before = this.#state.conditions;
+    const { state, due } = advance(this.#state, {
+      thresholds: settings.thresholds,
+      observations: host.observations,
+      nowMs: clock.monotonic(),
+      transitionPeriodMs: settings.transitionPeriodMs,
+    });
+    this.#state = state;
+    if (before.size !== state.conditions.size || [...state.conditions].some((condition) => !before.has(condition)))
+      this.#deps.onConditionsChange();
+    if (settings.localStorage && (await this.#enforceStorageLimits(host))) return true;
+    const [urgent] = byUrgency(due);
+    if (urgent === undefined) return false;
+    return this.#reclaim(urgent, due, host);
+  }
+
+  async explain(supposed: SupposedPressure): Promise<EvictionReport> {
+    const host = await this.#deps.observe();
+    const [usage, storage] = await Promise.all([this.#deps.usage(2_000), this.#deps.storage(STORAGE_AGE_MS)]);
+    return explainEviction({
+      settings: this.#deps.settings,
+      state: this.#state,
+      host,
+      usage,
+      storage,
+      pods: this.#deps.activePods(),
+      supposed,
+      nowMs: this.#deps.clock.monotonic(),
+    });
+  }
+
+  async #reclaim(urgent: Threshold, due: readonly Threshold[], host: HostObservations): Promise<boolean> {
+    const { settings, logger, aboutNode, activePods, usage, storage } = this.#deps;
+    const resource = resourceOf(urgent.signal);
+    if (this.#isNews(urgent.signal)) {
+      logger.warn({ signal: urgent.signal, resource }, 'The node runs short; reclaiming');
+      aboutNode('EvictionThresholdMet', `Attempting to reclaim ${resource}`);
+    }
+    if (await this.#reclaimFromNode(urgent.signal, host)) return false;
+    const needsDisk = resource === 'ephemeral-storage' || resource === 'inodes';
+    const [used, written] = await Promise.all([
+      usage(0),
+      needsDisk ? storage(STORAGE_AGE_MS) : new Map<string, PodStorage>(),
+    ]);
+    const consumption = consumptionFrom(used, written, partsOn(urgent.signal, layoutOf(host.storage)));
+    const ranked = rankPods(activePods(), consumption.of, resource);
+    this.#exhausted = ranked.every(({ spared }) => spared);
+    if (ranked.length === 0) {
+      logger.debug({ resource }, 'The node runs short and there is no pod to evict');
+      return false;
+    }
+    for (const { pod, spared } of ranked) {
+      if (spared) {
+        logger.debug({ pod: formatPod(pod) }, 'A critical pod is not evicted');
+        continue;
+      }
+      const { message, annotations } = evictionMessage(
+        pod,
+        resource,
+        consumption.containers(pod),
+        due,
+        host.observations,
+      );
+      const own = pod.spec.terminationGracePeriodSeconds;
+      const most = settings.maxPodGracePeriodSeconds;
+      const soft = most < 0 ? (own ?? DEFAULT_GRACE_SECONDS) : Math.min(most, own ?? most);
+      this.#deps.onEviction?.(urgent.signal);
+      await this.#evict(pod, urgent.gracePeriodMs > 0 ? soft : IMMEDIATE_GRACE_SECONDS, message, annotations);
+      return true;
+    }
+    logger.debug({ resource }, 'The node runs short and no pod may be evicted');
+    return false;
+  }
+
+  /** Said at most every ten seconds, however often it is looked at. */
+  #isNews(signal: Signal): boolean {
+    const nowMs = this.#deps.clock.monotonic();
+    const saidMs = this.#saidAtMs.get(signal);
+    if (saidMs !== undefined && nowMs - saidMs < CALM_POLL_MS) return false;
+    this.#saidAtMs.set(signal, nowMs);
+    return true;
+  }
+
+  /** Whether that was enough. Nothing of the node's own gives memory or processes back. */
+  async #reclaimFromNode(signal: Signal, host: HostObservations): Promise<boolean> {
+    const { deleteDeadContainers, deleteUnusedImages, observe, logger } = this.#deps;
+    const work = { 'dead-containers': deleteDeadContainers, 'unused-images': deleteUnusedImages };
+    const steps = reclaimSteps(signal, layoutOf(host.storage));
+    if (steps.length === 0) return false;
+    for (const step of steps) {
+      try {
+        await work[step]();
+      } catch (error) {
+        logger.warn({ error }, 'Not all that could be was removed');
+      }
+    }
+    const { observations } = await observe();
+    return thresholdsMet(this.#state.met, observations, { withReclaim: false }).length === 0;
+  }
+
+  async #enforceStorageLimits(host: HostObservations): Promise<boolean> {
+    const limited = this.#deps.activePods().filter(hasStorageLimits);
+    if (limited.length === 0) return false;
+    const storage = await this.#deps.storage(LIMITS_AGE_MS);
+    const { dedicatedImages } = layoutOf(host.storage);
+    let evicted = false;
+    for (const pod of limited) {
+      const measured = storage.get(pod.metadata.uid);
+      const why =
+        measured === undefined || isSpared(pod) ? undefined : exceededStorage(pod, measured, { dedicatedImages });
+      if (why === undefined) continue;
+      await this.#evict(pod, IMMEDIATE_GRACE_SECONDS, why, undefined);
+      evicted = true;
+    }
+    return evicted;
+  }
+
+  async #evict(
+    pod: Pod,
+    gracePeriodSeconds: number,
+    message: string,
+    annotations: Readonly<Record<string, string>> | undefined,
+  ): Promise<void> {
+    const { clock, events, evict, logger } = this.#deps;
+    logger.info({ pod: formatPod(pod), reason: message.trim() }, 'Evicting a pod');
+    events.event(pod, 'Warning', 'Evicted', message, annotations === undefined ? {} : { annotations });
+    const ended = evict(pod, { gracePeriodSeconds, message });
+    background(ended, { logger, what: 'Terminating an evicted pod', fields: { pod: formatPod(pod) } });
+    // The next observation is of use only when this pod's share is free again.
+    const limit = new AbortController();
+    const signal = AbortSignal.any([this.#stop, limit.signal]);
+    const waited = clock.sleep(CLEANUP_WAIT_MS, signal).catch(() => undefined);
+    await Promise.race([ended.catch(() => undefined), waited]);
+    limit.abort();
+  }
+}

@@ -1,0 +1,46 @@
+/** Pods that wrote more to the node's disk than they may: emptyDir limits, the pod's total, a container's own. Pure. */
+import { compareQuantities, formatQuantity, parseQuantity } from '../../../api/meta/quantity.ts';
+import type { Pod } from '../../model/core-types.ts';
+import { bytesOf, limitsOf, podResources } from '../../runtime/kuberuntime/resources.ts';
+import type { PodStorage } from '../statistics/storage-usage.ts';
+import { evictionWords } from './messages.ts';
+
+export interface StorageLimitOptions {
+  /** Writable layers lie on a file system of their own: a container is charged for its logs only. */
+  readonly dedicatedImages: boolean;
+}
+
+/** Nothing needs to be measured for a pod without limits. */
+export function hasStorageLimits(pod: Pod): boolean {
+  return (
+    (pod.spec.volumes ?? []).some((volume) => volume.emptyDir?.sizeLimit !== undefined) ||
+    [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].some(
+      (container) => limitsOf(container)['ephemeral-storage'] !== undefined,
+    )
+  );
+}
+
+/** Why the pod has to go; `undefined` while it keeps its limits. */
+export function exceededStorage(
+  pod: Pod,
+  storage: PodStorage,
+  { dedicatedImages }: StorageLimitOptions,
+): string | undefined {
+  for (const volume of pod.spec.volumes ?? []) {
+    const limit = volume.emptyDir?.sizeLimit;
+    if (limit === undefined || compareQuantities(parseQuantity(limit), parseQuantity('0')) <= 0) continue;
+    const used = storage.volumes.find((entry) => entry.name === volume.name)?.usage.usedBytes ?? 0;
+    if (used > bytesOf(limit)) return evictionWords.emptyDir(volume.name, formatQuantity(parseQuantity(limit)));
+  }
+  const total = podResources(pod, limitsOf)['ephemeral-storage'];
+  if (total !== undefined && storage.ephemeral.usedBytes > bytesOf(total)) return evictionWords.podStorage(total);
+  for (const container of pod.spec.containers) {
+    const limit = limitsOf(container)['ephemeral-storage'];
+    const used = storage.containers.get(container.name);
+    if (limit === undefined || used === undefined) continue;
+    const bytes = used.logs.usedBytes + (dedicatedImages ? 0 : used.layer.usedBytes);
+    if (bytes > bytesOf(limit))
+      return evictionWords.containerStorage(container.name, formatQuantity(parseQuantity(limit)));
+  }
+  return undefined;
+}

@@ -1,0 +1,81 @@
+/** The signals now: memory from cgroups, file systems from statfs, processes from /proc. One cheap look; pods are not touched. */
+import { hostCapacity, maxPids, runningPids } from '../../host/host-facts.ts';
+import type { Filesystem } from '../statistics/disk-usage.ts';
+import type { NodeStorage } from '../statistics/storage-usage.ts';
+import type { CgroupUsage } from '../statistics/cgroup-reader.ts';
+import type { Observation, Observations, Signal } from './thresholds.ts';
+
+export interface SignalSources {
+  readonly node: () => Promise<CgroupUsage>;
+  /** `undefined`: the agent keeps no cgroups. */
+  readonly allPods: () => Promise<CgroupUsage | undefined>;
+  readonly storage: () => Promise<NodeStorage>;
+  /** What pods may use together; 0: not enforced. */
+  readonly allocatableMemoryBytes: () => number;
+}
+
+export interface HostObservations {
+  readonly observations: Observations;
+  readonly storage: NodeStorage;
+}
+
+export async function observeSignals(sources: SignalSources): Promise<HostObservations> {
+  const allocatable = sources.allocatableMemoryBytes();
+  const [node, allPods, storage] = await Promise.all([
+    sources.node(),
+    allocatable > 0 ? sources.allPods() : undefined,
+    sources.storage(),
+  ]);
+  const found = new Map<Signal, Observation>();
+  const capacity = hostCapacity().memoryBytes;
+  if (capacity > 0)
+    found.set('memory.available', { available: Math.max(0, capacity - node.memory.workingSetBytes), capacity });
+  if (allPods !== undefined && allocatable > 0) {
+    found.set('allocatableMemory.available', {
+      available: Math.max(0, allocatable - allPods.memory.workingSetBytes),
+      capacity: allocatable,
+    });
+  }
+  const put = (name: 'nodefs' | 'imagefs' | 'containerfs', filesystem: Filesystem | undefined): void => {
+    if (filesystem === undefined) return;
+    found.set(`${name}.available`, { available: filesystem.availableBytes, capacity: filesystem.capacityBytes });
+    // Some file systems (btrfs) count no inodes.
+    if (filesystem.inodes > 0)
+      found.set(`${name}.inodesFree`, { available: filesystem.inodesFree, capacity: filesystem.inodes });
+  };
+  put('nodefs', storage.root);
+  put('imagefs', storage.images.filesystem);
+  put('containerfs', storage.containers.filesystem);
+  const most = maxPids();
+  found.set('pid.available', { available: Math.max(0, most - runningPids()), capacity: most });
+  return { observations: found, storage };
+}
+
+/** Images lie on another file system than the root directory; writable layers on another than that. */
+export function layoutOf(storage: NodeStorage): {
+  readonly dedicatedImages: boolean;
+  readonly splitContainers: boolean;
+} {
+  const [root, images, containers] = [
+    storage.root?.device,
+    storage.images.filesystem?.device,
+    storage.containers.filesystem?.device,
+  ];
+  return {
+    dedicatedImages: images !== undefined && images !== root,
+    splitContainers: containers !== undefined && containers !== images,
+  };
+}
+
+export type ReclaimStep = 'dead-containers' | 'unused-images';
+
+/** What the node removes of its own under a signal before pods are evicted. Nothing of it gives memory or processes back. */
+export function reclaimSteps(
+  signal: Signal,
+  { dedicatedImages, splitContainers }: ReturnType<typeof layoutOf>,
+): readonly ReclaimStep[] {
+  if (signal.startsWith('containerfs.')) return ['dead-containers'];
+  const onNode = signal.startsWith('nodefs.');
+  if (!signal.startsWith('imagefs.') && !(onNode && !dedicatedImages)) return [];
+  return !splitContainers || onNode ? ['dead-containers', 'unused-images'] : ['unused-images'];
+}

@@ -1,0 +1,201 @@
+/**
+ * Eviction signals and thresholds: what the flags say, parsed; which thresholds an observation crosses. Pure. The words of
+ * the errors are the reference's.
+ */
+import { parseDuration } from '../../../api/component/duration.ts';
+import {
+  formatQuantity,
+  newQuantity,
+  parseQuantity,
+  type Quantity,
+  QuantityError,
+  wholeUnits,
+} from '../../../api/meta/quantity.ts';
+
+export const SIGNALS = [
+  'memory.available',
+  'allocatableMemory.available',
+  'nodefs.available',
+  'nodefs.inodesFree',
+  'imagefs.available',
+  'imagefs.inodesFree',
+  'containerfs.available',
+  'containerfs.inodesFree',
+  'pid.available',
+] as const;
+
+export type Signal = (typeof SIGNALS)[number];
+export type Condition = 'MemoryPressure' | 'DiskPressure' | 'PIDPressure';
+/** What runs short: as pods request it, and as messages name it. */
+export type StarvedResource = 'memory' | 'ephemeral-storage' | 'inodes' | 'pids';
+
+/** An amount (`100Mi`), or a share of the capacity. */
+export type ThresholdValue = { readonly quantity: Quantity } | { readonly percent: number };
+
+export interface Threshold {
+  readonly signal: Signal;
+  readonly value: ThresholdValue;
+  /** 0: hard. */
+  readonly gracePeriodMs: number;
+  readonly minimumReclaim: ThresholdValue | undefined;
+}
+
+export interface Observation {
+  readonly available: number;
+  readonly capacity: number;
+}
+
+export type Observations = ReadonlyMap<Signal, Observation>;
+
+export interface ThresholdFlags {
+  readonly hard: Readonly<Record<string, string>>;
+  readonly soft: Readonly<Record<string, string>>;
+  readonly softGracePeriod: Readonly<Record<string, string>>;
+  readonly minimumReclaim: Readonly<Record<string, string>>;
+  /** Pods as a whole are held to what is allocatable: `--enforce-node-allocatable` has `pods`. */
+  readonly enforcePods: boolean;
+}
+
+export const DEFAULT_HARD: Readonly<Record<string, string>> = {
+  'memory.available': '100Mi',
+  'nodefs.available': '10%',
+  'nodefs.inodesFree': '5%',
+  'imagefs.available': '15%',
+  'imagefs.inodesFree': '5%',
+};
+
+export class ThresholdError extends Error {
+  override readonly name = 'ThresholdError';
+}
+
+/** Throws `ThresholdError`. Shares of 0 % and 100 % switch a signal off. */
+export function parseThresholds(flags: ThresholdFlags): readonly Threshold[] {
+  const reclaim = new Map<Signal, ThresholdValue>();
+  for (const [name, text] of Object.entries(flags.minimumReclaim))
+    reclaim.set(signalOf(name), parseValue(text, signalOf(name), 'reclaim'));
+  const grace = new Map<Signal, number>();
+  for (const [name, text] of Object.entries(flags.softGracePeriod)) grace.set(signalOf(name), parseGrace(text));
+  const of = (list: Readonly<Record<string, string>>, graceOf: (signal: Signal) => number): Threshold[] =>
+    Object.entries(list).flatMap(([name, text]) => {
+      const signal = signalOf(name);
+      const value = parseValue(text, signal, 'threshold');
+      if ('percent' in value && (value.percent === 0 || value.percent === 1)) return [];
+      return [{ signal, value, gracePeriodMs: graceOf(signal), minimumReclaim: reclaim.get(signal) }];
+    });
+  const hard = of(flags.hard, () => 0);
+  const soft = of(flags.soft, (signal) => {
+    const found = grace.get(signal);
+    if (found === undefined)
+      throw new ThresholdError(`grace period must be specified for the soft eviction threshold ${signal}`);
+    return found;
+  });
+  const allocatable = flags.enforcePods
+    ? hard
+        .filter((threshold) => threshold.signal === 'memory.available')
+        .map((threshold): Threshold => ({ ...threshold, signal: 'allocatableMemory.available' }))
+    : [];
+  return [...hard, ...soft, ...allocatable];
+}
+
+function signalOf(name: string): Signal {
+  const found = SIGNALS.find((signal) => signal === name);
+  if (found === undefined) throw new ThresholdError(`unsupported eviction signal ${name}`);
+  return found;
+}
+
+function parseValue(written: string, signal: Signal, what: 'threshold' | 'reclaim'): ThresholdValue {
+  const text = written.replace(/^</, '');
+  if (text.endsWith('%')) {
+    // The reference counts in single precision, and what is allocatable shows it.
+    const percent = Math.fround(Number(text.slice(0, -1)) / 100);
+    if (Number.isNaN(percent))
+      throw new ThresholdError(`strconv.ParseFloat: parsing "${text.slice(0, -1)}": invalid syntax`);
+    if (percent < 0)
+      throw refuseNegative(signal, what, `eviction percentage threshold ${signal} must be >= 0%: ${text}`);
+    if (percent > 1) throw new ThresholdError(`eviction percentage threshold ${signal} must be <= 100%: ${text}`);
+    return { percent };
+  }
+  try {
+    const quantity = parseQuantity(text);
+    if (wholeUnits(quantity) < 0n)
+      throw refuseNegative(signal, what, `eviction threshold ${signal} must be positive: ${text}`);
+    return { quantity };
+  } catch (error) {
+    if (!(error instanceof QuantityError)) throw error;
+    throw new ThresholdError(error.message, { cause: error });
+  }
+}
+
+function refuseNegative(signal: Signal, what: 'threshold' | 'reclaim', words: string): ThresholdError {
+  return new ThresholdError(what === 'threshold' ? words : `negative eviction minimum reclaim specified for ${signal}`);
+}
+
+function parseGrace(text: string): number {
+  const total = parseDuration(text);
+  if (total === undefined) throw new ThresholdError(`time: invalid duration "${text}"`);
+  if (text.startsWith('-'))
+    throw new ThresholdError(`invalid eviction grace period specified: ${text}, must be a positive value`);
+  return total;
+}
+
+/** In units of the signal: bytes, inodes, processes. */
+export function amountOf(value: ThresholdValue, capacity: number): number {
+  // Percentages in single precision, as the reference has them: what nodes tell is the same to the byte.
+  return 'percent' in value ? Math.floor(capacity * Math.fround(value.percent)) : Number(wholeUnits(value.quantity));
+}
+
+/** `100Mi`, `10%`: as it was written. */
+export function formatValue(value: ThresholdValue): string {
+  return 'percent' in value ? `${Number((value.percent * 100).toFixed(4))}%` : formatQuantity(value.quantity);
+}
+
+/** With the minimum reclaim a threshold counts as crossed until so much more is free. */
+export function isMet(
+  threshold: Threshold,
+  observation: Observation,
+  { withReclaim }: { readonly withReclaim: boolean },
+): boolean {
+  const reclaim =
+    withReclaim && threshold.minimumReclaim !== undefined
+      ? amountOf(threshold.minimumReclaim, observation.capacity)
+      : 0;
+  return amountOf(threshold.value, observation.capacity) + reclaim > observation.available;
+}
+
+export function thresholdsMet(
+  thresholds: readonly Threshold[],
+  observations: Observations,
+  options: { readonly withReclaim: boolean },
+): readonly Threshold[] {
+  return thresholds.filter((threshold) => {
+    const observation = observations.get(threshold.signal);
+    return observation !== undefined && isMet(threshold, observation, options);
+  });
+}
+
+export function conditionOf(signal: Signal): Condition {
+  if (signal === 'pid.available') return 'PIDPressure';
+  return signal.endsWith('emory.available') ? 'MemoryPressure' : 'DiskPressure';
+}
+
+export function resourceOf(signal: Signal): StarvedResource {
+  if (signal === 'pid.available') return 'pids';
+  if (signal.endsWith('emory.available')) return 'memory';
+  return signal.endsWith('.inodesFree') ? 'inodes' : 'ephemeral-storage';
+}
+
+/** The most urgent first: memory cannot wait, then as they were given. */
+export function byUrgency(thresholds: readonly Threshold[]): readonly Threshold[] {
+  const rank = (threshold: Threshold): number => (resourceOf(threshold.signal) === 'memory' ? 0 : 1);
+  return thresholds.toSorted((a, b) => rank(a) - rank(b));
+}
+
+/** Bytes in binary units, counts as they are. */
+export function formatAmount(resource: StarvedResource, amount: number): string {
+  return formatQuantity(
+    newQuantity(
+      Math.floor(amount),
+      resource === 'memory' || resource === 'ephemeral-storage' ? 'BinarySI' : 'DecimalSI',
+    ),
+  );
+}

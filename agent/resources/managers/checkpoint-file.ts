@@ -1,0 +1,85 @@
+/**
+ * Reads and writes the state files of the resource managers in the kubelet's format, so that the kubelet and this agent
+ * can take over from each other. A file is one line of JSON with a checksum: FNV-1a over the value as Go's spew prints
+ * it (`%#v`). A file is replaced by a rename.
+ *
+ * Structs, maps and slices look alike in JSON, but the checksum depends on their Go types. Each state file therefore
+ * describes its types with the functions below.
+ */
+import { mkdir, readFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { replaceFile } from '../../../api/machinery/replace-file.ts';
+
+/** The 32-bit FNV-1a hash of the text's UTF-8 bytes. */
+export function fnv32a(text: string): number {
+  let hash = 0x811c9dc5;
+  for (const byte of Buffer.from(text, 'utf8')) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
+  return hash;
+}
+
+/** Prints a struct's fields with their types, as spew does: `{PolicyName:(string)none …}`. */
+export function goStruct(fields: readonly (readonly [name: string, type: string, value: string])[]): string {
+  return `{${fields.map(([name, type, value]) => `${name}:(${type})${value}`).join(' ')}}`;
+}
+
+/** Prints a map as spew does, with text keys sorted by code units and number keys sorted by value. */
+export function goMap(entries: readonly (readonly [key: string | number, value: string])[]): string {
+  const sorted = entries.toSorted(([left], [right]) =>
+    typeof left === 'number' && typeof right === 'number' ? left - right : String(left) < String(right) ? -1 : 1,
+  );
+  return `map[${sorted.map(([key, value]) => `${key}:${value}`).join(' ')}]`;
+}
+
+export function goSlice(values: readonly (string | number)[]): string {
+  return `[${values.join(' ')}]`;
+}
+
+/** Returns `undefined` if the file does not exist. */
+export async function readStateFile(path: string): Promise<unknown> {
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+  return JSON.parse(text) as unknown;
+}
+
+/** Replaces the file atomically and durably: after a power loss it has either the old or the new content. */
+async function writeStateFile(path: string, value: object): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o750 });
+  await replaceFile(path, JSON.stringify(value), { mode: 0o600 });
+}
+
+/** Serializes the writes of one file. Of several pending writes only the newest is executed. */
+export class StateWriter {
+  readonly #path: string;
+  readonly #onError: (error: unknown) => void;
+  #next: (() => object) | undefined;
+  #running: Promise<void> | undefined;
+
+  constructor(path: string, onError: (error: unknown) => void) {
+    this.#path = path;
+    this.#onError = onError;
+  }
+
+  /** Resolves when the value that `value` returns at the time of the write is on disk. */
+  write(value: () => object): Promise<void> {
+    this.#next = value;
+    this.#running ??= this.#drain().finally(() => (this.#running = undefined));
+    return this.#running;
+  }
+
+  async #drain(): Promise<void> {
+    for (let next = this.#next; next !== undefined; next = this.#next) {
+      this.#next = undefined;
+      await writeStateFile(this.#path, next()).catch(this.#onError);
+    }
+  }
+}
+
+/** A state file cannot be used. The message names the file and the remedy. */
+export class StateError extends Error {
+  override readonly name = 'StateError';
+}

@@ -1,0 +1,180 @@
+/**
+ * The CPU manager. It allocates CPUs to containers by its policy, provides each container's CPU set to the runtime, and
+ * updates running containers when the shared pool changes. With the policy `none`, every container may use all CPUs,
+ * and only the state file records the policy. The resource managers call it.
+ */
+import type { Logger } from '../../../../api/component/logger.ts';
+import { background } from '../../../../api/machinery/background.ts';
+import type { Clock } from '../../../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../../../api/machinery/wakeable-loop.ts';
+import type { Container, Pod } from '../../../model/core-types.ts';
+import { type CpuSet, formatCpuSet, NO_CPUS, sortedCpus } from '../cpu-set.ts';
+import type { HintProvider } from '../hint-provider.ts';
+import type { CpuTopology } from '../topology/host-topology.ts';
+import type { ProviderHints } from '../topologymanager/hints.ts';
+import { CpuState } from './cpu-state.ts';
+import { StaticCpuPolicy, type StaticCpuPolicyOptions } from './static-policy.ts';
+
+export interface CpuManagerOptions extends Omit<StaticCpuPolicyOptions, 'state'> {
+  readonly policy: 'none' | 'static';
+  readonly rootDirectory: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Returns the running containers, each with a function that updates its CPU set in the runtime. */
+  readonly running: () => Promise<readonly RunningContainer[]>;
+  readonly reconcileMs: number;
+}
+
+export interface RunningContainer {
+  readonly podUid: string;
+  readonly name: string;
+  readonly id: string;
+  /** The CPU set that the runtime currently applies, if it reports it. */
+  readonly cpus: string | undefined;
+  update(): Promise<void>;
+}
+
+export interface CpuFigures {
+  readonly requests: number;
+  readonly errors: number;
+  readonly exclusive: number;
+  readonly sharedMilli: number;
+}
+
+export class CpuManager implements HintProvider {
+  readonly #options: CpuManagerOptions;
+  readonly #state: CpuState;
+  readonly #policy: StaticCpuPolicy | undefined;
+  readonly #topology: CpuTopology;
+  /** The CPU set that was last applied to a container, by container id. */
+  readonly #applied = new Map<string, string>();
+  #requests = 0;
+  #errors = 0;
+  readonly #loop: WakeableLoop;
+
+  private constructor(options: CpuManagerOptions, state: CpuState) {
+    this.#options = options;
+    this.#loop = new WakeableLoop({
+      clock: options.clock,
+      onError: (error) => options.logger.warn({ err: error }, 'Cannot reconcile the CPU sets of containers'),
+    });
+    this.#state = state;
+    this.#topology = options.topology;
+    this.#policy = options.policy === 'static' ? new StaticCpuPolicy({ ...options, state }) : undefined;
+  }
+
+  /** Throws `StateError` or `PolicyOptionError`. */
+  static async start(options: CpuManagerOptions): Promise<CpuManager> {
+    const state = await CpuState.load(options.rootDirectory, options.policy, options.logger);
+    const manager = new CpuManager(options, state);
+    await state.save();
+    return manager;
+  }
+
+  get isStatic(): boolean {
+    return this.#policy !== undefined;
+  }
+
+  wants(pod: Pod, container: Container): boolean {
+    return (this.#policy?.exclusiveCount(pod, container) ?? 0) > 0;
+  }
+
+  containerHints(pod: Pod, container: Container): ProviderHints {
+    return this.#policy?.containerHints(pod, container) ?? {};
+  }
+
+  podHints(pod: Pod): ProviderHints {
+    return this.#policy?.podHints(pod) ?? {};
+  }
+
+  async allocate(pod: Pod, container: Container): Promise<void> {
+    if (this.#policy === undefined || !this.wants(pod, container)) return;
+    this.#requests++;
+    try {
+      this.#policy.allocate(pod, container);
+    } catch (error) {
+      this.#errors++;
+      throw error;
+    }
+    await this.#state.save();
+    this.#loop.wake();
+  }
+
+  release(podUid: string): void {
+    if (this.#policy?.release(podUid) !== true) return;
+    background(this.#state.save(), { logger: this.#options.logger, what: 'Writing the state of the CPU manager' });
+    this.#loop.wake();
+  }
+
+  /** The uids of pods that hold CPUs. */
+  pods(): readonly string[] {
+    return this.#state.pods();
+  }
+
+  /** Returns the container's CPU list for the runtime; empty if the policy sets none. */
+  cpus(podUid: string, container: string): string {
+    if (this.#policy === undefined) return '';
+    return formatCpuSet(this.#state.exclusive(podUid, container) ?? this.#state.shared);
+  }
+
+  /** Returns the exclusive CPUs in ascending order; empty for a container in the shared pool. */
+  exclusiveCpus(podUid: string, container: string): readonly number[] {
+    return sortedCpus(this.#state.exclusive(podUid, container) ?? NO_CPUS);
+  }
+
+  hasExclusive(podUid: string, container?: string): boolean {
+    const ofPod = this.#state.ofPod(podUid);
+    return container === undefined ? ofPod.size > 0 : ofPod.has(container);
+  }
+
+  /** Returns all CPUs that can be allocated exclusively. */
+  allocatable(): CpuSet {
+    return this.#topology.all.difference(this.#policy?.reserved ?? NO_CPUS);
+  }
+
+  figures(): CpuFigures {
+    return {
+      requests: this.#requests,
+      errors: this.#errors,
+      exclusive: this.#state.allExclusive().size,
+      sharedMilli: (this.#policy?.available().size ?? 0) * 1000,
+    };
+  }
+
+  /** Reconciles running containers at every period, and shortly after the shared pool has changed. */
+  async run(signal: AbortSignal): Promise<void> {
+    if (this.#policy === undefined) return;
+    await this.#loop.run(signal, async () => {
+      await this.reconcile();
+      return this.#options.reconcileMs;
+    });
+  }
+
+  async reconcile(): Promise<void> {
+    const { running, logger } = this.#options;
+    let containers: readonly RunningContainer[];
+    try {
+      containers = await running();
+    } catch (error) {
+      logger.debug({ err: error }, 'Cannot read the CPU sets of containers');
+      return;
+    }
+    const ids = new Set(containers.map(({ id }) => id));
+    for (const id of this.#applied.keys()) if (!ids.has(id)) this.#applied.delete(id);
+    for (const container of containers) {
+      const wanted = this.cpus(container.podUid, container.name);
+      const has =
+        container.cpus === undefined || container.cpus === '' ? this.#applied.get(container.id) : container.cpus;
+      if (has === wanted) continue;
+      try {
+        await container.update();
+        this.#applied.set(container.id, wanted);
+      } catch (error) {
+        logger.warn(
+          { err: error, container: container.name, pod: container.podUid },
+          'Cannot set the CPUs of a container',
+        );
+      }
+    }
+  }
+}

@@ -1,0 +1,145 @@
+/**
+ * Owns the CPU allocations: the exclusive sets by pod and container, and the shared pool. The state is stored in
+ * `cpu_manager_state` in the kubelet's format and with its checksum. It is written after each change and read once at
+ * start.
+ */
+import { join } from 'node:path';
+import type { Logger } from '../../../../api/component/logger.ts';
+import { fnv32a, goMap, goStruct, readStateFile, StateError, StateWriter } from '../checkpoint-file.ts';
+import { type CpuSet, formatCpuSet, NO_CPUS, parseCpuSet } from '../cpu-set.ts';
+
+const FILE = 'cpu_manager_state';
+
+interface CpuStateJson {
+  readonly policyName: string;
+  readonly defaultCpuSet: string;
+  readonly entries?: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  readonly checksum: number;
+}
+
+export class CpuState {
+  readonly path: string;
+  shared: CpuSet = NO_CPUS;
+  readonly #policy: string;
+  readonly #writer: StateWriter;
+  readonly #assigned = new Map<string, Map<string, CpuSet>>();
+
+  private constructor(directory: string, policy: string, logger: Logger) {
+    this.path = join(directory, FILE);
+    this.#policy = policy;
+    this.#writer = new StateWriter(this.path, (error) =>
+      logger.error({ err: error, path: this.path }, 'Cannot write the state of the CPU manager'),
+    );
+  }
+
+  /** Throws `StateError` if the file belongs to another policy or is corrupted. */
+  static async load(directory: string, policy: string, logger: Logger): Promise<CpuState> {
+    const state = new CpuState(directory, policy, logger);
+    try {
+      const json = await readStateFile(state.path);
+      if (json !== undefined) state.#restore(json);
+    } catch (error) {
+      throw new StateError(
+        `could not restore state from checkpoint: ${(error as Error).message}, please drain this node and delete the CPU manager checkpoint file ${JSON.stringify(state.path)} before restarting`,
+        { cause: error },
+      );
+    }
+    return state;
+  }
+
+  exclusive(podUid: string, container: string): CpuSet | undefined {
+    return this.#assigned.get(podUid)?.get(container);
+  }
+
+  assign(podUid: string, container: string, cpus: CpuSet): void {
+    const ofPod = this.#assigned.get(podUid) ?? new Map<string, CpuSet>();
+    ofPod.set(container, cpus);
+    this.#assigned.set(podUid, ofPod);
+  }
+
+  delete(podUid: string): void {
+    this.#assigned.delete(podUid);
+  }
+
+  /** Returns the exclusive sets of a pod by container name. */
+  ofPod(podUid: string): ReadonlyMap<string, CpuSet> {
+    return this.#assigned.get(podUid) ?? new Map();
+  }
+
+  pods(): readonly string[] {
+    return [...this.#assigned.keys()];
+  }
+
+  allExclusive(): CpuSet {
+    const all = new Set<number>();
+    for (const ofPod of this.#assigned.values())
+      for (const cpus of ofPod.values()) for (const cpu of cpus) all.add(cpu);
+    return all;
+  }
+
+  save(): Promise<void> {
+    return this.#writer.write(() => this.#json());
+  }
+
+  #json(): CpuStateJson {
+    const entries: Record<string, Record<string, string>> = {};
+    for (const [pod, containers] of [...this.#assigned].sort(([a], [b]) => (a < b ? -1 : 1)))
+      entries[pod] = Object.fromEntries(
+        [...containers].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, cpus]) => [name, formatCpuSet(cpus)]),
+      );
+    const json = { policyName: this.#policy, defaultCpuSet: formatCpuSet(this.shared), entries };
+    return {
+      policyName: json.policyName,
+      defaultCpuSet: json.defaultCpuSet,
+      ...(Object.keys(entries).length === 0 ? {} : { entries }),
+      checksum: cpuStateChecksum(json),
+    };
+  }
+
+  #restore(json: unknown): void {
+    const { policyName, defaultCpuSet, entries = {}, checksum } = readCpuState(json);
+    // Kubelet releases that had no checksum wrote zero.
+    if (checksum !== 0 && checksum !== cpuStateChecksum({ policyName, defaultCpuSet, entries }))
+      throw new Error('checkpoint is corrupted');
+    if (policyName !== this.#policy)
+      throw new Error(
+        `configured policy ${JSON.stringify(this.#policy)} differs from state checkpoint policy ${JSON.stringify(policyName)}`,
+      );
+    this.shared = parseCpuSet(defaultCpuSet);
+    for (const [pod, containers] of Object.entries(entries))
+      for (const [container, cpus] of Object.entries(containers)) this.assign(pod, container, parseCpuSet(cpus));
+  }
+}
+
+function readCpuState(json: unknown): CpuStateJson {
+  const value = json as Partial<CpuStateJson> | null;
+  if (
+    typeof value !== 'object' ||
+    value === null ||
+    typeof value.policyName !== 'string' ||
+    typeof value.defaultCpuSet !== 'string' ||
+    Object.values(value.entries ?? {}).some((containers) =>
+      Object.values(containers).some((cpus) => typeof cpus !== 'string'),
+    )
+  )
+    throw new Error('the file is not a CPU manager state');
+  return {
+    policyName: value.policyName,
+    defaultCpuSet: value.defaultCpuSet,
+    ...(value.entries === undefined ? {} : { entries: value.entries }),
+    checksum: value.checksum ?? 0,
+  };
+}
+
+/** Computes the kubelet's checksum of the second version of the file format. */
+export function cpuStateChecksum({ policyName, defaultCpuSet, entries = {} }: Omit<CpuStateJson, 'checksum'>): number {
+  const containers = Object.entries(entries).map(([pod, sets]) => [pod, goMap(Object.entries(sets))] as const);
+  return fnv32a(
+    `(*state.CPUManagerCheckpoint)${goStruct([
+      ['PolicyName', 'string', policyName],
+      ['DefaultCPUSet', 'string', defaultCpuSet],
+      ['Entries', 'map[string]map[string]string', goMap(containers)],
+      ['Checksum', 'checksum.Checksum', '0'],
+    ])}`,
+  );
+}

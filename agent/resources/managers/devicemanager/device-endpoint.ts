@@ -1,0 +1,95 @@
+/**
+ * The connection to one device plugin. It follows the plugin's device list until the plugin disconnects, and passes
+ * calls on. The device manager creates one endpoint for each registration and decides what a disconnect means.
+ */
+import { connectGrpc, type GrpcClient } from '../../../protocols/grpc/grpc-client.ts';
+import type { IncomingOf } from '../../../protocols/grpc/messages.ts';
+import { DEVICE_MESSAGES, DEVICE_PLUGIN_METHODS } from './schema.ts';
+
+export type PluginDevice = IncomingOf<typeof DEVICE_MESSAGES, 'Device'>;
+export type AllocateAnswer = IncomingOf<typeof DEVICE_MESSAGES, 'ContainerAllocateResponse'>;
+export type PluginOptions = IncomingOf<typeof DEVICE_MESSAGES, 'DevicePluginOptions'>;
+
+type PluginClient = GrpcClient<typeof DEVICE_MESSAGES, typeof DEVICE_PLUGIN_METHODS>;
+
+const CALL_TIMEOUT_MS = 30_000;
+const CONNECT_TIMEOUT_MS = 10_000;
+
+export class DeviceEndpoint {
+  readonly socket: string;
+  readonly options: PluginOptions;
+  readonly #client: PluginClient;
+  readonly #abort = new AbortController();
+
+  private constructor(socket: string, options: PluginOptions, client: PluginClient) {
+    this.socket = socket;
+    this.options = options;
+    this.#client = client;
+  }
+
+  /** Throws if the socket does not respond. */
+  static async connect(socket: string, signal: AbortSignal): Promise<DeviceEndpoint> {
+    const client = await connectGrpc({
+      socket,
+      packageName: 'v1beta1',
+      messages: DEVICE_MESSAGES,
+      methods: DEVICE_PLUGIN_METHODS,
+    });
+    try {
+      const options = await client.call('getDevicePluginOptions', {}, { timeoutMs: CONNECT_TIMEOUT_MS, signal });
+      return new DeviceEndpoint(socket, options, client);
+    } catch (error) {
+      client.close();
+      throw error;
+    }
+  }
+
+  /** Resolves when the plugin ends the list or the endpoint is stopped. Throws the error that broke the stream. */
+  async follow(onDevices: (devices: readonly PluginDevice[]) => void): Promise<void> {
+    await this.#client.stream('listAndWatch', {}, ({ devices }) => onDevices(devices), this.#abort.signal);
+  }
+
+  async allocate(ids: readonly string[]): Promise<AllocateAnswer> {
+    const { containerResponses } = await this.#client.call(
+      'allocate',
+      { containerRequests: [{ devicesIds: ids }] },
+      { timeoutMs: CALL_TIMEOUT_MS },
+    );
+    const [answer] = containerResponses;
+    if (answer === undefined) throw new Error('no containers in container allocate response');
+    return answer;
+  }
+
+  /** Returns the available devices that the plugin prefers; empty if the plugin has no preference. */
+  async preferred(request: {
+    readonly available: readonly string[];
+    readonly mustInclude: readonly string[];
+    readonly count: number;
+  }): Promise<readonly string[]> {
+    if (!this.options.getPreferredAllocationAvailable) return [];
+    const { containerResponses } = await this.#client.call(
+      'getPreferredAllocation',
+      {
+        containerRequests: [
+          {
+            availableDeviceIds: request.available,
+            mustIncludeDeviceIds: request.mustInclude,
+            allocationSize: request.count,
+          },
+        ],
+      },
+      { timeoutMs: CALL_TIMEOUT_MS },
+    );
+    return containerResponses[0]?.deviceIds ?? [];
+  }
+
+  async preStart(ids: readonly string[]): Promise<void> {
+    if (!this.options.preStartRequired) return;
+    await this.#client.call('preStartContainer', { devicesIds: ids }, { timeoutMs: CALL_TIMEOUT_MS });
+  }
+
+  stop(): void {
+    this.#abort.abort();
+    this.#client.close();
+  }
+}

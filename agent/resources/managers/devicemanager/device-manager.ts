@@ -1,0 +1,436 @@
+/**
+ * The device manager. It registers device plugins, and allocates their devices to containers, on the NUMA nodes that
+ * the topology manager chose and by the plugin's preference. It provides the container options of allocated devices to
+ * the runtime configuration. Its allocations survive a restart in a checkpoint. A resource whose plugin disconnects
+ * stays on the node for five minutes.
+ */
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../../../../api/component/logger.ts';
+import { background } from '../../../../api/machinery/background.ts';
+import type { Clock } from '../../../../api/machinery/clock.ts';
+import type { Container, Pod, PodStatus } from '../../../model/core-types.ts';
+import { buildCodecs, type MessageCodec } from '../../../protocols/grpc/codec.ts';
+import type { Plugin, PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
+import { bytesOf, limitsOf } from '../../../runtime/kuberuntime/resources.ts';
+import { readStateFile, StateWriter } from '../checkpoint-file.ts';
+import {
+  type AffinityStore,
+  type HintProvider,
+  isOrdinaryInit,
+  podAmount,
+  resourceContainers,
+} from '../hint-provider.ts';
+import { type NumaMask, hasNode, maskOf, numaMasks, countNodes } from '../topology/numa-mask.ts';
+import type { ProviderHints, TopologyHint } from '../topologymanager/hints.ts';
+import { CHECKPOINT_NAME, deviceCheckpoint, readDeviceCheckpoint } from './device-checkpoint.ts';
+import type { PluginDevice } from './device-endpoint.ts';
+import { type DeviceCapacity, PluginResources } from './plugin-resources.ts';
+import { type DeviceRunOptions, idsOf, PodDevices } from './pod-devices.ts';
+import { DEVICE_MESSAGES, SUPPORTED_VERSIONS } from './schema.ts';
+
+export interface DeviceManagerOptions {
+  /** `<root-dir>/device-plugins`. */
+  readonly directory: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly numaNodes: readonly number[];
+  readonly affinity: AffinityStore;
+  /** Called when the node's device capacity has changed. */
+  readonly onNodeChange: () => void;
+  /** Called when the health of devices of these pods has changed. */
+  readonly onPodsChange: (uids: readonly string[]) => void;
+  readonly observe: (event: 'registration' | 'allocation', resource: string, tookMs: number) => void;
+}
+
+const RESOURCE_NAME =
+  /^(?!kubernetes\.io\/)(?!.*\.kubernetes\.io\/)[a-z0-9]([-a-z0-9.]*[a-z0-9])?\/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
+
+export class DeviceManager implements HintProvider {
+  readonly #options: DeviceManagerOptions;
+  readonly #codec: MessageCodec;
+  readonly #resources: PluginResources;
+  readonly #pods = new PodDevices();
+  readonly #writer: StateWriter;
+  /**
+   * The devices of ordinary init containers of the most recently admitted pod, by resource. Its other containers can
+   * reuse them.
+   */
+  #reusable: { readonly podUid: string; readonly ids: Map<string, Set<string>> } = { podUid: '', ids: new Map() };
+
+  private constructor(options: DeviceManagerOptions, codec: MessageCodec) {
+    this.#options = options;
+    this.#codec = codec;
+    this.#resources = new PluginResources({
+      clock: options.clock,
+      logger: options.logger,
+      onRegistered: (resource, tookMs) => options.observe('registration', resource, tookMs),
+      onDevices: (resource, ids) => this.#changed(resource, ids),
+      onExpiry: () => {
+        // Reading the capacity removes expired resources.
+        this.#resources.capacity();
+        this.#saveInBackground();
+        options.onNodeChange();
+      },
+    });
+    const path = join(options.directory, CHECKPOINT_NAME);
+    this.#writer = new StateWriter(path, (error) =>
+      options.logger.error({ err: error, path }, 'Cannot write the checkpoint of devices'),
+    );
+  }
+
+  static async start(options: DeviceManagerOptions): Promise<DeviceManager> {
+    const codecs = await buildCodecs('v1beta1', DEVICE_MESSAGES);
+    const manager = new DeviceManager(options, codecs('ContainerAllocateResponse'));
+    await mkdir(options.directory, { recursive: true, mode: 0o750 });
+    await manager.#restore();
+    return manager;
+  }
+
+  async #restore(): Promise<void> {
+    const { directory, logger } = this.#options;
+    const path = join(directory, CHECKPOINT_NAME);
+    try {
+      const json = await readStateFile(path);
+      if (json === undefined) return;
+      const { entries, registered } = readDeviceCheckpoint(json);
+      this.#pods.restore(entries, this.#codec);
+      for (const resource of Object.keys(registered)) this.#resources.expect(resource);
+    } catch (error) {
+      // Like the kubelet, the manager drops a checkpoint that it cannot read. Plugins register again.
+      logger.error({ err: error, path }, 'Cannot read the checkpoint of devices, starting with an empty one');
+    }
+  }
+
+  /** Removes the sockets of device plugins. A plugin registers again when its socket disappears. */
+  async removeSockets(): Promise<void> {
+    const { directory } = this.#options;
+    for (const entry of await readdir(directory, { withFileTypes: true }))
+      if (entry.isSocket()) await rm(join(directory, entry.name), { force: true });
+  }
+
+  /** Returns the plugin manager's handler for plugins that register through their own socket. */
+  handler(): PluginHandler {
+    return {
+      validate: (plugin) => checkPlugin(plugin),
+      register: ({ name, endpoint }, signal) => this.connect(name, endpoint, signal),
+      deregister: (name, endpoint) => {
+        this.#resources.disconnect(name, endpoint);
+        return Promise.resolve();
+      },
+    };
+  }
+
+  /** Throws if the plugin does not respond. */
+  connect(resource: string, socket: string, signal: AbortSignal): Promise<void> {
+    return this.#resources.connect(resource, socket, signal);
+  }
+
+  #changed(resource: string, ids: ReadonlySet<string>): void {
+    this.#saveInBackground();
+    this.#options.onNodeChange();
+    const pods = this.#pods.podsWith(resource, ids);
+    if (pods.length > 0) this.#options.onPodsChange(pods);
+  }
+
+  #saveInBackground(): void {
+    background(this.#save(), { logger: this.#options.logger, what: 'Writing the checkpoint of devices' });
+  }
+
+  #save(): Promise<void> {
+    return this.#writer.write(() =>
+      deviceCheckpoint(
+        this.#pods.entries(this.#codec),
+        Object.fromEntries(
+          this.#resources
+            .names()
+            .toSorted()
+            .map((name) => [name, [...this.#resources.healthy(name)].sort()]),
+        ),
+      ),
+    );
+  }
+
+  capacity(): DeviceCapacity {
+    return this.#resources.capacity();
+  }
+
+  /** Returns the healthy devices by resource. */
+  allocatableDevices(): ReadonlyMap<string, readonly PluginDevice[]> {
+    return new Map(this.#resources.names().map((name) => [name, this.#resources.healthyDevices(name)]));
+  }
+
+  /**
+   * Returns the devices of a container by resource. A device that its plugin no longer lists appears with the NUMA
+   * nodes that it had when it was allocated.
+   */
+  containerDevices(podUid: string, container: string): ReadonlyMap<string, readonly PluginDevice[]> {
+    return new Map(
+      [...this.#pods.ofContainer(podUid, container)].map(([resource, { byNode }]) => [
+        resource,
+        [...byNode].flatMap(([node, ids]) =>
+          ids.map((id) => ({ id, health: '', topology: node < 0 ? null : { nodes: [{ id: node }] } })),
+        ),
+      ]),
+    );
+  }
+
+  pods(): readonly string[] {
+    return this.#pods.pods();
+  }
+
+  #isOurs(resource: string): boolean {
+    return this.#resources.has(resource) || this.#pods.isAllocated(resource);
+  }
+
+  /**
+   * Returns the requested number of devices by resource. Devices cannot be overcommitted, so the limits are decisive.
+   */
+  #wanted(container: Container): ReadonlyMap<string, number> {
+    return new Map(
+      Object.entries(limitsOf(container))
+        .filter(([resource]) => resource.includes('/') && this.#isOurs(resource))
+        .map(([resource, text]) => [resource, bytesOf(text)]),
+    );
+  }
+
+  wants(_pod: Pod, container: Container): boolean {
+    return this.#wanted(container).size > 0;
+  }
+
+  async allocate(pod: Pod, container: Container): Promise<void> {
+    const { uid } = pod.metadata;
+    const wanted = this.#wanted(container);
+    if (wanted.size === 0) return;
+    for (const [resource, count] of wanted) {
+      const ids = await this.#choose(pod, container, resource, count);
+      if (ids.length > 0) await this.#allocateFrom(uid, container.name, resource, ids);
+    }
+    this.#updateReusable(pod, container);
+    await this.#save();
+  }
+
+  async #allocateFrom(podUid: string, container: string, resource: string, ids: readonly string[]): Promise<void> {
+    const { clock, observe } = this.#options;
+    const endpoint = this.#resources.endpoint(resource);
+    if (endpoint === undefined) throw new Error(`unknown Device Plugin ${resource}`);
+    const fromMs = clock.monotonic();
+    const answer = await endpoint.allocate(ids);
+    observe('allocation', resource, clock.monotonic() - fromMs);
+    const byNode = new Map<number, string[]>();
+    for (const id of ids) {
+      const nodes = this.#resources.nodesOf(resource, id);
+      for (const node of nodes.length === 0 ? [-1] : nodes) byNode.set(node, [...(byNode.get(node) ?? []), id]);
+    }
+    this.#pods.insert(podUid, container, { resource, byNode, answer });
+  }
+
+  /**
+   * Returns the ids to allocate; empty if the container already has its devices. Throws an error whose message appears
+   * in the pod's status.
+   */
+  async #choose(pod: Pod, container: Container, resource: string, count: number): Promise<readonly string[]> {
+    const { uid } = pod.metadata;
+    const has = this.#pods.ofContainer(uid, container.name).get(resource);
+    if (has !== undefined) {
+      const held = idsOf(has).size;
+      if (held === count) return [];
+      throw new Error(
+        `pod ${JSON.stringify(uid)} container ${JSON.stringify(container.name)} changed request for resource ${JSON.stringify(resource)} from ${held} to ${count}`,
+      );
+    }
+    if (count === 0) return [];
+    const healthy = this.#resources.healthy(resource);
+    if (!this.#resources.has(resource)) throw new Error(`cannot allocate unregistered device ${resource}`);
+    if (healthy.size === 0)
+      throw new Error(`no healthy devices present; cannot allocate unhealthy devices ${resource}`);
+    const chosen = new Set([...this.#reusableOf(uid, resource)].slice(0, count));
+    if (chosen.size === count) return [...chosen];
+    const available = healthy.difference(this.#pods.inUse(resource)).difference(chosen);
+    const missing = count - chosen.size;
+    if (available.size < missing)
+      throw new Error(
+        `requested number of devices unavailable for ${resource}. Requested: ${missing}, Available: ${available.size}`,
+      );
+    await this.#fill(chosen, available, { podUid: uid, container: container.name, resource, count });
+    return [...chosen];
+  }
+
+  /**
+   * Adds devices to the chosen ones: those on the chosen NUMA nodes first, and among equals those that the plugin
+   * prefers.
+   */
+  async #fill(
+    chosen: Set<string>,
+    available: ReadonlySet<string>,
+    { podUid, container, resource, count }: { podUid: string; container: string; resource: string; count: number },
+  ): Promise<void> {
+    const { affinity } = this.#options.affinity.affinity(podUid, container);
+    const add = (ids: Iterable<string>): void => {
+      for (const id of ids) if (chosen.size < count) chosen.add(id);
+    };
+    const [aligned, unaligned, anywhere] = this.#byAffinity(resource, available, affinity);
+    const askPlugin = async (of: ReadonlySet<string>): Promise<readonly string[]> =>
+      (await this.#resources.endpoint(resource)?.preferred({
+        available: [...of.union(chosen)],
+        mustInclude: [...chosen],
+        count,
+      })) ?? [];
+    if (count - chosen.size < aligned.size) {
+      add((await askPlugin(aligned)).filter((id) => aligned.has(id)));
+      add(aligned);
+      return;
+    }
+    add(aligned);
+    if (chosen.size === count) return;
+    add((await askPlugin(available)).filter((id) => available.has(id)));
+    add(unaligned);
+    add(anywhere);
+  }
+
+  #byAffinity(
+    resource: string,
+    available: ReadonlySet<string>,
+    affinity: NumaMask | undefined,
+  ): readonly [aligned: Set<string>, unaligned: Set<string>, anywhere: ReadonlySet<string>] {
+    if (affinity === undefined || !this.#resources.hasTopology(resource)) return [new Set(), new Set(), available];
+    const groups: [Set<string>, Set<string>, Set<string>] = [new Set(), new Set(), new Set()];
+    for (const id of available) {
+      const nodes = this.#resources.nodesOf(resource, id);
+      groups[nodes.length === 0 ? 2 : nodes.some((node) => hasNode(affinity, node)) ? 0 : 1].add(id);
+    }
+    return groups;
+  }
+
+  #reusableOf(podUid: string, resource: string): ReadonlySet<string> {
+    return (this.#reusable.podUid === podUid ? this.#reusable.ids.get(resource) : undefined) ?? new Set();
+  }
+
+  #updateReusable(pod: Pod, container: Container): void {
+    const { uid } = pod.metadata;
+    if (this.#reusable.podUid !== uid) this.#reusable = { podUid: uid, ids: new Map() };
+    for (const [resource, allocation] of this.#pods.ofContainer(uid, container.name)) {
+      const before = this.#reusableOf(uid, resource);
+      const ids = idsOf(allocation);
+      this.#reusable.ids.set(resource, isOrdinaryInit(pod, container) ? before.union(ids) : before.difference(ids));
+    }
+  }
+
+  release(podUid: string): void {
+    if (this.#pods.delete(podUid)) this.#saveInBackground();
+  }
+
+  /** Called at each start of the container. Throws the error that keeps the container from starting. */
+  async runOptions(pod: Pod, container: Container): Promise<DeviceRunOptions> {
+    const { uid } = pod.metadata;
+    const allocations = this.#pods.ofContainer(uid, container.name);
+    for (const [resource, count] of this.#wanted(container)) {
+      const allocation = allocations.get(resource);
+      const endpoint = this.#resources.endpoint(resource);
+      if (count === 0 || endpoint?.options.preStartRequired !== true) continue;
+      if (allocation === undefined)
+        throw new Error(
+          `no devices found allocated in local cache for pod ${JSON.stringify(uid)}, container ${JSON.stringify(container.name)}, resource ${JSON.stringify(resource)}`,
+        );
+      try {
+        await endpoint.preStart([...idsOf(allocation)]);
+      } catch (error) {
+        throw new Error(`device plugin PreStartContainer rpc failed with err: ${(error as Error).message}`, {
+          cause: error,
+        });
+      }
+    }
+    return this.#pods.runOptions(uid, container.name);
+  }
+
+  /**
+   * Sets `allocatedResourcesStatus` of the container statuses in place: every device of a container, with its health.
+   */
+  fillStatus(pod: Pod, status: PodStatus): void {
+    for (const entry of status.containerStatuses ?? []) {
+      const rows = [...this.#pods.ofContainer(pod.metadata.uid, entry.name)].map(([resource, allocation]) => ({
+        name: resource,
+        resources: [...idsOf(allocation)].map((id) => ({
+          resourceID: id,
+          health: this.#resources.health(resource, id),
+        })),
+      }));
+      if (rows.length > 0) entry.allocatedResourcesStatus = rows;
+    }
+  }
+
+  containerHints(pod: Pod, container: Container): ProviderHints {
+    const { uid } = pod.metadata;
+    const hints: Record<string, readonly TopologyHint[] | undefined> = {};
+    for (const [resource, count] of this.#wanted(container)) {
+      const has = this.#pods.ofContainer(uid, container.name).get(resource);
+      hints[resource] = this.#hintsFor(
+        resource,
+        count,
+        has === undefined ? undefined : idsOf(has),
+        this.#reusableOf(uid, resource),
+      );
+    }
+    return hints;
+  }
+
+  podHints(pod: Pod): ProviderHints {
+    const { uid } = pod.metadata;
+    const containers = resourceContainers(pod);
+    const hints: Record<string, readonly TopologyHint[] | undefined> = {};
+    for (const resource of new Set(containers.flatMap((container) => [...this.#wanted(container).keys()]))) {
+      const count = podAmount(pod, (container) => this.#wanted(container).get(resource) ?? 0);
+      const has = new Set(
+        containers.flatMap(({ name }) => {
+          const allocation = this.#pods.ofContainer(uid, name).get(resource);
+          return allocation === undefined ? [] : [...idsOf(allocation)];
+        }),
+      );
+      hints[resource] = this.#hintsFor(resource, count, has.size === 0 ? undefined : has, new Set());
+    }
+    return hints;
+  }
+
+  #hintsFor(
+    resource: string,
+    count: number,
+    has: ReadonlySet<string> | undefined,
+    reusable: ReadonlySet<string>,
+  ): readonly TopologyHint[] | undefined {
+    if (!this.#resources.hasTopology(resource)) return undefined;
+    if (has !== undefined) return has.size === count ? this.#masks(resource, count, has, new Set()) : [];
+    const available = this.#resources.healthy(resource).difference(this.#pods.inUse(resource));
+    if (available.union(reusable).size < count) return [];
+    return this.#masks(resource, count, available, reusable);
+  }
+
+  #masks(
+    resource: string,
+    count: number,
+    available: ReadonlySet<string>,
+    reusable: ReadonlySet<string>,
+  ): readonly TopologyHint[] {
+    const { numaNodes } = this.#options;
+    const ids = this.#resources.ids(resource);
+    const isOn = (id: string, mask: NumaMask): boolean => (maskOf(this.#resources.nodesOf(resource, id)) & mask) !== 0n;
+    let fewest = numaNodes.length;
+    const masks: NumaMask[] = [];
+    for (const mask of numaMasks(numaNodes)) {
+      if (ids.filter((id) => isOn(id, mask)).length >= count) fewest = Math.min(fewest, countNodes(mask));
+      if ([...reusable].some((id) => this.#resources.nodesOf(resource, id).length > 0 && !isOn(id, mask))) continue;
+      const matching = [...available.union(reusable)].filter((id) => reusable.has(id) || isOn(id, mask));
+      if (matching.length >= count) masks.push(mask);
+    }
+    return masks.map((affinity) => ({ affinity, preferred: countNodes(affinity) === fewest }));
+  }
+}
+
+/** Throws if the resource name is invalid or the plugin supports no known version. */
+export function checkPlugin({ name, supportedVersions }: Pick<Plugin, 'name' | 'supportedVersions'>): void {
+  if (!supportedVersions.some((version) => SUPPORTED_VERSIONS.includes(version)))
+    throw new Error(
+      `requested API version ${JSON.stringify(supportedVersions.join(','))} is not supported by kubelet. Supported version is ${JSON.stringify(SUPPORTED_VERSIONS.join(','))}`,
+    );
+  if (!RESOURCE_NAME.test(name) || name.startsWith('requests.'))
+    throw new Error(`the ResourceName ${JSON.stringify(name)} is invalid`);
+}

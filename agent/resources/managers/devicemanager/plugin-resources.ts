@@ -1,0 +1,159 @@
+/**
+ * Owns the resources that device plugins serve: one plugin for each resource, with its devices and their health. After
+ * a plugin disconnects, its devices stay listed as unhealthy for five minutes. If the plugin has not reconnected by
+ * then, the resource is removed. The device manager allocates devices; this class only knows which exist.
+ */
+import type { Logger } from '../../../../api/component/logger.ts';
+import { background } from '../../../../api/machinery/background.ts';
+import type { Clock } from '../../../../api/machinery/clock.ts';
+import { DeviceEndpoint, type PluginDevice } from './device-endpoint.ts';
+import { HEALTHY } from './schema.ts';
+
+export interface PluginResourcesOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly onRegistered: (resource: string, tookMs: number) => void;
+  /** Called when devices appeared, disappeared or changed their health. */
+  readonly onDevices: (resource: string, ids: ReadonlySet<string>) => void;
+  /** Called when a resource without a plugin expires. */
+  readonly onExpiry: () => void;
+}
+
+interface Resource {
+  endpoint: DeviceEndpoint | undefined;
+  /** When the plugin disconnected; undefined while it is connected. */
+  goneAtMs: number | undefined;
+  devices: ReadonlyMap<string, PluginDevice>;
+}
+
+/** The device capacity and allocatable that the node reports. */
+export interface DeviceCapacity {
+  readonly capacity: Readonly<Record<string, string>>;
+  readonly allocatable: Readonly<Record<string, string>>;
+}
+
+const GRACE_MS = 5 * 60_000;
+
+export class PluginResources {
+  readonly #options: PluginResourcesOptions;
+  readonly #resources = new Map<string, Resource>();
+  /** Removed resources. The node reports them with zero, so that no client relies on an old value. */
+  readonly #removed = new Set<string>();
+
+  constructor(options: PluginResourcesOptions) {
+    this.#options = options;
+  }
+
+  names(): readonly string[] {
+    return [...this.#resources.keys()];
+  }
+
+  has(name: string): boolean {
+    return this.#resources.has(name);
+  }
+
+  endpoint(name: string): DeviceEndpoint | undefined {
+    return this.#resources.get(name)?.endpoint;
+  }
+
+  /**
+   * Adds a resource that had a plugin before the agent started. The plugin has as much time to reconnect as if it
+   * disconnected now.
+   */
+  expect(name: string): void {
+    this.#resources.set(name, { endpoint: undefined, goneAtMs: this.#options.clock.monotonic(), devices: new Map() });
+  }
+
+  /** Replaces a plugin that already serves the same resource. Throws if the plugin does not respond. */
+  async connect(name: string, socket: string, signal: AbortSignal): Promise<void> {
+    const { logger, clock, onRegistered } = this.#options;
+    const fromMs = clock.monotonic();
+    const endpoint = await DeviceEndpoint.connect(socket, signal);
+    signal.addEventListener('abort', () => endpoint.stop(), { once: true });
+    const before = this.#resources.get(name);
+    this.#resources.set(name, { endpoint, goneAtMs: undefined, devices: before?.devices ?? new Map() });
+    this.#removed.delete(name);
+    before?.endpoint?.stop();
+    onRegistered(name, clock.monotonic() - fromMs);
+    logger.info({ resource: name, socket }, 'Registered a device plugin');
+    const following = endpoint
+      .follow((devices) => this.#take(name, endpoint, devices))
+      .finally(() => this.#lose(name, endpoint));
+    background(following, { logger, what: 'Following a device plugin', fields: { resource: name }, signal });
+  }
+
+  disconnect(name: string, socket: string): void {
+    const endpoint = this.endpoint(name);
+    if (endpoint?.socket === socket) this.#lose(name, endpoint);
+  }
+
+  #take(name: string, endpoint: DeviceEndpoint, devices: readonly PluginDevice[]): void {
+    const resource = this.#resources.get(name);
+    if (resource?.endpoint !== endpoint) return;
+    this.#replace(name, resource, new Map(devices.map((device) => [device.id, device])));
+  }
+
+  #lose(name: string, endpoint: DeviceEndpoint): void {
+    const resource = this.#resources.get(name);
+    if (resource?.endpoint !== endpoint) return;
+    endpoint.stop();
+    resource.endpoint = undefined;
+    resource.goneAtMs = this.#options.clock.monotonic();
+    const sick = [...resource.devices].map(([id, device]) => [id, { ...device, health: 'Unhealthy' }] as const);
+    this.#replace(name, resource, new Map(sick));
+    this.#options.clock.after(GRACE_MS, () => this.#options.onExpiry());
+  }
+
+  #replace(name: string, resource: Resource, after: Resource['devices']): void {
+    const before = resource.devices;
+    resource.devices = after;
+    const ids = [...new Set([...before.keys(), ...after.keys()])];
+    this.#options.onDevices(name, new Set(ids.filter((id) => before.get(id)?.health !== after.get(id)?.health)));
+  }
+
+  /** Returns the capacity, and removes expired resources. */
+  capacity(): DeviceCapacity {
+    const capacity: Record<string, string> = {};
+    const allocatable: Record<string, string> = {};
+    for (const [name, { devices, goneAtMs }] of this.#resources) {
+      if (goneAtMs !== undefined && this.#options.clock.monotonic() - goneAtMs >= GRACE_MS) {
+        this.#resources.delete(name);
+        this.#removed.add(name);
+        continue;
+      }
+      capacity[name] = String(devices.size);
+      allocatable[name] = String(this.healthy(name).size);
+    }
+    for (const name of this.#removed) {
+      capacity[name] = '0';
+      allocatable[name] = '0';
+    }
+    return { capacity, allocatable };
+  }
+
+  ids(name: string): readonly string[] {
+    return [...(this.#resources.get(name)?.devices.keys() ?? [])];
+  }
+
+  healthy(name: string): Set<string> {
+    return new Set(this.healthyDevices(name).map(({ id }) => id));
+  }
+
+  healthyDevices(name: string): readonly PluginDevice[] {
+    return [...(this.#resources.get(name)?.devices.values() ?? [])].filter(({ health }) => health === HEALTHY);
+  }
+
+  /** A device that its plugin no longer lists counts as healthy, because nothing else is known of it. */
+  health(name: string, id: string): string {
+    return this.#resources.get(name)?.devices.get(id)?.health ?? HEALTHY;
+  }
+
+  /** Returns no nodes for a device without NUMA affinity. */
+  nodesOf(name: string, id: string): readonly number[] {
+    return (this.#resources.get(name)?.devices.get(id)?.topology?.nodes ?? []).map((node) => node.id);
+  }
+
+  hasTopology(name: string): boolean {
+    return this.ids(name).some((id) => this.nodesOf(name, id).length > 0);
+  }
+}

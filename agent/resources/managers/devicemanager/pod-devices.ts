@@ -1,0 +1,123 @@
+/**
+ * Records the devices of each container, with the allocation responses of their plugins. It holds data only and
+ * performs no I/O. The device manager owns it.
+ */
+import type { MessageCodec } from '../../../protocols/grpc/codec.ts';
+import type { PodDevicesEntry } from './device-checkpoint.ts';
+import type { AllocateAnswer } from './device-endpoint.ts';
+
+export interface DeviceAllocation {
+  readonly resource: string;
+  /** Device ids by NUMA node; -1 for devices without a NUMA node. */
+  readonly byNode: ReadonlyMap<number, readonly string[]>;
+  readonly answer: AllocateAnswer;
+}
+
+/** The container options that the runtime needs for the container's devices. */
+export interface DeviceRunOptions {
+  readonly env: ReadonlyMap<string, string>;
+  readonly mounts: readonly { readonly containerPath: string; readonly hostPath: string; readonly readonly: boolean }[];
+  readonly devices: readonly {
+    readonly containerPath: string;
+    readonly hostPath: string;
+    readonly permissions: string;
+  }[];
+  readonly annotations: Readonly<Record<string, string>>;
+  readonly cdiDevices: readonly string[];
+}
+
+export const idsOf = ({ byNode }: DeviceAllocation): Set<string> => new Set([...byNode.values()].flat());
+
+export class PodDevices {
+  readonly #pods = new Map<string, Map<string, Map<string, DeviceAllocation>>>();
+
+  /** Returns the allocations of a container by resource. */
+  ofContainer(podUid: string, container: string): ReadonlyMap<string, DeviceAllocation> {
+    return this.#pods.get(podUid)?.get(container) ?? new Map();
+  }
+
+  insert(podUid: string, container: string, allocation: DeviceAllocation): void {
+    const containers = this.#pods.get(podUid) ?? new Map<string, Map<string, DeviceAllocation>>();
+    const resources = containers.get(container) ?? new Map<string, DeviceAllocation>();
+    resources.set(allocation.resource, allocation);
+    containers.set(container, resources);
+    this.#pods.set(podUid, containers);
+  }
+
+  delete(podUid: string): boolean {
+    return this.#pods.delete(podUid);
+  }
+
+  pods(): readonly string[] {
+    return [...this.#pods.keys()];
+  }
+
+  /** Returns the ids of a resource's allocated devices. */
+  inUse(resource: string): Set<string> {
+    const ids = new Set<string>();
+    for (const { allocation } of this.#all())
+      if (allocation.resource === resource) for (const id of idsOf(allocation)) ids.add(id);
+    return ids;
+  }
+
+  isAllocated(resource: string): boolean {
+    return this.inUse(resource).size > 0;
+  }
+
+  /** Returns the uids of pods that have one of the devices. */
+  podsWith(resource: string, ids: ReadonlySet<string>): readonly string[] {
+    const found = new Set<string>();
+    for (const { podUid, allocation } of this.#all())
+      if (allocation.resource === resource && !idsOf(allocation).isDisjointFrom(ids)) found.add(podUid);
+    return [...found];
+  }
+
+  entries(codec: MessageCodec): readonly PodDevicesEntry[] {
+    return [...this.#all()].map(({ podUid, container, allocation }) => ({
+      PodUID: podUid,
+      ContainerName: container,
+      ResourceName: allocation.resource,
+      DeviceIDs: Object.fromEntries(allocation.byNode),
+      AllocResp: codec.encode(allocation.answer).toString('base64'),
+    }));
+  }
+
+  restore(entries: readonly PodDevicesEntry[], codec: MessageCodec): void {
+    for (const { PodUID, ContainerName, ResourceName, DeviceIDs, AllocResp } of entries)
+      this.insert(PodUID, ContainerName, {
+        resource: ResourceName,
+        byNode: new Map(Object.entries(DeviceIDs).map(([node, ids]) => [Number(node), ids])),
+        answer: codec.decode(Buffer.from(AllocResp, 'base64')) as AllocateAnswer,
+      });
+  }
+
+  runOptions(podUid: string, container: string): DeviceRunOptions {
+    const env = new Map<string, string>();
+    const mounts = new Map<string, DeviceRunOptions['mounts'][number]>();
+    const devices = new Map<string, DeviceRunOptions['devices'][number]>();
+    const annotations: Record<string, string> = {};
+    const cdiDevices = new Set<string>();
+    for (const { answer } of this.ofContainer(podUid, container).values()) {
+      for (const [name, value] of Object.entries(answer.envs)) if (!env.has(name)) env.set(name, value);
+      for (const { containerPath, hostPath, readOnly } of answer.mounts)
+        if (!mounts.has(containerPath)) mounts.set(containerPath, { containerPath, hostPath, readonly: readOnly });
+      for (const device of answer.devices)
+        if (!devices.has(device.containerPath)) devices.set(device.containerPath, device);
+      for (const [name, value] of Object.entries(answer.annotations)) annotations[name] ??= value;
+      for (const { name } of answer.cdiDevices) cdiDevices.add(name);
+    }
+    return {
+      env,
+      mounts: [...mounts.values()],
+      devices: [...devices.values()],
+      annotations,
+      cdiDevices: [...cdiDevices],
+    };
+  }
+
+  *#all(): Generator<{ readonly podUid: string; readonly container: string; readonly allocation: DeviceAllocation }> {
+    for (const [podUid, containers] of this.#pods)
+      for (const [container, resources] of containers)
+        for (const allocation of resources.values()) yield { podUid, container, allocation };
+  }
+}

@@ -1,0 +1,51 @@
+/**
+ * Serves `<root-dir>/device-plugins/kubelet.sock`, where device plugins register themselves. The agent starts it after
+ * the device manager.
+ */
+import { join } from 'node:path';
+import type { Logger } from '../../../../api/component/logger.ts';
+import { GRPC_INVALID_ARGUMENT, GrpcRefusal, serveGrpc } from '../../../protocols/grpc/grpc-server.ts';
+import type { IncomingOf } from '../../../protocols/grpc/messages.ts';
+import { checkPlugin, type DeviceManager } from './device-manager.ts';
+import { DEVICE_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
+
+export interface RegistrationServerOptions {
+  /** `<root-dir>/device-plugins`. */
+  readonly directory: string;
+  readonly devices: DeviceManager;
+  readonly logger: Logger;
+  /** Connections to plugins are closed when the signal aborts. */
+  readonly signal: AbortSignal;
+}
+
+/** Resolves when the server listens, to a function that stops it. */
+export async function serveRegistration(options: RegistrationServerOptions): Promise<() => Promise<void>> {
+  const { directory, devices, logger, signal } = options;
+  return serveGrpc({
+    socket: join(directory, 'kubelet.sock'),
+    services: [
+      {
+        packageName: 'v1beta1',
+        messages: DEVICE_MESSAGES,
+        methods: REGISTRATION_METHODS,
+        handlers: {
+          register({ version, endpoint, resourceName }: IncomingOf<typeof DEVICE_MESSAGES, 'RegisterRequest'>) {
+            try {
+              checkPlugin({ name: resourceName, supportedVersions: [version] });
+            } catch (error) {
+              logger.warn({ resource: resourceName, err: error }, 'Rejected a device plugin');
+              throw new GrpcRefusal(GRPC_INVALID_ARGUMENT, (error as Error).message);
+            }
+            // Responds before it calls the plugin, because some plugins serve only after they are registered.
+            devices
+              .connect(resourceName, join(directory, endpoint), signal)
+              .catch((error: unknown) =>
+                logger.warn({ resource: resourceName, err: error }, 'A device plugin does not respond'),
+              );
+            return {};
+          },
+        },
+      },
+    ],
+  });
+}

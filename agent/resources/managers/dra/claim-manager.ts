@@ -1,0 +1,331 @@
+/**
+ * Manages dynamic resources on the node. Before a pod's containers start, it has the drivers prepare the devices of the
+ * pod's allocated ResourceClaims, and it gives the devices to the runtime as CDI device names. When the last pod of a
+ * claim has terminated, it has the claim unprepared. Prepared claims survive a restart in `dra_manager_state`.
+ */
+import { join } from 'node:path';
+import { crc32 } from 'node:zlib';
+import type { Logger } from '../../../../api/component/logger.ts';
+import type { Client } from '../../../../api/machinery/client.ts';
+import type { Clock } from '../../../../api/machinery/clock.ts';
+import { resourceClaims } from '../../../../api/machinery/resources.ts';
+import { KeyedQueue } from '../../../../api/machinery/serial-queue.ts';
+import type { Container, Pod } from '../../../model/core-types.ts';
+import { connectGrpc, type GrpcClient } from '../../../protocols/grpc/grpc-client.ts';
+import type { PluginHandler } from '../../../volumes/plugins/plugin-manager.ts';
+import { readStateFile, StateWriter } from '../checkpoint-file.ts';
+import { DRA_MESSAGES, DRA_METHODS } from './schema.ts';
+
+export interface ClaimManagerOptions {
+  readonly rootDirectory: string;
+  /** Absent on a host without an API server, which has no claims. */
+  readonly client: Client | undefined;
+  readonly logger: Logger;
+  readonly clock: Clock;
+  readonly observe?: (operation: 'PrepareResources' | 'UnprepareResources', failed: boolean, tookMs: number) => void;
+}
+
+interface PreparedDevice {
+  readonly PoolName: string;
+  readonly DeviceName: string;
+  readonly RequestNames: readonly string[];
+  readonly CDIDeviceIDs: readonly string[];
+}
+
+interface PreparedClaim {
+  readonly ClaimUID: string;
+  readonly ClaimName: string;
+  readonly Namespace: string;
+  /** The keys are pod uids. */
+  readonly PodUIDs: Record<string, object>;
+  readonly DriverState: Record<string, { readonly Devices: readonly PreparedDevice[] }>;
+}
+
+/** The devices of one claim that a container uses. */
+export interface ClaimedDevices {
+  readonly claim: string;
+  readonly namespace: string;
+  readonly devices: readonly {
+    readonly driver: string;
+    readonly pool: string;
+    readonly device: string;
+    readonly cdiIds: readonly string[];
+  }[];
+}
+
+/** The fields of a ResourceClaim that the manager reads. */
+interface ClaimJson {
+  readonly metadata: { readonly name: string; readonly namespace: string; readonly uid: string };
+  readonly status?: {
+    readonly reservedFor?: readonly { readonly uid: string }[];
+    readonly allocation?: { readonly devices?: { readonly results?: readonly { readonly driver: string }[] } };
+  };
+}
+
+type Version = keyof typeof DRA_METHODS;
+type DriverClient = GrpcClient<typeof DRA_MESSAGES, (typeof DRA_METHODS)[Version]>;
+
+const STATE_FILE = 'dra_manager_state';
+const CALL = { timeoutMs: 45_000 };
+
+export class ClaimManager {
+  readonly #options: ClaimManagerOptions;
+  readonly #drivers = new Map<string, { readonly socket: string; readonly version: Version }>();
+  /** Prepared claims by uid. */
+  readonly #claims = new Map<string, PreparedClaim>();
+  /** By namespace and name: preparing and unpreparing one claim must not overlap. */
+  readonly #turns = new KeyedQueue();
+  readonly #writer: StateWriter;
+
+  private constructor(options: ClaimManagerOptions) {
+    this.#options = options;
+    const path = join(options.rootDirectory, STATE_FILE);
+    this.#writer = new StateWriter(path, (error) =>
+      options.logger.error({ err: error, path }, 'Cannot write the checkpoint of resource claims'),
+    );
+  }
+
+  static async start(options: ClaimManagerOptions): Promise<ClaimManager> {
+    const manager = new ClaimManager(options);
+    const path = join(options.rootDirectory, STATE_FILE);
+    try {
+      const json = (await readStateFile(path)) as { Data: string; Checksum: number } | undefined;
+      if (json === undefined) return manager;
+      if (crc32(json.Data) !== json.Checksum) throw new Error('checkpoint is corrupted');
+      const { Entries } = JSON.parse(json.Data) as { Entries: readonly PreparedClaim[] | null };
+      for (const claim of Entries ?? []) manager.#claims.set(claim.ClaimUID, claim);
+    } catch (error) {
+      options.logger.error(
+        { err: error, path },
+        'Cannot read the checkpoint of resource claims, preparing the claims again',
+      );
+    }
+    return manager;
+  }
+
+  handler(): PluginHandler {
+    return {
+      validate: ({ supportedVersions }) => {
+        versionOf(supportedVersions);
+      },
+      register: ({ name, endpoint, supportedVersions }) => {
+        this.#drivers.set(name, { socket: endpoint, version: versionOf(supportedVersions) });
+        return Promise.resolve();
+      },
+      deregister: (name, endpoint) => {
+        if (this.#drivers.get(name)?.socket === endpoint) this.#drivers.delete(name);
+        return Promise.resolve();
+      },
+    };
+  }
+
+  pods(): readonly string[] {
+    return [...this.#claims.values()].flatMap(({ PodUIDs }) => Object.keys(PodUIDs));
+  }
+
+  /** Idempotent. Throws the error that keeps the pod from starting. */
+  async prepare(pod: Pod): Promise<void> {
+    for (const reference of pod.spec.resourceClaims ?? []) {
+      const name = claimName(pod, reference);
+      if (name === undefined) continue;
+      await this.#turns.run(`${pod.metadata.namespace}/${name}`, async () => {
+        if (this.#isPrepared(pod, name)) return;
+        await this.#observed('PrepareResources', () => this.#prepareClaim(pod, name));
+      });
+    }
+  }
+
+  #isPrepared(pod: Pod, name: string): boolean {
+    return [...this.#claims.values()].some((claim) => claim.ClaimName === name && isHeldBy(claim, pod));
+  }
+
+  async #observed(operation: 'PrepareResources' | 'UnprepareResources', work: () => Promise<void>): Promise<void> {
+    const { clock, observe } = this.#options;
+    const fromMs = clock.monotonic();
+    let failed = true;
+    try {
+      await work();
+      failed = false;
+    } finally {
+      observe?.(operation, failed, clock.monotonic() - fromMs);
+    }
+  }
+
+  get count(): number {
+    return this.#claims.size;
+  }
+
+  /** Returns the number of prepared claims by driver. */
+  inUse(): ReadonlyMap<string, number> {
+    const counts = new Map<string, number>();
+    for (const { DriverState } of this.#claims.values())
+      for (const driver of Object.keys(DriverState)) counts.set(driver, (counts.get(driver) ?? 0) + 1);
+    return counts;
+  }
+
+  async #prepareClaim(pod: Pod, name: string): Promise<void> {
+    const { client } = this.#options;
+    const { uid, namespace } = pod.metadata;
+    if (client === undefined) throw new Error(`cannot read ResourceClaim ${name} without an API server`);
+    const claim = (await client.get(resourceClaims, namespace, name)) as unknown as ClaimJson;
+    const { status } = claim;
+    if (!(status?.reservedFor ?? []).some((entry) => entry.uid === uid))
+      throw new Error(
+        `pod ${pod.metadata.name}(${uid}) is not allowed to use ResourceClaim ${name}(${claim.metadata.uid})`,
+      );
+    if (status?.allocation === undefined) throw new Error(`ResourceClaim ${name} is not allocated yet`);
+    const known = this.#claims.get(claim.metadata.uid);
+    const drivers = new Set((status.allocation.devices?.results ?? []).map(({ driver }) => driver));
+    const prepared: PreparedClaim = known ?? {
+      ClaimUID: claim.metadata.uid,
+      ClaimName: name,
+      Namespace: namespace,
+      PodUIDs: {},
+      DriverState: {},
+    };
+    for (const driver of drivers)
+      if (prepared.DriverState[driver] === undefined)
+        prepared.DriverState[driver] = { Devices: await this.#prepareWith(driver, claim) };
+    prepared.PodUIDs[uid] = {};
+    this.#claims.set(claim.metadata.uid, prepared);
+    await this.#save();
+  }
+
+  async #prepareWith(driver: string, { metadata }: ClaimJson): Promise<readonly PreparedDevice[]> {
+    const { namespace, uid, name } = metadata;
+    const { claims } = await this.#call(driver, (client) =>
+      client.call('nodePrepareResources', { claims: [{ namespace, uid, name }] }, CALL),
+    );
+    const answer = claims.find(({ key }) => key === metadata.uid)?.value;
+    if (answer === null || answer === undefined)
+      throw new Error(`NodePrepareResources skipped ResourceClaim ${metadata.name}`);
+    if (answer.error !== '')
+      throw new Error(`NodePrepareResources failed for ResourceClaim ${metadata.name}: ${answer.error}`);
+    return answer.devices.map(({ poolName, deviceName, requestNames, cdiDeviceIds }) => ({
+      PoolName: poolName,
+      DeviceName: deviceName,
+      RequestNames: requestNames,
+      CDIDeviceIDs: cdiDeviceIds,
+    }));
+  }
+
+  async #call<T>(driver: string, work: (client: DriverClient) => Promise<T>): Promise<T> {
+    const plugin = this.#drivers.get(driver);
+    if (plugin === undefined) throw new Error(`DRA driver ${driver} is not registered`);
+    const client = await connectGrpc({
+      socket: plugin.socket,
+      packageName: 'dra',
+      messages: DRA_MESSAGES,
+      methods: DRA_METHODS[plugin.version],
+    });
+    try {
+      return await work(client);
+    } finally {
+      client.close();
+    }
+  }
+
+  /** Returns the CDI names of the devices of the container's claims. */
+  cdiDevices(pod: Pod, container: Container): readonly string[] {
+    const claimed = this.claimed(pod, container);
+    return [...new Set(claimed.flatMap(({ devices }) => devices.flatMap(({ cdiIds }) => cdiIds)))];
+  }
+
+  /** Returns the devices of each of the container's claims, limited to one request if the container names one. */
+  claimed(pod: Pod, container: Container): readonly ClaimedDevices[] {
+    return (container.resources?.claims ?? []).flatMap(({ name, request }) => {
+      const reference = (pod.spec.resourceClaims ?? []).find((entry) => entry.name === name);
+      const claim = reference === undefined ? undefined : claimName(pod, reference);
+      return [...this.#claims.values()]
+        .filter((prepared) => prepared.ClaimName === claim && isHeldBy(prepared, pod))
+        .map(({ ClaimName, Namespace, DriverState }) => ({
+          claim: ClaimName,
+          namespace: Namespace,
+          devices: Object.entries(DriverState).flatMap(([driver, { Devices }]) =>
+            Devices.filter(({ RequestNames }) => isOfRequest(RequestNames, request)).map((device) => ({
+              driver,
+              pool: device.PoolName,
+              device: device.DeviceName,
+              cdiIds: device.CDIDeviceIDs,
+            })),
+          ),
+        }));
+    });
+  }
+
+  /**
+   * Unprepares claims that no other pod uses. Logs a driver's error and retries at the next sweep: `pods` returns the
+   * pod until all its claims are unprepared.
+   */
+  async release(podUid: string): Promise<void> {
+    const held = [...this.#claims.values()].filter(({ PodUIDs }) => PodUIDs[podUid] !== undefined);
+    for (const claim of held)
+      await this.#turns.run(`${claim.Namespace}/${claim.ClaimName}`, () => this.#releaseClaim(claim, podUid));
+    await this.#save();
+  }
+
+  async #releaseClaim(claim: PreparedClaim, podUid: string): Promise<void> {
+    if (claim.PodUIDs[podUid] === undefined) return;
+    const isLast = Object.keys(claim.PodUIDs).length === 1;
+    try {
+      if (isLast) await this.#observed('UnprepareResources', () => this.#unprepare(claim));
+      delete claim.PodUIDs[podUid];
+      if (isLast) this.#claims.delete(claim.ClaimUID);
+    } catch (error) {
+      this.#options.logger.warn({ err: error, claim: claim.ClaimName }, 'Cannot unprepare a resource claim yet');
+    }
+  }
+
+  async #unprepare({ ClaimUID, ClaimName, Namespace, DriverState }: PreparedClaim): Promise<void> {
+    const request = { claims: [{ namespace: Namespace, uid: ClaimUID, name: ClaimName }] };
+    for (const driver of Object.keys(DriverState)) {
+      const { claims } = await this.#call(driver, (client) => client.call('nodeUnprepareResources', request, CALL));
+      const error = claims.find(({ key }) => key === ClaimUID)?.value?.error ?? '';
+      if (error !== '') throw new Error(`NodeUnprepareResources failed for ResourceClaim ${ClaimName}: ${error}`);
+    }
+  }
+
+  #save(): Promise<void> {
+    return this.#writer.write(() => {
+      const data = JSON.stringify({
+        kind: 'DRACheckpoint',
+        apiVersion: 'checkpoint.dra.kubelet.k8s.io/v1',
+        Entries: [...this.#claims.values()],
+      });
+      return { Data: data, Checksum: crc32(data) };
+    });
+  }
+}
+
+function isHeldBy({ Namespace, PodUIDs }: PreparedClaim, { metadata }: Pod): boolean {
+  return Namespace === metadata.namespace && PodUIDs[metadata.uid] !== undefined;
+}
+
+/** Returns `undefined` if the pod's claim needs no ResourceClaim. Throws if the ResourceClaim is not created yet. */
+function claimName(
+  pod: Pod,
+  reference: { readonly name: string; readonly resourceClaimName?: string },
+): string | undefined {
+  if (reference.resourceClaimName !== undefined) return reference.resourceClaimName;
+  const made = (pod.status?.resourceClaimStatuses ?? []).find(({ name }) => name === reference.name);
+  if (made === undefined) throw new Error(`pod claim ${reference.name}: resource claim not created yet`);
+  return made.resourceClaimName;
+}
+
+/**
+ * Whether a device serves a request. A device without request names serves every request, and `a/b` is a subrequest of
+ * request `a`.
+ */
+function isOfRequest(names: readonly string[], request: string | undefined): boolean {
+  if (request === undefined || request === '' || names.length === 0) return true;
+  return names.some((name) => name === request || name.startsWith(`${request}/`));
+}
+
+function versionOf(supported: readonly string[]): Version {
+  const found = (Object.keys(DRA_METHODS) as Version[]).find((version) => supported.includes(version));
+  if (found === undefined)
+    throw new Error(
+      `none of the DRA gRPC services ${supported.join(', ')} is supported: ${Object.keys(DRA_METHODS).join(', ')}`,
+    );
+  return found;
+}

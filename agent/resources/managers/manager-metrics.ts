@@ -1,0 +1,153 @@
+/** Registers the metrics of the resource managers, under the kubelet's names. */
+import type { MetricsRegistry } from '../../../api/component/metrics.ts';
+import type { CpuManager } from './cpumanager/cpu-manager.ts';
+import type { ClaimManager } from './dra/claim-manager.ts';
+import type { MemoryManager } from './memorymanager/memory-manager.ts';
+
+export interface ManagerFigures {
+  admission(admission: { readonly tookMs: number; readonly refused: boolean }): void;
+  device(event: 'registration' | 'allocation', resource: string, tookMs: number): void;
+  podResources(endpoint: 'list' | 'get' | 'get_allocatable', failed: boolean): void;
+  claim(operation: string, failed: boolean, tookMs: number): void;
+  /** Registers gauges that read the managers' state at each scrape. */
+  follow(cpus: CpuManager, memory: MemoryManager, claims: ClaimManager): void;
+}
+
+/** 0.05 ms, doubled fourteen times. */
+const ADMISSION_BUCKETS_MS = Array.from({ length: 15 }, (_, index) => 0.05 * 2 ** index);
+const DEVICE_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+
+export function registerManagerMetrics(metrics: MetricsRegistry): ManagerFigures {
+  const counter = (name: string, help: string, labels: readonly string[] = []) =>
+    metrics.counter({ name, help, labels });
+  const requests = counter(
+    'kubelet_topology_manager_admission_requests_total',
+    'The number of admission requests where resources have to be aligned.',
+  ).with();
+  const errors = counter(
+    'kubelet_topology_manager_admission_errors_total',
+    'The number of admission request failures where resources could not be aligned.',
+  ).with();
+  const durations = metrics
+    .histogram({
+      name: 'kubelet_topology_manager_admission_duration_ms',
+      help: 'Duration in milliseconds to serve a pod admission request.',
+      buckets: ADMISSION_BUCKETS_MS,
+    })
+    .with();
+  const registrations = counter(
+    'kubelet_device_plugin_registration_total',
+    'Cumulative number of device plugin registrations. Broken down by resource name.',
+    ['resource_name'],
+  );
+  const allocations = metrics.histogram({
+    name: 'kubelet_device_plugin_alloc_duration_seconds',
+    help: 'Duration in seconds to serve a device plugin Allocation request. Broken down by resource name.',
+    labels: ['resource_name'],
+    buckets: DEVICE_BUCKETS,
+  });
+  const asked = counter(
+    'kubelet_pod_resources_endpoint_requests_total',
+    'Cumulative number of requests to the PodResource endpoint. Broken down by server api version.',
+    ['server_api_version'],
+  );
+  const claims = metrics.histogram({
+    name: 'dra_operations_duration_seconds',
+    help: 'Latency histogram in seconds for the duration of handling all ResourceClaims referenced by a pod when the pod starts or stops. Identified by the name of the operation (PrepareResources or UnprepareResources) and separated by the success of the operation.',
+    labels: ['is_error', 'operation_name'],
+    buckets: [0.1, 0.2, 0.3, 0.5, 1, 2, 3, 5, 10, 20, 30, 45],
+  });
+  const byEndpoint = (['list', 'get', 'get_allocatable'] as const).map((endpoint) => {
+    const describe = (kind: string): string => `kubelet_pod_resources_endpoint_${kind}_${endpoint}`;
+    return [
+      endpoint,
+      {
+        all: counter(describe('requests'), `Number of requests to the PodResource ${endpoint} endpoint.`, [
+          'server_api_version',
+        ]),
+        failed: counter(
+          describe('errors'),
+          `Number of requests to the PodResource ${endpoint} endpoint which returned error.`,
+          ['server_api_version'],
+        ),
+      },
+    ] as const;
+  });
+  const endpoints = new Map(byEndpoint);
+  return {
+    admission({ tookMs, refused }) {
+      requests.inc();
+      if (refused) errors.inc();
+      durations.observe(tookMs);
+    },
+    device(event, resource, tookMs) {
+      if (event === 'registration') registrations.with(resource).inc();
+      else allocations.with(resource).observe(tookMs / 1000);
+    },
+    podResources(endpoint, failed) {
+      asked.with('v1').inc();
+      endpoints.get(endpoint)?.all.with('v1').inc();
+      if (failed) endpoints.get(endpoint)?.failed.with('v1').inc();
+    },
+    claim: (operation, failed, tookMs) => claims.with(String(failed), operation).observe(tookMs / 1000),
+    follow: (cpus, memory, prepared) => followManagers(metrics, cpus, memory, prepared),
+  };
+}
+
+/** Registers the managers' own counters. Each scrape reports their current values. */
+function followManagers(metrics: MetricsRegistry, cpus: CpuManager, memory: MemoryManager, claims: ClaimManager): void {
+  const inUse = metrics.gauge({
+    name: 'dra_resource_claims_in_use',
+    help: 'The number of ResourceClaims that are currently in use on the node, by driver name (driver_name label value) and across all drivers (special value <any> for driver_name). Note that the sum of all by-driver counts is not the total number of in-use ResourceClaims because the same ResourceClaim might use devices from different drivers. Instead, use the count for the <any> driver_name.',
+    labels: ['driver_name'],
+  });
+  const told = new Set(['<any>']);
+  metrics.collect(() => {
+    const counts = claims.inUse();
+    for (const driver of counts.keys()) told.add(driver);
+    for (const driver of told) inUse.with(driver).set(driver === '<any>' ? claims.count : (counts.get(driver) ?? 0));
+  });
+  const counted = (name: string, help: string, read: () => number): void => {
+    const counter = metrics.counter({ name, help }).with();
+    let shown = 0;
+    metrics.collect(() => {
+      const now = read();
+      counter.inc(now - shown);
+      shown = now;
+    });
+  };
+  const gauge = (name: string, help: string, read: () => number): void => {
+    const series = metrics.gauge({ name, help }).with();
+    metrics.collect(() => series.set(read()));
+  };
+  counted(
+    'kubelet_cpu_manager_pinning_requests_total',
+    'The number of cpu core allocations which required pinning.',
+    () => cpus.figures().requests,
+  );
+  counted(
+    'kubelet_cpu_manager_pinning_errors_total',
+    'The number of cpu core allocations which required pinning failed.',
+    () => cpus.figures().errors,
+  );
+  gauge(
+    'kubelet_cpu_manager_shared_pool_size_millicores',
+    'The size of the shared CPU pool for non-guaranteed QoS pods, in millicores.',
+    () => cpus.figures().sharedMilli,
+  );
+  gauge(
+    'kubelet_cpu_manager_exclusive_cpu_allocation_count',
+    'The total number of CPUs exclusively allocated to containers running on this node',
+    () => cpus.figures().exclusive,
+  );
+  counted(
+    'kubelet_memory_manager_pinning_requests_total',
+    'The number of memory pages allocations which required pinning.',
+    () => memory.figures().requests,
+  );
+  counted(
+    'kubelet_memory_manager_pinning_errors_total',
+    'The number of memory pages allocations which required pinning that failed.',
+    () => memory.figures().errors,
+  );
+}

@@ -1,0 +1,110 @@
+/**
+ * The memory manager. It allocates memory of NUMA nodes to Guaranteed containers by its policy, and provides the NUMA
+ * nodes of each container to the runtime. With the policy `None`, only the state file records the policy. The resource
+ * managers call it.
+ */
+import type { Logger } from '../../../../api/component/logger.ts';
+import { background } from '../../../../api/machinery/background.ts';
+import type { Container, Pod } from '../../../model/core-types.ts';
+import type { AffinityStore, HintProvider } from '../hint-provider.ts';
+import type { NumaNode } from '../topology/host-topology.ts';
+import type { ProviderHints } from '../topologymanager/hints.ts';
+import { type MemoryBlock, MemoryState } from './memory-state.ts';
+import { emptyMachineState, reservedMemory } from './reserved-memory.ts';
+import { StaticMemoryPolicy } from './static-policy.ts';
+
+export interface MemoryManagerOptions {
+  readonly policy: 'None' | 'Static';
+  readonly rootDirectory: string;
+  readonly logger: Logger;
+  readonly numaNodes: readonly NumaNode[];
+  /** The value of `--reserved-memory`. */
+  readonly reserved: string;
+  /** The bytes that the node reserves, by resource. */
+  readonly nodeReserved: Readonly<Record<string, number>>;
+  readonly affinity: AffinityStore;
+}
+
+export class MemoryManager implements HintProvider {
+  readonly #logger: Logger;
+  readonly #state: MemoryState;
+  readonly #policy: StaticMemoryPolicy | undefined;
+  #requests = 0;
+  #errors = 0;
+
+  private constructor(logger: Logger, state: MemoryState, policy: StaticMemoryPolicy | undefined) {
+    this.#logger = logger;
+    this.#state = state;
+    this.#policy = policy;
+  }
+
+  /** Throws `StateError`. */
+  static async start(options: MemoryManagerOptions): Promise<MemoryManager> {
+    const { policy, rootDirectory, logger, numaNodes, reserved, nodeReserved, affinity } = options;
+    const isStatic = policy === 'Static';
+    const empty = isStatic ? emptyMachineState(numaNodes, reservedMemory(reserved, numaNodes, nodeReserved)) : {};
+    const state = await MemoryState.load(rootDirectory, policy, logger);
+    const manager = new MemoryManager(
+      logger,
+      state,
+      isStatic ? new StaticMemoryPolicy({ state, affinity, empty }) : undefined,
+    );
+    await state.save();
+    return manager;
+  }
+
+  get isStatic(): boolean {
+    return this.#policy !== undefined;
+  }
+
+  wants(pod: Pod, container: Container): boolean {
+    return Object.keys(this.#policy?.wanted(pod, container) ?? {}).length > 0;
+  }
+
+  containerHints(pod: Pod, container: Container): ProviderHints {
+    return this.#policy?.containerHints(pod, container) ?? {};
+  }
+
+  podHints(pod: Pod): ProviderHints {
+    return this.#policy?.podHints(pod) ?? {};
+  }
+
+  async allocate(pod: Pod, container: Container): Promise<void> {
+    if (this.#policy === undefined || !this.wants(pod, container)) return;
+    this.#requests++;
+    try {
+      this.#policy.allocate(pod, container);
+    } catch (error) {
+      this.#errors++;
+      throw error;
+    }
+    await this.#state.save();
+  }
+
+  release(podUid: string): void {
+    if (this.#policy?.release(podUid) !== true) return;
+    background(this.#state.save(), { logger: this.#logger, what: 'Writing the state of the memory manager' });
+  }
+
+  pods(): readonly string[] {
+    return this.#state.pods();
+  }
+
+  /** Returns the container's NUMA nodes for the runtime, such as `0,1`; empty if the policy sets none. */
+  numaNodes(podUid: string, container: string): string {
+    const nodes = new Set((this.#state.blocks(podUid, container) ?? []).flatMap(({ numaAffinity }) => numaAffinity));
+    return [...nodes].sort((left, right) => left - right).join(',');
+  }
+
+  blocks(podUid: string, container: string): readonly MemoryBlock[] {
+    return this.#state.blocks(podUid, container) ?? [];
+  }
+
+  allocatable(): readonly MemoryBlock[] {
+    return this.#policy?.allocatable() ?? [];
+  }
+
+  figures(): { readonly requests: number; readonly errors: number } {
+    return { requests: this.#requests, errors: this.#errors };
+  }
+}

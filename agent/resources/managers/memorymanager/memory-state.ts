@@ -1,0 +1,179 @@
+/**
+ * Owns the allocations of memory and huge pages of each NUMA node. The state is stored in `memory_manager_state` in the
+ * kubelet's format and with its checksum. Only the static policy changes it.
+ */
+import { join } from 'node:path';
+import type { Logger } from '../../../../api/component/logger.ts';
+import { fnv32a, goMap, goSlice, goStruct, readStateFile, StateError, StateWriter } from '../checkpoint-file.ts';
+
+const FILE = 'memory_manager_state';
+
+export interface MemoryTable {
+  readonly total: number;
+  readonly systemReserved: number;
+  readonly allocatable: number;
+  reserved: number;
+  free: number;
+}
+
+export interface NumaNodeState {
+  numberOfAssignments: number;
+  /** Memory by resource: `memory`, `hugepages-2Mi`. */
+  readonly memoryMap: Record<string, MemoryTable>;
+  /** The NUMA nodes that are allocated together as a group; only the node itself otherwise. */
+  cells: readonly number[];
+}
+
+export interface MemoryBlock {
+  readonly numaAffinity: readonly number[];
+  readonly type: string;
+  readonly size: number;
+}
+
+/** The state of NUMA nodes by node id. */
+export type MachineState = Record<string, NumaNodeState>;
+type Entries = Readonly<Record<string, Readonly<Record<string, readonly MemoryBlock[]>>>>;
+
+interface MemoryStateJson {
+  readonly policyName: string;
+  readonly machineState: MachineState;
+  readonly entries?: Entries;
+  readonly checksum: number;
+}
+
+export class MemoryState {
+  readonly path: string;
+  machine: MachineState = {};
+  readonly #policy: string;
+  readonly #writer: StateWriter;
+  readonly #blocks = new Map<string, Map<string, readonly MemoryBlock[]>>();
+
+  private constructor(directory: string, policy: string, logger: Logger) {
+    this.path = join(directory, FILE);
+    this.#policy = policy;
+    this.#writer = new StateWriter(this.path, (error) =>
+      logger.error({ err: error, path: this.path }, 'Cannot write the state of the memory manager'),
+    );
+  }
+
+  /** Throws `StateError` if the file belongs to another policy or is corrupted. */
+  static async load(directory: string, policy: string, logger: Logger): Promise<MemoryState> {
+    const state = new MemoryState(directory, policy, logger);
+    try {
+      const json = (await readStateFile(state.path)) as MemoryStateJson | undefined;
+      if (json !== undefined) state.#restore(json);
+    } catch (error) {
+      throw new StateError(
+        `could not restore state from checkpoint: ${(error as Error).message}, please drain this node and delete the memory manager checkpoint file ${JSON.stringify(state.path)} before restarting`,
+        { cause: error },
+      );
+    }
+    return state;
+  }
+
+  blocks(podUid: string, container: string): readonly MemoryBlock[] | undefined {
+    return this.#blocks.get(podUid)?.get(container);
+  }
+
+  ofPod(podUid: string): ReadonlyMap<string, readonly MemoryBlock[]> {
+    return this.#blocks.get(podUid) ?? new Map();
+  }
+
+  assign(podUid: string, container: string, blocks: readonly MemoryBlock[]): void {
+    const ofPod = this.#blocks.get(podUid) ?? new Map<string, readonly MemoryBlock[]>();
+    ofPod.set(container, blocks);
+    this.#blocks.set(podUid, ofPod);
+  }
+
+  delete(podUid: string): void {
+    this.#blocks.delete(podUid);
+  }
+
+  pods(): readonly string[] {
+    return [...this.#blocks.keys()];
+  }
+
+  save(): Promise<void> {
+    return this.#writer.write(() => this.#json());
+  }
+
+  #json(): MemoryStateJson {
+    const byName = <T>([a]: readonly [string, T], [b]: readonly [string, T]): number => (a < b ? -1 : 1);
+    const entries = Object.fromEntries(
+      [...this.#blocks]
+        .sort(byName)
+        .map(([pod, containers]) => [pod, Object.fromEntries([...containers].sort(byName))]),
+    );
+    const json = { policyName: this.#policy, machineState: this.machine, entries };
+    return {
+      policyName: json.policyName,
+      machineState: json.machineState,
+      ...(Object.keys(entries).length === 0 ? {} : { entries }),
+      checksum: memoryStateChecksum(json),
+    };
+  }
+
+  #restore({ policyName, machineState, entries = {}, checksum }: MemoryStateJson): void {
+    if (typeof policyName !== 'string' || typeof machineState !== 'object' || machineState === null)
+      throw new Error('the file is not a memory manager state');
+    if (checksum !== 0 && checksum !== memoryStateChecksum({ policyName, machineState, entries }))
+      throw new Error('checkpoint is corrupted');
+    if (policyName !== this.#policy)
+      throw new Error(
+        `[memorymanager] configured policy ${JSON.stringify(this.#policy)} differs from state checkpoint policy ${JSON.stringify(policyName)}`,
+      );
+    this.machine = machineState;
+    for (const [pod, containers] of Object.entries(entries))
+      for (const [container, blocks] of Object.entries(containers)) this.assign(pod, container, blocks);
+  }
+}
+
+/** Computes the kubelet's checksum. */
+export function memoryStateChecksum({
+  policyName,
+  machineState,
+  entries = {},
+}: Omit<MemoryStateJson, 'checksum'>): number {
+  const table = ({ total, systemReserved, allocatable, reserved, free }: MemoryTable): string =>
+    `<*>${goStruct([
+      ['TotalMemSize', 'uint64', String(total)],
+      ['SystemReserved', 'uint64', String(systemReserved)],
+      ['Allocatable', 'uint64', String(allocatable)],
+      ['Reserved', 'uint64', String(reserved)],
+      ['Free', 'uint64', String(free)],
+    ])}`;
+  const node = ({ numberOfAssignments, memoryMap, cells }: NumaNodeState): string =>
+    `<*>${goStruct([
+      ['NumberOfAssignments', 'int', String(numberOfAssignments)],
+      [
+        'MemoryMap',
+        'map[v1.ResourceName]*state.MemoryTable',
+        goMap(Object.entries(memoryMap).map(([type, row]) => [type, table(row)])),
+      ],
+      ['Cells', '[]int', goSlice(cells)],
+    ])}`;
+  const block = ({ numaAffinity, type, size }: MemoryBlock): string =>
+    goStruct([
+      ['NUMAAffinity', '[]int', goSlice(numaAffinity)],
+      ['Type', 'v1.ResourceName', type],
+      ['Size', 'uint64', String(size)],
+    ]);
+  const containers = (list: Readonly<Record<string, readonly MemoryBlock[]>>): string =>
+    goMap(Object.entries(list).map(([name, blocks]) => [name, goSlice(blocks.map(block))]));
+  return fnv32a(
+    `(*state.MemoryManagerCheckpoint)${goStruct([
+      ['PolicyName', 'string', policyName],
+      [
+        'MachineState',
+        'state.NUMANodeMap',
+        goMap(Object.entries(machineState).map(([id, state]) => [Number(id), node(state)])),
+      ],
+      [
+        'Entries',
+        'state.ContainerMemoryAssignments',
+        goMap(Object.entries(entries).map(([pod, list]) => [pod, containers(list)])),
+      ],
+      ['Checksum', 'checksum.Checksum', '0'],
+    ])}`,
+  );
+}

@@ -1,0 +1,149 @@
+/**
+ * `<root-dir>/pod-resources/kubelet.sock`: tells monitors and schedulers of the host which containers have which devices,
+ * processors and memory of their own, and what there is to be given. Limited in its rate, as the reference limits it.
+ */
+import { join } from 'node:path';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Container, Pod } from '../../model/core-types.ts';
+import { GRPC_RESOURCE_EXHAUSTED, GrpcRefusal, serveGrpc } from '../../protocols/grpc/grpc-server.ts';
+import type { IncomingOf, OutgoingOf } from '../../protocols/grpc/messages.ts';
+import { isSidecar } from '../../runtime/kuberuntime/pod-containers.ts';
+import type { PluginDevice } from '../managers/devicemanager/device-endpoint.ts';
+import type { ClaimedDevices } from '../managers/dra/claim-manager.ts';
+import type { MemoryBlock } from '../managers/memorymanager/memory-state.ts';
+import { ALPHA_METHODS, POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from './schema.ts';
+
+type Messages = typeof POD_RESOURCES_MESSAGES;
+type Devices = ReadonlyMap<string, readonly PluginDevice[]>;
+
+/** What the managers of resources say. */
+export interface ResourceAccounts {
+  containerDevices(podUid: string, container: string): Devices;
+  allocatableDevices(): Devices;
+  /** Ascending. */
+  exclusiveCpus(podUid: string, container: string): readonly number[];
+  allocatableCpus(): readonly number[];
+  memoryBlocks(podUid: string, container: string): readonly MemoryBlock[];
+  allocatableMemory(): readonly MemoryBlock[];
+  claimedDevices(pod: Pod, container: Container): readonly ClaimedDevices[];
+}
+
+export interface PodResourcesOptions {
+  readonly rootDirectory: string;
+  readonly clock: Clock;
+  readonly accounts: ResourceAccounts;
+  readonly activePods: () => readonly Pod[];
+  readonly podByName: (namespace: string, name: string) => Pod | undefined;
+  readonly observe: (endpoint: 'list' | 'get' | 'get_allocatable', failed: boolean) => void;
+}
+
+const QPS = 100;
+const BURST = 10;
+
+/** Resolves when it listens, to what ends it. */
+export async function servePodResources(options: PodResourcesOptions): Promise<() => Promise<void>> {
+  const limit = rateLimit(options.clock);
+  const answer = <Q, A>(endpoint: 'list' | 'get' | 'get_allocatable', work: (request: Q) => A): ((request: Q) => A) => {
+    return (request) => {
+      let failed = true;
+      try {
+        if (!limit()) throw new GrpcRefusal(GRPC_RESOURCE_EXHAUSTED, 'rejected by rate limit');
+        const result = work(request);
+        failed = false;
+        return result;
+      } finally {
+        options.observe(endpoint, failed);
+      }
+    };
+  };
+  const list = answer('list', () => ({
+    podResources: options.activePods().map((pod) => podResources(pod, options.accounts)),
+  }));
+  return serveGrpc({
+    socket: join(options.rootDirectory, 'pod-resources', 'kubelet.sock'),
+    services: [
+      { packageName: 'v1alpha1', messages: POD_RESOURCES_MESSAGES, methods: ALPHA_METHODS, handlers: { list } },
+      {
+        packageName: 'v1',
+        messages: POD_RESOURCES_MESSAGES,
+        methods: POD_RESOURCES_METHODS,
+        handlers: {
+          list,
+          getAllocatableResources: answer('get_allocatable', () => allocatable(options.accounts)),
+          get: answer('get', ({ podName, podNamespace }: IncomingOf<Messages, 'GetPodResourcesRequest'>) => {
+            const pod = options.podByName(podNamespace, podName);
+            if (pod === undefined) throw new Error(`pod ${podName} in namespace ${podNamespace} not found`);
+            return { podResources: podResources(pod, options.accounts) };
+          }),
+        },
+      },
+    ],
+  });
+}
+
+/** Containers that run together; those that only prepare have nothing for long. */
+export function podResources(pod: Pod, accounts: ResourceAccounts): OutgoingOf<Messages, 'PodResources'> {
+  const containers = [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers];
+  const { uid } = pod.metadata;
+  return {
+    name: pod.metadata.name,
+    namespace: pod.metadata.namespace,
+    containers: containers.map((container) => ({
+      name: container.name,
+      devices: deviceRows(accounts.containerDevices(uid, container.name)),
+      cpuIds: accounts.exclusiveCpus(uid, container.name),
+      memory: accounts.memoryBlocks(uid, container.name).map(memoryRow),
+      dynamicResources: accounts.claimedDevices(pod, container).map(claimRow),
+    })),
+  };
+}
+
+export function allocatable(accounts: ResourceAccounts): OutgoingOf<Messages, 'AllocatableResourcesResponse'> {
+  return {
+    devices: deviceRows(accounts.allocatableDevices()),
+    cpuIds: accounts.allocatableCpus(),
+    memory: accounts.allocatableMemory().map(memoryRow),
+  };
+}
+
+/** One row a device and NUMA node. */
+function deviceRows(devices: Devices): readonly OutgoingOf<Messages, 'ContainerDevices'>[] {
+  return [...devices].flatMap(([resourceName, list]) =>
+    list.flatMap(({ id, topology }): readonly OutgoingOf<Messages, 'ContainerDevices'>[] => {
+      const nodes = topology?.nodes ?? [];
+      if (nodes.length === 0) return [{ resourceName, deviceIds: [id] }];
+      return nodes.map((node) => ({ resourceName, deviceIds: [id], topology: { nodes: [{ id: node.id }] } }));
+    }),
+  );
+}
+
+function claimRow({ claim, namespace, devices }: ClaimedDevices): OutgoingOf<Messages, 'DynamicResource'> {
+  return {
+    claimName: claim,
+    claimNamespace: namespace,
+    claimResources: devices.map(({ driver, pool, device, cdiIds }) => ({
+      driverName: driver,
+      poolName: pool,
+      deviceName: device,
+      cdiDevices: cdiIds.map((name) => ({ name })),
+    })),
+  };
+}
+
+function memoryRow({ type, size, numaAffinity }: MemoryBlock): OutgoingOf<Messages, 'ContainerMemory'> {
+  return { memoryType: type, size, topology: { nodes: numaAffinity.map((id) => ({ id })) } };
+}
+
+/** A bucket of tokens: a burst at once, then so many a second. */
+function rateLimit(clock: Clock): () => boolean {
+  let tokens = BURST;
+  let lastMs = clock.monotonic();
+  return () => {
+    const nowMs = clock.monotonic();
+    tokens = Math.min(BURST, tokens + ((nowMs - lastMs) / 1000) * QPS);
+    lastMs = nowMs;
+    if (tokens < 1) return false;
+    tokens -= 1;
+    return true;
+  };
+}

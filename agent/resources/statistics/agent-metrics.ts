@@ -1,0 +1,120 @@
+/**
+ * Registers the metrics about the agent itself on `/metrics`. Gauges are computed at each scrape from the agent's
+ * state. Counters belong to the components that increment them.
+ */
+import { readFileSync, readdirSync } from 'node:fs';
+import type { MetricsRegistry } from '../../../api/component/metrics.ts';
+import type { Pod } from '../../model/core-types.ts';
+import type { PodState } from '../../pods/workers/pod-workers.ts';
+import { isStaticPod } from '../../pods/workers/pod-manager.ts';
+import { runningContainers } from './usage.ts';
+
+export interface AgentFigures {
+  readonly nodeName: string;
+  readonly cgroupVersion: 1 | 2;
+  readonly startedAtMs: number;
+  /** The desired pods with their current statuses, without mirror pods. */
+  readonly pods: () => readonly Pod[];
+  readonly mirrorCount: () => number;
+  readonly workerState: (uid: string) => PodState | undefined;
+  readonly activePods: () => readonly Pod[];
+}
+
+/** Registers gauges that are set before each scrape. */
+export function registerAgentMetrics(metrics: MetricsRegistry, figures: AgentFigures): void {
+  const gauge = (name: string, help: string, labels: readonly string[] = []) => metrics.gauge({ name, help, labels });
+  gauge('kubelet_node_name', "The node's name. The count is always 1.", ['node']).with(figures.nodeName).set(1);
+  gauge('kubelet_cgroup_version', 'cgroup version on the hosts.').with().set(figures.cgroupVersion);
+  gauge('kubelet_metrics_provider', 'Metrics provider used by the kubelet.', ['provider']).with('cgroup').set(1);
+  const running = gauge('kubelet_running_pods', 'Number of pods that have a running pod sandbox').with();
+  const containers = gauge('kubelet_running_containers', 'Number of containers currently running', ['container_state']);
+  const desired = gauge(
+    'kubelet_desired_pods',
+    'The number of pods the kubelet is being instructed to run. static is true if the pod is not from the apiserver.',
+    ['static'],
+  );
+  const active = gauge(
+    'kubelet_active_pods',
+    'The number of pods the kubelet considers active and which are being considered when admitting new pods. static is true if the pod is not from the apiserver.',
+    ['static'],
+  );
+  const mirrors = gauge(
+    'kubelet_mirror_pods',
+    'The number of mirror pods the kubelet will try to create (one per admitted static pod)',
+  ).with();
+  const working = gauge(
+    'kubelet_working_pods',
+    'Number of pods the kubelet is actually running, broken down by lifecycle phase, whether the pod is desired, orphaned, or runtime only (also orphaned), and whether the pod is static.',
+    ['config', 'lifecycle', 'static'],
+  );
+  metrics.collect(() => {
+    const pods = figures.pods();
+    const count = (list: readonly Pod[], isStatic: boolean): number =>
+      list.filter((pod) => isStaticPod(pod) === isStatic).length;
+    const current = figures.activePods();
+    for (const isStatic of [true, false]) {
+      const label = String(isStatic);
+      desired.with(label).set(count(pods, isStatic));
+      active.with(label).set(count(current, isStatic));
+      for (const lifecycle of ['sync', 'terminating', 'terminated'] as const) {
+        const matching = pods.filter(
+          (pod) => isStaticPod(pod) === isStatic && lifecycleOf(figures.workerState(pod.metadata.uid)) === lifecycle,
+        );
+        working.with('desired', lifecycle, label).set(matching.length);
+      }
+    }
+    mirrors.set(figures.mirrorCount());
+    running.set(pods.filter((pod) => runningContainers(pod).length > 0).length);
+    const states = { running: 0, exited: 0, created: 0 };
+    for (const pod of pods) {
+      for (const { state } of [
+        ...(pod.status?.initContainerStatuses ?? []),
+        ...(pod.status?.containerStatuses ?? []),
+      ]) {
+        if (state?.running !== undefined) states.running++;
+        else if (state?.terminated !== undefined) states.exited++;
+        else states.created++;
+      }
+    }
+    for (const [state, number] of Object.entries(states)) containers.with(state).set(number);
+  });
+  registerProcess(metrics, figures.startedAtMs);
+}
+
+function lifecycleOf(state: PodState | undefined): string {
+  return state === undefined || state.kind === 'syncing' || state.kind === 'waiting'
+    ? 'sync'
+    : state.kind === 'terminating'
+      ? 'terminating'
+      : 'terminated';
+}
+
+function registerProcess(metrics: MetricsRegistry, startedAtMs: number): void {
+  const gauge = (name: string, help: string) => metrics.gauge({ name, help }).with();
+  gauge('process_start_time_seconds', 'Start time of the process since unix epoch in seconds.').set(startedAtMs / 1000);
+  const resident = gauge('process_resident_memory_bytes', 'Resident memory size in bytes.');
+  const virtual = gauge('process_virtual_memory_bytes', 'Virtual memory size in bytes.');
+  const openFiles = gauge('process_open_fds', 'Number of open file descriptors.');
+  const mostVirtual = gauge('process_virtual_memory_max_bytes', 'Maximum amount of virtual memory available in bytes.');
+  const mostFiles = gauge('process_max_fds', 'Maximum number of open file descriptors.');
+  const cpu = metrics
+    .counter({ name: 'process_cpu_seconds_total', help: 'Total user and system CPU time spent in seconds.' })
+    .with();
+  let counted = 0;
+  metrics.collect(() => {
+    const { user, system } = process.cpuUsage();
+    const total = (user + system) / 1e6;
+    cpu.inc(total - counted);
+    counted = total;
+    resident.set(process.memoryUsage.rss());
+    try {
+      virtual.set(Number(/^VmSize:\s+(\d+)/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] ?? 0) * 1024);
+      openFiles.set(readdirSync('/proc/self/fd').length);
+      const limits = readFileSync('/proc/self/limits', 'utf8');
+      mostFiles.set(Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? 0));
+      mostVirtual.set(Number(/^Max address space\s+(\d+)/m.exec(limits)?.[1] ?? 2 ** 64));
+    } catch {
+      // Without /proc these metrics are absent.
+    }
+  });
+}

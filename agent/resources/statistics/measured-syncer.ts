@@ -1,0 +1,100 @@
+/** Measures the agent's own loops: the duration of pod syncs and of PLEG relists. */
+import type { MetricsRegistry } from '../../../api/component/metrics.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { isEnded, type PodSyncer } from '../../pods/workers/pod-workers.ts';
+import type { Pod, PodStatus } from '../../model/core-types.ts';
+
+const START_BUCKETS = [
+  0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700, 3600,
+];
+
+export interface MeasuredSyncerOptions {
+  readonly metrics: MetricsRegistry;
+  readonly clock: Clock;
+  /** The status that was last sent to the kube-apiserver. */
+  readonly status: (uid: string) => PodStatus | undefined;
+}
+
+/** `create` is a pod's first sync, and `kill` is its termination. */
+export function measuredSyncer(syncer: PodSyncer, { metrics, clock, status }: MeasuredSyncerOptions): PodSyncer {
+  const durations = metrics.histogram({
+    name: 'kubelet_pod_worker_duration_seconds',
+    help: 'Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync',
+    labels: ['operation_type'],
+  });
+  const starts = metrics
+    .histogram({
+      name: 'kubelet_pod_start_duration_seconds',
+      help: 'Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run',
+      buckets: START_BUCKETS,
+    })
+    .with();
+  const sizes = metrics
+    .histogram({
+      name: 'kubelet_containers_per_pod_count',
+      help: 'The number of containers per pod.',
+      buckets: [1, 2, 4, 8, 16],
+    })
+    .with();
+  const seen = new Set<string>();
+  /** When a pod that does not run yet was first seen, by pod uid. */
+  const starting = new Map<string, number>();
+  const started = (uid: string): void => {
+    const fromMs = starting.get(uid);
+    if (fromMs === undefined || status(uid)?.phase !== 'Running') return;
+    starts.observe((clock.monotonic() - fromMs) / 1000);
+    starting.delete(uid);
+  };
+  const measured = async <T>(operation: string, work: () => Promise<T>): Promise<T> => {
+    const fromMs = clock.monotonic();
+    try {
+      return await work();
+    } finally {
+      durations.with(operation).observe((clock.monotonic() - fromMs) / 1000);
+    }
+  };
+  const operationOf = (pod: Pod): string => {
+    const { uid } = pod.metadata;
+    if (seen.has(uid) || isEnded(pod.status)) return 'sync';
+    seen.add(uid);
+    sizes.observe(pod.spec.containers.length);
+    if (pod.status?.phase !== 'Running') starting.set(uid, clock.monotonic());
+    return 'create';
+  };
+  return {
+    sync: async (pod, signal) => {
+      const outcome = await measured(operationOf(pod), () => syncer.sync(pod, signal));
+      started(pod.metadata.uid);
+      return outcome;
+    },
+    terminate: (pod, ending, signal) => measured('kill', () => syncer.terminate(pod, ending, signal)),
+    cleanUp: async (pod, signal) => {
+      await syncer.cleanUp(pod, signal);
+      seen.delete(pod.metadata.uid);
+      starting.delete(pod.metadata.uid);
+    },
+  };
+}
+
+export function relistMetrics(metrics: MetricsRegistry, clock: Clock): (tookMs: number) => void {
+  const durations = metrics
+    .histogram({
+      name: 'kubelet_pleg_relist_duration_seconds',
+      help: 'Duration in seconds for relisting pods in PLEG.',
+    })
+    .with();
+  const intervals = metrics
+    .histogram({ name: 'kubelet_pleg_relist_interval_seconds', help: 'Interval in seconds between relisting in PLEG.' })
+    .with();
+  const lastSeen = metrics
+    .gauge({ name: 'kubelet_pleg_last_seen_seconds', help: 'Timestamp in seconds when PLEG was last seen active.' })
+    .with();
+  let lastMs: number | undefined;
+  return (tookMs) => {
+    const nowMs = clock.monotonic();
+    durations.observe(tookMs / 1000);
+    if (lastMs !== undefined) intervals.observe((nowMs - lastMs) / 1000);
+    lastMs = nowMs;
+    lastSeen.set(clock.now() / 1000);
+  };
+}

@@ -1,0 +1,64 @@
+/**
+ * Serves `/metrics/probes`: how often and how long each probe of a container ran. The series of a pod are removed with
+ * the pod.
+ */
+import { MetricsRegistry } from '../../../api/component/metrics.ts';
+import type { Pod, ProbeKind } from '../../model/core-types.ts';
+
+export interface ProbeMetrics {
+  readonly registry: MetricsRegistry;
+  /** `result` is `successful`, `failed` or `unknown`. */
+  observe(probe: ObservedProbe): void;
+  /** Removes the series of pods that are not in the set. */
+  retain(podUids: ReadonlySet<string>): void;
+}
+
+export interface ObservedProbe {
+  readonly pod: Pod;
+  readonly container: string;
+  readonly kind: ProbeKind;
+  readonly result: string;
+  readonly tookMs: number;
+}
+
+export function createProbeMetrics(startedAtMs: number): ProbeMetrics {
+  const registry = new MetricsRegistry();
+  registry
+    .gauge({ name: 'process_start_time_seconds', help: 'Start time of the process since unix epoch in seconds.' })
+    .with()
+    .set(startedAtMs / 1000);
+  const total = registry.counter({
+    name: 'prober_probe_total',
+    help: 'Cumulative number of a liveness, readiness or startup probe for a container by result.',
+    labels: ['container', 'namespace', 'pod', 'pod_uid', 'probe_type', 'result'],
+  });
+  const durations = registry.histogram({
+    name: 'prober_probe_duration_seconds',
+    help: 'Duration in seconds for a probe response.',
+    labels: ['container', 'namespace', 'pod', 'probe_type'],
+  });
+  /** The labels of each series by pod uid, so that they can be removed with the pod. */
+  const counted = new Map<string, Map<string, readonly string[]>>();
+  return {
+    registry,
+    observe({ pod, container, kind, result, tookMs }) {
+      const { name, namespace, uid } = pod.metadata;
+      const type = `${kind.charAt(0).toUpperCase()}${kind.slice(1)}`;
+      total.with(container, namespace, name, uid, type, result).inc();
+      durations.with(container, namespace, name, type).observe(tookMs / 1000);
+      const series = counted.get(uid) ?? new Map<string, readonly string[]>();
+      counted.set(uid, series.set(`${container}/${type}/${result}`, [container, namespace, name, uid, type, result]));
+    },
+    retain(podUids) {
+      for (const [uid, series] of counted) {
+        if (podUids.has(uid)) continue;
+        counted.delete(uid);
+        for (const labels of series.values()) {
+          total.delete(...labels);
+          const [container = '', namespace = '', name = '', , type = ''] = labels;
+          durations.delete(container, namespace, name, type);
+        }
+      }
+    },
+  };
+}

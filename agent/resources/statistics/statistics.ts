@@ -1,0 +1,127 @@
+/**
+ * Serves the metrics and summary endpoints of the agent's server. Each response is computed on request from a usage
+ * snapshot that is at most a few seconds old, so that concurrent clients share one snapshot.
+ */
+import { readFileSync } from 'node:fs';
+import type { MetricsRegistry } from '../../../api/component/metrics.ts';
+import type { Pod } from '../../model/core-types.ts';
+import { hostCapacity, maxPids, runningPids, systemInfo } from '../../host/host-facts.ts';
+import type { StatisticsPages } from '../../server/routes.ts';
+import { cadvisorMetrics } from './cadvisor-metrics.ts';
+import type { InterfaceCounters } from './cgroup-files.ts';
+import { resourceMetrics } from './resource-metrics.ts';
+import type { StorageUsage } from './storage-usage.ts';
+import { storageMetrics } from './storage-metrics.ts';
+import { summaryOf } from './summary.ts';
+import { interfacesOf, type UsageCollector } from './usage.ts';
+
+export interface StatisticsOptions {
+  readonly nodeName: string;
+  readonly usage: UsageCollector;
+  readonly storage: StorageUsage;
+  readonly metrics: MetricsRegistry;
+  readonly probeMetrics: MetricsRegistry;
+  readonly pods: () => readonly Pod[];
+}
+
+/** How old a shared snapshot may be, as in the kubelet: resource metrics may lag a little. */
+const SHARED_MS = 2_000;
+const SUMMARY_MS = 5_000;
+
+export function createStatistics(options: StatisticsOptions): StatisticsPages {
+  const { usage, storage, nodeName } = options;
+  const writeStorage = storageMetrics(options.metrics);
+  return {
+    async metrics() {
+      writeStorage(options.pods(), await storage.pods());
+      return options.metrics.text();
+    },
+    probes: () => Promise.resolve(options.probeMetrics.text()),
+    async resource() {
+      return resourceMetrics(await usage.snapshot(SHARED_MS));
+    },
+    async cadvisor() {
+      const machine = machineFacts();
+      const [snapshot, node, pods, interfaces] = await Promise.all([
+        usage.snapshot(SHARED_MS),
+        storage.node(),
+        storage.pods(),
+        hostInterfaces(),
+      ]);
+      return cadvisorMetrics({
+        usage: snapshot,
+        storage: { node, pods },
+        interfaces,
+        machine,
+        bootedAtMs: bootTimeMs(),
+      });
+    },
+    async summary(onlyCpuAndMemory) {
+      const capacity = hostCapacity();
+      const facts = {
+        nodeName,
+        bootedAtMs: bootTimeMs(),
+        memoryCapacityBytes: capacity.memoryBytes,
+        swapCapacityBytes: capacity.swapBytes,
+        interfaces: await hostInterfaces(),
+        defaultInterface: defaultInterface(),
+        processes: { current: runningPids(), max: maxPids() },
+        usage: await usage.snapshot(onlyCpuAndMemory ? 0 : SUMMARY_MS, { rates: true }),
+      };
+      if (onlyCpuAndMemory) return summaryOf(facts);
+      const [node, pods] = await Promise.all([storage.node(), storage.pods()]);
+      return summaryOf({ ...facts, storage: { node, pods } });
+    },
+  };
+}
+
+/** Returns the interfaces of the host's network namespace, which is that of process 1. */
+async function hostInterfaces(): Promise<readonly InterfaceCounters[]> {
+  const found = await interfacesOf('/proc/1/net/dev');
+  return found.length > 0 ? found : interfacesOf('/proc/net/dev');
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+function defaultInterface(): string {
+  const line = readText('/proc/net/route')
+    .split('\n')
+    .find((row) => row.split('\t')[1] === '00000000');
+  return line?.split('\t')[0] ?? 'eth0';
+}
+
+function bootTimeMs(): number {
+  return Number(/^btime (\d+)/m.exec(readText('/proc/stat'))?.[1] ?? 0) * 1000;
+}
+
+function machineFacts(): Parameters<typeof cadvisorMetrics>[0]['machine'] {
+  const [system, capacity] = [systemInfo(), hostCapacity()];
+  const cpuinfo = readText('/proc/cpuinfo');
+  const distinct = (pattern: RegExp): number =>
+    Math.max(1, new Set([...cpuinfo.matchAll(pattern)].map((match) => match[1])).size);
+  const blocks = cpuinfo.split('\n\n').filter((block) => block.trim() !== '');
+  const cores = new Set(
+    blocks.map(
+      (block) =>
+        `${/^physical id\s*: (\d+)/m.exec(block)?.[1] ?? '0'}/${/^core id\s*: (\d+)/m.exec(block)?.[1] ?? /^processor\s*: (\d+)/m.exec(block)?.[1] ?? '0'}`,
+    ),
+  );
+  return {
+    bootId: system.bootID,
+    machineId: system.machineID,
+    systemUuid: system.systemUUID,
+    cpus: capacity.cpus,
+    physicalCores: Math.max(1, cores.size),
+    sockets: distinct(/^physical id\s*: (\d+)/gm),
+    memoryBytes: capacity.memoryBytes,
+    swapBytes: capacity.swapBytes,
+    kernelVersion: system.kernelVersion,
+    osVersion: system.osImage,
+  };
+}

@@ -1,0 +1,205 @@
+/**
+ * Measures the usage of the node's file systems, and what each pod has written: logs, writable layers and volumes. A
+ * measurement walks directories, so results are cached for a minute, walks run one after the other, and only on
+ * request.
+ */
+import { join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Pod, PodVolume, VolumeManager } from '../../model/core-types.ts';
+import type { Runtime } from '../../runtime/runtime.ts';
+import { type DiskUsage, diskUsage, type Filesystem, filesystemOf } from './disk-usage.ts';
+
+export interface VolumeUsage {
+  readonly name: string;
+  readonly usage: DiskUsage;
+  readonly filesystem: Filesystem | undefined;
+  /** The volume is removed with the pod and counts for its ephemeral storage. */
+  readonly ephemeral: boolean;
+  /** The volume is in memory and counts for memory instead of disks. */
+  readonly memory: boolean;
+  /** The name of the volume's persistent volume claim. */
+  readonly claim: string;
+}
+
+export interface ContainerStorage {
+  readonly layer: DiskUsage;
+  readonly logs: DiskUsage;
+}
+
+export interface PodStorage {
+  readonly containers: ReadonlyMap<string, ContainerStorage>;
+  readonly volumes: readonly VolumeUsage[];
+  /** Writable layers, logs and ephemeral volumes. */
+  readonly ephemeral: DiskUsage;
+}
+
+export interface NodeStorage {
+  /** The file system of the root directory. */
+  readonly root: Filesystem | undefined;
+  readonly images: { readonly filesystem: Filesystem | undefined; readonly used: DiskUsage };
+  readonly containers: { readonly filesystem: Filesystem | undefined; readonly used: DiskUsage };
+}
+
+export interface StorageUsageOptions {
+  readonly runtime: Pick<Runtime, 'containerStats' | 'imageFilesystems'>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly rootDirectory: string;
+  readonly podLogsDirectory: string;
+  readonly volumes: Pick<VolumeManager, 'podVolumes'>;
+  readonly pods: () => readonly Pod[];
+  /** The value of `--volume-stats-agg-period`. If it is not positive, volumes are never walked. */
+  readonly periodMs: number;
+}
+
+const NOTHING: DiskUsage = { usedBytes: 0, inodesUsed: 0 };
+/** The runtime walks directories to report its file systems, and they change slowly. */
+const RUNTIME_TTL_MS = 60_000;
+
+export class StorageUsage {
+  readonly #options: StorageUsageOptions;
+  #pods: { readonly atMs: number; readonly byUid: Promise<Map<string, PodStorage>> } | undefined;
+  #runtime:
+    | { readonly atMs: number; readonly answer: Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> }
+    | undefined;
+
+  constructor(options: StorageUsageOptions) {
+    this.#options = options;
+  }
+
+  /** Free space is read at each call. The size of images may be a minute old. */
+  async node(): Promise<NodeStorage> {
+    const { rootDirectory } = this.#options;
+    const answer = await this.#runtimeFilesystems();
+    const of = async (
+      list: readonly { readonly mountpoint: string; readonly usedBytes: number; readonly inodesUsed: number }[],
+    ): Promise<NodeStorage['images']> => {
+      const [first] = list;
+      if (first === undefined) return { filesystem: undefined, used: NOTHING };
+      return {
+        filesystem: await filesystemOf(first.mountpoint),
+        used: { usedBytes: first.usedBytes, inodesUsed: first.inodesUsed },
+      };
+    };
+    const root = await filesystemOf(rootDirectory);
+    const [images, containers] = [await of(answer.images), await of(answer.containers)];
+    return {
+      root,
+      images: images.filesystem === undefined ? { ...images, filesystem: root } : images,
+      containers:
+        containers.filesystem === undefined ? { ...containers, filesystem: images.filesystem ?? root } : containers,
+    };
+  }
+
+  pods(maxAgeMs: number = this.#options.periodMs): Promise<ReadonlyMap<string, PodStorage>> {
+    const { clock, periodMs, pods } = this.#options;
+    if (periodMs <= 0) return Promise.resolve(new Map());
+    const atMs = clock.monotonic();
+    const known = this.#pods;
+    if (known !== undefined && atMs - known.atMs <= maxAgeMs) return this.#withNew(known.byUid);
+    const byUid = this.#measure(pods());
+    const entry = { atMs, byUid };
+    this.#pods = entry;
+    byUid.catch(() => {
+      if (this.#pods === entry) this.#pods = undefined;
+    });
+    return byUid;
+  }
+
+  async #runtimeFilesystems(): Promise<Awaited<ReturnType<Runtime['imageFilesystems']>>> {
+    const { clock, runtime, logger } = this.#options;
+    const atMs = clock.monotonic();
+    if (this.#runtime === undefined || atMs - this.#runtime.atMs > RUNTIME_TTL_MS)
+      this.#runtime = { atMs, answer: runtime.imageFilesystems() };
+    try {
+      return await this.#runtime.answer;
+    } catch (error) {
+      this.#runtime = undefined;
+      logger.debug({ err: error }, 'Cannot read the image file systems of the runtime');
+      return { images: [], containers: [] };
+    }
+  }
+
+  /** Measures the pods that are newer than the last walk, one by one. */
+  async #withNew(known: Promise<Map<string, PodStorage>>): Promise<ReadonlyMap<string, PodStorage>> {
+    const measured = await known;
+    const missing = this.#options.pods().filter((pod) => !measured.has(pod.metadata.uid));
+    if (missing.length > 0) for (const [uid, storage] of await this.#measure(missing)) measured.set(uid, storage);
+    return measured;
+  }
+
+  async #measure(pods: readonly Pod[]): Promise<Map<string, PodStorage>> {
+    const { runtime } = this.#options;
+    const layers = new Map<string, DiskUsage>();
+    for (const stats of await runtime.containerStats().catch(() => [])) {
+      layers.set(
+        `${stats.labels['io.kubernetes.pod.uid'] ?? ''}/${stats.labels['io.kubernetes.container.name'] ?? ''}`,
+        { usedBytes: stats.writableLayerBytes, inodesUsed: stats.writableLayerInodes },
+      );
+    }
+    const measured = new Map<string, PodStorage>();
+    for (const pod of pods) measured.set(pod.metadata.uid, await this.#measurePod(pod, layers));
+    return measured;
+  }
+
+  /** Measures a driver's volume without a walk, because it may contain any number of files and be remote. */
+  async #byDriver(
+    measure: NonNullable<PodVolume['measure']>,
+  ): Promise<{ readonly usage?: DiskUsage; readonly filesystem: Filesystem | undefined }> {
+    try {
+      const found = await measure();
+      if (found === undefined) return { filesystem: undefined };
+      const { usedBytes, inodesUsed } = found;
+      return { usage: { usedBytes, inodesUsed }, filesystem: { ...found, device: 0 } };
+    } catch (error) {
+      this.#options.logger.debug({ err: error }, 'Cannot read the volume usage from its driver');
+      return { filesystem: undefined };
+    }
+  }
+
+  async #measurePod(pod: Pod, layers: ReadonlyMap<string, DiskUsage>): Promise<PodStorage> {
+    const { podLogsDirectory, volumes: manager } = this.#options;
+    const { name, namespace, uid } = pod.metadata;
+    const containers = new Map<string, ContainerStorage>();
+    for (const container of [...(pod.spec.initContainers ?? []), ...pod.spec.containers]) {
+      containers.set(container.name, {
+        layer: layers.get(`${uid}/${container.name}`) ?? NOTHING,
+        logs: await diskUsage(join(podLogsDirectory, `${namespace}_${name}_${uid}`, container.name)),
+      });
+    }
+    const volumes: VolumeUsage[] = [];
+    for (const volume of manager.podVolumes(uid)) {
+      const spec = (pod.spec.volumes ?? []).find((entry) => entry.name === volume.name);
+      const claim = spec?.persistentVolumeClaim?.claimName ?? '';
+      if (volume.measure !== undefined) {
+        const { usage, filesystem } = await this.#byDriver(volume.measure);
+        if (usage !== undefined)
+          volumes.push({ name: volume.name, usage, filesystem, ephemeral: false, memory: false, claim });
+        continue;
+      }
+      // A host path is not charged to the pod, because any process may write to it.
+      if (volume.path === '' || (!volume.ephemeral && claim === '')) continue;
+      volumes.push({
+        name: volume.name,
+        usage: await diskUsage(volume.path),
+        filesystem: await filesystemOf(volume.path),
+        ephemeral: volume.ephemeral,
+        memory: spec?.emptyDir?.medium === 'Memory' || spec?.secret !== undefined || spec?.projected !== undefined,
+        claim,
+      });
+    }
+    const parts = [
+      ...[...containers.values()].flatMap(({ layer, logs }) => [layer, logs]),
+      ...volumes.filter((volume) => volume.ephemeral && !volume.memory).map((volume) => volume.usage),
+    ];
+    return {
+      containers,
+      volumes,
+      ephemeral: {
+        usedBytes: parts.reduce((sum, part) => sum + part.usedBytes, 0),
+        inodesUsed: parts.reduce((sum, part) => sum + part.inodesUsed, 0),
+      },
+    };
+  }
+}

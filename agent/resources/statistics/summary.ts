@@ -1,0 +1,196 @@
+/** Builds `/stats/summary` from a snapshot of usage and storage, in the kubelet's format. Pure. */
+import { formatTime } from '../../../api/machinery/clock.ts';
+import type { InterfaceCounters, Pressure } from './cgroup-files.ts';
+import type { CgroupUsage } from './cgroup-reader.ts';
+import type { DiskUsage, Filesystem } from './disk-usage.ts';
+import type { NodeStorage, PodStorage } from './storage-usage.ts';
+import type { ContainerUsage, PodUsage, UsageSnapshot } from './usage.ts';
+
+export interface SummaryFacts {
+  readonly nodeName: string;
+  readonly bootedAtMs: number;
+  readonly memoryCapacityBytes: number;
+  readonly swapCapacityBytes: number;
+  readonly interfaces: readonly InterfaceCounters[];
+  readonly defaultInterface: string;
+  readonly processes: { readonly current: number; readonly max: number };
+  readonly usage: UsageSnapshot;
+  /** Absent if the client requested `only_cpu_and_memory`. */
+  readonly storage?: { readonly node: NodeStorage; readonly pods: ReadonlyMap<string, PodStorage> };
+}
+
+export function summaryOf(facts: SummaryFacts): object {
+  const { usage, storage } = facts;
+  const time = formatTime(usage.timeMs);
+  const cpuAndMemory = {
+    startTime: formatTime(facts.bootedAtMs),
+    cpu: cpuOf(usage.node, usage.nodeNanoCores, time),
+    memory: memoryOf(usage.node, time, facts.memoryCapacityBytes),
+  };
+  if (storage === undefined) {
+    return {
+      node: { nodeName: facts.nodeName, ...systemContainers(facts, time), ...cpuAndMemory },
+      pods: usage.pods.map((pod) => podOf(pod, undefined, undefined, time)),
+    };
+  }
+  const { node } = storage;
+  return {
+    node: {
+      nodeName: facts.nodeName,
+      ...systemContainers(facts, time),
+      ...cpuAndMemory,
+      io: ioOf(usage.node, time),
+      network: networkOf(facts.interfaces, time, facts.defaultInterface),
+      ...(node.root === undefined ? {} : { fs: { time, ...wholeFilesystem(node.root) } }),
+      runtime: {
+        ...(node.images.filesystem === undefined
+          ? {}
+          : { imageFs: { time, ...partOf(node.images.filesystem, node.images.used) } }),
+        ...(node.containers.filesystem === undefined
+          ? {}
+          : { containerFs: { time, ...partOf(node.containers.filesystem, node.containers.used) } }),
+      },
+      rlimit: { time, maxpid: facts.processes.max, curproc: facts.processes.current },
+      swap: {
+        time,
+        swapAvailableBytes: Math.max(0, facts.swapCapacityBytes - usage.node.memory.swapBytes),
+        swapUsageBytes: usage.node.memory.swapBytes,
+      },
+    },
+    pods: usage.pods.map((pod) => podOf(pod, storage.pods.get(pod.pod.metadata.uid), node, time)),
+  };
+}
+
+function systemContainers({ usage, memoryCapacityBytes, bootedAtMs }: SummaryFacts, time: string): object {
+  if (usage.allPods === undefined) return {};
+  const { usage: all, nanoCores } = usage.allPods;
+  return {
+    systemContainers: [
+      {
+        name: 'pods',
+        startTime: formatTime(bootedAtMs),
+        cpu: cpuOf(all, nanoCores, time),
+        memory: memoryOf(all, time, all.memory.limitBytes ?? memoryCapacityBytes),
+        io: ioOf(all, time),
+        swap: { time, swapUsageBytes: all.memory.swapBytes },
+      },
+    ],
+  };
+}
+
+function cpuOf(usage: CgroupUsage, nanoCores: number | undefined, time: string): object {
+  return {
+    time,
+    ...(nanoCores === undefined ? {} : { usageNanoCores: nanoCores }),
+    usageCoreNanoSeconds: usage.cpu.usageNs,
+    ...pressureOf(usage.cpu.pressure),
+  };
+}
+
+function memoryOf({ memory }: CgroupUsage, time: string, limitBytes: number | undefined): object {
+  return {
+    time,
+    ...(limitBytes === undefined ? {} : { availableBytes: Math.max(0, limitBytes - memory.workingSetBytes) }),
+    usageBytes: memory.usageBytes,
+    workingSetBytes: memory.workingSetBytes,
+    rssBytes: memory.rssBytes,
+    pageFaults: memory.pageFaults,
+    majorPageFaults: memory.majorPageFaults,
+    ...pressureOf(memory.pressure),
+  };
+}
+
+function ioOf(usage: CgroupUsage, time: string): object {
+  return { time, ...pressureOf(usage.io.pressure) };
+}
+
+function pressureOf(pressure: Pressure | undefined): object {
+  return pressure === undefined ? {} : { psi: { full: pressure.full, some: pressure.some } };
+}
+
+function wholeFilesystem(filesystem: Filesystem): object {
+  return {
+    availableBytes: filesystem.availableBytes,
+    capacityBytes: filesystem.capacityBytes,
+    usedBytes: filesystem.usedBytes,
+    inodesFree: filesystem.inodesFree,
+    inodes: filesystem.inodes,
+    inodesUsed: filesystem.inodes - filesystem.inodesFree,
+  };
+}
+
+function partOf(filesystem: Filesystem, used: DiskUsage): object {
+  return { ...wholeFilesystem(filesystem), usedBytes: used.usedBytes, inodesUsed: used.inodesUsed };
+}
+
+function networkOf(interfaces: readonly InterfaceCounters[], time: string, main: string): object {
+  const counters = (entry: InterfaceCounters): object => ({
+    name: entry.name,
+    rxBytes: entry.rxBytes,
+    rxErrors: entry.rxErrors,
+    txBytes: entry.txBytes,
+    txErrors: entry.txErrors,
+  });
+  const chosen = interfaces.find((entry) => entry.name === main) ?? interfaces[0];
+  return { time, ...(chosen === undefined ? {} : counters(chosen)), interfaces: interfaces.map(counters) };
+}
+
+function podOf(entry: PodUsage, storage: PodStorage | undefined, node: NodeStorage | undefined, time: string): object {
+  const { metadata, status } = entry.pod;
+  const taken = formatTime(entry.timeMs);
+  const full = node !== undefined;
+  const limits = entry.usage.memory.limitBytes;
+  return {
+    podRef: { name: metadata.name, namespace: metadata.namespace, uid: metadata.uid },
+    startTime: status?.startTime ?? null,
+    containers: entry.containers.map((container) => containerOf(container, storage, node, time)),
+    cpu: cpuOf(entry.usage, entry.nanoCores, taken),
+    memory: memoryOf(entry.usage, taken, limits),
+    ...(full ? { io: ioOf(entry.usage, taken) } : {}),
+    ...(full && entry.interfaces.length > 0 ? { network: networkOf(entry.interfaces, taken, 'eth0') } : {}),
+    ...(storage === undefined || storage.volumes.length === 0
+      ? {}
+      : {
+          volume: storage.volumes.map((volume) => ({
+            time,
+            ...(volume.filesystem === undefined ? {} : partOf(volume.filesystem, volume.usage)),
+            name: volume.name,
+            ...(volume.claim === '' ? {} : { pvcRef: { name: volume.claim, namespace: metadata.namespace } }),
+          })),
+        }),
+    ...(storage === undefined || node?.root === undefined
+      ? {}
+      : { 'ephemeral-storage': { time, ...partOf(node.root, storage.ephemeral) } }),
+    ...(full
+      ? {
+          process_stats: { process_count: entry.usage.processes.current },
+          swap: { time: taken, swapUsageBytes: entry.usage.memory.swapBytes },
+        }
+      : {}),
+  };
+}
+
+function containerOf(
+  container: ContainerUsage,
+  storage: PodStorage | undefined,
+  node: NodeStorage | undefined,
+  time: string,
+): object {
+  const { usage } = container;
+  const taken = formatTime(container.timeMs);
+  const written = storage?.containers.get(container.name);
+  return {
+    name: container.name,
+    startTime: formatTime(container.startedAtMs),
+    cpu: cpuOf(usage, container.nanoCores, taken),
+    memory: memoryOf(usage, taken, usage.memory.limitBytes),
+    ...(node === undefined ? {} : { io: ioOf(usage, taken) }),
+    ...(written === undefined || node?.containers.filesystem === undefined
+      ? {}
+      : { rootfs: { time, ...partOf(node.containers.filesystem, written.layer) } }),
+    ...(written === undefined || node?.root === undefined
+      ? {}
+      : { logs: { time, ...partOf(node.root, written.logs) } }),
+    ...(node === undefined ? {} : { swap: { time: taken, swapUsageBytes: usage.memory.swapBytes } }),
+  };
+}

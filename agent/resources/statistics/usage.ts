@@ -1,0 +1,346 @@
+/**
+ * Reads the current usage of the node, its pods and their containers: from cgroup files, or from the runtime's
+ * statistics where cgroup files are not accessible. Nothing is polled. A snapshot is taken on request and shared by all
+ * requests within a short time.
+ */
+import { readFile } from 'node:fs/promises';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { cgroupPath } from '../../host/cgroups/cgroup-path.ts';
+import type { Pod } from '../../model/core-types.ts';
+import type { ContainerStats, Runtime } from '../../runtime/runtime.ts';
+import { type InterfaceCounters, parseNetDev } from './cgroup-files.ts';
+import type { CgroupReader, CgroupUsage } from './cgroup-reader.ts';
+
+export interface ContainerUsage {
+  readonly name: string;
+  /** The container id without the runtime's prefix. */
+  readonly id: string;
+  readonly image: string;
+  readonly startedAtMs: number;
+  /** Empty if the cgroup is not accessible. */
+  readonly cgroup: string;
+  readonly timeMs: number;
+  readonly usage: CgroupUsage;
+  readonly nanoCores: number | undefined;
+}
+
+export interface PodUsage {
+  readonly pod: Pod;
+  readonly cgroup: string;
+  readonly timeMs: number;
+  /** The usage of the pod's own cgroup, or the sum of its containers if the pod has none. */
+  readonly usage: CgroupUsage;
+  readonly nanoCores: number | undefined;
+  readonly containers: readonly ContainerUsage[];
+  /** The interfaces of the pod's network namespace; empty on the host's network. */
+  readonly interfaces: readonly InterfaceCounters[];
+}
+
+export interface UsageSnapshot {
+  readonly timeMs: number;
+  readonly node: CgroupUsage;
+  readonly nodeNanoCores: number | undefined;
+  /** The usage of all pods together; `undefined` if the agent manages no cgroups. */
+  readonly allPods:
+    | { readonly cgroup: string; readonly usage: CgroupUsage; readonly nanoCores: number | undefined }
+    | undefined;
+  readonly pods: readonly PodUsage[];
+}
+
+export interface UsageOptions {
+  readonly reader: CgroupReader;
+  readonly runtime: Pick<Runtime, 'containerStats'>;
+  readonly clock: Clock;
+  /** The pods with their current statuses. */
+  readonly pods: () => readonly Pod[];
+  /** Returns the pod's cgroup as named by the pod cgroup manager; empty if the pod has none. */
+  readonly cgroupParent: (pod: Pod) => string;
+  /** The cgroup of all pods: `/kubepods`, `kubepods.slice`, or empty. */
+  readonly allPodsCgroup: string;
+  /** `/proc` by default. Tests pass a fixture. */
+  readonly procDirectory?: string;
+}
+
+/** A CPU rate is computed from two snapshots with at least this distance. */
+const SHORTEST_RATE_MS = 900;
+const LONGEST_RATE_MS = 90_000;
+const FIRST_RATE_WAIT_MS = 1_000;
+
+interface Sample {
+  readonly atMs: number;
+  readonly usageNs: number;
+  readonly nanoCores: number | undefined;
+}
+
+export class UsageCollector {
+  readonly #options: UsageOptions;
+  readonly #proc: string;
+  #samples = new Map<string, Sample>();
+  #paths = new Map<string, string>();
+  #last: { readonly atMs: number; readonly snapshot: Promise<UsageSnapshot> } | undefined;
+
+  constructor(options: UsageOptions) {
+    this.#options = options;
+    this.#proc = options.procDirectory ?? '/proc';
+  }
+
+  get cgroupVersion(): 1 | 2 {
+    return this.#options.reader.version;
+  }
+
+  /**
+   * Returns a snapshot that is at most `maxAgeMs` old. With `rates`, waits for a second snapshot if there is no recent
+   * one to compute rates from.
+   */
+  async snapshot(maxAgeMs: number, { rates = false }: { readonly rates?: boolean } = {}): Promise<UsageSnapshot> {
+    const { clock } = this.#options;
+    const found = await this.#look(maxAgeMs);
+    const complete =
+      found.nodeNanoCores !== undefined &&
+      found.pods.every((pod) => pod.containers.every((container) => container.nanoCores !== undefined));
+    if (!rates || complete) return found;
+    await clock.sleep(FIRST_RATE_WAIT_MS);
+    return this.#look(0);
+  }
+
+  /** Reads the usage of the node alone, which is one cgroup. */
+  async node(): Promise<CgroupUsage> {
+    return (await this.#options.reader.read('/')) ?? NO_USAGE;
+  }
+
+  async allPods(): Promise<CgroupUsage | undefined> {
+    const { allPodsCgroup, reader } = this.#options;
+    return allPodsCgroup === '' ? undefined : reader.read(cgroupPath(allPodsCgroup));
+  }
+
+  #look(maxAgeMs: number): Promise<UsageSnapshot> {
+    const atMs = this.#options.clock.monotonic();
+    if (this.#last !== undefined && atMs - this.#last.atMs <= maxAgeMs) return this.#last.snapshot;
+    const snapshot = this.#take();
+    const entry = { atMs, snapshot };
+    this.#last = entry;
+    snapshot.catch(() => {
+      if (this.#last === entry) this.#last = undefined;
+    });
+    return snapshot;
+  }
+
+  async #take(): Promise<UsageSnapshot> {
+    const { clock, reader, allPodsCgroup } = this.#options;
+    const samples = new Map<string, Sample>();
+    const paths = new Map<string, string>();
+    const running = this.#options.pods().filter((pod) => runningContainers(pod).length > 0);
+    const pods = await Promise.all(running.map((pod) => this.#pod(pod, samples, paths)));
+    const node = await this.node();
+    const all = allPodsCgroup === '' ? undefined : await reader.read(cgroupPath(allPodsCgroup));
+    const snapshot: UsageSnapshot = {
+      timeMs: clock.now(),
+      node,
+      nodeNanoCores: this.#rate('/', node, samples),
+      allPods:
+        all === undefined
+          ? undefined
+          : { cgroup: cgroupPath(allPodsCgroup), usage: all, nanoCores: this.#rate(allPodsCgroup, all, samples) },
+      pods,
+    };
+    this.#samples = samples;
+    this.#paths = paths;
+    return snapshot;
+  }
+
+  async #pod(pod: Pod, samples: Map<string, Sample>, paths: Map<string, string>): Promise<PodUsage> {
+    const { clock, reader, runtime } = this.#options;
+    const parent = this.#options.cgroupParent(pod);
+    const cgroup = parent === '' ? '' : cgroupPath(parent);
+    const running = runningContainers(pod);
+    const places = await this.#locate(cgroup, running, paths);
+    let asked: Promise<readonly ContainerStats[]> | undefined;
+    const containers = await Promise.all(
+      running.map(async (container): Promise<ContainerUsage | undefined> => {
+        const place = places.get(container.id) ?? '';
+        let usage = place === '' ? undefined : await reader.read(place);
+        if (usage === undefined) {
+          asked ??= runtime.containerStats({ podUid: pod.metadata.uid }).catch(() => []);
+          const stats = (await asked).find((entry) => entry.id === container.id);
+          usage = stats === undefined ? undefined : usageFromRuntime(stats);
+        }
+        if (usage === undefined) return undefined;
+        return {
+          ...container,
+          cgroup: place,
+          timeMs: clock.now(),
+          usage,
+          nanoCores: this.#rate(container.id, usage, samples),
+        };
+      }),
+    );
+    const present = containers.filter((container) => container !== undefined);
+    const own = cgroup === '' ? undefined : await reader.read(cgroup);
+    const usage = own ?? sumUsage(present.map((container) => container.usage));
+    const [first] = present;
+    return {
+      pod,
+      cgroup: own === undefined ? '' : cgroup,
+      timeMs: clock.now(),
+      usage,
+      nanoCores: this.#rate(pod.metadata.uid, usage, samples),
+      containers: present,
+      interfaces:
+        pod.spec.hostNetwork === true || first === undefined || first.cgroup === ''
+          ? []
+          : await this.#interfaces(first.cgroup),
+    };
+  }
+
+  /**
+   * Finds the cgroups of containers. A container's cgroup is a child of the pod's and is named after the container id,
+   * such as `docker-<id>.scope` with systemd.
+   */
+  async #locate(
+    cgroup: string,
+    containers: readonly { readonly id: string }[],
+    paths: Map<string, string>,
+  ): Promise<ReadonlyMap<string, string>> {
+    const known = containers.map((container) => this.#paths.get(container.id));
+    if (cgroup !== '' && known.some((path) => path === undefined)) {
+      for (const name of await this.#options.reader.children(cgroup)) {
+        const unit = name.endsWith('.scope') ? name.slice(0, -'.scope'.length) : name;
+        const id = unit.split(/[^0-9a-zA-Z_.]/).at(-1);
+        const match = containers.find((container) => container.id === id || container.id === name);
+        if (match !== undefined) paths.set(match.id, `${cgroup}/${name}`);
+      }
+    }
+    containers.forEach((container, index) => {
+      const path = known[index];
+      if (path !== undefined) paths.set(container.id, path);
+    });
+    return paths;
+  }
+
+  async #interfaces(cgroup: string): Promise<readonly InterfaceCounters[]> {
+    const pid = await this.#options.reader.firstProcess(cgroup);
+    if (pid === undefined) return [];
+    return interfacesOf(`${this.#proc}/${pid}/net/dev`);
+  }
+
+  #rate(key: string, usage: CgroupUsage, samples: Map<string, Sample>): number | undefined {
+    const atMs = this.#options.clock.monotonic();
+    const before = this.#samples.get(key);
+    const { usageNs } = usage.cpu;
+    if (before === undefined || atMs - before.atMs > LONGEST_RATE_MS || usageNs < before.usageNs) {
+      samples.set(key, { atMs, usageNs, nanoCores: undefined });
+      return undefined;
+    }
+    if (atMs - before.atMs < SHORTEST_RATE_MS) {
+      samples.set(key, before);
+      return before.nanoCores;
+    }
+    const nanoCores = Math.round(((usageNs - before.usageNs) * 1000) / (atMs - before.atMs));
+    samples.set(key, { atMs, usageNs, nanoCores });
+    return nanoCores;
+  }
+}
+
+/** Reads the counters of a `net/dev` file. Returns none if the file cannot be read. */
+export async function interfacesOf(path: string): Promise<readonly InterfaceCounters[]> {
+  return parseNetDev(await readFile(path, 'utf8').catch(() => ''));
+}
+
+interface RunningContainer {
+  readonly name: string;
+  readonly id: string;
+  readonly image: string;
+  readonly startedAtMs: number;
+}
+
+export function runningContainers(pod: Pod): readonly RunningContainer[] {
+  const { status } = pod;
+  return [
+    ...(status?.initContainerStatuses ?? []),
+    ...(status?.containerStatuses ?? []),
+    ...(status?.ephemeralContainerStatuses ?? []),
+  ].flatMap((container) => {
+    const started = container.state?.running;
+    const id = container.containerID ?? '';
+    if (started === undefined || id === '') return [];
+    return [
+      {
+        name: container.name,
+        id: id.slice(id.indexOf('://') + 3),
+        image: container.image,
+        startedAtMs: Date.parse(started.startedAt ?? ''),
+      },
+    ];
+  });
+}
+
+export const NO_USAGE: CgroupUsage = {
+  cpu: {
+    usageNs: 0,
+    userNs: 0,
+    systemNs: 0,
+    periods: 0,
+    throttledPeriods: 0,
+    throttledNs: 0,
+    burstPeriods: 0,
+    burstNs: 0,
+    quotaUs: 0,
+    periodUs: 0,
+    shares: 0,
+    pressure: undefined,
+  },
+  memory: {
+    usageBytes: 0,
+    workingSetBytes: 0,
+    rssBytes: 0,
+    cacheBytes: 0,
+    mappedBytes: 0,
+    swapBytes: 0,
+    kernelBytes: 0,
+    maxUsageBytes: 0,
+    activeFileBytes: 0,
+    inactiveFileBytes: 0,
+    pageFaults: 0,
+    majorPageFaults: 0,
+    failures: 0,
+    oomKills: 0,
+    limitBytes: undefined,
+    reservationBytes: undefined,
+    swapLimitBytes: undefined,
+    pressure: undefined,
+  },
+  io: { devices: [], pressure: undefined },
+  processes: { current: 0, max: undefined },
+};
+
+function usageFromRuntime(stats: ContainerStats): CgroupUsage {
+  return {
+    ...NO_USAGE,
+    cpu: { ...NO_USAGE.cpu, usageNs: stats.cpuUsageCoreNs },
+    memory: {
+      ...NO_USAGE.memory,
+      usageBytes: stats.memoryUsageBytes,
+      workingSetBytes: stats.memoryWorkingSetBytes,
+      rssBytes: stats.memoryRssBytes,
+      pageFaults: stats.pageFaults,
+      majorPageFaults: stats.majorPageFaults,
+    },
+  };
+}
+
+function sumUsage(parts: readonly CgroupUsage[]): CgroupUsage {
+  const sum = (of: (usage: CgroupUsage) => number): number => parts.reduce((total, usage) => total + of(usage), 0);
+  return {
+    ...NO_USAGE,
+    cpu: { ...NO_USAGE.cpu, usageNs: sum((usage) => usage.cpu.usageNs) },
+    memory: {
+      ...NO_USAGE.memory,
+      usageBytes: sum((usage) => usage.memory.usageBytes),
+      workingSetBytes: sum((usage) => usage.memory.workingSetBytes),
+      rssBytes: sum((usage) => usage.memory.rssBytes),
+      pageFaults: sum((usage) => usage.memory.pageFaults),
+      majorPageFaults: sum((usage) => usage.memory.majorPageFaults),
+    },
+    processes: { current: sum((usage) => usage.processes.current), max: undefined },
+  };
+}

@@ -1,0 +1,236 @@
+/**
+ * Reads `--image-credential-provider-config`: a file, or a directory of them in the order of their names, of kind
+ * CredentialProviderConfig. What it says is checked as a whole; the agent does not start with a mistake in it.
+ */
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { extname, join } from 'node:path';
+import { parseYaml } from '../../../api/codec/yaml.ts';
+import { parseDuration } from '../../../api/component/duration.ts';
+import type { JsonValue } from '../../../api/meta/object.ts';
+import { ConfigurationError } from '../../model/configuration-error.ts';
+import { checkImagePattern } from './image-match.ts';
+
+export interface TokenAttributes {
+  readonly audience: string;
+  readonly requiresServiceAccount: boolean;
+  readonly requiredAnnotations: readonly string[];
+  readonly optionalAnnotations: readonly string[];
+  /** `Token`: what is remembered holds for that token only. */
+  readonly cacheType: 'ServiceAccount' | 'Token';
+}
+
+export interface CredentialProvider {
+  readonly name: string;
+  readonly apiVersion: string;
+  readonly matchImages: readonly string[];
+  readonly defaultCacheMs: number;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly tokenAttributes: TokenAttributes | undefined;
+}
+
+const CONFIG_VERSIONS = ['v1', 'v1beta1', 'v1alpha1'].map((version) => `kubelet.config.k8s.io/${version}`);
+const CURRENT_VERSION = 'credentialprovider.kubelet.k8s.io/v1';
+const PLUGIN_VERSIONS = ['v1', 'v1alpha1', 'v1beta1'].map((version) => `credentialprovider.kubelet.k8s.io/${version}`);
+const CACHE_TYPES = ['ServiceAccount', 'Token'] as const;
+const ANNOTATION_KEY = /^(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?\/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
+
+/** Throws `ConfigurationError`: a line a mistake. */
+export async function readCredentialProviders(path: string): Promise<readonly CredentialProvider[]> {
+  const providers: CredentialProvider[] = [];
+  const problems: string[] = [];
+  for (const file of await filesOf(path)) {
+    const reader = new Reader(file);
+    try {
+      providers.push(...providersOf(reader, parseYaml(await readFile(file, 'utf8')).value));
+    } catch (error) {
+      reader.say('', error instanceof Error ? error.message : String(error));
+    }
+    problems.push(...reader.problems);
+  }
+  const names = providers.map(({ name }) => name);
+  for (const name of new Set(names.filter((entry, index) => names.indexOf(entry) !== index)))
+    problems.push(`${path}: duplicate provider name ${JSON.stringify(name)} found in configuration file(s)`);
+  if (problems.length > 0) throw new ConfigurationError(problems.join('\n'));
+  return providers;
+}
+
+async function filesOf(path: string): Promise<string[]> {
+  try {
+    if (!(await stat(path)).isDirectory()) return [path];
+    const names = (await readdir(path, { withFileTypes: true }))
+      .filter((entry) => !entry.isDirectory() && ['.json', '.yaml', '.yml'].includes(extname(entry.name)))
+      .map((entry) => join(path, entry.name));
+    if (names.length > 0) return names.toSorted();
+  } catch (error) {
+    throw new ConfigurationError(
+      `--image-credential-provider-config: ${path} cannot be read: ${(error as Error).message}`,
+      { cause: error },
+    );
+  }
+  throw new ConfigurationError(
+    `--image-credential-provider-config: there is no .json, .yaml or .yml file in the directory ${path}`,
+  );
+}
+
+type Fields = ReadonlyMap<string, JsonValue | undefined>;
+
+/** Takes values out of a file, and collects what is wrong with them. */
+class Reader {
+  readonly #file: string;
+  readonly problems: string[] = [];
+
+  constructor(file: string) {
+    this.#file = file;
+  }
+
+  say(path: string, what: string): void {
+    this.problems.push(`${this.#file}: ${path === '' ? '' : `${path}: `}${what}`);
+  }
+
+  fields(value: JsonValue | undefined, path: string, known: readonly string[]): Fields {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      this.say(path, 'must be an object');
+      return new Map();
+    }
+    const fields = new Map(Object.entries(value));
+    for (const name of fields.keys())
+      if (!known.includes(name)) this.say(path, `unknown field ${JSON.stringify(name)}`);
+    return fields;
+  }
+
+  text(fields: Fields, name: string, path: string): string {
+    const value = fields.get(name) ?? '';
+    if (typeof value === 'string') return value;
+    this.say(`${path}.${name}`, 'must be a string');
+    return '';
+  }
+
+  list(fields: Fields, name: string, path: string): readonly JsonValue[] {
+    const value = fields.get(name) ?? [];
+    if (Array.isArray(value)) return value;
+    this.say(`${path}.${name}`, 'must be a list');
+    return [];
+  }
+
+  texts(fields: Fields, name: string, path: string): string[] {
+    const list = this.list(fields, name, path);
+    const texts = list.filter((entry): entry is string => typeof entry === 'string');
+    if (texts.length < list.length) this.say(`${path}.${name}`, 'must be a list of strings');
+    return texts;
+  }
+}
+
+function providersOf(reader: Reader, value: JsonValue): CredentialProvider[] {
+  const fields = reader.fields(value, '', ['apiVersion', 'kind', 'providers']);
+  const apiVersion = reader.text(fields, 'apiVersion', '');
+  if (!CONFIG_VERSIONS.includes(apiVersion) || fields.get('kind') !== 'CredentialProviderConfig') {
+    reader.say('', `must be a CredentialProviderConfig of ${CONFIG_VERSIONS.join(', ')}`);
+    return [];
+  }
+  const providers = reader.list(fields, 'providers', '');
+  if (providers.length === 0) reader.say('providers', 'at least 1 item in plugins is required');
+  return providers.map((entry, index) => providerOf(reader, entry, `providers[${index}]`));
+}
+
+function providerOf(reader: Reader, value: JsonValue, path: string): CredentialProvider {
+  const known = ['name', 'matchImages', 'defaultCacheDuration', 'apiVersion', 'args', 'env', 'tokenAttributes'];
+  const fields = reader.fields(value, path, known);
+  const name = reader.text(fields, 'name', path);
+  if (name === '') reader.say(`${path}.name`, 'is required');
+  if (/[/ ]/.test(name) || name === '.' || name === '..')
+    reader.say(`${path}.name`, `${JSON.stringify(name)} must be the name of a file, without '/' and spaces`);
+  const apiVersion = reader.text(fields, 'apiVersion', path);
+  if (!PLUGIN_VERSIONS.includes(apiVersion))
+    reader.say(`${path}.apiVersion`, `${JSON.stringify(apiVersion)} is not one of ${PLUGIN_VERSIONS.join(', ')}`);
+  const matchImages = reader.texts(fields, 'matchImages', path);
+  if (matchImages.length === 0) reader.say(`${path}.matchImages`, 'at least 1 item in matchImages is required');
+  for (const pattern of matchImages) {
+    try {
+      checkImagePattern(pattern);
+    } catch (error) {
+      reader.say(
+        `${path}.matchImages`,
+        `${JSON.stringify(pattern)}: match image is invalid: ${(error as Error).message}`,
+      );
+    }
+  }
+  const tokenAttributes = fields.has('tokenAttributes')
+    ? tokenAttributesOf(reader, fields.get('tokenAttributes'), `${path}.tokenAttributes`)
+    : undefined;
+  if (tokenAttributes !== undefined && apiVersion !== CURRENT_VERSION)
+    reader.say(`${path}.tokenAttributes`, `tokenAttributes is only supported for ${CURRENT_VERSION} API version`);
+  return {
+    name,
+    apiVersion,
+    matchImages,
+    defaultCacheMs: durationOf(reader, fields, path),
+    args: reader.texts(fields, 'args', path),
+    env: environmentOf(reader, fields, path),
+    tokenAttributes,
+  };
+}
+
+function durationOf(reader: Reader, fields: Fields, path: string): number {
+  const at = `${path}.defaultCacheDuration`;
+  const text = reader.text(fields, 'defaultCacheDuration', path);
+  if (text === '') {
+    reader.say(at, 'is required');
+    return 0;
+  }
+  const parsed = parseDuration(text);
+  if (parsed === undefined) reader.say(at, `${JSON.stringify(text)} is no duration`);
+  else if (parsed < 0) reader.say(at, 'must be greater than or equal to 0');
+  return parsed ?? 0;
+}
+
+function environmentOf(reader: Reader, fields: Fields, path: string): Record<string, string> {
+  const env: Record<string, string> = {};
+  for (const [index, entry] of reader.list(fields, 'env', path).entries()) {
+    const at = `${path}.env[${index}]`;
+    const variable = reader.fields(entry, at, ['name', 'value']);
+    env[reader.text(variable, 'name', at)] = reader.text(variable, 'value', at);
+  }
+  return env;
+}
+
+function tokenAttributesOf(reader: Reader, value: JsonValue | undefined, path: string): TokenAttributes {
+  const fields = reader.fields(value, path, [
+    'serviceAccountTokenAudience',
+    'cacheType',
+    'requireServiceAccount',
+    'requiredServiceAccountAnnotationKeys',
+    'optionalServiceAccountAnnotationKeys',
+  ]);
+  const audience = reader.text(fields, 'serviceAccountTokenAudience', path);
+  if (audience === '') reader.say(`${path}.serviceAccountTokenAudience`, 'is required');
+  const requires = fields.get('requireServiceAccount');
+  if (typeof requires !== 'boolean') reader.say(`${path}.requireServiceAccount`, 'is required: true or false');
+  const cacheType = CACHE_TYPES.find((type) => type === fields.get('cacheType'));
+  if (cacheType === undefined) reader.say(`${path}.cacheType`, `is required: one of ${CACHE_TYPES.join(', ')}`);
+  const requiredAnnotations = annotationKeys(reader, fields, 'requiredServiceAccountAnnotationKeys', path);
+  const optionalAnnotations = annotationKeys(reader, fields, 'optionalServiceAccountAnnotationKeys', path);
+  if (requires === false && requiredAnnotations.length > 0)
+    reader.say(
+      `${path}.requiredServiceAccountAnnotationKeys`,
+      'requireServiceAccount cannot be false when requiredServiceAccountAnnotationKeys is set',
+    );
+  if (requiredAnnotations.some((key) => optionalAnnotations.includes(key)))
+    reader.say(path, 'annotation keys cannot be both required and optional');
+  return {
+    audience,
+    requiresServiceAccount: requires === true,
+    requiredAnnotations,
+    optionalAnnotations,
+    cacheType: cacheType ?? 'Token',
+  };
+}
+
+function annotationKeys(reader: Reader, fields: Fields, name: string, path: string): string[] {
+  const keys = reader.texts(fields, name, path);
+  for (const [index, key] of keys.entries()) {
+    if (!ANNOTATION_KEY.test(key)) reader.say(`${path}.${name}`, `${JSON.stringify(key)} is no name of an annotation`);
+    if (keys.indexOf(key) !== index) reader.say(`${path}.${name}`, `${JSON.stringify(key)} stands twice`);
+  }
+  return keys;
+}

@@ -1,0 +1,165 @@
+/**
+ * Credentials of registries from plugins: programs in `--image-credential-provider-bin-dir` that are asked for an image with a
+ * CredentialProviderRequest on their input, and answer with credentials and how long, and for what, they may be remembered.
+ * A plugin that fails gives none: the pull goes on without it.
+ */
+import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
+import { access } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import { parseDuration } from '../../../api/component/duration.ts';
+import type { Client } from '../../../api/machinery/client.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { ServiceAccount } from '../../../api/machinery/kinds.ts';
+import { serviceAccounts } from '../../../api/machinery/resources.ts';
+import { ConfigurationError } from '../../model/configuration-error.ts';
+import type { Pod } from '../../model/core-types.ts';
+import type { CredentialProvider, TokenAttributes } from './credential-provider-config.ts';
+import { runCredentialPlugin } from './credential-plugin.ts';
+import { matchesImage } from './image-match.ts';
+import { parseImageReference } from '../../../api/kinds/image-reference.ts';
+import { credentialHash, type CredentialSource, type PullCredential } from './pull-credentials.ts';
+
+export interface CredentialProvidersOptions {
+  readonly providers: readonly CredentialProvider[];
+  readonly binDirectory: string;
+  readonly client: Client | undefined;
+  readonly token: (pod: Pod, audience: string) => Promise<string>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+interface Kept {
+  readonly entries: readonly Entry[];
+  readonly expiresAtMs: number;
+}
+
+interface Entry {
+  readonly pattern: string;
+  readonly username: string;
+  readonly password: string;
+}
+
+interface Owned {
+  readonly entry: Entry;
+  readonly source: CredentialSource | undefined;
+}
+
+/** For whom credentials are asked: nobody in particular, or a service account with its token. */
+interface Identity {
+  readonly token: string | undefined;
+  readonly annotations: Readonly<Record<string, string>> | undefined;
+  /** Keeps the credentials of one apart from those of another. */
+  readonly key: string;
+  /** The service account; without one every pod of the node may use what comes. */
+  readonly source: CredentialSource | undefined;
+}
+
+const ANYBODY: Identity = { token: undefined, annotations: undefined, key: '', source: undefined };
+
+export class CredentialProviders {
+  readonly #options: CredentialProvidersOptions;
+  readonly #kept = new Map<string, Kept>();
+  readonly #running = new Map<string, Promise<readonly Entry[]>>();
+
+  constructor(options: CredentialProvidersOptions) {
+    this.#options = options;
+  }
+
+  /** Throws `ConfigurationError` where a plugin is missing or cannot be run. */
+  async check(): Promise<void> {
+    for (const { name } of this.#options.providers) {
+      const program = join(this.#options.binDirectory, name);
+      await access(program, constants.X_OK).catch((error: unknown) => {
+        throw new ConfigurationError(`plugin binary executable ${program} did not exist or cannot be run`, {
+          cause: error,
+        });
+      });
+    }
+  }
+
+  /** What plugins have for the image, the most specific first. */
+  async credentials(image: string, pod: Pod): Promise<readonly PullCredential[]> {
+    const { registry, repository } = parseImageReference(image);
+    const target = `${registry}/${repository}`;
+    const found: Owned[] = [];
+    for (const provider of this.#options.providers) {
+      if (!provider.matchImages.some((pattern) => matchesImage(pattern, target))) continue;
+      try {
+        const identity = await this.#identity(provider.tokenAttributes, pod);
+        if (identity === undefined) continue;
+        const entries = await this.#ask(provider, target, identity);
+        for (const entry of entries)
+          if (matchesImage(entry.pattern, target)) found.push({ entry, source: identity.source });
+      } catch (error) {
+        this.#options.logger.error(
+          { provider: provider.name, image: target, err: error },
+          'a credential provider plugin gave no credentials',
+        );
+      }
+    }
+    return found
+      .toSorted((a, b) => b.entry.pattern.length - a.entry.pattern.length)
+      .map(({ entry: { username, password }, source }) => ({
+        auth: { username, password, serverAddress: registry },
+        source,
+        hash: credentialHash({ username, password }),
+      }));
+  }
+
+  async #ask(provider: CredentialProvider, target: string, identity: Identity): Promise<readonly Entry[]> {
+    const { clock, binDirectory } = this.#options;
+    const keyOf = (scope: string): string => JSON.stringify([provider.name, scope, identity.key]);
+    this.#dropExpired();
+    const registry = target.split('/')[0] ?? '';
+    for (const scope of [target, registry, 'global']) {
+      const kept = this.#kept.get(keyOf(scope));
+      if (kept !== undefined) return kept.entries;
+    }
+    const running = this.#running.get(keyOf(target));
+    if (running !== undefined) return running;
+    const ask = async (): Promise<readonly Entry[]> => {
+      const response = await runCredentialPlugin({ provider, binDirectory, image: target, ...identity });
+      const entries = Object.entries(response.auth).map(([pattern, auth]) => ({ pattern, ...auth }));
+      const durationMs =
+        response.cacheDuration === undefined ? provider.defaultCacheMs : (parseDuration(response.cacheDuration) ?? 0);
+      const scope = { Image: target, Registry: registry, Global: 'global' }[response.cacheKeyType];
+      if (durationMs > 0) this.#kept.set(keyOf(scope), { entries, expiresAtMs: clock.now() + durationMs });
+      return entries;
+    };
+    const asked = ask().finally(() => this.#running.delete(keyOf(target)));
+    this.#running.set(keyOf(target), asked);
+    return asked;
+  }
+
+  #dropExpired(): void {
+    const now = this.#options.clock.now();
+    for (const [key, { expiresAtMs }] of this.#kept) if (expiresAtMs <= now) this.#kept.delete(key);
+  }
+
+  /** `undefined`: the plugin is not asked for this pod. */
+  async #identity(attributes: TokenAttributes | undefined, pod: Pod): Promise<Identity | undefined> {
+    if (attributes === undefined) return ANYBODY;
+    const { namespace } = pod.metadata;
+    const name = pod.spec.serviceAccountName ?? '';
+    // Static pods have none.
+    if (name === '') return attributes.requiresServiceAccount ? undefined : ANYBODY;
+    if (this.#options.client === undefined)
+      throw new Error('there is no API server to ask for the service account of the pod');
+    const account = (await this.#options.client.get(serviceAccounts, namespace, name)) as ServiceAccount;
+    const has = account.metadata.annotations ?? {};
+    // How workloads say that they want it: without one the plugin is simply not for them.
+    if (attributes.requiredAnnotations.some((key) => has[key] === undefined)) return undefined;
+    const annotations = Object.fromEntries(
+      [...attributes.requiredAnnotations, ...attributes.optionalAnnotations]
+        .toSorted()
+        .flatMap((key) => (has[key] === undefined ? [] : [[key, has[key]]])),
+    );
+    const token = await this.#options.token(pod, attributes.audience);
+    const parts = [namespace, name, account.metadata.uid, annotations];
+    if (attributes.cacheType === 'Token') parts.push(createHash('sha256').update(token).digest('hex'));
+    const source = { kind: 'serviceAccount', uid: account.metadata.uid ?? '', namespace, name } as const;
+    return { token, annotations, key: JSON.stringify(parts), source };
+  }
+}

@@ -1,0 +1,376 @@
+/**
+ * Sees to it that a container's image is there: pull policies, pull secrets, back-off, one pull of one image at a time,
+ * serial or parallel pulls within the registry's rate. Failures come with the reason and message that users see.
+ */
+import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
+import type { Container, Pod, PodEventRecorder, ReferencedObjects } from '../../model/core-types.ts';
+import { BackOff } from '../kuberuntime/back-off.ts';
+import { type ContainerKind, fieldPathOf } from '../kuberuntime/pod-containers.ts';
+import { type ImageInfo, type Runtime, RuntimeError } from '../runtime.ts';
+import { ImageReferenceError, withDefaultTag } from '../../../api/kinds/image-reference.ts';
+import { pullCredentials, type PullCredential } from './pull-credentials.ts';
+import type { PullVerification } from './pull-verification.ts';
+
+export type ImageErrorReason =
+  | 'ErrImagePull'
+  | 'ImagePullBackOff'
+  | 'ErrImageNeverPull'
+  | 'InvalidImageName'
+  | 'ImageInspectError'
+  | 'RegistryUnavailable'
+  | 'SignatureValidationFailed';
+
+export class ImageError extends Error {
+  override readonly name = 'ImageError';
+  readonly reason: ImageErrorReason;
+  /** When the next attempt may be made (`ImagePullBackOff`). */
+  readonly retryAtMs: number | undefined;
+  constructor(reason: ImageErrorReason, message: string, options: ErrorOptions & { readonly retryAtMs?: number } = {}) {
+    super(message, options);
+    this.reason = reason;
+    this.retryAtMs = options.retryAtMs;
+  }
+}
+
+export interface ImageManagerOptions {
+  readonly runtime: Pick<Runtime, 'imageStatus' | 'pullImage'>;
+  readonly clock: Clock;
+  readonly events: PodEventRecorder;
+  readonly objects: ReferencedObjects;
+  /** `--serialize-image-pulls`; otherwise at most `maxParallelPulls` (0: any number). */
+  readonly serialPulls: boolean;
+  readonly maxParallelPulls: number;
+  /** Pulls a second and burst; 0: no limit. */
+  readonly registryQps: number;
+  readonly registryBurst: number;
+  /** The node's own credentials and those of credential provider plugins. */
+  readonly providers?: (image: string, pod: Pod) => Promise<readonly PullCredential[]>;
+  /** Whether pods must have the credentials of what is there; left out: they need not. */
+  readonly verification?: PullVerification;
+  readonly onUsed?: (imageId: string) => void;
+  /** For each image that a container wanted. */
+  readonly onRequest?: (request: ImageRequest) => void;
+}
+
+export interface ImageRequest {
+  readonly pullPolicy: string;
+  /** `undefined`: not known. */
+  readonly isPresent: boolean | undefined;
+  readonly isPullRequired: boolean | undefined;
+}
+
+type Say = (type: 'Normal' | 'Warning', reason: string, message: string) => void;
+
+interface PullResult {
+  readonly id: string;
+  readonly tookMs: number;
+  readonly used: PullCredential | undefined;
+}
+
+interface SharedPull {
+  readonly result: Promise<PullResult>;
+  readonly abort: AbortController;
+  /** That wait for it. */
+  pods: number;
+}
+
+export class ImageManager {
+  readonly #options: ImageManagerOptions;
+  readonly #backOff: BackOff;
+  readonly #pulls = new Map<string, SharedPull>();
+  /** The last failure by back-off key. */
+  readonly #failures = new Map<string, { readonly text: string; readonly atMs: number }>();
+  readonly #waiting: (() => void)[] = [];
+  #running = 0;
+  #tokens: number;
+  #refilledAtMs: number;
+
+  constructor(options: ImageManagerOptions) {
+    this.#options = options;
+    this.#backOff = new BackOff(options.clock);
+    this.#tokens = options.registryBurst;
+    this.#refilledAtMs = options.clock.monotonic();
+  }
+
+  /** The image, on this host. Throws `ImageError`. */
+  async ensure(pod: Pod, container: Container, kind: ContainerKind, signal: AbortSignal): Promise<ImageInfo> {
+    const written = container.image ?? '';
+    const say: Say = (type, reason, message) =>
+      this.#options.events.event(
+        pod,
+        type,
+        reason,
+        message,
+        container.name === '' ? {} : { fieldPath: fieldPathOf(kind, container.name) },
+      );
+    let reference: string;
+    try {
+      reference = withDefaultTag(written);
+    } catch (error) {
+      if (!(error instanceof ImageReferenceError)) throw error;
+      say('Warning', 'InspectFailed', error.message);
+      throw new ImageError('InvalidImageName', error.message, { cause: error });
+    }
+    const policy = container.imagePullPolicy ?? (reference.endsWith(':latest') ? 'Always' : 'IfNotPresent');
+    const request: { -readonly [K in keyof ImageRequest]: ImageRequest[K] } = {
+      pullPolicy: policy,
+      isPresent: undefined,
+      isPullRequired: undefined,
+    };
+    try {
+      const credentials = once(() => this.#credentials(reference, pod));
+      const present = policy === 'Always' ? undefined : await this.#inspect(reference, say);
+      if (policy !== 'Always') request.isPresent = present !== undefined;
+      if (present !== undefined) {
+        const { verification } = this.#options;
+        request.isPullRequired = (await verification?.mustPull(written, present.id, credentials)) ?? false;
+        if (!request.isPullRequired) {
+          const access = verification === undefined ? '' : ' and can be accessed by the pod';
+          say('Normal', 'Pulled', `Container image "${written}" already present on machine${access}`);
+          this.#options.onUsed?.(present.id);
+          return present;
+        }
+      }
+      if (policy === 'Never') {
+        // Also where it is there and not this pod's: what others have is nothing to tell.
+        const message = `Container image "${written}" is not present with pull policy of Never`;
+        say('Warning', 'ErrImageNeverPull', message);
+        throw new ImageError('ErrImageNeverPull', message);
+      }
+      request.isPullRequired = true;
+      return await this.#recorded(pod, { written, reference }, credentials, say, signal);
+    } finally {
+      this.#options.onRequest?.(request);
+    }
+  }
+
+  /** The id of an image that a volume of the pod mounts; pulled as the volume says. */
+  async ensureVolumeImage(pod: Pod, reference: string, signal: AbortSignal): Promise<string> {
+    const policy = pod.spec.volumes?.find((volume) => volume.image?.reference === reference)?.image?.pullPolicy;
+    const container = { name: '', image: reference, ...(policy === undefined ? {} : { imagePullPolicy: policy }) };
+    return (await this.ensure(pod, container, 'regular', signal)).id;
+  }
+
+  /** Forgets what old failures left. */
+  collect(): void {
+    this.#backOff.collect();
+    for (const key of this.#failures.keys()) if (this.#backOff.delayMs(key) === 0) this.#failures.delete(key);
+  }
+
+  async #inspect(reference: string, say: Say): Promise<ImageInfo | undefined> {
+    try {
+      return await this.#options.runtime.imageStatus(reference);
+    } catch (error) {
+      // The reference names no image here.
+      const message = `Failed to inspect image "": ${(error as Error).message}`;
+      say('Warning', 'InspectFailed', message);
+      throw new ImageError('ImageInspectError', message, { cause: error });
+    }
+  }
+
+  /** A pull between its intent and its record. */
+  async #recorded(
+    pod: Pod,
+    image: WantedImage,
+    credentials: () => Promise<readonly PullCredential[]>,
+    say: Say,
+    signal: AbortSignal,
+  ): Promise<ImageInfo> {
+    const { verification } = this.#options;
+    this.#checkBackOff(pod, image, say);
+    await verification?.starts(image.written).catch((error: unknown) => {
+      const why = `Failed to record image pull intent for container image "${image.written}": ${(error as Error).message}`;
+      throw new ImageError('ErrImagePull', why, { cause: error });
+    });
+    let pulled: Pulled | undefined;
+    try {
+      pulled = await this.#pull(pod, image, credentials, say, signal);
+      return pulled.info;
+    } finally {
+      if (pulled === undefined) await verification?.failed(image.written);
+      else await verification?.pulled(image.written, pulled.info.id, pulled.used);
+    }
+  }
+
+  /** Throws `ImagePullBackOff` while the last failure is too fresh. */
+  #checkBackOff(pod: Pod, { written }: WantedImage, say: Say): void {
+    const { clock } = this.#options;
+    const key = `${pod.metadata.uid}_${written}`;
+    const last = this.#failures.get(key);
+    const waitMs = this.#backOff.remainingMs(key, last?.atMs ?? clock.now());
+    if (waitMs === 0) return;
+    say('Normal', 'BackOff', `Back-off pulling image "${written}"`);
+    throw new ImageError(
+      'ImagePullBackOff',
+      `Back-off pulling image "${written}"${last === undefined ? '' : `: ${last.text}`}`,
+      { retryAtMs: clock.now() + waitMs },
+    );
+  }
+
+  async #pull(
+    pod: Pod,
+    { written, reference }: WantedImage,
+    credentials: () => Promise<readonly PullCredential[]>,
+    say: Say,
+    signal: AbortSignal,
+  ): Promise<Pulled> {
+    const { clock, runtime } = this.#options;
+    const key = `${pod.metadata.uid}_${written}`;
+    say('Normal', 'Pulling', `Pulling image "${written}"`);
+    const startedMs = clock.monotonic();
+    try {
+      const { id, tookMs, used } = await this.#shared(reference, await credentials(), signal);
+      const info = await runtime.imageStatus(id);
+      if (info === undefined)
+        throw new RuntimeError('image-not-found', `image "${reference}" is not there after it was pulled`);
+      this.#backOff.forget(key);
+      this.#failures.delete(key);
+      const seconds = (ms: number): string => `${Number((ms / 1000).toFixed(3))}s`;
+      say(
+        'Normal',
+        'Pulled',
+        `Successfully pulled image "${written}" in ${seconds(tookMs)} (${seconds(clock.monotonic() - startedMs)} including waiting). Image size: ${info.sizeBytes} bytes.`,
+      );
+      this.#options.onUsed?.(info.id);
+      return { info, used };
+    } catch (error) {
+      if (signal.aborted) throw error;
+      const why = (error as Error).message;
+      say('Warning', 'Failed', `Failed to pull image "${written}": ${why}`);
+      const [reason, message] = meaning(written, why);
+      this.#failures.set(key, { text: `${reason}: ${message}`, atMs: clock.now() });
+      this.#backOff.next(key, clock.now());
+      throw new ImageError(reason, message, { cause: error, retryAtMs: clock.now() + this.#backOff.delayMs(key) });
+    }
+  }
+
+  /** Of the pod's secrets, the node and its plugins, in the order in which they are tried. */
+  async #credentials(reference: string, pod: Pod): Promise<readonly PullCredential[]> {
+    try {
+      const secrets = await pullCredentials(reference, pod, this.#options.objects);
+      const provided = (await this.#options.providers?.(reference, pod)) ?? [];
+      return [...secrets, ...provided];
+    } catch (error) {
+      throw new ImageError('ErrImagePull', (error as Error).message, { cause: error });
+    }
+  }
+
+  /**
+   * Pods that want one image at one time share its pull, where they have no credentials of their own. A pod that is deleted
+   * leaves the pull to the others; without any it is cancelled.
+   */
+  async #shared(reference: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<PullResult> {
+    if (credentials.length > 0) return this.#pullNow(reference, credentials, signal);
+    const shared = this.#pulls.get(reference) ?? this.#begin(reference);
+    shared.pods++;
+    try {
+      return await untilAborted(shared.result, signal);
+    } finally {
+      shared.pods--;
+      if (shared.pods === 0) {
+        if (this.#pulls.get(reference) === shared) this.#pulls.delete(reference);
+        shared.abort.abort(new Error('no pod wants the image any more'));
+      }
+    }
+  }
+
+  #begin(reference: string): SharedPull {
+    const abort = new AbortController();
+    const shared: SharedPull = { result: this.#pullNow(reference, [], abort.signal), abort, pods: 0 };
+    const end = (): void => {
+      if (this.#pulls.get(reference) === shared) this.#pulls.delete(reference);
+    };
+    shared.result.then(end, end);
+    this.#pulls.set(reference, shared);
+    return shared;
+  }
+
+  async #pullNow(reference: string, credentials: readonly PullCredential[], signal: AbortSignal): Promise<PullResult> {
+    const { clock } = this.#options;
+    await this.#enter(signal);
+    const fromMs = clock.monotonic();
+    try {
+      const { id, used } = await this.#tryAll(reference, credentials, signal);
+      return { id, used, tookMs: clock.monotonic() - fromMs };
+    } finally {
+      this.#leave();
+    }
+  }
+
+  async #tryAll(
+    reference: string,
+    credentials: readonly PullCredential[],
+    signal: AbortSignal,
+  ): Promise<Omit<PullResult, 'tookMs'>> {
+    const attempts: readonly (PullCredential | undefined)[] = credentials.length === 0 ? [undefined] : credentials;
+    const errors: Error[] = [];
+    for (const used of attempts) {
+      try {
+        return { id: await this.#options.runtime.pullImage(reference, used?.auth, { signal }), used };
+      } catch (error) {
+        errors.push(error as Error);
+        if (signal.aborted) break;
+      }
+    }
+    const [first] = errors;
+    const messages = new Set(errors.map((error) => error.message));
+    if (messages.size <= 1) throw first ?? new Error('the pull was cancelled');
+    throw new RuntimeError('unauthorized', `[${[...messages].join(', ')}]`, { cause: first });
+  }
+
+  /** A turn, and one of the pulls that may be made in a second: what comes too fast is refused and tried again after its back-off. */
+  async #enter(signal: AbortSignal): Promise<void> {
+    const { serialPulls, maxParallelPulls, registryQps: qps, registryBurst, clock } = this.#options;
+    const limit = serialPulls ? 1 : maxParallelPulls;
+    while (limit > 0 && this.#running >= limit) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    this.#running++;
+    if (signal.aborted) {
+      this.#leave();
+      throw new Error('the pull was cancelled', { cause: signal.reason });
+    }
+    if (qps <= 0) return;
+    const now = clock.monotonic();
+    this.#tokens = Math.min(registryBurst, this.#tokens + ((now - this.#refilledAtMs) / 1000) * qps);
+    this.#refilledAtMs = now;
+    if (this.#tokens < 1) {
+      this.#leave();
+      throw new Error('pull QPS exceeded');
+    }
+    this.#tokens -= 1;
+  }
+
+  #leave(): void {
+    this.#running--;
+    this.#waiting.shift()?.();
+  }
+}
+
+interface WantedImage {
+  /** As the pod names it. */
+  readonly written: string;
+  /** With its tag. */
+  readonly reference: string;
+}
+
+interface Pulled {
+  readonly info: ImageInfo;
+  readonly used: PullCredential | undefined;
+}
+
+/** What CRI runtimes begin an error with that has a reason of its own, and how users read it. */
+const MEANINGS = [
+  ['RegistryUnavailable', 'the registry is unavailable'],
+  ['SignatureValidationFailed', 'the signature validation failed'],
+] as const;
+
+function meaning(image: string, why: string): readonly [reason: ImageErrorReason, message: string] {
+  const bare = why.replace(/^rpc error: code = \w+ desc = /, '');
+  const known = MEANINGS.find(([name]) => bare.startsWith(name));
+  if (known === undefined) return ['ErrImagePull', why];
+  return [known[0], `image pull failed for ${image} because ${known[1]}${bare.slice(known[0].length)}`];
+}
+
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => (made ??= make());
+}

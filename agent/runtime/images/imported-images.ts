@@ -1,0 +1,53 @@
+/**
+ * The names of images that were brought to this host as archives (`--images-dir`, `orchlet images import`), in one file of the root
+ * directory: nobody could pull them again, so they are never collected.
+ */
+import { mkdir, readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import type { Runtime } from '../runtime.ts';
+
+const FILE = 'imported-images.json';
+
+/** None where the file is missing. Throws where it cannot be read: nothing may be collected then. */
+export async function importedImages(rootDirectory: string): Promise<readonly string[]> {
+  try {
+    const names: unknown = JSON.parse(await readFile(join(rootDirectory, FILE), 'utf8'));
+    if (Array.isArray(names) && names.every((name) => typeof name === 'string')) return names;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw new Error(`${join(rootDirectory, FILE)} cannot be read: ${(error as Error).message}; remove it`, {
+      cause: error,
+    });
+  }
+  throw new Error(`${join(rootDirectory, FILE)} is no list of names: remove it`);
+}
+
+/** Throws where what is known cannot be read: it would be lost. */
+export async function rememberImported(rootDirectory: string, names: readonly string[]): Promise<void> {
+  const known = await importedImages(rootDirectory);
+  const all = [...new Set([...known, ...names])].toSorted();
+  if (all.length === known.length) return;
+  await mkdir(rootDirectory, { recursive: true, mode: 0o755 });
+  await replaceFile(join(rootDirectory, FILE), `${JSON.stringify(all, null, 2)}\n`, { mode: 0o644 });
+}
+
+/** Loads the `*.tar` of a folder (hosts without a registry); an archive that cannot be read is told and skipped. */
+export async function loadPreloadedImages(
+  directory: string,
+  runtime: Pick<Runtime, 'loadImages'>,
+  rootDirectory: string,
+  logger: Logger,
+): Promise<void> {
+  const names = await readdir(directory).catch(() => []);
+  for (const name of names.filter((entry) => entry.endsWith('.tar')).toSorted()) {
+    const archive = join(directory, name);
+    try {
+      await rememberImported(rootDirectory, await runtime.loadImages(archive));
+      logger.info({ archive }, 'Loaded an image archive');
+    } catch (error) {
+      logger.error({ error, archive }, 'An image archive could not be loaded');
+    }
+  }
+}

@@ -1,0 +1,143 @@
+/**
+ * Registry credentials from files of Docker's form: a pod's image pull secrets (`.dockerconfigjson` and the older `.dockercfg`), and
+ * the node's own `config.json`, which every pod of it may use.
+ */
+import { trimEnd } from '../../../api/component/trim.ts';
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { escapeMarkup } from '../../../api/codec/json.ts';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Pod, ReferencedObjects } from '../../model/core-types.ts';
+import type { RegistryAuth } from '../runtime.ts';
+import { matchesImage } from './image-match.ts';
+import { parseImageReference } from '../../../api/kinds/image-reference.ts';
+
+/** Whose credentials they are; the node's have no source. */
+export interface CredentialSource {
+  readonly kind: 'secret' | 'serviceAccount';
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+export interface PullCredential {
+  readonly auth: RegistryAuth;
+  readonly source: CredentialSource | undefined;
+  /** As the reference counts it, so that its records hold here. */
+  readonly hash: string;
+}
+
+interface Entry {
+  readonly auth?: string;
+  readonly username?: string;
+  readonly password?: string;
+  readonly email?: string;
+  readonly identitytoken?: string;
+}
+
+interface Found {
+  readonly pattern: string;
+  readonly credential: PullCredential;
+}
+
+/** Of the pod's secrets that match the image's registry and path, the most specific first. */
+export async function pullCredentials(
+  image: string,
+  pod: Pod,
+  objects: ReferencedObjects,
+): Promise<readonly PullCredential[]> {
+  const found: Found[] = [];
+  for (const { name = '' } of pod.spec.imagePullSecrets ?? []) {
+    if (name === '') continue;
+    const secret = await objects.secret(pod.metadata.namespace, name);
+    if (secret === undefined) continue;
+    const data = (secret['data'] ?? {}) as Record<string, string>;
+    const { uid = '', namespace = '' } = secret.metadata;
+    found.push(...matching(image, entriesOf(data), { kind: 'secret', uid, namespace, name }));
+  }
+  return ordered(found);
+}
+
+/** The node's own: `config.json` in the root directory, else what `docker login` wrote for the agent's user. Read at each pull. */
+export async function nodeCredentials(
+  image: string,
+  rootDirectory: string,
+  logger: Logger,
+): Promise<readonly PullCredential[]> {
+  for (const path of [join(rootDirectory, 'config.json'), join(homedir(), '.docker/config.json')]) {
+    try {
+      const { auths = {} } = JSON.parse(await readFile(path, 'utf8')) as { readonly auths?: Record<string, Entry> };
+      return ordered(matching(image, auths, undefined));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT')
+        logger.warn({ path, error }, 'The credentials of registries cannot be read');
+    }
+  }
+  return [];
+}
+
+function matching(
+  image: string,
+  entries: Readonly<Record<string, Entry>>,
+  source: CredentialSource | undefined,
+): readonly Found[] {
+  const { registry, repository } = parseImageReference(image);
+  return Object.entries(entries).flatMap(([key, entry]) => {
+    const pattern = normalizeKey(key);
+    return matchesImage(pattern, `${registry}/${repository}`)
+      ? [{ pattern, credential: credentialOf(entry, registry, source) }]
+      : [];
+  });
+}
+
+function ordered(found: readonly Found[]): readonly PullCredential[] {
+  return found.toSorted((a, b) => b.pattern.length - a.pattern.length).map(({ credential }) => credential);
+}
+
+function entriesOf(data: Readonly<Record<string, string>>): Record<string, Entry> {
+  const modern = data['.dockerconfigjson'];
+  const text = modern ?? data['.dockercfg'];
+  if (text === undefined) return {};
+  const parsed: unknown = JSON.parse(Buffer.from(text, 'base64').toString('utf8'));
+  const entries = modern === undefined ? parsed : (parsed as { auths?: unknown }).auths;
+  return (entries ?? {}) as Record<string, Entry>;
+}
+
+function normalizeKey(key: string): string {
+  const bare = key
+    .replace(/^https?:\/\//, '')
+    .replace(/\/v[12]\/?$/, '')
+    .replace(/\/$/, '');
+  return bare === 'index.docker.io' || bare === 'docker.io' ? 'docker.io' : bare;
+}
+
+function credentialOf(entry: Entry, registry: string, source: CredentialSource | undefined): PullCredential {
+  const decoded = entry.auth === undefined ? '' : Buffer.from(entry.auth, 'base64').toString('utf8');
+  const colon = decoded.indexOf(':');
+  const username = entry.username ?? (colon === -1 ? '' : decoded.slice(0, colon));
+  const password = entry.password ?? (colon === -1 ? '' : trimEnd(decoded.slice(colon + 1), '\0'));
+  return {
+    auth: {
+      username,
+      password,
+      serverAddress: registry,
+      ...(entry.identitytoken === undefined ? {} : { identityToken: entry.identitytoken }),
+    },
+    source,
+    hash: credentialHash({ username, password, email: entry.email ?? '' }),
+  };
+}
+
+/** Over the fields that are not empty, as Go writes them in JSON. */
+export function credentialHash(fields: {
+  readonly username: string;
+  readonly password: string;
+  readonly email?: string;
+}): string {
+  const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ''));
+  return createHash('sha256')
+    .update(escapeMarkup(JSON.stringify(given)))
+    .digest('hex');
+}

@@ -1,0 +1,176 @@
+/**
+ * What this node's agent knows of its pulls, in the reference's files: `image_manager/pulling` has a file an image that is being
+ * pulled, `image_manager/pulled` one an image that was, with the credentials that could. Read once at the start, kept in memory,
+ * written whole before a call resolves; either agent takes over from the other.
+ */
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
+
+export interface PullSecret {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly credentialHash: string;
+}
+
+export interface PullServiceAccount {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+/** Who may use an image: every pod of the node, or those with one of these. */
+export interface PullCredentials {
+  readonly nodePodsAccessible?: boolean;
+  readonly kubernetesSecrets?: readonly PullSecret[];
+  readonly kubernetesServiceAccounts?: readonly PullServiceAccount[];
+}
+
+export interface PulledRecord {
+  /** RFC 3339, whole seconds. */
+  readonly lastUpdatedTime: string;
+  /** The image's id. */
+  readonly imageRef: string;
+  /** By registry and path, without tag and digest. */
+  readonly credentialMapping?: Readonly<Record<string, PullCredentials>>;
+}
+
+const API_VERSIONS = ['kubelet.config.k8s.io/v1beta1', 'kubelet.config.k8s.io/v1alpha1'];
+const FILE_NAME = /^sha256-[0-9a-f]{64}$/;
+
+export class PullRecords {
+  readonly #directory: string;
+  readonly #logger: Logger;
+  readonly #intents = new Set<string>();
+  readonly #pulled = new Map<string, PulledRecord>();
+  /** Files of records that cannot be read: what they say is not known. */
+  readonly #broken = new Set<string>();
+  /** By path: writes of one file must not overlap. */
+  readonly #writes = new KeyedQueue();
+
+  constructor(rootDirectory: string, logger: Logger) {
+    this.#directory = join(rootDirectory, 'image_manager');
+    this.#logger = logger;
+  }
+
+  async load(): Promise<void> {
+    await this.#read('pulling', 'ImagePullIntent', ({ image }) => {
+      if (typeof image !== 'string') return false;
+      this.#intents.add(image);
+      return true;
+    });
+    await this.#read('pulled', 'ImagePulledRecord', (fields) => {
+      const record = recordOf(fields);
+      if (record === undefined) return false;
+      this.#pulled.set(record.imageRef, record);
+      return true;
+    });
+  }
+
+  get intents(): ReadonlySet<string> {
+    return this.#intents;
+  }
+
+  get pulled(): ReadonlyMap<string, PulledRecord> {
+    return this.#pulled;
+  }
+
+  /** There is a record that nobody can read. */
+  isBroken(imageRef: string): boolean {
+    return this.#broken.has(fileName(imageRef));
+  }
+
+  addIntent(image: string): Promise<void> {
+    this.#intents.add(image);
+    return this.#write('pulling', image, { kind: 'ImagePullIntent', apiVersion: API_VERSIONS[0], image });
+  }
+
+  removeIntent(image: string): Promise<void> {
+    this.#intents.delete(image);
+    return this.#write('pulling', image, undefined);
+  }
+
+  put(record: PulledRecord): Promise<void> {
+    this.#pulled.set(record.imageRef, record);
+    this.#broken.delete(fileName(record.imageRef));
+    return this.#write('pulled', record.imageRef, {
+      kind: 'ImagePulledRecord',
+      apiVersion: API_VERSIONS[0],
+      ...record,
+    });
+  }
+
+  remove(imageRef: string): Promise<void> {
+    this.#pulled.delete(imageRef);
+    return this.#write('pulled', imageRef, undefined);
+  }
+
+  async #read(folder: string, kind: string, take: (fields: Readonly<Record<string, unknown>>) => boolean) {
+    const directory = join(this.#directory, folder);
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    for (const name of await readdir(directory)) {
+      if (!FILE_NAME.test(name)) continue;
+      let fields: unknown;
+      try {
+        fields = JSON.parse(await readFile(join(directory, name), 'utf8'));
+      } catch (error) {
+        this.#logger.debug({ error, name }, 'A record of an image pull is no JSON');
+      }
+      if (isFields(fields) && isOf(fields, kind) && take(fields)) continue;
+      this.#broken.add(name);
+      this.#logger.error(
+        { file: join(directory, name) },
+        'A record of an image pull cannot be read: the image is pulled anew when a pod wants it',
+      );
+    }
+  }
+
+  #write(folder: string, key: string, content: object | undefined): Promise<void> {
+    const path = join(this.#directory, folder, fileName(key));
+    return this.#writes.run(path, () =>
+      content === undefined ? rm(path, { force: true }) : replaceFile(path, JSON.stringify(content), { mode: 0o600 }),
+    );
+  }
+}
+
+function fileName(key: string): string {
+  return `sha256-${createHash('sha256').update(key).digest('hex')}`;
+}
+
+function isOf(fields: Readonly<Record<string, unknown>>, kind: string): boolean {
+  return fields['kind'] === kind && API_VERSIONS.includes(String(fields['apiVersion']));
+}
+
+function isFields(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function recordOf({ imageRef, lastUpdatedTime, credentialMapping = {} }: Readonly<Record<string, unknown>>) {
+  if (typeof imageRef !== 'string' || !isFields(credentialMapping)) return undefined;
+  const mapping: Record<string, PullCredentials> = {};
+  for (const [image, credentials] of Object.entries(credentialMapping)) {
+    if (!isFields(credentials)) return undefined;
+    const secrets = listOf(credentials['kubernetesSecrets'], ['uid', 'namespace', 'name', 'credentialHash']);
+    const accounts = listOf(credentials['kubernetesServiceAccounts'], ['uid', 'namespace', 'name']);
+    if (secrets === undefined || accounts === undefined) return undefined;
+    mapping[image] = {
+      ...(credentials['nodePodsAccessible'] === true ? { nodePodsAccessible: true } : {}),
+      ...(secrets.length > 0 ? { kubernetesSecrets: secrets } : {}),
+      ...(accounts.length > 0 ? { kubernetesServiceAccounts: accounts } : {}),
+    };
+  }
+  return { imageRef, lastUpdatedTime: String(lastUpdatedTime), credentialMapping: mapping };
+}
+
+/** Entries of texts; what is left out is ''. */
+function listOf<K extends string>(value: unknown, keys: readonly K[]): readonly Record<K, string>[] | undefined {
+  if (value === undefined || value === null) return [];
+  if (!Array.isArray(value) || !value.every(isFields)) return undefined;
+  return value.map(
+    (entry) => Object.fromEntries(keys.map((key) => [key, String(entry[key] ?? '')])) as Record<K, string>,
+  );
+}

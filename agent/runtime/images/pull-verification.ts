@@ -1,0 +1,280 @@
+/**
+ * Whether a pod may use an image that is on this node already, or has to show by a pull that it has the credentials
+ * (`imagePullCredentialsVerificationPolicy`, KEP 2535). What the agent pulled, and with whose credentials, stands in the pull
+ * records; an intent is written before each pull, so that an image of a pull that was cut short is not taken for preloaded.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { ImageInfo } from '../runtime.ts';
+import { ImageReferenceError, parseImageReference, repositoryName } from '../../../api/kinds/image-reference.ts';
+import type { PullCredential } from './pull-credentials.ts';
+import type { PullCredentials, PulledRecord, PullRecords, PullSecret } from './pull-records.ts';
+
+export type VerificationPolicy =
+  | 'NeverVerify'
+  | 'NeverVerifyPreloadedImages'
+  | 'NeverVerifyAllowlistedImages'
+  | 'AlwaysVerify';
+
+export type CheckResult = 'credentialPolicyAllowed' | 'credentialRecordFound' | 'mustAuthenticate' | 'error';
+
+/** Beyond it a look does not add to a record what it found by the way: namespaces may come and go quickly. */
+const MOST_SECRETS_ADDED = 100;
+
+/** Why an entry of `preloadedImagesVerificationAllowlist` cannot be used. */
+export function allowlistProblem(pattern: string): string | undefined {
+  if (pattern !== pattern.trim()) return `leading/trailing spaces are not allowed: ${pattern}`;
+  const isPrefix = pattern.endsWith('/*');
+  const fixed = isPrefix ? pattern.slice(0, -1) : pattern;
+  if (fixed === '') return `the supplied pattern is too short: ${pattern}`;
+  if (fixed.includes('*'))
+    return `not a valid wildcard pattern, only patterns ending with '/*' are allowed: ${pattern}`;
+  if (isPrefix) return fixed.length === 1 ? 'at least registry hostname is required' : undefined;
+  try {
+    return repositoryName(fixed) === fixed
+      ? undefined
+      : `neither tag nor digest is accepted in an image reference: ${pattern}`;
+  } catch (error) {
+    if (error instanceof ImageReferenceError) return `failed to parse as an image name: ${error.message}`;
+    throw error;
+  }
+}
+
+/** Pure: whether credentials have to be looked at. `isOurs`: a record says that this agent pulled it. */
+export function mustVerify(
+  policy: VerificationPolicy,
+  allowlist: readonly string[],
+  image: string,
+  isOurs: boolean,
+): boolean {
+  switch (policy) {
+    case 'NeverVerify':
+      return false;
+    case 'NeverVerifyPreloadedImages':
+      return isOurs;
+    case 'NeverVerifyAllowlistedImages': {
+      const name = repositoryName(image);
+      return !allowlist.some((entry) => (entry.endsWith('/*') ? name.startsWith(entry.slice(0, -1)) : name === entry));
+    }
+    case 'AlwaysVerify':
+      return true;
+  }
+}
+
+/** Pure: the record with what was found to be good; the same one where nothing is new. */
+export function withCredentials(
+  record: PulledRecord | undefined,
+  facts: { readonly imageRef: string; readonly name: string; readonly now: string },
+  found: PullCredentials | undefined,
+): PulledRecord {
+  const { imageRef, name, now } = facts;
+  const lastUpdatedTime = now;
+  if (record === undefined)
+    return { lastUpdatedTime, imageRef, credentialMapping: found === undefined ? {} : { [name]: found } };
+  if (found === undefined) return record;
+  const known = record.credentialMapping?.[name];
+  const merged = known === undefined ? found : merge(known, found);
+  return merged === known
+    ? record
+    : { ...record, lastUpdatedTime, credentialMapping: { ...record.credentialMapping, [name]: merged } };
+}
+
+function merge(known: PullCredentials, found: PullCredentials): PullCredentials {
+  if (found.nodePodsAccessible === true) return known.nodePodsAccessible === true ? known : found;
+  const { kubernetesSecrets: secrets = [], kubernetesServiceAccounts: accounts = [] } = known;
+  const newSecrets = (found.kubernetesSecrets ?? []).filter(
+    (secret) => !secrets.some((one) => isSame(one, secret) && one.credentialHash === secret.credentialHash),
+  );
+  const newAccounts = (found.kubernetesServiceAccounts ?? []).filter(
+    (account) => !accounts.some((one) => isSame(one, account)),
+  );
+  if (newSecrets.length === 0 && newAccounts.length === 0) return known;
+  const kept = secrets.filter((one) => !newSecrets.some((secret) => isSame(one, secret)));
+  return {
+    ...known,
+    ...(kept.length + newSecrets.length > 0 ? { kubernetesSecrets: [...kept, ...newSecrets].toSorted(byName) } : {}),
+    ...(accounts.length + newAccounts.length > 0
+      ? { kubernetesServiceAccounts: [...accounts, ...newAccounts].toSorted(byName) }
+      : {}),
+  };
+}
+
+interface Coordinates {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+}
+
+const isSame = (a: Coordinates, b: Coordinates): boolean =>
+  a.uid === b.uid && a.namespace === b.namespace && a.name === b.name;
+
+const keyOf = ({ namespace, name, uid }: Coordinates): string => `${namespace}\0${name}\0${uid}`;
+
+function byName(a: Coordinates, b: Coordinates): number {
+  const [left, right] = [keyOf(a), keyOf(b)];
+  return left < right ? -1 : left > right ? 1 : 0;
+}
+
+/** What a record keeps of the credentials that a pull succeeded with; none: everybody can pull it. */
+function credentialsOf(used: PullCredential | undefined): PullCredentials {
+  const { source } = used ?? {};
+  if (source === undefined) return { nodePodsAccessible: true };
+  const { kind, ...coordinates } = source;
+  return kind === 'secret'
+    ? { kubernetesSecrets: [{ ...coordinates, credentialHash: used?.hash ?? '' }] }
+    : { kubernetesServiceAccounts: [coordinates] };
+}
+
+export interface PullVerificationOptions {
+  readonly policy: VerificationPolicy;
+  readonly allowlist: readonly string[];
+  readonly records: PullRecords;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly onCheck?: (result: CheckResult) => void;
+}
+
+export class PullVerification {
+  readonly #options: PullVerificationOptions;
+  /** Pulls of an image under way. */
+  readonly #pulling = new Map<string, number>();
+
+  constructor(options: PullVerificationOptions) {
+    this.#options = options;
+  }
+
+  /** At the start: images of pulls that were cut short are known as ours, with nobody's credentials. */
+  async takeUp(listImages: () => Promise<readonly ImageInfo[]>): Promise<void> {
+    const { records } = this.#options;
+    if (records.intents.size === 0) return;
+    const images = await listImages();
+    for (const intent of records.intents) {
+      const wanted = fullName(intent);
+      const image = images.find(({ repoTags, repoDigests }) =>
+        [...repoTags, ...repoDigests].some((name) => fullName(name) === wanted),
+      );
+      if (image === undefined) continue;
+      await this.#record(intent, image.id, undefined);
+      await records.removeIntent(intent);
+    }
+  }
+
+  /** Before a pull. Throws where the intent cannot be written. */
+  async starts(image: string): Promise<void> {
+    this.#pulling.set(image, (this.#pulling.get(image) ?? 0) + 1);
+    try {
+      await this.#options.records.addIntent(image);
+    } catch (error) {
+      this.#leave(image);
+      throw error;
+    }
+  }
+
+  /** A pull succeeded; `used` are its credentials. */
+  async pulled(image: string, imageRef: string, used: PullCredential | undefined): Promise<void> {
+    try {
+      await this.#record(image, imageRef, credentialsOf(used));
+    } catch (error) {
+      // The intent stays: the image is still known as ours.
+      this.#leave(image);
+      this.#options.logger.error({ error, image }, 'The record of an image pull cannot be written');
+      return;
+    }
+    await this.failed(image);
+  }
+
+  /** A pull ended without the image. */
+  async failed(image: string): Promise<void> {
+    if (this.#leave(image) > 0) return;
+    await this.#options.records
+      .removeIntent(image)
+      .catch((error: unknown) =>
+        this.#options.logger.error({ error, image }, 'The intent of an image pull cannot be removed'),
+      );
+  }
+
+  /** Whether a pod with these credentials has to pull the image `imageRef` that is there. */
+  async mustPull(
+    image: string,
+    imageRef: string,
+    credentials: () => Promise<readonly PullCredential[]>,
+  ): Promise<boolean> {
+    const result = await this.#check(image, imageRef, credentials);
+    this.#options.onCheck?.(result);
+    return result === 'mustAuthenticate' || result === 'error';
+  }
+
+  /** Records of images that are gone, last written before `beforeMs` (wall clock). */
+  async prune(imageRefs: ReadonlySet<string>, beforeMs: number): Promise<void> {
+    const { records } = this.#options;
+    for (const { imageRef, lastUpdatedTime } of records.pulled.values())
+      if (!imageRefs.has(imageRef) && Date.parse(lastUpdatedTime) < beforeMs) await records.remove(imageRef);
+  }
+
+  async #check(
+    image: string,
+    imageRef: string,
+    credentials: () => Promise<readonly PullCredential[]>,
+  ): Promise<CheckResult> {
+    const { policy, allowlist, records } = this.#options;
+    if (records.isBroken(imageRef)) return 'error';
+    const record = records.pulled.get(imageRef);
+    const isOurs = record !== undefined || records.intents.has(image);
+    if (!mustVerify(policy, allowlist, image, isOurs)) return 'credentialPolicyAllowed';
+    const good = record?.credentialMapping?.[repositoryName(image)];
+    if (good === undefined) return 'mustAuthenticate';
+    if (good.nodePodsAccessible === true) return 'credentialRecordFound';
+    const { kubernetesSecrets: secrets = [], kubernetesServiceAccounts: accounts = [] } = good;
+    if (secrets.length === 0 && accounts.length === 0) return 'mustAuthenticate';
+    const given = await credentials();
+    for (const { source, hash } of given) {
+      if (source?.kind !== 'secret') continue;
+      const { kind: _kind, ...coordinates } = source;
+      const secret = { ...coordinates, credentialHash: hash };
+      if (!secrets.some((one) => isGood(one, secret))) continue;
+      // A secret of another name with what is good, or a new content of one that was: remembered, so that both hold next time.
+      if (secrets.length < MOST_SECRETS_ADDED) await this.#remember(image, imageRef, secret);
+      return 'credentialRecordFound';
+    }
+    const account = given.find(({ source }) => source?.kind === 'serviceAccount')?.source;
+    return account !== undefined && accounts.some((one) => isSame(one, account))
+      ? 'credentialRecordFound'
+      : 'mustAuthenticate';
+  }
+
+  async #remember(image: string, imageRef: string, secret: PullSecret): Promise<void> {
+    await this.#record(image, imageRef, { kubernetesSecrets: [secret] }).catch((error: unknown) =>
+      this.#options.logger.error({ error, image }, 'The record of an image pull cannot be written'),
+    );
+  }
+
+  async #record(image: string, imageRef: string, found: PullCredentials | undefined): Promise<void> {
+    const { records, clock } = this.#options;
+    const record = records.pulled.get(imageRef);
+    const now = `${new Date(clock.now()).toISOString().slice(0, 19)}Z`;
+    const next = withCredentials(record, { imageRef, name: repositoryName(image), now }, found);
+    if (next !== record) await records.put(next);
+  }
+
+  #leave(image: string): number {
+    const left = (this.#pulling.get(image) ?? 1) - 1;
+    if (left > 0) this.#pulling.set(image, left);
+    else this.#pulling.delete(image);
+    return left;
+  }
+}
+
+/** The same credentials under any name, or another content of the same secret. */
+function isGood(known: PullSecret, secret: PullSecret): boolean {
+  return (known.credentialHash !== '' && known.credentialHash === secret.credentialHash) || isSame(known, secret);
+}
+
+function fullName(name: string): string {
+  try {
+    const { tag, digest } = parseImageReference(name);
+    return `${repositoryName(name)}:${tag}@${digest}`;
+  } catch (error) {
+    if (error instanceof ImageReferenceError) return name;
+    throw error;
+  }
+}

@@ -1,0 +1,187 @@
+/**
+ * The conditions of a pod that the agent tells, made of its containers' states; those of others stay as they are. Pure; called
+ * by `api-status.ts`, which has the containers' part and the phase ready.
+ */
+import { formatTime } from '../../../api/machinery/clock.ts';
+import type { Container, Pod, PodCondition, PodStatus } from '../../model/core-types.ts';
+import { restartAllTrigger, sandboxChanged } from './pod-actions.ts';
+import { isSidecar, mayRestartAll } from './pod-containers.ts';
+import type { ResizeConditions } from './resize.ts';
+import type { RuntimePodStatus } from './runtime-status.ts';
+
+export interface ConditionsInput {
+  readonly pod: Pod;
+  readonly runtime: RuntimePodStatus;
+  /** What the agent said last, else what the API server has. */
+  readonly previous: PodStatus | undefined;
+  readonly nowMs: number;
+  /** The pod has ended for good: its containers do not come back. */
+  readonly terminal: boolean;
+  /** Why it was ended by the agent (eviction, deadline). */
+  readonly ended?: { readonly reason: string; readonly message: string };
+  readonly resize: ResizeConditions;
+}
+
+const OWN_CONDITIONS = [
+  'PodReadyToStartContainers',
+  'Initialized',
+  'Ready',
+  'ContainersReady',
+  'PodScheduled',
+  'PodResizePending',
+  'PodResizeInProgress',
+  'AllContainersRestarting',
+];
+
+interface MadeCondition {
+  readonly type: string;
+  readonly status: string;
+  readonly observedGeneration?: number;
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+export function podConditions(input: ConditionsInput, status: PodStatus): PodCondition[] {
+  const { pod, previous, runtime } = input;
+  const started = !sandboxChanged(pod, runtime).changed;
+  const ready = containersReady(pod, status);
+  const made: readonly MadeCondition[] = [
+    { type: 'PodReadyToStartContainers', status: started ? 'True' : 'False' },
+    { type: 'Initialized', ...initialized(pod, status) },
+    { type: 'Ready', ...podReady(pod, ready) },
+    { type: 'ContainersReady', ...ready },
+    { type: 'PodScheduled', status: 'True' },
+    ...resizeConditions(input),
+    ...(mayRestartAll(pod) ? [restartingAll(input, status)] : []),
+  ];
+  const now = formatTime(input.nowMs);
+  const own = made.map((condition) => {
+    const before = previous?.conditions?.find((entry) => entry.type === condition.type);
+    return {
+      ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
+      ...condition,
+      lastProbeTime: null,
+      lastTransitionTime:
+        before?.status === condition.status && before.lastTransitionTime !== undefined
+          ? before.lastTransitionTime
+          : now,
+    } as unknown as PodCondition;
+  });
+  const foreign = (previous?.conditions ?? []).filter((condition) => !OWN_CONDITIONS.includes(condition.type ?? ''));
+  const { ended } = input;
+  const isDisruption = ended !== undefined && DISRUPTIONS.has(ended.reason);
+  if (!isDisruption || foreign.some((condition) => condition.type === 'DisruptionTarget')) return [...own, ...foreign];
+  // Job controllers and the like tell a disruption from a failure of the pod's own by this.
+  const disruption = {
+    type: 'DisruptionTarget',
+    status: 'True',
+    reason: 'TerminationByKubelet',
+    message: ended.message,
+    ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
+    lastProbeTime: null,
+    lastTransitionTime: now,
+  } as unknown as PodCondition;
+  return [...own, ...foreign, disruption];
+}
+
+function restartingAll({ pod, runtime, terminal }: ConditionsInput, { phase }: PodStatus): MadeCondition {
+  const type = 'AllContainersRestarting';
+  if (phase === 'Succeeded') return { type, status: 'False', reason: 'PodCompleted' };
+  if (phase === 'Failed') return { type, status: 'False', reason: 'PodFailed' };
+  const [sandbox] = runtime.sandboxes;
+  const isUnderWay = !terminal && restartAllTrigger(pod, runtime, sandbox?.id) !== undefined;
+  return { type, status: isUnderWay ? 'True' : 'False' };
+}
+
+function resizeConditions({ resize: { pending, inProgress }, terminal }: ConditionsInput): readonly MadeCondition[] {
+  if (terminal) return [];
+  return [
+    ...(inProgress === undefined
+      ? []
+      : [
+          {
+            type: 'PodResizeInProgress',
+            status: 'True',
+            observedGeneration: inProgress.generation,
+            ...(inProgress.error === undefined ? {} : { reason: 'Error', message: inProgress.error }),
+          },
+        ]),
+    ...(pending === undefined
+      ? []
+      : [
+          {
+            type: 'PodResizePending',
+            status: 'True',
+            observedGeneration: pending.generation,
+            reason: pending.reason,
+            message: pending.message,
+          },
+        ]),
+  ];
+}
+
+/** The agent ended the pod for the node's sake: it ran short, or its host goes down. */
+const DISRUPTIONS: ReadonlySet<string> = new Set(['Evicted', 'Terminated']);
+
+interface Verdict {
+  readonly status: 'True' | 'False';
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+function verdict(reason: string, problems: readonly string[]): Verdict {
+  return problems.length === 0 ? { status: 'True' } : { status: 'False', reason, message: problems.join(', ') };
+}
+
+function listed(what: string, names: readonly string[]): readonly string[] {
+  return names.length === 0 ? [] : [`containers with ${what} status: [${names.join(' ')}]`];
+}
+
+function containersReady(pod: Pod, status: PodStatus): Verdict {
+  if (status.phase === 'Succeeded') return { status: 'False', reason: 'PodCompleted' };
+  if (status.phase === 'Failed') return { status: 'False', reason: 'PodFailed' };
+  const statuses = [...(status.initContainerStatuses ?? []), ...(status.containerStatuses ?? [])];
+  const names = [...(pod.spec.initContainers ?? []).filter(isSidecar), ...pod.spec.containers].map(
+    (container) => container.name,
+  );
+  const unknown = names.filter((name) => !statuses.some((entry) => entry.name === name));
+  const unready = names.filter((name) => statuses.some((entry) => entry.name === name && entry.ready !== true));
+  return verdict('ContainersNotReady', [...listed('unknown', unknown), ...listed('unready', unready)]);
+}
+
+function podReady(pod: Pod, ready: Verdict): Verdict {
+  if (ready.status !== 'True') return ready;
+  const problems = (pod.spec.readinessGates ?? []).flatMap(({ conditionType = '' }) => {
+    const condition = pod.status?.conditions?.find((entry) => entry.type === conditionType);
+    if (condition === undefined)
+      return [`corresponding condition of pod readiness gate "${conditionType}" does not exist.`];
+    return condition.status === 'True'
+      ? []
+      : [`the status of pod readiness gate "${conditionType}" is not "True", but ${condition.status}`];
+  });
+  return verdict('ReadinessGatesNotReady', problems);
+}
+
+function initialized(pod: Pod, status: PodStatus): Verdict {
+  if (status.phase === 'Succeeded') return { status: 'True', reason: 'PodCompleted' };
+  const statuses = status.initContainerStatuses ?? [];
+  const done = (container: Container): boolean => {
+    const found = statuses.find((entry) => entry.name === container.name);
+    return isSidecar(container) ? found?.started === true : found?.ready === true;
+  };
+  const incomplete = (pod.spec.initContainers ?? [])
+    .filter((container) => !done(container))
+    .map((container) => container.name);
+  if (
+    incomplete.length > 0 &&
+    (status.containerStatuses ?? []).some(
+      (entry) =>
+        entry.state?.running !== undefined ||
+        entry.state?.terminated !== undefined ||
+        entry.lastState?.terminated !== undefined,
+    )
+  ) {
+    return { status: 'True' };
+  }
+  return verdict('ContainersNotInitialized', listed('incomplete', incomplete));
+}

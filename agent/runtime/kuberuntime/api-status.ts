@@ -1,0 +1,272 @@
+/**
+ * The status of a pod as the API shows it, made of what the runtime shows, what it was before and why containers wait.
+ * Pure. Readiness is filled in by the probe manager between `containerPart` and `conditions`.
+ */
+import { formatTime } from '../../../api/machinery/clock.ts';
+import type { Container, ContainerStatusJson, Pod, PodStatus } from '../../model/core-types.ts';
+import type { ContainerStatus } from '../runtime.ts';
+import { type ConditionsInput, podConditions } from './api-conditions.ts';
+import type { WaitingReason } from './kube-runtime.ts';
+import { allContainers, type ContainerKind, isSidecar, restartsAfter, shouldStart } from './pod-containers.ts';
+import { podPhase } from './pod-phase.ts';
+import { limitsOf, podResources, qosClass, requestsOf } from './resources.ts';
+import { boundedMessage } from './termination-message.ts';
+
+export interface StatusInput extends ConditionsInput {
+  readonly runtimeName: string;
+  readonly waiting: (container: string) => WaitingReason | undefined;
+  readonly hostIps: readonly string[];
+  /** The runtime can make mounts read-only with all that is mounted below them. */
+  readonly recursiveReadOnly: boolean;
+  /** Containers that do not have yet what the pod was allocated. */
+  readonly resizing: readonly string[];
+  /** Sets `ready` and `started`. */
+  readonly readiness: (status: PodStatus) => void;
+  /** The termination message of an ended container. */
+  readonly terminationMessage: (status: ContainerStatus) => string;
+}
+
+type State = NonNullable<ContainerStatusJson['state']>;
+
+export function apiPodStatus(input: StatusInput): PodStatus {
+  const { pod, previous } = input;
+  const status = containerPart(input);
+  const statuses = [...(status.containerStatuses ?? []), ...(status.initContainerStatuses ?? [])];
+  status.phase = podPhase(pod, statuses, { terminal: input.terminal });
+  const before = previous?.phase;
+  // A phase that is final stays: a pod that was evicted has failed, however its containers then end.
+  if (before === 'Failed' || before === 'Succeeded') status.phase = before;
+  if (status.phase === before) {
+    if (previous?.reason !== undefined) status.reason = previous.reason;
+    if (previous?.message !== undefined) status.message = previous.message;
+  }
+  if (input.ended !== undefined) {
+    status.phase = 'Failed';
+    status.reason = input.ended.reason;
+    status.message = input.ended.message;
+  }
+  input.readiness(status);
+  status.conditions = podConditions(input, status);
+  addresses(input, status);
+  return status;
+}
+
+function containerPart(input: StatusInput): PodStatus {
+  const { pod, previous } = input;
+  const status = {
+    qosClass: qosClass(pod),
+    startTime: previous?.startTime ?? formatTime(input.nowMs),
+    ...(pod.metadata.generation === undefined ? {} : { observedGeneration: pod.metadata.generation }),
+  } as PodStatus;
+  const of = (kind: ContainerKind): ContainerStatusJson[] =>
+    allContainers(pod)
+      .filter((entry) => entry.kind === kind)
+      .map((entry) => containerStatus(input, entry.container, kind));
+  const regular = of('regular').toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const init = of('init');
+  const ephemeral = of('ephemeral');
+  if (regular.length > 0) status.containerStatuses = regular;
+  if (init.length > 0) status.initContainerStatuses = init;
+  if (ephemeral.length > 0) status.ephemeralContainerStatuses = ephemeral;
+  const requests = podResources(pod, requestsOf);
+  const limits = podResources(pod, limitsOf);
+  status.resources = {
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(Object.keys(requests).length === 0 ? {} : { requests }),
+  };
+  if (Object.keys(requests).length > 0) status.allocatedResources = requests;
+  return status;
+}
+
+function containerStatus(input: StatusInput, container: Container, kind: ContainerKind): ContainerStatusJson {
+  const { pod, runtime } = input;
+  const attempts = runtime.containers.filter((entry) => entry.name === container.name);
+  const [newest, second] = attempts;
+  const old = previousOf(input.previous, container.name);
+  const mounts = volumeMounts(container, input.recursiveReadOnly);
+  if (newest === undefined) return unknownContainer(input, container, kind, old, mounts);
+  const status = {
+    name: container.name,
+    state: stateOf(input, newest),
+    lastState:
+      second !== undefined && second.state === 'exited'
+        ? stateOf(input, second)
+        : old?.restartCount === newest.attempt
+          ? (old.lastState ?? {})
+          : // The one before is gone from the runtime, but not forgotten.
+            old?.state?.terminated !== undefined && (old.restartCount ?? 0) < newest.attempt
+            ? old.state
+            : {},
+    ready: false,
+    started: false,
+    restartCount: newest.attempt,
+    image: newest.image === '' ? (container.image ?? '') : newest.image,
+    imageID: newest.imageRef === '' ? newest.imageId : newest.imageRef,
+    containerID: `${input.runtimeName}://${newest.id}`,
+    // What it really has: of before, until the runtime has done it.
+    resources: input.resizing.includes(container.name)
+      ? (old?.resources ?? resourcesOf(container))
+      : resourcesOf(container),
+    ...(Object.keys(requestsOf(container)).length === 0 ? {} : { allocatedResources: requestsOf(container) }),
+    ...mounts,
+    ...(newest.user === undefined
+      ? {}
+      : {
+          user: {
+            linux: {
+              uid: newest.user.uid,
+              gid: newest.user.gid,
+              supplementalGroups: [...newest.user.supplementalGroups],
+            },
+          },
+        }),
+  } as ContainerStatusJson;
+  if (kind === 'ephemeral' || !waits(pod, container, kind, newest)) return status;
+  const reason = input.waiting(container.name);
+  if (reason === undefined) return status;
+  if (status.state?.terminated !== undefined) status.lastState = status.state;
+  status.state = {
+    waiting: { reason: reason.reason, ...(reason.message === '' ? {} : { message: reason.message }) },
+  } as State;
+  return status;
+}
+
+/** It will be started (again) in a coming sync. */
+function waits(pod: Pod, container: Container, kind: ContainerKind, newest: ContainerStatus | undefined): boolean {
+  if (kind === 'init' && !isSidecar(container) && newest?.state === 'exited' && newest.exitCode === 0) return false;
+  return shouldStart(pod, container, newest);
+}
+
+function unknownContainer(
+  input: StatusInput,
+  container: Container,
+  kind: ContainerKind,
+  old: ContainerStatusJson | undefined,
+  mounts: Partial<ContainerStatusJson>,
+): ContainerStatusJson {
+  const { pod } = input;
+  const initializing = (pod.spec.initContainers ?? []).length > 0;
+  const base = {
+    name: container.name,
+    ready: false,
+    started: false,
+    restartCount: old?.restartCount ?? 0,
+    image: container.image ?? '',
+    imageID: '',
+    ...mounts,
+  };
+  const waiting = { waiting: { reason: initializing ? 'PodInitializing' : 'ContainerCreating' } } as State;
+  if (old?.state?.terminated !== undefined)
+    return { ...old, ...mounts, ready: old.ready === true && kind === 'init', started: false } as ContainerStatusJson;
+  if (old?.state?.running !== undefined) {
+    const lost = {
+      terminated: {
+        reason: 'ContainerStatusUnknown',
+        message: 'The container could not be located when the pod was terminated',
+        exitCode: 137,
+        startedAt: null,
+        finishedAt: null,
+      },
+    } as unknown as State;
+    if (input.terminal || !restartsAfter(pod, container, 137))
+      return { ...base, state: lost, lastState: {} } as ContainerStatusJson;
+    return {
+      ...base,
+      state: waiting,
+      lastState: lost,
+      restartCount: (old.restartCount ?? 0) + 1,
+    } as ContainerStatusJson;
+  }
+  const reason = input.waiting(container.name);
+  const state =
+    reason === undefined
+      ? waiting
+      : ({
+          waiting: { reason: reason.reason, ...(reason.message === '' ? {} : { message: reason.message }) },
+        } as State);
+  return { ...base, state, lastState: old?.lastState ?? {} } as ContainerStatusJson;
+}
+
+function previousOf(previous: PodStatus | undefined, name: string): ContainerStatusJson | undefined {
+  return [
+    ...(previous?.containerStatuses ?? []),
+    ...(previous?.initContainerStatuses ?? []),
+    ...(previous?.ephemeralContainerStatuses ?? []),
+  ].find((entry) => entry.name === name);
+}
+
+function stateOf(input: StatusInput, status: ContainerStatus): State {
+  const containerID = `${input.runtimeName}://${status.id}`;
+  switch (status.state) {
+    case 'running':
+      return { running: { startedAt: formatTime(status.startedAtMs) } } as State;
+    case 'created':
+      return { waiting: { reason: 'ContainerCreating' } } as State;
+    case 'unknown':
+      return {
+        terminated: {
+          exitCode: 137,
+          reason: 'ContainerStatusUnknown',
+          message: 'The container could not be located when the pod was terminated',
+          startedAt: null,
+          finishedAt: null,
+        },
+      } as unknown as State;
+    case 'exited': {
+      const message = boundedMessage(input.terminationMessage(status), input.pod);
+      return {
+        terminated: {
+          exitCode: status.exitCode,
+          reason: status.reason,
+          ...(message === '' ? {} : { message }),
+          startedAt: formatTime(status.startedAtMs),
+          finishedAt: formatTime(status.finishedAtMs),
+          containerID,
+        },
+      } as State;
+    }
+  }
+}
+
+function resourcesOf(container: Container): object {
+  const limits = limitsOf(container);
+  const requests = requestsOf(container);
+  return {
+    ...(Object.keys(limits).length === 0 ? {} : { limits }),
+    ...(Object.keys(requests).length === 0 ? {} : { requests }),
+  };
+}
+
+/** `IfPossible` is a wish: the status says what came of it. */
+function volumeMounts(container: Container, recursiveReadOnly: boolean): Partial<ContainerStatusJson> {
+  const mounts = (container.volumeMounts ?? []).map((mount) => ({
+    name: mount.name,
+    mountPath: mount.mountPath,
+    ...(mount.readOnly === true
+      ? {
+          readOnly: true,
+          recursiveReadOnly:
+            recursiveReadOnly && (mount.recursiveReadOnly === 'Enabled' || mount.recursiveReadOnly === 'IfPossible')
+              ? 'Enabled'
+              : 'Disabled',
+        }
+      : {}),
+  }));
+  return mounts.length === 0 ? {} : ({ volumeMounts: mounts } as Partial<ContainerStatusJson>);
+}
+
+function addresses(input: StatusInput, status: PodStatus): void {
+  const { pod, previous, hostIps, runtime } = input;
+  const [hostIp] = hostIps;
+  if (hostIp !== undefined) {
+    status.hostIP = hostIp;
+    status.hostIPs = hostIps.map((ip) => ({ ip }));
+  }
+  let ips = pod.spec.hostNetwork === true ? hostIps : runtime.ips;
+  // An ended pod keeps the address it had.
+  if (ips.length === 0) ips = (previous?.podIPs ?? []).map((entry) => entry.ip ?? '');
+  const [ip] = ips;
+  if (ip === undefined) return;
+  status.podIP = ip;
+  status.podIPs = ips.map((address) => ({ ip: address }));
+}

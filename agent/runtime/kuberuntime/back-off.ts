@@ -1,0 +1,66 @@
+/**
+ * Back-off by key for restarts of containers and for image pulls: 10 s, doubling to 5 min, forgotten after twice the longest
+ * delay without a failure, as in the kubelet.
+ */
+import { backoffDelay } from '../../../api/machinery/backoff.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+
+interface Entry {
+  failures: number;
+  updatedAtMs: number;
+}
+
+export class BackOff {
+  readonly #clock: Clock;
+  readonly #initialMs: number;
+  readonly #maxMs: number;
+  readonly #entries = new Map<string, Entry>();
+
+  constructor(clock: Clock, initialMs = 10_000, maxMs = 300_000) {
+    this.#clock = clock;
+    this.#initialMs = initialMs;
+    this.#maxMs = maxMs;
+  }
+
+  /** The current delay of the key, 0 where there is none. */
+  delayMs(key: string): number {
+    const entry = this.#entries.get(key);
+    return entry === undefined ? 0 : this.#delayOf(entry);
+  }
+
+  /** Milliseconds until the key may be tried again, counted from `since` (when it last ended). */
+  remainingMs(key: string, sinceMs: number): number {
+    const entry = this.#entries.get(key);
+    if (entry === undefined || this.#expired(entry, sinceMs)) return 0;
+    // Clocks jump: nobody waits longer than the wait is.
+    const delayMs = this.#delayOf(entry);
+    return Math.min(Math.max(0, sinceMs + delayMs - this.#clock.now()), delayMs);
+  }
+
+  /** One more attempt: the next wait is longer. */
+  next(key: string, sinceMs: number): void {
+    const entry = this.#entries.get(key);
+    if (entry === undefined || this.#expired(entry, sinceMs)) {
+      this.#entries.set(key, { failures: 1, updatedAtMs: this.#clock.now() });
+      return;
+    }
+    entry.failures++;
+    entry.updatedAtMs = this.#clock.now();
+  }
+
+  forget(key: string): void {
+    this.#entries.delete(key);
+  }
+
+  collect(): void {
+    for (const [key, entry] of this.#entries) if (this.#expired(entry, this.#clock.now())) this.#entries.delete(key);
+  }
+
+  #delayOf({ failures }: Entry): number {
+    return backoffDelay(failures, { firstMs: this.#initialMs, longestMs: this.#maxMs });
+  }
+
+  #expired(entry: Entry, atMs: number): boolean {
+    return atMs - entry.updatedAtMs > this.#maxMs * 2;
+  }
+}

@@ -1,0 +1,272 @@
+/**
+ * The sandbox's and the containers' configuration for the runtime, made of the pod, the node and what volumes prepared.
+ * Writes the files that a container sees of its own pod (`/etc/hosts`, the termination log).
+ */
+import { randomBytes } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
+import { join, posix } from 'node:path';
+import type {
+  Container,
+  Pod,
+  PreparedMounts,
+  ReferencedObjects,
+  ServiceLister,
+  VolumeManager,
+} from '../../model/core-types.ts';
+import { inDirectory } from '../../files/beneath.ts';
+import type { DeviceRunOptions } from '../../resources/managers/devicemanager/pod-devices.ts';
+import type { ContainerConfig, ContainerId, ImageInfo, Mount, PortMapping, SandboxConfig } from '../runtime.ts';
+import { type DnsSettings, type DnsWarning, hostDns, podDns, podHostname } from './dns.ts';
+import { fieldValue, resourceValue } from './downward-api.ts';
+import { containerEnvironment, ContainerConfigError, expand } from './environment.ts';
+import { writeEtcHosts } from './etc-hosts.ts';
+import { HASH_ANNOTATION } from './pod-actions.ts';
+import { containerHash, type ContainerKind } from './pod-containers.ts';
+import { linuxResources, type ResourceFacts } from './resources.ts';
+import {
+  containerSecurity,
+  namespaceOptions,
+  seccompProfile,
+  type SecuritySettings,
+  verifyNonRoot,
+} from './security.ts';
+import type { UserNamespaces } from './user-namespaces.ts';
+
+export const TERMINATION_PATH_ANNOTATION = 'io.kubernetes.container.terminationMessagePath';
+export const TERMINATION_POLICY_ANNOTATION = 'io.kubernetes.container.terminationMessagePolicy';
+const GRACE_ANNOTATION = 'io.kubernetes.pod.terminationGracePeriod';
+const PRE_STOP_ANNOTATION = 'io.kubernetes.container.preStopHandler';
+const RESTART_COUNT_ANNOTATION = 'io.kubernetes.container.restartCount';
+
+export interface ConfigSettings {
+  readonly rootDirectory: string;
+  /** `/var/log/pods`. */
+  readonly podLogsDirectory: string;
+  readonly dns: DnsSettings;
+  readonly security: SecuritySettings;
+  /** Variables may come from files (gate `EnvFiles`). */
+  readonly envFiles: boolean;
+  readonly resources: () => ResourceFacts;
+  readonly cgroupParent: (pod: Pod) => string;
+  /** What the pod's RuntimeClass names now, `''` without one; throws where there is no such class. */
+  readonly runtimeHandler: (pod: Pod) => Promise<string>;
+}
+
+export interface ConfigDeps {
+  readonly settings: ConfigSettings;
+  readonly objects: ReferencedObjects;
+  readonly services: ServiceLister;
+  readonly volumes: Pick<VolumeManager, 'containerMounts' | 'extraSupplementalGroups' | 'fileText'>;
+  readonly userNamespaces: Pick<UserNamespaces, 'mapping'>;
+  readonly hostIps: () => readonly string[];
+  readonly allocatable: () => Readonly<Record<string, string>>;
+  /** What device plugins want done for a container that has devices. */
+  readonly devices?: (pod: Pod, container: Container) => Promise<DeviceRunOptions>;
+}
+
+export function podLogDirectory(settings: Pick<ConfigSettings, 'podLogsDirectory'>, pod: Pod): string {
+  return join(settings.podLogsDirectory, `${pod.metadata.namespace}_${pod.metadata.name}_${pod.metadata.uid}`);
+}
+
+function podLabels(pod: Pod): Record<string, string> {
+  return {
+    'io.kubernetes.pod.name': pod.metadata.name,
+    'io.kubernetes.pod.namespace': pod.metadata.namespace,
+    'io.kubernetes.pod.uid': pod.metadata.uid,
+  };
+}
+
+export async function sandboxConfig(
+  pod: Pod,
+  attempt: number,
+  deps: ConfigDeps,
+  { runtimeHandler, warn }: { readonly runtimeHandler: string; readonly warn: DnsWarning | undefined },
+): Promise<SandboxConfig> {
+  const { settings } = deps;
+  const context = pod.spec.securityContext;
+  const logDirectory = podLogDirectory(settings, pod);
+  await mkdir(logDirectory, { recursive: true, mode: 0o755 });
+  return {
+    pod: { name: pod.metadata.name, namespace: pod.metadata.namespace, uid: pod.metadata.uid, attempt },
+    hostname: podHostname(pod, settings.dns.clusterDomain).hostname,
+    logDirectory,
+    dns: podDns(pod, settings.dns, await hostDns(settings.dns), warn),
+    portMappings: [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].flatMap(portMappings),
+    labels: { ...pod.metadata.labels, ...podLabels(pod) },
+    annotations: { ...pod.metadata.annotations },
+    cgroupParent: settings.cgroupParent(pod),
+    sysctls: Object.fromEntries((context?.sysctls ?? []).map(({ name = '', value = '' }) => [name, value])),
+    namespaces: namespaceOptions(pod, { userNamespace: await deps.userNamespaces.mapping(pod) }),
+    ...(context?.runAsUser === undefined ? {} : { runAsUser: context.runAsUser }),
+    ...(context?.runAsGroup === undefined ? {} : { runAsGroup: context.runAsGroup }),
+    supplementalGroups: [
+      ...(context?.supplementalGroups ?? []),
+      ...(context?.fsGroup === undefined ? [] : [context.fsGroup]),
+    ],
+    privileged: [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].some(
+      (container) => container.securityContext?.privileged === true,
+    ),
+    readOnlyRootFilesystem: false,
+    seccomp: seccompProfile(context?.seccompProfile, undefined, { ...settings.security, seccompDefault: true }),
+    runtimeHandler,
+  };
+}
+
+function portMappings(container: Container): PortMapping[] {
+  return (container.ports ?? []).map((port) => ({
+    protocol: (port.protocol ?? 'TCP') as PortMapping['protocol'],
+    containerPort: port.containerPort ?? 0,
+    hostPort: port.hostPort ?? 0,
+    hostIp: port.hostIP ?? '',
+  }));
+}
+
+export interface ContainerRequest {
+  readonly pod: Pod;
+  readonly container: Container;
+  readonly kind: ContainerKind;
+  readonly attempt: number;
+  /** The image's id. */
+  readonly image: string;
+  readonly imageInfo: ImageInfo | undefined;
+  readonly podIps: readonly string[];
+  /** An ephemeral container's target. */
+  readonly target?: ContainerId;
+  /** The id of an image that a volume names. */
+  readonly volumeImage: (reference: string) => Promise<string>;
+}
+
+/** Throws `ContainerConfigError` where something that it refers to is missing or forbidden. */
+export async function containerConfig(request: ContainerRequest, deps: ConfigDeps): Promise<ContainerConfig> {
+  const { pod, container, attempt } = request;
+  verifyNonRoot(pod, container, request.imageInfo);
+  const facts = { hostIps: deps.hostIps(), podIps: request.podIps };
+  const env = await containerEnvironment(pod, container, {
+    objects: deps.objects,
+    services: deps.services,
+    fieldValue: (of, path) => fieldValue(of, path, facts),
+    resourceValue: (whole, of, resource, divisor) => resourceValue(whole, of, resource, divisor, deps.allocatable()),
+    fileText: deps.settings.envFiles ? (of, volume, path) => deps.volumes.fileText(of, volume, path) : undefined,
+  });
+  const lookup = (name: string): string | undefined => env.get(name);
+  const prepared = await preparedMounts(request, env, deps);
+  const plugged = await pluggedDevices(request, deps);
+  const mounts = [...prepared.mounts, ...(plugged?.mounts ?? []).map(pluginMount)];
+  if (!mounts.some((mount) => mount.containerPath === '/etc/hosts'))
+    mounts.push(plainMount('/etc/hosts', await hostsFile(request, deps)));
+  await mountTerminationFile(mounts, request, deps);
+  return {
+    name: container.name,
+    kind: request.kind,
+    attempt,
+    image: request.image,
+    userImage: container.image ?? '',
+    command: (container.command ?? []).map((word) => expand(word, lookup)),
+    args: (container.args ?? []).map((word) => expand(word, lookup)),
+    workingDir: container.workingDir ?? '',
+    // What the container says itself stands last and wins.
+    env: [...new Map([...(plugged?.env ?? []), ...env])].map(([name, value]) => ({ name, value })),
+    mounts,
+    devices: [...prepared.devices, ...(plugged?.devices ?? [])],
+    cdiDevices: plugged?.cdiDevices ?? [],
+    labels: { ...podLabels(pod), 'io.kubernetes.container.name': container.name },
+    annotations: { ...plugged?.annotations, ...containerAnnotations(request) },
+    logPath: `${container.name}/${attempt}.log`,
+    stdin: container.stdin ?? false,
+    stdinOnce: container.stdinOnce ?? false,
+    tty: container.tty ?? false,
+    resources: linuxResources(pod, container, deps.settings.resources()),
+    security: containerSecurity(pod, container, {
+      settings: deps.settings.security,
+      target: request.target,
+      userNamespace: await deps.userNamespaces.mapping(pod),
+      extraGroups: deps.volumes.extraSupplementalGroups(pod),
+    }),
+    stopSignal: container.lifecycle?.stopSignal ?? '',
+  };
+}
+
+function containerAnnotations({ pod, container, attempt }: ContainerRequest): Record<string, string> {
+  const preStop = container.lifecycle?.preStop;
+  return {
+    [HASH_ANNOTATION]: containerHash(container),
+    [RESTART_COUNT_ANNOTATION]: String(attempt),
+    [TERMINATION_PATH_ANNOTATION]: container.terminationMessagePath ?? '/dev/termination-log',
+    [TERMINATION_POLICY_ANNOTATION]: container.terminationMessagePolicy ?? 'File',
+    [GRACE_ANNOTATION]: String(pod.spec.terminationGracePeriodSeconds ?? 30),
+    ...(preStop === undefined ? {} : { [PRE_STOP_ANNOTATION]: JSON.stringify(preStop) }),
+  };
+}
+
+async function preparedMounts(
+  request: ContainerRequest,
+  env: ReadonlyMap<string, string>,
+  deps: ConfigDeps,
+): Promise<PreparedMounts> {
+  let prepared: PreparedMounts;
+  try {
+    prepared = await deps.volumes.containerMounts(request.pod, request.container, env);
+  } catch (error) {
+    throw new ContainerConfigError(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+  const mounts = await Promise.all(
+    prepared.mounts.map(async (mount): Promise<Mount> =>
+      mount.image === undefined ? mount : { ...mount, image: await request.volumeImage(mount.image) },
+    ),
+  );
+  return { mounts, devices: prepared.devices };
+}
+
+async function pluggedDevices(
+  { pod, container, kind }: ContainerRequest,
+  { devices }: ConfigDeps,
+): Promise<DeviceRunOptions | undefined> {
+  if (kind === 'ephemeral') return undefined;
+  try {
+    return await devices?.(pod, container);
+  } catch (error) {
+    throw new ContainerConfigError(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+
+function pluginMount({ containerPath, hostPath, readonly }: DeviceRunOptions['mounts'][number]): Mount {
+  return { ...plainMount(containerPath, hostPath), readonly, seLinuxRelabel: false };
+}
+
+function plainMount(containerPath: string, hostPath: string): Mount {
+  return {
+    containerPath,
+    hostPath,
+    readonly: false,
+    recursiveReadOnly: false,
+    propagation: 'private',
+    seLinuxRelabel: true,
+  };
+}
+
+async function hostsFile({ pod, podIps }: ContainerRequest, { settings }: ConfigDeps): Promise<string> {
+  const path = join(settings.rootDirectory, 'pods', pod.metadata.uid, 'etc-hosts');
+  await writeEtcHosts(path, pod, podIps, podHostname(pod, settings.dns.clusterDomain));
+  return path;
+}
+
+/**
+ * The termination log is always a file of the agent, which covers what the pod mounts at that path: the agent must not read what
+ * a container made.
+ */
+async function mountTerminationFile(mounts: Mount[], request: ContainerRequest, deps: ConfigDeps): Promise<void> {
+  const path = request.container.terminationMessagePath ?? '/dev/termination-log';
+  if (path === '') return;
+  const covered = mounts.findIndex((mount) => posix.resolve('/', mount.containerPath) === posix.resolve('/', path));
+  if (covered !== -1) mounts.splice(covered, 1);
+  mounts.push(plainMount(path, await terminationFile(request, deps)));
+}
+
+async function terminationFile({ pod, container }: ContainerRequest, { settings }: ConfigDeps): Promise<string> {
+  const directory = join(settings.rootDirectory, 'pods', pod.metadata.uid, 'containers', container.name);
+  await mkdir(directory, { recursive: true, mode: 0o750 });
+  const name = randomBytes(4).toString('hex');
+  // Any user of the container may write it.
+  await inDirectory(directory, (opened) => opened.createFile(name, { content: '', mode: 0o666 }));
+  return join(directory, name);
+}

@@ -1,0 +1,182 @@
+/**
+ * Removes dead containers and sandboxes: of a pod that exists one dead container a name is kept (its log is what
+ * `kubectl logs --previous` shows), of a pod that is gone nothing, log folder included.
+ */
+import { join } from 'node:path';
+import { readdir, rm, stat } from 'node:fs/promises';
+import type { Logger } from '../../../api/component/logger.ts';
+import { ifMissing, inDirectory, removeTree } from '../../files/beneath.ts';
+import { inLogFolder, rotatedNames } from '../logs/log-files.ts';
+import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
+
+export interface CollectOptions {
+  readonly runtime: Pick<
+    Runtime,
+    'listContainers' | 'listSandboxes' | 'removeContainer' | 'removeSandbox' | 'stopSandbox'
+  >;
+  readonly logger: Logger;
+  readonly podLogsDirectory: string;
+  /** `<root directory>/pods`: has a directory of each pod that this agent ran and has not cleared away yet. */
+  readonly podsDirectory: string;
+  /** `/var/log/containers`, with links into the logs. */
+  readonly containerLogsDirectory?: string;
+  readonly podExists: (uid: string) => boolean;
+  /** `--maximum-dead-containers-per-container`. */
+  readonly keptPerContainer?: number;
+  /** `--maximum-dead-containers`; negative is no limit. */
+  readonly keptInTotal?: number;
+  /** `--minimum-container-ttl-duration`: younger ones stay. */
+  readonly minAgeMs?: number;
+  readonly nowMs?: number;
+}
+
+export interface DeadContainerPolicy {
+  /** Negative: any number. */
+  readonly keptPerContainer: number;
+  readonly keptInTotal: number;
+  /** Made before this: old enough to go. */
+  readonly madeBeforeMs: number;
+}
+
+/** Pure: which containers go. Those that run, or were only created and may start any moment, stay. */
+export function containersToRemove(
+  containers: readonly ContainerStatus[],
+  podExists: (uid: string) => boolean,
+  policy: DeadContainerPolicy,
+): readonly ContainerStatus[] {
+  const groups = new Map<string, ContainerStatus[]>();
+  for (const container of containers) {
+    if (container.state === 'running' || container.state === 'created' || container.createdAtMs > policy.madeBeforeMs)
+      continue;
+    const key = `${uidOf(container)}/${container.name}`;
+    groups.set(key, [...(groups.get(key) ?? []), container]);
+  }
+  const gone: ContainerStatus[] = [];
+  let left: ContainerStatus[][] = [];
+  for (const group of groups.values()) {
+    const newestFirst = group.toSorted((a, b) => b.attempt - a.attempt || b.createdAtMs - a.createdAtMs);
+    const [first] = newestFirst;
+    const kept =
+      first === undefined || !podExists(uidOf(first))
+        ? 0
+        : policy.keptPerContainer < 0
+          ? newestFirst.length
+          : policy.keptPerContainer;
+    gone.push(...newestFirst.slice(kept));
+    left.push(newestFirst.slice(0, kept));
+  }
+  const { keptInTotal } = policy;
+  if (keptInTotal < 0 || left.reduce((sum, group) => sum + group.length, 0) <= keptInTotal) return gone;
+  // Each container has its part of the total, the newest of it; what is still too much goes by age.
+  const share = Math.max(1, Math.floor(keptInTotal / left.length));
+  gone.push(...left.flatMap((group) => group.slice(share)));
+  left = left.map((group) => group.slice(0, share));
+  const newestFirst = left.flat().toSorted((a, b) => b.createdAtMs - a.createdAtMs);
+  return [...gone, ...newestFirst.slice(keptInTotal)];
+}
+
+/** Pure: sandboxes that are down and hold nothing; of a pod that exists the newest stays. */
+function sandboxesToRemove(
+  sandboxes: readonly SandboxStatus[],
+  containers: readonly ContainerStatus[],
+  podExists: (uid: string) => boolean,
+): readonly SandboxStatus[] {
+  const used = new Set(containers.map((container) => container.sandboxId));
+  const newest = new Map<string, SandboxStatus>();
+  for (const sandbox of sandboxes) {
+    const best = newest.get(sandbox.pod.uid);
+    if (best === undefined || sandbox.createdAtMs > best.createdAtMs) newest.set(sandbox.pod.uid, sandbox);
+  }
+  return sandboxes.filter((sandbox) => {
+    if (sandbox.state === 'ready' || used.has(sandbox.id)) return false;
+    return !podExists(sandbox.pod.uid) || newest.get(sandbox.pod.uid) !== sandbox;
+  });
+}
+
+function uidOf(container: ContainerStatus): string {
+  return container.labels['io.kubernetes.pod.uid'] ?? '';
+}
+
+export async function collectContainers(options: CollectOptions): Promise<void> {
+  const { runtime, logger, podExists } = options;
+  const containers = await runtime.listContainers();
+  const gone = containersToRemove(containers, podExists, {
+    keptPerContainer: options.keptPerContainer ?? 1,
+    keptInTotal: options.keptInTotal ?? -1,
+    madeBeforeMs: (options.nowMs ?? Number.POSITIVE_INFINITY) - (options.minAgeMs ?? 0),
+  });
+  const attempt = async (what: string, id: string, remove: () => Promise<void>): Promise<boolean> => {
+    try {
+      await remove();
+      return true;
+    } catch (error) {
+      logger.debug({ error, id }, `A dead ${what} could not be removed yet`);
+      return false;
+    }
+  };
+  const removed = new Set<string>();
+  for (const container of gone) {
+    const done = await attempt('container', container.id, async () => {
+      await runtime.removeContainer(container.id);
+      if (container.logPath !== '') await removeLogs(container.logPath);
+    });
+    if (done) removed.add(container.id);
+  }
+  const left = containers.filter((container) => !removed.has(container.id));
+  for (const sandbox of sandboxesToRemove(await runtime.listSandboxes(), left, podExists)) {
+    await attempt('sandbox', sandbox.id, async () => {
+      await runtime.stopSandbox(sandbox.id);
+      await runtime.removeSandbox(sandbox.id);
+    });
+  }
+  await removeLogFolders(options, new Set(left.map(uidOf)));
+  if (options.containerLogsDirectory !== undefined) await removeDeadLinks(options.containerLogsDirectory);
+}
+
+/** The log and its rotated parts. */
+async function removeLogs(path: string): Promise<void> {
+  await inLogFolder(path, async (folder, log) => {
+    for (const name of [log, ...(await rotatedNames(folder, log))]) await folder.removeTree(name);
+  }).catch(ifMissing);
+}
+
+/** Another agent's pods may log here too: only empty folders go, and those of pods that this one ran. */
+async function removeLogFolders(
+  { podLogsDirectory, podsDirectory, podExists }: CollectOptions,
+  withContainers: ReadonlySet<string>,
+): Promise<void> {
+  const own = new Set(await readdir(podsDirectory).catch(() => []));
+  for (const name of await readdir(podLogsDirectory).catch(() => [])) {
+    const uid = name.split('_').at(-1) ?? '';
+    if (name.split('_').length !== 3 || podExists(uid) || withContainers.has(uid)) continue;
+    const folder = join(podLogsDirectory, name);
+    if (own.has(uid) || (await isEmpty(folder))) await removeTree(folder);
+  }
+}
+
+/** But for folders of containers that are empty too. */
+async function isEmpty(path: string): Promise<boolean> {
+  return inDirectory(path, async (folder) => {
+    for (const name of await folder.names()) {
+      const container = await folder.enter(name);
+      try {
+        if ((await container.names()).length > 0) return false;
+      } finally {
+        await container.close();
+      }
+    }
+    return true;
+  }).catch(() => false);
+}
+
+/** Links to logs that are gone. */
+async function removeDeadLinks(directory: string): Promise<void> {
+  for (const name of await readdir(directory).catch(() => [])) {
+    const path = join(directory, name);
+    const isDead = await stat(path).then(
+      () => false,
+      (error: NodeJS.ErrnoException) => error.code === 'ENOENT',
+    );
+    if (isDead) await rm(path, { force: true });
+  }
+}

@@ -1,0 +1,134 @@
+/** A pod's host name and resolver configuration from its DNS policy, the cluster's DNS and the host's. Pure but for the host's file. */
+import { trimEnd } from '../../../api/component/trim.ts';
+import { readFile } from 'node:fs/promises';
+import type { Pod } from '../../model/core-types.ts';
+import { formatPod } from './pod-containers.ts';
+
+export interface DnsConfig {
+  readonly servers: readonly string[];
+  readonly searches: readonly string[];
+  readonly options: readonly string[];
+}
+
+export interface DnsSettings {
+  readonly clusterDns: readonly string[];
+  readonly clusterDomain: string;
+  /** `--resolv-conf`; '' for none. */
+  readonly resolvConf: string;
+}
+
+const MAX_SERVERS = 3;
+const MAX_SEARCHES = 32;
+const MAX_SEARCH_CHARACTERS = 2048;
+/** Resolvers end themselves over a longer one. */
+const LONGEST_SEARCH = 253;
+
+/** What a pod's user is told when its resolver does not get all that was asked for. */
+export type DnsWarning = (reason: 'DNSConfigForming' | 'MissingClusterDNS', message: string) => void;
+
+function parseResolvConf(text: string): DnsConfig {
+  const servers: string[] = [];
+  let searches: string[] = [];
+  let options: string[] = [];
+  for (const line of text.split('\n')) {
+    const [word = '', ...values] = line.trim().split(/\s+/);
+    if (word === 'nameserver' && values[0] !== undefined) servers.push(values[0]);
+    if (word === 'search') searches = values.map((search) => (search === '.' ? search : search.replace(/\.$/, '')));
+    if (word === 'options') options = values;
+  }
+  return { servers, searches, options };
+}
+
+export async function hostDns(settings: DnsSettings): Promise<DnsConfig> {
+  // Without a file names are the business of this host's own server.
+  if (settings.resolvConf === '') return { servers: ['127.0.0.1'], searches: ['.'], options: [] };
+  return parseResolvConf(await readFile(settings.resolvConf, 'utf8'));
+}
+
+export function podDns(
+  pod: Pod,
+  settings: DnsSettings,
+  host: DnsConfig,
+  warn: DnsWarning = () => undefined,
+): DnsConfig {
+  let policy = pod.spec.dnsPolicy ?? 'ClusterFirst';
+  if (policy === 'ClusterFirst' && pod.spec.hostNetwork === true) policy = 'Default';
+  if (policy === 'ClusterFirstWithHostNet') policy = 'ClusterFirst';
+  // Without a cluster DNS the host's is better than none.
+  if (policy === 'ClusterFirst' && settings.clusterDns.length === 0) {
+    const said = `kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.`;
+    warn('MissingClusterDNS', `pod: "${formatPod(pod)}". ${said}`);
+    policy = 'Default';
+  }
+  let config: DnsConfig = { servers: [], searches: [], options: [] };
+  if (policy === 'Default') config = host;
+  if (policy === 'ClusterFirst') {
+    const { clusterDomain: domain } = settings;
+    const inherited = settings.resolvConf === '' ? [] : host.searches;
+    const cluster = domain === '' ? [] : [`${pod.metadata.namespace}.svc.${domain}`, `svc.${domain}`, domain];
+    config = {
+      servers: settings.clusterDns,
+      searches: [...new Set([...cluster, ...inherited])],
+      options: ['ndots:5'],
+    };
+  }
+  const own = pod.spec.dnsConfig;
+  if (own !== undefined) {
+    const options = new Map(config.options.map((option) => [option.split(':')[0] ?? '', option]));
+    for (const { name = '', value } of own.options ?? [])
+      options.set(name, value === undefined || value === '' ? name : `${name}:${value}`);
+    config = {
+      servers: [...new Set([...config.servers, ...(own.nameservers ?? [])])],
+      searches: [...new Set([...config.searches, ...(own.searches ?? [])])],
+      options: [...options.values()],
+    };
+  }
+  return withinLimits(config, warn);
+}
+
+/** What resolvers can take of it: so many servers, so many search domains of so many characters together. */
+function withinLimits({ servers, searches, options }: DnsConfig, warn: DnsWarning): DnsConfig {
+  const kept = servers.slice(0, MAX_SERVERS);
+  if (kept.length < servers.length)
+    warn(
+      'DNSConfigForming',
+      `Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: ${kept.join(' ')}`,
+    );
+  const fitting = searches.slice(0, MAX_SEARCHES).filter((search) => search.length <= LONGEST_SEARCH);
+  while (fitting.join(' ').length > MAX_SEARCH_CHARACTERS) fitting.pop();
+  if (fitting.length < searches.length)
+    warn(
+      'DNSConfigForming',
+      `Search Line limits were exceeded, some search paths have been omitted, the applied search line is: ${fitting.join(' ')}`,
+    );
+  return { servers: kept, searches: fitting, options };
+}
+
+export interface PodHostname {
+  /** What `hostname` says. */
+  readonly hostname: string;
+  /** '' where the pod has no name in the cluster's DNS. */
+  readonly domain: string;
+}
+
+export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
+  const short =
+    pod.spec.hostname !== undefined && pod.spec.hostname !== ''
+      ? pod.spec.hostname
+      : trimEnd(pod.metadata.name.slice(0, 63), '-.');
+  const domain =
+    pod.spec.subdomain === undefined || pod.spec.subdomain === ''
+      ? ''
+      : `${pod.spec.subdomain}.${pod.metadata.namespace}.svc.${clusterDomain}`;
+  if (pod.spec.hostnameOverride !== undefined && pod.spec.hostnameOverride !== '')
+    return { hostname: pod.spec.hostnameOverride, domain: '' };
+  if (pod.spec.setHostnameAsFQDN === true && domain !== '') {
+    const full = `${short}.${domain}`;
+    if (full.length > 64)
+      throw new Error(
+        `failed to construct FQDN from pod hostname and cluster domain, FQDN ${full} is too long (64 characters is the max, ${full.length} characters requested)`,
+      );
+    return { hostname: full, domain };
+  }
+  return { hostname: short, domain };
+}

@@ -1,0 +1,78 @@
+/** The downward API: fields of a pod and resources of a container as text, for environment variables and volumes. Pure. */
+import { compareQuantities, milliUnits, parseQuantity } from '../../../api/meta/quantity.ts';
+import type { Container, Pod } from '../../model/core-types.ts';
+import { podLevel } from './resources.ts';
+
+export interface DownwardFacts {
+  readonly hostIps: readonly string[];
+  /** Of the running sandbox; absent: what the pod's status says. */
+  readonly podIps?: readonly string[];
+}
+
+function formatMap(map: Readonly<Record<string, string>> | undefined): string {
+  return Object.entries(map ?? {})
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, value]) => `${key}=${JSON.stringify(value)}`)
+    .join('\n');
+}
+
+export function fieldValue(pod: Pod, path: string, facts: DownwardFacts): string {
+  const subscript = /^(metadata\.(?:labels|annotations))\['(.*)'\]$/.exec(path);
+  if (subscript !== null) {
+    const map = subscript[1] === 'metadata.labels' ? pod.metadata.labels : pod.metadata.annotations;
+    return map?.[subscript[2] ?? ''] ?? '';
+  }
+  const podIps = facts.podIps ?? (pod.status?.podIPs ?? []).map((entry) => entry.ip ?? '');
+  switch (path) {
+    case 'metadata.name':
+      return pod.metadata.name;
+    case 'metadata.namespace':
+      return pod.metadata.namespace;
+    case 'metadata.uid':
+      return pod.metadata.uid;
+    case 'metadata.labels':
+      return formatMap(pod.metadata.labels);
+    case 'metadata.annotations':
+      return formatMap(pod.metadata.annotations);
+    case 'spec.nodeName':
+      return pod.spec.nodeName ?? '';
+    case 'spec.serviceAccountName':
+      return pod.spec.serviceAccountName ?? '';
+    case 'status.hostIP':
+      return facts.hostIps[0] ?? '';
+    case 'status.hostIPs':
+      return facts.hostIps.join(',');
+    case 'status.podIP':
+      return podIps[0] ?? '';
+    case 'status.podIPs':
+      return podIps.join(',');
+    default:
+      throw new Error(`unsupported fieldPath: ${path}`);
+  }
+}
+
+/** Of these a container without a limit may have what there is. */
+const OVERCOMMITTED = new Set(['cpu', 'memory', 'ephemeral-storage']);
+
+/** `limits.cpu` and the like, in units of the divisor, rounded up. What the container does not limit its pod may, or the node. */
+export function resourceValue(
+  pod: Pod,
+  container: Container,
+  resource: string,
+  divisor: string,
+  allocatable: Readonly<Record<string, string>>,
+): string {
+  const [list = '', ...rest] = resource.split('.');
+  const name = rest.join('.');
+  const stated = (list === 'limits' ? container.resources?.limits : container.resources?.requests) ?? {};
+  let text = (stated as Record<string, string>)[name];
+  const isMissing = text === undefined || parseQuantity(text).nano === 0n;
+  if (isMissing && list === 'limits' && OVERCOMMITTED.has(name))
+    text = podLevel(pod, 'limits')[name] ?? allocatable[name];
+  const unit = divisor === '0' || divisor === '' ? '1' : divisor;
+  if (text === undefined) return '0';
+  const value = milliUnits(parseQuantity(text));
+  const by = milliUnits(parseQuantity(unit));
+  if (compareQuantities(parseQuantity(unit), parseQuantity('0')) <= 0) return '0';
+  return String((value + by - 1n) / by);
+}

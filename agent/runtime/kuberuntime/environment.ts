@@ -1,0 +1,206 @@
+/**
+ * A container's environment: services, then `envFrom`, then `env` with `$(VAR)` expansion, in the reference's order.
+ */
+import {
+  type Container,
+  type Pod,
+  type ReferencedObjects,
+  type ServiceLister,
+  VolumeError,
+} from '../../model/core-types.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
+import { environmentFileValue } from './environment-file.ts';
+
+export interface EnvironmentSources {
+  readonly objects: ReferencedObjects;
+  readonly services: ServiceLister;
+  /** `status.podIP` and the like are known by now. */
+  readonly fieldValue: (pod: Pod, path: string) => string;
+  readonly resourceValue: (pod: Pod, container: Container, resource: string, divisor: string) => string;
+  /** Of a file of one of the pod's volumes; absent: files are not read (gate `EnvFiles`). */
+  readonly fileText?: ((pod: Pod, volumeName: string, path: string) => Promise<string>) | undefined;
+}
+
+/** A reference that cannot be followed: the container waits with `CreateContainerConfigError`. */
+export class ContainerConfigError extends Error {
+  override readonly name = 'ContainerConfigError';
+}
+
+/** `$(NAME)` is the variable's value where there is one, `$$` a dollar; anything else stays as it is. */
+export function expand(text: string, lookup: (name: string) => string | undefined): string {
+  let out = '';
+  let at = 0;
+  // Where the next reference ends. It is searched once for all that begin before it: a text may have many beginnings.
+  let close = 0;
+  for (let dollar = text.indexOf('$'); dollar !== -1; dollar = text.indexOf('$', at)) {
+    const next = text.charAt(dollar + 1);
+    if (next === '(' && close !== -1 && close <= dollar) close = text.indexOf(')', dollar);
+    const isReference = next === '(' && close !== -1;
+    const end = isReference ? close + 1 : Math.min(text.length, dollar + 2);
+    const whole = text.slice(dollar, end);
+    out += text.slice(at, dollar);
+    if (next === '$') out += '$';
+    else out += isReference ? (lookup(text.slice(dollar + 2, close)) ?? whole) : whole;
+    at = end;
+  }
+  return out + text.slice(at);
+}
+
+export async function containerEnvironment(
+  pod: Pod,
+  container: Container,
+  sources: EnvironmentSources,
+): Promise<Map<string, string>> {
+  const result = new Map<string, string>();
+  const services = serviceEnvironment(pod, sources.services);
+  for (const source of container.envFrom ?? []) {
+    for (const [name, value] of await variablesFrom(pod, source, sources)) result.set(name, value);
+  }
+  for (const variable of container.env ?? []) {
+    const name = variable.name ?? '';
+    let value: string | undefined = variable.value ?? '';
+    if (variable.value !== undefined && variable.value !== '') {
+      value = expand(variable.value, (wanted) => result.get(wanted) ?? services.get(wanted));
+    } else if (variable.valueFrom !== undefined) {
+      value = await variableFrom(pod, container, variable.valueFrom, sources);
+    }
+    if (value !== undefined) result.set(name, value);
+  }
+  for (const [name, value] of services) if (!result.has(name)) result.set(name, value);
+  return result;
+}
+
+type ValueFrom = NonNullable<NonNullable<Container['env']>[number]['valueFrom']>;
+type EnvFrom = NonNullable<Container['envFrom']>[number];
+
+async function variablesFrom(pod: Pod, source: EnvFrom, sources: EnvironmentSources): Promise<Map<string, string>> {
+  const { namespace } = pod.metadata;
+  const found = new Map<string, string>();
+  const prefix = source.prefix ?? '';
+  if (source.configMapRef !== undefined) {
+    const data = dataOf(await sources.objects.configMap(namespace, source.configMapRef.name ?? ''));
+    if (data === undefined && source.configMapRef.optional !== true)
+      throw new ContainerConfigError(`configmap "${source.configMapRef.name}" not found`);
+    for (const [key, value] of Object.entries(data ?? {})) found.set(prefix + key, value);
+  }
+  if (source.secretRef !== undefined) {
+    const data = dataOf(await sources.objects.secret(namespace, source.secretRef.name ?? ''));
+    if (data === undefined && source.secretRef.optional !== true)
+      throw new ContainerConfigError(`secret "${source.secretRef.name}" not found`);
+    for (const [key, value] of Object.entries(data ?? {})) found.set(prefix + key, fromBase64(value));
+  }
+  return found;
+}
+
+async function variableFrom(
+  pod: Pod,
+  container: Container,
+  from: ValueFrom,
+  sources: EnvironmentSources,
+): Promise<string | undefined> {
+  const { namespace } = pod.metadata;
+  if (from.fieldRef !== undefined) return sources.fieldValue(pod, from.fieldRef.fieldPath ?? '');
+  if (from.resourceFieldRef !== undefined) {
+    const { containerName, resource, divisor } = from.resourceFieldRef;
+    const named =
+      [...pod.spec.containers, ...(pod.spec.initContainers ?? [])].find((other) => other.name === containerName) ??
+      container;
+    return sources.resourceValue(pod, named, resource ?? '', String(divisor ?? '0'));
+  }
+  if (from.configMapKeyRef !== undefined) {
+    const { name = '', key = '', optional } = from.configMapKeyRef;
+    const data = dataOf(await sources.objects.configMap(namespace, name));
+    if (data?.[key] !== undefined) return data[key];
+    if (optional === true) return undefined;
+    throw new ContainerConfigError(
+      data === undefined
+        ? `configmap "${name}" not found`
+        : `couldn't find key ${key} in ConfigMap ${namespace}/${name}`,
+    );
+  }
+  if (from.secretKeyRef !== undefined) {
+    const { name = '', key = '', optional } = from.secretKeyRef;
+    const data = dataOf(await sources.objects.secret(namespace, name));
+    if (data?.[key] !== undefined) return fromBase64(data[key]);
+    if (optional === true) return undefined;
+    throw new ContainerConfigError(
+      data === undefined ? `secret "${name}" not found` : `couldn't find key ${key} in Secret ${namespace}/${name}`,
+    );
+  }
+  if (from.fileKeyRef !== undefined && sources.fileText !== undefined)
+    return variableOfFile(pod, from.fileKeyRef, sources.fileText);
+  return '';
+}
+
+async function variableOfFile(
+  pod: Pod,
+  { volumeName, path, key, optional }: NonNullable<ValueFrom['fileKeyRef']>,
+  fileText: NonNullable<EnvironmentSources['fileText']>,
+): Promise<string | undefined> {
+  let value: string;
+  try {
+    value = environmentFileValue(await fileText(pod, volumeName, path), key);
+  } catch (error) {
+    if (error instanceof VolumeError) throw new ContainerConfigError(error.message, { cause: error });
+    throw new ContainerConfigError("couldn't parse env file", { cause: error });
+  }
+  if (value !== '') return value;
+  if (optional === true) return undefined;
+  throw new ContainerConfigError(`environment variable key "${key}" not found in file "${path}"`);
+}
+
+function dataOf(object: KubeObject | undefined): Record<string, string> | undefined {
+  return object === undefined ? undefined : ((object['data'] ?? {}) as Record<string, string>);
+}
+
+function fromBase64(text: string): string {
+  return Buffer.from(text, 'base64').toString('utf8');
+}
+
+interface ServiceSpec {
+  readonly clusterIP?: string;
+  readonly ports?: readonly { readonly name?: string; readonly port: number; readonly protocol?: string }[];
+}
+
+/** The link variables of the namespace's services, and of the API server's. */
+function serviceEnvironment(pod: Pod, services: ServiceLister): Map<string, string> {
+  const result = new Map<string, string>();
+  const chosen = new Map<string, KubeObject>();
+  for (const service of services.list()) {
+    const { name = '', namespace } = service.metadata;
+    const spec = (service['spec'] ?? {}) as ServiceSpec;
+    if (spec.clusterIP === undefined || spec.clusterIP === '' || spec.clusterIP === 'None') continue;
+    const isMaster = namespace === 'default' && name === 'kubernetes';
+    if (namespace === pod.metadata.namespace && (pod.spec.enableServiceLinks ?? true)) chosen.set(name, service);
+    else if (isMaster && !chosen.has(name)) chosen.set(name, service);
+  }
+  for (const [name, service] of [...chosen].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+    addService(result, name, (service['spec'] ?? {}) as ServiceSpec);
+  }
+  return result;
+}
+
+function addService(result: Map<string, string>, name: string, spec: ServiceSpec): void {
+  const upper = (text: string): string => text.toUpperCase().replaceAll('-', '_');
+  const prefix = upper(name);
+  const host = spec.clusterIP ?? '';
+  const ports = spec.ports ?? [];
+  const [first] = ports;
+  if (first === undefined) return;
+  result.set(`${prefix}_SERVICE_HOST`, host);
+  result.set(`${prefix}_SERVICE_PORT`, String(first.port));
+  for (const port of ports)
+    if (port.name !== undefined && port.name !== '')
+      result.set(`${prefix}_SERVICE_PORT_${upper(port.name)}`, String(port.port));
+  const shown = host.includes(':') ? `[${host}]` : host;
+  for (const [index, port] of ports.entries()) {
+    const protocol = port.protocol ?? 'TCP';
+    const url = `${protocol.toLowerCase()}://${shown}:${port.port}`;
+    if (index === 0) result.set(`${prefix}_PORT`, url);
+    const each = `${prefix}_PORT_${port.port}_${protocol}`;
+    result.set(each, url);
+    result.set(`${each}_PROTO`, protocol.toLowerCase());
+    result.set(`${each}_PORT`, String(port.port));
+    result.set(`${each}_ADDR`, host);
+  }
+}

@@ -1,0 +1,148 @@
+/**
+ * One HTTP GET at a container, as probes and lifecycle hooks make it: any certificate is accepted, redirects on the same host
+ * are followed, ten at most. Throws with `Get "URL": why` when no answer came.
+ */
+import type { IncomingMessage } from 'node:http';
+import { isIP } from 'node:net';
+import { createDialer, redirectTarget } from '../../../api/machinery/dialer.ts';
+
+/** The release whose agent this one stands for, in the user agent that servers see. */
+const RELEASE = '1.36';
+/** As much of an answer as is read. */
+const MAX_BODY_BYTES = 10 * 1024;
+/** Those that are followed; any other 3xx is an answer. */
+const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
+const MOST_REDIRECTS = 10;
+const dialer = createDialer();
+
+export interface HttpGet {
+  readonly scheme: 'http' | 'https';
+  readonly host: string;
+  readonly port: number;
+  readonly path: string;
+  readonly headers: readonly { readonly name: string; readonly value: string }[];
+  readonly purpose: 'probe' | 'lifecycle';
+}
+
+export interface HttpAnswer {
+  readonly status: number;
+  readonly body: string;
+  /** It redirects to another host, which is not followed. */
+  readonly leadsAway: boolean;
+}
+
+/** The server speaks plain HTTP where TLS was asked for. */
+export class PlainHttpError extends Error {}
+
+export async function httpGet(target: HttpGet, signal: AbortSignal, redirects = 0): Promise<HttpAnswer> {
+  const shown = `${target.scheme}://${hostPort(target.host, target.port)}${target.path}`;
+  let answer: { status: number; body: string; location: string | undefined };
+  try {
+    answer = await fetchOnce(target, signal);
+  } catch (error) {
+    if (isPlainHttp(error))
+      throw new PlainHttpError(`Get "${shown}": http: server gave HTTP response to HTTPS client`, { cause: error });
+    const why = signal.aborted
+      ? 'context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
+      : dialMessage(error, target.host, target.port);
+    throw new Error(`Get "${shown}": ${why}`, { cause: error });
+  }
+  const { status, body } = answer;
+  if (!REDIRECTS.has(status) || answer.location === undefined) return { status, body, leadsAway: false };
+  const next = redirectTarget('probe', new URL(shown), answer.location);
+  if (next === undefined) return { status, body, leadsAway: true };
+  if (redirects >= MOST_REDIRECTS) throw new Error(`Get "${shown}": stopped after ${MOST_REDIRECTS} redirects`);
+  const scheme = next.protocol === 'https:' ? 'https' : 'http';
+  const port = next.port === '' ? (scheme === 'https' ? 443 : 80) : Number(next.port);
+  return httpGet({ ...target, scheme, port, path: `${next.pathname}${next.search}` }, signal, redirects + 1);
+}
+
+function fetchOnce(
+  target: HttpGet,
+  signal: AbortSignal,
+): Promise<{ status: number; body: string; location: string | undefined }> {
+  return new Promise((resolve, reject) => {
+    const headers: Record<string, string[]> = {};
+    for (const { name, value } of target.headers) (headers[name] ??= []).push(value);
+    // Said to be empty: left out, instead of what is sent by default.
+    const dropped = Object.keys(headers).filter(
+      (name) => /^(accept|user-agent)$/i.test(name) && headers[name]?.every((value) => value === '') === true,
+    );
+    const has = (name: string): boolean => Object.keys(headers).some((key) => key.toLowerCase() === name);
+    if (!has('user-agent')) headers['User-Agent'] = [`kube-${target.purpose}/${RELEASE}`];
+    if (!has('accept')) headers['Accept'] = ['*/*'];
+    for (const name of dropped) delete headers[name];
+    const host = Object.entries(headers).find(([key]) => key.toLowerCase() === 'host')?.[1][0];
+    const options = {
+      purpose: 'probe' as const,
+      secure: target.scheme === 'https',
+      host: target.host,
+      port: target.port,
+      path: target.path,
+      method: 'GET',
+      headers: headers as Record<string, string[] | string>,
+      agent: false as const,
+      signal,
+      rejectUnauthorized: false,
+      ...(host === undefined ? {} : { setHost: false, servername: serverName(host) }),
+    };
+    const onResponse = (response: IncomingMessage): void => {
+      const chunks: Buffer[] = [];
+      let size = 0;
+      const done = (): void =>
+        resolve({
+          status: response.statusCode ?? 0,
+          body: Buffer.concat(chunks).toString(),
+          location: response.headers.location,
+        });
+      response.on('data', (chunk: Buffer) => {
+        chunks.push(chunk);
+        size += chunk.length;
+        if (size >= MAX_BODY_BYTES) {
+          done();
+          response.destroy();
+        }
+      });
+      response.on('end', done);
+      response.on('error', reject);
+    };
+    const request = dialer.request(options, onResponse);
+    request.on('error', reject);
+    request.end();
+  });
+}
+
+/** The name in a Host header, for SNI; none for an address. */
+function serverName(host: string): string {
+  const name = host.startsWith('[') ? '' : (host.split(':')[0] ?? '');
+  return isIP(name) === 0 ? name : '';
+}
+
+/** What TLS makes of the first bytes of an HTTP answer. */
+function isPlainHttp(error: unknown): boolean {
+  const { code = '', message = '' } = error as NodeJS.ErrnoException;
+  return (
+    /^ERR_SSL_(WRONG_VERSION_NUMBER|PACKET_LENGTH_TOO_LONG|HTTP_REQUEST)$/.test(code) ||
+    (code === 'EPROTO' && /wrong version number|packet length too long|http request/.test(message))
+  );
+}
+
+export function hostPort(host: string, port: number): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connect: connection refused',
+  EHOSTUNREACH: 'connect: no route to host',
+  ENETUNREACH: 'connect: network is unreachable',
+  ETIMEDOUT: 'i/o timeout',
+  ECONNRESET: 'read: connection reset by peer',
+};
+
+export function dialMessage(error: unknown, host: string, port: number): string {
+  const code = (error as NodeJS.ErrnoException).code ?? '';
+  if (code === 'ECONNRESET' && error instanceof Error && error.message === 'socket hang up') return 'EOF';
+  const reason = REASONS[code];
+  if (reason !== undefined) return `dial tcp ${hostPort(host, port)}: ${reason}`;
+  return error instanceof Error ? error.message : String(error);
+}

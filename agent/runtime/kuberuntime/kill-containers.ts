@@ -1,0 +1,156 @@
+/**
+ * Terminates containers: the preStop hook within the grace period, then the signal, then the kill. All containers of a pod
+ * begin at once, with their hooks; sidecars get the signal after the others have exited, in reverse order, or when the grace
+ * period is over.
+ *
+ * An abort, for a shorter grace period or for the agent's end, makes every call reject at once with the signal's reason; the
+ * caller then terminates what is left with the new grace period.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import { type Clock, untilAborted } from '../../../api/machinery/clock.ts';
+import type { Container, Pod, PodEventRecorder } from '../../model/core-types.ts';
+import { type ContainerId, type Runtime, RuntimeError } from '../runtime.ts';
+import { type Hook, runHook } from './lifecycle-hooks.ts';
+import { fieldPathOf, findKinded, formatPod, isSidecar } from './pod-containers.ts';
+import type { RuntimePodStatus } from './runtime-status.ts';
+
+/** The least time between the signal and the kill, whatever grace was requested and whatever the hook took. */
+const MINIMUM_GRACE_SECONDS = 2;
+
+export interface KillDeps {
+  readonly runtime: Pick<Runtime, 'execSync' | 'stopContainer'>;
+  readonly clock: Clock;
+  readonly events: PodEventRecorder;
+  readonly logger: Logger;
+}
+
+export interface KillRequest {
+  readonly pod: Pod;
+  /** Absent when the specification no longer has it. */
+  readonly container: Container | undefined;
+  readonly id: ContainerId;
+  readonly name?: string;
+  readonly podIp: string;
+  /** '' for the usual message of the event. */
+  readonly message: string;
+  /** Overrides the pod's grace period. */
+  readonly gracePeriodSeconds?: number;
+  /** Resolves when the containers that exit before this one have exited. */
+  readonly turn?: Promise<unknown>;
+  readonly signal: AbortSignal;
+}
+
+export async function killContainer(deps: KillDeps, request: KillRequest): Promise<void> {
+  const { pod, container, id, signal } = request;
+  signal.throwIfAborted();
+  const { clock, events, runtime } = deps;
+  const name = container?.name ?? request.name ?? '';
+  const kind = findKinded(pod, name)?.kind ?? 'regular';
+  const fieldPath = fieldPathOf(kind, name);
+  let grace =
+    request.gracePeriodSeconds ??
+    pod.metadata.deletionGracePeriodSeconds ??
+    pod.spec.terminationGracePeriodSeconds ??
+    30;
+  events.event(pod, 'Normal', 'Killing', request.message === '' ? `Stopping container ${name}` : request.message, {
+    fieldPath,
+  });
+  const hook: Hook | undefined = container?.lifecycle?.preStop;
+  if (hook !== undefined && grace > 0) {
+    const hooked = (limit: AbortSignal): Promise<void> => preStop(deps, request, hook, { fieldPath, signal: limit });
+    grace -= await secondsOf(clock, hooked, grace, signal);
+  }
+  const { turn } = request;
+  if (turn !== undefined && grace > 0) grace -= await secondsOf(clock, () => turn, grace, signal);
+  grace = Math.max(grace, MINIMUM_GRACE_SECONDS);
+  try {
+    await untilAborted(runtime.stopContainer(id, grace), signal);
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof RuntimeError && error.code === 'not-found') return;
+    events.event(pod, 'Warning', 'FailedKillPod', `error killing container: ${(error as Error).message}`, {
+      fieldPath,
+    });
+    throw error;
+  }
+}
+
+/** A hook that fails is reported as an event and holds nothing up. */
+async function preStop(
+  { clock, events, logger, runtime }: KillDeps,
+  { pod, container, id, podIp }: KillRequest,
+  hook: Hook,
+  { fieldPath, signal }: { readonly fieldPath: string; readonly signal: AbortSignal },
+): Promise<void> {
+  if (container === undefined) return;
+  try {
+    const warn = (reason: string, text: string): void => events.event(pod, 'Warning', reason, text);
+    await runHook(hook, { id, container, podIp }, { runtime, clock, warn }, signal);
+  } catch (error) {
+    if (signal.aborted) return;
+    logger.warn({ error, pod: formatPod(pod), container: container.name }, 'The preStop hook of a container failed');
+    events.event(pod, 'Warning', 'FailedPreStopHook', 'PreStopHook failed', { fieldPath });
+  }
+}
+
+/** Whole seconds that the work took; it is abandoned after so many, and on the abort, which rejects. */
+async function secondsOf(
+  clock: Clock,
+  work: (signal: AbortSignal) => Promise<unknown>,
+  mostSeconds: number,
+  signal: AbortSignal,
+): Promise<number> {
+  const from = clock.monotonic();
+  const limit = new AbortController();
+  const over = Promise.withResolvers<void>();
+  const timer = clock.after(mostSeconds * 1000, () => {
+    limit.abort(new Error('the grace period is over'));
+    over.resolve();
+  });
+  try {
+    await untilAborted(Promise.race([work(AbortSignal.any([limit.signal, signal])), over.promise]), signal);
+  } finally {
+    timer.cancel();
+  }
+  return Math.floor((clock.monotonic() - from) / 1000);
+}
+
+/** Terminates all running containers of the pod, in order; throws when one could not be terminated, after the others were. */
+export async function killPodContainers(
+  deps: KillDeps,
+  pod: Pod,
+  status: RuntimePodStatus,
+  { gracePeriodSeconds, signal }: { readonly gracePeriodSeconds?: number | undefined; readonly signal: AbortSignal },
+): Promise<void> {
+  const running = status.containers.filter(
+    (container) => container.state === 'running' || container.state === 'unknown',
+  );
+  const sidecars = (pod.spec.initContainers ?? []).filter(isSidecar).map((container) => container.name);
+  const failures: unknown[] = [];
+  const kill = async (container: (typeof running)[number], turn?: Promise<unknown>): Promise<void> => {
+    try {
+      await killContainer(deps, {
+        pod,
+        container: findKinded(pod, container.name)?.container,
+        id: container.id,
+        name: container.name,
+        message: '',
+        podIp: status.ips[0] ?? '',
+        signal,
+        ...(gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
+        ...(turn === undefined ? {} : { turn }),
+      });
+    } catch (error) {
+      failures.push(error);
+    }
+  };
+  const all = running.filter(({ name }) => !sidecars.includes(name)).map((container) => kill(container));
+  // Each waits for all that were begun before it.
+  for (const name of sidecars.toReversed()) {
+    const before = Promise.all([...all]);
+    all.push(...running.filter((container) => container.name === name).map((container) => kill(container, before)));
+  }
+  await Promise.all(all);
+  signal.throwIfAborted();
+  if (failures.length > 0) throw failures[0];
+}

@@ -1,0 +1,99 @@
+/**
+ * Runs a container's postStart and preStop hooks: a command, an HTTP request, a TCP connection, a pause. Throws with what went wrong.
+ * The kubelet accepts a hook by TCP and lets it fail; here it connects.
+ */
+import { createDialer } from '../../../api/machinery/dialer.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Container } from '../../model/core-types.ts';
+import { hostPort, type HttpGet, httpGet, PlainHttpError } from './http-get.ts';
+import type { ContainerId, Runtime } from '../runtime.ts';
+
+export type Hook = NonNullable<NonNullable<Container['lifecycle']>['preStop']>;
+
+export interface HookDeps {
+  readonly runtime: Pick<Runtime, 'execSync'>;
+  readonly clock: Clock;
+  /** Something that users should know though the hook did not fail. */
+  readonly warn: (reason: string, message: string) => void;
+}
+
+export interface HookTarget {
+  readonly id: ContainerId;
+  readonly container: Container;
+  readonly podIp: string;
+}
+
+const dialer = createDialer();
+const MAX_OUTPUT_BYTES = 10 * 1024;
+
+export async function runHook(hook: Hook, target: HookTarget, deps: HookDeps, signal: AbortSignal): Promise<void> {
+  if (hook.exec !== undefined) {
+    const result = await deps.runtime.execSync(target.id, hook.exec.command ?? [], {
+      timeoutMs: 0,
+      signal,
+      maxOutputBytes: MAX_OUTPUT_BYTES,
+    });
+    if (result.exitCode !== 0) {
+      throw new Error(
+        `Exec lifecycle hook (${JSON.stringify(hook.exec.command ?? [])}) failed: command exited with ${result.exitCode}: ${Buffer.concat([result.stdout, result.stderr]).toString('utf8')}`,
+      );
+    }
+  } else if (hook.httpGet !== undefined) {
+    const { scheme, host, port, path = '', httpHeaders = [] } = hook.httpGet;
+    await httpHook(
+      {
+        scheme: scheme === 'HTTPS' ? 'https' : 'http',
+        host: host !== undefined && host !== '' ? host : target.podIp,
+        port: resolvePort(port ?? 0, target.container),
+        path: path.startsWith('/') ? path : `/${path}`,
+        headers: httpHeaders.map(({ name, value }) => ({ name, value })),
+        purpose: 'lifecycle',
+      },
+      deps,
+      signal,
+    );
+  } else if (hook.tcpSocket !== undefined) {
+    await tcpHook(
+      hook.tcpSocket.host !== undefined && hook.tcpSocket.host !== '' ? hook.tcpSocket.host : target.podIp,
+      resolvePort(hook.tcpSocket.port ?? 0, target.container),
+      signal,
+    );
+  } else if (hook.sleep !== undefined) {
+    await deps.clock.sleep((hook.sleep.seconds ?? 0) * 1000, signal);
+  }
+}
+
+function resolvePort(port: unknown, container: Container): number {
+  if (typeof port === 'number') return port;
+  const named = (container.ports ?? []).find((entry) => entry.name === port);
+  const resolved = named?.containerPort ?? Number(port);
+  if (!Number.isInteger(resolved) || resolved <= 0) throw new Error(`couldn't find port: ${String(port)}`);
+  return resolved;
+}
+
+/** Any answer will do, whatever its status: that the hook was heard is all that counts. */
+async function httpHook(target: HttpGet, deps: HookDeps, signal: AbortSignal): Promise<void> {
+  try {
+    await httpGet(target, signal);
+  } catch (error) {
+    if (!(error instanceof PlainHttpError)) throw error;
+    // Hooks that say HTTPS by mistake worked for years; credentials are not sent in the clear.
+    const headers = target.headers.filter(({ name }) => name.toLowerCase() !== 'authorization');
+    await httpGet({ ...target, scheme: 'http', headers }, signal);
+    deps.warn(
+      'LifecycleHTTPFallback',
+      `request to HTTPS lifecycle hook ${hostPort(target.host, target.port)} got HTTP response, retry with HTTP succeeded`,
+    );
+  }
+}
+
+function tcpHook(host: string, port: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const socket = dialer.connect({ purpose: 'probe', host, port, signal });
+    socket.once('error', reject);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,315 @@
+/**
+ * What has to be done so that a pod becomes what its specification says: from the specification, what the runtime shows
+ * and the probes' results, to data that `kube-runtime.ts` executes. Pure; decides nothing by itself beyond one look.
+ */
+import type { Container, Pod, ProbeKind, ProbeResult } from '../../model/core-types.ts';
+import type { ContainerId, ContainerStatus, SandboxId } from '../runtime.ts';
+import {
+  containerHash,
+  isSidecar,
+  mayRestartAll,
+  restartsAfter,
+  restartsAll,
+  restartsOnFailure,
+  shouldStart,
+} from './pod-containers.ts';
+import type { Resize } from './resize.ts';
+import { findContainer, type RuntimePodStatus } from './runtime-status.ts';
+
+export const HASH_ANNOTATION = 'io.kubernetes.container.hash';
+
+export type KillReason = 'startup-probe' | 'liveness-probe' | 'definition-changed' | 'resize' | 'unknown-state';
+
+export interface ContainerToKill {
+  readonly id: ContainerId;
+  readonly container: Container;
+  /** For the event. */
+  readonly message: string;
+  readonly reason: KillReason;
+}
+
+export interface PodActions {
+  /** Everything that runs is killed, the sandbox too. */
+  readonly killPod: boolean;
+  readonly createSandbox: boolean;
+  /** The sandbox to use or to replace. */
+  readonly sandboxId: SandboxId | undefined;
+  readonly attempt: number;
+  readonly initToStart: readonly Container[];
+  readonly containersToStart: readonly Container[];
+  readonly ephemeralToStart: readonly Container[];
+  readonly containersToKill: readonly ContainerToKill[];
+  /** The container whose end starts all of the pod anew, in the same sandbox. */
+  readonly restartAllFor?: Container;
+}
+
+export type ProbeLookup = (kind: ProbeKind, containerId: string) => ProbeResult | undefined;
+/** What a running container needs so that it has what its pod was allocated. */
+export type ResizeLookup = (container: Container, status: ContainerStatus) => Resize;
+
+/** What is known beside the specification and the runtime's containers. */
+interface Lookups {
+  readonly probes: ProbeLookup;
+  readonly resize: ResizeLookup;
+}
+
+/** Whether the sandbox has to be made (again), and as which attempt. */
+export function sandboxChanged(
+  pod: Pod,
+  status: RuntimePodStatus,
+): { readonly changed: boolean; readonly attempt: number; readonly sandboxId: SandboxId | undefined } {
+  const [newest] = status.sandboxes;
+  if (newest === undefined) return { changed: true, attempt: 0, sandboxId: undefined };
+  const again = { changed: true, attempt: newest.pod.attempt + 1, sandboxId: newest.id };
+  const ready = status.sandboxes.filter((sandbox) => sandbox.state === 'ready').length;
+  if (ready > 1 || newest.state !== 'ready') return again;
+  const onNode = pod.spec.hostNetwork === true;
+  if ((newest.networkMode === 'node') !== onNode) return { ...again, sandboxId: undefined };
+  if (!onNode && newest.ips.length === 0) return again;
+  return { changed: false, attempt: newest.pod.attempt, sandboxId: newest.id };
+}
+
+interface Draft {
+  killPod: boolean;
+  readonly init: Container[];
+  readonly regular: Container[];
+  readonly kill: ContainerToKill[];
+}
+
+export function computePodActions(
+  pod: Pod,
+  status: RuntimePodStatus,
+  probes: ProbeLookup,
+  resize: ResizeLookup = () => 'none',
+): PodActions {
+  const lookups = { probes, resize };
+  const { changed, attempt, sandboxId } = sandboxChanged(pod, status);
+  if (changed) return actionsForNewSandbox(pod, status, attempt, sandboxId);
+  const draft: Draft = { killPod: false, init: [], regular: [], kill: [] };
+  const ephemeral = (pod.spec.ephemeralContainers ?? [])
+    .map((container) => container as Container)
+    .filter((container) => findContainer(status, container.name) === undefined);
+  const base = { createSandbox: false, attempt, sandboxId };
+  const trigger = restartAllTrigger(pod, status, sandboxId);
+  if (trigger !== undefined) {
+    const nothing = { killPod: false, initToStart: [], containersToStart: [], ephemeralToStart: [] };
+    return { ...base, ...nothing, containersToKill: [], restartAllFor: trigger };
+  }
+  const initialized = initActions(pod, status, lookups, draft);
+  if (draft.killPod || !initialized) {
+    return {
+      ...base,
+      killPod: draft.killPod,
+      initToStart: draft.killPod ? [] : draft.init,
+      containersToStart: [],
+      ephemeralToStart: draft.killPod ? [] : ephemeral,
+      containersToKill: draft.kill,
+    };
+  }
+  const kept = pod.spec.containers.filter(
+    (container) => regularAction(pod, container, status, lookups, draft) === 'keep',
+  ).length;
+  if (kept === 0 && draft.regular.length === 0) {
+    return {
+      ...base,
+      killPod: true,
+      initToStart: [],
+      containersToStart: [],
+      ephemeralToStart: [],
+      containersToKill: [],
+    };
+  }
+  return {
+    ...base,
+    killPod: false,
+    initToStart: draft.init,
+    containersToStart: draft.regular,
+    ephemeralToStart: ephemeral,
+    containersToKill: draft.kill,
+  };
+}
+
+/** A container of this sandbox whose exit code says so; those of before have been dealt with. */
+export function restartAllTrigger(
+  pod: Pod,
+  status: RuntimePodStatus,
+  sandboxId: SandboxId | undefined,
+): Container | undefined {
+  if (pod.metadata.deletionTimestamp !== undefined || !mayRestartAll(pod)) return undefined;
+  return [...(pod.spec.initContainers ?? []), ...pod.spec.containers].find((container) => {
+    const last = findContainer(status, container.name);
+    return last?.sandboxId === sandboxId && last?.state === 'exited' && restartsAll(container, last.exitCode);
+  });
+}
+
+function actionsForNewSandbox(
+  pod: Pod,
+  status: RuntimePodStatus,
+  attempt: number,
+  sandboxId: SandboxId | undefined,
+): PodActions {
+  const base = { killPod: true, sandboxId, attempt, ephemeralToStart: [], containersToKill: [] };
+  const nothing = { ...base, createSandbox: false, initToStart: [], containersToStart: [] };
+  if (!restartsOnFailure(pod) && attempt !== 0 && status.containers.length > 0) return nothing;
+  const regular = pod.spec.containers.filter((container) => {
+    const last = findContainer(status, container.name);
+    return !(last?.state === 'exited' && last.exitCode === 0 && pod.spec.restartPolicy === 'OnFailure');
+  });
+  if (regular.length === 0) return nothing;
+  const [first] = pod.spec.initContainers ?? [];
+  if (first !== undefined) return { ...base, createSandbox: true, initToStart: [first], containersToStart: [] };
+  return { ...base, createSandbox: true, initToStart: [], containersToStart: regular };
+}
+
+/** True when the pod is past its init containers. Sidecars go on being looked after. */
+function initActions(pod: Pod, status: RuntimePodStatus, lookups: Lookups, draft: Draft): boolean {
+  const init = pod.spec.initContainers ?? [];
+  if (init.length === 0) return true;
+  const sandbox = status.sandboxes[0]?.id;
+  const wasInitialized = pod.spec.containers.some((container) => {
+    const last = findContainer(status, container.name);
+    return last !== undefined && last.sandboxId === sandbox && last.state !== 'created';
+  });
+  let initialized = wasInitialized;
+  let latestSeen = false;
+  const start = new Set<number>();
+  for (let index = init.length - 1; index >= 0; index--) {
+    const container = init[index];
+    if (container === undefined) continue;
+    const found = findContainer(status, container.name);
+    // Ended in an older sandbox: this one starts from the beginning.
+    const last = found?.sandboxId === sandbox ? found : undefined;
+    const past = wasInitialized || latestSeen;
+    if (last === undefined) {
+      if (past && isSidecar(container)) start.add(index);
+      continue;
+    }
+    if (past) {
+      if (isSidecar(container)) sidecarAction(container, index, last, lookups, start, draft);
+      continue;
+    }
+    latestSeen = true;
+    switch (last.state) {
+      case 'created':
+        start.add(index);
+        break;
+      case 'running':
+        if (!isSidecar(container)) break;
+        if (sidecarAction(container, index, last, lookups, start, draft) === 'started') {
+          if (index === init.length - 1) initialized = true;
+          else start.add(index + 1);
+        }
+        break;
+      case 'exited':
+        if (isSidecar(container)) start.add(index);
+        else if (last.exitCode !== 0) {
+          if (!restartsAfter(pod, container, last.exitCode)) {
+            draft.killPod = true;
+            return false;
+          }
+          start.add(index);
+        } else if (index === init.length - 1) initialized = true;
+        else start.add(index + 1);
+        break;
+      case 'unknown':
+        draft.kill.push({
+          id: last.id,
+          container,
+          reason: 'unknown-state',
+          message: 'Init container is in "unknown" state, try killing it before restart',
+        });
+        start.add(index);
+        break;
+    }
+  }
+  if (!wasInitialized && !latestSeen) start.add(0);
+  draft.init.push(...init.filter((_container, index) => start.has(index)));
+  return initialized;
+}
+
+function sidecarAction(
+  container: Container,
+  index: number,
+  last: ContainerStatus,
+  { probes, resize }: Lookups,
+  start: Set<number>,
+  draft: Draft,
+): 'started' | 'waiting' {
+  if (last.state !== 'running') {
+    start.add(index);
+    return 'waiting';
+  }
+  const restart = (reason: KillReason, message: string): void => {
+    draft.kill.push({ id: last.id, container, reason, message });
+    start.add(index);
+  };
+  if (container.startupProbe !== undefined) {
+    const startup = probes('startup', last.id);
+    if (startup === 'failure')
+      restart('startup-probe', `Init container ${container.name} failed startup probe, will be restarted`);
+    if (startup !== 'success') return 'waiting';
+  }
+  if (
+    last.annotations[HASH_ANNOTATION] !== undefined &&
+    last.annotations[HASH_ANNOTATION] !== containerHash(container)
+  ) {
+    restart('definition-changed', `Init container ${container.name} definition changed, will be restarted`);
+  } else if (probes('liveness', last.id) === 'failure') {
+    restart('liveness-probe', `Init container ${container.name} failed liveness probe, will be restarted`);
+  } else if (resize(container, last) === 'restart') {
+    restart('resize', `Init container ${container.name} resize requires restart`);
+  }
+  return 'started';
+}
+
+function regularAction(
+  pod: Pod,
+  container: Container,
+  status: RuntimePodStatus,
+  { probes, resize }: Lookups,
+  draft: Draft,
+): 'keep' | 'change' {
+  const last = findContainer(status, container.name);
+  if (last === undefined || last.state !== 'running') {
+    if (!shouldStart(pod, container, last)) return 'change';
+    draft.regular.push(container);
+    if (last?.state === 'unknown') {
+      draft.kill.push({
+        id: last.id,
+        container,
+        reason: 'unknown-state',
+        message: 'Container is in "unknown" state, try killing it before restart',
+      });
+    }
+    return 'change';
+  }
+  const hash = last.annotations[HASH_ANNOTATION];
+  if (hash !== undefined && hash !== containerHash(container)) {
+    draft.kill.push({
+      id: last.id,
+      container,
+      reason: 'definition-changed',
+      message: `Container ${container.name} definition changed, will be restarted`,
+    });
+    draft.regular.push(container);
+    return 'change';
+  }
+  const failed =
+    probes('liveness', last.id) === 'failure'
+      ? 'liveness'
+      : probes('startup', last.id) === 'failure'
+        ? 'startup'
+        : undefined;
+  if (failed === undefined) {
+    if (resize(container, last) !== 'restart') return 'keep';
+    const why = `Container ${container.name} resize requires restart`;
+    draft.kill.push({ id: last.id, container, reason: 'resize', message: why });
+    draft.regular.push(container);
+    return 'change';
+  }
+  const restarts = restartsAfter(pod, container, 137);
+  const message = `Container ${container.name} failed ${failed} probe${restarts ? ', will be restarted' : ''}`;
+  draft.kill.push({ id: last.id, container, reason: `${failed}-probe`, message });
+  if (restarts) draft.regular.push(container);
+  return 'change';
+}

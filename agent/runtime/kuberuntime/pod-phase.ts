@@ -1,0 +1,87 @@
+/** The phase of a pod from its containers' states. Pure. */
+import type { Container, ContainerStatusJson, Pod } from '../../model/core-types.ts';
+import { isSidecar, restartsAfter } from './pod-containers.ts';
+
+interface Counts {
+  running: number;
+  waiting: number;
+  stopped: number;
+  succeeded: number;
+  unknown: number;
+  /** Stopped ones that will be started again. */
+  restarting: number;
+}
+
+export function podPhase(
+  pod: Pod,
+  statuses: readonly ContainerStatusJson[],
+  options: { readonly terminal: boolean },
+): 'Pending' | 'Running' | 'Succeeded' | 'Failed' {
+  const init = initState(pod, statuses, options.terminal);
+  if (init === 'failed') return 'Failed';
+  const counts = count(pod, statuses);
+  if (init === 'pending' && !(options.terminal && counts.stopped > 0)) return 'Pending';
+  if (counts.waiting > 0) return 'Pending';
+  if (counts.running > 0 && counts.unknown === 0) return 'Running';
+  if (counts.running === 0 && counts.stopped > 0 && counts.unknown === 0) {
+    if (options.terminal) return counts.stopped === counts.succeeded ? 'Succeeded' : 'Failed';
+    if (counts.restarting > 0) return 'Running';
+    return counts.stopped === counts.succeeded ? 'Succeeded' : 'Failed';
+  }
+  return 'Pending';
+}
+
+function initState(
+  pod: Pod,
+  statuses: readonly ContainerStatusJson[],
+  terminal: boolean,
+): 'done' | 'pending' | 'failed' {
+  const regularBegan = pod.spec.containers.some((container) => {
+    const status = find(statuses, container);
+    return (
+      status?.state?.running !== undefined ||
+      status?.state?.terminated !== undefined ||
+      status?.lastState?.terminated !== undefined
+    );
+  });
+  for (const container of pod.spec.initContainers ?? []) {
+    const status = find(statuses, container);
+    if (isSidecar(container)) {
+      if (!regularBegan && status?.started !== true) return 'pending';
+      continue;
+    }
+    const ended =
+      status?.state?.terminated ?? (status?.state?.waiting === undefined ? undefined : status.lastState?.terminated);
+    if (ended === undefined) {
+      if (!regularBegan) return 'pending';
+    } else if (ended.exitCode !== 0) {
+      const again = !terminal && restartsAfter(pod, container, ended.exitCode ?? 1);
+      return again ? 'pending' : 'failed';
+    }
+  }
+  return 'done';
+}
+
+function find(statuses: readonly ContainerStatusJson[], container: Container): ContainerStatusJson | undefined {
+  return statuses.find((status) => status.name === container.name);
+}
+
+function count(pod: Pod, statuses: readonly ContainerStatusJson[]): Counts {
+  const counts: Counts = { running: 0, waiting: 0, stopped: 0, succeeded: 0, unknown: 0, restarting: 0 };
+  for (const container of pod.spec.containers) {
+    const status = find(statuses, container);
+    if (status?.state?.running !== undefined) counts.running++;
+    else if (status?.state?.terminated !== undefined) {
+      counts.stopped++;
+      if (status.state.terminated.exitCode === 0) counts.succeeded++;
+      if (restartsAfter(pod, container, status.state.terminated.exitCode ?? 1)) counts.restarting++;
+    } else if (status?.state?.waiting !== undefined) {
+      if (status.lastState?.terminated === undefined) counts.waiting++;
+      else {
+        counts.stopped++;
+        counts.restarting++;
+      }
+    } else counts.unknown++;
+  }
+  return counts;
+}

@@ -1,0 +1,52 @@
+/**
+ * In-place resize of containers: what a running container has against what its pod was allocated, and whether its policy
+ * takes the change without a restart. Pure.
+ */
+import type { Container, Pod } from '../../model/core-types.ts';
+import type { ContainerStatus, LinuxResources } from '../runtime.ts';
+import { linuxResources, type ResourceFacts } from './resources.ts';
+
+/** How a resize stands, as the pod's conditions tell it. */
+export interface ResizeConditions {
+  readonly pending?: {
+    readonly reason: 'Deferred' | 'Infeasible';
+    readonly message: string;
+    readonly generation: number;
+  };
+  readonly inProgress?: { readonly error?: string; readonly generation: number };
+}
+
+export type Resize = 'none' | 'in-place' | 'restart';
+
+/** What the runtime does not tell cannot differ. */
+export function resizeOf(pod: Pod, container: Container, status: ContainerStatus, facts: ResourceFacts): Resize {
+  const has = status.resources;
+  if (status.state !== 'running' || has === undefined) return 'none';
+  const wanted = linuxResources(pod, container, facts);
+  const memory = has.memoryLimitBytes !== undefined && has.memoryLimitBytes !== wanted.memoryLimitBytes;
+  const cpu =
+    (has.cpuQuotaUs !== undefined && Math.max(has.cpuQuotaUs, 0) !== wanted.cpuQuotaUs) ||
+    (has.cpuShares !== undefined && has.cpuShares !== wanted.cpuShares);
+  if (!memory && !cpu) return 'none';
+  return (memory && needsRestart(container, 'memory')) || (cpu && needsRestart(container, 'cpu'))
+    ? 'restart'
+    : 'in-place';
+}
+
+function needsRestart(container: Container, resource: string): boolean {
+  const policy = (container.resizePolicy ?? []).find(({ resourceName }) => resourceName === resource);
+  return policy?.restartPolicy === 'RestartContainer';
+}
+
+/** A memory limit below what is in use would end the container: refused, and tried again. */
+export function memoryProblem(
+  wanted: LinuxResources,
+  status: ContainerStatus,
+  usedBytes: number | undefined,
+): string | undefined {
+  const limit = wanted.memoryLimitBytes;
+  const before = status.resources?.memoryLimitBytes ?? 0;
+  const shrinks = limit > 0 && (before === 0 || limit < before);
+  if (!shrinks || usedBytes === undefined || usedBytes < limit) return undefined;
+  return `attempting to set container memory limit (${limit}) below current usage (${usedBytes})`;
+}

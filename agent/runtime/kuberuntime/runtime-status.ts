@@ -1,0 +1,55 @@
+/**
+ * A pod as the runtime shows it: its sandboxes and containers, newest first. What every decision about the pod starts from.
+ */
+import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
+
+export interface RuntimePodStatus {
+  readonly uid: string;
+  readonly name: string;
+  readonly namespace: string;
+  /** Newest first. */
+  readonly sandboxes: readonly SandboxStatus[];
+  /** Newest first, all attempts. */
+  readonly containers: readonly ContainerStatus[];
+  /** Of the newest ready sandbox; empty on the node's network. */
+  readonly ips: readonly string[];
+}
+
+export function emptyRuntimeStatus(uid: string, name: string, namespace: string): RuntimePodStatus {
+  return { uid, name, namespace, sandboxes: [], containers: [], ips: [] };
+}
+
+export async function readRuntimeStatus(
+  runtime: Runtime,
+  pod: { readonly uid: string; readonly name: string; readonly namespace: string },
+): Promise<RuntimePodStatus> {
+  const [sandboxes, containers] = await Promise.all([
+    runtime.listSandboxes({ podUid: pod.uid }),
+    runtime.listContainers({ podUid: pod.uid }),
+  ]);
+  return assembleRuntimeStatus(pod, sandboxes, containers);
+}
+
+/** Pure. */
+export function assembleRuntimeStatus(
+  pod: { readonly uid: string; readonly name: string; readonly namespace: string },
+  sandboxes: readonly SandboxStatus[],
+  containers: readonly ContainerStatus[],
+): RuntimePodStatus {
+  // By attempt first: the clock may have been set back in between.
+  const ordered = sandboxes.toSorted((a, b) => b.pod.attempt - a.pod.attempt || b.createdAtMs - a.createdAtMs);
+  const ready = ordered.find((sandbox) => sandbox.state === 'ready');
+  return {
+    uid: pod.uid,
+    name: pod.name,
+    namespace: pod.namespace,
+    sandboxes: ordered,
+    containers: containers.toSorted((a, b) => b.attempt - a.attempt || b.createdAtMs - a.createdAtMs),
+    ips: ready?.ips ?? [],
+  };
+}
+
+/** The newest of that name. */
+export function findContainer(status: RuntimePodStatus, name: string): ContainerStatus | undefined {
+  return status.containers.find((container) => container.name === name);
+}

@@ -1,0 +1,148 @@
+/** Security contexts: the container's over the pod's, as the runtime takes them. Pure. */
+import type { Container, Pod } from '../../model/core-types.ts';
+import type {
+  ContainerId,
+  ContainerSecurity,
+  ImageInfo,
+  NamespaceOptions,
+  SecurityProfile,
+  SeLinuxOptions,
+} from '../runtime.ts';
+import { join } from 'node:path';
+import { ContainerConfigError } from './environment.ts';
+import { formatPod } from './pod-containers.ts';
+import type { UserNamespace } from './user-namespaces.ts';
+
+export interface SecuritySettings {
+  /** `<root-dir>/seccomp`. */
+  readonly seccompDirectory: string;
+  /** `--seccomp-default`. */
+  readonly seccompDefault: boolean;
+}
+
+interface ProfileSpec {
+  readonly type?: string | undefined;
+  readonly localhostProfile?: string | undefined;
+}
+
+export function seccompProfile(
+  pod: ProfileSpec | undefined,
+  container: ProfileSpec | undefined,
+  settings: SecuritySettings,
+): SecurityProfile {
+  const chosen = container ?? pod;
+  switch (chosen?.type) {
+    case 'RuntimeDefault':
+      return { type: 'RuntimeDefault' };
+    case 'Localhost':
+      return { type: 'Localhost', localhost: join(settings.seccompDirectory, chosen.localhostProfile ?? '') };
+    case 'Unconfined':
+      return { type: 'Unconfined' };
+    default:
+      return { type: settings.seccompDefault ? 'RuntimeDefault' : 'Unconfined' };
+  }
+}
+
+function appArmorProfile(pod: Pod, container: Container): SecurityProfile | undefined {
+  const chosen: ProfileSpec | undefined =
+    container.securityContext?.appArmorProfile ?? pod.spec.securityContext?.appArmorProfile;
+  if (chosen === undefined) return undefined;
+  if (chosen.type === 'Localhost') return { type: 'Localhost', localhost: chosen.localhostProfile ?? '' };
+  return { type: chosen.type === 'Unconfined' ? 'Unconfined' : 'RuntimeDefault' };
+}
+
+export function namespaceOptions(
+  pod: Pod,
+  { target, userNamespace }: Pick<ContainerSecurityOptions, 'target' | 'userNamespace'>,
+): NamespaceOptions {
+  const pid =
+    pod.spec.hostPID === true
+      ? 'node'
+      : pod.spec.shareProcessNamespace === true
+        ? 'pod'
+        : target === undefined
+          ? 'container'
+          : 'target';
+  return {
+    network: pod.spec.hostNetwork === true ? 'node' : 'pod',
+    ipc: pod.spec.hostIPC === true ? 'node' : 'pod',
+    pid,
+    ...(pid === 'target' && target !== undefined ? { targetId: target } : {}),
+    ...(userNamespace === undefined ? {} : { userNamespace }),
+  };
+}
+
+function seLinux(
+  options:
+    | { user?: string | undefined; role?: string | undefined; type?: string | undefined; level?: string | undefined }
+    | undefined,
+): { seLinux?: SeLinuxOptions } {
+  if (options === undefined) return {};
+  return {
+    seLinux: Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined && value !== '')),
+  };
+}
+
+export interface ContainerSecurityOptions {
+  readonly settings: SecuritySettings;
+  readonly target?: ContainerId | undefined;
+  readonly userNamespace: UserNamespace | undefined;
+  readonly extraGroups: readonly number[];
+}
+
+export function containerSecurity(
+  pod: Pod,
+  container: Container,
+  options: ContainerSecurityOptions,
+): ContainerSecurity {
+  const own = container.securityContext;
+  const shared = pod.spec.securityContext;
+  const user = own?.runAsUser ?? shared?.runAsUser;
+  const group = own?.runAsGroup ?? shared?.runAsGroup;
+  const groups = [
+    ...(shared?.supplementalGroups ?? []),
+    ...(shared?.fsGroup === undefined ? [] : [shared.fsGroup]),
+    ...options.extraGroups,
+  ];
+  const privileged = own?.privileged ?? false;
+  return {
+    addCapabilities: own?.capabilities?.add ?? [],
+    dropCapabilities: own?.capabilities?.drop ?? [],
+    privileged,
+    namespaces: namespaceOptions(pod, options),
+    ...(user === undefined ? {} : { runAsUser: user }),
+    ...(group === undefined ? {} : { runAsGroup: group }),
+    supplementalGroups: [...new Set(groups)],
+    supplementalGroupsPolicy: shared?.supplementalGroupsPolicy === 'Strict' ? 'Strict' : 'Merge',
+    readOnlyRootFilesystem: own?.readOnlyRootFilesystem ?? false,
+    noNewPrivileges: own?.allowPrivilegeEscalation === false,
+    maskedPaths: own?.procMount === 'Unmasked' ? 'none' : 'default',
+    seccomp: privileged
+      ? { type: 'Unconfined' }
+      : seccompProfile(shared?.seccompProfile, own?.seccompProfile, options.settings),
+    ...(appArmorProfile(pod, container) === undefined
+      ? {}
+      : { appArmor: appArmorProfile(pod, container) as SecurityProfile }),
+    ...seLinux(own?.seLinuxOptions ?? shared?.seLinuxOptions),
+  };
+}
+
+/** `runAsNonRoot` against what the container would run as. */
+export function verifyNonRoot(pod: Pod, container: Container, image: ImageInfo | undefined): void {
+  const nonRoot = container.securityContext?.runAsNonRoot ?? pod.spec.securityContext?.runAsNonRoot;
+  if (nonRoot !== true) return;
+  const where = `(pod: "${formatPod(pod)}", container: ${container.name})`;
+  const user = container.securityContext?.runAsUser ?? pod.spec.securityContext?.runAsUser;
+  if (user !== undefined) {
+    if (user === 0) throw new ContainerConfigError(`container's runAsUser breaks non-root policy ${where}`);
+    return;
+  }
+  const imageUser = (image?.user ?? '').split(':')[0] ?? '';
+  if (imageUser === '' || imageUser === '0')
+    throw new ContainerConfigError(`container has runAsNonRoot and image will run as root ${where}`);
+  if (!/^\d+$/.test(imageUser)) {
+    throw new ContainerConfigError(
+      `container has runAsNonRoot and image has non-numeric user (${imageUser}), cannot verify user is non-root ${where}`,
+    );
+  }
+}

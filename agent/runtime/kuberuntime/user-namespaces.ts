@@ -1,0 +1,145 @@
+/**
+ * The user namespaces of pods (`hostUsers: false`): each pod has ids of this host for itself, as many as `userNamespaces.idsPerPod`
+ * says, never those of the host's own users and never those of another pod.
+ *
+ * What a pod was given stands in its directory (`pods/<uid>/userns`, the reference's form) before its sandbox is made; those
+ * files are all that is known, so that an agent that starts anew gives nothing twice, and ids are free once a pod's directory is gone.
+ */
+import { mkdir, readdir, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
+import type { Pod } from '../../model/core-types.ts';
+import type { IdMapping, NamespaceOptions } from '../runtime.ts';
+
+export type UserNamespace = NonNullable<NamespaceOptions['userNamespace']>;
+
+/** Ids of this host that pods may have. */
+export interface IdRange {
+  readonly firstId: number;
+  readonly length: number;
+}
+
+export interface UserNamespacesOptions {
+  /** `--root-dir`. */
+  readonly rootDirectory: string;
+  readonly idsPerPod: number;
+  readonly range: IdRange;
+}
+
+const FILE = 'userns';
+const ALL_IDS = 2 ** 32;
+const USER = 'kubelet';
+
+export class UserNamespaces {
+  readonly #options: UserNamespacesOptions;
+  /** Allocations must not overlap: each must see the ids that the one before it took. */
+  readonly #allocations = new SerialQueue();
+
+  constructor(options: UserNamespacesOptions) {
+    this.#options = options;
+  }
+
+  /** What the pod has, or gets now; `undefined` for a pod with the host's users. */
+  async mapping(pod: Pod): Promise<UserNamespace | undefined> {
+    if (pod.spec.hostUsers !== false) return undefined;
+    const { uid } = pod.metadata;
+    const firstId = await this.#allocations.run(async () => (await this.#firstId(uid)) ?? (await this.#allocate(uid)));
+    return namespaceFrom(firstId, this.#options.idsPerPod);
+  }
+
+  #path(uid: string): string {
+    return join(this.#options.rootDirectory, 'pods', uid, FILE);
+  }
+
+  async #firstId(uid: string): Promise<number | undefined> {
+    const path = this.#path(uid);
+    const text = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
+      throw error;
+    });
+    return text === undefined ? undefined : readMapping(text, path, this.#options);
+  }
+
+  async #allocate(uid: string): Promise<number> {
+    const { rootDirectory, idsPerPod, range } = this.#options;
+    const pods = await readdir(join(rootDirectory, 'pods')).catch(() => []);
+    const taken = new Set(await Promise.all(pods.map((other) => this.#firstId(other))));
+    for (let firstId = range.firstId; firstId < range.firstId + range.length; firstId += idsPerPod) {
+      if (taken.has(firstId)) continue;
+      await this.#write(uid, namespaceFrom(firstId, idsPerPod));
+      return firstId;
+    }
+    throw new Error('create user namespace: could not find an empty slot to allocate a user namespace');
+  }
+
+  async #write(uid: string, { uids, gids }: UserNamespace): Promise<void> {
+    const path = this.#path(uid);
+    await mkdir(dirname(path), { recursive: true, mode: 0o750 });
+    await replaceFile(path, JSON.stringify({ uidMappings: [uids], gidMappings: [gids] }), { mode: 0o600 });
+  }
+}
+
+function namespaceFrom(firstId: number, length: number): UserNamespace {
+  const ids: IdMapping = { hostId: firstId, containerId: 0, length };
+  return { uids: ids, gids: ids };
+}
+
+/** The first id of a pod's file. Throws, with what to do, where it says something that this agent would not give. */
+function readMapping(text: string, path: string, { idsPerPod, range }: UserNamespacesOptions): number {
+  const refuse = (why: string): never => {
+    throw new Error(`user namespace: ${path}: ${why}; end the pod and remove the file`);
+  };
+  let found: { readonly uidMappings?: readonly IdMapping[]; readonly gidMappings?: readonly IdMapping[] };
+  try {
+    found = JSON.parse(text) as typeof found;
+  } catch {
+    return refuse('not JSON');
+  }
+  const [uids, ...more] = found.uidMappings ?? [];
+  const [gids, ...others] = found.gidMappings ?? [];
+  if (uids === undefined || gids === undefined || more.length > 0 || others.length > 0)
+    return refuse('not one mapping');
+  if (uids.hostId !== gids.hostId || uids.length !== gids.length) return refuse('users and groups differ');
+  if (uids.containerId !== 0 || gids.containerId !== 0) return refuse('0 is not mapped');
+  if (uids.length !== idsPerPod) return refuse(`${uids.length} ids where a pod has ${idsPerPod}`);
+  const isInside = uids.hostId >= range.firstId && uids.hostId + uids.length <= range.firstId + range.length;
+  if (!isInside || (uids.hostId - range.firstId) % idsPerPod !== 0) return refuse(`${uids.hostId} is out of range`);
+  return uids.hostId;
+}
+
+/**
+ * The ids that pods of this host may have: the subordinate ids of the user `kubelet` where there is one, else all but the first
+ * and the last that one pod would have. Pure. Throws where they do not suffice.
+ */
+export function podIdRange(
+  files: { readonly passwd: string; readonly subuid: string; readonly subgid: string },
+  { idsPerPod, maxPods }: { readonly idsPerPod: number; readonly maxPods: number },
+): IdRange {
+  const all: IdRange = { firstId: idsPerPod, length: idsPerPod * (Math.floor(ALL_IDS / idsPerPod) - 2) };
+  if (!new RegExp(`^${USER}:`, 'm').test(files.passwd)) return all;
+  const [uids, gids] = [subordinate(files.subuid), subordinate(files.subgid)];
+  if (uids === undefined && gids === undefined) return all;
+  const fail = (why: string): never => {
+    throw new Error(
+      `the subordinate ids of the user ${USER} (/etc/subuid, /etc/subgid) cannot be given to pods: ${why}`,
+    );
+  };
+  if (uids === undefined || gids === undefined || uids.firstId !== gids.firstId || uids.length !== gids.length)
+    return fail('those of users and those of groups differ');
+  if (uids.firstId % idsPerPod !== 0 || uids.length % idsPerPod !== 0)
+    return fail(`${uids.firstId} and ${uids.length} are not multiples of ${idsPerPod}`);
+  if (uids.firstId < idsPerPod) return fail(`they begin before ${idsPerPod}`);
+  if (uids.length / idsPerPod < maxPods) return fail(`they are not enough for ${maxPods} pods`);
+  return uids;
+}
+
+function subordinate(text: string): IdRange | undefined {
+  const lines = text.split('\n').filter((line) => line.startsWith(`${USER}:`));
+  const [first, ...more] = lines;
+  if (first === undefined) return undefined;
+  const [, firstId, length] = first.split(':').map(Number);
+  if (more.length > 0 || firstId === undefined || length === undefined || Number.isNaN(firstId) || Number.isNaN(length))
+    throw new Error(`the user ${USER} must have one line in /etc/subuid and one in /etc/subgid`);
+  return { firstId, length };
+}

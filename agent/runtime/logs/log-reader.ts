@@ -1,0 +1,351 @@
+/**
+ * Reads a container's CRI log for `kubectl logs`: tail, since, limit, timestamps, one stream, and following it over
+ * rotations until the container has ended. Memory is bounded by one chunk and one line; slow readers hold the reading.
+ */
+import type { FileHandle } from 'node:fs/promises';
+import { watch } from 'node:fs';
+import { dirname } from 'node:path';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { LogOptions } from '../../model/core-types.ts';
+import { openLog } from './log-files.ts';
+
+const CHUNK_BYTES = 64 * 1024;
+/** Runtimes cut lines into entries of 16 KiB; what is longer than this is no log of theirs. */
+const LONGEST_LINE_BYTES = 1024 * 1024;
+/** `2026-01-02T03:04:05.000000000`: runtimes leave out the zeros at the end, readers are shown all. */
+const FRACTION_DIGITS = 9;
+/** How often a log is looked for that a running container does not have yet. */
+const APPEARANCE_MS = 100;
+/** So long a log that was moved away may still be written. */
+const SETTLE_MS = 300;
+/** Where file events do not come (other hosts' file systems). */
+const POLL_MS = 1_000;
+
+export interface LogReadDeps {
+  readonly clock: Clock;
+  /** Whether the container still writes. */
+  readonly isRunning: () => Promise<boolean>;
+}
+
+interface LineFilter {
+  readonly sinceText: string;
+  readonly timestamps: boolean;
+  readonly stream: string | undefined;
+  /** What was shown last ended its line: only the first part of a line bears a time. */
+  atLineStart: boolean;
+}
+
+/** Resolves when all was written, or the signal aborted. A follower waits for the log of a container that has just started. */
+export async function readLog(
+  path: string,
+  options: LogOptions,
+  out: NodeJS.WritableStream,
+  deps: LogReadDeps,
+  signal: AbortSignal,
+): Promise<void> {
+  const filter = lineFilter(options, deps.clock);
+  let leftBytes = options.limitBytes ?? Number.POSITIVE_INFINITY;
+  const emit = async (line: Buffer): Promise<boolean> => {
+    const text = formatLine(line, filter);
+    if (text === undefined) return true;
+    const kept = text.subarray(0, leftBytes);
+    leftBytes -= kept.length;
+    if (kept.length > 0) await write(out, kept, signal);
+    return leftBytes > 0 && !signal.aborted;
+  };
+  const reader = options.follow ? await openWhenThere(path, deps, signal) : await FollowedFile.open(path);
+  if (reader === undefined) return;
+  try {
+    if (options.tailLines !== undefined) await reader.seekTail(options.tailLines);
+    if (!(await drain(reader, emit))) return;
+    if (options.follow && !(await followLog(reader, emit, deps, signal))) return;
+    const torn = reader.rest();
+    if (torn.length > 0) await emit(torn);
+  } finally {
+    await reader.close();
+  }
+}
+
+/** `undefined` when the signal came first. */
+async function openWhenThere(path: string, deps: LogReadDeps, signal: AbortSignal): Promise<FollowedFile | undefined> {
+  while (!signal.aborted) {
+    try {
+      return await FollowedFile.open(path);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+    if (!(await deps.isRunning())) return FollowedFile.open(path);
+    await deps.clock.sleep(APPEARANCE_MS, signal).catch(() => undefined);
+  }
+  return undefined;
+}
+
+/** False where no more is wanted. */
+async function drain(reader: FollowedFile, emit: (line: Buffer) => Promise<boolean>): Promise<boolean> {
+  for (;;) {
+    const lines = await reader.lines();
+    if (lines === undefined) return true;
+    for (const line of lines) if (!(await emit(line))) return false;
+  }
+}
+
+/** True when the container has ended and all of its log was shown. */
+async function followLog(
+  reader: FollowedFile,
+  emit: (line: Buffer) => Promise<boolean>,
+  deps: LogReadDeps,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const watcher = watchFile(reader.path);
+  try {
+    while (!signal.aborted) {
+      // Asked before the read: what is written until then is read.
+      const running = await deps.isRunning();
+      if (!(await drain(reader, emit))) return false;
+      const rotation = await reader.rotated(deps.clock.monotonic());
+      if (rotation === 'done') continue;
+      if (rotation === 'none' && !running) return true;
+      await watcher.changed(deps.clock, signal, rotation === 'settling' ? SETTLE_MS : POLL_MS);
+    }
+    return false;
+  } finally {
+    watcher.close();
+  }
+}
+
+function watchFile(path: string): {
+  changed(clock: Clock, signal: AbortSignal, withinMs: number): Promise<void>;
+  close(): void;
+} {
+  let wake: () => void = () => undefined;
+  let dirty = false;
+  let watcher: ReturnType<typeof watch> | undefined;
+  try {
+    watcher = watch(dirname(path), () => {
+      dirty = true;
+      wake();
+    });
+    watcher.on('error', () => undefined);
+  } catch {
+    // Polling is enough.
+  }
+  return {
+    async changed(clock, signal, withinMs) {
+      if (!dirty) {
+        const limit = new AbortController();
+        await Promise.race([
+          new Promise<void>((resolve) => (wake = resolve)),
+          clock.sleep(withinMs, AbortSignal.any([signal, limit.signal])).catch(() => undefined),
+        ]);
+        limit.abort();
+      }
+      dirty = false;
+    },
+    close: () => watcher?.close(),
+  };
+}
+
+class FollowedFile {
+  readonly path: string;
+  #file: FileHandle;
+  /** What has taken its name, and since when the old one has been silent. */
+  #next: { readonly file: FileHandle; sinceMs: number } | undefined;
+  #position = 0;
+  #rest: Buffer = Buffer.alloc(0);
+  /** In the middle of a line that is longer than any runtime writes: its end is left out. */
+  #skips = false;
+
+  private constructor(path: string, file: FileHandle) {
+    this.path = path;
+    this.#file = file;
+  }
+
+  static async open(path: string): Promise<FollowedFile> {
+    return new FollowedFile(path, await openLog(path));
+  }
+
+  /** Complete lines that follow, with their newline; `undefined` at the present end. */
+  async lines(): Promise<Buffer[] | undefined> {
+    const chunk = Buffer.allocUnsafe(CHUNK_BYTES);
+    const { bytesRead } = await this.#file.read(chunk, 0, CHUNK_BYTES, this.#position);
+    if (bytesRead === 0) return undefined;
+    this.#position += bytesRead;
+    const data = Buffer.concat([this.#rest, chunk.subarray(0, bytesRead)]);
+    const lines: Buffer[] = [];
+    let from = 0;
+    for (let newline = data.indexOf(10, from); newline !== -1; newline = data.indexOf(10, from)) {
+      if (!this.#skips) lines.push(data.subarray(from, newline + 1));
+      this.#skips = false;
+      from = newline + 1;
+    }
+    this.#rest = this.#skips ? Buffer.alloc(0) : Buffer.from(data.subarray(from));
+    if (this.#rest.length > LONGEST_LINE_BYTES) {
+      lines.push(Buffer.concat([this.#rest, Buffer.from('\n')]));
+      this.#rest = Buffer.alloc(0);
+      this.#skips = true;
+    }
+    return lines;
+  }
+
+  /** The beginning of a line that has no end (yet). */
+  rest(): Buffer {
+    return this.#rest;
+  }
+
+  /** Goes to where the last `count` lines begin; a line in parts counts once. Reads back, each byte once. */
+  async seekTail(count: number): Promise<void> {
+    const { size } = await this.#file.stat();
+    let lines = 0;
+    // An entry begins after the newline that ends the one before it.
+    let entryEnd = size;
+    /** Of the entry whose beginning is still to come. */
+    let carry: Buffer = Buffer.alloc(0);
+    for (let end = size; end > 0; end = Math.max(0, end - CHUNK_BYTES)) {
+      const start = Math.max(0, end - CHUNK_BYTES);
+      const chunk = Buffer.alloc(end - start);
+      await this.#file.read(chunk, 0, chunk.length, start);
+      const data = Buffer.concat([chunk, carry]);
+      let upTo = data.length;
+      for (;;) {
+        // The newline at the end of an entry is its own.
+        const newline = upTo > 1 ? data.lastIndexOf(10, upTo - 2) : -1;
+        if (newline === -1 && start > 0) break;
+        const begin = newline + 1;
+        // The first look finds what follows the last newline: a line that is being written belongs to the last one.
+        const isWhole = upTo > begin && data[upTo - 1] === 10;
+        if ((isWhole && lineTag(data.subarray(begin, upTo)) !== 'P') || entryEnd === size) lines++;
+        if (lines > count) {
+          this.#position = entryEnd;
+          return;
+        }
+        entryEnd = start + begin;
+        upTo = begin;
+        if (begin === 0) break;
+      }
+      // Of a line longer than any runtime writes only the beginning counts.
+      carry = Buffer.from(data.subarray(0, Math.min(upTo, LONGEST_LINE_BYTES)));
+    }
+    this.#position = 0;
+  }
+
+  /**
+   * Another file has taken the name: goes on with that, but not before the old one has been silent for a while: who writes
+   * changes over a moment after the new one is there.
+   */
+  async rotated(nowMs: number): Promise<'none' | 'settling' | 'done'> {
+    if (this.#next === undefined) {
+      const next = await this.#namesake();
+      if (next === undefined) return 'none';
+      this.#next = { file: next, sinceMs: nowMs };
+      return 'settling';
+    }
+    if ((await this.#file.stat()).size > this.#position) {
+      this.#next.sinceMs = nowMs;
+      return 'done';
+    }
+    if (nowMs - this.#next.sinceMs < SETTLE_MS) return 'settling';
+    await this.#file.close();
+    this.#file = this.#next.file;
+    this.#next = undefined;
+    this.#position = 0;
+    return 'done';
+  }
+
+  /** The file of that name, where it is not the one that is read. */
+  async #namesake(): Promise<FileHandle | undefined> {
+    let next: FileHandle;
+    try {
+      next = await openLog(this.path);
+    } catch {
+      // Moved away, and the new one is not there yet.
+      return undefined;
+    }
+    const [now, then] = [await next.stat(), await this.#file.stat()];
+    if (now.ino !== then.ino || now.dev !== then.dev) return next;
+    await next.close();
+    return undefined;
+  }
+
+  async close(): Promise<void> {
+    await this.#next?.file.close();
+    await this.#file.close();
+  }
+}
+
+function lineFilter(options: LogOptions, clock: Clock): LineFilter {
+  let sinceMs = 0;
+  if (options.sinceTime !== undefined) sinceMs = Date.parse(options.sinceTime);
+  else if (options.sinceSeconds !== undefined) sinceMs = clock.now() - options.sinceSeconds * 1000;
+  const stream = options.stream === undefined || options.stream === 'All' ? undefined : options.stream.toLowerCase();
+  return {
+    sinceText: sinceMs === 0 ? '' : sinceText(sinceMs, options.sinceTime),
+    timestamps: options.timestamps,
+    stream,
+    atLineStart: true,
+  };
+}
+
+/** In UTC, with the fraction that was asked for. */
+function sinceText(sinceMs: number, sinceTime: string | undefined): string {
+  const fraction = /\.(\d+)/.exec(sinceTime ?? '')?.[1];
+  const text = new Date(sinceMs).toISOString();
+  return wholeFraction(fraction === undefined ? text : `${text.slice(0, 19)}.${fraction}Z`).slice(0, -1);
+}
+
+/** `P` or `F` of a CRI line. */
+function lineTag(line: Buffer): string {
+  const first = line.indexOf(32);
+  const second = line.indexOf(32, first + 1);
+  return line.toString('latin1', second + 1, second + 2);
+}
+
+/** What the reader sees of a CRI line; `undefined` where it is left out. A line that is not one is shown as it is. */
+function formatLine(line: Buffer, filter: LineFilter): Buffer | undefined {
+  const first = line.indexOf(32);
+  const second = first === -1 ? -1 : line.indexOf(32, first + 1);
+  const third = second === -1 ? -1 : line.indexOf(32, second + 1);
+  if (third === -1) return line;
+  const time = wholeFraction(line.toString('latin1', 0, first));
+  const utc = filter.sinceText === '' ? '' : utcText(time);
+  if (utc === undefined) return line;
+  if (utc < filter.sinceText) return undefined;
+  if (filter.stream !== undefined && line.toString('latin1', first + 1, second) !== filter.stream) return undefined;
+  const partial = line[second + 1] === 0x50;
+  const isEnded = line.at(-1) === 10;
+  const text = line.subarray(third + 1, partial && isEnded ? line.length - 1 : line.length);
+  const isFirst = filter.atLineStart;
+  filter.atLineStart = text.length === 0 || text.at(-1) === 10;
+  return filter.timestamps && isFirst ? Buffer.concat([Buffer.from(`${time} `, 'latin1'), text]) : text;
+}
+
+/** All nine digits after the second, and the zone. */
+function wholeFraction(time: string): string {
+  const [, seconds, fraction = '', zone] = /^([^.Z+]{19})(?:\.(\d+))?(.+)$/.exec(time) ?? [];
+  if (seconds === undefined || zone === undefined) return time;
+  return `${seconds}.${fraction.slice(0, FRACTION_DIGITS).padEnd(FRACTION_DIGITS, '0')}${zone}`;
+}
+
+/** Of a whole time, without the zone; runtimes write local time with an offset, too. `undefined`: it is no time. */
+function utcText(time: string): string | undefined {
+  if (Number.isNaN(Date.parse(time))) return undefined;
+  if (time.endsWith('Z')) return time.slice(0, -1);
+  const fraction = time.slice(19, 20 + FRACTION_DIGITS);
+  return `${new Date(time).toISOString().slice(0, 19)}${fraction}`;
+}
+
+async function write(out: NodeJS.WritableStream, data: Buffer, signal: AbortSignal): Promise<void> {
+  if (out.write(data)) return;
+  await new Promise<void>((resolve) => {
+    const done = (): void => {
+      out.removeListener('drain', done);
+      out.removeListener('close', done);
+      out.removeListener('error', done);
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    out.once('drain', done);
+    out.once('close', done);
+    out.once('error', done);
+    signal.addEventListener('abort', done, { once: true });
+  });
+}

@@ -1,0 +1,156 @@
+/**
+ * Keeps the logs of running containers within `--container-log-max-size` and `--container-log-max-files`: a log that has
+ * grown is moved to `<log>.<time>`, the runtime opens a new one, older ones are compressed to `.gz`, the oldest go.
+ *
+ * The newest rotated file stays as it is: readers that follow the log finish it, and the Docker log writer finds in it where
+ * it was. The next rotation completes what an agent that was killed left half done. A log that is no regular file is left alone.
+ */
+import { constants } from 'node:fs';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { Directory } from '../../files/beneath.ts';
+import { type ContainerStatus, type Runtime, RuntimeError } from '../runtime.ts';
+import { inLogFolder, rotatedNames } from './log-files.ts';
+
+export interface LogRotationOptions {
+  readonly runtime: Pick<Runtime, 'listContainers' | 'reopenLog'>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** 0 or less: logs grow as they like. */
+  readonly maxSizeBytes: number;
+  /** The log and its rotated files together; at least 2. */
+  readonly maxFiles: number;
+  readonly checkMs: number;
+  /** Logs looked at in parallel. */
+  readonly workers: number;
+}
+
+const COMPRESSED = '.gz';
+const UNFINISHED = '.tmp';
+
+export class LogRotation {
+  readonly #options: LogRotationOptions;
+
+  constructor(options: LogRotationOptions) {
+    this.#options = options;
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, checkMs, maxSizeBytes } = this.#options;
+    if (maxSizeBytes <= 0) return;
+    while (!signal.aborted) {
+      await clock.sleep(checkMs, signal).catch(() => undefined);
+      if (!signal.aborted) await this.rotateAll(signal);
+    }
+  }
+
+  /** One look at all running containers; a log that cannot be rotated holds up no other. */
+  async rotateAll(signal: AbortSignal): Promise<void> {
+    const { runtime, logger, workers } = this.#options;
+    let waiting: ContainerStatus[];
+    try {
+      waiting = (await runtime.listContainers()).filter(({ state, logPath }) => state === 'running' && logPath !== '');
+    } catch (error) {
+      logger.debug({ error }, 'Cannot list the containers whose logs may have to be rotated');
+      return;
+    }
+    const work = async (): Promise<void> => {
+      for (let next = waiting.pop(); next !== undefined && !signal.aborted; next = waiting.pop()) {
+        try {
+          await this.#look(next);
+        } catch (error) {
+          // The next look finds it as it is, and tries again.
+          logger.error({ error, path: next.logPath, container: next.id }, 'Cannot rotate a container log');
+        }
+      }
+    };
+    await Promise.all(Array.from({ length: Math.max(1, workers) }, work));
+  }
+
+  async #look({ id, logPath }: ContainerStatus): Promise<void> {
+    const { runtime, maxSizeBytes } = this.#options;
+    await inLogFolder(logPath, async (folder, name) => {
+      let size: number;
+      try {
+        const found = await folder.lstat(name);
+        if (!found.isFile()) throw new Error(`${logPath} is not a regular file`);
+        ({ size } = found);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+        // Somebody removed it: without a new one the container would write into nowhere.
+        await runtime.reopenLog(id);
+        return;
+      }
+      if (size >= maxSizeBytes) await this.#rotate(id, folder, name);
+    });
+  }
+
+  async #rotate(id: ContainerStatus['id'], folder: Directory, log: string): Promise<void> {
+    const rotated = await withoutLeftovers(folder, log);
+    // Twice within a second there is no name for: the next look comes soon enough.
+    if (rotated.includes(this.#nameOf(log))) return;
+    // One place for the log, one for what it becomes now.
+    const excess = rotated.length - (this.#options.maxFiles - 2);
+    for (const name of rotated.slice(0, Math.max(0, excess))) await folder.removeTree(name);
+    for (const name of rotated.slice(Math.max(0, excess))) {
+      if (!name.endsWith(COMPRESSED)) await compress(folder, name);
+    }
+    await this.#moveAway(id, folder, log);
+  }
+
+  #nameOf(log: string): string {
+    return `${log}.${timestamp(this.#options.clock.now())}`;
+  }
+
+  async #moveAway(id: ContainerStatus['id'], folder: Directory, log: string): Promise<void> {
+    const { runtime } = this.#options;
+    const rotated = this.#nameOf(log);
+    await folder.rename(log, rotated);
+    try {
+      await runtime.reopenLog(id);
+    } catch (error) {
+      // It still writes into the old file, under whatever name.
+      await folder.rename(rotated, log);
+      // It has terminated meanwhile: its log is complete.
+      if (error instanceof RuntimeError && error.code === 'not-found') return;
+      throw error;
+    }
+  }
+}
+
+/** Removes what an interrupted compression left: unfinished files, and originals beside their compressed form. */
+async function withoutLeftovers(folder: Directory, log: string): Promise<readonly string[]> {
+  const all = await rotatedNames(folder, log);
+  const compressed = new Set(all.filter((name) => name.endsWith(COMPRESSED)));
+  const isLeftover = (name: string): boolean => name.endsWith(UNFINISHED) || compressed.has(name + COMPRESSED);
+  for (const name of all.filter(isLeftover)) await folder.removeTree(name);
+  return all.filter((name) => !isLeftover(name));
+}
+
+async function compress(folder: Directory, name: string): Promise<void> {
+  const unfinished = `${name}${UNFINISHED}`;
+  const { O_CREAT, O_EXCL, O_WRONLY } = constants;
+  try {
+    const source = await folder.openFile(name);
+    const target = await folder
+      .openFile(unfinished, O_WRONLY | O_CREAT | O_EXCL, 0o640)
+      .catch(async (error: unknown) => {
+        await source.close();
+        throw error;
+      });
+    // The streams close their files; `flush` syncs the written one before.
+    await pipeline(source.createReadStream(), createGzip(), target.createWriteStream({ flush: true }));
+    await folder.rename(unfinished, name + COMPRESSED);
+  } finally {
+    await folder.removeTree(unfinished);
+  }
+  await folder.unlink(name);
+}
+
+/** `20260102-150405`, in UTC. */
+function timestamp(nowMs: number): string {
+  const digits = new Date(nowMs).toISOString().replaceAll(/\D/g, '');
+  return `${digits.slice(0, 8)}-${digits.slice(8, 14)}`;
+}

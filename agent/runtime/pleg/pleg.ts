@@ -1,0 +1,173 @@
+/**
+ * The pod lifecycle event generator: says which pods' containers changed state, from the runtime's events and, as the net
+ * under them, a slow look at everything. A container that hangs delays only the look at its own pod.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import { background } from '../../../api/machinery/background.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import type { ContainerStatus, Runtime, SandboxStatus } from '../runtime.ts';
+
+export type ContainerState = 'running' | 'exited' | 'unknown' | 'created';
+
+export interface PodEvent {
+  readonly type: 'started' | 'died' | 'changed' | 'removed';
+  readonly podUid: string;
+  readonly id: string;
+}
+
+/** Pure: what happened between two looks at one pod. */
+export function generateEvents(
+  podUid: string,
+  before: ReadonlyMap<string, ContainerState> | undefined,
+  after: ReadonlyMap<string, ContainerState> | undefined,
+): readonly PodEvent[] {
+  const events: PodEvent[] = [];
+  for (const id of new Set([...(before?.keys() ?? []), ...(after?.keys() ?? [])])) {
+    const [was, is] = [before?.get(id), after?.get(id)];
+    if (was === is) continue;
+    if (is === 'running') events.push({ type: 'started', podUid, id });
+    else if (is === 'exited') events.push({ type: 'died', podUid, id });
+    else if (is === 'unknown') events.push({ type: 'changed', podUid, id });
+    else if (is === undefined) {
+      if (was === 'running' || was === 'unknown') events.push({ type: 'died', podUid, id });
+      events.push({ type: 'removed', podUid, id });
+    }
+  }
+  return events;
+}
+
+export interface PlegOptions {
+  readonly runtime: Pick<Runtime, 'listSandboxes' | 'listContainers' | 'events'>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly onEvent: (event: PodEvent) => void;
+  /** A look at everything came to its end; for figures. */
+  readonly onRelist?: (tookMs: number) => void;
+  /** Between looks at everything while events flow, and while they do not. */
+  readonly relistMs?: number;
+  readonly blindRelistMs?: number;
+}
+
+const UNHEALTHY_AFTER_MS = 180_000;
+
+export class Pleg {
+  readonly #options: PlegOptions;
+  #view = new Map<string, ReadonlyMap<string, ContainerState>>();
+  readonly #looking = new Map<string, { again: boolean }>();
+  #lastRelistMs: number;
+  #relisted = false;
+  readonly #relists: WakeableLoop;
+
+  constructor(options: PlegOptions) {
+    this.#options = options;
+    this.#lastRelistMs = options.clock.monotonic();
+    this.#relists = new WakeableLoop({
+      clock: options.clock,
+      onError: (error) => options.logger.error({ err: error }, 'Relisting the containers failed'),
+    });
+  }
+
+  /** '' when well. */
+  health(): string {
+    const age = this.#options.clock.monotonic() - this.#lastRelistMs;
+    if (!this.#relisted && age < UNHEALTHY_AFTER_MS) return 'pleg has yet to be successful';
+    return age > UNHEALTHY_AFTER_MS
+      ? `pleg was last seen active ${Math.round(age / 1000)}s ago; threshold is 3m0s`
+      : '';
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const { runtime, relistMs = 60_000, blindRelistMs = 1_000 } = this.#options;
+    await Promise.all([
+      this.#relists.run(signal, async () => ((await this.#relist()) ? relistMs : blindRelistMs)),
+      runtime.events(
+        signal,
+        (event) => {
+          // A container that was only created changes nothing; its start is an event of its own.
+          if (event.type !== 'created') this.look(event.podUid);
+        },
+        () => this.#relists.wake(),
+      ),
+    ]);
+  }
+
+  /** Looks at one pod soon; several requests at once are one look. */
+  look(podUid: string): void {
+    const looking = this.#looking.get(podUid);
+    if (looking !== undefined) {
+      looking.again = true;
+      return;
+    }
+    const state = { again: false };
+    this.#looking.set(podUid, state);
+    background(this.#lookNow(podUid, state), {
+      logger: this.#options.logger,
+      what: 'Reading the containers of a pod',
+      fields: { podUid },
+    });
+  }
+
+  async #lookNow(podUid: string, state: { again: boolean }): Promise<void> {
+    const { runtime, logger } = this.#options;
+    try {
+      do {
+        state.again = false;
+        const [sandboxes, containers] = await Promise.all([
+          runtime.listSandboxes({ podUid }),
+          runtime.listContainers({ podUid }),
+        ]);
+        this.#advance(podUid, viewOf(sandboxes, containers).get(podUid));
+      } while (state.again);
+    } catch (error) {
+      // Not recorded: the next look finds the same difference again.
+      logger.debug({ error, podUid }, 'Cannot look at the containers of a pod');
+    } finally {
+      this.#looking.delete(podUid);
+    }
+  }
+
+  /** Whether the runtime answered. */
+  async #relist(): Promise<boolean> {
+    const { runtime, clock, logger } = this.#options;
+    const fromMs = clock.monotonic();
+    try {
+      const [sandboxes, containers] = await Promise.all([runtime.listSandboxes(), runtime.listContainers()]);
+      const view = viewOf(sandboxes, containers);
+      for (const uid of new Set([...this.#view.keys(), ...view.keys()])) {
+        // A look of its own is newer than this one.
+        if (!this.#looking.has(uid)) this.#advance(uid, view.get(uid));
+      }
+      this.#lastRelistMs = clock.monotonic();
+      this.#relisted = true;
+      this.#options.onRelist?.(this.#lastRelistMs - fromMs);
+      return true;
+    } catch (error) {
+      logger.debug({ error }, 'Cannot list the containers');
+      return false;
+    }
+  }
+
+  #advance(podUid: string, after: ReadonlyMap<string, ContainerState> | undefined): void {
+    const events = generateEvents(podUid, this.#view.get(podUid), after);
+    if (after === undefined) this.#view.delete(podUid);
+    else this.#view.set(podUid, after);
+    for (const event of events) this.#options.onEvent(event);
+  }
+}
+
+function viewOf(
+  sandboxes: readonly SandboxStatus[],
+  containers: readonly ContainerStatus[],
+): Map<string, Map<string, ContainerState>> {
+  const view = new Map<string, Map<string, ContainerState>>();
+  const put = (uid: string, id: string, state: ContainerState): void => {
+    const pod = view.get(uid) ?? new Map<string, ContainerState>();
+    pod.set(id, state);
+    view.set(uid, pod);
+  };
+  for (const sandbox of sandboxes) put(sandbox.pod.uid, sandbox.id, sandbox.state === 'ready' ? 'running' : 'exited');
+  for (const container of containers)
+    put(container.labels['io.kubernetes.pod.uid'] ?? '', container.id, container.state);
+  return view;
+}

@@ -1,0 +1,97 @@
+/**
+ * Pods that the API server has bound to this node, mirror pods among them. While it cannot be reached after a start the last
+ * known ones are told instead, until it answers.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import { background } from '../../api/machinery/background.ts';
+import { Informers } from '../../api/machinery/informer.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
+import { pods as podsResource } from '../../api/machinery/resources.ts';
+import { ANNOTATION_CONFIG_SOURCE, type Pod } from '../model/core-types.ts';
+import type { OnPods, PodSource } from './pod-source.ts';
+
+export interface ApiSourceOptions {
+  readonly client: Client;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Absent: nothing is remembered. */
+  readonly checkpoints?: {
+    load(): Promise<readonly Pod[]>;
+    save(pods: readonly Pod[]): void;
+  };
+}
+
+/** So long the API server is waited for before the last known pods are started. */
+const PATIENCE_MS = 5_000;
+
+export function createApiSource(options: ApiSourceOptions): PodSource {
+  return {
+    name: 'api',
+    async run(signal, onPods) {
+      const { client, clock, logger, nodeName, checkpoints } = options;
+      const informers = new Informers({ client, clock, logger });
+      const informer = informers.for(podsResource, { fieldSelector: `spec.nodeName=${nodeName}` });
+      let scheduled = false;
+      const tell = (): void => {
+        if (scheduled || !informer.hasSynced || signal.aborted) return;
+        scheduled = true;
+        queueMicrotask(() => {
+          scheduled = false;
+          if (signal.aborted) return;
+          const pods = informer.list().map((pod) => fromApi(pod as unknown as Pod));
+          checkpoints?.save(pods);
+          onPods(pods);
+        });
+      };
+      informer.addHandler({ add: tell, update: tell, delete: tell });
+      const patience = clock.after(PATIENCE_MS, () =>
+        background(
+          tellLastKnown(options, () => informer.hasSynced, onPods),
+          { logger, what: 'Running the last known pods', signal },
+        ),
+      );
+      try {
+        await informer.synced(signal);
+        tell();
+        await whenAborted(signal);
+      } catch (error) {
+        if (!signal.aborted) throw error;
+      } finally {
+        patience.cancel();
+        await informers.close();
+      }
+    },
+  };
+}
+
+async function tellLastKnown(
+  { checkpoints, logger }: ApiSourceOptions,
+  hasSynced: () => boolean,
+  onPods: OnPods,
+): Promise<void> {
+  if (checkpoints === undefined) return;
+  try {
+    const pods = await checkpoints.load();
+    // It answered while the files were read.
+    if (hasSynced() || pods.length === 0) return;
+    logger.warn({ pods: pods.length }, 'The API server does not answer: the last known pods of this node are run');
+    onPods(pods, { provisional: true });
+  } catch (error) {
+    logger.error({ error }, 'The last known pods could not be read');
+  }
+}
+
+/** The pod with its source noted, made once an object of the cache. */
+const noted = new WeakMap<object, Pod>();
+
+function fromApi(pod: Pod): Pod {
+  const known = noted.get(pod);
+  if (known !== undefined) return known;
+  const annotations = { ...pod.metadata.annotations };
+  annotations[ANNOTATION_CONFIG_SOURCE] ??= 'api';
+  const copy: Pod = { ...pod, metadata: { ...pod.metadata, annotations } };
+  noted.set(pod, copy);
+  return copy;
+}

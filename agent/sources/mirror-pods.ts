@@ -1,0 +1,74 @@
+/** Mirror pods: the API server's picture of the pods that this node runs from files, a URL or its own server. */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import { pods as podsResource } from '../../api/machinery/resources.ts';
+import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
+import {
+  ANNOTATION_CONFIG_HASH,
+  ANNOTATION_CONFIG_MIRROR,
+  type MirrorPods,
+  type NodeObject,
+  type Pod,
+} from '../model/core-types.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+
+export interface MirrorPodsOptions {
+  readonly client: Client;
+  readonly logger: Logger;
+  /** The registered node, which owns its mirror pods; `undefined` until it is known. */
+  readonly node: () => NodeObject | undefined;
+}
+
+export function createMirrorPods(options: MirrorPodsOptions): MirrorPods {
+  const { client, logger } = options;
+  const remove = async ({ metadata: { namespace, name, uid } }: Pod): Promise<void> => {
+    try {
+      await client.delete(podsResource, namespace, name, { gracePeriodSeconds: 0, preconditions: { uid } });
+      logger.debug({ pod: `${namespace}/${name}` }, 'deleted a mirror pod');
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  };
+  return {
+    async ensure(pod, mirror) {
+      if (mirror !== undefined) {
+        if (mirror.metadata.deletionTimestamp === undefined && isMirrorOf(mirror, pod)) return true;
+        await remove(mirror);
+      }
+      const node = options.node();
+      if (node?.metadata.uid === undefined || node.metadata.deletionTimestamp !== undefined) return false;
+      const annotations = { ...pod.metadata.annotations, [ANNOTATION_CONFIG_MIRROR]: hashOf(pod) };
+      const object = {
+        apiVersion: 'v1',
+        kind: 'Pod',
+        metadata: {
+          name: pod.metadata.name,
+          namespace: pod.metadata.namespace,
+          annotations,
+          ...(pod.metadata.labels === undefined ? {} : { labels: pod.metadata.labels }),
+          ownerReferences: [
+            { apiVersion: 'v1', kind: 'Node', name: node.metadata.name, uid: node.metadata.uid, controller: true },
+          ],
+        },
+        spec: pod.spec,
+      } as unknown as KubeObject;
+      try {
+        await client.create(podsResource, pod.metadata.namespace, object);
+        return true;
+      } catch (error) {
+        // Somebody else's pod of that name, or one that the watch has not shown yet.
+        if (!isAlreadyExists(error)) throw error;
+        return false;
+      }
+    },
+    delete: remove,
+  };
+}
+
+function hashOf(pod: Pod): string {
+  return pod.metadata.annotations?.[ANNOTATION_CONFIG_HASH] ?? '';
+}
+
+function isMirrorOf(mirror: Pod, pod: Pod): boolean {
+  return mirror.metadata.annotations?.[ANNOTATION_CONFIG_MIRROR] === hashOf(pod);
+}

@@ -1,0 +1,132 @@
+/**
+ * The mux of pod sources: from each source's full set to what was added, changed, deleted and removed, as the sync loop
+ * takes it. `diff` is pure; `createPodConfig` runs the sources.
+ */
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import {
+  ANNOTATION_CONFIG_SEEN,
+  type Pod,
+  type PodConfig,
+  type PodSourceName,
+  type PodUpdate,
+} from '../model/core-types.ts';
+import type { PodSource } from './pod-source.ts';
+
+/** The updates that lead from one full set of a source to the next, in the order in which they must be handled. */
+export function diff(source: PodSourceName, before: ReadonlyMap<string, Pod>, next: readonly Pod[]): PodUpdate[] {
+  const added: Pod[] = [];
+  const updated: Pod[] = [];
+  const deleted: Pod[] = [];
+  const reconciled: Pod[] = [];
+  const seen = new Set<string>();
+  for (const pod of next) {
+    seen.add(pod.metadata.uid);
+    const old = before.get(pod.metadata.uid);
+    if (old === undefined) added.push(pod);
+    else if (old === pod) continue;
+    else if (pod.metadata.deletionTimestamp !== undefined && changedForDeletion(old, pod)) deleted.push(pod);
+    else if (differs(old, pod)) updated.push(pod);
+    else if (!jsonEqual(old.status, pod.status)) reconciled.push(pod);
+  }
+  const removed = [...before.values()].filter((pod) => !seen.has(pod.metadata.uid));
+  const updates: PodUpdate[] = [];
+  const add = (type: PodUpdate['type'], pods: readonly Pod[]): void => {
+    if (pods.length > 0) updates.push({ type, source, pods });
+  };
+  add('remove', removed);
+  add('add', added.toSorted(byCreation));
+  add('update', updated);
+  add('delete', deleted);
+  add('reconcile', reconciled);
+  return updates;
+}
+
+function changedForDeletion(old: Pod, next: Pod): boolean {
+  return (
+    old.metadata.deletionTimestamp !== next.metadata.deletionTimestamp ||
+    old.metadata.deletionGracePeriodSeconds !== next.metadata.deletionGracePeriodSeconds
+  );
+}
+
+/** Anything that the agent acts on: spec, labels, annotations and deletion; not the status. */
+function differs(old: Pod, next: Pod): boolean {
+  return (
+    !jsonEqual(old.spec, next.spec) ||
+    !jsonEqual(old.metadata.labels, next.metadata.labels) ||
+    !jsonEqual(withoutSeen(old), withoutSeen(next)) ||
+    changedForDeletion(old, next)
+  );
+}
+
+function withoutSeen(pod: Pod): Record<string, string> {
+  const { [ANNOTATION_CONFIG_SEEN]: _seen, ...rest } = pod.metadata.annotations ?? {};
+  return rest;
+}
+
+function byCreation(left: Pod, right: Pod): number {
+  return String(left.metadata.creationTimestamp ?? '').localeCompare(String(right.metadata.creationTimestamp ?? ''));
+}
+
+export interface PodConfigOptions {
+  readonly sources: readonly PodSource[];
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+/** How long a source that broke is left alone. */
+const RESTART_MS = 5000;
+
+export function createPodConfig(options: PodConfigOptions): PodConfig {
+  const ready = new Set<PodSource>();
+  return {
+    allSourcesReady: () => options.sources.every((source) => ready.has(source)),
+    async run(signal, onUpdate) {
+      await Promise.all(options.sources.map((source) => runSource(source, options, signal, ready, onUpdate)));
+    },
+  };
+}
+
+/** Two pods of one name cannot both run: their mirrors would be one. */
+function firstOfEachName(pods: readonly Pod[], complain: (pod: string) => void): Pod[] {
+  const names = new Set<string>();
+  return pods.filter(({ metadata: { namespace, name } }) => {
+    const key = `${namespace}/${name}`;
+    if (!names.has(key)) return names.add(key);
+    complain(key);
+    return false;
+  });
+}
+
+async function runSource(
+  source: PodSource,
+  options: PodConfigOptions,
+  signal: AbortSignal,
+  ready: Set<PodSource>,
+  onUpdate: (update: PodUpdate) => void,
+): Promise<void> {
+  let known = new Map<string, Pod>();
+  const complain = (pod: string): void =>
+    options.logger.error({ source: source.name, pod }, 'a source names two pods the same; the first is taken');
+  while (!signal.aborted) {
+    try {
+      await source.run(signal, (pods, told = { provisional: false }) => {
+        const unique = new Map<string, Pod>();
+        for (const pod of source.name === 'api' ? pods : firstOfEachName(pods, complain))
+          unique.set(pod.metadata.uid, pod);
+        const updates = diff(source.name, known, [...unique.values()]);
+        known = unique;
+        if (!told.provisional) ready.add(source);
+        for (const update of updates) onUpdate(update);
+      });
+    } catch (error) {
+      if (signal.aborted) return;
+      options.logger.error(
+        { source: source.name, err: error },
+        'a source of pods broke; its pods stay, and it is tried again',
+      );
+      await options.clock.sleep(RESTART_MS, signal).catch(() => undefined);
+    }
+  }
+}

@@ -1,0 +1,234 @@
+/**
+ * From the text of a manifest to a pod that this node runs without being told by an API server: decoded, defaulted,
+ * validated, named after the node, and with a uid that is made of its content, so that a changed manifest is another pod.
+ */
+import { PlainError } from '../../api/component/plain-error.ts';
+import { createHash } from 'node:crypto';
+import { parseYaml, parseYamlDocuments } from '../../api/codec/yaml.ts';
+import type { FieldError } from '../../api/meta/field-error.ts';
+import {
+  ANNOTATION_CONFIG_HASH,
+  ANNOTATION_CONFIG_SEEN,
+  ANNOTATION_CONFIG_SOURCE,
+  type Pod,
+  type PodSourceName,
+} from '../model/core-types.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { formatTime } from '../../api/machinery/clock.ts';
+
+/** A manifest that will not do; `message` names the place, line and field. */
+export class ManifestError extends PlainError {
+  override readonly name = 'ManifestError';
+}
+
+/** Decoding, defaulting and validation of a pod as the API server would do them. */
+export interface PodReader {
+  /** `warnings` name unknown fields and the like. */
+  read(value: unknown): {
+    readonly pod: Pod;
+    readonly warnings: readonly string[];
+    readonly errors: readonly FieldError[];
+  };
+}
+
+export interface StaticPodOptions {
+  readonly source: PodSourceName;
+  /** File name or URL, for messages and the uid. */
+  readonly origin: string;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  readonly reader: PodReader;
+}
+
+export interface ReadManifest {
+  readonly pods: readonly Pod[];
+  readonly warnings: readonly string[];
+}
+
+/** One pod, several YAML documents, or a PodList. Throws `ManifestError`. */
+export function readManifest(text: Buffer, options: StaticPodOptions): ReadManifest {
+  const pods: Pod[] = [];
+  const warnings: string[] = [];
+  for (const value of manifestValues(text, options.origin)) {
+    const read = readPod(value, text, options);
+    pods.push(read.pod);
+    warnings.push(...read.warnings);
+  }
+  return { pods, warnings };
+}
+
+function manifestValues(text: Buffer, origin: string): unknown[] {
+  let values: unknown[];
+  try {
+    const isMany = /^---\s*$/m.test(text.toString('latin1'));
+    values = isMany ? parseYamlDocuments(text) : [parseYaml(text).value];
+  } catch (error) {
+    throw new ManifestError(`${origin}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+  const manifests = values
+    .filter((value) => value !== null && value !== undefined)
+    .flatMap((value) => {
+      const kind = (value as { kind?: unknown }).kind;
+      if (kind === 'PodList' || kind === 'List') return (value as { items?: unknown[] }).items ?? [];
+      return [value];
+    });
+  // A file that is being written begins empty: that is not the same as a list of no pods.
+  if (values.every((value) => value === null || value === undefined))
+    throw new ManifestError(`${origin}: the manifest is empty`);
+  return manifests;
+}
+
+function readPod(value: unknown, text: Buffer, options: StaticPodOptions): { pod: Pod; warnings: string[] } {
+  const { origin, nodeName, source, clock, reader } = options;
+  const kind = (value as { kind?: unknown } | null)?.kind;
+  if (typeof value !== 'object' || value === null || (kind !== undefined && kind !== 'Pod')) {
+    throw new ManifestError(
+      `${origin}: a Pod is expected, not ${kind === undefined ? typeof value : `a ${String(kind)}`}`,
+    );
+  }
+  const prepared = prepare(value as Record<string, unknown>, options);
+  let result: ReturnType<PodReader['read']>;
+  try {
+    result = reader.read(prepared);
+  } catch (error) {
+    throw new ManifestError(`${origin}: ${error instanceof Error ? error.message : String(error)}`, { cause: error });
+  }
+  if (result.errors.length > 0) {
+    const places = result.errors.map((error) => `${lineOf(text, error.field)}${String(error)}`);
+    throw new ManifestError(`${origin}: invalid pod: ${places.join('; ')}`);
+  }
+  const refused = referencesToApi(result.pod);
+  if (refused.length > 0) throw new ManifestError(`${origin}: a static pod may not use ${refused.join(', ')}`);
+  const pod = result.pod;
+  const uid =
+    (pod.metadata.uid ?? '') === '' ? digest([nodeName, source, origin, JSON.stringify(value)]) : pod.metadata.uid;
+  const annotations = {
+    ...pod.metadata.annotations,
+    [ANNOTATION_CONFIG_HASH]: digest([JSON.stringify(value)]),
+    [ANNOTATION_CONFIG_SOURCE]: source,
+    [ANNOTATION_CONFIG_SEEN]: formatTime(clock.now()),
+  };
+  return {
+    pod: { ...pod, metadata: { ...pod.metadata, uid, annotations } },
+    warnings: result.warnings.map((warning) => `${origin}: ${warning}`),
+  };
+}
+
+/** What the agent itself decides of a static pod, before defaults: name, namespace, node, tolerations. */
+function prepare(value: Record<string, unknown>, options: StaticPodOptions): Record<string, unknown> {
+  const metadata = asRecord(value['metadata']);
+  const spec = asRecord(value['spec']);
+  const { status: _status, ...rest } = value;
+  const { name } = metadata;
+  return {
+    ...rest,
+    apiVersion: value['apiVersion'] ?? 'v1',
+    kind: 'Pod',
+    metadata: {
+      ...metadata,
+      // Without a name the validation refuses the pod; `-<node>` would hide that.
+      ...(typeof name === 'string' && name !== '' ? { name: `${name}-${options.nodeName.toLowerCase()}` } : {}),
+      namespace:
+        typeof metadata['namespace'] === 'string' && metadata['namespace'] !== '' ? metadata['namespace'] : 'default',
+      uid: typeof metadata['uid'] === 'string' ? metadata['uid'] : '',
+    },
+    spec: {
+      ...spec,
+      nodeName: options.nodeName,
+      // A static pod is not driven away by taints.
+      tolerations: [
+        ...(Array.isArray(spec['tolerations']) ? (spec['tolerations'] as unknown[]) : []),
+        { operator: 'Exists', effect: 'NoExecute' },
+      ],
+    },
+  };
+}
+
+function asRecord(value: unknown): Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
+}
+
+/** Objects of the API that a static pod names, which it cannot have: it may run before there is an API. */
+function referencesToApi(pod: Pod): string[] {
+  const found = new Set<string>();
+  if ((pod.spec.resourceClaims ?? []).length > 0) found.add('resource claims (spec.resourceClaims)');
+  if ((pod.spec.serviceAccountName ?? '') !== '') found.add('service accounts (spec.serviceAccountName)');
+  for (const volume of pod.spec.volumes ?? []) {
+    if (volume.configMap !== undefined) found.add(`config maps (volume ${volume.name})`);
+    if (volume.secret !== undefined) found.add(`secrets (volume ${volume.name})`);
+    if (volume.ephemeral !== undefined) found.add(`ephemeral volume claims (volume ${volume.name})`);
+    if (volume.persistentVolumeClaim !== undefined) found.add(`persistent volume claims (volume ${volume.name})`);
+    for (const source of volume.projected?.sources ?? []) {
+      if (
+        source.configMap !== undefined ||
+        source.secret !== undefined ||
+        source.serviceAccountToken !== undefined ||
+        source.clusterTrustBundle !== undefined
+      ) {
+        found.add(`projected API objects (volume ${volume.name})`);
+      }
+    }
+  }
+  for (const container of [...(pod.spec.initContainers ?? []), ...pod.spec.containers]) {
+    if (container.envFrom !== undefined && container.envFrom.length > 0)
+      found.add(`envFrom (container ${container.name})`);
+    for (const env of container.env ?? []) {
+      if (env.valueFrom?.configMapKeyRef !== undefined || env.valueFrom?.secretKeyRef !== undefined)
+        found.add(`config map and secret keys (container ${container.name})`);
+    }
+  }
+  return [...found];
+}
+
+function digest(parts: readonly string[]): string {
+  const hash = createHash('md5');
+  for (const part of parts) hash.update(part).update('\0');
+  return hash.digest('hex');
+}
+
+/** `line 12: ` where the text has the field, found by walking its keys in order of indentation; '' otherwise. */
+export function lineOf(text: Buffer, field: string): string {
+  const lines = text.toString('utf8').split('\n');
+  const parts = field.split(/[.[\]]/).filter((part) => part !== '');
+  let at = 0;
+  let end = lines.length;
+  let found = -1;
+  for (const part of parts) {
+    if (/^\d+$/.test(part)) {
+      const next = nthItem(lines, at, Number(part));
+      if (next < 0) break;
+      at = next;
+      found = next;
+      end = endOfItem(lines, next);
+      continue;
+    }
+    const pattern = new RegExp(`^[\\s-]*["']?${part.replace(/[^\w-]/g, '\\$&')}["']?\\s*:`);
+    const next = lines.findIndex((line, index) => index >= at && index < end && pattern.test(line));
+    if (next < 0) break;
+    at = next;
+    found = next;
+  }
+  return found < 0 ? '' : `line ${found + 1}: `;
+}
+
+/** The line after a list's item: what is missing in it must not be found in the next. */
+function endOfItem(lines: readonly string[], item: number): number {
+  const indent = (lines[item] ?? '').search(/\S/);
+  const next = lines.findIndex((line, index) => index > item && line.trim() !== '' && line.search(/\S/) <= indent);
+  return next < 0 ? lines.length : next;
+}
+
+/** The line of the n-th item of the list that begins after `from`. */
+function nthItem(lines: readonly string[], from: number, wanted: number): number {
+  let indent = -1;
+  let count = -1;
+  for (let index = from; index < lines.length; index++) {
+    const match = /^(\s*)-(\s|$)/.exec(lines[index] ?? '');
+    if (match === null) continue;
+    const depth = (match[1] ?? '').length;
+    if (indent < 0) indent = depth;
+    if (depth < indent) return -1;
+    if (depth === indent && (count += 1) === wanted) return index;
+  }
+  return -1;
+}

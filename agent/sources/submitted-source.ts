@@ -1,0 +1,87 @@
+/**
+ * Pods that were submitted to the agent's own server. Each stands as a manifest in a directory of the root directory, so that
+ * it survives a restart; writes are atomic.
+ */
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../../api/component/logger.ts';
+import { type Clock, whenAborted } from '../../api/machinery/clock.ts';
+import { replaceFile } from '../../api/machinery/replace-file.ts';
+import { newBadRequest, newNotFound } from '../../api/meta/status-error.ts';
+import type { Pod } from '../model/core-types.ts';
+import type { PodSource } from './pod-source.ts';
+import { ManifestError, type PodReader, readManifest } from './static-pod.ts';
+
+export interface SubmittedPods extends PodSource {
+  /** Stores the manifest (one pod) and runs it; one of the same namespace and name is replaced. Throws `StatusError`s. */
+  submit(manifest: Buffer): Promise<Pod>;
+  list(): readonly Pod[];
+  remove(namespace: string, name: string): Promise<void>;
+}
+
+export interface SubmittedPodsOptions {
+  /** `<root-dir>/submitted-pods`. */
+  readonly directory: string;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly reader: PodReader;
+}
+
+export function createSubmittedPods(options: SubmittedPodsOptions): SubmittedPods {
+  const pods = new Map<string, Pod>();
+  let tell: (all: readonly Pod[]) => void = () => undefined;
+  const fileOf = (namespace: string, name: string): string => join(options.directory, `${namespace}_${name}.yaml`);
+  const read = (text: Buffer, origin: string): Pod => {
+    const { nodeName, clock, reader } = options;
+    const found = readManifest(text, { source: 'submitted', origin, nodeName, clock, reader }).pods;
+    const [pod] = found;
+    if (pod === undefined || found.length !== 1)
+      throw new ManifestError(`${origin}: one pod is expected, not ${found.length}`);
+    return pod;
+  };
+  const keyOf = (pod: Pod): string => `${pod.metadata.namespace}_${pod.metadata.name}`;
+  return {
+    name: 'submitted',
+    async run(signal, onPods) {
+      tell = onPods;
+      await mkdir(options.directory, { recursive: true, mode: 0o700 });
+      for (const name of (await readdir(options.directory)).filter((entry) => entry.endsWith('.yaml'))) {
+        const file = join(options.directory, name);
+        try {
+          const pod = read(await readFile(file), file);
+          pods.set(keyOf(pod), pod);
+        } catch (error) {
+          options.logger.error({ file, err: error }, 'a stored pod could not be read; it is left out');
+        }
+      }
+      onPods([...pods.values()]);
+      await whenAborted(signal);
+    },
+    async submit(manifest) {
+      let pod: Pod;
+      try {
+        pod = read(manifest, 'the submitted manifest');
+      } catch (error) {
+        if (error instanceof ManifestError) throw newBadRequest(error.message);
+        throw error;
+      }
+      const file = fileOf(pod.metadata.namespace, pod.metadata.name);
+      await mkdir(options.directory, { recursive: true, mode: 0o700 });
+      await replaceFile(file, manifest, { mode: 0o600 });
+      // The uid depends on the origin too, so it is read as it will be read after a restart.
+      const stored = read(manifest, file);
+      pods.set(keyOf(stored), stored);
+      tell([...pods.values()]);
+      return stored;
+    },
+    list: () => [...pods.values()],
+    async remove(namespace, name) {
+      const key = `${namespace}_${name}`;
+      if (!pods.has(key)) throw newNotFound({ group: '', resource: 'pods' }, name);
+      await rm(fileOf(namespace, name), { force: true });
+      pods.delete(key);
+      tell([...pods.values()]);
+    },
+  };
+}

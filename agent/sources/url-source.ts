@@ -1,0 +1,144 @@
+/**
+ * Static pods from a URL: one pod or a list, requested again at a fixed frequency with the ETag of the last answer. Redirects
+ * are followed, never from TLS to plain text; only the host of the flag is sent the flag's headers.
+ */
+import type { IncomingMessage } from 'node:http';
+import { createDialer, redirectTarget } from '../../api/machinery/dialer.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Pod } from '../model/core-types.ts';
+import type { PodSource } from './pod-source.ts';
+import { type PodReader, readManifest } from './static-pod.ts';
+
+export interface UrlSourceOptions {
+  readonly url: string;
+  /** `--manifest-url-header`. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** `--http-check-frequency`. */
+  readonly checkMs: number;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly reader: PodReader;
+}
+
+const REQUEST_TIMEOUT_MS = 10_000;
+const MAX_BYTES = 10 * 1024 * 1024;
+const MOST_REDIRECTS = 10;
+const dialer = createDialer();
+
+export function createUrlSource(options: UrlSourceOptions): PodSource {
+  return {
+    name: 'http',
+    async run(signal, onPods) {
+      const { clock, logger, url, checkMs } = options;
+      let etag: string | undefined;
+      let lastError = '';
+      while (!signal.aborted) {
+        try {
+          const answer = await ask(options, etag, signal);
+          lastError = '';
+          if (answer !== undefined) {
+            etag = answer.etag;
+            onPods(answer.pods);
+          }
+        } catch (error) {
+          if (signal.aborted) return;
+          const message = error instanceof Error ? error.message : String(error);
+          if (message !== lastError)
+            logger.error({ url }, `pods could not be read from ${url}: ${message}; the last ones stay`);
+          lastError = message;
+        }
+        await clock.sleep(checkMs, signal).catch(() => undefined);
+      }
+    },
+  };
+}
+
+async function readBody(response: IncomingMessage): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const part of response as AsyncIterable<Buffer>) {
+    size += part.length;
+    if (size > MAX_BYTES) throw new Error(`the answer is larger than ${MAX_BYTES} bytes`);
+    parts.push(part);
+  }
+  return Buffer.concat(parts);
+}
+
+async function ask(
+  options: UrlSourceOptions,
+  etag: string | undefined,
+  signal: AbortSignal,
+): Promise<{ pods: readonly Pod[]; etag: string | undefined } | undefined> {
+  const response = await followed(options, etag, AbortSignal.any([signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]));
+  const { statusCode: status = 0, statusMessage = '' } = response;
+  if (status !== 200) response.destroy();
+  if (status === 304) return undefined;
+  if (status !== 200) throw new Error(`the server answered ${status} ${statusMessage}`);
+  const body = await readBody(response);
+  if (body.length === 0) throw new Error('the answer is empty');
+  const { nodeName, clock, reader } = options;
+  const read = readManifest(body, { source: 'http', origin: options.url, nodeName, clock, reader });
+  for (const warning of read.warnings) options.logger.warn({ url: options.url }, warning);
+  return { pods: read.pods, etag: response.headers.etag };
+}
+
+/** The answer after redirects, or the redirect that is not followed. */
+async function followed(
+  { url: configured, headers }: UrlSourceOptions,
+  etag: string | undefined,
+  signal: AbortSignal,
+): Promise<IncomingMessage> {
+  const { origin } = new URL(configured);
+  let url = new URL(configured);
+  for (let redirects = 0; ; redirects++) {
+    const isConfigured = url.origin === origin;
+    const response = await get(url, {
+      purpose: isConfigured ? 'configured' : 'manifest-redirect',
+      headers: { ...(isConfigured ? headers : {}), ...(etag === undefined ? {} : { 'If-None-Match': etag }) },
+      signal,
+    });
+    const { statusCode = 0 } = response;
+    const { location } = response.headers;
+    const isRedirect = statusCode >= 300 && statusCode < 400 && statusCode !== 304 && location !== undefined;
+    const next = isRedirect ? redirectTarget('manifest-redirect', url, location) : undefined;
+    if (next === undefined) return response;
+    response.destroy();
+    if (redirects >= MOST_REDIRECTS) throw new Error(`stopped after ${MOST_REDIRECTS} redirects`);
+    url = next;
+  }
+}
+
+function get(
+  url: URL,
+  options: {
+    readonly purpose: 'configured' | 'manifest-redirect';
+    readonly headers: Readonly<Record<string, string>>;
+    readonly signal: AbortSignal;
+  },
+): Promise<IncomingMessage> {
+  const secure = url.protocol === 'https:';
+  const port = url.port === '' ? (secure ? 443 : 80) : Number(url.port);
+  const auth =
+    url.username === '' ? undefined : `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`;
+  return new Promise((resolve, reject) => {
+    const request = dialer.request(
+      {
+        ...options,
+        secure,
+        host: url.hostname,
+        port,
+        path: `${url.pathname}${url.search}`,
+        agent: false,
+        ...(auth === undefined ? {} : { auth }),
+      },
+      resolve,
+    );
+    request.on('error', (error) => reject(signalReason(options.signal) ?? error));
+    request.end();
+  });
+}
+
+const signalReason = (signal: AbortSignal): Error | undefined =>
+  signal.aborted && signal.reason instanceof Error ? signal.reason : undefined;

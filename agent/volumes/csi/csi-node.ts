@@ -1,0 +1,138 @@
+/**
+ * What the cluster knows of this node's CSI drivers: its CSINode object (drivers, topology keys, how many volumes fit), the
+ * node's annotation with the drivers' ids of it, and its topology labels. Writes are made one after the other, from the newest
+ * objects.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import { untilDone } from '../../../api/machinery/background.ts';
+import { Backoff } from '../../../api/machinery/backoff.ts';
+import type { Client } from '../../../api/machinery/client.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { CSINode, Node } from '../../../api/machinery/kinds.ts';
+import { csiNodes, nodes } from '../../../api/machinery/resources.ts';
+import { SerialQueue } from '../../../api/machinery/serial-queue.ts';
+import type { KubeObject } from '../../../api/meta/object.ts';
+import { isAlreadyExists, isConflict, isNotFound } from '../../../api/meta/status-error.ts';
+
+export interface DriverOnNode {
+  readonly driver: string;
+  readonly nodeId: string;
+  /** 0: no limit. */
+  readonly maxVolumes: number;
+  readonly topology: Readonly<Record<string, string>>;
+}
+
+const ANNOTATION_NODE_IDS = 'csi.volume.kubernetes.io/nodeid';
+const ATTEMPTS = 5;
+const FIRST_TRY_MS = 200;
+const LONGEST_TRY_MS = 30_000;
+
+type DriverEntry = NonNullable<NonNullable<CSINode['spec']>['drivers']>[number];
+
+export class CsiNode {
+  readonly #client: Client;
+  readonly #nodeName: string;
+  /** Changes of the node and its CSINode must not overlap. */
+  readonly #changes = new SerialQueue();
+
+  constructor(options: { readonly client: Client; readonly nodeName: string }) {
+    this.#client = options.client;
+    this.#nodeName = options.nodeName;
+  }
+
+  /** Makes the object, with or without drivers, as soon as there is a node: schedulers count volumes by it. */
+  async keep(clock: Clock, logger: Logger, signal: AbortSignal): Promise<void> {
+    await untilDone(() => this.#changes.run(() => this.#current()), {
+      clock,
+      signal,
+      backoff: new Backoff({ firstMs: FIRST_TRY_MS, longestMs: LONGEST_TRY_MS }),
+      onError: (error) =>
+        logger.debug({ node: this.#nodeName, err: error }, 'The CSINode does not exist yet; it is tried again'),
+    });
+  }
+
+  install({ driver, nodeId, maxVolumes, topology }: DriverOnNode): Promise<void> {
+    return this.#changes.run(async () => {
+      await this.#updateNode((node) => {
+        for (const [key, value] of Object.entries(topology)) {
+          const existing = node.metadata.labels?.[key];
+          if (existing !== undefined && existing !== value)
+            throw new Error(
+              `detected topology value collision: driver reported "${key}":"${value}" but existing label is "${key}":"${existing}"`,
+            );
+        }
+        return { labels: topology, nodeIds: { ...nodeIdsOf(node), [driver]: nodeId } };
+      });
+      const topologyKeys = Object.keys(topology).toSorted();
+      await this.#updateDrivers(driver, {
+        name: driver,
+        nodeID: nodeId,
+        ...(topologyKeys.length === 0 ? {} : { topologyKeys }),
+        ...(maxVolumes > 0 ? { allocatable: { count: Math.min(maxVolumes, 2 ** 31 - 1) } } : {}),
+      });
+    });
+  }
+
+  uninstall(driver: string): Promise<void> {
+    return this.#changes.run(async () => {
+      await this.#updateDrivers(driver, undefined);
+      await this.#updateNode((node) => {
+        const { [driver]: _gone, ...nodeIds } = nodeIdsOf(node);
+        return { labels: {}, nodeIds };
+      });
+    });
+  }
+
+  async #updateNode(
+    change: (node: Node) => { readonly labels: object; readonly nodeIds: Readonly<Record<string, string>> },
+  ): Promise<void> {
+    const node = (await this.#client.get(nodes, '', this.#nodeName)) as Node;
+    const { labels, nodeIds } = change(node);
+    const text = Object.keys(nodeIds).length === 0 ? null : JSON.stringify(nodeIds);
+    const before = node.metadata.annotations?.[ANNOTATION_NODE_IDS] ?? null;
+    const has = Object.entries(labels).every(([key, value]) => node.metadata.labels?.[key] === value);
+    if (has && text === before) return;
+    const metadata = { labels, annotations: { [ANNOTATION_NODE_IDS]: text } };
+    await this.#client.patch(nodes, '', this.#nodeName, 'strategic', { metadata });
+  }
+
+  async #updateDrivers(name: string, entry: DriverEntry | undefined): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      const current = await this.#current();
+      const others = (current.spec?.drivers ?? []).filter((driver) => driver.name !== name);
+      const drivers = entry === undefined ? others : [...others, entry];
+      try {
+        await this.#client.update(csiNodes, { ...current, spec: { ...current.spec, drivers } } as KubeObject);
+        return;
+      } catch (error) {
+        if (attempt === ATTEMPTS || !(isConflict(error) || isNotFound(error))) throw error;
+      }
+    }
+  }
+
+  async #current(): Promise<CSINode> {
+    try {
+      return (await this.#client.get(csiNodes, '', this.#nodeName)) as CSINode;
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+    const node = await this.#client.get(nodes, '', this.#nodeName);
+    const owner = { apiVersion: 'v1', kind: 'Node', name: this.#nodeName, uid: node.metadata.uid ?? '' };
+    try {
+      return (await this.#client.create(csiNodes, '', {
+        apiVersion: 'storage.k8s.io/v1',
+        kind: 'CSINode',
+        metadata: { name: this.#nodeName, ownerReferences: [owner] },
+        spec: { drivers: [] },
+      })) as CSINode;
+    } catch (error) {
+      if (!isAlreadyExists(error)) throw error;
+      return (await this.#client.get(csiNodes, '', this.#nodeName)) as CSINode;
+    }
+  }
+}
+
+function nodeIdsOf(node: Node): Readonly<Record<string, string>> {
+  const text = node.metadata.annotations?.[ANNOTATION_NODE_IDS] ?? '';
+  return text === '' ? {} : (JSON.parse(text) as Record<string, string>);
+}

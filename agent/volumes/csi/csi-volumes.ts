@@ -1,0 +1,388 @@
+/**
+ * Volumes of CSI drivers for the volume manager: attached, staged once a node, published for each pod, and all of that taken
+ * back. What was done stands in `vol_data.json` files before the driver is asked to do it, so that an agent that was killed
+ * finds it again.
+ *
+ * One operation at a time a volume (driver and handle); other volumes go on. A call whose outcome nobody knows (a deadline, a
+ * lost connection) counts as done when the volume is taken down.
+ */
+import { mkdir } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import type { Client } from '../../../api/machinery/client.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import type { CSIDriver } from '../../../api/machinery/kinds.ts';
+import { csiDrivers } from '../../../api/machinery/resources.ts';
+import { KeyedQueue } from '../../../api/machinery/serial-queue.ts';
+import { isNotFound } from '../../../api/meta/status-error.ts';
+import type { VolumeMeasure } from '../../model/core-types.ts';
+import { GrpcError, type GrpcStatus } from '../../protocols/grpc/grpc-client.ts';
+import type { OutgoingOf } from '../../protocols/grpc/messages.ts';
+import { type VolumeStep, VolumeStepError } from '../volume-failure.ts';
+import { attachmentName, awaitAttachment, uniqueVolumeName } from './attachment.ts';
+import {
+  accessModesOf,
+  attributesOf,
+  checkLifecycle,
+  type CsiMount,
+  type CsiMountRequest,
+  driverOf,
+  fsTypeOf,
+  handleOf,
+  isBlock,
+  mountOptionsOf,
+  type SecretRef,
+  secretRefOf,
+  specNameOf,
+} from './csi-source.ts';
+import { CSI_TIMEOUT_MS, type CsiDriver, type CsiDrivers } from './drivers.ts';
+import {
+  CsiLayout,
+  hasPodEntry,
+  linkDevice,
+  type Places,
+  readVolumeData,
+  removeEmpty,
+  removePodEntry,
+  removeVolumeData,
+  type VolumeData,
+  writeVolumeData,
+} from './layout.ts';
+import { type ContextSources, publishContext } from './publish-context.ts';
+import { type CSI_MESSAGES, USAGE_BYTES, USAGE_INODES } from './schema.ts';
+import { agentSetsGroup, volumeCapability } from './volume-capability.ts';
+
+export interface CsiVolumesOptions {
+  readonly rootDirectory: string;
+  readonly nodeName: string;
+  readonly client: Client | undefined;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly drivers: CsiDrivers;
+  readonly sources: ContextSources;
+  /** What the API server last took for the node's `volumesInUse`. */
+  readonly reportedInUse: () => readonly string[];
+  readonly onInUseChange: () => void;
+}
+
+/** What the request and the cluster say of the volume, once for all calls. */
+interface Plan {
+  readonly request: CsiMountRequest;
+  readonly data: VolumeData;
+  readonly places: Places;
+  readonly driver: CsiDriver;
+  readonly object: CSIDriver | undefined;
+  readonly capability: OutgoingOf<typeof CSI_MESSAGES, 'VolumeCapability'>;
+  readonly attached: Readonly<Record<string, string>>;
+}
+
+/** After these the driver may have done what it was asked for all the same. */
+const UNCERTAIN: ReadonlySet<GrpcStatus> = new Set([
+  'Canceled',
+  'DeadlineExceeded',
+  'Unavailable',
+  'ResourceExhausted',
+  'Aborted',
+]);
+
+export class CsiVolumes {
+  readonly #options: CsiVolumesOptions;
+  readonly #layout: CsiLayout;
+  readonly #inUse = new Set<string>();
+  /** Staged since this agent started; drivers take it well to be asked again after a restart. */
+  readonly #staged = new Set<string>();
+  /** Target paths that this agent has published, with the volumes behind them. */
+  readonly #published = new Map<string, string>();
+  /** What attachers left for drivers, by the volume's name on the node. */
+  readonly #attachments = new Map<string, Readonly<Record<string, string>>>();
+  /** By volume: the driver's calls for one volume must not overlap. */
+  readonly #turns = new KeyedQueue();
+
+  constructor(options: CsiVolumesOptions) {
+    this.#options = options;
+    this.#layout = new CsiLayout(options.rootDirectory);
+  }
+
+  /** Volumes that an earlier agent left attached stay in use until they are taken down. */
+  async recover(): Promise<void> {
+    for (const { data } of await this.#layout.devices())
+      if (data.attachmentID !== undefined) this.#inUse.add(uniqueVolumeName(data.driverName, data.volumeHandle));
+  }
+
+  /** For the node's status: attached volumes that must not be detached. */
+  volumesInUse(): readonly string[] {
+    return [...this.#inUse].toSorted();
+  }
+
+  async mount(request: CsiMountRequest): Promise<CsiMount> {
+    const plan = await this.#plan(request);
+    return this.#turns.run(keyOf(plan.data), async () => {
+      const { data, places, object, driver } = plan;
+      const { source } = request;
+      const isFirst = !this.#published.has(places.target);
+      const republishes = object?.spec?.requiresRepublish === true;
+      const isPersistent = data.volumeLifecycleMode === 'Persistent';
+      if (isPersistent && isFirst) await this.#stage(plan);
+      if (isFirst || republishes) await this.#publish(plan);
+      this.#published.set(places.target, keyOf(data));
+      const growBytes = source.kind === 'persistent' ? source.growBytes : undefined;
+      return {
+        path: places.target,
+        isBlock: places.kind === 'block',
+        setsGroup: isFirst && (await this.#setsGroup(plan)),
+        refreshes: republishes || (isPersistent && (await driver.can('expand'))),
+        grown: growBytes !== undefined && (await this.#grow(plan, growBytes)),
+      };
+    });
+  }
+
+  async #setsGroup({ request, places, driver, object }: Plan): Promise<boolean> {
+    if (places.kind === 'block' || (await driver.can('mountGroup'))) return false;
+    return agentSetsGroup({
+      policy: object?.spec?.fsGroupPolicy,
+      readOnly: request.readOnly,
+      fsType: fsTypeOf(request.source),
+      accessModes: accessModesOf(request.source),
+    });
+  }
+
+  /** Everything of the pod's CSI volumes, by what is on disk. */
+  async unmountPod(podUid: string): Promise<void> {
+    for (const { data, places } of await this.#layout.ofPod(podUid)) {
+      await this.#turns.run(keyOf(data), async () => {
+        const driver = this.#options.drivers.get(data.driverName);
+        const target = { volumeId: data.volumeHandle, targetPath: places.target };
+        await driver.client.call('nodeUnpublishVolume', target, { timeoutMs: CSI_TIMEOUT_MS });
+        this.#published.delete(places.target);
+        await removePodEntry(places);
+        if (data.volumeLifecycleMode === 'Persistent') await this.#unstageUnused(driver, data, places);
+      });
+    }
+  }
+
+  /** Volumes that no pod of this node uses: an agent was killed between two steps. */
+  async cleanUnused(): Promise<void> {
+    const { drivers, logger } = this.#options;
+    const used = new Set(this.#published.values());
+    for (const { data, kind } of await this.#layout.devices()) {
+      const key = keyOf(data);
+      if (used.has(key) || this.#turns.has(key) || (await this.#layout.podsWith(data, kind)).length > 0) continue;
+      try {
+        const places = kind === 'block' ? this.#layout.block(data, '') : this.#layout.filesystem(data, '');
+        await this.#turns.run(keyOf(data), () => this.#unstageUnused(drivers.get(data.driverName), data, places));
+      } catch (error) {
+        logger.warn(
+          { volume: data.specVolID, err: error },
+          'a volume that no pod uses could not be taken down; trying again',
+        );
+      }
+    }
+  }
+
+  /** As the driver says it; `undefined` where it does not. */
+  async usage(podUid: string, path: string): Promise<VolumeMeasure | undefined> {
+    const found = (await this.#layout.ofPod(podUid)).find(({ places }) => places.target === path);
+    if (found === undefined) return undefined;
+    const { data, places } = found;
+    const driver = this.#options.drivers.get(data.driverName);
+    if (!(await driver.can('volumeStats'))) return undefined;
+    const { usage } = await driver.client.call(
+      'nodeGetVolumeStats',
+      { volumeId: data.volumeHandle, volumePath: places.target, stagingTargetPath: places.staging },
+      { timeoutMs: CSI_TIMEOUT_MS },
+    );
+    const bytes = usage.find(({ unit }) => unit === USAGE_BYTES);
+    const inodes = usage.find(({ unit }) => unit === USAGE_INODES);
+    return {
+      capacityBytes: bytes?.total ?? 0,
+      availableBytes: bytes?.available ?? 0,
+      usedBytes: bytes?.used ?? 0,
+      inodes: inodes?.total ?? 0,
+      inodesFree: inodes?.available ?? 0,
+      inodesUsed: inodes?.used ?? 0,
+    };
+  }
+
+  async #plan(request: CsiMountRequest): Promise<Plan> {
+    const { pod, source } = request;
+    const driverName = driverOf(source);
+    const specVolID = specNameOf(request);
+    const block = isBlock(source);
+    const fail = (step: VolumeStep) => (error: unknown) => Promise.reject(new VolumeStepError(step, specVolID, error));
+    const object = await this.#driverObject(driverName).catch(fail('MountVolume.SetUp'));
+    const volumeHandle = handleOf(request);
+    const attachmentID =
+      source.kind === 'persistent' && object?.spec?.attachRequired !== false
+        ? attachmentName(volumeHandle, driverName, this.#options.nodeName)
+        : undefined;
+    const data: VolumeData = {
+      specVolID,
+      volumeHandle,
+      driverName,
+      nodeName: this.#options.nodeName,
+      volumeLifecycleMode: source.kind === 'inline' ? 'Ephemeral' : 'Persistent',
+      ...(attachmentID === undefined ? {} : { attachmentID }),
+    };
+    const attached =
+      attachmentID === undefined
+        ? {}
+        : await this.#attached(data, attachmentID, request.signal).catch(fail('MountVolume.WaitForAttach'));
+    try {
+      if (source.kind === 'inline') checkLifecycle(driverName, object);
+      const driver = this.#options.drivers.get(driverName);
+      const capability = volumeCapability({
+        isBlock: block,
+        fsType: fsTypeOf(source),
+        mountOptions: mountOptionsOf(source),
+        accessModes: accessModesOf(source),
+        knowsSingleNodeModes: await driver.can('singleNodeMultiWriter'),
+        mountGroup: (await driver.can('mountGroup')) ? pod.spec.securityContext?.fsGroup : undefined,
+      });
+      const { uid } = pod.metadata;
+      const places = block ? this.#layout.block(data, uid) : this.#layout.filesystem(data, uid);
+      return { request, data, places, driver, object, capability, attached };
+    } catch (error) {
+      throw new VolumeStepError(block ? 'MapVolume.SetUpDevice' : 'MountVolume.SetUp', specVolID, error);
+    }
+  }
+
+  async #driverObject(name: string): Promise<CSIDriver | undefined> {
+    try {
+      return (await this.#options.client?.get(csiDrivers, '', name)) as CSIDriver | undefined;
+    } catch (error) {
+      if (isNotFound(error)) return undefined;
+      throw error;
+    }
+  }
+
+  async #attached(data: VolumeData, name: string, signal: AbortSignal): Promise<Readonly<Record<string, string>>> {
+    const { client, clock, reportedInUse, onInUseChange } = this.#options;
+    if (client === undefined) throw new Error('there is no API server to ask whether the volume is attached');
+    const unique = uniqueVolumeName(data.driverName, data.volumeHandle);
+    const known = this.#attachments.get(unique);
+    if (known !== undefined) return known;
+    if (!this.#inUse.has(unique)) {
+      this.#inUse.add(unique);
+      onInUseChange();
+    }
+    const isReported = (): boolean => reportedInUse().includes(unique);
+    const attached = await awaitAttachment({ client, clock, name, signal, isReported });
+    this.#attachments.set(unique, attached);
+    return attached;
+  }
+
+  async #stage(plan: Plan): Promise<void> {
+    const { data, places, driver, request, capability, attached } = plan;
+    try {
+      await writeVolumeData(places.deviceData, data);
+      if (!(await driver.can('stageUnstage')) || this.#staged.has(keyOf(data))) return;
+      await mkdir(places.staging, { recursive: true, mode: 0o750 });
+      await driver.client.call(
+        'nodeStageVolume',
+        {
+          volumeId: data.volumeHandle,
+          publishContext: attached,
+          stagingTargetPath: places.staging,
+          volumeCapability: capability,
+          secrets: await this.#secrets(secretRefOf(request, 'nodeStageSecretRef')),
+          volumeContext: attributesOf(request.source),
+        },
+        { timeoutMs: CSI_TIMEOUT_MS, signal: request.signal },
+      );
+      this.#staged.add(keyOf(data));
+    } catch (error) {
+      const step = places.kind === 'block' ? 'MapVolume.SetUpDevice' : 'MountVolume.MountDevice';
+      throw new VolumeStepError(step, data.specVolID, error);
+    }
+  }
+
+  async #publish(plan: Plan): Promise<void> {
+    const { data, places, driver, request, capability, attached, object } = plan;
+    const { pod, source, readOnly } = request;
+    const isFirst = !(await hasPodEntry(places));
+    try {
+      const isEphemeral = source.kind === 'inline';
+      const secretRef = secretRefOf(request, 'nodePublishSecretRef');
+      const context = await publishContext(
+        { pod, driver: object, isEphemeral, attributes: attributesOf(source), secretRef },
+        this.#options.sources,
+      );
+      await mkdir(dirname(places.target), { recursive: true, mode: 0o750 });
+      if (places.kind === 'filesystem') await writeVolumeData(places.podEntry, data);
+      else await linkDevice(places);
+      await driver.client.call(
+        'nodePublishVolume',
+        {
+          volumeId: data.volumeHandle,
+          publishContext: attached,
+          stagingTargetPath: !isEphemeral && (await driver.can('stageUnstage')) ? places.staging : '',
+          targetPath: places.target,
+          volumeCapability: capability,
+          readonly: readOnly,
+          secrets: context.secrets,
+          volumeContext: context.attributes,
+        },
+        { timeoutMs: CSI_TIMEOUT_MS, signal: request.signal },
+      );
+    } catch (error) {
+      // A running pod keeps what it has when the driver fails to give it again.
+      if (isFirst && error instanceof GrpcError && !UNCERTAIN.has(error.status)) await removePodEntry(places);
+      const step = places.kind === 'block' ? 'MapVolume.MapPodDevice' : 'MountVolume.SetUp';
+      throw new VolumeStepError(step, data.specVolID, error);
+    }
+  }
+
+  async #grow(plan: Plan, sizeBytes: number): Promise<boolean> {
+    const { data, places, driver, request, capability } = plan;
+    if (!(await driver.can('expand'))) return false;
+    try {
+      await driver.client.call(
+        'nodeExpandVolume',
+        {
+          volumeId: data.volumeHandle,
+          volumePath: places.target,
+          stagingTargetPath: (await driver.can('stageUnstage')) ? places.staging : '',
+          capacityRange: { requiredBytes: sizeBytes },
+          volumeCapability: capability,
+          secrets: await this.#secrets(secretRefOf(request, 'nodeExpandSecretRef')),
+        },
+        { timeoutMs: CSI_TIMEOUT_MS, signal: request.signal },
+      );
+      return true;
+    } catch (error) {
+      throw new VolumeStepError('MountVolume.NodeExpandVolume', data.specVolID, error);
+    }
+  }
+
+  async #secrets(reference: SecretRef | undefined): Promise<Readonly<Record<string, string>>> {
+    return reference === undefined ? {} : this.#options.sources.secret(reference.namespace, reference.name);
+  }
+
+  /** With the last pod the volume leaves the node; then it may be detached. */
+  async #unstageUnused(driver: CsiDriver, data: VolumeData, places: Places): Promise<void> {
+    if ((await this.#layout.podsWith(data, places.kind)).length > 0) return;
+    const device = (await readVolumeData(places.deviceData)) ?? data;
+    if (await driver.can('stageUnstage')) {
+      await driver.client.call(
+        'nodeUnstageVolume',
+        { volumeId: device.volumeHandle, stagingTargetPath: places.staging },
+        { timeoutMs: CSI_TIMEOUT_MS },
+      );
+    }
+    this.#staged.delete(keyOf(data));
+    await removeEmpty(places.staging);
+    await removeVolumeData(places.deviceData);
+    await removeEmpty(places.deviceData);
+    if (places.kind === 'block') {
+      await removeEmpty(dirname(places.deviceData));
+      await removeEmpty(dirname(places.target));
+    }
+    const unique = uniqueVolumeName(data.driverName, data.volumeHandle);
+    this.#attachments.delete(unique);
+    if (this.#inUse.delete(unique)) this.#options.onInUseChange();
+  }
+}
+
+function keyOf({ driverName, volumeHandle }: VolumeData): string {
+  return `${driverName}^${volumeHandle}`;
+}

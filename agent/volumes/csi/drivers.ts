@@ -1,0 +1,109 @@
+/**
+ * The CSI drivers of this node: each registers its socket with the plugin manager, says who the node is to it, and is found
+ * by name from then on. A driver that came anew under its name takes the place of the one before.
+ */
+import type { Logger } from '../../../api/component/logger.ts';
+import { connectGrpc, type GrpcClient } from '../../protocols/grpc/grpc-client.ts';
+import type { Plugin, PluginHandler } from '../plugins/plugin-manager.ts';
+import type { CsiNode } from './csi-node.ts';
+import { CSI_MESSAGES, CSI_METHODS, NODE_CAPABILITIES, type NodeCapability } from './schema.ts';
+
+/** How long any call of a driver may take. */
+export const CSI_TIMEOUT_MS = 120_000;
+
+export type CsiNodeClient = GrpcClient<typeof CSI_MESSAGES, typeof CSI_METHODS>;
+
+export interface CsiDriver {
+  readonly name: string;
+  readonly client: CsiNodeClient;
+  /** Asked of the driver once. */
+  can(capability: NodeCapability): Promise<boolean>;
+}
+
+interface Registered extends CsiDriver {
+  readonly endpoint: string;
+}
+
+export class CsiDrivers implements PluginHandler {
+  readonly #node: CsiNode | undefined;
+  readonly #logger: Logger;
+  readonly #drivers = new Map<string, Registered>();
+
+  /** Without an API server there is no node to tell anybody of. */
+  constructor(options: { readonly node: CsiNode | undefined; readonly logger: Logger }) {
+    this.#node = options.node;
+    this.#logger = options.logger;
+  }
+
+  /** Throws with the reference's words where there is none. */
+  get(name: string): CsiDriver {
+    const driver = this.#drivers.get(name);
+    if (driver === undefined) throw new Error(`driver name ${name} not found in the list of registered CSI drivers`);
+    return driver;
+  }
+
+  validate({ name, supportedVersions }: Plugin): void {
+    if (name === '') throw new Error('CSI driver name must not be empty');
+    if (supportedVersions.length === 0) throw new Error('CSI driver reporting empty array for supported versions');
+    if (!supportedVersions.some((version) => /^v?1(\.\d+){0,2}$/.test(version)))
+      throw new Error(
+        `could not find a highest supported version from versions (${supportedVersions.join(' ')}) reported by this driver: this node speaks CSI 1.x`,
+      );
+  }
+
+  async register({ name, endpoint }: Plugin, signal: AbortSignal): Promise<void> {
+    const client: CsiNodeClient = await connectGrpc({
+      socket: endpoint,
+      packageName: 'csi',
+      messages: CSI_MESSAGES,
+      methods: CSI_METHODS,
+    });
+    try {
+      const info = await client.call('nodeGetInfo', {}, { timeoutMs: CSI_TIMEOUT_MS, signal });
+      if (info.nodeId === '') throw new Error('the driver gave no id of this node');
+      await this.#node?.install({
+        driver: name,
+        nodeId: info.nodeId,
+        maxVolumes: info.maxVolumesPerNode,
+        topology: info.accessibleTopology?.segments ?? {},
+      });
+    } catch (error) {
+      client.close();
+      throw error;
+    }
+    this.#drivers.get(name)?.client.close();
+    this.#drivers.set(name, { name, endpoint, client, can: capabilitiesOf(client) });
+    this.#logger.info({ driver: name, endpoint }, 'A CSI driver is ready');
+  }
+
+  async deregister(name: string, endpoint: string): Promise<void> {
+    const driver = this.#drivers.get(name);
+    // Its successor has registered already.
+    if (driver === undefined || driver.endpoint !== endpoint) return;
+    this.#drivers.delete(name);
+    driver.client.close();
+    await this.#node?.uninstall(name);
+  }
+
+  close(): void {
+    for (const driver of this.#drivers.values()) driver.client.close();
+    this.#drivers.clear();
+  }
+}
+
+function capabilitiesOf(client: CsiNodeClient): CsiDriver['can'] {
+  let asked: Promise<ReadonlySet<number>> | undefined;
+  const ask = async (): Promise<ReadonlySet<number>> => {
+    const { capabilities } = await client.call('nodeGetCapabilities', {}, { timeoutMs: CSI_TIMEOUT_MS });
+    return new Set(capabilities.map(({ rpc }) => rpc?.type ?? 0));
+  };
+  return async (capability) => {
+    asked ??= ask();
+    try {
+      return (await asked).has(NODE_CAPABILITIES[capability]);
+    } catch (error) {
+      asked = undefined;
+      throw error;
+    }
+  };
+}

@@ -1,0 +1,189 @@
+/**
+ * Where volumes of CSI drivers stand below the root directory, as the reference lays them out (drivers know some of it), and
+ * the `vol_data.json` beside each: all that is needed to take the volume down again without the API server.
+ */
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readlink, rm, rmdir, symlink } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { replaceFile } from '../../../api/machinery/replace-file.ts';
+import { inDirectory } from '../../files/beneath.ts';
+
+export interface VolumeData {
+  /** The persistent volume's name; the volume's in the pod for inline ones. */
+  readonly specVolID: string;
+  readonly volumeHandle: string;
+  readonly driverName: string;
+  readonly nodeName: string;
+  readonly volumeLifecycleMode: 'Persistent' | 'Ephemeral';
+  /** Where the driver's volumes are attached first. */
+  readonly attachmentID?: string;
+}
+
+export interface Places {
+  readonly kind: 'filesystem' | 'block';
+  /** Holds the `vol_data.json` of the volume on this node, for all its pods. */
+  readonly deviceData: string;
+  readonly staging: string;
+  /** Holds the pod's own `vol_data.json`; of block devices the link that stands for it. */
+  readonly podEntry: string;
+  readonly target: string;
+}
+
+const DATA_FILE = 'vol_data.json';
+/** Drivers may write beside it: what is larger is not the agent's. */
+const LONGEST_DATA_BYTES = 64 * 1024;
+
+export class CsiLayout {
+  readonly root: string;
+
+  constructor(rootDirectory: string) {
+    this.root = rootDirectory;
+  }
+
+  filesystem(data: Pick<VolumeData, 'driverName' | 'volumeHandle' | 'specVolID'>, podUid: string): Places {
+    const deviceData = join(
+      this.root,
+      'plugins/kubernetes.io/csi',
+      data.driverName,
+      createHash('sha256').update(data.volumeHandle).digest('hex'),
+    );
+    const podEntry = join(this.podVolumes(podUid), data.specVolID);
+    return {
+      kind: 'filesystem',
+      deviceData,
+      staging: join(deviceData, 'globalmount'),
+      podEntry,
+      target: join(podEntry, 'mount'),
+    };
+  }
+
+  block(data: Pick<VolumeData, 'specVolID'>, podUid: string): Places {
+    const devices = this.#blockDevices();
+    return {
+      kind: 'block',
+      deviceData: join(devices, data.specVolID, 'data'),
+      staging: join(devices, 'staging', data.specVolID),
+      podEntry: join(this.podDevices(podUid), data.specVolID),
+      target: join(devices, 'publish', data.specVolID, podUid),
+    };
+  }
+
+  podVolumes(podUid: string): string {
+    return join(this.root, 'pods', podUid, 'volumes/kubernetes.io~csi');
+  }
+
+  podDevices(podUid: string): string {
+    return join(this.root, 'pods', podUid, 'volumeDevices/kubernetes.io~csi');
+  }
+
+  #blockDevices(): string {
+    return join(this.root, 'plugins/kubernetes.io/csi/volumeDevices');
+  }
+
+  /** What is in use by pods, by their directories: volumes of this driver and handle. */
+  async podsWith({ driverName, volumeHandle, specVolID }: VolumeData, kind: Places['kind']): Promise<string[]> {
+    if (kind === 'block') return names(join(this.#blockDevices(), 'publish', specVolID));
+    const users: string[] = [];
+    for (const uid of await names(join(this.root, 'pods'))) {
+      const data = await readVolumeData(join(this.podVolumes(uid), specVolID));
+      if (data?.driverName === driverName && data.volumeHandle === volumeHandle) users.push(uid);
+    }
+    return users;
+  }
+
+  /** Every persistent volume that the node holds, whether or not a pod still uses it. */
+  async devices(): Promise<{ readonly data: VolumeData; readonly kind: Places['kind'] }[]> {
+    const found: { data: VolumeData; kind: Places['kind'] }[] = [];
+    const drivers = join(this.root, 'plugins/kubernetes.io/csi');
+    for (const driver of await names(drivers)) {
+      if (driver === 'volumeDevices') continue;
+      for (const hash of await names(join(drivers, driver))) {
+        const data = await readVolumeData(join(drivers, driver, hash));
+        if (data !== undefined) found.push({ data, kind: 'filesystem' });
+      }
+    }
+    for (const name of await names(this.#blockDevices())) {
+      const data = await readVolumeData(join(this.#blockDevices(), name, 'data'));
+      if (data !== undefined) found.push({ data, kind: 'block' });
+    }
+    return found;
+  }
+
+  /** A pod's volumes by what is on disk. Directories without data hold nothing that was published. */
+  async ofPod(podUid: string): Promise<{ readonly data: VolumeData; readonly places: Places }[]> {
+    const found: { data: VolumeData; places: Places }[] = [];
+    for (const name of await names(this.podVolumes(podUid))) {
+      const data = await readVolumeData(join(this.podVolumes(podUid), name));
+      if (data !== undefined) found.push({ data, places: this.filesystem(data, podUid) });
+    }
+    for (const name of await names(this.podDevices(podUid))) {
+      const places = this.block({ specVolID: name }, podUid);
+      const data = await readVolumeData(places.deviceData);
+      if (data !== undefined) found.push({ data, places });
+    }
+    return found;
+  }
+}
+
+/** Complete or not there: a killed agent leaves no half of it. */
+export async function writeVolumeData(directory: string, data: VolumeData): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o750 });
+  await replaceFile(join(directory, DATA_FILE), JSON.stringify(data), { mode: 0o600 });
+}
+
+export async function readVolumeData(directory: string): Promise<VolumeData | undefined> {
+  try {
+    const data = await inDirectory(directory, (opened) => opened.readFile(DATA_FILE, LONGEST_DATA_BYTES));
+    return JSON.parse(data.toString('utf8')) as VolumeData;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
+    throw new Error(`${join(directory, DATA_FILE)} cannot be read: ${message}`, { cause: error });
+  }
+}
+
+export async function removeVolumeData(directory: string): Promise<void> {
+  await rm(join(directory, DATA_FILE), { force: true });
+}
+
+async function names(directory: string): Promise<string[]> {
+  return readdir(directory).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return [];
+    throw error;
+  });
+}
+
+/** What is left of a pod's volume after it was unpublished. Nothing is removed through a mount. */
+export async function removePodEntry(places: Places): Promise<void> {
+  if (places.kind === 'block') {
+    await rm(places.target, { force: true });
+    await rm(places.podEntry, { force: true });
+    return;
+  }
+  await removeEmpty(places.target);
+  await removeVolumeData(places.podEntry);
+  await removeEmpty(places.podEntry);
+}
+
+/** The link in the pod's directory that stands for the device. */
+export async function linkDevice(places: Places): Promise<void> {
+  await mkdir(dirname(places.podEntry), { recursive: true, mode: 0o750 });
+  await rm(places.podEntry, { force: true });
+  await symlink(places.target, places.podEntry);
+}
+
+/** Nothing happens where there is none; one that is not empty is an error. */
+export async function removeEmpty(directory: string): Promise<void> {
+  await rmdir(directory).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOENT') throw error;
+  });
+}
+
+/** The pod has the volume, or an agent was about to give it to it. */
+export async function hasPodEntry(places: Places): Promise<boolean> {
+  if (places.kind === 'filesystem') return (await readVolumeData(places.podEntry)) !== undefined;
+  return readlink(places.podEntry).then(
+    () => true,
+    () => false,
+  );
+}

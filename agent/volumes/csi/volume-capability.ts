@@ -1,0 +1,49 @@
+/** What a volume shall be able to do, as CSI says it: access type and mode, and who looks after the pod's group. Pure. */
+import type { OutgoingOf } from '../../protocols/grpc/messages.ts';
+import { ACCESS_MODES, type CSI_MESSAGES } from './schema.ts';
+
+export interface CapabilityFacts {
+  readonly isBlock: boolean;
+  readonly fsType: string;
+  readonly mountOptions: readonly string[];
+  readonly accessModes: readonly string[];
+  /** The driver tells one writer from several on a node. */
+  readonly knowsSingleNodeModes: boolean;
+  /** Of the pod, where the driver sets it by itself. */
+  readonly mountGroup: number | undefined;
+}
+
+export function volumeCapability(facts: CapabilityFacts): OutgoingOf<typeof CSI_MESSAGES, 'VolumeCapability'> {
+  const { isBlock, fsType, mountOptions, mountGroup } = facts;
+  const accessMode = { mode: accessModeOf(facts.accessModes[0] ?? 'ReadWriteOnce', facts.knowsSingleNodeModes) };
+  if (isBlock) return { block: {}, accessMode };
+  const volumeMountGroup = mountGroup === undefined ? '' : String(mountGroup);
+  return { mount: { fsType, mountFlags: [...mountOptions], volumeMountGroup }, accessMode };
+}
+
+function accessModeOf(mode: string, knowsSingleNodeModes: boolean): number {
+  switch (mode) {
+    case 'ReadOnlyMany':
+      return ACCESS_MODES.multiNodeReaderOnly;
+    case 'ReadWriteMany':
+      return ACCESS_MODES.multiNodeMultiWriter;
+    case 'ReadWriteOncePod':
+      return knowsSingleNodeModes ? ACCESS_MODES.singleNodeSingleWriter : ACCESS_MODES.singleNodeWriter;
+    default:
+      return knowsSingleNodeModes ? ACCESS_MODES.singleNodeMultiWriter : ACCESS_MODES.singleNodeWriter;
+  }
+}
+
+/** Whether the agent gives the volume's files to the pod's group (CSIDriver's `fsGroupPolicy`). */
+export function agentSetsGroup(facts: {
+  readonly policy: string | undefined;
+  readonly readOnly: boolean;
+  readonly fsType: string;
+  /** Inline volumes have one writer. */
+  readonly accessModes: readonly string[];
+}): boolean {
+  const { policy = 'ReadWriteOnceWithFSType', readOnly, fsType, accessModes } = facts;
+  if (readOnly || policy === 'None') return false;
+  if (policy === 'File') return true;
+  return fsType !== '' && accessModes.some((mode) => mode === 'ReadWriteOnce' || mode === 'ReadWriteOncePod');
+}

@@ -1,0 +1,236 @@
+/**
+ * The plugin manager: watches `<root-dir>/plugins_registry` for the sockets of node plugins, asks each what it is and hands
+ * it to the handler of its type (CSIPlugin, DevicePlugin, DRAPlugin). A socket that is gone, or was made anew, takes its
+ * plugin out again; one that cannot be registered is tried again with growing waits.
+ *
+ * One operation at a time a socket. Sockets may stand in sub-directories; names that begin with a dot are left alone.
+ */
+import { type FSWatcher, watch } from 'node:fs';
+import { mkdir, readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../../../api/component/logger.ts';
+import { Backoff, backoffDelay } from '../../../api/machinery/backoff.ts';
+import type { Clock } from '../../../api/machinery/clock.ts';
+import { WakeableLoop } from '../../../api/machinery/wakeable-loop.ts';
+import { connectGrpc } from '../../protocols/grpc/grpc-client.ts';
+import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from './schema.ts';
+
+export type PluginType = 'CSIPlugin' | 'DevicePlugin' | 'DRAPlugin';
+
+export interface Plugin {
+  readonly name: string;
+  /** The path of the socket that speaks the plugin's own interface. */
+  readonly endpoint: string;
+  readonly supportedVersions: readonly string[];
+}
+
+/** What the agent does with plugins of one type. Errors are told to the plugin, which may exit and come again. */
+export interface PluginHandler {
+  /** Throws why this plugin will not do. */
+  validate(plugin: Plugin): void;
+  register(plugin: Plugin, signal: AbortSignal): Promise<void>;
+  deregister(name: string, endpoint: string): Promise<void>;
+}
+
+export interface PluginManagerOptions {
+  readonly rootDirectory: string;
+  readonly handlers: Readonly<Partial<Record<PluginType, PluginHandler>>>;
+  readonly clock: Clock;
+  readonly logger: Logger;
+}
+
+interface Registration {
+  /** Tells a socket from one that was made anew under its name. */
+  readonly identity: string;
+  plugin: (Plugin & { readonly handler: PluginHandler }) | undefined;
+  failures: number;
+  retryAtMs: number;
+  busy: Promise<void> | undefined;
+}
+
+const RESCAN_MS = 5_000;
+const SETTLE_MS = 20;
+/** Upstream: ten to connect, one to answer. */
+const GET_INFO_TIMEOUT_MS = 11_000;
+const NOTIFY_TIMEOUT_MS = 5_000;
+const RETRY_MS = 500;
+const LONGEST_RETRY_MS = 122_000;
+
+export class PluginManager {
+  readonly #options: PluginManagerOptions;
+  readonly #directory: string;
+  readonly #sockets = new Map<string, Registration>();
+  readonly #watchers = new Map<string, { readonly watcher: FSWatcher; readonly inode: number }>();
+  readonly #loop: WakeableLoop;
+
+  constructor(options: PluginManagerOptions) {
+    this.#options = options;
+    this.#directory = join(options.rootDirectory, 'plugins_registry');
+    this.#loop = new WakeableLoop({
+      clock: options.clock,
+      backoff: new Backoff({ firstMs: RESCAN_MS, longestMs: RESCAN_MS }),
+      onError: (error) =>
+        options.logger.error({ directory: this.#directory, err: error }, 'The plugin directory could not be read'),
+    });
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await mkdir(this.#directory, { recursive: true, mode: 0o750 });
+    await this.#loop.run(signal, async () => {
+      await this.#scan(signal);
+      return this.#nextScanMs();
+    });
+    for (const { watcher } of this.#watchers.values()) watcher.close();
+    this.#watchers.clear();
+    await Promise.all([...this.#sockets.values()].map((entry) => entry.busy));
+  }
+
+  #nextScanMs(): number {
+    const now = this.#options.clock.now();
+    const retries = [...this.#sockets.values()]
+      .filter((entry) => entry.plugin === undefined && entry.busy === undefined)
+      .map((entry) => Math.max(0, entry.retryAtMs - now));
+    return Math.min(RESCAN_MS, ...retries);
+  }
+
+  async #scan(signal: AbortSignal): Promise<void> {
+    const found = await this.#socketsIn(this.#directory);
+    for (const [path, entry] of this.#sockets) {
+      if (found.get(path) === entry.identity || entry.busy !== undefined) continue;
+      this.#sockets.delete(path);
+      const { plugin } = entry;
+      if (plugin === undefined) continue;
+      this.#options.logger.info({ plugin: plugin.name, socket: path }, 'A plugin is gone');
+      await plugin.handler.deregister(plugin.name, plugin.endpoint).catch((error: unknown) => {
+        this.#options.logger.error({ plugin: plugin.name, err: error }, 'A plugin could not be taken out properly');
+      });
+    }
+    for (const [path, identity] of found) {
+      let entry = this.#sockets.get(path);
+      if (entry === undefined) {
+        entry = { identity, plugin: undefined, failures: 0, retryAtMs: 0, busy: undefined };
+        this.#sockets.set(path, entry);
+      }
+      if (entry.plugin === undefined && entry.busy === undefined && entry.retryAtMs <= this.#options.clock.now())
+        this.#try(path, entry, signal);
+    }
+  }
+
+  #try(path: string, entry: Registration, signal: AbortSignal): void {
+    const { clock, logger } = this.#options;
+    entry.busy = this.#register(path, entry, signal)
+      .then(
+        () => logger.info({ plugin: entry.plugin?.name, socket: path }, 'Registered a plugin'),
+        (error: unknown) => {
+          if (signal.aborted) return;
+          entry.plugin = undefined;
+          entry.failures += 1;
+          entry.retryAtMs =
+            clock.now() + backoffDelay(entry.failures, { firstMs: RETRY_MS, longestMs: LONGEST_RETRY_MS });
+          logger.warn({ socket: path, err: error }, 'A plugin could not be registered; trying again');
+        },
+      )
+      .finally(() => {
+        entry.busy = undefined;
+        this.#loop.wake();
+      });
+  }
+
+  async #register(path: string, entry: Registration, signal: AbortSignal): Promise<void> {
+    const client = await connectGrpc({
+      socket: path,
+      packageName: 'pluginregistration',
+      messages: REGISTRATION_MESSAGES,
+      methods: REGISTRATION_METHODS,
+    });
+    const refuse = async (why: string): Promise<never> => {
+      const error = `RegisterPlugin error -- ${why}`;
+      await client.call(
+        'notifyRegistrationStatus',
+        { pluginRegistered: false, error },
+        { timeoutMs: NOTIFY_TIMEOUT_MS, signal },
+      );
+      throw new Error(error);
+    };
+    try {
+      const info = await client.call('getInfo', {}, { timeoutMs: GET_INFO_TIMEOUT_MS, signal });
+      const handler = this.#handlerOf(info.type);
+      if (handler === undefined)
+        return await refuse(`no handler registered for plugin type: ${info.type} at socket ${path}`);
+      const plugin = {
+        name: info.name,
+        endpoint: info.endpoint === '' ? path : info.endpoint,
+        supportedVersions: info.supportedVersions,
+      };
+      try {
+        handler.validate(plugin);
+      } catch (error) {
+        return await refuse(`plugin validation failed with err: ${messageOf(error)}`);
+      }
+      // From here on a socket that goes away takes the plugin out, whether or not it was heard of its registration.
+      entry.plugin = { ...plugin, handler };
+      try {
+        await handler.register(plugin, signal);
+      } catch (error) {
+        return await refuse(`plugin registration failed with err: ${messageOf(error)}`);
+      }
+      await client.call(
+        'notifyRegistrationStatus',
+        { pluginRegistered: true, error: '' },
+        { timeoutMs: NOTIFY_TIMEOUT_MS, signal },
+      );
+    } finally {
+      client.close();
+    }
+  }
+
+  #handlerOf(type: string): PluginHandler | undefined {
+    return new Map<string, PluginHandler>(Object.entries(this.#options.handlers)).get(type);
+  }
+
+  /** Sockets by path, with what tells them apart from older ones; watches the directories on the way. */
+  async #socketsIn(directory: string): Promise<Map<string, string>> {
+    const sockets = new Map<string, string>();
+    await this.#ensureWatch(directory);
+    for (const entry of (await ifThere(readdir(directory, { withFileTypes: true }))) ?? []) {
+      if (entry.name.startsWith('.')) continue;
+      const path = join(directory, entry.name);
+      if (entry.isDirectory())
+        for (const [socket, identity] of await this.#socketsIn(path)) sockets.set(socket, identity);
+      if (!entry.isSocket()) continue;
+      const found = await ifThere(stat(path, { bigint: true }));
+      if (found !== undefined) sockets.set(path, `${found.ino}:${found.birthtimeNs}`);
+    }
+    return sockets;
+  }
+
+  /** A watcher of a directory that was deleted is silent, even when it is made again: the next look replaces it. */
+  async #ensureWatch(directory: string): Promise<void> {
+    const inode = (await ifThere(stat(directory)))?.ino;
+    const current = this.#watchers.get(directory);
+    if (current?.inode === inode) return;
+    current?.watcher.close();
+    this.#watchers.delete(directory);
+    if (inode === undefined) return;
+    try {
+      const watcher = watch(directory, { persistent: false }, () => {
+        this.#options.clock.after(SETTLE_MS, () => this.#loop.wake());
+      });
+      watcher.on('error', () => this.#watchers.delete(directory));
+      this.#watchers.set(directory, { watcher, inode });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+  }
+}
+
+async function ifThere<T>(result: Promise<T>): Promise<T | undefined> {
+  return result.catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  });
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

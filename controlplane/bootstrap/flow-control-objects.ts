@@ -1,0 +1,141 @@
+/**
+ * The FlowSchemas and PriorityLevelConfigurations that every cluster has, and the status of flow schemas, kept as
+ * kube-apiserver keeps them.
+ *
+ * Mandatory objects are put right whatever happens to them. Suggested ones are created where they are missing and follow
+ * their definition while `apf.kubernetes.io/autoupdate-spec` is true, or absent from an object that nobody has changed.
+ * Objects with the annotation that are no longer suggested are deleted. Safe beside another server that does the same.
+ */
+import type { Client } from '../../api/machinery/client.ts';
+import { formatTime } from '../../api/machinery/clock.ts';
+import { flowSchemas, priorityLevelConfigurations, type ResourceOf } from '../../api/machinery/resources.ts';
+import { semanticEqual } from '../../api/meta/json-equality.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isAlreadyExists, isConflict, isNotFound } from '../../api/meta/status-error.ts';
+import {
+  MANDATORY_LEVELS,
+  MANDATORY_SCHEMAS,
+  SUGGESTED_LEVELS,
+  SUGGESTED_SCHEMAS,
+} from '../registry/kinds/flowcontrol/flowcontrol-defaults.ts';
+import type { FlowSchema } from '../registry/kinds/flowcontrol/flowcontrol-types.ts';
+
+const AUTOUPDATE = 'apf.kubernetes.io/autoupdate-spec';
+const API_VERSION = 'flowcontrol.apiserver.k8s.io/v1';
+
+type Specs = Readonly<Record<string, object>>;
+
+export async function ensureFlowControl(client: Client): Promise<void> {
+  await Promise.all([
+    ensure(client, priorityLevelConfigurations, MANDATORY_LEVELS, SUGGESTED_LEVELS),
+    ensure(client, flowSchemas, MANDATORY_SCHEMAS, SUGGESTED_SCHEMAS),
+  ]);
+}
+
+async function ensure<T extends KubeObject>(
+  client: Client,
+  resource: ResourceOf<T>,
+  mandatory: Specs,
+  suggested: Specs,
+): Promise<void> {
+  const existing = await byName(client, resource);
+  if (existing === undefined) return;
+  const writes = Object.entries({ ...suggested, ...mandatory }).flatMap(([name, spec]) => {
+    const found = existing.get(name);
+    if (found === undefined) return [client.create(resource, '', created(resource, name, spec))];
+    const isKept = Object.hasOwn(mandatory, name) || followsDefinition(found);
+    // The exempt level's shares are the administrator's.
+    const isRight = (name === 'exempt' && hasLimits(spec)) || semanticEqual(found['spec'], spec);
+    if (!isKept || (isRight && found.metadata.annotations?.[AUTOUPDATE] === 'true')) return [];
+    const { metadata } = found;
+    const annotations = { ...metadata.annotations, [AUTOUPDATE]: 'true' };
+    const right = isRight ? found['spec'] : structuredClone(spec);
+    return [client.update(resource, { ...found, metadata: { ...metadata, annotations }, spec: right })];
+  });
+  const wanted = (name: string): boolean => Object.hasOwn(mandatory, name) || Object.hasOwn(suggested, name);
+  const deletions = [...existing]
+    .filter(([name, { metadata }]) => !wanted(name) && metadata.annotations?.[AUTOUPDATE] === 'true')
+    .map(([name]) => client.delete(resource, '', name));
+  await Promise.all([...writes, ...deletions].map(tolerating));
+}
+
+const created = (resource: { readonly kind: string }, name: string, spec: object): KubeObject => ({
+  apiVersion: API_VERSION,
+  kind: resource.kind,
+  metadata: { name, annotations: { [AUTOUPDATE]: 'true' } },
+  spec: structuredClone(spec),
+});
+
+/** A priority level, not the flow schema of that name. */
+const hasLimits = (spec: object): boolean => 'type' in spec;
+
+function followsDefinition({ metadata }: KubeObject): boolean {
+  const value = metadata.annotations?.[AUTOUPDATE];
+  return value === undefined ? metadata.generation === 1 : value === 'true';
+}
+
+/** `undefined`: `--runtime-config` leaves the kind out. */
+async function byName<T extends KubeObject>(
+  client: Client,
+  resource: ResourceOf<T>,
+): Promise<Map<string, KubeObject> | undefined> {
+  try {
+    const { items } = await client.list(resource);
+    return new Map(items.map((object) => [object.metadata.name ?? '', object]));
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
+
+/** Another server may have done the same meanwhile. */
+async function tolerating(write: Promise<unknown>): Promise<void> {
+  try {
+    await write;
+  } catch (error) {
+    if (!isAlreadyExists(error) && !isConflict(error) && !isNotFound(error)) throw error;
+  }
+}
+
+// --- status
+
+const DANGLING = 'Dangling';
+const STATUS_MANAGER = 'api-priority-and-fairness-config-consumer-v1';
+
+/** Writes the condition Dangling of those schemas whose condition differs from what the levels make of it. */
+export async function keepDanglingConditions(
+  client: Client,
+  schemas: readonly FlowSchema[],
+  levelExists: (name: string) => boolean,
+  nowMs: number,
+): Promise<void> {
+  const writes = schemas.flatMap((schema) => {
+    const level = schema.spec?.priorityLevelConfiguration?.name ?? '';
+    const found = danglingCondition(level, levelExists(level));
+    const current = schema.status?.conditions?.find(({ type }) => type === DANGLING);
+    const { status, reason, message } = found;
+    if (current?.status === status && current.reason === reason && current.message === message) return [];
+    const isTransition = current?.status !== status || current.lastTransitionTime === undefined;
+    const lastTransitionTime = isTransition ? formatTime(nowMs) : current.lastTransitionTime;
+    const { name = '', uid } = schema.metadata;
+    const patch = {
+      apiVersion: API_VERSION,
+      kind: 'FlowSchema',
+      metadata: { name, ...(uid === undefined ? {} : { uid }) },
+      status: { conditions: [{ ...found, lastTransitionTime }] },
+    };
+    const options = { subresource: 'status', fieldManager: STATUS_MANAGER, force: true };
+    return [client.patch(flowSchemas, '', name, 'apply', patch, options)];
+  });
+  await Promise.all(writes.map(tolerating));
+}
+
+function danglingCondition(
+  level: string,
+  exists: boolean,
+): { type: string; status: string; reason: string; message: string } {
+  const named = `This FlowSchema references the PriorityLevelConfiguration object named ${JSON.stringify(level)}`;
+  return exists
+    ? { type: DANGLING, status: 'False', reason: 'Found', message: `${named} and it exists` }
+    : { type: DANGLING, status: 'True', reason: 'NotFound', message: `${named} but there is no such object` };
+}

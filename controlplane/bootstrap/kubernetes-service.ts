@@ -1,0 +1,130 @@
+/** Keeps the `kubernetes` service in `default` and its endpoints: how pods reach the API server. */
+import type { Logger } from '../../api/component/logger.ts';
+import { Backoff } from '../../api/machinery/backoff.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { endpoints, endpointSlices, services } from '../../api/machinery/resources.ts';
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
+import type { Resource } from '../../api/machinery/client.ts';
+import { WakeableLoop } from '../../api/machinery/wakeable-loop.ts';
+import { isAlreadyExists, isInvalid, isNotFound } from '../../api/meta/status-error.ts';
+import { serviceAddress } from './service-addresses.ts';
+
+export interface KubernetesServiceOptions {
+  readonly client: Client;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  /** Of this server, as pods reach it. */
+  readonly address: string;
+  readonly port: number;
+  /** `--service-cluster-ip-range`. */
+  readonly serviceClusterCidrs: readonly string[];
+}
+
+/** The first of the range: certificates and pods' environments count on it. */
+export const KUBERNETES_ADDRESS = 1;
+const NAMESPACE = 'default';
+const NAME = 'kubernetes';
+/** Somebody may delete or change them: looked at again now and then. */
+const CHECK_MS = 10_000;
+
+export function keepKubernetesService(options: KubernetesServiceOptions): { close(): Promise<void> } {
+  const stop = new AbortController();
+  const loop = new WakeableLoop({
+    clock: options.clock,
+    backoff: new Backoff({ firstMs: CHECK_MS, longestMs: CHECK_MS }),
+    onError: (error) =>
+      options.logger.warn(
+        { err: error instanceof Error ? error.message : error },
+        'The kubernetes service could not be updated; it is tried again',
+      ),
+  });
+  const running = loop.run(stop.signal, async () => {
+    await reconcile(options);
+    return CHECK_MS;
+  });
+  return {
+    async close() {
+      stop.abort(new Error('the server is closed'));
+      await running;
+    },
+  };
+}
+
+async function reconcile(options: KubernetesServiceOptions): Promise<void> {
+  const { client, address, port } = options;
+  await ensureService(options);
+  const ports = [{ name: 'https', port, protocol: 'TCP' }];
+  await ensure(
+    client,
+    endpoints,
+    {
+      apiVersion: 'v1',
+      kind: 'Endpoints',
+      metadata: { name: NAME, namespace: NAMESPACE, labels: { 'endpointslice.kubernetes.io/skip-mirror': 'true' } },
+      subsets: [{ addresses: [{ ip: address }], ports }],
+    },
+    'subsets',
+  );
+  await ensure(
+    client,
+    endpointSlices,
+    {
+      apiVersion: 'discovery.k8s.io/v1',
+      kind: 'EndpointSlice',
+      metadata: { name: NAME, namespace: NAMESPACE, labels: { 'kubernetes.io/service-name': NAME } },
+      addressType: address.includes(':') ? 'IPv6' : 'IPv4',
+      endpoints: [{ addresses: [address], conditions: { ready: true } }],
+      ports,
+    },
+    'endpoints',
+  );
+}
+
+async function ensureService({ client, port, serviceClusterCidrs, logger }: KubernetesServiceOptions): Promise<void> {
+  const clusterIP = serviceAddress(serviceClusterCidrs, KUBERNETES_ADDRESS);
+  const service = (spec: Readonly<Record<string, JsonValue>>): KubeObject => ({
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: NAME, namespace: NAMESPACE, labels: { component: 'apiserver', provider: 'kubernetes' } },
+    spec: {
+      ports: [{ name: 'https', protocol: 'TCP', port: 443, targetPort: port }],
+      type: 'ClusterIP',
+      sessionAffinity: 'None',
+      ...spec,
+    },
+  });
+  try {
+    await ensure(client, services, service(clusterIP === undefined ? {} : { clusterIP }));
+  } catch (error) {
+    if (!isInvalid(error)) throw error;
+    logger.warn(
+      { clusterIP },
+      'another service has the first address of the range: certificates do not name the one taken',
+    );
+    await ensure(client, services, service({}));
+  }
+}
+
+/** Creates what is missing; where `field` is given, puts it (and the ports) right. */
+async function ensure(client: Client, resource: Resource, wanted: KubeObject, field?: string): Promise<void> {
+  let existing: KubeObject;
+  try {
+    existing = await client.get(resource, NAMESPACE, NAME);
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    try {
+      await client.create(resource, NAMESPACE, wanted);
+    } catch (failure) {
+      if (!isAlreadyExists(failure)) throw failure;
+    }
+    return;
+  }
+  if (field === undefined || jsonEqual(existing[field] as JsonValue, wanted[field] as JsonValue)) return;
+  await client.update(resource, {
+    ...existing,
+    [field]: wanted[field],
+    ...(wanted['ports'] === undefined ? {} : { ports: wanted['ports'] }),
+  });
+}

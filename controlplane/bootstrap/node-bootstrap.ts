@@ -1,0 +1,127 @@
+/**
+ * Roles and bindings between nodes and the control plane: the bearer of a bootstrap token may request a certificate, such
+ * requests are approved, a node renews its own certificate, and the API server may call the node agents.
+ */
+import { stringifyYaml } from '../../api/codec/yaml.ts';
+import type { Client, Resource } from '../../api/machinery/client.ts';
+import { clusterRoleBindings, clusterRoles, configMaps, roleBindings, roles } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
+import { CA_BUNDLE_KEY } from '../../api/pki/ca-bundle.ts';
+import { KUBELET_CLIENT } from '../pki/pki.ts';
+
+/** The group of bootstrap tokens for nodes, as other tools name it. */
+const NODE_BOOTSTRAP_GROUP = 'system:bootstrappers:kubeadm:default-node-token';
+
+/** What the API server passes on to agents beyond `system:kubelet-api-admin`. */
+const KUBELET_CHECKPOINT = 'orchlet:kubelet-checkpoint';
+
+const group = (name: string) => ({ kind: 'Group', name }) as const;
+const user = (name: string) => ({ kind: 'User', name }) as const;
+
+const BINDINGS = [
+  {
+    name: 'orchlet:node-bootstrap',
+    role: 'system:node-bootstrapper',
+    subject: group(NODE_BOOTSTRAP_GROUP),
+  },
+  {
+    name: 'orchlet:node-approve-bootstrap',
+    role: 'system:certificates.k8s.io:certificatesigningrequests:nodeclient',
+    subject: group(NODE_BOOTSTRAP_GROUP),
+  },
+  {
+    name: 'orchlet:node-approve-renewal',
+    role: 'system:certificates.k8s.io:certificatesigningrequests:selfnodeclient',
+    subject: group('system:nodes'),
+  },
+  { name: 'orchlet:kubelet-api-admin', role: 'system:kubelet-api-admin', subject: user(KUBELET_CLIENT) },
+  { name: KUBELET_CHECKPOINT, role: KUBELET_CHECKPOINT, subject: user(KUBELET_CLIENT) },
+] as const;
+
+const RBAC = 'rbac.authorization.k8s.io';
+
+/** Creates what is missing at a start; changes that an administrator made stay. */
+export async function ensureNodeBootstrap(client: Client): Promise<void> {
+  await create(client, clusterRoles, '', {
+    apiVersion: `${RBAC}/v1`,
+    kind: 'ClusterRole',
+    metadata: { name: KUBELET_CHECKPOINT },
+    rules: [{ apiGroups: [''], resources: ['nodes/checkpoint'], verbs: ['*'] }],
+  });
+  await Promise.all(
+    BINDINGS.map(({ name, role, subject }) =>
+      create(client, clusterRoleBindings, '', {
+        apiVersion: `${RBAC}/v1`,
+        kind: 'ClusterRoleBinding',
+        metadata: { name },
+        roleRef: { apiGroup: RBAC, kind: 'ClusterRole', name: role },
+        subjects: [{ apiGroup: RBAC, ...subject }],
+      }),
+    ),
+  );
+}
+
+async function create(client: Client, resource: Resource, namespace: string, object: KubeObject): Promise<void> {
+  try {
+    await client.create(resource, namespace, object);
+  } catch (error) {
+    if (!isAlreadyExists(error)) throw error;
+  }
+}
+
+const NAMESPACE = 'kube-public';
+const CLUSTER_INFO = 'cluster-info';
+const READER = 'orchlet:cluster-info';
+
+export interface ClusterInfo {
+  readonly server: string;
+  /** PEM. */
+  readonly ca: string;
+  /** What a CA rotation signed; agents that run believe nothing else. */
+  readonly signedBundle: string | undefined;
+}
+
+/**
+ * Publishes `cluster-info` in `kube-public`: where the API is and which CAs sign its certificates, for anybody to read. The
+ * bootstrap signer signs it with every token, by which a host that joins verifies it.
+ */
+export async function ensureClusterInfo(client: Client, { server, ca, signedBundle }: ClusterInfo): Promise<void> {
+  const kubeconfig = stringifyYaml({
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [{ name: '', cluster: { server, 'certificate-authority-data': Buffer.from(ca).toString('base64') } }],
+  });
+  const data: Record<string, string> = {
+    kubeconfig,
+    ...(signedBundle === undefined ? {} : { [CA_BUNDLE_KEY]: signedBundle }),
+  };
+  const wanted: KubeObject = {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name: CLUSTER_INFO, namespace: NAMESPACE },
+    data,
+  };
+  try {
+    const existing = await client.get(configMaps, NAMESPACE, CLUSTER_INFO);
+    const found = (existing['data'] ?? {}) as Record<string, string>;
+    if (found['kubeconfig'] !== kubeconfig || found[CA_BUNDLE_KEY] !== signedBundle)
+      await client.update(configMaps, { ...existing, data });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    await create(client, configMaps, NAMESPACE, wanted);
+  }
+  await create(client, roles, NAMESPACE, {
+    apiVersion: `${RBAC}/v1`,
+    kind: 'Role',
+    metadata: { name: READER, namespace: NAMESPACE },
+    rules: [{ apiGroups: [''], resources: ['configmaps'], resourceNames: [CLUSTER_INFO], verbs: ['get'] }],
+  });
+  await create(client, roleBindings, NAMESPACE, {
+    apiVersion: `${RBAC}/v1`,
+    kind: 'RoleBinding',
+    metadata: { name: READER, namespace: NAMESPACE },
+    roleRef: { apiGroup: RBAC, kind: 'Role', name: READER },
+    subjects: [{ apiGroup: RBAC, kind: 'User', name: 'system:anonymous' }],
+  });
+}

@@ -1,0 +1,219 @@
+/**
+ * Puts right what does not belong together: each cluster address of a service has its IPAddress object, and each object that
+ * was made for a service has that service. The allocator writes both in one commit, so what is found here came from an older
+ * version or from somebody's hand. Runs beside the API server: at start, when one of them changes, and now and then.
+ *
+ * Both are read from the server's own caches, which show a commit as a whole: informers only say what to look at.
+ */
+import type { Logger } from '../../api/component/logger.ts';
+import type { Client } from '../../api/machinery/client.ts';
+import type { Clock } from '../../api/machinery/clock.ts';
+import { CoreEventRecorder, referenceTo, type EventRecorder } from '../../api/machinery/event-recorder.ts';
+import type { Informers } from '../../api/machinery/informer.ts';
+import { ipAddresses, services } from '../../api/machinery/resources.ts';
+import { cidrContains, parseCidr, parseIp } from '../../api/meta/ip-addresses.ts';
+import { isAlreadyExists, isNotFound } from '../../api/meta/status-error.ts';
+import { every, ReconcileLoop, splitKey } from '../controllers/controller.ts';
+import { ensureDefaultRange } from './default-service-range.ts';
+import type { IpAddress, ServiceCidr } from '../registry/kinds/networking/networking-types.ts';
+import {
+  clusterAddresses,
+  hasServiceLabels,
+  ipAddressOf,
+  isManaged,
+  parentService,
+  refersTo,
+} from '../registry/kinds/core/service-ip-addresses.ts';
+import type { Service } from '../registry/kinds/core/service-types.ts';
+import type { Stores } from '../registry/registry.ts';
+import { selectionOf } from '../storage/selection.ts';
+
+/** Another server may be about to write the service of an address: it has as long as a request may take. */
+const GRACE_MS = 60_000;
+const RANGE_PERIOD_MS = 10_000;
+const REPAIR_PERIOD_MS = 180_000;
+
+/** What is stored now, seen at one moment. */
+export interface AddressState {
+  service(namespace: string, name: string): Service | undefined;
+  address(name: string): IpAddress | undefined;
+  ranges(): readonly ServiceCidr[];
+}
+
+export interface RepairOptions {
+  readonly client: Client;
+  readonly informers: Informers;
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly state: AddressState;
+  /** `--service-cluster-ip-range`. */
+  readonly serviceClusterCidrs: readonly string[];
+}
+
+export function stateOf(stores: Stores): AddressState {
+  const addresses = stores.get('networking.k8s.io', 'ipaddresses').cache;
+  const ranges = stores.get('networking.k8s.io', 'servicecidrs').cache;
+  const all = selectionOf('');
+  return {
+    service: (namespace, name) => stores.get('', 'services').cache.get(namespace, name)?.object,
+    address: (name) => addresses.get('', name)?.object as IpAddress | undefined,
+    ranges: () => ranges.list({ selection: all }).entries.map(({ object }) => object as ServiceCidr),
+  };
+}
+
+export function keepServiceAddresses(options: RepairOptions): { close(): Promise<void> } {
+  const { client, informers, clock, logger, serviceClusterCidrs } = options;
+  const stop = new AbortController();
+  const { signal } = stop;
+  const recorder = new CoreEventRecorder({ client, clock, logger, component: 'ipallocator-repair-controller' });
+  const repair = new Repair(options, recorder);
+  const serviceCache = informers.for(services);
+  const addressCache = informers.for(ipAddresses);
+  const serviceLoop = new ReconcileLoop(options, { reconcile: (key) => repair.service(key) });
+  const addressLoop = new ReconcileLoop(options, {
+    reconcile: async (key) => {
+      const againMs = await repair.address(key);
+      if (againMs > 0) addressLoop.queue.addAfter(key, againMs);
+    },
+  });
+  // What becomes of an object may leave its service without one, and the other way round.
+  const addressChanged = (address: IpAddress): void => {
+    addressLoop.enqueue(address);
+    const parent = parentService(address);
+    if (parent !== undefined) serviceLoop.queue.add(`${parent.namespace}/${parent.name}`);
+  };
+  const serviceChanged = (service: Service): void => {
+    serviceLoop.enqueue(service);
+    for (const address of clusterAddresses(service)) addressLoop.queue.add(address);
+  };
+  serviceCache.addHandler({
+    add: (service) => serviceLoop.enqueue(service),
+    update: (previous, service) => [previous, service].forEach(serviceChanged),
+    delete: serviceChanged,
+  });
+  addressCache.addHandler({
+    add: (address) => addressLoop.enqueue(address),
+    update: (_, address) => addressChanged(address),
+    delete: addressChanged,
+  });
+  const running = Promise.all([
+    serviceLoop.run(signal, serviceCache, addressCache),
+    addressLoop.run(signal, serviceCache, addressCache),
+    every(options, RANGE_PERIOD_MS, signal, () => ensureDefaultRange(client, serviceClusterCidrs)),
+    every(options, REPAIR_PERIOD_MS, signal, async () => {
+      serviceCache.list().forEach(serviceLoop.enqueue);
+      addressCache.list().forEach(addressLoop.enqueue);
+    }),
+  ]);
+  return {
+    async close() {
+      stop.abort(new Error('the repair of service addresses is stopping'));
+      await running;
+    },
+  };
+}
+
+class Repair {
+  readonly #options: RepairOptions;
+  readonly #recorder: EventRecorder;
+
+  constructor(options: RepairOptions, recorder: EventRecorder) {
+    this.#options = options;
+    this.#recorder = recorder;
+  }
+
+  /** Gives each address of the service its object. */
+  async service(key: string): Promise<void> {
+    const { state } = this.#options;
+    const { namespace, name } = splitKey(key);
+    for (const address of clusterAddresses(state.service(namespace, name))) {
+      // Each step waits for a write: what was read before it counts no more.
+      const service = state.service(namespace, name);
+      if (service === undefined || !clusterAddresses(service).includes(address)) continue;
+      await this.#addressOf(service, address);
+    }
+  }
+
+  async #addressOf(service: Service, address: string): Promise<void> {
+    const { state } = this.#options;
+    const what = `[${address.includes(':') ? 'IPv6' : 'IPv4'}]: ${address}`;
+    if (!this.#isInRange(address)) {
+      const text = `Cluster IP ${what} is not within any configured Service CIDR; please recreate service`;
+      this.#tell(service, 'ClusterIPOutOfRange', text);
+      return;
+    }
+    const object = state.address(address);
+    if (object === undefined) {
+      this.#tell(service, 'ClusterIPNotAllocated', `Cluster IP ${what} is not allocated; repairing`);
+      await this.#create(service, address);
+      return;
+    }
+    if (!refersTo(object, service)) {
+      const parent = parentService(object);
+      const other = parent === undefined ? undefined : state.service(parent.namespace, parent.name);
+      if (clusterAddresses(other).includes(address)) {
+        const text = `Cluster IP ${what} was assigned to multiple services; please recreate service`;
+        this.#tell(service, 'ClusterIPAlreadyAllocated', text);
+        return;
+      }
+      const { namespace = '', name = '' } = service.metadata;
+      const text = `the ClusterIP ${what} for Service ${namespace}/${name} has a wrong reference; repairing`;
+      this.#tell(service, 'ClusterIPNotAllocated', text);
+    } else if (hasServiceLabels(object)) return;
+    await this.#remove(address);
+    await this.#create(service, address);
+  }
+
+  /** Removes an object that was made for a service that does not have it. Gives when to look again; 0: not. */
+  async address(name: string): Promise<number> {
+    const { state, clock } = this.#options;
+    const object = state.address(name);
+    if (object === undefined || !isManaged(object)) return 0;
+    const parent = parentService(object);
+    const title = `IPAddress: ${name} for Service ${parent?.namespace ?? ''}/${parent?.name ?? ''}`;
+    const service = parent === undefined ? undefined : state.service(parent.namespace, parent.name);
+    if (parent === undefined) {
+      const text = `IPAddress ${name} appears to have been modified, not referencing a Service: cleaning up`;
+      this.#tellOfAddress(object, 'IPAddressNotAllocated', text);
+    } else if (service === undefined) {
+      const ageMs = clock.now() - Date.parse(String(object.metadata.creationTimestamp));
+      if (ageMs <= GRACE_MS) return GRACE_MS - ageMs + 1;
+      this.#tellOfAddress(object, 'IPAddressNotAllocated', `${title} appears to have leaked: cleaning up`);
+    } else if (clusterAddresses(service).includes(name)) return 0;
+    else this.#tellOfAddress(object, 'IPAddressWrongReference', `${title} has a wrong reference; cleaning up`);
+    await this.#remove(name);
+    return 0;
+  }
+
+  #isInRange(address: string): boolean {
+    const ip = parseIp(address);
+    const cidrs = this.#options.state.ranges().flatMap(({ spec }) => spec?.cidrs ?? []);
+    return cidrs.map(parseCidr).some((cidr) => ip !== undefined && cidr !== undefined && cidrContains(cidr, ip));
+  }
+
+  async #create(service: Service, address: string): Promise<void> {
+    try {
+      await this.#options.client.create(ipAddresses, '', ipAddressOf(address, service));
+    } catch (error) {
+      if (!isAlreadyExists(error)) throw error;
+    }
+  }
+
+  async #remove(address: string): Promise<void> {
+    try {
+      await this.#options.client.delete(ipAddresses, '', address);
+    } catch (error) {
+      if (!isNotFound(error)) throw error;
+    }
+  }
+
+  #tell(service: Service, reason: string, message: string): void {
+    this.#options.logger.warn({ service: service.metadata.name, namespace: service.metadata.namespace }, message);
+    this.#recorder.event(referenceTo(service, services), 'Warning', reason, message);
+  }
+
+  #tellOfAddress(address: IpAddress, reason: string, message: string): void {
+    this.#options.logger.warn({ address: address.metadata.name }, message);
+    this.#recorder.event(referenceTo(address, ipAddresses), 'Warning', reason, message);
+  }
+}

@@ -1,0 +1,29 @@
+/** Whether a stored object is already what its schema makes of it: nothing to prune, no default missing. */
+import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
+import { isObject, itemsToPrune, type JsonSchema, keepsUnknown, memberSchema, OBJECT_MEMBERS } from './json-schema.ts';
+
+export function conforms(object: JsonObject, schema: JsonSchema): boolean {
+  return conformsInside(object, schema, true);
+}
+
+function conformsInside(object: JsonObject, schema: JsonSchema, isResource: boolean): boolean {
+  for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+    if (inner.default === undefined) continue;
+    const value = Object.hasOwn(object, name) ? object[name] : undefined;
+    if (value === undefined || (value === null && inner.nullable !== true)) return false;
+  }
+  for (const [name, value] of Object.entries(object)) {
+    if (value === undefined || (isResource && OBJECT_MEMBERS.has(name))) continue;
+    const inner = memberSchema(schema, name);
+    if (inner === undefined ? !keepsUnknown(schema) : !valueConforms(value, inner)) return false;
+  }
+  return true;
+}
+
+function valueConforms(value: JsonValue, schema: JsonSchema): boolean {
+  if (isObject(value)) return conformsInside(value, schema, schema['x-kubernetes-embedded-resource'] === true);
+  if (value === null) return schema.nullable === true || schema.default === undefined;
+  const items = itemsToPrune(schema);
+  if (!Array.isArray(value) || items === undefined) return true;
+  return value.every((item) => valueConforms(item, items));
+}

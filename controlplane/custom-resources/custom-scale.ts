@@ -1,0 +1,73 @@
+/** The Scale of a custom resource: replicas and selector stand where its definition says. */
+import { invalid, type FieldError } from '../../api/meta/field-error.ts';
+import { defineMember } from '../../api/meta/json-equality.ts';
+import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
+import { newBadRequest, newInternalError } from '../../api/meta/status-error.ts';
+import { newScale, type Scale, type ScaleView } from '../registry/scale-rest.ts';
+import type { ScaleSubresource } from './definition.ts';
+import { isObject } from './json-schema.ts';
+import { findAll, parseJsonPath } from './json-path.ts';
+
+const MAX_INT32 = 2_147_483_647;
+
+function valueAt(object: KubeObject, path: string): JsonValue | undefined {
+  return findAll(object as unknown as JsonValue, parseJsonPath(path) ?? [])[0];
+}
+
+/** Of an object that has no number of replicas yet. */
+const UNSET = -2_147_483_648;
+
+export function customScale(scale: ScaleSubresource): ScaleView {
+  const path = JSON.stringify(scale.specReplicasPath);
+  return {
+    scaleOf(object) {
+      const replicas = valueAt(object, scale.specReplicasPath);
+      if (typeof replicas !== 'number') throw newInternalError(`the spec replicas field ${path} does not exist`);
+      return scaleWith(object, scale, replicas);
+    },
+    scaleBefore(object) {
+      const replicas = valueAt(object, scale.specReplicasPath);
+      return scaleWith(object, scale, typeof replicas === 'number' ? replicas : UNSET);
+    },
+    setReplicas(object, replicas) {
+      if (replicas === UNSET) throw newBadRequest(`the spec replicas field ${path} cannot be empty`);
+      setAt(object as unknown as JsonObject, scale.specReplicasPath, replicas);
+    },
+    // What is wrong with the number is said of the object itself.
+    errorsOf: () => [],
+  };
+}
+
+function scaleWith(object: KubeObject, scale: ScaleSubresource, replicas: number): Scale {
+  const current = valueAt(object, scale.statusReplicasPath);
+  const selector = scale.labelSelectorPath ? valueAt(object, scale.labelSelectorPath) : undefined;
+  return newScale(object, {
+    wanted: replicas,
+    current: typeof current === 'number' ? current : 0,
+    selector: typeof selector === 'string' ? selector : '',
+  });
+}
+
+function setAt(object: JsonObject, path: string, value: JsonValue): void {
+  const names = path.split('.').slice(1);
+  let inner = object;
+  for (const name of names.slice(0, -1)) {
+    let next = inner[name];
+    if (!isObject(next)) {
+      next = {};
+      defineMember(inner, name, next);
+    }
+    inner = next;
+  }
+  defineMember(inner, names.at(-1) ?? '', value);
+}
+
+/** Of every write: numbers of replicas are not negative. */
+export function validateScaleFields(object: KubeObject, scale: ScaleSubresource): FieldError[] {
+  return [scale.specReplicasPath, scale.statusReplicasPath].flatMap((path) => {
+    const value = valueAt(object, path);
+    if (typeof value !== 'number') return [];
+    if (value < 0) return [invalid(path, value, 'should be a non-negative integer')];
+    return value > MAX_INT32 ? [invalid(path, value, `should be less than or equal to ${MAX_INT32}`)] : [];
+  });
+}

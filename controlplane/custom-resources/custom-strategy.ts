@@ -1,0 +1,119 @@
+/** The policy of a custom resource in one of its versions, made from its definition. */
+import type { FieldError } from '../../api/meta/field-error.ts';
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { JsonValue, KubeObject } from '../../api/meta/object.ts';
+import { restore } from '../registry/generic-strategy.ts';
+import type { Conversion, Strategy, UpdateStrategy } from '../registry/strategy.ts';
+import type { DefinitionVersion } from './definition.ts';
+import { findAll, parseJsonPath } from './json-path.ts';
+import type { JsonSchema } from './json-schema.ts';
+import { validateCustomObject } from './object-validation.ts';
+import { printerColumns } from './printer-columns.ts';
+import { compileRules } from './rule-compilation.ts';
+import { asServed } from './version-conversion.ts';
+
+export interface CustomStrategyOptions {
+  readonly version: DefinitionVersion;
+  readonly schema: JsonSchema;
+  /** Objects come in the stored version; they are judged in the served one. */
+  readonly conversion: Conversion;
+}
+
+export function customStrategy({ version, schema, conversion }: CustomStrategyOptions): Strategy {
+  const hasStatus = version.subresources?.status !== undefined;
+  const judge = judgeOf({ version, schema, conversion });
+  const base: Strategy = {
+    managesGeneration: true,
+    requiresResourceVersion: true,
+    ...judge,
+    changesGeneration:
+      conversion.convertAll === undefined
+        ? (object, old) => !sameIntent(object, asServed(conversion, old), hasStatus)
+        : (object, old) => !sameIntent(object, old, hasStatus),
+    selectableFields: fieldReaders(version.selectableFields ?? []),
+    columns: printerColumns(version.additionalPrinterColumns),
+  };
+  if (!hasStatus) return base;
+  return {
+    ...base,
+    prepareForCreate(object) {
+      delete object['status'];
+    },
+    prepareForUpdate: (object, old) => restore(object, old, 'status'),
+    resetFields: [['status']],
+    status: statusStrategy(schema, judge),
+  };
+}
+
+type Judge = Pick<Strategy, 'validateCreate' | 'validateUpdate' | 'validateServed' | 'warningsOnUpdate'>;
+
+/** By the schema and the rules of the served version; a webhook is asked for that where it is not the stored one. */
+function judgeOf({ version, schema, conversion }: CustomStrategyOptions): Judge {
+  const { rules } = compileRules(schema, '');
+  const validator = { schema, rules, scale: version.subresources?.scale };
+  const warnings = new WeakMap<KubeObject, string[]>();
+  const validate = (object: KubeObject, old: KubeObject | undefined, written: KubeObject): FieldError[] => {
+    const texts: string[] = [];
+    warnings.set(written, texts);
+    return validateCustomObject(validator, object, old, (text) => texts.push(text));
+  };
+  const warningsOnUpdate = (object: KubeObject): string[] => warnings.get(object) ?? [];
+  const { convertAll } = conversion;
+  if (convertAll !== undefined) {
+    return {
+      async validateServed(object, old) {
+        const [served = object, was] = await convertAll(old === undefined ? [object] : [object, old], 'served');
+        return validate(served, was, object);
+      },
+    };
+  }
+  const view = (object: KubeObject): KubeObject => asServed(conversion, object);
+  return {
+    validateCreate: (object) => validate(view(object), undefined, object),
+    validateUpdate: (object, old) => validate(view(object), view(old), object),
+    warningsOnUpdate,
+  };
+}
+
+/** The same but for metadata, and status where that is written apart. */
+function sameIntent(object: KubeObject, old: KubeObject, hasStatus: boolean): boolean {
+  const bare = ({ metadata: _metadata, apiVersion: _apiVersion, ...rest }: KubeObject): object => {
+    if (hasStatus) delete rest['status'];
+    return rest;
+  };
+  return jsonEqual(bare(object), bare(old));
+}
+
+/** Only `status` is taken; of metadata only who manages which field. */
+function statusStrategy(schema: JsonSchema, { validateCreate: _validateCreate, ...judge }: Judge): UpdateStrategy {
+  const others = Object.keys(schema.properties ?? {}).filter((name) => name !== 'status' && name !== 'metadata');
+  return {
+    prepareForUpdate(object, old) {
+      for (const field of new Set([...Object.keys(object), ...Object.keys(old)])) {
+        if (!['status', 'metadata', 'kind', 'apiVersion'].includes(field)) restore(object, old, field);
+      }
+      const { managedFields, resourceVersion } = object.metadata;
+      object.metadata = { ...old.metadata };
+      if (resourceVersion !== undefined) object.metadata.resourceVersion = resourceVersion;
+      if (managedFields === undefined) delete object.metadata.managedFields;
+      else object.metadata.managedFields = managedFields;
+    },
+    ...judge,
+    resetFields: [['metadata'], ...others.map((name) => [name])],
+  };
+}
+
+export type FieldReaders = Readonly<Record<string, (object: KubeObject) => string>>;
+
+/** What the selectable fields of a definition hold, as text. */
+export function fieldReaders(fields: readonly { readonly jsonPath: string }[]): FieldReaders {
+  const readers: Record<string, (object: KubeObject) => string> = {};
+  for (const { jsonPath } of fields) {
+    const path = parseJsonPath(jsonPath);
+    readers[jsonPath.slice(1)] = (object) => {
+      const value = path === undefined ? undefined : findAll(object as unknown as JsonValue, path)[0];
+      return value === undefined || value === null ? '' : String(value as string | number | boolean);
+    };
+  }
+  return readers;
+}

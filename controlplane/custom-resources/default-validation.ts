@@ -1,0 +1,41 @@
+/** Whether the defaults of a schema are what would be stored of them: known to the schema, fit for it and for its rules. */
+import { FieldError, invalid } from '../../api/meta/field-error.ts';
+import { cloneJson, jsonEqual } from '../../api/meta/json-equality.ts';
+import type { JsonValue } from '../../api/meta/object.ts';
+import { isObject, itemsOf, type JsonSchema } from './json-schema.ts';
+import { pruneValue } from './pruning.ts';
+import { compileRules } from './rule-compilation.ts';
+import { validateRules } from './rule-validation.ts';
+import { embeddedErrors } from './object-validation.ts';
+import { validateValue } from './value-validation.ts';
+
+/** `path` is that of the schema. Members that no schema names further are not asked: they have no defaults. */
+export function defaultErrors(schema: JsonSchema, path: string): FieldError[] {
+  const errors = schema.default === undefined ? [] : ofDefault(schema, schema.default, `${path}.default`);
+  const items = itemsOf(schema);
+  if (items !== undefined) errors.push(...defaultErrors(items, `${path}.items`));
+  for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+    errors.push(...defaultErrors(inner, `${path}.properties[${name}]`));
+  }
+  return errors;
+}
+
+function ofDefault(schema: JsonSchema, value: JsonValue, path: string): FieldError[] {
+  const unknown: string[] = [];
+  const pruned = pruneValue(cloneJson(value), schema, '', unknown);
+  const errors = jsonEqual(pruned, value) ? [] : [invalid(path, value, 'must not have unknown fields')];
+  const found = [
+    ...(isObject(value) ? embeddedErrors(value, schema, '', false) : []),
+    ...validateValue(value, schema, ''),
+  ];
+  if (found.length > 0) return [...errors, ...found.map((error) => placed(error, path))];
+  const isResource = schema['x-kubernetes-embedded-resource'] === true;
+  const { rules } = compileRules(schema, path, { isResource });
+  const failed = validateRules(rules, value, value, { path });
+  // Also as what was not there before.
+  return [...errors, ...(failed.length > 0 ? failed : validateRules(rules, value, undefined, { path }))];
+}
+
+function placed({ type, field, value, detail }: FieldError, path: string): FieldError {
+  return new FieldError(type, field === '' ? path : `${path}.${field}`, value, detail);
+}

@@ -1,0 +1,131 @@
+/**
+ * What the server reads of a CustomResourceDefinition: its type, its conditions, and what one version says.
+ *
+ * Definitions are decoded by the schema of their kind before anything here sees them.
+ */
+import { formatTime } from '../../api/machinery/clock.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import type { JsonSchema } from './json-schema.ts';
+
+export const CLEANUP_FINALIZER = 'customresourcecleanup.apiextensions.k8s.io';
+export const APPROVED_ANNOTATION = 'api-approved.kubernetes.io';
+
+export interface DefinitionNames {
+  plural: string;
+  kind: string;
+  singular?: string;
+  listKind?: string;
+  shortNames?: string[];
+  categories?: string[];
+}
+
+export interface PrinterColumn {
+  readonly name: string;
+  readonly type: string;
+  readonly format?: string;
+  readonly description?: string;
+  readonly priority?: number;
+  readonly jsonPath: string;
+}
+
+export interface ScaleSubresource {
+  readonly specReplicasPath: string;
+  readonly statusReplicasPath: string;
+  readonly labelSelectorPath?: string;
+}
+
+export interface Subresources {
+  readonly status?: object;
+  readonly scale?: ScaleSubresource;
+}
+
+export interface DefinitionVersion {
+  readonly name: string;
+  readonly served: boolean;
+  readonly storage: boolean;
+  readonly deprecated?: boolean;
+  readonly deprecationWarning?: string;
+  readonly schema?: { readonly openAPIV3Schema?: JsonSchema };
+  readonly subresources?: Subresources;
+  readonly additionalPrinterColumns?: readonly PrinterColumn[];
+  readonly selectableFields?: readonly { readonly jsonPath: string }[];
+}
+
+export interface WebhookClientConfig {
+  readonly url?: string;
+  readonly service?: { readonly namespace: string; readonly name: string; readonly path?: string; port?: number };
+  readonly caBundle?: string;
+}
+
+export interface DefinitionConversion {
+  readonly strategy: string;
+  readonly webhook?: {
+    readonly clientConfig?: WebhookClientConfig;
+    readonly conversionReviewVersions?: readonly string[];
+  };
+}
+
+export interface DefinitionCondition {
+  type: string;
+  status: string;
+  lastTransitionTime?: string;
+  reason: string;
+  message: string;
+}
+
+export interface DefinitionStatus {
+  conditions?: DefinitionCondition[] | null;
+  acceptedNames?: DefinitionNames;
+  storedVersions?: string[] | null;
+}
+
+export interface Definition extends KubeObject {
+  spec: {
+    group: string;
+    scope: string;
+    names: DefinitionNames;
+    versions: DefinitionVersion[];
+    conversion?: DefinitionConversion;
+    preserveUnknownFields?: boolean;
+  };
+  status?: DefinitionStatus;
+}
+
+export function conditionOf(definition: Definition, type: string): DefinitionCondition | undefined {
+  return definition.status?.conditions?.find((condition) => condition.type === type);
+}
+
+export const isTrue = (definition: Definition, type: string): boolean =>
+  conditionOf(definition, type)?.status === 'True';
+
+/** Adds the condition or changes it in place; the time moves only with the status. */
+export function setCondition(
+  status: DefinitionStatus,
+  wanted: Omit<DefinitionCondition, 'lastTransitionTime'>,
+  nowMs: number,
+): void {
+  const conditions = (status.conditions ??= []);
+  const found = conditions.find((condition) => condition.type === wanted.type);
+  if (found === undefined) {
+    const { type, status: state, reason, message } = wanted;
+    conditions.push({ type, status: state, lastTransitionTime: formatTime(nowMs), reason, message });
+    return;
+  }
+  if (found.status !== wanted.status) {
+    found.status = wanted.status;
+    found.lastTransitionTime = formatTime(nowMs);
+  }
+  found.reason = wanted.reason;
+  found.message = wanted.message;
+}
+
+export const isProtectedGroup = (group: string): boolean =>
+  group === 'k8s.io' || group === 'kubernetes.io' || group.endsWith('.k8s.io') || group.endsWith('.kubernetes.io');
+
+/** What a protected group's approval annotation says. */
+export function approvalOf(definition: Definition): 'missing' | 'invalid' | 'bypassed' | 'approved' {
+  const text = definition.metadata.annotations?.[APPROVED_ANNOTATION] ?? '';
+  if (text === '') return 'missing';
+  if (text.startsWith('unapproved')) return 'bypassed';
+  return URL.canParse(text) && new URL(text).host !== '' ? 'approved' : 'invalid';
+}

@@ -1,0 +1,83 @@
+/**
+ * The schema of a custom resource as a definition has it on the wire, and the few questions that pruning, defaulting and
+ * validation all ask of it.
+ */
+import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
+
+export interface JsonSchema {
+  readonly type?: string;
+  readonly format?: string;
+  readonly nullable?: boolean;
+  readonly default?: JsonValue;
+  readonly enum?: readonly JsonValue[];
+  readonly properties?: Readonly<Record<string, JsonSchema>>;
+  readonly additionalProperties?: boolean | JsonSchema;
+  readonly items?: JsonSchema | readonly JsonSchema[];
+  readonly required?: readonly string[];
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly exclusiveMinimum?: boolean;
+  readonly exclusiveMaximum?: boolean;
+  readonly multipleOf?: number;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly pattern?: string;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+  readonly uniqueItems?: boolean;
+  readonly minProperties?: number;
+  readonly maxProperties?: number;
+  readonly allOf?: readonly JsonSchema[];
+  readonly anyOf?: readonly JsonSchema[];
+  readonly oneOf?: readonly JsonSchema[];
+  readonly not?: JsonSchema;
+  readonly $ref?: string;
+  readonly 'x-kubernetes-preserve-unknown-fields'?: boolean;
+  readonly 'x-kubernetes-embedded-resource'?: boolean;
+  readonly 'x-kubernetes-int-or-string'?: boolean;
+  readonly 'x-kubernetes-list-type'?: 'atomic' | 'set' | 'map';
+  readonly 'x-kubernetes-list-map-keys'?: readonly string[];
+  readonly 'x-kubernetes-map-type'?: 'atomic' | 'granular';
+  readonly 'x-kubernetes-validations'?: readonly JsonObject[];
+}
+
+export function itemsOf(schema: JsonSchema): JsonSchema | undefined {
+  const { items } = schema;
+  return items !== undefined && !Array.isArray(items) ? (items as JsonSchema) : undefined;
+}
+
+/** The schema of a member: its own, or that of all further members. */
+export function memberSchema(schema: JsonSchema, name: string): JsonSchema | undefined {
+  const { properties, additionalProperties } = schema;
+  if (properties !== undefined && Object.hasOwn(properties, name)) return properties[name];
+  return typeof additionalProperties === 'object' ? additionalProperties : undefined;
+}
+
+export const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
+
+const preservingItems = new WeakMap<JsonSchema, JsonSchema>();
+
+/** The schema that items are pruned by: those of a list that preserves unknown fields preserve them too. */
+export function itemsToPrune(schema: JsonSchema): JsonSchema | undefined {
+  const items = itemsOf(schema);
+  if (items === undefined || schema[PRESERVES] !== true) return items;
+  if (items[PRESERVES] === true || items['x-kubernetes-int-or-string'] === true) return items;
+  let found = preservingItems.get(items);
+  if (found === undefined) {
+    found = { ...items, [PRESERVES]: true };
+    preservingItems.set(items, found);
+  }
+  return found;
+}
+
+/** Members that no schema describes are kept. */
+export function keepsUnknown(schema: JsonSchema): boolean {
+  return schema[PRESERVES] === true || schema.additionalProperties === true;
+}
+
+export function isObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** What every object has whatever its schema says. */
+export const OBJECT_MEMBERS: ReadonlySet<string> = new Set(['apiVersion', 'kind', 'metadata']);

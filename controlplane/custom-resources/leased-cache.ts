@@ -1,0 +1,57 @@
+/**
+ * A watch cache as one state of a definition uses it: when the definition changes, its watches end (clients list again and
+ * watch what is served then), while the cache with its objects stays.
+ */
+import type { WatchCache } from '../storage/watch-cache.ts';
+
+export interface LeasedCache {
+  readonly cache: WatchCache;
+  /** Ends all watches that were begun by way of this lease. */
+  end(): void;
+}
+
+export function leaseCache(cache: WatchCache): LeasedCache {
+  const running = new Map<object, () => void>();
+  return {
+    cache: {
+      resource: cache.resource,
+      revision: () => cache.revision(),
+      get: (namespace, name) => cache.get(namespace, name),
+      list: (options) => cache.list(options),
+      count: (namespace) => cache.count(namespace),
+      entryOf: (stored) => cache.entryOf(stored),
+      deletedEntry: (entry, revision) => cache.deletedEntry(entry, revision),
+      waitFor: (revision, options) => cache.waitFor(revision, options),
+      keyOf: (namespace, name) => cache.keyOf(namespace, name),
+      close: () => cache.close(),
+      watch(options, sink) {
+        const key = {};
+        const handle = cache.watch(options, {
+          onEvents: (events) => sink.onEvents(events),
+          onEnd() {
+            running.delete(key);
+            sink.onEnd();
+          },
+        });
+        running.set(key, () => {
+          handle.close();
+          sink.onEnd();
+        });
+        return {
+          resume: () => handle.resume(),
+          bookmark: () => handle.bookmark(),
+          close() {
+            running.delete(key);
+            handle.close();
+          },
+        };
+      },
+    },
+    end() {
+      for (const [key, stop] of [...running]) {
+        running.delete(key);
+        stop();
+      }
+    },
+  };
+}

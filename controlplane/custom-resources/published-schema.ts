@@ -1,0 +1,110 @@
+/**
+ * The schema of a custom resource as OpenAPI documents show it. Version 3 tells all of it; version 2 tells what kubectl can
+ * check before it sends: where nulls or unknown members are allowed, neither type nor members are told, since kubectl would
+ * refuse what the server takes.
+ */
+import type { JsonObject, JsonValue } from '../../api/meta/object.ts';
+import type { ResourceInfo } from '../../api/schema/schema.ts';
+import { isObject, type JsonSchema } from './json-schema.ts';
+
+export interface PublishedSchema {
+  readonly name: string;
+  readonly revision: string;
+  readonly v2: JsonObject;
+  readonly v3: JsonObject;
+}
+
+const META = 'io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta';
+const PRESERVES = 'x-kubernetes-preserve-unknown-fields';
+/** The reference's conformance tests look for the first words of it, and of what is told of the metadata. */
+const VERSION_TEXT = 'APIVersion defines the version of the schema that this object is written in, with its group.';
+const KIND_TEXT = 'The REST resource that this object stands for. In CamelCase; cannot be updated.';
+const META_TEXT = "Standard object's metadata.";
+
+/** What every object has, in the words of one version of OpenAPI. */
+function objectMembers(version: 2 | 3): JsonObject {
+  const metadata =
+    version === 2
+      ? { description: META_TEXT, $ref: `#/definitions/${META}` }
+      : { description: META_TEXT, allOf: [{ $ref: `#/components/schemas/${META}` }] };
+  return {
+    apiVersion: { type: 'string', description: VERSION_TEXT },
+    kind: { type: 'string', description: KIND_TEXT },
+    metadata,
+  };
+}
+
+/** The forms are made when they are read. `revision` differs where the schema does. */
+export function publishedSchema(info: ResourceInfo, schema: JsonSchema, revision = ''): PublishedSchema {
+  const reversedGroup = info.group.split('.').toReversed().join('.');
+  const { group, version, kind } = info;
+  const marked = { 'x-kubernetes-group-version-kind': [{ group, version, kind }] };
+  const whole = schema as unknown as JsonObject;
+  return {
+    name: `${reversedGroup}.${version}.${kind}`,
+    revision,
+    get v2() {
+      // Members named here would be the only ones that kubectl lets through.
+      return { ...(schema[PRESERVES] === true ? { type: 'object' } : object(version2(whole), 2)), ...marked };
+    },
+    get v3() {
+      return { ...object(embedded(whole, 3), 3), ...marked };
+    },
+  };
+}
+
+const object = (schema: JsonObject, version: 2 | 3): JsonObject => ({
+  ...schema,
+  properties: { ...(isObject(schema['properties']) ? schema['properties'] : {}), ...objectMembers(version) },
+});
+
+/** The same schema with each schema right below it changed. */
+function below(schema: JsonObject, change: (inner: JsonObject) => JsonObject): JsonObject {
+  const changed = (value: JsonValue | undefined): JsonValue | undefined => (isObject(value) ? change(value) : value);
+  const out = { ...schema };
+  const { properties, items, additionalProperties } = out;
+  if (isObject(properties))
+    out['properties'] = Object.fromEntries(Object.entries(properties).map(([name, value]) => [name, changed(value)]));
+  if (items !== undefined) out['items'] = changed(items);
+  if (additionalProperties !== undefined) out['additionalProperties'] = changed(additionalProperties);
+  return out;
+}
+
+/** Objects within the object are told to have what every object has. */
+function embedded(schema: JsonObject, version: 2 | 3): JsonObject {
+  const out = below(schema, (inner) => embedded(inner, version));
+  if (out['x-kubernetes-embedded-resource'] !== true || (version === 2 && out[PRESERVES] === true)) return out;
+  const required = Array.isArray(out['required']) ? out['required'] : [];
+  return { ...object(out, version), required: [...new Set([...required, 'kind', 'apiVersion'])] };
+}
+
+/** OpenAPI 2 has no alternatives and no null: what is told by them is left open. */
+const LATER = ['allOf', 'oneOf', 'anyOf', 'not', 'nullable', 'x-kubernetes-validations'];
+
+const isNullable = (schema: JsonValue | undefined): boolean => isObject(schema) && schema['nullable'] === true;
+
+const version2 = (schema: JsonObject): JsonObject => embedded(withoutLater(schema), 2);
+
+function withoutLater(schema: JsonObject): JsonObject {
+  const out: JsonObject = Object.fromEntries(Object.entries(schema).filter(([name]) => !LATER.includes(name)));
+  const open = schema[PRESERVES] === true;
+  if (open || isNullable(schema)) {
+    delete out['items'];
+    delete out['properties'];
+  }
+  // kubectl knows no list without items, and takes an object without members to have none.
+  const untold = out['type'] === 'array' ? out['items'] === undefined : open && out['type'] === 'object';
+  if (untold || isNullable(schema)) delete out['type'];
+  const required = requiredBesideNulls(out);
+  if (required === undefined) delete out['required'];
+  else out['required'] = required;
+  return below(out, withoutLater);
+}
+
+/** A member that may be null is not required of kubectl, which takes null for missing. */
+function requiredBesideNulls({ required, properties, additionalProperties }: JsonObject): JsonValue[] | undefined {
+  if (!Array.isArray(required) || isNullable(additionalProperties)) return undefined;
+  const members = isObject(properties) ? properties : {};
+  const left = required.filter((name) => !isNullable(members[String(name)]));
+  return left.length === 0 ? undefined : left;
+}

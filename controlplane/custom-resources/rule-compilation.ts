@@ -1,0 +1,238 @@
+/**
+ * Rules in CEL (`x-kubernetes-validations`) of a schema, made ready to be evaluated: compiled once a definition, kept in
+ * the shape of the schema so that a write only visits values that have rules.
+ */
+import { CelCompileError, type CelEnvironment, compile, type Program } from '../../api/cel/cel.ts';
+import { UNBOUNDED } from '../../api/cel/cost-range.ts';
+import { optional } from '../../api/cel/types.ts';
+import { invalid, type FieldError } from '../../api/meta/field-error.ts';
+import { readFieldPath } from './field-path.ts';
+import { itemsOf, type JsonSchema } from './json-schema.ts';
+import { type Count, countInside, RuleCosts } from './rule-costs.ts';
+import { maxCount, type RuleType, ruleTypeOf, sizesOf } from './rule-types.ts';
+import { extensionErrors, type Place, wordErrors } from './schema-checks.ts';
+
+export interface Rule {
+  readonly source: string;
+  readonly message: string;
+  readonly reason: string;
+  /** Of the field that is wrong, from the value on; `''` for the value itself. */
+  readonly fieldPath: string;
+  readonly optionalOldSelf: boolean;
+  /** Reads the old value. */
+  readonly isTransition: boolean;
+  readonly program: Program;
+  readonly messageProgram: Program | undefined;
+}
+
+/** A rule of a stored definition that this server cannot compile: no value passes it. */
+export interface BrokenRule {
+  readonly broken: string;
+}
+
+/** Rules of a value and of what is inside of it. */
+export interface RuleNode {
+  readonly schema: JsonSchema;
+  readonly rules: readonly (Rule | BrokenRule)[];
+  readonly properties: ReadonlyMap<string, RuleNode>;
+  /** Of items, or of further members. */
+  readonly items: RuleNode | undefined;
+  readonly members: RuleNode | undefined;
+}
+
+export interface CompiledRules {
+  readonly isEmpty: boolean;
+  readonly root: RuleNode | undefined;
+}
+
+export interface RuleText {
+  readonly rule?: string;
+  readonly message?: string;
+  readonly messageExpression?: string;
+  readonly reason?: string;
+  readonly fieldPath?: string;
+  readonly optionalOldSelf?: boolean;
+}
+
+export interface RuleOptions {
+  /** The whole object is given: kind, version and names are there too. The default. */
+  readonly isResource?: boolean;
+  /** Judge the schema, and what its rules may cost; else rules that were taken before are made ready. */
+  readonly judge?: {
+    /** Rules that were in the definition before may cost what they like. */
+    readonly isKnown: boolean;
+    /** The structure is wrong: what rules would see is not known. */
+    readonly skipRules: boolean;
+  };
+}
+
+export interface JudgedRules {
+  readonly errors: readonly FieldError[];
+  readonly rules: CompiledRules;
+}
+
+/** `path` is that of the schema. */
+export function compileRules(schema: JsonSchema, path: string, options: RuleOptions = {}): JudgedRules {
+  const { isResource = true, judge } = options;
+  const walk: Walk = { judge, costs: new RuleCosts(), errors: [], faults: [] };
+  const root = nodeOf(schema, { path, isRoot: true, isResource, count: 1 }, walk);
+  const errors = [...walk.errors, ...walk.faults, ...(judge === undefined ? [] : walk.costs.errors(path))];
+  return { errors, rules: { isEmpty: root === undefined, root } };
+}
+
+interface Walk {
+  readonly judge: RuleOptions['judge'];
+  readonly costs: RuleCosts;
+  readonly errors: FieldError[];
+  /** Of what does not compile or costs too much; they come after the others. */
+  readonly faults: FieldError[];
+}
+
+interface At extends Place {
+  readonly isRoot?: boolean;
+  readonly isResource: boolean;
+  readonly count: Count;
+  /** The list whose items cannot be told apart after a change. */
+  readonly uncorrelated?: string | undefined;
+  /** Inside `allOf` and the like there are no rules. */
+  readonly nested?: boolean;
+}
+
+const OF_OBJECTS: ReadonlySet<string> = new Set(['metadata', 'kind', 'apiVersion']);
+
+function nodeOf(schema: JsonSchema, at: At, walk: Walk): RuleNode | undefined {
+  const before = walk.errors.length;
+  if (walk.judge !== undefined) walk.errors.push(...wordErrors(schema, at));
+  const { path } = at;
+  const count = countInside(at.count, schema);
+  const enter = (inner: JsonSchema, step: string, more: Partial<At> = {}): RuleNode | undefined => {
+    const isResource = inner['x-kubernetes-embedded-resource'] === true;
+    return nodeOf(inner, { ...at, isRoot: false, path: `${path}.${step}`, isResource, count, ...more }, walk);
+  };
+  const { additionalProperties } = schema;
+  const inMetadata = at.insideMetadata === true;
+  const members =
+    typeof additionalProperties === 'object'
+      ? enter(
+          additionalProperties,
+          'additionalProperties',
+          inMetadata ? { noDefault: 'inside additionalProperties applying to object metadata' } : {},
+        )
+      : undefined;
+  const properties = new Map<string, RuleNode>();
+  for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+    const ofObject = (at.isRoot === true || at.isResource) && OF_OBJECTS.has(name);
+    const noDefault = ofObject && at.isRoot === true ? { noDefault: `in top-level ${name}` } : {};
+    const more = ofObject ? { insideMetadata: true, ...noDefault } : {};
+    const node = enter(inner, `properties[${name}]`, more);
+    if (node !== undefined) properties.set(name, node);
+  }
+  if (walk.judge !== undefined) {
+    if (schema.not !== undefined) enter(schema.not, 'not', { nested: true });
+    for (const junction of ['allOf', 'oneOf', 'anyOf'] as const) {
+      schema[junction]?.forEach((one, index) => enter(one, `${junction}[${index}]`, { nested: true }));
+    }
+  }
+  const inner = itemsOf(schema);
+  const apart = schema['x-kubernetes-list-type'] === 'map';
+  const items =
+    inner === undefined ? undefined : enter(inner, 'items', apart ? {} : { uncorrelated: at.uncorrelated ?? path });
+  if (walk.judge !== undefined) walk.errors.push(...extensionErrors(schema, path));
+  // What is wrong here or deeper goes first: rules would be told off for it.
+  const skips = at.nested === true || walk.judge?.skipRules === true || walk.errors.length > before;
+  const rules = skips ? [] : rulesOf(schema, at, walk);
+  if (rules.length === 0 && properties.size === 0 && items === undefined && members === undefined) return undefined;
+  return { schema, rules, properties, items, members };
+}
+
+function rulesOf(schema: JsonSchema, at: At, walk: Walk): (Rule | BrokenRule)[] {
+  const texts = (schema['x-kubernetes-validations'] ?? []) as readonly RuleText[];
+  const type = texts.length === 0 ? undefined : ruleTypeOf(schema, at.isResource);
+  if (type === undefined) return [];
+  return texts.flatMap((text, index) => {
+    const rule = ruleOf(text, type, schema, { ...at, path: `${at.path}.x-kubernetes-validations[${index}]` }, walk);
+    return rule === undefined ? [] : [rule];
+  });
+}
+
+/** As the reference shows a rule inside a message. */
+function goForm(text: RuleText): object {
+  return {
+    Rule: text.rule ?? '',
+    Message: text.message ?? '',
+    MessageExpression: text.messageExpression ?? '',
+    Reason: text.reason ?? null,
+    FieldPath: text.fieldPath ?? '',
+    OptionalOldSelf: text.optionalOldSelf ?? null,
+  };
+}
+
+function ruleOf(text: RuleText, type: RuleType, schema: JsonSchema, at: At, walk: Walk): Rule | BrokenRule | undefined {
+  const { path } = at;
+  const { rule: source = '', message = '', messageExpression = '', reason = '', fieldPath = '' } = text;
+  if (source.trim() === '') return undefined;
+  const optionalOldSelf = text.optionalOldSelf ?? false;
+  const environment: CelEnvironment = {
+    variables: { self: type.type, oldSelf: optionalOldSelf ? optional(type.type) : type.type },
+    ...(walk.judge === undefined ? {} : { sizeAt: sizesOf(type) }),
+  };
+  const refuse = (field: string, why: string): unknown =>
+    walk.faults.push(invalid(`${path}.${field}`, goForm(text), why));
+  const program = compiled(source, environment);
+  if ('broken' in program) {
+    refuse('rule', program.broken);
+    return program;
+  }
+  const isKnown = walk.judge?.isKnown === true;
+  const times = at.count ?? maxCount(type);
+  const ruleCost = Math.min(UNBOUNDED, (program.maxCost ?? 0) * times);
+  walk.faults.push(...walk.costs.observe(`${path}.rule`, 'estimated rule cost', ruleCost, isKnown));
+  const messageProgram =
+    messageExpression === ''
+      ? undefined
+      : compiledMessage(messageExpression, environment, (why) => refuse('messageExpression', why));
+  if (messageProgram !== undefined) {
+    const field = `${path}.messageExpression`;
+    const cost = messageProgram.maxCost ?? 0;
+    walk.faults.push(...walk.costs.observe(field, 'estimated messageExpression cost', cost, isKnown));
+  }
+  const isTransition = program.references.has('oldSelf');
+  if (walk.judge !== undefined) {
+    if (isTransition && at.uncorrelated !== undefined) {
+      const why = `oldSelf cannot be used on the uncorrelatable portion of the schema within ${at.uncorrelated}`;
+      walk.faults.push(invalid(`${path}.rule`, source, why));
+    } else if (!isTransition && text.optionalOldSelf !== undefined) {
+      const why = 'may not be set if oldSelf is not used in rule';
+      walk.faults.push(invalid(`${path}.optionalOldSelf`, text.optionalOldSelf, why));
+    }
+  }
+  const named = fieldPath === '' ? undefined : readFieldPath(fieldPath, schema, { brackets: true });
+  const field = named === undefined || 'error' in named ? '' : named.shown;
+  return { source, message, reason, fieldPath: field, optionalOldSelf, isTransition, program, messageProgram };
+}
+
+function compiled(source: string, environment: CelEnvironment): Program | BrokenRule {
+  try {
+    const program = compile(source, environment);
+    return program.type.kind === 'bool' ? program : { broken: 'cel expression must evaluate to a bool' };
+  } catch (error) {
+    if (!(error instanceof CelCompileError)) throw error;
+    return { broken: `compilation failed: ${error.message}` };
+  }
+}
+
+function compiledMessage(
+  source: string,
+  environment: CelEnvironment,
+  refuse: (why: string) => void,
+): Program | undefined {
+  try {
+    const program = compile(source, environment);
+    if (program.type.kind === 'string') return program;
+    refuse('messageExpression must evaluate to a string');
+  } catch (error) {
+    if (!(error instanceof CelCompileError)) throw error;
+    refuse(`messageExpression compilation failed: ${error.message}`);
+  }
+  return undefined;
+}

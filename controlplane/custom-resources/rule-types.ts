@@ -1,0 +1,174 @@
+/**
+ * What rules see of a schema: the types of its values, with names that CEL cannot write escaped, and how large they may be.
+ * Sizes are what the schema allows, or else what fits into a request; the cost of a rule is estimated from them.
+ */
+import type { SizeAt } from '../../api/cel/cost-estimate.ts';
+import {
+  bool,
+  bytes,
+  type CelType,
+  double,
+  duration,
+  dyn,
+  int,
+  list,
+  map,
+  string,
+  timestamp,
+} from '../../api/cel/types.ts';
+import { itemsOf, type JsonSchema } from './json-schema.ts';
+
+const RESERVED: ReadonlySet<string> = new Set(
+  'true false null in as break const continue else for function if import let loop package namespace return var void while'.split(
+    ' ',
+  ),
+);
+
+/** The names by which an expression may call a member: none, or two for a reserved word (`__namespace__`, `namespace`). */
+export function namesInRules(name: string): readonly string[] {
+  if (RESERVED.has(name)) return [`__${name}__`, name];
+  const escaped = escapedName(name);
+  return escaped === undefined ? [] : [escaped];
+}
+
+function escapedName(name: string): string | undefined {
+  if (!/^[A-Za-z_.\-/][A-Za-z0-9_.\-/]*$/.test(name)) return undefined;
+  return name
+    .replaceAll('__', '__underscores__')
+    .replaceAll('.', '__dot__')
+    .replaceAll('-', '__dash__')
+    .replaceAll('/', '__slash__');
+}
+
+export interface RuleType {
+  readonly type: CelType;
+  /** Characters, bytes, items or members at most; 0 of what is always of one size. */
+  readonly maxElements: number;
+  /** As JSON. */
+  readonly minBytes: number;
+  readonly key?: RuleType;
+  readonly item?: RuleType;
+  readonly fields?: ReadonlyMap<string, RuleType>;
+}
+
+const MAX_REQUEST_BYTES = 3 * 1024 * 1024;
+/** Without the quotes, brackets or braces around. */
+const MAX_CONTENT = MAX_REQUEST_BYTES - 2;
+/** A character may take four. */
+const BYTES_PER_CHARACTER = 4;
+
+const scalar = (type: CelType, minBytes: number, maxElements = 0): RuleType => ({ type, minBytes, maxElements });
+
+/** Of a string with a format that is a type of its own. */
+const FORMATS: Readonly<Record<string, RuleType>> = {
+  duration: scalar(duration, 3, 32),
+  date: scalar(timestamp, 12, 12),
+  'date-time': scalar(timestamp, 21, 32),
+};
+const KEY = scalar(string, 2);
+const TEXT: JsonSchema = { type: 'string' };
+
+/** The whole object, or one inside, has these whatever its schema says. */
+const OBJECT_PROPERTIES: Readonly<Record<string, JsonSchema>> = {
+  kind: TEXT,
+  apiVersion: TEXT,
+  metadata: { type: 'object', properties: { name: TEXT, generateName: TEXT } },
+};
+
+/** Of a whole object, for expressions of others (policies). */
+export function celTypeOf(schema: JsonSchema, isResource: boolean): CelType {
+  return ruleTypeOf(schema, isResource)?.type ?? dyn;
+}
+
+/** `undefined` for what rules do not see: values of a type that no schema tells. */
+export function ruleTypeOf(schema: JsonSchema, isResource: boolean): RuleType | undefined {
+  if (schema['x-kubernetes-int-or-string'] === true) {
+    return scalar(dyn, 1, lengthOf(schema) ?? MAX_CONTENT);
+  }
+  switch (schema.type) {
+    case 'array':
+      return listType(schema);
+    case 'object':
+      return objectType(schema, isResource);
+    case 'boolean':
+      return scalar(bool, 4);
+    case 'integer':
+      return scalar(int, 1);
+    case 'number':
+      return scalar(double, 1);
+    case 'string':
+      return textType(schema);
+    default:
+      return undefined;
+  }
+}
+
+const inner = (schema: JsonSchema): RuleType | undefined =>
+  ruleTypeOf(schema, schema['x-kubernetes-embedded-resource'] === true);
+
+function lengthOf({ maxLength }: JsonSchema): number | undefined {
+  return maxLength === undefined ? undefined : Math.max(0, maxLength) * BYTES_PER_CHARACTER;
+}
+
+function textType(schema: JsonSchema): RuleType {
+  const { format = '', maxLength } = schema;
+  if (format === 'byte') {
+    return scalar(bytes, 2, maxLength === undefined ? MAX_CONTENT : Math.max(0, maxLength));
+  }
+  const formatted = Object.hasOwn(FORMATS, format) ? FORMATS[format] : undefined;
+  if (formatted !== undefined) return formatted;
+  const values = schema.enum ?? [];
+  const longest = Math.max(0, ...values.map((value) => (typeof value === 'string' ? Buffer.byteLength(value) : 0)));
+  return scalar(string, 2, lengthOf(schema) ?? (values.length > 0 ? longest : MAX_CONTENT));
+}
+
+function listType(schema: JsonSchema): RuleType | undefined {
+  const items = itemsOf(schema);
+  const item = items === undefined ? undefined : inner(items);
+  if (item === undefined) return undefined;
+  const maxElements =
+    schema.maxItems === undefined ? Math.floor(MAX_CONTENT / (item.minBytes + 1)) : Math.max(0, schema.maxItems);
+  return { type: list(item.type), maxElements, minBytes: 2, item };
+}
+
+function objectType(schema: JsonSchema, isResource: boolean): RuleType | undefined {
+  const { additionalProperties, maxProperties } = schema;
+  if (typeof additionalProperties === 'object') {
+    const item = inner(additionalProperties);
+    if (item === undefined) return undefined;
+    // The shortest key, its quotes, the colon and the comma.
+    const maxElements =
+      maxProperties === undefined ? Math.floor(MAX_CONTENT / (item.minBytes + 6)) : Math.max(0, maxProperties);
+    return { type: map(string, item.type), maxElements, minBytes: 2, key: KEY, item };
+  }
+  const properties = isResource ? { ...schema.properties, ...OBJECT_PROPERTIES } : (schema.properties ?? {});
+  const needed = new Set(schema.required);
+  const fields = new Map<string, RuleType>();
+  let minBytes = 2;
+  for (const [name, member] of Object.entries(properties)) {
+    const type = inner(member);
+    if (type === undefined) continue;
+    for (const written of namesInRules(name)) fields.set(written, type);
+    if (needed.has(name) && member.default === undefined) minBytes += Buffer.byteLength(name) + type.minBytes + 4;
+  }
+  const type: CelType = { kind: 'object', name: 'object', field: (name) => fields.get(name)?.type };
+  return { type, maxElements: 0, minBytes, fields };
+}
+
+/** Paths begin with a variable, which is the value itself. */
+export function sizesOf(root: RuleType): SizeAt {
+  return (path) => {
+    let at: RuleType | undefined = root;
+    for (const step of path.slice(1)) {
+      if (step === '@items' || step === '@values') at = at.item;
+      else at = step === '@keys' ? at.key : at.fields?.get(step);
+      if (at === undefined) return undefined;
+    }
+    return at.maxElements;
+  };
+}
+
+/** How often a value of the type may stand in an object that says nothing of how often. */
+export function maxCount({ minBytes }: RuleType): number {
+  return Math.floor(MAX_REQUEST_BYTES / (minBytes + 1));
+}

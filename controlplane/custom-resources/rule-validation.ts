@@ -1,0 +1,172 @@
+/**
+ * Evaluates a schema's rules on an object. A rule that fails on what has not changed is let through; rules that read the
+ * old value run only where there is one. All rules of a write share one budget.
+ */
+import type { Budget } from '../../api/cel/cel.ts';
+import { adapt, CelError, CostExceeded, Optional } from '../../api/cel/values.ts';
+import { FieldError, invalid, OMITTED_VALUE } from '../../api/meta/field-error.ts';
+import { jsonEqual } from '../../api/meta/json-equality.ts';
+import type { JsonValue } from '../../api/meta/object.ts';
+import { isObject } from './json-schema.ts';
+import type { CompiledRules, Rule, RuleNode } from './rule-compilation.ts';
+import { celView } from './rule-values.ts';
+
+/** What the rules of one write may cost together. */
+const OBJECT_BUDGET = 10_000_000;
+const MAX_MESSAGE = 5 * 1024;
+
+/** No rule is run after this. */
+class Stop extends Error {}
+
+interface Visit {
+  readonly errors: FieldError[];
+  readonly budget: Budget;
+  readonly warn: ((text: string) => void) | undefined;
+}
+
+export interface RuleOptions {
+  /** Where the value stands. */
+  readonly path?: string;
+  /** Hears of rules that fail on what has not changed. */
+  readonly warn?: ((text: string) => void) | undefined;
+}
+
+/** A value that is judged, where it stands, and what it was. */
+interface Judged {
+  readonly value: JsonValue;
+  readonly old: JsonValue | undefined;
+  readonly path: string;
+  /** The innermost value around that can be told in the old object too has not changed. */
+  readonly unchanged: boolean;
+}
+
+export function validateRules(
+  rules: CompiledRules,
+  value: JsonValue,
+  old: JsonValue | undefined,
+  { path = '', warn }: RuleOptions = {},
+): FieldError[] {
+  const errors: FieldError[] = [];
+  if (rules.root === undefined) return errors;
+  try {
+    const unchanged = old !== undefined && jsonEqual(value, old);
+    visit(rules.root, { value, old, path, unchanged }, { errors, budget: { left: OBJECT_BUDGET }, warn });
+  } catch (error) {
+    if (!(error instanceof Stop)) throw error;
+  }
+  return errors;
+}
+
+function visit(node: RuleNode, judged: Judged, state: Visit): void {
+  const { value, old, path } = judged;
+  if (value === null) return;
+  for (const rule of node.rules) {
+    if ('broken' in rule) {
+      const { type = '' } = node.schema;
+      state.errors.push(invalid(path === '' ? '<nil>' : path, type, `rule compile error: ${rule.broken}`));
+      continue;
+    }
+    if (rule.isTransition && old === undefined && !rule.optionalOldSelf) continue;
+    const error = check(rule, node, judged, state);
+    if (error === undefined) continue;
+    if (rule.isTransition || !judged.unchanged) state.errors.push(error);
+    else state.warn?.(String(error));
+  }
+  if (Array.isArray(value)) {
+    const { items } = node;
+    if (items === undefined) return;
+    value.forEach((item, index) => {
+      const was = oldItem(node, item, old);
+      const unchanged =
+        hasKeys(node) && old !== undefined ? was !== undefined && jsonEqual(item, was) : judged.unchanged;
+      visit(items, { value: item, old: was, path: `${path}[${index}]`, unchanged }, state);
+    });
+  } else if (isObject(value)) {
+    const before = isObject(old) ? old : undefined;
+    for (const [name, inner] of Object.entries(value)) {
+      const property = node.properties.get(name);
+      const child = property ?? node.members;
+      if (child === undefined || inner === undefined) continue;
+      const was = before !== undefined && Object.hasOwn(before, name) ? before[name] : undefined;
+      const unchanged = old === undefined ? judged.unchanged : was !== undefined && jsonEqual(inner, was);
+      visit(child, { value: inner, old: was, path: step(path, name, property === undefined), unchanged }, state);
+    }
+  }
+}
+
+function step(path: string, name: string, isKey: boolean): string {
+  if (isKey) return `${path}[${name}]`;
+  return path === '' ? name : `${path}.${name}`;
+}
+
+const hasKeys = ({ schema }: RuleNode): boolean => schema['x-kubernetes-list-map-keys'] !== undefined;
+
+/** Items are the same only by the keys of their list. */
+function oldItem({ schema }: RuleNode, item: JsonValue, old: JsonValue | undefined): JsonValue | undefined {
+  const keys = schema['x-kubernetes-list-map-keys'];
+  if (keys === undefined || !Array.isArray(old) || !isObject(item)) return undefined;
+  return old.find((one) => isObject(one) && keys.every((key) => jsonEqual(one[key], item[key])));
+}
+
+function check(rule: Rule, node: RuleNode, judged: Judged, { errors, budget }: Visit): FieldError | undefined {
+  const { value, old, path } = judged;
+  const self = celView(value, node.schema);
+  const oldView = old === undefined ? undefined : celView(old, node.schema);
+  const oldSelf = rule.optionalOldSelf ? new Optional(oldView === undefined ? undefined : adapt(oldView)) : oldView;
+  const bindings = (name: string): unknown => (name === 'self' ? self : oldSelf);
+  const at = path === '' ? '<nil>' : path;
+  const { type = '' } = node.schema;
+  const shown = rule.message === '' ? rule.source.trim() : rule.message.trim();
+  const stop = (why: string): never => {
+    errors.push(invalid(at, type, why));
+    throw new Stop();
+  };
+  const outOfBudget = 'out of cost budget, no further validation rules will be run';
+  if (budget.left <= 0) stop(`validation failed due to running ${outOfBudget}`);
+  try {
+    if (rule.program.run(bindings, budget) === true) return undefined;
+  } catch (error) {
+    if (error instanceof CostExceeded) {
+      if (budget.left <= 0) stop(`validation failed due to running ${outOfBudget}`);
+      stop(
+        `'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: ${shown}`,
+      );
+    }
+    if (!(error instanceof CelError)) throw error;
+    const why = error.message.startsWith('no such overload')
+      ? `'${error.message}': call arguments did not match a supported operator, function or macro signature for rule: ${shown}`
+      : `${error.message} evaluating rule: ${shown}`;
+    // What could not be evaluated is not let through, changed or not.
+    errors.push(invalid(at, type, why));
+    return undefined;
+  }
+  const message = messageOf(rule, bindings, budget);
+  return failure(rule, type, judged, message);
+}
+
+function messageOf(rule: Rule, bindings: (name: string) => unknown, budget: Budget): string {
+  const plain = rule.message === '' ? `failed rule: ${rule.source.trim()}` : rule.message.trim();
+  if (rule.messageProgram === undefined) return plain;
+  try {
+    const made = rule.messageProgram.run(bindings, budget);
+    if (typeof made !== 'string') return plain;
+    const text = made.trim();
+    return text === '' || text.includes('\n') || Buffer.byteLength(text) > MAX_MESSAGE ? plain : text;
+  } catch (error) {
+    if (error instanceof CelError || error instanceof CostExceeded) return plain;
+    throw error;
+  }
+}
+
+/** At the field that the rule names. Objects and lists are not shown. */
+function failure({ fieldPath, reason }: Rule, type: string, { value, path }: Judged, message: string): FieldError {
+  const inside = path === '' ? fieldPath : `${path}.${fieldPath}`;
+  const field = fieldPath === '' ? path || '<nil>' : inside;
+  if (reason === 'FieldValueForbidden' || reason === 'FieldValueRequired') {
+    return new FieldError(reason, field, '', message);
+  }
+  const shown = type === 'object' || type === 'array' ? OMITTED_VALUE : value;
+  return reason === 'FieldValueDuplicate'
+    ? new FieldError(reason, field, shown, '')
+    : new FieldError('FieldValueInvalid', field, shown, message);
+}

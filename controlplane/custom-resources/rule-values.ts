@@ -1,0 +1,41 @@
+/**
+ * A value as its rules see it. Nothing is copied unless some member's name has to be written in another way.
+ */
+import { defineMember } from '../../api/meta/json-equality.ts';
+import type { JsonValue } from '../../api/meta/object.ts';
+import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
+import { namesInRules } from './rule-types.ts';
+
+const renames = new WeakMap<JsonSchema, boolean>();
+
+/** Whether the schema names something inside that CEL writes in another way. */
+function hasRenamed(schema: JsonSchema): boolean {
+  const known = renames.get(schema);
+  if (known !== undefined) return known;
+  const items = itemsOf(schema);
+  const { additionalProperties } = schema;
+  const found =
+    Object.entries(schema.properties ?? {}).some(([name, inner]) => isRenamed(name) || hasRenamed(inner)) ||
+    (items !== undefined && hasRenamed(items)) ||
+    (typeof additionalProperties === 'object' && hasRenamed(additionalProperties));
+  renames.set(schema, found);
+  return found;
+}
+
+const isRenamed = (name: string): boolean => namesInRules(name)[0] !== name;
+
+export function celView(value: JsonValue, schema: JsonSchema): JsonValue {
+  if (!hasRenamed(schema)) return value;
+  const items = itemsOf(schema);
+  if (Array.isArray(value)) return items === undefined ? value : value.map((item) => celView(item, items));
+  if (!isObject(value)) return value;
+  const view: Record<string, JsonValue> = {};
+  for (const [name, member] of Object.entries(value)) {
+    if (member === undefined) continue;
+    const inner = memberSchema(schema, name);
+    const named = schema.properties !== undefined && Object.hasOwn(schema.properties, name);
+    const shown = inner === undefined ? member : celView(member, inner);
+    for (const written of named ? namesInRules(name) : [name]) defineMember(view, written, shown);
+  }
+  return view;
+}

@@ -1,0 +1,62 @@
+/**
+ * How JSON becomes a custom resource: its metadata as that of any object, the rest as its schema says. The registry uses
+ * it where it uses the table's reader for built-in kinds.
+ */
+import { cloneJson } from '../../api/meta/json-equality.ts';
+import type { JsonObject, JsonValue, KubeObject } from '../../api/meta/object.ts';
+import { DecodeError, decodeStruct } from '../../api/schema/decode.ts';
+import type { StructType } from '../../api/schema/schema.ts';
+import type { SchemaReader } from '../registry/object-decoding.ts';
+import { applyDefaults, dropNulls } from './defaulting.ts';
+import { isObject, itemsOf, type JsonSchema, memberSchema } from './json-schema.ts';
+import { prune } from './pruning.ts';
+
+/** `schema` is that of the version; `metadata` the type of object metadata. */
+export function createSchemaReader(schema: JsonSchema, metadata: StructType): SchemaReader {
+  return {
+    conform(value) {
+      if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+        const type = Array.isArray(value) ? 'array' : value === null ? 'null' : typeof value;
+        throw new DecodeError(`json: cannot unmarshal ${type} into Go value of type map[string]interface {}`);
+      }
+      const pruned = prune(value as JsonObject, schema);
+      const meta = decodeStruct(metadata, (value as JsonObject)['metadata']);
+      const own = cloneJson(pruned.value);
+      const embedded: string[] = [];
+      conformEmbedded(own, schema, '', { metadata, unknown: embedded, isRoot: true });
+      const unknown = [...meta.unknown.map((path) => `metadata.${path}`), ...[...pruned.unknown, ...embedded].sort()];
+      const object = { ...own, metadata: meta.value } as unknown as KubeObject;
+      return { object, unknown };
+    },
+    applyDefaults: (object) => applyDefaults(object as unknown as JsonObject, schema),
+    dropNulls: (object) => dropNulls(object as unknown as JsonObject, schema),
+  };
+}
+
+interface Embedding {
+  readonly metadata: StructType;
+  readonly unknown: string[];
+  readonly isRoot: boolean;
+}
+
+/** Objects inside the object have metadata too. Changes `value`. */
+function conformEmbedded(value: JsonValue, schema: JsonSchema, path: string, embedding: Embedding): void {
+  const inside = { ...embedding, isRoot: false };
+  const items = itemsOf(schema);
+  if (Array.isArray(value)) {
+    if (items !== undefined) value.forEach((item, index) => conformEmbedded(item, items, `${path}[${index}]`, inside));
+    return;
+  }
+  if (!isObject(value)) return;
+  const own = value['metadata'];
+  if (schema['x-kubernetes-embedded-resource'] === true && !embedding.isRoot && isObject(own)) {
+    const decoded = decodeStruct(embedding.metadata, own);
+    value['metadata'] = decoded.value;
+    for (const name of decoded.unknown) embedding.unknown.push(`${path}.metadata.${name}`);
+  }
+  for (const [name, member] of Object.entries(value)) {
+    const inner = memberSchema(schema, name);
+    if (inner === undefined || member === undefined) continue;
+    conformEmbedded(member, inner, path === '' ? name : `${path}.${name}`, inside);
+  }
+}

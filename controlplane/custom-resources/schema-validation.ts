@@ -1,0 +1,52 @@
+/** Whether the schema of a definition can be served: its structure, its defaults, its words and its rules. */
+import { type FieldError, forbidden, invalid } from '../../api/meta/field-error.ts';
+import { defaultErrors } from './default-validation.ts';
+import type { JsonSchema } from './json-schema.ts';
+import { compileRules } from './rule-compilation.ts';
+import { isReadable, structuralErrors } from './structural-schema.ts';
+
+export interface SchemaPlace {
+  readonly schemaPath: string;
+  /** Some version has a status of its own. */
+  readonly hasStatus: boolean;
+  /** The schema was taken before as it is. */
+  readonly isKnown: boolean;
+}
+
+/** What may stand at the root where `status` is checked by itself. */
+const AT_ROOT =
+  'Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations';
+const ROOT_WORDS: ReadonlySet<string> = new Set(
+  AT_ROOT.split(' ').map((name) =>
+    name === 'XPreserveUnknownFields'
+      ? 'x-kubernetes-preserve-unknown-fields'
+      : name === 'XValidations'
+        ? 'x-kubernetes-validations'
+        : `${name.charAt(0).toLowerCase()}${name.slice(1)}`,
+  ),
+);
+
+export function validateSchema(
+  schema: JsonSchema,
+  { schemaPath: path, hasStatus, isKnown }: SchemaPlace,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  if (hasStatus) {
+    const other = Object.entries(schema).find(([name, value]) => !ROOT_WORDS.has(name) && value !== undefined);
+    if (schema.type && schema.type !== 'object') {
+      const why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled';
+      errors.push(invalid(`${path}.type`, schema.type, why));
+    } else if (other !== undefined) {
+      const why = `only [${AT_ROOT}] fields are allowed at the root of the schema if the status subresource is enabled`;
+      errors.push(invalid(path, schema, why));
+    }
+  }
+  if (schema.nullable === true) errors.push(forbidden(`${path}.nullable`, 'nullable cannot be true at the root'));
+  const readable = isReadable(schema);
+  const structural = readable ? structuralErrors(schema, path) : [];
+  errors.push(...structural);
+  const defaults = readable && structural.length === 0 ? defaultErrors(schema, path) : [];
+  errors.push(...defaults);
+  const skipRules = !readable || structural.length > 0 || defaults.length > 0;
+  return [...errors, ...compileRules(schema, path, { judge: { isKnown, skipRules } }).errors];
+}

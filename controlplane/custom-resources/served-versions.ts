@@ -1,0 +1,173 @@
+/** From a definition to what is served: rows of the catalog with their endpoints, one set a version. */
+import { newForbidden } from '../../api/meta/status-error.ts';
+import type { Schema, StructType, SubresourceInfo, ResourceInfo } from '../../api/schema/schema.ts';
+import { compareVersions } from '../../api/meta/version-order.ts';
+import type { FieldManagement } from '../registry/field-management.ts';
+import type { Decoder, ExpectedKind } from '../registry/object-decoding.ts';
+import { createResourceRest, createSubresourceRest } from '../registry/resource-rest.ts';
+import type { ServedVersion } from '../registry/version-edge.ts';
+import type { Rest } from '../model/rest.ts';
+import { createScaleRest } from '../registry/scale-rest.ts';
+import type { Store } from '../registry/store.ts';
+import type { Conversion, Strategy } from '../registry/strategy.ts';
+import { customDecoder } from './custom-decoder.ts';
+import { customScale } from './custom-scale.ts';
+import { customStrategy } from './custom-strategy.ts';
+import type { Definition, DefinitionVersion } from './definition.ts';
+import type { JsonSchema } from './json-schema.ts';
+import { createSchemaReader } from './schema-reader.ts';
+import { structTypeOf } from './schema-type.ts';
+import { renamingConversion, type VersionSchema } from './version-conversion.ts';
+import { type CallConversion, webhookConversion } from './webhook-conversion.ts';
+
+export interface ServingParts {
+  readonly schema: Schema;
+  readonly decoder: Decoder;
+  readonly fieldManagement: (expected: ExpectedKind, decoder: Decoder) => FieldManagement;
+  /** For definitions with a conversion webhook. */
+  readonly callConversion: CallConversion;
+  /** Of object metadata. */
+  readonly metadata: StructType;
+}
+
+export interface ServedSet {
+  readonly info: ResourceInfo;
+  readonly strategy: Strategy;
+  readonly schema: JsonSchema;
+  /** Of the definition that it was made from. */
+  readonly revision: string;
+  readonly conversion: Conversion;
+  readonly rests: readonly Rest[];
+}
+
+const VERBS = ['delete', 'deletecollection', 'get', 'list', 'patch', 'create', 'update', 'watch'];
+const SUB_VERBS = ['get', 'patch', 'update'];
+const EMPTY_SCHEMA: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
+
+export const schemaOf = (version: DefinitionVersion): JsonSchema => version.schema?.openAPIV3Schema ?? EMPTY_SCHEMA;
+
+/** `base` has the cache and the storage; each version gets its own policy on them. */
+export function servedVersions(
+  definition: Definition,
+  base: Omit<Store, 'info' | 'strategy'>,
+  parts: ServingParts,
+): ServedSet[] {
+  const stored = definition.spec.versions.find((version) => version.storage);
+  if (stored === undefined) return [];
+  const terminating = definition.metadata.deletionTimestamp !== undefined;
+  return definition.spec.versions
+    .filter((version) => version.served)
+    .sort((a, b) => compareVersions(a.name, b.name))
+    .map((version) => servedVersion(definition, { version, stored, terminating }, base, parts));
+}
+
+interface VersionParts {
+  readonly version: DefinitionVersion;
+  readonly stored: DefinitionVersion;
+  readonly terminating: boolean;
+}
+
+function servedVersion(
+  definition: Definition,
+  { version, stored, terminating }: VersionParts,
+  base: Omit<Store, 'info' | 'strategy'>,
+  parts: ServingParts,
+): ServedSet {
+  const { group } = definition.spec;
+  const info = infoOf(definition, version);
+  const schema = schemaOf(version);
+  const versions = {
+    stored: { name: stored.name, schema: schemaOf(stored) },
+    served: { name: version.name, schema },
+  };
+  const conversion = conversionOf(definition, versions, parts);
+  const strategy = customStrategy({ version, schema, conversion });
+  const store: Store = { ...base, info, strategy };
+  const expected: ExpectedKind = {
+    group,
+    version: version.name,
+    kind: info.kind,
+    struct: structTypeOf({ group, version: version.name, kind: info.kind }, schema, parts.metadata),
+    reader: createSchemaReader(schema, parts.metadata),
+    applyDefaults: undefined,
+  };
+  const decoder = customDecoder(parts.decoder);
+  const fieldManagement = parts.fieldManagement(expected, decoder);
+  const served: ServedVersion = { store, info, expected, conversion, decoder, fieldManagement };
+  const main = createResourceRest(served);
+  const rests: Rest[] = [terminating ? refusingCreates(main) : main];
+  for (const subresource of info.subresources) {
+    if (subresource.name === 'status' && strategy.status !== undefined) {
+      rests.push(createSubresourceRest(served, subresource, strategy.status));
+    } else if (version.subresources?.scale !== undefined) {
+      rests.push(createScaleRest(served, subresource, parts.schema, customScale(version.subresources.scale)));
+    }
+  }
+  const { uid = '', generation = 0 } = definition.metadata;
+  return { info, strategy, schema, revision: `${uid}/${generation}`, conversion, rests };
+}
+
+function conversionOf(
+  { spec }: Definition,
+  versions: { readonly stored: VersionSchema; readonly served: VersionSchema },
+  { callConversion }: ServingParts,
+): Conversion {
+  const rename = (from: VersionSchema, to: VersionSchema): Conversion => renamingConversion(spec.group, from, to);
+  const { webhook, strategy } = spec.conversion ?? { strategy: 'None' };
+  if (strategy !== 'Webhook' || webhook?.clientConfig === undefined) return rename(versions.stored, versions.served);
+  const reviewVersions = webhook.conversionReviewVersions ?? ['v1'];
+  const { group, names } = spec;
+  const options = { group, kind: names.kind, config: webhook.clientConfig, reviewVersions, call: callConversion };
+  return webhookConversion(options, versions, rename);
+}
+
+/** While the objects of a definition are being deleted, no new ones come. */
+function refusingCreates(rest: Rest): Rest {
+  const { group, resource } = rest.info;
+  return {
+    ...rest,
+    create(_context, _namespace, _name, body) {
+      const { metadata } = (body.value ?? {}) as { readonly metadata?: { readonly name?: string } };
+      const why = 'create not allowed while custom resource definition is terminating';
+      return Promise.reject(newForbidden({ group, resource }, metadata?.name ?? '', why));
+    },
+  };
+}
+
+function infoOf(definition: Definition, version: DefinitionVersion): ResourceInfo {
+  const { spec, status } = definition;
+  const names = status?.acceptedNames ?? spec.names;
+  const { group } = spec;
+  const subresources: SubresourceInfo[] = [];
+  if (version.subresources?.status !== undefined) {
+    subresources.push({ name: 'status', group, version: version.name, kind: spec.names.kind, verbs: SUB_VERBS });
+  }
+  if (version.subresources?.scale !== undefined) {
+    subresources.push({ name: 'scale', group: 'autoscaling', version: 'v1', kind: 'Scale', verbs: SUB_VERBS });
+  }
+  return {
+    group,
+    version: version.name,
+    resource: spec.names.plural,
+    kind: spec.names.kind,
+    singular: names.singular ?? '',
+    shortNames: names.shortNames ?? [],
+    categories: names.categories ?? [],
+    namespaced: spec.scope === 'Namespaced',
+    verbs: VERBS,
+    subresources,
+    custom: { listKind: names.listKind ?? `${spec.names.kind}List`, deprecation: deprecationOf(definition, version) },
+  };
+}
+
+/** The definition's own text, or one that names what to use instead. */
+function deprecationOf(definition: Definition, version: DefinitionVersion): string {
+  if (version.deprecated !== true) return '';
+  if (version.deprecationWarning !== undefined) return version.deprecationWarning;
+  const { group, names, versions } = definition.spec;
+  const better = versions
+    .filter((one) => one.served && one.deprecated !== true && compareVersions(one.name, version.name) < 0)
+    .sort((a, b) => compareVersions(a.name, b.name))[0];
+  const text = `${group}/${version.name} ${names.kind} is deprecated`;
+  return better === undefined ? text : `${text}; use ${group}/${better.name} ${names.kind}`;
+}

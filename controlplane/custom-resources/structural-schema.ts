@@ -1,0 +1,235 @@
+/**
+ * Whether a schema is structural: every value has one type, told outside of `allOf` and its like, which may only narrow
+ * what is told there. Errors come sorted by their text.
+ */
+import { RE2JS, RE2JSException } from 're2js';
+import { type FieldError, forbidden, invalid, required } from '../../api/meta/field-error.ts';
+import { itemsOf, type JsonSchema } from './json-schema.ts';
+
+/** Words of a schema that no server reads; what else is wrong with the schema is not told besides. */
+const UNREADABLE = ['id', '$schema', '$ref', 'patternProperties', 'dependencies', 'additionalItems', 'definitions'];
+
+/** The schema, or one inside, says what cannot be read as a structural schema. */
+export function isReadable(schema: JsonSchema): boolean {
+  if (Array.isArray(schema.items) || schema['x-kubernetes-preserve-unknown-fields'] === false) return false;
+  if (UNREADABLE.some((name) => isSet((schema as Readonly<Record<string, unknown>>)[name]))) return false;
+  return [...innerSchemas(schema)].every(isReadable);
+}
+
+function isSet(value: unknown): boolean {
+  if (value === undefined || value === null || value === '') return false;
+  return typeof value !== 'object' || Object.keys(value).length > 0;
+}
+
+function* innerSchemas(schema: JsonSchema): Generator<JsonSchema> {
+  yield* Object.values(schema.properties ?? {});
+  if (typeof schema.additionalProperties === 'object') yield schema.additionalProperties;
+  const items = itemsOf(schema);
+  if (items !== undefined) yield items;
+  yield* [...(schema.allOf ?? []), ...(schema.anyOf ?? []), ...(schema.oneOf ?? [])];
+  if (schema.not !== undefined) yield schema.not;
+}
+
+/** `path` is that of the schema: `spec.versions[0].schema.openAPIV3Schema`. */
+export function structuralErrors(schema: JsonSchema, path: string): FieldError[] {
+  const errors: FieldError[] = [];
+  validateNode(schema, 'root', path, errors);
+  completeJunctions(schema, schema, path, path, errors);
+  const shown = errors.map((error) => ({ error, text: String(error) }));
+  return shown.sort((a, b) => (a.text < b.text ? -1 : a.text > b.text ? 1 : 0)).map(({ error }) => error);
+}
+
+type Level = 'root' | 'item' | 'field';
+
+const UNTYPED: Readonly<Record<Level, string>> = {
+  root: 'must not be empty at the root',
+  item: 'must not be empty for specified array items',
+  field: 'must not be empty for specified object fields',
+};
+
+function validateNode(schema: JsonSchema, level: Level, path: string, errors: FieldError[]): void {
+  const { type = '', additionalProperties } = schema;
+  const items = itemsOf(schema);
+  if (type === 'array' && items === undefined) errors.push(required(`${path}.items`, 'must be specified'));
+  if (items !== undefined) validateNode(items, 'item', `${path}.items`, errors);
+  for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+    validateNode(inner, 'field', `${path}.properties[${name}]`, errors);
+  }
+  if (additionalProperties !== undefined && level === 'root') {
+    errors.push(forbidden(`${path}.additionalProperties`, 'must not be used at the root'));
+  }
+  if (typeof additionalProperties === 'object') {
+    validateNode(additionalProperties, 'field', `${path}.additionalProperties`, errors);
+  }
+  validateExtensions(schema, level, path, errors);
+  validateJunctions(schema, intOrString(schema.anyOf), intOrString(schema.allOf?.[0]?.anyOf), path, errors);
+  validateObjectMembers(schema, level, path, errors);
+  if (level === 'root' && type !== '' && type !== 'object') {
+    errors.push(invalid(`${path}.type`, type, 'must be object at the root'));
+  }
+}
+
+function validateExtensions(schema: JsonSchema, level: Level, path: string, errors: FieldError[]): void {
+  const either = schema['x-kubernetes-int-or-string'] === true;
+  const open = schema['x-kubernetes-preserve-unknown-fields'] === true;
+  const embedded = schema['x-kubernetes-embedded-resource'] === true;
+  const refuse = (name: string): unknown =>
+    errors.push(invalid(`${path}.${name}`, true, 'must be false if x-kubernetes-int-or-string is true'));
+  if (either && open) refuse('x-kubernetes-preserve-unknown-fields');
+  if (either && embedded) refuse('x-kubernetes-embedded-resource');
+  const { type = '' } = schema;
+  if (embedded && type !== 'object') {
+    const why = 'must be object if x-kubernetes-embedded-resource is true';
+    errors.push(type === '' ? required(`${path}.type`, why) : invalid(`${path}.type`, type, why));
+  } else if (type === '' && !either && !open) errors.push(required(`${path}.type`, UNTYPED[level]));
+  if (embedded && schema.additionalProperties !== undefined) {
+    const why = 'must not be used if x-kubernetes-embedded-resource is set';
+    errors.push(forbidden(`${path}.additionalProperties`, why));
+  }
+  if (embedded && !open && Object.keys(schema.properties ?? {}).length === 0) {
+    const why =
+      'must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields';
+    errors.push(required(`${path}.properties`, why));
+  }
+}
+
+/** Of metadata only names may be restricted: the rest of it is the same for all objects. */
+function validateObjectMembers(schema: JsonSchema, level: Level, path: string, errors: FieldError[]): void {
+  const isObject = level === 'root' || schema['x-kubernetes-embedded-resource'] === true;
+  const { properties = {} } = schema;
+  const member = (name: string): JsonSchema | undefined =>
+    Object.hasOwn(properties, name) ? properties[name] : undefined;
+  for (const [name, type] of [
+    ['kind', 'string'],
+    ['apiVersion', 'string'],
+    ['metadata', 'object'],
+  ] as const) {
+    const inner = member(name);
+    if (isObject && inner !== undefined && inner.type !== type) {
+      errors.push(invalid(`${path}.properties[${name}].type`, inner.type ?? '', `must be ${type}`));
+    }
+  }
+  const metadata = member('metadata');
+  if (level !== 'root' || metadata === undefined || restrictsNamesOnly(metadata)) return;
+  const text = 'must not specify anything other than name and generateName, but metadata is implicitly specified';
+  errors.push(forbidden(`${path}.properties[metadata]`, text));
+}
+
+const OF_METADATA: ReadonlySet<string> = new Set(['type', 'default', 'properties']);
+
+function restrictsNamesOnly(metadata: JsonSchema): boolean {
+  const names = Object.keys(metadata.properties ?? {});
+  const others = Object.entries(metadata).some(
+    ([name, value]) => !OF_METADATA.has(name) && value !== undefined && value !== '' && value !== false,
+  );
+  return !others && names.every((name) => name === 'name' || name === 'generateName');
+}
+
+/** What may stand for `x-kubernetes-int-or-string` in a schema that other tools read too. */
+function intOrString(anyOf: readonly JsonSchema[] | undefined): boolean {
+  if (anyOf?.length !== 2) return false;
+  return anyOf.every((one, index) => one.type === ['integer', 'string'][index] && Object.keys(one).length === 1);
+}
+
+function validateJunctions(
+  schema: JsonSchema,
+  skipAnyOf: boolean,
+  skipFirstOfAll: boolean,
+  path: string,
+  errors: FieldError[],
+): void {
+  const { anyOf = [], allOf = [], oneOf = [], not, pattern } = schema;
+  if (!skipAnyOf) anyOf.forEach((one, index) => validateNested(one, false, `${path}.anyOf[${index}]`, errors));
+  allOf.forEach((one, index) => validateNested(one, skipFirstOfAll && index === 0, `${path}.allOf[${index}]`, errors));
+  oneOf.forEach((one, index) => validateNested(one, false, `${path}.oneOf[${index}]`, errors));
+  if (not !== undefined) validateNested(not, false, `${path}.not`, errors);
+  if (pattern) validatePattern(pattern, path, errors);
+}
+
+function validatePattern(pattern: string, path: string, errors: FieldError[]): void {
+  try {
+    RE2JS.compile(pattern);
+  } catch (error) {
+    if (!(error instanceof RE2JSException)) throw error;
+    const text = `must be a valid regular expression, but isn't: ${error.message}`;
+    errors.push(invalid(`${path}.pattern`, pattern, text));
+  }
+}
+
+/** What describes a value stands outside; the word says how it would have to be. */
+const OUTSIDE_ONLY: Readonly<Record<string, string>> = {
+  type: 'empty',
+  additionalProperties: 'undefined',
+  default: 'undefined',
+  title: 'empty',
+  description: 'empty',
+  nullable: 'false',
+  'x-kubernetes-preserve-unknown-fields': 'false',
+  'x-kubernetes-embedded-resource': 'false',
+  'x-kubernetes-int-or-string': 'false',
+  'x-kubernetes-list-map-keys': 'empty',
+  'x-kubernetes-list-type': 'undefined',
+  'x-kubernetes-map-type': 'undefined',
+  'x-kubernetes-validations': 'empty',
+};
+
+function isThere(value: unknown, wanted: string): boolean {
+  if (value === undefined || value === null) return false;
+  if (wanted === 'undefined') return true;
+  return value !== '' && value !== false && !(Array.isArray(value) && value.length === 0);
+}
+
+function validateNested(schema: JsonSchema, skipAnyOf: boolean, path: string, errors: FieldError[]): void {
+  validateJunctions(schema, skipAnyOf, false, path, errors);
+  const items = itemsOf(schema);
+  if (items !== undefined) validateNested(items, false, `${path}.items`, errors);
+  for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+    validateNested(inner, false, `${path}.properties[${name}]`, errors);
+  }
+  for (const [name, wanted] of Object.entries(OUTSIDE_ONLY)) {
+    if (isThere((schema as Readonly<Record<string, unknown>>)[name], wanted)) {
+      errors.push(forbidden(`${path}.${name}`, `must be ${wanted} to be structural`));
+    }
+  }
+  if (schema.properties !== undefined && Object.hasOwn(schema.properties, 'metadata')) {
+    errors.push(forbidden(`${path}.properties[metadata]`, 'must not be specified in a nested context'));
+  }
+}
+
+/** What junctions name must be told outside of them too. Only those at the root are held to it. */
+function completeJunctions(
+  schema: JsonSchema,
+  outer: JsonSchema | undefined,
+  outerPath: string,
+  path: string,
+  errors: FieldError[],
+): void {
+  const enter = (inner: JsonSchema, at: string): void => completeNested(inner, outer, outerPath, at, errors);
+  if (schema.not !== undefined) enter(schema.not, `${path}.not`);
+  for (const junction of ['allOf', 'anyOf', 'oneOf'] as const) {
+    schema[junction]?.forEach((one, index) => enter(one, `${path}.${junction}[${index}]`));
+  }
+}
+
+function completeNested(
+  schema: JsonSchema,
+  outer: JsonSchema | undefined,
+  outerPath: string,
+  path: string,
+  errors: FieldError[],
+): void {
+  if (outer === undefined) {
+    errors.push(required(outerPath, `because it is defined in ${path}`));
+    return;
+  }
+  completeJunctions(schema, outer, outerPath, path, errors);
+  const items = itemsOf(schema);
+  if (items !== undefined) {
+    completeNested(items, itemsOf(outer), `${outerPath}.items`, `${path}.items`, errors);
+  }
+  for (const [name, inner] of Object.entries(schema.properties ?? {})) {
+    const step = `.properties[${name}]`;
+    const described = Object.hasOwn(outer.properties ?? {}, name) ? outer.properties?.[name] : undefined;
+    completeNested(inner, described, `${outerPath}${step}`, `${path}${step}`, errors);
+  }
+}

@@ -1,0 +1,41 @@
+/** Between the versions of a custom resource that differ in nothing but their name and their schema (strategy `None`). */
+import { cloneJson } from '../../api/meta/json-equality.ts';
+import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
+import type { Conversion } from '../registry/strategy.ts';
+import { conforms } from './conformity.ts';
+import { applyDefaults, dropNulls } from './defaulting.ts';
+import type { JsonSchema } from './json-schema.ts';
+import { prune } from './pruning.ts';
+
+export interface VersionSchema {
+  readonly name: string;
+  readonly schema: JsonSchema;
+}
+
+/** What is stored gets the defaults of the stored version, also those that came later, and loses what was dropped from it. */
+export function renamingConversion(group: string, stored: VersionSchema, served: VersionSchema): Conversion {
+  const same = stored.name === served.name;
+  const fitted = (object: KubeObject, { name, schema }: VersionSchema): KubeObject => {
+    const fit = prune(object as unknown as JsonObject, schema).value as unknown as KubeObject;
+    fit.apiVersion = apiVersionOf({ group, version: name });
+    return fit;
+  };
+  return {
+    toStored: (object) => (same ? object : fitted(object, stored)),
+    fromStored(object) {
+      const members = object as unknown as JsonObject;
+      applyDefaults(members, stored.schema);
+      dropNulls(members, stored.schema);
+      return fitted(object, served.schema === stored.schema ? { ...served, schema: stored.schema } : served);
+    },
+    isServed: (object) =>
+      same &&
+      object.apiVersion === apiVersionOf({ group, version: stored.name }) &&
+      conforms(object as unknown as JsonObject, stored.schema),
+  };
+}
+
+/** What is stored as the version shows it; the stored object is not changed. */
+export function asServed(conversion: Conversion, object: KubeObject): KubeObject {
+  return conversion.isServed?.(object) === true ? object : conversion.fromStored(cloneJson(object));
+}

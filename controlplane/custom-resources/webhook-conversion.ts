@@ -1,0 +1,120 @@
+/**
+ * Between the versions of a custom resource whose definition names a webhook for it: what the webhook is asked, and what of
+ * its answer is taken. Of metadata only labels and annotations are.
+ */
+import { randomUUID } from 'node:crypto';
+import { stringifyJson } from '../../api/codec/json.ts';
+import { cloneJson } from '../../api/meta/json-equality.ts';
+import { apiVersionOf, type JsonObject, type KubeObject } from '../../api/meta/object.ts';
+import { newInternalError } from '../../api/meta/status-error.ts';
+import type { Conversion } from '../registry/strategy.ts';
+import type { WebhookClientConfig } from './definition.ts';
+import type { VersionSchema } from './version-conversion.ts';
+
+/** Calls the webhook and gives its answer (JSON); rejects with why it could not. */
+export type CallConversion = (config: WebhookClientConfig, body: string) => Promise<unknown>;
+
+export interface WebhookConversionOptions {
+  readonly group: string;
+  readonly kind: string;
+  readonly config: WebhookClientConfig;
+  readonly reviewVersions: readonly string[];
+  readonly call: CallConversion;
+}
+
+const SUPPORTED = ['v1', 'v1beta1'];
+
+/** `base` fits what comes out to the schemas of the versions. */
+export function webhookConversion(
+  { group, kind, config, reviewVersions, call }: WebhookConversionOptions,
+  versions: { readonly stored: VersionSchema; readonly served: VersionSchema },
+  base: (from: VersionSchema, to: VersionSchema) => Conversion,
+): Conversion {
+  const { stored, served } = versions;
+  const same = base(stored, stored);
+  const shown = base(served, served);
+  const review = reviewVersions.find((version) => SUPPORTED.includes(version)) ?? 'v1';
+
+  async function ask(objects: readonly KubeObject[], version: string): Promise<KubeObject[]> {
+    const desiredAPIVersion = apiVersionOf({ group, version });
+    const webhook = `conversion webhook for ${objects[0]?.apiVersion ?? ''}, Kind=${kind}`;
+    const fail = (why: string): Error => newInternalError(`${webhook} failed: ${why}`);
+    const uid = randomUUID();
+    const body = {
+      kind: 'ConversionReview',
+      apiVersion: `apiextensions.k8s.io/${review}`,
+      request: { uid, desiredAPIVersion, objects },
+    };
+    let answer: unknown;
+    try {
+      answer = await call(config, stringifyJson(body));
+    } catch (error) {
+      throw fail(error instanceof Error ? error.message : String(error));
+    }
+    const { response } = (answer ?? {}) as { readonly response?: ConversionResponse };
+    if (response === undefined) throw fail('no response provided');
+    if (response.uid !== uid)
+      throw fail(`expected response.uid=${JSON.stringify(uid)}, got ${JSON.stringify(response.uid ?? '')}`);
+    const { status = '', message = '' } = response.result ?? {};
+    if (status !== 'Success') {
+      throw fail(message === '' ? `response.result.status was '${status}', not 'Success'` : message);
+    }
+    const converted = response.convertedObjects ?? [];
+    if (converted.length !== objects.length) {
+      throw newInternalError(`${webhook} returned ${converted.length} objects, expected ${objects.length}`);
+    }
+    return objects.map((object, index) => taken(object, converted[index] ?? {}, desiredAPIVersion, webhook));
+  }
+
+  return {
+    ...same,
+    async convertAll(objects, to) {
+      if (to === 'stored') {
+        const asked = stored.name === served.name ? objects : await ask(objects, stored.name);
+        return asked.map((object) => same.fromStored(cloneJson(object)));
+      }
+      // Objects may have been stored when another version was the stored one.
+      const wanted = apiVersionOf({ group, version: served.name });
+      const others = objects.filter(({ apiVersion }) => apiVersion !== wanted).map((object) => cloneJson(object));
+      const asked = others.length === 0 ? [] : await ask(others, served.name);
+      let next = 0;
+      return objects.map((object) => {
+        const found = object.apiVersion === wanted ? object : (asked[next++] ?? object);
+        return shown.isServed?.(found) === true ? found : shown.fromStored(cloneJson(found));
+      });
+    },
+  };
+}
+
+/** Who the object is stays as it was. */
+function taken(object: KubeObject, converted: JsonObject, apiVersion: string, webhook: string): KubeObject {
+  const refuse = (why: string): Error => newInternalError(`${webhook} returned invalid ${why}`);
+  const next = converted as unknown as KubeObject;
+  if (next.apiVersion !== apiVersion) {
+    const why = `invalid groupVersion (expected ${apiVersion}, received ${next.apiVersion ?? ''})`;
+    throw refuse(`object at index 0: ${why}`);
+  }
+  if (next.kind !== object.kind) {
+    throw refuse(`object at index 0: invalid kind (expected ${object.kind ?? ''}, received ${next.kind ?? ''})`);
+  }
+  const { metadata = {} } = next;
+  for (const name of ['name', 'namespace', 'uid'] as const) {
+    const [before, after] = [object.metadata[name] ?? '', metadata[name] ?? ''];
+    if (before !== after) {
+      throw refuse(`object: must have the same ${name === 'uid' ? 'UID' : name}: ${before} != ${after}`);
+    }
+  }
+  if (next.metadata === undefined) throw refuse('metadata: missing metadata in converted object');
+  const kept = cloneJson(object.metadata);
+  delete kept.labels;
+  delete kept.annotations;
+  if (metadata.labels !== undefined) kept.labels = metadata.labels;
+  if (metadata.annotations !== undefined) kept.annotations = metadata.annotations;
+  return { ...next, metadata: kept };
+}
+
+interface ConversionResponse {
+  readonly uid?: string;
+  readonly result?: { readonly status?: string; readonly message?: string };
+  readonly convertedObjects?: readonly JsonObject[];
+}

@@ -1,0 +1,238 @@
+/**
+ * What admission plugins, authenticators and authorizers read of the cluster's state: a mirror of each resource that
+ * somebody asks for, fed by the catalog's own watch (the objects are shared with the watch cache, never copied).
+ *
+ * A mirror follows writes with a small lag; where the newest state decides, `live` asks the registry. Made by main.ts.
+ */
+import type { Clock } from '../../api/machinery/clock.ts';
+import type { Logger } from '../../api/component/logger.ts';
+import type { Resource } from '../../api/machinery/client.ts';
+import type { ResourceOf } from '../../api/machinery/resources.ts';
+import type { KubeObject } from '../../api/meta/object.ts';
+import { everyField } from '../../api/meta/field-selector.ts';
+import { everything } from '../../api/meta/selector.ts';
+import { isNotFound } from '../../api/meta/status-error.ts';
+import type { RequestContext, Rest, ResourceCatalog, WatchEvent } from '../model/rest.ts';
+
+/** `current` is absent after a deletion, `previous` for what is new. */
+export interface SourceChange<T> {
+  readonly current: T | undefined;
+  readonly previous: T | undefined;
+}
+
+export interface Source<T extends KubeObject = KubeObject> {
+  /** `namespace` is `''` for objects of the cluster. */
+  get(namespace: string, name: string): T | undefined;
+  /** The newest state, from the registry. */
+  live(namespace: string, name: string): Promise<T | undefined>;
+  /** Of one namespace, or all. */
+  list(namespace?: string): readonly T[];
+  /** Hears what is there already, then every change, in order. Must not throw. */
+  subscribe(listener: (change: SourceChange<T>) => void): void;
+  /** Resolves when the contents were taken once. */
+  synced(): Promise<void>;
+}
+
+export interface Sources {
+  of<T extends KubeObject>(resource: ResourceOf<T>): Source<T>;
+  /** Resolves when every mirror that was asked for so far is filled. */
+  synced(): Promise<void>;
+}
+
+export interface SourcesOptions {
+  readonly clock: Clock;
+  readonly logger: Logger;
+  readonly signal: AbortSignal;
+}
+
+const RETRY_MS = 1000;
+
+export function sourcesFromCatalog(catalog: ResourceCatalog, options: SourcesOptions): Sources {
+  const mirrors = new Map<string, Mirror<KubeObject>>();
+  return {
+    of<T extends KubeObject>(resource: ResourceOf<T>): Source<T> {
+      const key = `${resource.group}/${resource.resource}`;
+      let mirror = mirrors.get(key);
+      if (mirror === undefined) {
+        mirror = new Mirror<KubeObject>(
+          () => catalog.find(resource.group, resource.version, resource.resource, ''),
+          options,
+        );
+        mirrors.set(key, mirror);
+        mirror.start();
+      }
+      return mirror as Source<KubeObject> as Source<T>;
+    },
+    async synced() {
+      await Promise.all([...mirrors.values()].map((mirror) => mirror.synced()));
+    },
+  };
+}
+
+/** The control plane itself, where it reads for its own purposes. */
+function systemContext(signal: AbortSignal): RequestContext {
+  return {
+    user: { name: 'system:apiserver', groups: ['system:masters', 'system:authenticated'] },
+    signal,
+    fieldManager: 'kube-apiserver',
+    userAgent: 'kube-apiserver',
+    warn: () => undefined,
+    annotate: () => undefined,
+    may: () => Promise.resolve(true),
+  };
+}
+
+class Mirror<T extends KubeObject> implements Source<T> {
+  readonly #find: () => Rest | undefined;
+  readonly #options: SourcesOptions;
+  readonly #context: RequestContext;
+  readonly #byNamespace = new Map<string, Map<string, T>>();
+  readonly #listeners: ((change: SourceChange<T>) => void)[] = [];
+  readonly #filled = Promise.withResolvers<void>();
+  /** Keys seen in the first part of a watch; what is missing from it afterwards is gone. `undefined` outside of it. */
+  #seen: Set<string> | undefined;
+
+  constructor(find: () => Rest | undefined, options: SourcesOptions) {
+    this.#find = find;
+    this.#options = options;
+    this.#context = systemContext(options.signal);
+  }
+
+  start(): void {
+    const { clock, signal, logger } = this.#options;
+    const again = (): void => {
+      if (!signal.aborted) clock.after(RETRY_MS, () => this.start());
+    };
+    const rest = this.#find();
+    if (rest?.watch === undefined) {
+      // Not served (yet): nothing to read, and nobody has to wait for it.
+      this.#filled.resolve();
+      again();
+      return;
+    }
+    this.#seen = new Set();
+    const options = {
+      labelSelector: everything,
+      fieldSelector: everyField,
+      resourceVersion: '',
+      resourceVersionMatch: 'NotOlderThan' as const,
+      allowWatchBookmarks: true,
+      sendInitialEvents: true,
+      name: '',
+    };
+    const sink = {
+      onEvents: (events: readonly WatchEvent[]): boolean => {
+        for (const event of events) this.#take(event);
+        return true;
+      },
+      onEnd: again,
+    };
+    rest.watch(this.#context, '', options, sink).then(
+      (handle) => signal.addEventListener('abort', () => handle.close(), { once: true }),
+      (error: unknown) => {
+        if (signal.aborted) return;
+        logger.warn({ error, resource: rest.info.resource }, 'Objects could not be watched');
+        again();
+      },
+    );
+  }
+
+  #take(event: WatchEvent): void {
+    if (event.type === 'ERROR') return;
+    if (event.type === 'BOOKMARK') {
+      if (event.initialEventsEnd) this.#endOfInitial();
+      return;
+    }
+    const object = event.entry.object as T;
+    if (event.type === 'DELETED') this.#put(object, true);
+    else {
+      this.#seen?.add(keyOf(object));
+      this.#put(object, false);
+    }
+  }
+
+  #endOfInitial(): void {
+    const seen = this.#seen;
+    this.#seen = undefined;
+    if (seen !== undefined) {
+      for (const object of this.list()) if (!seen.has(keyOf(object))) this.#put(object, true);
+    }
+    this.#filled.resolve();
+  }
+
+  #put(object: T, gone: boolean): void {
+    const namespace = object.metadata.namespace ?? '';
+    const name = object.metadata.name ?? '';
+    let objects = this.#byNamespace.get(namespace);
+    const previous = objects?.get(name);
+    if (gone) {
+      objects?.delete(name);
+      if (objects?.size === 0) this.#byNamespace.delete(namespace);
+      if (previous === undefined) return;
+    } else {
+      if (objects === undefined) this.#byNamespace.set(namespace, (objects = new Map()));
+      objects.set(name, object);
+    }
+    const change = { current: gone ? undefined : object, previous };
+    for (const listener of this.#listeners) listener(change);
+  }
+
+  get(namespace: string, name: string): T | undefined {
+    return this.#byNamespace.get(namespace)?.get(name);
+  }
+
+  async live(namespace: string, name: string): Promise<T | undefined> {
+    try {
+      const entry = await this.#find()?.get?.(this.#context, namespace, name, { resourceVersion: '' });
+      return entry?.object as T | undefined;
+    } catch (error) {
+      if (isNotFound(error)) return undefined;
+      throw error;
+    }
+  }
+
+  list(namespace?: string): readonly T[] {
+    if (namespace !== undefined) return [...(this.#byNamespace.get(namespace)?.values() ?? [])];
+    const all: T[] = [];
+    for (const objects of this.#byNamespace.values()) all.push(...objects.values());
+    return all;
+  }
+
+  subscribe(listener: (change: SourceChange<T>) => void): void {
+    for (const current of this.list()) listener({ current, previous: undefined });
+    this.#listeners.push(listener);
+  }
+
+  synced(): Promise<void> {
+    return this.#filled.promise;
+  }
+}
+
+function keyOf(object: KubeObject): string {
+  return `${object.metadata.namespace ?? ''}/${object.metadata.name ?? ''}`;
+}
+
+/** Sources over fixed objects, for tests and for plugins outside of a server. */
+export function fixedSources(
+  objects: readonly { readonly resource: Resource; readonly object: KubeObject }[],
+): Sources {
+  return {
+    of<T extends KubeObject>(resource: ResourceOf<T>): Source<T> {
+      const mine = (): T[] =>
+        objects
+          .filter((row) => row.resource.resource === resource.resource && row.resource.group === resource.group)
+          .map((row) => row.object as T);
+      const get = (namespace: string, name: string): T | undefined =>
+        mine().find((object) => (object.metadata.namespace ?? '') === namespace && object.metadata.name === name);
+      return {
+        get,
+        live: (namespace, name) => Promise.resolve(get(namespace, name)),
+        list: (namespace) =>
+          mine().filter((object) => namespace === undefined || (object.metadata.namespace ?? '') === namespace),
+        subscribe: (listener) => mine().forEach((current) => listener({ current, previous: undefined })),
+        synced: () => Promise.resolve(),
+      };
+    },
+    synced: () => Promise.resolve(),
+  };
+}

@@ -1,9 +1,0 @@
-/** Columns of the node group. */
-import type { TableColumns } from '../strategy.ts';
-import { age, ageColumn, column, nameColumn, nameOf } from './column.ts';
-
-export const runtimeClassColumns: TableColumns = {
-  // The reference has no text for the handler.
-  columns: [nameColumn, column('Handler', ''), ageColumn],
-  cells: (object) => [nameOf(object), (object as { handler?: string }).handler ?? '', age(object)],
-};

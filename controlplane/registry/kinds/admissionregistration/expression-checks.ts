@@ -1,0 +1,48 @@
+/**
+ * What validation of kinds asks about expressions in CEL: does this one compile, and to the type that its place needs?
+ * Kinds know this question only; the answer comes from the expression language's own part.
+ */
+import { forbidden, invalid, type FieldError } from '../../../../api/meta/field-error.ts';
+
+/** Where an expression stands, which says what it must evaluate to and what it may name. */
+export type ExpressionPlace =
+  | 'matchCondition'
+  | 'validation'
+  | 'messageExpression'
+  | 'auditAnnotation'
+  | 'variable'
+  | 'applyConfiguration'
+  | 'jsonPatch'
+  | 'deviceSelector';
+
+export interface NamedExpression {
+  readonly name: string;
+  readonly expression: string;
+}
+
+export interface ExpressionQuestion {
+  readonly place: ExpressionPlace;
+  readonly expression: string;
+  /** Whether `params` may be named. */
+  readonly params: boolean;
+  /** Whether `authorizer` may be named. */
+  readonly authorizer: boolean;
+  /** Those before it, in order; none: `variables` is not known. */
+  readonly variables: readonly NamedExpression[];
+}
+
+/** An expression that is right, but may cost more than its place allows. */
+export const TOO_COMPLEX: unique symbol = Symbol('too complex');
+
+/** Why an expression will not do (`compilation failed: …`, `must evaluate to bool but got int`), or `undefined`. */
+export type ExpressionChecker = (question: ExpressionQuestion) => string | typeof TOO_COMPLEX | undefined;
+
+export function expressionErrors(
+  check: ExpressionChecker,
+  field: string,
+  question: Pick<ExpressionQuestion, 'place' | 'expression'> & Partial<ExpressionQuestion>,
+): FieldError[] {
+  const fault = check({ params: false, authorizer: true, variables: [], ...question });
+  if (fault === TOO_COMPLEX) return [forbidden(field, 'too complex, exceeds cost limit')];
+  return fault === undefined ? [] : [invalid(field, question.expression, fault)];
+}

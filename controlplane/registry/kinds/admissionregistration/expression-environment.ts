@@ -1,0 +1,141 @@
+/**
+ * Answers the question of `expression-checks.ts` with the expression language: what may be named where an expression stands,
+ * and what it must evaluate to.
+ */
+import { namespaceType, requestType, struct } from '../../../../api/cel/admission-variables.ts';
+import { compile, CelCompileError, type CelEnvironment } from '../../../../api/cel/cel.ts';
+import {
+  bool,
+  dyn,
+  fits,
+  isOpen,
+  list,
+  map,
+  opaque,
+  showType,
+  string,
+  type CelType,
+} from '../../../../api/cel/types.ts';
+import type { SizeAt } from '../../../../api/cel/cost-estimate.ts';
+import {
+  type ExpressionChecker,
+  type ExpressionPlace,
+  type ExpressionQuestion,
+  type NamedExpression,
+  TOO_COMPLEX,
+} from './expression-checks.ts';
+
+const device = struct('kubernetes.DRADevice', {
+  driver: string,
+  attributes: map(string, map(string, dyn)),
+  capacity: map(string, map(string, opaque('kubernetes.Quantity'))),
+  allowMultipleAllocations: bool,
+});
+
+/** What a selector of devices may cost. */
+const MAX_DEVICE_COST = 1_000_000;
+const MAX_DRIVER = 63;
+const MAX_DOMAIN = 63;
+const MAX_ID = 32;
+const MAX_ATTRIBUTES = 32;
+const MAX_ATTRIBUTE = 64;
+
+/** Domains, ids and values of attributes and capacities are bounded, by whatever name they are asked for. */
+const deviceSizes: SizeAt = ([, field, ...steps]) => {
+  if (field === undefined || field === 'allowMultipleAllocations') return steps.length === 0 ? 0 : undefined;
+  if (field === 'driver') return steps.length === 0 ? MAX_DRIVER : undefined;
+  if (field !== 'attributes' && field !== 'capacity') return undefined;
+  const key = steps.indexOf('@keys');
+  if (key >= 0) return key === steps.length - 1 && key < 2 ? [MAX_DOMAIN, MAX_ID][key] : undefined;
+  if (steps.length < 2) return MAX_ATTRIBUTES;
+  return steps.length > 2 ? undefined : field === 'attributes' ? MAX_ATTRIBUTE : 0;
+};
+
+/** `Object` and everything that lies within it, whatever the kind. */
+function patchMessage(name: string): CelType | undefined {
+  if (name === 'JSONPatch') return jsonPatch;
+  return name === 'Object' || name.startsWith('Object.') ? applied(name) : undefined;
+}
+
+function applied(name: string): CelType {
+  return { kind: 'object', name, field: () => dyn };
+}
+
+const jsonPatch = struct('JSONPatch', { op: string, path: string, from: string, value: dyn });
+
+/** What an expression of a place must evaluate to; none: anything. */
+const WANTED: Readonly<Partial<Record<ExpressionPlace, CelType>>> = {
+  matchCondition: bool,
+  validation: bool,
+  deviceSelector: bool,
+  messageExpression: string,
+  auditAnnotation: string,
+  applyConfiguration: applied('Object'),
+  jsonPatch: list(jsonPatch),
+};
+
+function environmentOf(question: ExpressionQuestion): CelEnvironment {
+  const { place, params, authorizer, variables } = question;
+  if (place === 'deviceSelector') return { variables: { device }, sizeAt: deviceSizes };
+  const known: Record<string, CelType> = { object: dyn, oldObject: dyn, request: requestType };
+  if (place !== 'matchCondition') known['namespaceObject'] = namespaceType;
+  if (params) known['params'] = dyn;
+  if (authorizer) {
+    known['authorizer'] = opaque('kubernetes.authorization.Authorizer');
+    known['authorizer.requestResource'] = opaque('kubernetes.authorization.ResourceCheck');
+  }
+  if (variables.length > 0) known['variables'] = variablesType(variables, { ...question, variables: [] });
+  const patches = place === 'applyConfiguration' || place === 'jsonPatch' || place === 'variable';
+  return patches ? { variables: known, message: patchMessage } : { variables: known };
+}
+
+/** Each variable has the type of its expression; those that do not compile could be anything. */
+function variablesType(variables: readonly NamedExpression[], question: ExpressionQuestion): CelType {
+  const types: Record<string, CelType> = {};
+  const before: NamedExpression[] = [];
+  for (const variable of variables) {
+    types[variable.name] = typeOf({
+      ...question,
+      place: 'variable',
+      expression: variable.expression,
+      variables: before,
+    });
+    before.push(variable);
+  }
+  return struct('kubernetes.variables', types);
+}
+
+function typeOf(question: ExpressionQuestion): CelType {
+  try {
+    return compile(question.expression, environmentOf(question)).type;
+  } catch (error) {
+    if (error instanceof CelCompileError) return dyn;
+    throw error;
+  }
+}
+
+export const checkExpression: ExpressionChecker = (question) => {
+  const { place, expression } = question;
+  let type: CelType;
+  let maxCost: number | undefined;
+  try {
+    ({ type, maxCost } = compile(expression, environmentOf(question)));
+  } catch (error) {
+    if (error instanceof CelCompileError) return `compilation failed: ${error.message}`;
+    throw error;
+  }
+  if (place === 'deviceSelector' && (maxCost ?? 0) > MAX_DEVICE_COST) return TOO_COMPLEX;
+  const wanted = WANTED[place];
+  if (wanted === undefined || (isOpen(type) ? place === 'deviceSelector' : fits(wanted, type))) return undefined;
+  // Null says that there is no annotation.
+  if (place === 'auditAnnotation' && type.kind === 'null') return undefined;
+  const found = type.kind === 'null' ? 'null_type' : showType(type);
+  switch (place) {
+    case 'auditAnnotation':
+      return `must evaluate to one of [string null_type] but got ${found}`;
+    case 'deviceSelector':
+      return `must evaluate to bool or the unknown type, not ${found}`;
+    default:
+      return `must evaluate to ${showType(wanted)} but got ${found}`;
+  }
+};

@@ -1,0 +1,66 @@
+/** Where a webhook is called: rules that admission webhooks, conversion webhooks and API services share. */
+import { invalid, required, type FieldError } from '../../../../api/meta/field-error.ts';
+import { dnsSubdomainErrors, portNumberErrors } from '../../../../api/meta/names.ts';
+
+export interface WebhookService {
+  readonly namespace?: string | undefined;
+  readonly name?: string | undefined;
+  readonly path?: string | undefined;
+  readonly port?: number | undefined;
+}
+
+export interface WebhookClientConfig {
+  readonly url?: string | undefined;
+  readonly service?: WebhookService | undefined;
+}
+
+const URL_FORM = '; desired format: https://host[/path]';
+
+/** `scheme://user@host/path?query#fragment`, as Go reads it. */
+const URL_PARTS = /^(?:([a-zA-Z][a-zA-Z0-9+.-]*):)?(?:\/\/(?:([^/?#]*)@)?([^/?#]*))?([^?#]*)(?:\?([^#]*))?(?:#(.*))?$/s;
+
+function webhookUrlErrors(field: string, url: string): FieldError[] {
+  const parts = URL_PARTS.exec(url);
+  const controlCharacter = [...url].some((char) => char < ' ' || char === '\u007f');
+  if (parts === null || controlCharacter)
+    return [required(field, `url must be a valid URL: parse ${JSON.stringify(url)}: invalid URL${URL_FORM}`)];
+  const [, scheme = '', user, host = '', , query = '', fragment = ''] = parts;
+  const errors: FieldError[] = [];
+  if (scheme.toLowerCase() !== 'https')
+    errors.push(invalid(field, scheme.toLowerCase(), `'https' is the only allowed URL scheme${URL_FORM}`));
+  if (host === '') errors.push(invalid(field, host, `host must be specified${URL_FORM}`));
+  if (user !== undefined) errors.push(invalid(field, user, 'user information is not permitted in the URL'));
+  if (fragment !== '') errors.push(invalid(field, fragment, 'fragments are not permitted in the URL'));
+  if (query !== '') errors.push(invalid(field, query, 'query parameters are not permitted in the URL'));
+  return errors;
+}
+
+export function webhookServiceErrors(field: string, service: WebhookService): FieldError[] {
+  const { namespace = '', name = '', path = '', port = 0 } = service;
+  const errors: FieldError[] = [];
+  if (name === '') errors.push(required(`${field}.name`));
+  if (namespace === '') errors.push(required(`${field}.namespace`));
+  const portErrors = portNumberErrors(port);
+  if (portErrors.length > 0) errors.push(invalid(`${field}.port`, port, `port is not valid: ${portErrors.join(',')}`));
+  return [...errors, ...pathErrors(`${field}.path`, path)];
+}
+
+function pathErrors(field: string, path: string): FieldError[] {
+  if (path === '' || path === '/') return [];
+  if (path === '//') return [invalid(field, path, 'segment[0] may not be empty')];
+  const errors = path.startsWith('/') ? [] : [invalid(field, path, "must start with a '/'")];
+  const steps = path.slice(1).replace(/\/$/, '').split('/');
+  for (const [index, step] of steps.entries()) {
+    if (step === '') errors.push(invalid(field, path, `segment[${index}] may not be empty`));
+    else for (const text of dnsSubdomainErrors(step)) errors.push(invalid(field, path, `segment[${index}]: ${text}`));
+  }
+  return errors;
+}
+
+/** Exactly one of address and service. */
+export function webhookClientErrors(field: string, { url, service }: WebhookClientConfig): FieldError[] {
+  if ((url === undefined) === (service === undefined))
+    return [required(field, 'exactly one of url or service is required')];
+  if (url !== undefined) return webhookUrlErrors(`${field}.url`, url);
+  return service === undefined ? [] : webhookServiceErrors(`${field}.service`, service);
+}

@@ -1,0 +1,92 @@
+/** CustomResourceDefinitions: what a new one gets, what may change, and how it goes away with its objects. */
+import { quote } from '../../../../api/meta/field-error.ts';
+import { jsonEqual } from '../../../../api/meta/json-equality.ts';
+import { CLEANUP_FINALIZER, type Definition, setCondition } from '../../../custom-resources/definition.ts';
+import { validateDefinition, validateDefinitionUpdate } from '../../../custom-resources/definition-validation.ts';
+import { unknownFormats } from '../../../custom-resources/formats.ts';
+import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
+
+const DEFAULT_PORT = 443;
+
+function applyDefaults(definition: Definition): void {
+  const { spec } = definition;
+  // A definition without versions is refused, not misread.
+  spec.versions ??= [];
+  const { names } = spec;
+  if ((names.singular ?? '') === '') names.singular = names.kind.toLowerCase();
+  if ((names.listKind ?? '') === '' && names.kind !== '') names.listKind = `${names.kind}List`;
+  spec.conversion ??= { strategy: 'None' };
+  const service = spec.conversion.webhook?.clientConfig?.service;
+  if (service !== undefined) service.port ??= DEFAULT_PORT;
+}
+
+/** A version that is written in is remembered, so that it is not forgotten before its objects are migrated. */
+function rememberStoredVersion(definition: Definition): void {
+  const stored = definition.spec.versions.find((version) => version.storage)?.name;
+  if (stored === undefined) return;
+  const status = (definition.status ??= {});
+  const known = (status.storedVersions ??= []);
+  if (!known.includes(stored)) known.push(stored);
+}
+
+function formatWarnings({ spec }: Definition): string[] {
+  const formats = new Set(spec.versions.flatMap(({ schema }) => unknownFormats(schema?.openAPIV3Schema ?? {})));
+  return [...formats].sort().map((format) => `unrecognized format ${quote(format)}`);
+}
+
+const status: UpdateStrategy<Definition> = {
+  prepareForUpdate(definition, old) {
+    definition.spec = old.spec;
+    const { labels, annotations, finalizers, ownerReferences } = old.metadata;
+    const { metadata } = definition;
+    for (const name of ['labels', 'annotations', 'finalizers', 'ownerReferences'] as const) delete metadata[name];
+    if (labels !== undefined) metadata.labels = labels;
+    if (annotations !== undefined) metadata.annotations = annotations;
+    if (finalizers !== undefined) metadata.finalizers = finalizers;
+    if (ownerReferences !== undefined) metadata.ownerReferences = ownerReferences;
+    // At least the version that is stored now counts as stored.
+    if ((definition.status?.storedVersions ?? []).length === 0) rememberStoredVersion(definition);
+  },
+  resetFields: [
+    ['metadata', 'labels'],
+    ['metadata', 'annotations'],
+    ['metadata', 'finalizers'],
+    ['metadata', 'ownerReferences'],
+    ['spec'],
+  ],
+};
+
+const definitions: Strategy<Definition> = {
+  applyDefaults,
+  managesGeneration: true,
+  requiresResourceVersion: true,
+  prepareForCreate(definition) {
+    definition.status = {};
+    rememberStoredVersion(definition);
+  },
+  validateCreate: validateDefinition,
+  prepareForUpdate(definition, old) {
+    if (old.status === undefined) delete definition.status;
+    else definition.status = structuredClone(old.status);
+    rememberStoredVersion(definition);
+  },
+  changesGeneration: (definition, old) => !jsonEqual(definition.spec, old.spec),
+  validateUpdate: validateDefinitionUpdate,
+  warningsOnCreate: formatWarnings,
+  warningsOnUpdate: formatWarnings,
+  resetFields: [['status']],
+  markTerminating(definition) {
+    const finalizers = (definition.metadata.finalizers ??= []);
+    if (!finalizers.includes(CLEANUP_FINALIZER)) finalizers.push(CLEANUP_FINALIZER);
+    const condition = {
+      type: 'Terminating',
+      status: 'True',
+      reason: 'InstanceDeletionPending',
+      message: 'CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon',
+    };
+    setCondition((definition.status ??= {}), condition, Date.parse(definition.metadata.deletionTimestamp ?? ''));
+  },
+  status,
+};
+
+export const apiextensionsKinds = [kindRow('apiextensions.k8s.io', 'customresourcedefinitions', definitions)];

@@ -1,0 +1,117 @@
+/** API services: which group and version is served by this server itself or by another one behind a service. */
+import { invalid, required, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { dnsSubdomainErrors, pathSegmentErrors, rfc1035LabelErrors } from '../../../../api/meta/names.ts';
+import { quote } from '../../../../api/meta/field-error.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { apiServiceColumns } from './columns.ts';
+import { restore, statusWithoutMetadata } from '../../generic-strategy.ts';
+import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
+import { invalidFor } from '../field-rules.ts';
+import { webhookServiceErrors, type WebhookService } from '../admissionregistration/webhook-client.ts';
+
+export interface ApiServiceCondition {
+  type?: string;
+  status?: string;
+  reason?: string;
+  message?: string;
+  lastTransitionTime?: string;
+}
+
+export type ApiService = KubeObject & {
+  spec?: {
+    group?: string;
+    version?: string;
+    service?: WebhookService & { port?: number };
+    insecureSkipTLSVerify?: boolean;
+    /** Base64. */
+    caBundle?: string;
+    groupPriorityMinimum?: number;
+    versionPriority?: number;
+  };
+  status?: { conditions?: ApiServiceCondition[] };
+};
+
+const CONDITION_STATES = ['True', 'False', 'Unknown'];
+
+function nameErrors(object: ApiService): FieldError[] {
+  const { name = '' } = object.metadata;
+  if (name === '') return [];
+  const minimal = pathSegmentErrors(name);
+  if (minimal.length > 0) return invalidFor('metadata.name', name, minimal);
+  const wanted = `${object.spec?.version ?? ''}.${object.spec?.group ?? ''}`;
+  if (name === wanted) return [];
+  return [invalid('metadata.name', name, `must be \`spec.version+"."+spec.group\`: ${quote(wanted)}`)];
+}
+
+function apiServiceErrors(object: ApiService): FieldError[] {
+  const { group = '', version = '', groupPriorityMinimum = 0, versionPriority = 0 } = object.spec ?? {};
+  const errors = nameErrors(object);
+  if (group !== '') errors.push(...invalidFor('spec.group', group, dnsSubdomainErrors(group)));
+  else if (version !== 'v1')
+    errors.push(required('spec.group', 'only v1 may have an empty group and it better be legacy kube'));
+  errors.push(...invalidFor('spec.version', version, rfc1035LabelErrors(version)));
+  if (groupPriorityMinimum <= 0 || groupPriorityMinimum > 20_000)
+    errors.push(invalid('spec.groupPriorityMinimum', groupPriorityMinimum, 'must be positive and less than 20000'));
+  if (versionPriority <= 0 || versionPriority > 1000)
+    errors.push(invalid('spec.versionPriority', versionPriority, 'must be positive and less than 1000'));
+  return [...errors, ...backendErrors(object.spec ?? {})];
+}
+
+function backendErrors({ service, caBundle = '', insecureSkipTLSVerify = false }: NonNullable<ApiService['spec']>) {
+  const insecure = 'spec.insecureSkipTLSVerify';
+  if (service === undefined) {
+    const errors: FieldError[] = [];
+    if (caBundle !== '') {
+      const size = `${Buffer.byteLength(caBundle, 'base64')} bytes`;
+      errors.push(invalid('spec.caBundle', size, 'local APIServices may not have a caBundle'));
+    }
+    if (insecureSkipTLSVerify)
+      errors.push(invalid(insecure, true, 'local APIServices may not have insecureSkipTLSVerify'));
+    return errors;
+  }
+  // Here the namespace is looked at first.
+  const errors = webhookServiceErrors('spec.service', service).sort(
+    (a, b) => Number(b.field === 'spec.service.namespace') - Number(a.field === 'spec.service.namespace'),
+  );
+  if (insecureSkipTLSVerify && caBundle !== '')
+    errors.push(invalid(insecure, true, 'may not be true if caBundle is present'));
+  return errors;
+}
+
+const apiServices: Strategy<ApiService> = {
+  requiresResourceVersion: true,
+  // `metadata.name` follows from the spec: `nameErrors`.
+  nameRule: () => [],
+  applyDefaults(object) {
+    if (object.spec?.service !== undefined) object.spec.service.port ??= 443;
+  },
+  prepareForCreate(object, { nowMs }) {
+    object.status = {};
+    if (object.spec?.service !== undefined) return;
+    object.status.conditions = [
+      {
+        type: 'Available',
+        status: 'True',
+        lastTransitionTime: new Date(nowMs).toISOString().replace(/\.\d+/, ''),
+        reason: 'Local',
+        message: 'Local APIServices are always available',
+      },
+    ];
+  },
+  prepareForUpdate: (object, old) => restore(object, old, 'status'),
+  validateCreate: apiServiceErrors,
+  validateUpdate: apiServiceErrors,
+  resetFields: [['status']],
+  columns: apiServiceColumns,
+  status: {
+    ...(statusWithoutMetadata as UpdateStrategy<ApiService>),
+    validateUpdate: (object) =>
+      (object.status?.conditions ?? []).flatMap(({ status = '' }, index) =>
+        CONDITION_STATES.includes(status)
+          ? []
+          : [unsupportedValue(`status.conditions[${index}].status`, status, CONDITION_STATES)],
+      ),
+  },
+};
+
+export const apiRegistrationKinds = [kindRow('apiregistration.k8s.io', 'apiservices', apiServices)];

@@ -1,0 +1,36 @@
+/** The kinds of the group `apps`, with the controllers of the core group that they replaced; and controller revisions. */
+import type { FieldError } from '../../../../api/meta/field-error.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { revisionColumns } from './columns.ts';
+import { kindRow, type Strategy } from '../../strategy.ts';
+import { daemonSets } from './daemon-sets.ts';
+import { deployments } from './deployments.ts';
+import { immutable, nonNegative, required } from '../field-rules.ts';
+import { replicaSets, replicationControllers } from './replica-sets.ts';
+import { statefulSets } from './stateful-sets.ts';
+
+type ControllerRevision = KubeObject & { data?: unknown; revision?: number };
+
+function dataErrors(data: unknown): FieldError[] {
+  if (data === undefined || data === null) return [required('data', 'data is mandatory')];
+  return typeof data === 'object' && !Array.isArray(data) ? [] : [required('data', 'data must be a valid JSON object')];
+}
+
+const controllerRevisions: Strategy<ControllerRevision> = {
+  validateCreate: (object) => [...dataErrors(object.data), ...nonNegative('revision', object.revision)],
+  validateUpdate: (object, old) => [
+    ...dataErrors(object.data),
+    ...nonNegative('revision', object.revision),
+    ...immutable('data', object.data, old.data),
+  ],
+  columns: revisionColumns,
+};
+
+export const appsKinds = [
+  kindRow('apps', 'deployments', deployments),
+  kindRow('apps', 'replicasets', replicaSets),
+  kindRow('apps', 'statefulsets', statefulSets),
+  kindRow('apps', 'daemonsets', daemonSets),
+  kindRow('apps', 'controllerrevisions', controllerRevisions),
+  kindRow('', 'replicationcontrollers', replicationControllers),
+];

@@ -1,0 +1,145 @@
+/** Daemon sets. */
+import type { V1DaemonSetSpec, V1LabelSelector } from '@kubernetes/client-node';
+import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { validateLabelSelector } from '../../../../api/meta/selector.ts';
+import { daemonSetColumns } from './columns.ts';
+import { statusOnly } from '../../generic-strategy.ts';
+import type { Strategy, UpdateStrategy } from '../../strategy.ts';
+import { immutable, invalid, nonNegative, required } from '../field-rules.ts';
+import {
+  collisionErrors,
+  controllerTemplateErrors,
+  countErrors,
+  countOrPercentErrors,
+  isZero,
+  notAbove100,
+  templateDefaults,
+  templated,
+  templateMatchErrors,
+  templateWarnings,
+  type Templated,
+} from './workload-rules.ts';
+
+type DaemonSet = Templated<V1DaemonSetSpec>;
+
+function daemonSetErrors(object: DaemonSet): FieldError[] {
+  const spec = object.spec ?? {};
+  const errors =
+    spec.selector === undefined ? [] : validateLabelSelector(spec.selector as V1LabelSelector, 'spec.selector');
+  errors.push(...templateMatchErrors(spec.selector, spec.template));
+  const { matchLabels, matchExpressions } = spec.selector ?? {};
+  if (
+    spec.selector !== undefined &&
+    Object.keys(matchLabels ?? {}).length === 0 &&
+    (matchExpressions ?? []).length === 0
+  ) {
+    errors.push(invalid('spec.selector', spec.selector, 'empty selector is invalid for daemonset'));
+  }
+  errors.push(
+    ...controllerTemplateErrors(spec.template, 'DaemonSet'),
+    ...nonNegative('spec.minReadySeconds', spec.minReadySeconds),
+  );
+  errors.push(
+    ...daemonUpdateErrors(spec.updateStrategy),
+    ...nonNegative('spec.revisionHistoryLimit', spec.revisionHistoryLimit),
+  );
+  return errors;
+}
+
+function daemonUpdateErrors(strategy: NonNullable<DaemonSet['spec']>['updateStrategy']): FieldError[] {
+  const path = 'spec.updateStrategy';
+  if (strategy?.type === 'OnDelete') return [];
+  if (strategy?.type !== 'RollingUpdate')
+    return [
+      unsupportedValue(path, { Type: strategy?.type ?? '', RollingUpdate: strategy?.rollingUpdate ?? null }, [
+        'RollingUpdate',
+        'OnDelete',
+      ]),
+    ];
+  const rolling = strategy.rollingUpdate as
+    | { maxSurge?: string | number; maxUnavailable?: string | number }
+    | undefined;
+  if (rolling === undefined) return [required(`${path}.rollingUpdate`)];
+  const own = `${path}.rollingUpdate`;
+  const errors = [
+    ...countOrPercentErrors(`${own}.maxUnavailable`, rolling.maxUnavailable),
+    ...countOrPercentErrors(`${own}.maxSurge`, rolling.maxSurge),
+  ];
+  errors.push(
+    ...notAbove100(`${own}.maxUnavailable`, rolling.maxUnavailable),
+    ...notAbove100(`${own}.maxSurge`, rolling.maxSurge),
+  );
+  if (!isZero(rolling.maxSurge) && !isZero(rolling.maxUnavailable)) {
+    errors.push(invalid(`${own}.maxSurge`, rolling.maxSurge, 'may not be set when maxUnavailable is non-zero'));
+  }
+  if (isZero(rolling.maxSurge) && isZero(rolling.maxUnavailable))
+    errors.push(required(`${own}.maxUnavailable`, 'cannot be 0 when maxSurge is 0'));
+  return errors;
+}
+
+/** Counts changes of the template; only ever written by the server. */
+const TEMPLATE_GENERATION = 'deprecated.daemonset.template.generation';
+
+function setTemplateGeneration(object: DaemonSet, generation: number): void {
+  object.metadata.annotations = { ...object.metadata.annotations, [TEMPLATE_GENERATION]: String(generation) };
+}
+
+function templateGeneration(object: DaemonSet): number {
+  const count = Number(object.metadata.annotations?.[TEMPLATE_GENERATION] ?? 0);
+  return Number.isSafeInteger(count) ? count : 0;
+}
+
+export const daemonSets: Strategy<DaemonSet> = {
+  ...templated,
+  applyDefaults(object) {
+    templateDefaults(object);
+    const spec = (object.spec ??= {});
+    spec.updateStrategy ??= {};
+    if ((spec.updateStrategy.type ?? '') === '') spec.updateStrategy.type = 'RollingUpdate';
+    if (spec.updateStrategy.type === 'RollingUpdate') {
+      const rolling = (spec.updateStrategy.rollingUpdate ??= {}) as {
+        maxSurge?: string | number;
+        maxUnavailable?: string | number;
+      };
+      rolling.maxUnavailable ??= 1;
+      rolling.maxSurge ??= 0;
+    }
+    spec.revisionHistoryLimit ??= 10;
+    setTemplateGeneration(object, templateGeneration(object));
+  },
+  prepareForCreate(object) {
+    templated.prepareForCreate(object);
+    setTemplateGeneration(object, Math.max(1, templateGeneration(object)));
+  },
+  prepareForUpdate(object, old) {
+    templated.prepareForUpdate(object, old);
+    const changed = !semanticEqual(object.spec?.template, old.spec?.template);
+    setTemplateGeneration(object, templateGeneration(old) + (changed ? 1 : 0));
+  },
+  validateCreate: daemonSetErrors,
+  validateUpdate: (object, old) => [
+    ...daemonSetErrors(object),
+    ...immutable('spec.selector', object.spec?.selector, old.spec?.selector),
+  ],
+  warningsOnCreate: (object) => templateWarnings(object),
+  warningsOnUpdate: templateWarnings,
+  columns: daemonSetColumns,
+  status: {
+    ...(statusOnly as UpdateStrategy<DaemonSet>),
+    validateUpdate: (object, old) => [
+      ...countErrors(object.status, [
+        'currentNumberScheduled',
+        'numberMisscheduled',
+        'desiredNumberScheduled',
+        'numberReady',
+        'observedGeneration',
+        'updatedNumberScheduled',
+        'numberAvailable',
+        'numberUnavailable',
+        'collisionCount',
+      ]),
+      ...collisionErrors(object.status, old.status),
+    ],
+  },
+};

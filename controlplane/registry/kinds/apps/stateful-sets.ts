@@ -1,0 +1,196 @@
+/** Stateful sets. */
+import type { V1StatefulSetSpec } from '@kubernetes/client-node';
+import { claimSpecErrors, type ClaimSpec } from '../../../../api/kinds/claim-validation.ts';
+import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { nameIsLabel } from '../../../../api/meta/names.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
+import { statefulSetColumns } from './columns.ts';
+import { statusOnly } from '../../generic-strategy.ts';
+import type { Strategy, UpdateStrategy } from '../../strategy.ts';
+import { dnsLabel, forbidden, invalid, nonNegative, required } from '../field-rules.ts';
+import {
+  collisionErrors,
+  countErrors,
+  countOrPercentErrors,
+  isZero,
+  madeErrors,
+  notAbove100,
+  notMoreThanReady,
+  notMoreThanReplicas,
+  selectorErrors,
+  templateDefaults,
+  templated,
+  templateWarnings,
+  type Templated,
+} from './workload-rules.ts';
+
+type StatefulSet = Templated<V1StatefulSetSpec>;
+
+const POD_MANAGEMENT = ['OrderedReady', 'Parallel'];
+const CLAIM_RETENTION = ['Retain', 'Delete'];
+const FIXED =
+  "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
+
+function statefulSetErrors(object: StatefulSet): FieldError[] {
+  const spec = object.spec ?? {};
+  const errors: FieldError[] = [];
+  const {
+    podManagementPolicy: management = '',
+    updateStrategy,
+    persistentVolumeClaimRetentionPolicy: retention,
+    ordinals,
+  } = spec;
+  if (management === '') errors.push(required('spec.podManagementPolicy'));
+  else if (!POD_MANAGEMENT.includes(management)) {
+    errors.push(invalid('spec.podManagementPolicy', management, "must be 'OrderedReady' or 'Parallel'"));
+  }
+  errors.push(...updateStrategyErrors(updateStrategy));
+  for (const field of ['whenDeleted', 'whenScaled'] as const) {
+    const value = retention?.[field];
+    if (value !== undefined && !CLAIM_RETENTION.includes(value))
+      errors.push(unsupportedValue(`spec.persistentVolumeClaimRetentionPolicy.${field}`, value, CLAIM_RETENTION));
+  }
+  errors.push(
+    ...nonNegative('spec.replicas', spec.replicas),
+    ...nonNegative('spec.minReadySeconds', spec.minReadySeconds),
+  );
+  if (ordinals !== undefined) errors.push(...nonNegative('spec.ordinals.start', ordinals.start));
+  errors.push(...selectorErrors(spec.selector, 'empty selector is invalid for statefulset'));
+  for (const [index, claim] of (spec.volumeClaimTemplates ?? []).entries()) {
+    errors.push(...claimSpecErrors((claim.spec ?? {}) as ClaimSpec, `spec.volumeClaimTemplates[${index}].spec`));
+  }
+  const { serviceName = '' } = spec;
+  if (serviceName !== '') errors.push(...dnsLabel('spec.serviceName', serviceName));
+  errors.push(...madeErrors({ ...spec, template: withClaims(spec) }, 'StatefulSet', ''));
+  return errors;
+}
+
+/** The template of the pods: a claim replaces the volume of its name, and the last claim of a name counts. */
+function withClaims({ template, volumeClaimTemplates = [] }: NonNullable<StatefulSet['spec']>): PodTemplate {
+  const names = new Set(volumeClaimTemplates.map(({ metadata }) => metadata?.name ?? '').filter((name) => name !== ''));
+  if (names.size === 0) return template ?? {};
+  const claims = [...names].map((name) => ({ name, persistentVolumeClaim: { claimName: name } }));
+  const others = (template?.spec?.volumes ?? []).filter(({ name }) => !names.has(name ?? ''));
+  return { ...template, spec: { ...template?.spec, volumes: [...others, ...claims] } };
+}
+
+function updateStrategyErrors(strategy: NonNullable<StatefulSet['spec']>['updateStrategy']): FieldError[] {
+  const path = 'spec.updateStrategy';
+  const { type = '', rollingUpdate } = strategy ?? {};
+  if (type === '') return [required(path)];
+  if (type === 'OnDelete') {
+    return rollingUpdate === undefined
+      ? []
+      : [invalid(`${path}.rollingUpdate`, rollingUpdate, "only allowed for updateStrategy 'RollingUpdate'")];
+  }
+  if (type !== 'RollingUpdate') return [invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")];
+  const errors = nonNegative(`${path}.rollingUpdate.partition`, rollingUpdate?.partition);
+  const { maxUnavailable } = (rollingUpdate ?? {}) as { maxUnavailable?: string | number };
+  if (maxUnavailable !== undefined) {
+    errors.push(...countOrPercentErrors(`${path}.rollingUpdate.maxUnavailable`, maxUnavailable));
+    if (isZero(maxUnavailable))
+      errors.push(invalid(`${path}.rollingUpdate.maxUnavailable`, maxUnavailable, 'cannot be 0'));
+    errors.push(...notAbove100(`${path}.rollingUpdate.maxUnavailable`, maxUnavailable));
+  }
+  return errors;
+}
+
+/** Not served by default; an object that has it keeps it. */
+function dropMaxUnavailable(object: StatefulSet, old: StatefulSet | undefined): void {
+  const rolling = object.spec?.updateStrategy?.rollingUpdate;
+  if (old?.spec?.updateStrategy?.rollingUpdate?.maxUnavailable === undefined) delete rolling?.maxUnavailable;
+}
+
+const CHANGEABLE = [
+  'replicas',
+  'template',
+  'updateStrategy',
+  'minReadySeconds',
+  'ordinals',
+  'revisionHistoryLimit',
+  'persistentVolumeClaimRetentionPolicy',
+] as const;
+
+function statefulSetUpdateErrors(object: StatefulSet, old: StatefulSet): FieldError[] {
+  const errors = statefulSetErrors(object);
+  const munged = cloneJson(object.spec ?? {}) as Record<string, unknown>;
+  for (const field of CHANGEABLE) {
+    const value = old.spec?.[field];
+    if (value === undefined) delete munged[field];
+    else munged[field] = value;
+  }
+  if (!semanticEqual(munged, old.spec ?? {})) errors.push(forbidden('spec', FIXED));
+  return errors;
+}
+
+const statefulSetStatus: UpdateStrategy<StatefulSet> = {
+  ...(statusOnly as UpdateStrategy<StatefulSet>),
+  validateUpdate(object, old) {
+    const errors = countErrors(object.status, [
+      'replicas',
+      'readyReplicas',
+      'currentReplicas',
+      'updatedReplicas',
+      'availableReplicas',
+      'observedGeneration',
+      'collisionCount',
+    ]);
+    errors.push(
+      ...notMoreThanReplicas(object.status, [
+        'readyReplicas',
+        'currentReplicas',
+        'updatedReplicas',
+        'availableReplicas',
+      ]),
+    );
+    errors.push(...notMoreThanReady(object.status, 'status.readyReplicas'));
+    errors.push(...collisionErrors(object.status, old.status));
+    return errors;
+  },
+};
+
+export const statefulSets: Strategy<StatefulSet> = {
+  ...templated,
+  nameRule: nameIsLabel,
+  prepareForCreate(object) {
+    templated.prepareForCreate(object);
+    dropMaxUnavailable(object, undefined);
+  },
+  prepareForUpdate(object, old) {
+    templated.prepareForUpdate(object, old);
+    dropMaxUnavailable(object, old);
+  },
+  applyDefaults(object) {
+    templateDefaults(object);
+    const spec = (object.spec ??= {});
+    if ((spec.podManagementPolicy ?? '') === '') spec.podManagementPolicy = 'OrderedReady';
+    spec.updateStrategy ??= {};
+    if ((spec.updateStrategy.type ?? '') === '') {
+      spec.updateStrategy.type = 'RollingUpdate';
+      spec.updateStrategy.rollingUpdate ??= {};
+    }
+    if (spec.updateStrategy.type === 'RollingUpdate' && spec.updateStrategy.rollingUpdate !== undefined)
+      spec.updateStrategy.rollingUpdate.partition ??= 0;
+    spec.persistentVolumeClaimRetentionPolicy ??= {};
+    spec.persistentVolumeClaimRetentionPolicy.whenDeleted ??= 'Retain';
+    spec.persistentVolumeClaimRetentionPolicy.whenScaled ??= 'Retain';
+    spec.replicas ??= 1;
+    spec.revisionHistoryLimit ??= 10;
+    for (const claim of spec.volumeClaimTemplates ?? []) {
+      const typed = claim as KubeObject & { spec?: { volumeMode?: string }; status?: { phase?: string } };
+      typed.kind = 'PersistentVolumeClaim';
+      typed.apiVersion = 'v1';
+      if (typed.spec !== undefined && (typed.spec.volumeMode ?? '') === '') typed.spec.volumeMode = 'Filesystem';
+      typed.status ??= {};
+      if ((typed.status.phase ?? '') === '') typed.status.phase = 'Pending';
+    }
+  },
+  validateCreate: statefulSetErrors,
+  validateUpdate: statefulSetUpdateErrors,
+  warningsOnCreate: (object) => templateWarnings(object),
+  warningsOnUpdate: templateWarnings,
+  columns: statefulSetColumns,
+  status: statefulSetStatus,
+};

@@ -1,0 +1,166 @@
+/** What deployments, replica sets, stateful sets and their like share: a selector, a template of pods, and counts of them. */
+import type { V1LabelSelector } from '@kubernetes/client-node';
+import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
+import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
+import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
+import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
+import { podWarnings } from '../../../../api/kinds/pod-warnings.ts';
+import type { Wire } from '../../../../api/kinds/wire.ts';
+import { unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { parsePercent } from '../../../../api/meta/intstr.ts';
+import { semanticEqual } from '../../../../api/meta/json-equality.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
+import { specAndStatus } from '../../generic-strategy.ts';
+import { forbidden, invalid, nonNegative, required } from '../field-rules.ts';
+
+export type Templated<Spec> = KubeObject & {
+  spec?: Omit<Wire<Spec>, 'template'> & { template?: PodTemplate };
+  status?: Record<string, number | undefined>;
+};
+
+type WithTemplate = KubeObject & { spec?: { template?: PodTemplate } };
+
+/** As `specAndStatus`, for kinds whose spec holds a template of pods. */
+export const templated = {
+  ...specAndStatus,
+  prepareForCreate(object: WithTemplate): void {
+    specAndStatus.prepareForCreate(object);
+    dropDisabledPodFields(object.spec?.template?.spec, undefined);
+  },
+  prepareForUpdate(object: WithTemplate, old: WithTemplate): void {
+    specAndStatus.prepareForUpdate(object, old);
+    dropDisabledPodFields(object.spec?.template?.spec, old.spec?.template?.spec);
+  },
+};
+
+/** Warnings of a template, as pods have them; on update only for a changed one. */
+export function templateWarnings(
+  object: { spec?: { template?: PodTemplate } },
+  old?: { spec?: { template?: PodTemplate } },
+): string[] {
+  const template = object.spec?.template;
+  if (old !== undefined && semanticEqual(template, old.spec?.template)) return [];
+  return podWarnings(template?.metadata, template?.spec ?? {}, 'spec.template');
+}
+
+export function templateDefaults(object: { spec?: { template?: PodTemplate } }): void {
+  object.spec ??= {};
+  object.spec.template ??= {};
+  applyPodTemplateDefaults(object.spec.template);
+}
+
+/** A selector that selects something, and what the template makes. */
+export function selectorErrors(selector: Wire<V1LabelSelector> | undefined, emptyText: string): FieldError[] {
+  if (selector === undefined) return [required('spec.selector')];
+  const errors = validateLabelSelector(selector as V1LabelSelector, 'spec.selector');
+  const empty = Object.keys(selector.matchLabels ?? {}).length === 0 && (selector.matchExpressions ?? []).length === 0;
+  if (empty) errors.push(invalid('spec.selector', selector, emptyText));
+  return errors;
+}
+
+const isValidSelector = (selector: Wire<V1LabelSelector>): boolean =>
+  validateLabelSelector(selector as V1LabelSelector, '').length === 0;
+
+/** No selector selects nothing, so no template matches it; an invalid one has been refused already. */
+export function templateMatchErrors(
+  selector: Wire<V1LabelSelector> | undefined,
+  template: PodTemplate | undefined,
+): FieldError[] {
+  const labels = template?.metadata?.labels;
+  if (selector !== undefined) {
+    if (!isValidSelector(selector)) return [];
+    if (fromLabelSelector(selector as V1LabelSelector).matches(labels ?? {})) return [];
+  }
+  return [invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`')];
+}
+
+/** What a controller makes: a template that its selector finds. The template is not looked at for an invalid selector. */
+export function madeErrors(
+  spec: { selector?: Wire<V1LabelSelector> | undefined; template?: PodTemplate },
+  kind: string,
+  invalidSelectorText = 'invalid label selector',
+): FieldError[] {
+  const { selector, template } = spec;
+  if (selector !== undefined && !isValidSelector(selector))
+    return [invalid('spec.selector', selector, invalidSelectorText)];
+  return [...templateMatchErrors(selector, template), ...controllerTemplateErrors(template, kind)];
+}
+
+/** Pods of a controller are restarted, and do not end by themselves. */
+export function controllerTemplateErrors(template: PodTemplate | undefined, kind: string): FieldError[] {
+  const errors = podTemplateErrors(template, 'spec.template');
+  const policy = template?.spec?.restartPolicy;
+  if (policy !== 'Always') errors.push(unsupportedValue('spec.template.spec.restartPolicy', policy ?? '', ['Always']));
+  if (template?.spec?.activeDeadlineSeconds !== undefined) {
+    errors.push(
+      forbidden('spec.template.spec.activeDeadlineSeconds', `activeDeadlineSeconds in ${kind} is not Supported`),
+    );
+  }
+  return errors;
+}
+
+export function countOrPercentErrors(field: string, value: string | number | undefined): FieldError[] {
+  if (typeof value === 'string') {
+    if (parsePercent(value) !== undefined) return [];
+    return [
+      invalid(
+        field,
+        value,
+        "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')",
+      ),
+    ];
+  }
+  return nonNegative(field, value);
+}
+
+export function notAbove100(field: string, value: string | number | undefined): FieldError[] {
+  const percent = typeof value === 'string' ? parsePercent(value) : undefined;
+  return percent !== undefined && percent > 100 ? [invalid(field, value, 'must not be greater than 100%')] : [];
+}
+
+/** What cannot be read counts as none. */
+export function isZero(value: string | number | undefined): boolean {
+  if (typeof value !== 'string') return value === 0;
+  const count = parsePercent(value) ?? (/^[+-]?\d+$/.test(value) ? Number(value) : 0);
+  return count === 0;
+}
+
+type Counts = Readonly<Record<string, number | undefined>> | undefined;
+
+export function collisionErrors(status: Counts, old: Counts): FieldError[] {
+  const before = old?.['collisionCount'];
+  const now = status?.['collisionCount'];
+  if (before === undefined || (now !== undefined && now >= before)) return [];
+  return [invalid('status.collisionCount', now ?? 0, 'cannot be decremented')];
+}
+
+export function countErrors(
+  status: Readonly<Record<string, unknown>> | undefined,
+  fields: readonly string[],
+): FieldError[] {
+  return fields.flatMap((field) => nonNegative(`status.${field}`, status?.[field] as number | undefined));
+}
+
+export function notMoreThanReplicas(
+  status: Readonly<Record<string, number | undefined>> | undefined,
+  fields: readonly string[],
+): FieldError[] {
+  const total = status?.['replicas'] ?? 0;
+  return fields.flatMap((field) =>
+    (status?.[field] ?? 0) > total
+      ? [invalid(`status.${field}`, status?.[field] ?? 0, 'cannot be greater than status.replicas')]
+      : [],
+  );
+}
+
+/** `ready` is what the message calls the number of ready replicas. */
+export function notMoreThanReady(
+  status: Readonly<Record<string, number | undefined>> | undefined,
+  ready: string,
+): FieldError[] {
+  const available = status?.['availableReplicas'] ?? 0;
+  return available > (status?.['readyReplicas'] ?? 0)
+    ? [invalid('status.availableReplicas', available, `cannot be greater than ${ready}`)]
+    : [];
+}

@@ -1,0 +1,302 @@
+/**
+ * Autoscalers of version 1, which know only the use of cpu: everything else of version 2 is carried in annotations, so that
+ * an object read and written through version 1 loses nothing. The texts of the annotations are older forms of the metrics.
+ */
+import type {
+  V2HorizontalPodAutoscalerBehavior,
+  V2HorizontalPodAutoscalerSpec,
+  V2HorizontalPodAutoscalerStatus,
+  V2HPAScalingRules,
+  V2MetricSpec,
+  V2MetricStatus,
+} from '@kubernetes/client-node';
+import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import type { Conversion } from '../../strategy.ts';
+
+export type Autoscaler = Kind<{ spec: V2HorizontalPodAutoscalerSpec; status: V2HorizontalPodAutoscalerStatus }>;
+export type Metric = Wire<V2MetricSpec>;
+export type MetricStatus = Wire<V2MetricStatus>;
+export type Behavior = Wire<V2HorizontalPodAutoscalerBehavior>;
+export type ScalingRules = Wire<V2HPAScalingRules>;
+
+const PREFIX = 'autoscaling.alpha.kubernetes.io/';
+const METRICS = `${PREFIX}metrics`;
+const CURRENT = `${PREFIX}current-metrics`;
+const CONDITIONS = `${PREFIX}conditions`;
+const BEHAVIOR = `${PREFIX}behavior`;
+const CARRIED = [METRICS, CURRENT, CONDITIONS, BEHAVIOR];
+
+/** What version 1 carries in annotations has no place in version 2. */
+export function dropCarried(object: KubeObject): void {
+  const { annotations } = object.metadata;
+  if (annotations === undefined) return;
+  for (const name of CARRIED) delete annotations[name];
+  if (Object.keys(annotations).length === 0) delete object.metadata.annotations;
+}
+
+const CPU_DEFAULT = 80;
+
+export const cpuMetric = (averageUtilization = CPU_DEFAULT): Metric => ({
+  type: 'Resource',
+  resource: { name: 'cpu', target: { type: 'Utilization', averageUtilization } },
+});
+
+type Loose = Record<string, unknown>;
+
+/** Leaves out what is absent: JSON of Go omits it, and member order is that of the older types. */
+function members(entries: Loose): Loose {
+  return Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));
+}
+
+interface Amount {
+  value?: string | undefined;
+  averageValue?: string | undefined;
+  averageUtilization?: number | undefined;
+}
+
+interface Described {
+  describedObject?: object | undefined;
+  metric?: { name?: string | undefined; selector?: object | undefined } | undefined;
+}
+
+/** `target`/`current` of the names in the older form. */
+type Side = 'target' | 'current';
+
+/** One metric, or its state, in the older form. */
+function toOld(metric: Metric | MetricStatus, side: Side): Loose {
+  const name = (what: string): string => `${side}${what}`;
+  const sideOf = (source: object | undefined): Amount =>
+    ((source as Record<Side, Amount> | undefined)?.[side] ?? {}) as Amount;
+  const { object, pods, resource, containerResource, external } = metric;
+  const described = object as Described | undefined;
+  const amounts = { object: sideOf(object), pods: sideOf(pods), external: sideOf(external) };
+  const resourceMembers = (source: { name?: string | undefined } | undefined): Loose => ({
+    name: source?.name,
+    [name('AverageUtilization')]: sideOf(source).averageUtilization,
+    [name('AverageValue')]: sideOf(source).averageValue,
+  });
+  return members({
+    type: metric.type,
+    object:
+      object === undefined
+        ? undefined
+        : members({
+            target: referenceMembers(described?.describedObject),
+            metricName: object.metric?.name ?? '',
+            [name('Value')]: amounts.object.value ?? '0',
+            selector: object.metric?.selector,
+            averageValue: amounts.object.averageValue,
+          }),
+    pods:
+      pods === undefined
+        ? undefined
+        : members({
+            metricName: pods.metric?.name ?? '',
+            [name('AverageValue')]: amounts.pods.averageValue ?? '0',
+            selector: pods.metric?.selector,
+          }),
+    resource: resource === undefined ? undefined : members(resourceMembers(resource)),
+    external:
+      external === undefined
+        ? undefined
+        : members({
+            metricName: external.metric?.name ?? '',
+            metricSelector: external.metric?.selector,
+            [name('Value')]: amounts.external.value,
+            [name('AverageValue')]: amounts.external.averageValue,
+          }),
+    containerResource:
+      containerResource === undefined
+        ? undefined
+        : members({ ...resourceMembers(containerResource), container: containerResource.container }),
+  });
+}
+
+function referenceMembers(reference: object | undefined): Loose {
+  const { kind, name, apiVersion } = (reference ?? {}) as Record<string, unknown>;
+  return members({ kind: kind ?? '', name: name ?? '', apiVersion });
+}
+
+const isObject = (value: unknown): value is Loose => typeof value === 'object' && value !== null;
+const textOf = (value: unknown): string | undefined =>
+  typeof value === 'string' ? value : typeof value === 'number' ? String(value) : undefined;
+const numberOf = (value: unknown): number | undefined => (typeof value === 'number' ? value : undefined);
+
+function fromOld(old: Loose, side: Side): Loose {
+  const read = (source: Loose, what: string): unknown => source[`${side}${what}`];
+  const typed = (type: string, amount: Loose): Loose => members(side === 'target' ? { type, ...amount } : amount);
+  const identifier = (name: unknown, selector: unknown): Loose => members({ name: name ?? '', selector });
+  const resource = (source: Loose): Loose => {
+    const utilization = numberOf(read(source, 'AverageUtilization'));
+    const averageValue = textOf(read(source, 'AverageValue'));
+    const type = utilization === undefined ? 'AverageValue' : 'Utilization';
+    return { name: source['name'] ?? '', [side]: typed(type, { averageUtilization: utilization, averageValue }) };
+  };
+  const { object, pods, external, containerResource } = old;
+  const converted: Loose = { type: old['type'] ?? '' };
+  if (isObject(object)) {
+    const averageValue = textOf(object['averageValue']);
+    const amount = averageValue === undefined ? { value: textOf(read(object, 'Value')) ?? '0' } : { averageValue };
+    converted['object'] = {
+      describedObject: object['target'] ?? {},
+      metric: identifier(object['metricName'], object['selector']),
+      [side]: typed(averageValue === undefined ? 'Value' : 'AverageValue', amount),
+    };
+  }
+  if (isObject(pods)) {
+    converted['pods'] = {
+      metric: identifier(pods['metricName'], pods['selector']),
+      [side]: typed('AverageValue', { averageValue: textOf(read(pods, 'AverageValue')) ?? '0' }),
+    };
+  }
+  if (isObject(old['resource'])) converted['resource'] = resource(old['resource']);
+  if (isObject(containerResource)) {
+    converted['containerResource'] = {
+      ...resource(containerResource),
+      container: containerResource['container'] ?? '',
+    };
+  }
+  if (isObject(external)) {
+    const value = textOf(read(external, 'Value'));
+    const averageValue = textOf(read(external, 'AverageValue'));
+    converted['external'] = {
+      metric: identifier(external['metricName'], external['metricSelector']),
+      [side]: typed(averageValue === undefined ? 'Value' : 'AverageValue', { value, averageValue }),
+    };
+  }
+  return converted;
+}
+
+// --- behavior: the text has the names of the reference's internal type
+
+const RULE_NAMES = ['StabilizationWindowSeconds', 'SelectPolicy', 'Policies', 'Tolerance'] as const;
+const lowerFirst = (name: string): string => name.charAt(0).toLowerCase() + name.slice(1);
+
+function rulesToText(rules: ScalingRules | undefined): Loose | null {
+  if (rules === undefined) return null;
+  return {
+    StabilizationWindowSeconds: rules.stabilizationWindowSeconds ?? null,
+    SelectPolicy: rules.selectPolicy ?? null,
+    Policies:
+      rules.policies?.map(({ type, value, periodSeconds }) => ({
+        Type: type,
+        Value: value,
+        PeriodSeconds: periodSeconds,
+      })) ?? null,
+    Tolerance: rules.tolerance ?? null,
+  };
+}
+
+function rulesFromText(rules: unknown): Loose | undefined {
+  if (!isObject(rules)) return undefined;
+  const found: Loose = {};
+  for (const name of RULE_NAMES) {
+    const value = rules[name];
+    if (value === undefined || value === null) continue;
+    found[lowerFirst(name)] = Array.isArray(value)
+      ? value
+          .filter(isObject)
+          .map((policy) => Object.fromEntries(Object.entries(policy).map(([key, inner]) => [lowerFirst(key), inner])))
+      : value;
+  }
+  return found;
+}
+
+// --- whole objects
+
+interface VersionOne extends KubeObject {
+  spec?: Loose & { targetCPUUtilizationPercentage?: number };
+  status?: Loose;
+}
+
+const isCpuUse = ({ type, resource }: Metric): boolean =>
+  type === 'Resource' && resource?.name === 'cpu' && resource.target?.averageUtilization !== undefined;
+
+function fromStored(object: KubeObject): KubeObject {
+  const { spec, status } = object as Autoscaler;
+  const metrics = spec?.metrics ?? [];
+  const carried: Record<string, string> = {};
+  const others = metrics.filter((metric) => !isCpuUse(metric));
+  if (others.length > 0) carried[METRICS] = JSON.stringify(others.map((one) => toOld(one, 'target')));
+  const current = status?.currentMetrics ?? [];
+  if (current.length > 0) carried[CURRENT] = JSON.stringify(current.map((one) => toOld(one, 'current')));
+  if ((status?.conditions ?? []).length > 0) carried[CONDITIONS] = JSON.stringify(status?.conditions);
+  if (spec?.behavior !== undefined) {
+    const { scaleUp, scaleDown } = spec.behavior;
+    carried[BEHAVIOR] = JSON.stringify({ ScaleUp: rulesToText(scaleUp), ScaleDown: rulesToText(scaleDown) });
+  }
+  if (Object.keys(carried).length > 0) object.metadata.annotations = { ...object.metadata.annotations, ...carried };
+  object.apiVersion = 'autoscaling/v1';
+  const currentUse = current.find(({ type, resource }) => type === 'Resource' && resource?.name === 'cpu')?.resource;
+  object['spec'] = members({
+    scaleTargetRef: spec?.scaleTargetRef ?? {},
+    minReplicas: spec?.minReplicas,
+    maxReplicas: spec?.maxReplicas ?? 0,
+    targetCPUUtilizationPercentage: metrics.find(isCpuUse)?.resource?.target?.averageUtilization,
+  });
+  object['status'] = members({
+    observedGeneration: status?.observedGeneration,
+    lastScaleTime: status?.lastScaleTime,
+    currentReplicas: status?.currentReplicas ?? 0,
+    desiredReplicas: status?.desiredReplicas ?? 0,
+    currentCPUUtilizationPercentage: currentUse?.current?.averageUtilization,
+  });
+  return object;
+}
+
+/** What does not read as JSON is as if it were not there. */
+function carriedOf(object: KubeObject, name: string): unknown {
+  const text = object.metadata.annotations?.[name];
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+function toStored(object: KubeObject): KubeObject {
+  const one = object as VersionOne;
+  const { targetCPUUtilizationPercentage: use, ...spec } = one.spec ?? {};
+  const { currentCPUUtilizationPercentage: currentUse, ...status } = one.status ?? {};
+  const carried = carriedOf(object, METRICS);
+  const metrics: unknown[] = Array.isArray(carried)
+    ? carried.filter(isObject).map((old) => fromOld(old, 'target'))
+    : [];
+  if (use !== undefined) metrics.push(cpuMetric(use));
+  if (metrics.length > 0) spec['metrics'] = metrics;
+  const behavior = carriedOf(object, BEHAVIOR);
+  if (isObject(behavior)) {
+    const found = members({
+      scaleUp: rulesFromText(behavior['ScaleUp']),
+      scaleDown: rulesFromText(behavior['ScaleDown']),
+    });
+    if (Object.keys(found).length > 0) spec['behavior'] = found;
+  }
+  const current = carriedOf(object, CURRENT);
+  if (Array.isArray(current)) status['currentMetrics'] = current.filter(isObject).map((old) => fromOld(old, 'current'));
+  else if (currentUse !== undefined && currentUse !== null) {
+    status['currentMetrics'] = [
+      { type: 'Resource', resource: { name: 'cpu', current: { averageUtilization: currentUse } } },
+    ];
+  }
+  const conditions = carriedOf(object, CONDITIONS);
+  if (Array.isArray(conditions)) status['conditions'] = conditions;
+  object.apiVersion = 'autoscaling/v2';
+  object['spec'] = spec;
+  object['status'] = status;
+  dropCarried(object);
+  return object;
+}
+
+export const versionOne: Conversion = {
+  applyDefaults(object) {
+    const spec = (object['spec'] ??= {}) as Loose;
+    spec['minReplicas'] ??= 1;
+    if (object.metadata.annotations?.[METRICS] === undefined) spec['targetCPUUtilizationPercentage'] ??= CPU_DEFAULT;
+  },
+  toStored,
+  fromStored,
+};

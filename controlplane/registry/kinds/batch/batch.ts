@@ -1,0 +1,399 @@
+/** Jobs and cron jobs: generated selectors, defaults, validation. */
+import type { V1CronJobSpec, V1JobSpec, V1LabelSelector } from '@kubernetes/client-node';
+import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
+import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
+import type { PodSpec, PodTemplate } from '../../../../api/kinds/pod-types.ts';
+import { podWarnings } from '../../../../api/kinds/pod-warnings.ts';
+import type { Wire } from '../../../../api/kinds/wire.ts';
+import { tooLong, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { dnsLabelErrors, domainPrefixedPathErrors, nameIsSubdomain } from '../../../../api/meta/names.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
+import { cronJobColumns, jobColumns } from './columns.ts';
+import { specAndStatus, statusOnly } from '../../generic-strategy.ts';
+import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
+import { invalid, nonNegative, notSupported, required } from '../field-rules.ts';
+import { templated } from '../apps/workload-rules.ts';
+import { scheduleErrors, timeZoneErrors } from './cron-schedule.ts';
+import { failurePolicyErrors, successPolicyErrors } from './job-policies.ts';
+import { jobStatusErrors, type JobStatus } from './job-status.ts';
+
+export type JobSpec = Omit<Wire<V1JobSpec>, 'template'> & { template?: PodTemplate };
+export type Job = KubeObject & { spec?: JobSpec; status?: JobStatus };
+type CronJob = KubeObject & {
+  spec?: Omit<Wire<V1CronJobSpec>, 'jobTemplate'> & {
+    jobTemplate?: { metadata?: KubeObject['metadata']; spec?: JobSpec };
+  };
+};
+
+const UID_LABEL = 'batch.kubernetes.io/controller-uid';
+const NAME_LABEL = 'batch.kubernetes.io/job-name';
+const OLD_UID_LABEL = 'controller-uid';
+const OLD_NAME_LABEL = 'job-name';
+const RESTART = ['OnFailure', 'Never'];
+const MAX_INDEXED = 100_000;
+
+function jobDefaults(job: Job): void {
+  const spec = (job.spec ??= {});
+  spec.template ??= {};
+  applyPodTemplateDefaults(spec.template);
+  if (spec.completions === undefined && spec.parallelism === undefined) spec.completions = 1;
+  spec.parallelism ??= 1;
+  spec.backoffLimit ??= spec.backoffLimitPerIndex === undefined ? 6 : 2147483647;
+  spec.completionMode ??= 'NonIndexed';
+  spec.suspend ??= false;
+  spec.manualSelector ??= false;
+  spec.podReplacementPolicy ??= spec.podFailurePolicy === undefined ? 'TerminatingOrFailed' : 'Failed';
+  for (const rule of spec.podFailurePolicy?.rules ?? []) {
+    for (const condition of rule.onPodConditions ?? []) if ((condition.status ?? '') === '') condition.status = 'True';
+  }
+  const labels = spec.template.metadata?.labels;
+  // One object for both: the labels that `generateSelector` adds to the template are the job's, too, as in kube-apiserver.
+  if (labels !== undefined && Object.keys(job.metadata.labels ?? {}).length === 0) job.metadata.labels = labels;
+}
+
+/** Pods of a job are found by its uid alone, unless the client wants to select them itself. */
+function generateSelector(job: Job): void {
+  const spec = (job.spec ??= {});
+  if (spec.manualSelector === true) return;
+  const { uid = '', name = '' } = job.metadata;
+  const template = (spec.template ??= {});
+  const labels = template.metadata?.labels ?? {};
+  for (const [key, value] of [
+    [OLD_NAME_LABEL, name],
+    [OLD_UID_LABEL, uid],
+    [NAME_LABEL, name],
+    [UID_LABEL, uid],
+  ] as const)
+    labels[key] ??= value;
+  template.metadata = { ...template.metadata, labels };
+  spec.selector = { ...spec.selector, matchLabels: { [UID_LABEL]: uid, ...spec.selector?.matchLabels } };
+}
+
+function generatedErrors(job: Job): FieldError[] {
+  const spec = job.spec ?? {};
+  if (spec.manualSelector === true || spec.selector === undefined) return [];
+  const { uid = '', name = '' } = job.metadata;
+  const labels = spec.template?.metadata?.labels ?? {};
+  const expected: Readonly<Record<string, string>> = {
+    [OLD_UID_LABEL]: uid,
+    [OLD_NAME_LABEL]: name,
+    [UID_LABEL]: uid,
+    [NAME_LABEL]: name,
+  };
+  const errors: FieldError[] = [];
+  for (const [key, value] of Object.entries(expected)) {
+    if (labels[key] === undefined) errors.push(required(`spec.template.metadata.labels[${key}]`, `must be '${value}'`));
+    else if (labels[key] !== value)
+      errors.push(invalid(`spec.template.metadata.labels[${key}]`, labels, `must be '${value}'`));
+  }
+  const selector = spec.selector as V1LabelSelector;
+  if (validateLabelSelector(selector, '').length === 0 && !fromLabelSelector(selector).matches(expected))
+    errors.push(invalid('spec.selector', spec.selector, '`selector` not auto-generated'));
+  return errors;
+}
+
+function jobSpecErrors(spec: JobSpec, path: string): FieldError[] {
+  const errors: FieldError[] = [
+    ...nonNegative(`${path}.parallelism`, spec.parallelism),
+    ...nonNegative(`${path}.completions`, spec.completions),
+    ...nonNegative(`${path}.activeDeadlineSeconds`, spec.activeDeadlineSeconds),
+    ...nonNegative(`${path}.backoffLimit`, spec.backoffLimit),
+    ...nonNegative(`${path}.ttlSecondsAfterFinished`, spec.ttlSecondsAfterFinished),
+    ...nonNegative(`${path}.backoffLimitPerIndex`, spec.backoffLimitPerIndex),
+    ...nonNegative(`${path}.maxFailedIndexes`, spec.maxFailedIndexes),
+  ];
+  if (spec.maxFailedIndexes !== undefined && spec.backoffLimitPerIndex === undefined)
+    errors.push(required(`${path}.backoffLimitPerIndex`, 'when maxFailedIndexes is specified'));
+  if (spec.managedBy !== undefined) {
+    errors.push(...domainPrefixedPathErrors(`${path}.managedBy`, spec.managedBy));
+    if (spec.managedBy.length > 63) errors.push(tooLong(`${path}.managedBy`, 63));
+  }
+  errors.push(
+    ...completionErrors(spec, path),
+    ...failurePolicyErrors(spec, path),
+    ...successPolicyErrors(spec, path),
+    ...replacementErrors(spec, path),
+  );
+  errors.push(...podTemplateErrors(spec.template, `${path}.template`));
+  const policy = spec.template?.spec?.restartPolicy;
+  if (policy === undefined || policy === 'Always') {
+    errors.push(required(`${path}.template.spec.restartPolicy`, 'valid values: "OnFailure", "Never"'));
+  } else if (!RESTART.includes(policy))
+    errors.push(unsupportedValue(`${path}.template.spec.restartPolicy`, policy, RESTART));
+  else if (spec.podFailurePolicy !== undefined && policy !== 'Never') {
+    errors.push(
+      invalid(
+        `${path}.template.spec.restartPolicy`,
+        policy,
+        'only "Never" is supported when podFailurePolicy is specified',
+      ),
+    );
+  }
+  return errors;
+}
+
+function completionErrors(spec: JobSpec, path: string): FieldError[] {
+  const { completionMode, completions, parallelism, backoffLimitPerIndex, maxFailedIndexes } = spec;
+  const errors: FieldError[] = [];
+  if (completionMode !== undefined && completionMode !== 'NonIndexed' && completionMode !== 'Indexed') {
+    return [unsupportedValue(`${path}.completionMode`, completionMode, ['NonIndexed', 'Indexed'])];
+  }
+  if (completionMode === 'Indexed') {
+    if (completions === undefined) errors.push(required(`${path}.completions`, 'when completion mode is Indexed'));
+    if (parallelism !== undefined && parallelism > MAX_INDEXED) {
+      errors.push(
+        invalid(
+          `${path}.parallelism`,
+          parallelism,
+          `must be less than or equal to ${MAX_INDEXED} when completion mode is Indexed`,
+        ),
+      );
+    }
+    if (maxFailedIndexes !== undefined && completions !== undefined && maxFailedIndexes > completions) {
+      errors.push(invalid(`${path}.maxFailedIndexes`, maxFailedIndexes, 'must be less than or equal to completions'));
+    }
+    if (maxFailedIndexes !== undefined && maxFailedIndexes > MAX_INDEXED)
+      errors.push(
+        invalid(`${path}.maxFailedIndexes`, maxFailedIndexes, `must be less than or equal to ${MAX_INDEXED}`),
+      );
+    errors.push(...largeErrors(spec, path));
+  } else {
+    if (backoffLimitPerIndex !== undefined)
+      errors.push(invalid(`${path}.backoffLimitPerIndex`, backoffLimitPerIndex, 'requires indexed completion mode'));
+    if (maxFailedIndexes !== undefined)
+      errors.push(invalid(`${path}.maxFailedIndexes`, maxFailedIndexes, 'requires indexed completion mode'));
+  }
+  return errors;
+}
+
+const MANY_AT_ONCE = 10_000;
+
+/** What is told of each index must fit into the status. */
+function largeErrors(spec: JobSpec, path: string): FieldError[] {
+  const { completions = 0, parallelism = 0, backoffLimitPerIndex, maxFailedIndexes: failed } = spec;
+  if (completions <= MAX_INDEXED || backoffLimitPerIndex === undefined) return [];
+  const errors: FieldError[] = [];
+  const text = `must be less than or equal to ${MANY_AT_ONCE} when completions are above ${MAX_INDEXED} and used with backoff limit per index`;
+  if (failed === undefined)
+    errors.push(required(`${path}.maxFailedIndexes`, `must be specified when completions is above ${MAX_INDEXED}`));
+  if (parallelism > MANY_AT_ONCE) errors.push(invalid(`${path}.parallelism`, parallelism, text));
+  if (failed !== undefined && failed > MANY_AT_ONCE) errors.push(invalid(`${path}.maxFailedIndexes`, failed, text));
+  return errors;
+}
+
+function replacementErrors(spec: JobSpec, path: string): FieldError[] {
+  const { podReplacementPolicy: policy, podFailurePolicy } = spec;
+  if (policy === undefined) return [];
+  const supported = podFailurePolicy === undefined ? ['Failed', 'TerminatingOrFailed'] : ['Failed'];
+  return supported.includes(policy) ? [] : [notSupported(`${path}.podReplacementPolicy`, policy, supported)];
+}
+
+function jobErrors(job: Job): FieldError[] {
+  return [...generatedErrors(job), ...selectedErrors(job), ...indexedNameErrors(job)];
+}
+
+/** What holds for a job at any time. */
+function selectedErrors(job: Job): FieldError[] {
+  const spec = job.spec ?? {};
+  const selector = spec.selector as V1LabelSelector | undefined;
+  const errors = jobSpecErrors(spec, 'spec');
+  const malformed = selector === undefined ? [] : validateLabelSelector(selector, 'spec.selector');
+  errors.push(...(selector === undefined ? [required('spec.selector')] : malformed));
+  const labels = spec.template?.metadata?.labels;
+  if (malformed.length === 0 && !fromLabelSelector(selector).matches(labels ?? {}))
+    errors.push(invalid('spec.template.metadata.labels', labels, '`selector` does not match template `labels`'));
+  return errors;
+}
+
+/** Pods of an indexed job are hosts of its name and their index. */
+function indexedNameErrors({ metadata: { name = '' }, spec = {} }: Job): FieldError[] {
+  const { completionMode, completions = 0 } = spec;
+  if (completionMode !== 'Indexed' || completions <= 0) return [];
+  const longest = `${name}-${completions - 1}`;
+  if (dnsLabelErrors(longest).length === 0) return [];
+  return [invalid('metadata.name', name, `will not able to create pod with invalid DNS label: ${longest}`)];
+}
+
+const SCHEDULING = ['nodeSelector', 'tolerations', 'schedulingGates'] as const;
+
+function jobUpdateErrors(job: Job, old: Job): FieldError[] {
+  const spec = job.spec ?? {};
+  const before = old.spec ?? {};
+  const errors = jobErrors(job);
+  const fixed = (field: keyof JobSpec): void => {
+    if (!semanticEqual(spec[field], before[field]))
+      errors.push(invalid(`spec.${field}`, spec[field] ?? null, 'field is immutable'));
+  };
+  if (!semanticEqual(spec.completions, before.completions)) {
+    if (spec.completionMode !== 'Indexed') fixed('completions');
+    else if (spec.completions !== undefined && spec.completions !== spec.parallelism) {
+      errors.push(
+        invalid('spec.completions', spec.completions, 'can only be modified in tandem with spec.parallelism'),
+      );
+    }
+  }
+  fixed('selector');
+  errors.push(...templateUpdateErrors(job, old));
+  for (const field of [
+    'completionMode',
+    'podFailurePolicy',
+    'backoffLimitPerIndex',
+    'managedBy',
+    'successPolicy',
+  ] as const)
+    fixed(field);
+  return errors;
+}
+
+/** Of what holds pods apart or together only the part about nodes may change. */
+function keepNodeAffinity(spec: PodSpec, old: PodSpec | undefined): void {
+  const before = old?.affinity?.nodeAffinity;
+  const { nodeAffinity: _, ...others } = spec.affinity ?? {};
+  const kept = before === undefined ? others : { ...others, nodeAffinity: before };
+  if (Object.keys(kept).length === 0 && old?.affinity === undefined) delete spec.affinity;
+  else spec.affinity = kept;
+}
+
+/** A suspended job that never started may still be sent elsewhere. */
+function templateUpdateErrors(job: Job, old: Job): FieldError[] {
+  const template = cloneJson(job.spec?.template ?? {});
+  const before = old.spec?.template ?? {};
+  const started = old.status?.startTime !== undefined;
+  const spec = (template.spec ??= {});
+  if (old.spec?.suspend === true && !started) {
+    for (const field of SCHEDULING) {
+      if (before.spec?.[field] === undefined) delete spec[field];
+      else Object.assign(spec, { [field]: before.spec[field] });
+    }
+    keepNodeAffinity(spec, before.spec);
+    template.metadata = {
+      ...template.metadata,
+      ...(before.metadata?.labels === undefined ? {} : { labels: before.metadata.labels }),
+      ...(before.metadata?.annotations === undefined ? {} : { annotations: before.metadata.annotations }),
+    };
+    if (before.metadata?.annotations === undefined) delete template.metadata.annotations;
+    for (const list of ['containers', 'initContainers'] as const) {
+      for (const [index, container] of (spec[list] ?? []).entries()) {
+        const resources = before.spec?.[list]?.[index]?.resources;
+        if (resources === undefined) delete container.resources;
+        else container.resources = resources;
+      }
+    }
+  }
+  if (semanticEqual(template.spec, before.spec) && semanticEqual(template.metadata ?? {}, before.metadata ?? {}))
+    return [];
+  const field = semanticEqual(template.spec, before.spec) ? 'spec.template' : 'spec.template.spec';
+  return [invalid(field, field === 'spec.template' ? template : template.spec, 'field is immutable')];
+}
+
+const jobNameWarnings = (name: string): string[] =>
+  dnsLabelErrors(name).map(
+    (text) =>
+      `metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended: [${text}]`,
+  );
+
+const templateTexts = (template: PodTemplate | undefined, path: string): string[] =>
+  podWarnings(template?.metadata, template?.spec ?? {}, path);
+
+const jobs: Strategy<Job> = {
+  ...templated,
+  applyDefaults: jobDefaults,
+  prepareForCreate(job) {
+    templated.prepareForCreate(job);
+    generateSelector(job);
+  },
+  /** Labels that are generated show on the job too, but are judged on its template alone. */
+  canonicalise(job) {
+    if (Object.keys(job.metadata.labels ?? {}).length === 0 && job.spec?.template?.metadata?.labels !== undefined) {
+      job.metadata.labels = { ...job.spec.template.metadata.labels };
+    }
+  },
+  validateCreate: jobErrors,
+  validateUpdate: jobUpdateErrors,
+  warningsOnCreate: (job) => [
+    ...jobNameWarnings(job.metadata.name ?? ''),
+    ...templateTexts(job.spec?.template, 'spec.template'),
+  ],
+  warningsOnUpdate: (job, old) =>
+    semanticEqual(job.spec?.template, old.spec?.template) ? [] : templateTexts(job.spec?.template, 'spec.template'),
+  defaultPropagation: 'Orphan',
+  selectableFields: { 'status.successful': (job) => String(job.status?.succeeded ?? 0) },
+  unsupportedField: (field) => `field label ${JSON.stringify(field)} not supported for Job`,
+  columns: jobColumns,
+  status: { ...(statusOnly as UpdateStrategy<Job>), validateUpdate: jobStatusErrors },
+};
+
+// --- cron jobs
+
+const CONCURRENCY = ['Allow', 'Forbid', 'Replace'];
+const MAX_NAME = 52;
+
+function cronJobErrors(cronJob: CronJob, old?: CronJob): FieldError[] {
+  const spec = cronJob.spec ?? {};
+  const errors = [
+    ...scheduleErrors('spec.schedule', spec, old?.spec),
+    ...nonNegative('spec.startingDeadlineSeconds', spec.startingDeadlineSeconds),
+  ];
+  if (old === undefined || spec.timeZone !== old.spec?.timeZone)
+    errors.push(...timeZoneErrors('spec.timeZone', spec.timeZone));
+  const { concurrencyPolicy = '' } = spec;
+  if (concurrencyPolicy === '') errors.push(required('spec.concurrencyPolicy'));
+  else if (!CONCURRENCY.includes(concurrencyPolicy))
+    errors.push(unsupportedValue('spec.concurrencyPolicy', concurrencyPolicy, CONCURRENCY));
+  errors.push(
+    ...jobTemplateErrors(spec.jobTemplate?.spec ?? {}, 'spec.jobTemplate.spec'),
+    ...nonNegative('spec.successfulJobsHistoryLimit', spec.successfulJobsHistoryLimit),
+    ...nonNegative('spec.failedJobsHistoryLimit', spec.failedJobsHistoryLimit),
+  );
+  const { name = '' } = cronJob.metadata;
+  if (name.length > MAX_NAME && old === undefined)
+    errors.push(invalid('metadata.name', name, `must be no more than ${MAX_NAME} characters`));
+  return errors;
+}
+
+function jobTemplateErrors(spec: JobSpec, path: string): FieldError[] {
+  const errors = jobSpecErrors(spec, path);
+  if (spec.selector !== undefined)
+    errors.push(invalid(`${path}.selector`, spec.selector, '`selector` will be auto-generated'));
+  if (spec.manualSelector === true) errors.push(unsupportedValue(`${path}.manualSelector`, true, ['nil', 'false']));
+  return errors;
+}
+
+function cronJobWarnings(cronJob: CronJob, old?: CronJob): string[] {
+  const { spec, metadata } = cronJob;
+  const template = spec?.jobTemplate?.spec?.template;
+  const texts = old === undefined ? jobNameWarnings(metadata.name ?? '') : [];
+  if (old === undefined || !semanticEqual(template, old.spec?.jobTemplate?.spec?.template))
+    texts.push(...templateTexts(template, 'spec.jobTemplate.spec.template'));
+  if ((spec?.schedule ?? '').includes('TZ'))
+    texts.push(
+      'cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/#time-zone for more details',
+    );
+  return texts;
+}
+
+const cronJobs: Strategy<CronJob> = {
+  ...specAndStatus,
+  nameRule: nameIsSubdomain,
+  applyDefaults(cronJob) {
+    const spec = (cronJob.spec ??= {});
+    if ((spec.concurrencyPolicy ?? '') === '') spec.concurrencyPolicy = 'Allow';
+    spec.suspend ??= false;
+    spec.successfulJobsHistoryLimit ??= 3;
+    spec.failedJobsHistoryLimit ??= 1;
+    const template = (spec.jobTemplate ??= {});
+    template.spec ??= {};
+    template.spec.template ??= {};
+    applyPodTemplateDefaults(template.spec.template);
+  },
+  validateCreate: (cronJob) => cronJobErrors(cronJob),
+  validateUpdate: cronJobErrors,
+  warningsOnCreate: (cronJob) => cronJobWarnings(cronJob),
+  warningsOnUpdate: cronJobWarnings,
+  columns: cronJobColumns,
+  status: statusOnly as UpdateStrategy<CronJob>,
+};
+
+export const batchKinds = [kindRow('batch', 'jobs', jobs), kindRow('batch', 'cronjobs', cronJobs)];

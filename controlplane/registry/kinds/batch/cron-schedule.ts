@@ -1,0 +1,130 @@
+/** Whether a text is a cron schedule, and a name a time zone; faults in the words of the reference. */
+import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { invalid, required } from '../field-rules.ts';
+
+interface Bounds {
+  readonly low: number;
+  readonly high: number;
+  readonly names?: Readonly<Record<string, number>>;
+}
+
+const MONTHS = Object.fromEntries(
+  'jan feb mar apr may jun jul aug sep oct nov dec'.split(' ').map((name, index) => [name, index + 1]),
+);
+const DAYS = Object.fromEntries('sun mon tue wed thu fri sat'.split(' ').map((name, index) => [name, index]));
+const FIELDS: readonly Bounds[] = [
+  { low: 0, high: 59 },
+  { low: 0, high: 23 },
+  { low: 1, high: 31 },
+  { low: 1, high: 12, names: MONTHS },
+  { low: 0, high: 6, names: DAYS },
+];
+const DESCRIPTORS: ReadonlySet<string> = new Set([
+  '@yearly',
+  '@annually',
+  '@monthly',
+  '@weekly',
+  '@daily',
+  '@midnight',
+  '@hourly',
+]);
+
+interface Timed {
+  readonly schedule?: string | undefined;
+  readonly timeZone?: string | undefined;
+}
+
+/** A zone in the schedule itself is for those that had one before. */
+export function scheduleErrors(field: string, { schedule = '', timeZone }: Timed, old?: Timed): FieldError[] {
+  if (schedule === '') return [required(field)];
+  const fault = scheduleFault(schedule);
+  const errors = fault === undefined ? [] : [invalid(field, schedule, fault)];
+  if (!schedule.includes('TZ')) return errors;
+  if (!(old?.schedule ?? '').includes('TZ'))
+    errors.push(invalid(field, schedule, 'cannot use TZ or CRON_TZ in schedule, use timeZone field instead'));
+  else if (timeZone !== undefined)
+    errors.push(invalid(field, schedule, 'cannot use both timeZone field and TZ or CRON_TZ in schedule'));
+  return errors;
+}
+
+const ZONE = /^(?:CRON_)?TZ=(\S*) */;
+
+function scheduleFault(text: string): string | undefined {
+  const zone = ZONE.exec(text)?.[1];
+  if (zone !== undefined && zone !== '' && !isZone(zone))
+    return `provided bad location ${zone}: unknown time zone ${zone}`;
+  const schedule = text.replace(ZONE, '');
+  if (schedule.startsWith('@')) {
+    if (DESCRIPTORS.has(schedule) || /^@every (\d+(\.\d+)?(ns|us|µs|ms|s|m|h))+$/.test(schedule)) return undefined;
+    return `unrecognized descriptor: ${schedule}`;
+  }
+  const fields = schedule.trim().split(/\s+/);
+  if (fields.length !== FIELDS.length)
+    return `expected exactly 5 fields, found ${fields.length}: [${fields.join(' ')}]`;
+  for (const [index, bounds] of FIELDS.entries()) {
+    for (const term of (fields[index] ?? '').split(',')) {
+      const fault = rangeFault(term, bounds);
+      if (fault !== undefined) return fault;
+    }
+  }
+  return undefined;
+}
+
+function rangeFault(term: string, bounds: Bounds): string | undefined {
+  const [range = '', step, ...more] = term.split('/');
+  if (more.length > 0) return `too many slashes: ${term}`;
+  const [low = '', high, ...rest] = range.split('-');
+  if (rest.length > 0) return `too many hyphens: ${term}`;
+  let from = bounds.low;
+  let to = bounds.high;
+  if (low !== '*' && low !== '?') {
+    const first = numberOf(low, bounds);
+    if (first === undefined) return parseFault(low);
+    from = first;
+    to = first;
+    if (high !== undefined) {
+      const last = numberOf(high, bounds);
+      if (last === undefined) return parseFault(high);
+      to = last;
+    } else if (step !== undefined) to = bounds.high;
+  }
+  if (step !== undefined) {
+    if (!/^\d+$/.test(step)) return parseFault(step);
+    if (Number(step) === 0) return `step of range should be a positive number: ${term}`;
+  }
+  if (from < bounds.low) return `beginning of range (${from}) below minimum (${bounds.low}): ${term}`;
+  if (to > bounds.high) return `end of range (${to}) above maximum (${bounds.high}): ${term}`;
+  return from > to ? `beginning of range (${from}) beyond end of range (${to}): ${term}` : undefined;
+}
+
+function numberOf(text: string, bounds: Bounds): number | undefined {
+  const named = bounds.names?.[text.toLowerCase()];
+  if (named !== undefined) return named;
+  return /^\d+$/.test(text) ? Number(text) : undefined;
+}
+
+const parseFault = (text: string): string =>
+  `failed to parse int from ${text}: strconv.Atoi: parsing ${JSON.stringify(text)}: invalid syntax`;
+
+export function timeZoneErrors(field: string, zone: string | undefined): FieldError[] {
+  if (zone === undefined) return [];
+  if (zone === '') return [invalid(field, zone, 'timeZone must be nil or non-empty string')];
+  if (zone.toLowerCase() === 'local')
+    return [
+      invalid(field, zone, 'timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones'),
+    ];
+  return isZone(zone) ? [] : [invalid(field, zone, `unknown time zone ${zone}`)];
+}
+
+/** Zones are files by these names; what differs in case alone is another file. */
+function isZone(zone: string): boolean {
+  if (!zone.split('/').every((part) => /^[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}$/.test(part) && !/^\.\.?$/.test(part)))
+    return false;
+  try {
+    const { timeZone } = new Intl.DateTimeFormat('en', { timeZone: zone }).resolvedOptions();
+    return timeZone.toLowerCase() !== zone.toLowerCase() || timeZone === zone;
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return false;
+  }
+}

@@ -1,0 +1,169 @@
+/** Rules of a job for failed pods and for success. */
+import { duplicate, notSupported, OMITTED_VALUE, tooLong, type FieldError } from '../../../../api/meta/field-error.ts';
+import { qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import type { JobSpec } from './batch.ts';
+import { invalid, invalidFor, maxItems, required } from '../field-rules.ts';
+
+const ACTIONS = ['Count', 'FailIndex', 'FailJob', 'Ignore'];
+const OPERATORS = ['In', 'NotIn'];
+const STATES = ['False', 'True', 'Unknown'];
+
+/** The choices as Go prints a list of strings. */
+const valid = (values: readonly string[]): string =>
+  `valid values: [${values.map((value) => JSON.stringify(value)).join(' ')}]`;
+
+type FailureRule = NonNullable<NonNullable<JobSpec['podFailurePolicy']>['rules']>[number];
+
+export function failurePolicyErrors(spec: JobSpec, path: string): FieldError[] {
+  const policy = spec.podFailurePolicy;
+  if (policy === undefined) return [];
+  const at = `${path}.podFailurePolicy.rules`;
+  const containers = new Set(
+    [...(spec.template?.spec?.containers ?? []), ...(spec.template?.spec?.initContainers ?? [])].map(
+      ({ name }) => name,
+    ),
+  );
+  const errors = maxItems(at, policy.rules, 20);
+  for (const [index, rule] of (policy.rules ?? []).entries())
+    errors.push(...failureRuleErrors(rule, `${at}[${index}]`, spec, containers));
+  return errors;
+}
+
+function failureRuleErrors(
+  rule: FailureRule,
+  at: string,
+  spec: JobSpec,
+  containers: ReadonlySet<string | undefined>,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  const { action = '', onExitCodes, onPodConditions = [] } = rule;
+  if (action === '') errors.push(required(`${at}.action`, valid(ACTIONS)));
+  else if (action === 'FailIndex') {
+    if (spec.backoffLimitPerIndex === undefined)
+      errors.push(invalid(`${at}.action`, action, 'requires the backoffLimitPerIndex to be set'));
+  } else if (!ACTIONS.includes(action)) errors.push(notSupported(`${at}.action`, action, ACTIONS));
+  if (onExitCodes !== undefined) errors.push(...exitCodeErrors(onExitCodes, `${at}.onExitCodes`, containers));
+  if (onPodConditions.length > 0) {
+    errors.push(...maxItems(`${at}.onPodConditions`, onPodConditions, 20));
+    for (const [index, { type = '', status = '' }] of onPodConditions.entries()) {
+      errors.push(...invalidFor(`${at}.onPodConditions[${index}].type`, type, qualifiedNameErrors(type)));
+      if (status === '') errors.push(required(`${at}.onPodConditions[${index}].status`, valid(STATES)));
+      else if (!STATES.includes(status))
+        errors.push(notSupported(`${at}.onPodConditions[${index}].status`, status, STATES));
+    }
+  }
+  if (onExitCodes !== undefined && onPodConditions.length > 0)
+    errors.push(invalid(at, OMITTED_VALUE, 'specifying both OnExitCodes and OnPodConditions is not supported'));
+  if (onExitCodes === undefined && onPodConditions.length === 0)
+    errors.push(invalid(at, OMITTED_VALUE, 'specifying one of OnExitCodes and OnPodConditions is required'));
+  return errors;
+}
+
+function exitCodeErrors(
+  codes: { containerName?: string | undefined; operator?: string | undefined; values?: number[] | undefined },
+  at: string,
+  containers: ReadonlySet<string | undefined>,
+): FieldError[] {
+  const errors: FieldError[] = [];
+  const { operator = '', values = [], containerName } = codes;
+  if (operator === '') errors.push(required(`${at}.operator`, valid(OPERATORS)));
+  else if (!OPERATORS.includes(operator)) errors.push(notSupported(`${at}.operator`, operator, OPERATORS));
+  if (containerName !== undefined && !containers.has(containerName)) {
+    errors.push(
+      invalid(
+        `${at}.containerName`,
+        containerName,
+        'must be one of the container or initContainer names in the pod template',
+      ),
+    );
+  }
+  if (values.length === 0) errors.push(invalid(`${at}.values`, values, 'at least one value is required'));
+  errors.push(...maxItems(`${at}.values`, values, 255));
+  const seen = new Set<number>();
+  let ordered = true;
+  for (const [index, value] of values.entries()) {
+    if (operator === 'In' && value === 0)
+      errors.push(invalid(`${at}.values[${index}]`, value, 'must not be 0 for the In operator'));
+    if (seen.has(value)) errors.push(duplicate(`${at}.values[${index}]`, value));
+    seen.add(value);
+    if (index > 0 && (values[index - 1] ?? 0) > value) ordered = false;
+  }
+  if (!ordered) errors.push(invalid(`${at}.values`, values, 'must be ordered'));
+  return errors;
+}
+
+const MAX_INDEX_TEXT = 64 * 1024;
+
+export function successPolicyErrors(spec: JobSpec, path: string): FieldError[] {
+  const policy = spec.successPolicy;
+  if (policy === undefined) return [];
+  const at = `${path}.successPolicy`;
+  if (spec.completionMode !== 'Indexed') return [invalid(at, policy, 'requires indexed completion mode')];
+  const rules = policy.rules ?? [];
+  if (rules.length === 0)
+    return [required(`${at}.rules`, 'at least one rules must be specified when the successPolicy is specified')];
+  const errors = maxItems(`${at}.rules`, rules, 20);
+  const completions = spec.completions ?? 0;
+  for (const [index, rule] of rules.entries()) {
+    const own = `${at}.rules[${index}]`;
+    const { succeededCount, succeededIndexes } = rule;
+    if (succeededCount === undefined && succeededIndexes === undefined) {
+      errors.push(required(own, 'at least one of succeededCount or succeededIndexes must be specified'));
+      continue;
+    }
+    if ((succeededIndexes ?? '').length > MAX_INDEX_TEXT)
+      errors.push(tooLong(`${own}.succeededIndexes`, MAX_INDEX_TEXT));
+    let total = 0;
+    if (succeededIndexes !== undefined) {
+      const parsed = countIndexes(succeededIndexes, completions);
+      if (typeof parsed === 'string')
+        errors.push(invalid(`${own}.succeededIndexes`, succeededIndexes, `error parsing succeededIndexes: ${parsed}`));
+      else total = parsed;
+    }
+    if (succeededCount === undefined) continue;
+    if (succeededCount < 0)
+      errors.push(invalid(`${own}.succeededCount`, succeededCount, 'must be greater than or equal to 0'));
+    if (succeededCount > completions) {
+      errors.push(
+        invalid(
+          `${own}.succeededCount`,
+          succeededCount,
+          `must be less than or equal to ${completions} (the number of specified completions)`,
+        ),
+      );
+    }
+    if (succeededIndexes !== undefined && succeededCount > total) {
+      errors.push(
+        invalid(
+          `${own}.succeededCount`,
+          succeededCount,
+          `must be less than or equal to ${total} (the number of indexes in the specified succeededIndexes field)`,
+        ),
+      );
+    }
+  }
+  return errors;
+}
+
+/** How many indexes `1,3-5` names, or what is wrong with it. */
+export function countIndexes(text: string, completions: number): number | string {
+  if (text === '') return 0;
+  let total = 0;
+  let last: number | undefined;
+  for (const part of text.split(',')) {
+    const bounds = part.split('-');
+    if (bounds.length > 2)
+      return `the fragment ${JSON.stringify(part)} violates the requirement that an index interval can have at most two parts separated by '-'`;
+    let first: number | undefined;
+    for (const bound of bounds) {
+      if (!/^[+-]?\d+$/.test(bound)) return `cannot convert string to integer for index: ${JSON.stringify(bound)}`;
+      const index = Number(bound);
+      if (index >= completions) return `too large index: ${JSON.stringify(bound)}`;
+      if (last !== undefined && last >= index) return `non-increasing order, previous: ${last}, current: ${index}`;
+      last = index;
+      first ??= index;
+    }
+    total += (last ?? 0) - (first ?? 0) + 1;
+  }
+  return total;
+}

@@ -1,0 +1,101 @@
+/** Certificate signing requests: who asks is written by the server; approval and certificate come through endpoints of their own. */
+import { formatTime } from '../../../../api/machinery/clock.ts';
+import { nameIsPathSegment } from '../../../../api/meta/names.ts';
+import { certificateRequestColumns } from './columns.ts';
+import { restore } from '../../generic-strategy.ts';
+import type { StrategyContext } from '../../strategy.ts';
+import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
+import {
+  type Condition,
+  conditionsOf,
+  createErrors,
+  type SigningRequest,
+  updateErrors,
+} from './certificate-validation.ts';
+import { podCertificateRequests } from './pod-certificate-requests.ts';
+import { trustBundles } from './trust-bundles.ts';
+
+type Status = NonNullable<SigningRequest['status']>;
+
+function prepareForCreate(object: SigningRequest, context: StrategyContext): void {
+  const { user } = context.request;
+  const spec = (object.spec ??= {} as NonNullable<SigningRequest['spec']>);
+  spec.username = user.name;
+  if (user.uid === undefined || user.uid === '') delete spec.uid;
+  else spec.uid = user.uid;
+  spec.groups = [...user.groups];
+  if (user.extra === undefined) delete spec.extra;
+  else spec.extra = Object.fromEntries(Object.entries(user.extra).map(([key, values]) => [key, [...values]]));
+  object.status = {} as Status;
+}
+
+/** Conditions without times get them; a state that stays keeps the time at which it began. */
+function fillTimes(object: SigningRequest, old: SigningRequest, nowMs: number): void {
+  const now = formatTime(nowMs);
+  for (const condition of conditionsOf(object) as Condition[]) {
+    condition.lastUpdateTime ??= now;
+    if (typeof condition.lastTransitionTime === 'string') continue;
+    const before = conditionsOf(old).find(
+      ({ type, status, lastTransitionTime }) =>
+        type === condition.type && status === condition.status && typeof lastTransitionTime === 'string',
+    );
+    condition.lastTransitionTime = before?.lastTransitionTime ?? now;
+  }
+}
+
+/** Decisions that are as many as before are those of before: whoever signs does not rewrite them. */
+function keepDecisions(object: SigningRequest, old: SigningRequest): void {
+  const conditions = object.status?.conditions ?? [];
+  for (const type of ['Approved', 'Denied']) {
+    const before = conditionsOf(old).filter((condition) => condition.type === type);
+    const places = conditions.flatMap((condition, i) => (condition.type === type ? [i] : []));
+    if (before.length !== places.length) continue;
+    for (const [n, place] of places.entries()) conditions[place] = { ...before[n] } as Condition;
+  }
+}
+
+/** Decisions come through here; the certificate stays. */
+const approval: UpdateStrategy<SigningRequest> = {
+  prepareForUpdate(object, old, { nowMs }) {
+    fillTimes(object, old, nowMs);
+    restore(object, old, 'spec');
+    const status = (object.status ??= {} as Status);
+    if (old.status?.certificate === undefined) delete status.certificate;
+    else status.certificate = old.status.certificate;
+  },
+  validateUpdate: (object, old) => updateErrors(object, old, { decisions: true }),
+  resetFields: [['spec'], ['status', 'certificate']],
+};
+
+/** The certificate and conditions about signing. */
+const status: UpdateStrategy<SigningRequest> = {
+  prepareForUpdate(object, old, { nowMs }) {
+    restore(object, old, 'spec');
+    keepDecisions(object, old);
+    fillTimes(object, old, nowMs);
+  },
+  validateUpdate: (object, old) => updateErrors(object, old, { certificate: true }),
+  resetFields: [['spec'], ['status', 'conditions']],
+};
+
+const request: Strategy<SigningRequest> = {
+  nameRule: nameIsPathSegment,
+  status,
+  subresources: { approval },
+  prepareForCreate,
+  validateCreate: createErrors,
+  prepareForUpdate(object, old) {
+    restore(object, old, 'spec');
+    restore(object, old, 'status');
+  },
+  validateUpdate: (object, old) => updateErrors(object, old),
+  resetFields: [['spec'], ['status']],
+  selectableFields: { 'spec.signerName': (object) => object.spec?.signerName ?? '' },
+  columns: certificateRequestColumns,
+};
+
+export const certificateKinds = [
+  kindRow('certificates.k8s.io', 'certificatesigningrequests', request),
+  kindRow('certificates.k8s.io', 'clustertrustbundles', trustBundles),
+  kindRow('certificates.k8s.io', 'podcertificaterequests', podCertificateRequests),
+];

@@ -1,0 +1,99 @@
+/**
+ * Leases: who holds something, and since when; and who would (lease candidates). Small kinds that show the pattern: a type of
+ * the wire, rules that return field errors, one row each.
+ */
+import type { V1LeaseSpec, V1beta1LeaseCandidateSpec } from '@kubernetes/client-node';
+import type { Kind } from '../../../../api/kinds/wire.ts';
+import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { kindRow, type Strategy } from '../../strategy.ts';
+import { leaseColumns } from './columns.ts';
+import { forbidden, immutable, invalid, invalidFor, notSupported, positive, requiredText } from '../field-rules.ts';
+import { configKeyErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import { compareVersions, parseVersion } from './semantic-version.ts';
+
+export type Lease = Kind<{ spec: V1LeaseSpec }>;
+
+const STRATEGIES = ['OldestEmulationVersion'];
+
+function specErrors(spec: Lease['spec']): FieldError[] {
+  const errors: FieldError[] = [];
+  errors.push(...positive('spec.leaseDurationSeconds', spec?.leaseDurationSeconds));
+  const transitions = spec?.leaseTransitions;
+  if (transitions !== undefined && transitions < 0) {
+    errors.push(invalid('spec.leaseTransitions', transitions, 'must be greater than or equal to 0'));
+  }
+  const strategy = spec?.strategy;
+  if (strategy !== undefined) errors.push(...strategyErrors(strategy));
+  if ((spec?.preferredHolder ?? '') !== '' && (strategy ?? '') === '') {
+    errors.push(forbidden('spec.preferredHolder', 'may only be specified if `strategy` is defined'));
+  }
+  return errors;
+}
+
+/** One that Kubernetes has, or anybody's under a domain. */
+function strategyErrors(strategy: string): FieldError[] {
+  if (strategy === '') return requiredText('spec.strategy', strategy);
+  if (strategy.includes('/')) return invalidFor('spec.strategy', strategy, qualifiedNameErrors(strategy));
+  return STRATEGIES.includes(strategy) ? [] : [notSupported('spec.strategy', strategy, STRATEGIES)];
+}
+
+/** Coordinated leader election is not switched on: what belongs to it is dropped unless the object has it already. */
+function dropElection(object: Lease, old?: Lease): void {
+  const { spec } = object;
+  if (spec === undefined) return;
+  const used = old?.spec?.strategy !== undefined || old?.spec?.preferredHolder !== undefined;
+  if (used) return;
+  delete spec.strategy;
+  delete spec.preferredHolder;
+}
+
+const lease: Strategy<Lease> = {
+  allowCreateOnUpdate: true,
+  requiresResourceVersion: true,
+  prepareForCreate: (object) => dropElection(object),
+  prepareForUpdate: dropElection,
+  validateCreate: (object) => specErrors(object.spec),
+  validateUpdate: (object) => specErrors(object.spec),
+  columns: leaseColumns,
+};
+
+export type LeaseCandidate = Kind<{ spec: V1beta1LeaseCandidateSpec }>;
+
+const NO_VERSION = 'must be a valid semantic version';
+
+function candidateErrors({ spec }: LeaseCandidate): FieldError[] {
+  const { leaseName = '', binaryVersion = '', emulationVersion = '', strategy = '' } = spec ?? {};
+  const errors = requiredText('spec.leaseName', leaseName);
+  const emulated = parseVersion(emulationVersion);
+  const binary = parseVersion(binaryVersion);
+  if (emulationVersion !== '' && emulated === undefined)
+    errors.push(invalid('spec.emulationVersion', emulationVersion, NO_VERSION));
+  if (binaryVersion === '') errors.push(...requiredText('spec.binaryVersion', binaryVersion));
+  else if (binary === undefined) errors.push(invalid('spec.binaryVersion', binaryVersion, NO_VERSION));
+  if (emulated !== undefined && binary !== undefined && compareVersions(binary, emulated) < 0) {
+    const text = 'must be greater than or equal to `emulationVersion`';
+    errors.push(invalid('spec.binaryVersion', binaryVersion, text));
+  }
+  if (strategy === 'OldestEmulationVersion' && emulated === undefined) {
+    const text = "must be specified when `strategy` is 'OldestEmulationVersion'";
+    errors.push(...requiredText('spec.emulationVersion', '', text));
+  }
+  return [...errors, ...strategyErrors(strategy)];
+}
+
+const leaseCandidate: Strategy<LeaseCandidate> = {
+  nameRule: (name) => configKeyErrors(name),
+  allowCreateOnUpdate: true,
+  requiresResourceVersion: true,
+  validateCreate: candidateErrors,
+  validateUpdate: (object, old) => [
+    ...candidateErrors(object),
+    ...immutable('spec.leaseName', object.spec?.leaseName, old.spec?.leaseName),
+  ],
+  selectableFields: { 'spec.leaseName': ({ spec }) => spec?.leaseName ?? '' },
+};
+
+export const coordinationKinds = [
+  kindRow('coordination.k8s.io', 'leases', lease),
+  kindRow('coordination.k8s.io', 'leasecandidates', leaseCandidate),
+];

@@ -1,0 +1,311 @@
+/**
+ * Finds the targets of streams: logs, exec, attach and port-forward go to the pod's node agent, proxies go to the address
+ * itself. `server/connect/` connects and streams.
+ */
+import type { V1EndpointSlice, V1Node, V1Service } from '@kubernetes/client-node';
+import type { Pod } from '../../../../api/kinds/pod-types.ts';
+import type { Kind } from '../../../../api/kinds/wire.ts';
+import { forwardingFault } from '../../../../api/machinery/request-path.ts';
+import { everyField } from '../../../../api/meta/field-selector.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { selectorOfLabels } from '../../../../api/meta/selector.ts';
+import { newBadRequest, newInternalError, newServiceUnavailable } from '../../../../api/meta/status-error.ts';
+import type { ResourceInfo, SubresourceInfo } from '../../../../api/schema/schema.ts';
+import type { ConnectRequest, ConnectTarget, Origin, RequestContext, Rest } from '../../../model/rest.ts';
+import { currentEntry, listEntries } from '../../store-read.ts';
+import { podLogQuery } from './pod-log-options.ts';
+import { admissionAttributes, type Store } from '../../store.ts';
+
+type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
+type Service = Kind<Pick<V1Service, 'spec'>>;
+type Slice = Kind<Pick<V1EndpointSlice, 'endpoints' | 'ports'>>;
+
+export interface ConnectStores {
+  readonly pods: Store;
+  readonly nodes: Store;
+  readonly services: Store;
+  readonly endpointSlices: Store;
+}
+
+const ADDRESS_ORDER = ['InternalIP', 'Hostname', 'InternalDNS', 'ExternalDNS', 'ExternalIP'];
+const AGENT_PORT = 10250;
+
+/** A request to a node's agent. */
+function toAgent(stores: ConnectStores, node: string, target: string): ConnectTarget {
+  return { origin: agentOf(stores, node), target, purpose: 'kubelet', name: `node/${node}`, plain: false };
+}
+
+function agentOf(stores: ConnectStores, nodeName: string): Origin {
+  const origin = agentOrigin(currentEntry(stores.nodes, '', nodeName).object);
+  if (origin === undefined) throw newInternalError(`no preferred addresses found; known addresses: []`);
+  return origin;
+}
+
+/** Where the node's agent listens; `undefined` while the node has no address. */
+export function agentOrigin(object: KubeObject): Origin | undefined {
+  const { status } = object as Node;
+  const addresses = status?.addresses ?? [];
+  for (const wanted of ADDRESS_ORDER) {
+    const found = addresses.find(({ type, address }) => type === wanted && (address ?? '') !== '');
+    if (found?.address === undefined) continue;
+    const endpoint = status?.daemonEndpoints?.kubeletEndpoint as { Port?: number } | undefined;
+    return { secure: true, host: found.address, port: endpoint?.Port ?? AGENT_PORT };
+  }
+  return undefined;
+}
+
+/** A path of encoded segments and a query. */
+function targetOf(segments: readonly string[], query: URLSearchParams): string {
+  const path = segments.map((segment) => `/${encodeURIComponent(segment)}`).join('');
+  return query.size === 0 ? path : `${path}?${query.toString()}`;
+}
+
+function podOn(stores: ConnectStores, namespace: string, name: string): { readonly pod: Pod; readonly node: string } {
+  const pod: Pod = currentEntry(stores.pods, namespace, name).object;
+  const node = pod.spec?.nodeName ?? '';
+  if (node === '') throw newBadRequest(`pod ${name} does not have a host assigned`);
+  return { pod, node };
+}
+
+/** The container that is asked for, or the only one. */
+function containerOf(pod: Pod, asked: string): string {
+  const name = pod.metadata.name ?? '';
+  const ordinary = (pod.spec?.containers ?? []).map((one) => one.name ?? '');
+  const init = (pod.spec?.initContainers ?? []).map((one) => one.name ?? '');
+  const ephemeral = (pod.spec?.ephemeralContainers ?? []).map((one) => one.name ?? '');
+  if (asked !== '') {
+    if (![...ordinary, ...init, ...ephemeral].includes(asked))
+      throw newBadRequest(`container ${asked} is not valid for pod ${name}`);
+    return asked;
+  }
+  const [only] = ordinary;
+  if (ordinary.length === 1 && only !== undefined) return only;
+  if (ordinary.length === 0) throw newBadRequest(`a container name must be specified for pod ${name}`);
+  const others = init.length === 0 ? '' : ` or one of the init containers: [${init.join(' ')}]`;
+  throw newBadRequest(
+    `a container name must be specified for pod ${name}, choose one of: [${ordinary.join(' ')}]${others}`,
+  );
+}
+
+const isTrue = (text: string | null): boolean => text !== null && text !== '' && text !== 'false' && text !== '0';
+const STREAMS = [
+  ['stdin', 'input'],
+  ['stdout', 'output'],
+  ['stderr', 'error'],
+  ['tty', 'tty'],
+] as const;
+
+function execTarget(
+  stores: ConnectStores,
+  namespace: string,
+  name: string,
+  verb: 'exec' | 'attach',
+  query: URLSearchParams,
+): ConnectTarget {
+  const { pod, node } = podOn(stores, namespace, name);
+  const container = containerOf(pod, query.get('container') ?? '');
+  const sent = new URLSearchParams();
+  for (const [asked, to] of STREAMS) if (isTrue(query.get(asked))) sent.set(to, '1');
+  if (verb === 'exec') for (const word of query.getAll('command')) sent.append('command', word);
+  const target = targetOf([verb, namespace, name, container], sent);
+  return toAgent(stores, node, target);
+}
+
+function logTarget(
+  stores: ConnectStores,
+  namespace: string,
+  name: string,
+  query: URLSearchParams,
+): ConnectTarget | 'empty' {
+  const sent = podLogQuery(name, query);
+  const pod: Pod = currentEntry(stores.pods, namespace, name).object;
+  const container = containerOf(pod, query.get('container') ?? '');
+  const node = pod.spec?.nodeName ?? '';
+  if (node === '') return 'empty';
+  const target = targetOf(['containerLogs', namespace, name, container], sent);
+  const isInsecure = isTrue(query.get('insecureSkipTLSVerifyBackend'));
+  return { ...toAgent(stores, node, target), plain: true, ...(isInsecure ? { anyCertificate: true } : {}) };
+}
+
+function forwardTarget(stores: ConnectStores, namespace: string, name: string, query: URLSearchParams): ConnectTarget {
+  const { node } = podOn(stores, namespace, name);
+  const sent = new URLSearchParams(query.getAll('ports').map((port) => ['port', port]));
+  const target = targetOf(['portForward', namespace, name], sent);
+  return toAgent(stores, node, target);
+}
+
+interface ProxyName {
+  readonly scheme: 'http' | 'https';
+  readonly name: string;
+  readonly port: string;
+}
+
+/** Reads `[scheme:]name[:port]`; throws kube-apiserver's 400 for anything else. */
+function proxyName(kind: 'pod' | 'node' | 'service', text: string): ProxyName {
+  const parts = text.split(':');
+  const [scheme, name = '', port = ''] = parts.length === 3 ? parts : ['', ...parts];
+  if (parts.length > 3 || !['', 'http', 'https'].includes(scheme ?? '') || name === '')
+    throw newBadRequest(`invalid ${kind} request ${JSON.stringify(text)}`);
+  return { scheme: scheme === 'https' ? 'https' : 'http', name, port };
+}
+
+/** Throws 400 for a port that cannot be connected to. */
+function portNumber(text: string): number {
+  const number = /^\d{1,5}$/.test(text) ? Number(text) : 0;
+  if (number < 1 || number > 65_535) throw newBadRequest(`invalid port ${JSON.stringify(text)}`);
+  return number;
+}
+
+const DEFAULT_PORTS = { http: 80, https: 443 } as const;
+
+/** The client's own path and query, byte for byte. */
+function forwardedTarget({ rawPath, rawQuery }: ConnectRequest): string {
+  const fault = forwardingFault(rawPath);
+  if (fault !== '') throw newBadRequest(`the path cannot be forwarded: ${fault}`);
+  const path = rawPath === '' ? '/' : rawPath;
+  return rawQuery === '' ? path : `${path}?${rawQuery}`;
+}
+
+function podProxy(stores: ConnectStores, namespace: string, text: string, request: ConnectRequest): ConnectTarget {
+  const { scheme, name, port } = proxyName('pod', text);
+  const pod: Pod = currentEntry(stores.pods, namespace, name).object;
+  const address = pod.status?.podIP ?? '';
+  if (address === '') throw newBadRequest('address not allowed');
+  const first = pod.spec?.containers?.flatMap(({ ports }) => ports ?? [])[0]?.containerPort;
+  const number = port === '' ? (first ?? DEFAULT_PORTS[scheme]) : portNumber(port);
+  const origin = { secure: scheme === 'https', host: address, port: number };
+  return { origin, target: forwardedTarget(request), purpose: 'proxy', plain: false };
+}
+
+function nodeProxy(stores: ConnectStores, text: string, request: ConnectRequest): ConnectTarget {
+  const { name, port } = proxyName('node', text);
+  const agent = agentOf(stores, name);
+  const target = forwardedTarget(request);
+  if (port === '' || portNumber(port) === agent.port) return toAgent(stores, name, target);
+  const origin = { secure: false, host: agent.host, port: portNumber(port) };
+  return { origin, target, purpose: 'proxy', plain: false };
+}
+
+async function serviceProxy(
+  stores: ConnectStores,
+  context: RequestContext,
+  namespace: string,
+  text: string,
+  request: ConnectRequest,
+): Promise<ConnectTarget> {
+  const { scheme, name, port } = proxyName('service', text);
+  const service = currentEntry(stores.services, namespace, name).object as Service;
+  const ports = service.spec?.ports ?? [];
+  const wanted =
+    port === ''
+      ? ports.length === 1
+        ? ports[0]
+        : undefined
+      : ports.find((one) => one.name === port || String(one.port) === port);
+  if (wanted === undefined)
+    throw newServiceUnavailable(`no service port ${JSON.stringify(port)} found for service ${JSON.stringify(name)}`);
+  const { entries } = await listEntries(
+    stores.endpointSlices,
+    context,
+    { namespace },
+    {
+      labelSelector: selectorOfLabels({ 'kubernetes.io/service-name': name }),
+      fieldSelector: everyField,
+      resourceVersion: '',
+      resourceVersionMatch: '',
+      limit: 0,
+      continue: '',
+    },
+  );
+  for (const { object } of entries) {
+    const slice = object as Slice;
+    const target = (slice.ports ?? []).find((one) => (one.name ?? '') === (wanted.name ?? ''))?.port;
+    const ready = (slice.endpoints ?? []).filter(({ conditions }) => conditions?.ready !== false);
+    const address = ready[Math.floor(Math.random() * ready.length)]?.addresses?.[0];
+    if (target === undefined || address === undefined) continue;
+    const origin = { secure: scheme === 'https', host: address, port: target };
+    return { origin, target: forwardedTarget(request), purpose: 'proxy', plain: false };
+  }
+  throw newServiceUnavailable(`no endpoints available for service ${JSON.stringify(name)}`);
+}
+
+const SWITCHES = ['stdin', 'stdout', 'stderr', 'tty'];
+
+/** What admission is shown of a connection: the query as options of its kind. */
+function connectOptions(kind: string, { query, path }: ConnectRequest): KubeObject {
+  const options: Record<string, unknown> = {};
+  if (kind === 'PodExecOptions' || kind === 'PodAttachOptions') {
+    for (const name of SWITCHES) if (query.has(name) && isTrue(query.get(name))) options[name] = true;
+    const container = query.get('container') ?? '';
+    if (container !== '') options['container'] = container;
+    if (kind === 'PodExecOptions' && query.has('command')) options['command'] = query.getAll('command');
+  } else if (kind === 'PodPortForwardOptions') {
+    const ports = query.getAll('ports').flatMap((list) => list.split(',').map(Number));
+    if (ports.length > 0) options['ports'] = ports;
+  } else if (path !== '') options['path'] = path;
+  return { kind, apiVersion: 'v1', metadata: {}, ...options };
+}
+
+/** The endpoint of a stream, `undefined` for subresources that are none. */
+export function createConnectRest(
+  stores: ConnectStores,
+  info: ResourceInfo,
+  subresource: SubresourceInfo,
+): Rest | undefined {
+  const locate = locatorOf(stores, info.resource, subresource.name);
+  if (locate === undefined) return undefined;
+  return {
+    info,
+    subresource,
+    async connect(context, namespace, name, request) {
+      const attributes = admissionAttributes(context, {
+        operation: 'CONNECT',
+        endpoint: {
+          info,
+          subresource: subresource.name,
+          kind: { group: '', version: 'v1', kind: subresource.kind },
+          strategy: {},
+        },
+        namespace,
+        name,
+        object: connectOptions(subresource.kind, request),
+        oldObject: undefined,
+        options: {},
+        dryRun: false,
+      });
+      if (subresource.name !== 'log') {
+        await stores.pods.admission.admit(attributes, context.signal);
+        await stores.pods.admission.validate(attributes, context.signal);
+      }
+      return await locate(context, namespace, name, request);
+    },
+  };
+}
+
+type Locator = (
+  context: RequestContext,
+  namespace: string,
+  name: string,
+  request: ConnectRequest,
+) => ConnectTarget | 'empty' | Promise<ConnectTarget>;
+
+function locatorOf(stores: ConnectStores, resource: string, subresource: string): Locator | undefined {
+  switch (`${resource}/${subresource}`) {
+    case 'pods/log':
+      return (_context, namespace, name, { query }) => logTarget(stores, namespace, name, query);
+    case 'pods/exec':
+      return (_context, namespace, name, { query }) => execTarget(stores, namespace, name, 'exec', query);
+    case 'pods/attach':
+      return (_context, namespace, name, { query }) => execTarget(stores, namespace, name, 'attach', query);
+    case 'pods/portforward':
+      return (_context, namespace, name, { query }) => forwardTarget(stores, namespace, name, query);
+    case 'pods/proxy':
+      return (_context, namespace, name, request) => podProxy(stores, namespace, name, request);
+    case 'nodes/proxy':
+      return (_context, _namespace, name, request) => nodeProxy(stores, name, request);
+    case 'services/proxy':
+      return (context, namespace, name, request) => serviceProxy(stores, context, namespace, name, request);
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,318 @@
+/** Namespaces, config maps, secrets, service accounts and pod templates. */
+import type { V1ConfigMap, V1Namespace, V1PodTemplate, V1Secret, V1ServiceAccount } from '@kubernetes/client-node';
+import { applyPodTemplateDefaults } from '../../../../api/kinds/pod-defaults.ts';
+import { podTemplateErrors } from '../../../../api/kinds/pod-validation.ts';
+import type { PodTemplate } from '../../../../api/kinds/pod-types.ts';
+import { podWarnings } from '../../../../api/kinds/pod-warnings.ts';
+import type { Kind } from '../../../../api/kinds/wire.ts';
+import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { jsonEqual } from '../../../../api/meta/json-equality.ts';
+import { configKeyErrors, nameIsLabel, qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import {
+  configMapColumns,
+  namespaceColumns,
+  podTemplateColumns,
+  secretColumns,
+  serviceAccountColumns,
+} from './columns.ts';
+import { restore } from '../../generic-strategy.ts';
+import { kindRow, type Strategy } from '../../strategy.ts';
+import { forbidden, immutable, invalid, invalidFor, required } from '../field-rules.ts';
+import { tooLong } from '../../../../api/meta/field-error.ts';
+
+const MAX_DATA_BYTES = 1024 * 1024;
+const FROZEN = 'field is immutable when `immutable` is set';
+
+// --- namespaces
+
+export type Namespace = Kind<Pick<V1Namespace, 'spec' | 'status'>>;
+
+const NAME_LABEL = 'kubernetes.io/metadata.name';
+
+function labelName(object: KubeObject): void {
+  const { name = '' } = object.metadata;
+  if (name !== '') object.metadata.labels = { ...object.metadata.labels, [NAME_LABEL]: name };
+}
+
+const STANDARD_FINALIZERS = ['kubernetes', 'orphan', 'foregroundDeletion'];
+
+/** Errors name the list when a namespace is made, and the item when it is finalized. */
+function finalizerErrors(object: Namespace, at: 'list' | 'item'): FieldError[] {
+  return (object.spec?.finalizers ?? []).flatMap((name, index) => {
+    const field = at === 'list' ? 'spec.finalizers' : `spec.finalizers[${index}]`;
+    const errors = invalidFor(field, name, qualifiedNameErrors(name));
+    if (!name.includes('/') && !STANDARD_FINALIZERS.includes(name)) {
+      errors.push(invalid(field, name, 'name is neither a standard finalizer name nor is it fully qualified'));
+    }
+    return errors;
+  });
+}
+
+const namespaces: Strategy<Namespace> = {
+  nameRule: nameIsLabel,
+  applyDefaults: labelName,
+  prepareForCreate(object) {
+    labelName(object);
+    object.status = { phase: 'Active' };
+    const finalizers = object.spec?.finalizers ?? [];
+    object.spec = { finalizers: finalizers.includes('kubernetes') ? finalizers : [...finalizers, 'kubernetes'] };
+  },
+  prepareForUpdate(object, old) {
+    restore(object, old, 'spec');
+    restore(object, old, 'status');
+  },
+  validateCreate: (object) => finalizerErrors(object, 'list'),
+  resetFields: [['status']],
+  returnsDeleted: true,
+  markTerminating(object) {
+    object.status = { ...object.status, phase: 'Terminating' };
+  },
+  remainingFinalizers: (object) => (object.spec?.finalizers ?? []).length,
+  selectableFields: { 'status.phase': (object) => object.status?.phase ?? '' },
+  columns: namespaceColumns,
+  status: {
+    prepareForUpdate: (object, old) => restore(object, old, 'spec'),
+    validateUpdate(object) {
+      const { phase = '' } = object.status ?? {};
+      const terminating = object.metadata.deletionTimestamp !== undefined;
+      if (!terminating && phase !== 'Active')
+        return [invalid('status.Phase', phase, "may only be 'Active' if `deletionTimestamp` is empty")];
+      if (terminating && phase !== 'Terminating')
+        return [invalid('status.Phase', phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")];
+      return [];
+    },
+    resetFields: [['spec']],
+  },
+  subresources: {
+    finalize: {
+      prepareForUpdate: (object, old) => restore(object, old, 'status'),
+      validateUpdate: (object) => finalizerErrors(object, 'item'),
+    },
+  },
+};
+
+// --- config maps
+
+type ConfigMap = Kind<Pick<V1ConfigMap, 'data' | 'binaryData' | 'immutable'>>;
+
+const base64Size = (text: string): number => Buffer.byteLength(text, 'base64');
+
+function configMapErrors(object: ConfigMap): FieldError[] {
+  const errors: FieldError[] = [];
+  const { data = {}, binaryData = {} } = object;
+  let size = 0;
+  for (const [key, value] of Object.entries(data)) {
+    errors.push(...invalidFor(`data[${key}]`, key, configKeyErrors(key)));
+    if (Object.hasOwn(binaryData, key))
+      errors.push(invalid(`data[${key}]`, key, 'duplicate of key present in binaryData'));
+    size += Buffer.byteLength(value ?? '');
+  }
+  for (const [key, value] of Object.entries(binaryData)) {
+    errors.push(...invalidFor(`binaryData[${key}]`, key, configKeyErrors(key)));
+    size += base64Size(value ?? '');
+  }
+  // The reference has no path here.
+  if (size > MAX_DATA_BYTES) errors.push(tooLong('[]', MAX_DATA_BYTES));
+  return errors;
+}
+
+function frozenErrors<Object extends { immutable?: boolean | undefined }>(
+  object: Object,
+  old: Object,
+  fields: readonly (keyof Object & string)[],
+): FieldError[] {
+  if (old.immutable !== true) return [];
+  const errors: FieldError[] = [];
+  if (object.immutable !== true) errors.push(forbidden('immutable', FROZEN));
+  for (const field of fields)
+    if (!jsonEqual(object[field] ?? {}, old[field] ?? {})) errors.push(forbidden(field, FROZEN));
+  return errors;
+}
+
+const configMaps: Strategy<ConfigMap> = {
+  validateCreate: configMapErrors,
+  validateUpdate: (object, old) => [...frozenErrors(object, old, ['data', 'binaryData']), ...configMapErrors(object)],
+  columns: configMapColumns,
+};
+
+// --- secrets
+
+type Secret = Kind<Pick<V1Secret, 'data' | 'stringData' | 'type' | 'immutable'>>;
+
+const ACCOUNT = 'kubernetes.io/service-account.name';
+
+/** Keys that a type needs. */
+const REQUIRED_KEYS: Readonly<Record<string, readonly string[]>> = {
+  'kubernetes.io/tls': ['tls.crt', 'tls.key'],
+};
+const CONFIG_KEYS: Readonly<Record<string, string>> = {
+  'kubernetes.io/dockercfg': '.dockercfg',
+  'kubernetes.io/dockerconfigjson': '.dockerconfigjson',
+};
+
+function mergeStringData(object: Secret): void {
+  const { stringData } = object;
+  if (stringData === undefined) return;
+  for (const [key, text] of Object.entries(stringData)) {
+    object.data = { ...object.data, [key]: Buffer.from(text ?? '').toString('base64') };
+  }
+  delete object.stringData;
+}
+
+function secretErrors(object: Secret): FieldError[] {
+  const errors: FieldError[] = [];
+  const { data = {}, type = '' } = object;
+  let size = 0;
+  for (const [key, value] of Object.entries(data)) {
+    errors.push(...invalidFor(`data[${key}]`, key, configKeyErrors(key)));
+    size += base64Size(value ?? '');
+  }
+  if (size > MAX_DATA_BYTES) errors.push(tooLong('data', MAX_DATA_BYTES));
+  const missing = (key: string): boolean => (data[key] ?? undefined) === undefined;
+  if (type === 'kubernetes.io/service-account-token') {
+    if ((object.metadata.annotations?.[ACCOUNT] ?? '') === '')
+      errors.push(required(`metadata.annotations[${ACCOUNT}]`));
+  } else if (type === 'kubernetes.io/basic-auth') {
+    if (missing('username') && missing('password')) errors.push(required('data[username]'), required('data[password]'));
+  } else if (type === 'kubernetes.io/ssh-auth') {
+    if ((data['ssh-privatekey'] ?? '') === '') errors.push(required('data[ssh-privatekey]'));
+  }
+  for (const key of REQUIRED_KEYS[type] ?? []) if (missing(key)) errors.push(required(`data[${key}]`));
+  const config = CONFIG_KEYS[type];
+  if (config !== undefined) {
+    if (missing(config)) errors.push(required(`data[${config}]`));
+    else errors.push(...jsonErrors(config, Buffer.from(data[config] ?? '', 'base64').toString()));
+  }
+  return errors;
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  object: 'object',
+  string: 'string',
+  number: 'number',
+  boolean: 'bool',
+};
+
+function jsonErrors(key: string, text: string): FieldError[] {
+  const refuse = (why: string): FieldError[] => [invalid(`data[${key}]`, '<secret contents redacted>', why)];
+  try {
+    const value: unknown = JSON.parse(text);
+    const kind = Array.isArray(value) ? 'array' : value === null ? 'object' : KINDS[typeof value];
+    return kind === 'object' || kind === undefined
+      ? []
+      : refuse(`json: cannot unmarshal ${kind} into Go value of type map[string]interface {}`);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return refuse(jsonFault(text));
+  }
+}
+
+/** The first fault of a text that is no JSON, in the words of the reference. */
+function jsonFault(text: string): string {
+  const trimmed = text.trimStart();
+  if (trimmed === '') return 'unexpected end of JSON input';
+  for (const literal of ['null', 'true', 'false']) {
+    if (trimmed[0] !== literal[0]) continue;
+    for (let at = 1; at < literal.length; at++) {
+      const found = trimmed[at];
+      if (found === undefined) return 'unexpected end of JSON input';
+      if (found !== literal[at])
+        return `invalid character '${found}' in literal ${literal} (expecting '${literal[at] ?? ''}')`;
+    }
+  }
+  return `invalid character '${trimmed[0] ?? ''}' looking for beginning of value`;
+}
+
+const PEM = /-----BEGIN ([^\r\n]+?)-----\r?\n((?:[A-Za-z0-9+/=:, -]*\r?\n)*?)-----END \1-----/;
+
+/** Whether there is a block between its markers that holds nothing but headers and base64. */
+const hasPem = (text: string): boolean => PEM.test(text);
+
+function tlsWarnings(object: Secret): string[] {
+  if (object.type !== 'kubernetes.io/tls') return [];
+  const certificate = Buffer.from(object.data?.['tls.crt'] ?? '', 'base64').toString();
+  const key = Buffer.from(object.data?.['tls.key'] ?? '', 'base64').toString();
+  if (!hasPem(certificate)) return ['tls: failed to find any PEM data in certificate input'];
+  return hasPem(key) ? [] : ['tls: failed to find any PEM data in key input'];
+}
+
+const secrets: Strategy<Secret> = {
+  applyDefaults(object) {
+    mergeStringData(object);
+    if ((object.type ?? '') === '') object.type = 'Opaque';
+  },
+  validateCreate: secretErrors,
+  prepareForUpdate(object, old) {
+    if ((object.type ?? '') === '' && old.type !== undefined) object.type = old.type;
+  },
+  validateUpdate: (object, old) => [
+    ...immutable('type', object.type, old.type),
+    ...frozenErrors(object, old, ['data']),
+    ...secretErrors(object),
+  ],
+  warningsOnCreate: tlsWarnings,
+  warningsOnUpdate: tlsWarnings,
+  selectableFields: { type: (object) => object.type ?? '' },
+  columns: secretColumns,
+};
+
+// --- service accounts
+
+type ServiceAccount = Kind<Pick<V1ServiceAccount, 'secrets' | 'imagePullSecrets' | 'automountServiceAccountToken'>>;
+
+const ENFORCE = 'kubernetes.io/enforce-mountable-secrets';
+
+/** Of references to secrets only the name is kept. */
+function namesOnly(object: ServiceAccount): void {
+  if (object.secrets !== undefined) {
+    object.secrets = object.secrets.map(({ name }) => (name === undefined ? {} : { name }));
+  }
+}
+
+function mountWarnings(object: ServiceAccount, old?: ServiceAccount): string[] {
+  const value = object.metadata.annotations?.[ENFORCE];
+  if (value === undefined || old?.metadata.annotations?.[ENFORCE] !== undefined) return [];
+  return [
+    `metadata.annotations[${ENFORCE}]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets`,
+  ];
+}
+
+const serviceAccounts: Strategy<ServiceAccount> = {
+  prepareForCreate: namesOnly,
+  prepareForUpdate: namesOnly,
+  warningsOnCreate: (object) => mountWarnings(object),
+  warningsOnUpdate: mountWarnings,
+  returnsDeleted: true,
+  columns: serviceAccountColumns,
+};
+
+// --- pod templates
+
+type StoredTemplate = Kind<Pick<V1PodTemplate, never>> & { template?: PodTemplate };
+
+const podTemplates: Strategy<StoredTemplate> = {
+  applyDefaults(object) {
+    object.template ??= {};
+    applyPodTemplateDefaults(object.template);
+  },
+  managesGeneration: true,
+  changesGeneration: (object, old) => !jsonEqual(object.template, old.template),
+  validateCreate: (object) => podTemplateErrors(object.template, 'template'),
+  validateUpdate: (object) => podTemplateErrors(object.template, 'template'),
+  warningsOnCreate: (object) => podWarnings(object.template?.metadata, object.template?.spec ?? {}, 'template'),
+  warningsOnUpdate: (object, old) =>
+    jsonEqual(object.template, old.template)
+      ? []
+      : podWarnings(object.template?.metadata, object.template?.spec ?? {}, 'template'),
+  returnsDeleted: true,
+  columns: podTemplateColumns,
+};
+
+export const coreObjectKinds = [
+  kindRow('', 'namespaces', namespaces),
+  kindRow('', 'configmaps', configMaps),
+  kindRow('', 'secrets', secrets),
+  kindRow('', 'serviceaccounts', serviceAccounts),
+  kindRow('', 'podtemplates', podTemplates),
+];

@@ -1,0 +1,108 @@
+/**
+ * What an event may say. What comes through the core group is checked loosely, as old reporters need it; through
+ * `events.k8s.io` it must be complete, and what happened cannot be rewritten.
+ */
+import { invalid, required, type FieldError } from '../../../../api/meta/field-error.ts';
+import { semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { dnsSubdomainErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import type { StrategyContext } from '../../strategy.ts';
+import type { Event } from './events.ts';
+import { IMMUTABLE, invalidFor } from '../field-rules.ts';
+
+const MAX_WORD_BYTES = 128;
+const MAX_NOTE_BYTES = 1024;
+const FOREIGN = 'does not match event.namespace';
+
+const isStrict = ({ info }: StrategyContext): boolean => info.group !== '';
+const isUnset = (time: string | null | undefined): boolean => time === undefined || time === null || time === '';
+
+/** The other group's word is required and short. */
+function wordErrors(field: string, value: string): FieldError[] {
+  if (value === '') return [required(field)];
+  return Buffer.byteLength(value) > MAX_WORD_BYTES ? [tooMuch(field, MAX_WORD_BYTES)] : [];
+}
+
+const tooMuch = (field: string, max: number): FieldError => invalid(field, '', `can have at most ${max} characters`);
+
+/** The rules for events of both groups. `strict`: the request speaks events.k8s.io, which names one field differently. */
+function commonErrors(event: Event, strict: boolean): FieldError[] {
+  const { namespace = '' } = event.metadata;
+  const about = event.involvedObject?.namespace ?? '';
+  const errors: FieldError[] = [];
+  const foreign = (): void => {
+    errors.push(invalid('involvedObject.namespace', about, FOREIGN));
+  };
+  if (isUnset(event.eventTime)) {
+    // Objects of the cluster have their events in `default`.
+    if (about === '' ? namespace !== '' && namespace !== 'default' : about !== namespace) foreign();
+  } else {
+    if (about === '' && namespace !== 'default' && namespace !== 'kube-system') foreign();
+    const { reportingComponent: reporter = '', reportingInstance = '', action = '', reason = '', message = '' } = event;
+    const reporterField = strict ? 'reportingController' : 'reportingComponent';
+    if (reporter === '') errors.push(required(reporterField));
+    errors.push(
+      ...invalidFor(reporterField, reporter, qualifiedNameErrors(reporter)),
+      ...wordErrors('reportingInstance', reportingInstance),
+      ...wordErrors('action', action),
+      ...wordErrors('reason', reason),
+    );
+    if (Buffer.byteLength(message) > MAX_NOTE_BYTES) errors.push(tooMuch('message', MAX_NOTE_BYTES));
+  }
+  return [...errors, ...invalidFor('namespace', namespace, dnsSubdomainErrors(namespace))];
+}
+
+function seriesErrors({ series }: Event): FieldError[] {
+  if (series === undefined || series === null) return [];
+  const errors: FieldError[] = [];
+  if ((series.count ?? 0) < 2) errors.push(invalid('series.count', '', 'should be at least 2'));
+  if (isUnset(series.lastObservedTime)) errors.push(required('series.lastObservedTime'));
+  return errors;
+}
+
+export function eventErrors(event: Event, context: StrategyContext): FieldError[] {
+  const errors = commonErrors(event, isStrict(context));
+  if (!isStrict(context)) return errors;
+  const { name = '' } = event.metadata;
+  const { type = '', source = {} } = event;
+  errors.push(...invalidFor('metadata.name', name, dnsSubdomainErrors(name)), ...seriesErrors(event));
+  if (isUnset(event.eventTime)) errors.push(required('eventTime'));
+  if (type !== 'Normal' && type !== 'Warning') errors.push(invalid('type', '', `has invalid value: ${type}`));
+  const set = {
+    firstTimestamp: !isUnset(event.firstTimestamp),
+    lastTimestamp: !isUnset(event.lastTimestamp),
+    count: (event.count ?? 0) !== 0,
+    source: (source.component ?? '') !== '' || (source.host ?? '') !== '',
+  };
+  for (const [field, isSet] of Object.entries(set)) if (isSet) errors.push(invalid(field, '', 'needs to be unset'));
+  return errors;
+}
+
+/** Everything but the series, in the order in which it is looked at. */
+const FIXED = [
+  'involvedObject',
+  'reason',
+  'message',
+  'source',
+  'firstTimestamp',
+  'lastTimestamp',
+  'count',
+  'reason',
+  'type',
+  'eventTime',
+  'action',
+  'related',
+  'reportingComponent',
+  'reportingInstance',
+] as const;
+
+export function eventUpdateErrors(event: Event, old: Event, context: StrategyContext): FieldError[] {
+  const errors = commonErrors(event, isStrict(context));
+  if (!isStrict(context)) return errors;
+  if (!semanticEqual(event.series, old.series)) errors.push(...seriesErrors(event));
+  for (const field of FIXED) {
+    const path = field === 'reportingComponent' ? 'reportingController' : field;
+    // Absent and empty are one.
+    if (!semanticEqual(event[field] ?? '', old[field] ?? '')) errors.push(invalid(path, event[field], IMMUTABLE));
+  }
+  return errors;
+}

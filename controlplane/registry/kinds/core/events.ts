@@ -1,0 +1,117 @@
+/** Events of both groups: kept as core events, for a limited time. */
+import { nameIsPathSegment } from '../../../../api/meta/names.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { eventColumns } from './event-columns.ts';
+import type { KindOptions } from '../../kinds.ts';
+import { eventErrors, eventUpdateErrors } from './event-validation.ts';
+import { kindRow, type Conversion, type KindRow, type Strategy } from '../../strategy.ts';
+
+interface Reference {
+  kind?: string;
+  namespace?: string;
+  name?: string;
+  uid?: string;
+  apiVersion?: string;
+  resourceVersion?: string;
+  fieldPath?: string;
+}
+
+export interface Event extends KubeObject {
+  involvedObject?: Reference;
+  reason?: string;
+  message?: string;
+  source?: { component?: string; host?: string };
+  firstTimestamp?: string;
+  lastTimestamp?: string;
+  count?: number;
+  type?: string;
+  eventTime?: string | null;
+  series?: { count?: number; lastObservedTime?: string };
+  action?: string;
+  related?: Reference;
+  reportingComponent?: string;
+  reportingInstance?: string;
+}
+
+const reference =
+  (name: keyof Reference) =>
+  (event: Event): string =>
+    event.involvedObject?.[name] ?? '';
+
+/** Pairs of names: as stored, and as `events.k8s.io` says it. */
+const RENAMED = [
+  ['involvedObject', 'regarding'],
+  ['message', 'note'],
+  ['reportingComponent', 'reportingController'],
+  ['source', 'deprecatedSource'],
+  ['firstTimestamp', 'deprecatedFirstTimestamp'],
+  ['lastTimestamp', 'deprecatedLastTimestamp'],
+  ['count', 'deprecatedCount'],
+] as const;
+
+/** By which fields events of the other group are selected. */
+const FIELD_NAMES: Readonly<Record<string, string>> = {
+  reason: 'reason',
+  type: 'type',
+  reportingController: 'reportingComponent',
+  ...Object.fromEntries(
+    ['kind', 'namespace', 'name', 'uid', 'apiVersion', 'resourceVersion', 'fieldPath'].map((name) => [
+      `regarding.${name}`,
+      `involvedObject.${name}`,
+    ]),
+  ),
+};
+
+function renamed(object: KubeObject, apiVersion: string, names: readonly (readonly [string, string])[]): KubeObject {
+  object.apiVersion = apiVersion;
+  for (const [from, to] of names) {
+    const value = object[from];
+    delete object[from];
+    if (value !== undefined) object[to] = value;
+  }
+  return object;
+}
+
+const conversion: Conversion = {
+  fieldNames: FIELD_NAMES,
+  toStored: (object) =>
+    renamed(
+      object,
+      'v1',
+      RENAMED.map(([stored, served]) => [served, stored] as const),
+    ),
+  fromStored(object) {
+    const served = renamed(object, 'events.k8s.io/v1', RENAMED);
+    // Core events print these though they are empty.
+    for (const field of ['reportingController', 'reportingInstance']) if (served[field] === '') delete served[field];
+    return served;
+  },
+};
+
+export function eventKinds(options: KindOptions): KindRow[] {
+  const events: Strategy<Event> = {
+    nameRule: nameIsPathSegment,
+    allowCreateOnUpdate: true,
+    validateCreate: eventErrors,
+    validateUpdate: eventUpdateErrors,
+    defaultPropagation: 'Unsupported',
+    timeToLiveMs: () => options.eventTtlMs,
+    selectableFields: {
+      'involvedObject.kind': reference('kind'),
+      'involvedObject.namespace': reference('namespace'),
+      'involvedObject.name': reference('name'),
+      'involvedObject.uid': reference('uid'),
+      'involvedObject.apiVersion': reference('apiVersion'),
+      'involvedObject.resourceVersion': reference('resourceVersion'),
+      'involvedObject.fieldPath': reference('fieldPath'),
+      reason: (event) => event.reason ?? '',
+      reportingComponent: (event) => event.reportingComponent ?? '',
+      source: (event) =>
+        (event.source?.component ?? '') === '' ? (event.reportingComponent ?? '') : (event.source?.component ?? ''),
+      type: (event) => event.type ?? '',
+    },
+    indexedFields: ['involvedObject.uid', 'involvedObject.name'],
+    columns: eventColumns,
+  };
+  return [kindRow('', 'events', events, { 'events.k8s.io/v1': conversion })];
+}

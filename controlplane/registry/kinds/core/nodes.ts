@@ -1,0 +1,161 @@
+/** Nodes: what the agents say of their machines, and which pods may come there. */
+import type { V1Node } from '@kubernetes/client-node';
+import { resourceValueErrors } from '../../../../api/kinds/resource-validation.ts';
+import type { Kind } from '../../../../api/kinds/wire.ts';
+import { duplicate, FieldError, forbidden, required, unsupportedValue } from '../../../../api/meta/field-error.ts';
+import { cidrErrors, parseCidr } from '../../../../api/meta/ip-addresses.ts';
+import { labelValueErrors, qualifiedNameErrors } from '../../../../api/meta/names.ts';
+import { nodeColumns } from './columns.ts';
+import { restore } from '../../generic-strategy.ts';
+import { kindRow, type Strategy } from '../../strategy.ts';
+import { invalid, invalidFor } from '../field-rules.ts';
+
+export type Node = Kind<Pick<V1Node, 'spec' | 'status'>>;
+
+type Spec = NonNullable<Node['spec']>;
+type Taint = NonNullable<Spec['taints']>[number];
+
+const TAINT_EFFECTS = ['NoSchedule', 'PreferNoSchedule', 'NoExecute'];
+
+/** `podCIDR` is the first of `podCIDRs`; where they say different things it wins. */
+function alignCidrs(spec: Spec): void {
+  const first = spec.podCIDR ?? '';
+  if (first !== '' && spec.podCIDRs?.[0] !== first) spec.podCIDRs = [first];
+  const [leading] = spec.podCIDRs ?? [];
+  if (leading !== undefined) spec.podCIDR = leading;
+}
+
+/** Configuration through the API is gone: it is kept only where it is already. */
+function dropConfig(object: Node, old?: Node): void {
+  if (old?.spec?.configSource === undefined) delete object.spec?.configSource;
+  if (old?.status?.config === undefined) delete object.status?.config;
+}
+
+// --- validation
+
+function taintErrors(taints: readonly Taint[]): FieldError[] {
+  const seen = new Set<string>();
+  return taints.flatMap((taint, index) => {
+    // The reference looks for taints in the metadata, where they once were.
+    const at = `metadata.taints[${index}]`;
+    const { key = '', value = '', effect = '' } = taint;
+    const errors = invalidFor(`${at}.key`, key, qualifiedNameErrors(key));
+    const valueErrors = labelValueErrors(value);
+    if (valueErrors.length > 0) errors.push(invalid(`${at}.value`, value, valueErrors.join(';')));
+    if (effect === '') errors.push(required(`${at}.effect`));
+    else if (!TAINT_EFFECTS.includes(effect)) errors.push(unsupportedValue(`${at}.effect`, effect, TAINT_EFFECTS));
+    const pair = `${effect}:${key}`;
+    if (seen.has(pair))
+      errors.push(new FieldError('FieldValueDuplicate', at, taint, 'taints must be unique by key and effect pair'));
+    seen.add(pair);
+    return errors;
+  });
+}
+
+function resourceErrors({ status }: Node): FieldError[] {
+  return (['capacity', 'allocatable'] as const).flatMap((list) => {
+    const amounts = status?.[list] ?? {};
+    return Object.keys(amounts)
+      .sort()
+      .flatMap((name) => resourceValueErrors(`status.${list}.${name}`, name, amounts[name] ?? '0'));
+  });
+}
+
+function cidrListErrors({ podCIDRs: cidrs = [] }: Spec): FieldError[] {
+  const field = 'spec.podCIDRs';
+  const errors = cidrs.flatMap((cidr, index) => cidrErrors(`${field}[${index}]`, cidr));
+  if (cidrs.length < 2) return errors;
+  const families = cidrs.map((cidr) => parseCidr(cidr)?.family);
+  const unreadable = cidrs.find((cidr) => parseCidr(cidr) === undefined);
+  if (unreadable !== undefined) {
+    const text = `invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR address: ${unreadable}`;
+    errors.push(new FieldError('InternalError', field, '', text));
+  }
+  if (cidrs.length > 2 || new Set(families).size < 2)
+    errors.push(invalid(field, cidrs, 'may specify no more than one CIDR for each IP family'));
+  for (const [index, cidr] of cidrs.entries())
+    if (cidrs.indexOf(cidr) < index) errors.push(duplicate(`${field}[${index}]`, cidr));
+  return errors;
+}
+
+function nodeErrors(object: Node): FieldError[] {
+  return [...taintErrors(object.spec?.taints ?? []), ...resourceErrors(object), ...cidrListErrors(object.spec ?? {})];
+}
+
+function addressErrors({ status }: Node): FieldError[] {
+  const seen = new Set<string>();
+  return (status?.addresses ?? []).flatMap((address, index) => {
+    const key = `${address.type ?? ''} ${address.address ?? ''}`;
+    const errors = seen.has(key) ? [duplicate(`status.addresses[${index}]`, address)] : [];
+    seen.add(key);
+    return errors;
+  });
+}
+
+/** Addresses for pods and the provider's name are given once. */
+function fixedErrors(spec: Spec, old: Spec): FieldError[] {
+  const errors: FieldError[] = [];
+  const before = old.podCIDRs ?? [];
+  const cidrs = spec.podCIDRs ?? [];
+  if (before.length > 0) {
+    const text = 'node updates may not change podCIDR except from "" to valid';
+    const changes = before.length === cidrs.length ? before.filter((cidr, index) => cidr !== cidrs[index]).length : 1;
+    for (let i = 0; i < changes; i++) errors.push(forbidden('spec.podCIDRs', text));
+  }
+  const provider = old.providerID ?? '';
+  if (provider !== '' && provider !== (spec.providerID ?? ''))
+    errors.push(forbidden('spec.providerID', 'node updates may not change providerID except from "" to valid'));
+  return errors;
+}
+
+function nodeUpdateErrors(object: Node, old: Node): FieldError[] {
+  const spec = object.spec ?? {};
+  const errors = [
+    ...resourceErrors(object),
+    ...addressErrors(object),
+    ...fixedErrors(spec, old.spec ?? {}),
+    ...taintErrors(spec.taints ?? []),
+  ];
+  if ((spec.externalID ?? '') !== (old.spec?.externalID ?? ''))
+    errors.push(forbidden('spec.externalID', 'may not be updated'));
+  return errors;
+}
+
+function nodeWarnings({ spec }: Node): string[] {
+  const warnings: string[] = [];
+  if (spec?.configSource !== undefined) warnings.push('spec.configSource: the feature is no longer available');
+  if ((spec?.externalID ?? '') !== '')
+    warnings.push('spec.externalID: this field is deprecated, and is unused by Kubernetes');
+  return warnings;
+}
+
+const nodes: Strategy<Node> = {
+  applyDefaults({ spec, status }) {
+    if (spec !== undefined) alignCidrs(spec);
+    // What an agent does not set aside is for pods.
+    if (status?.capacity !== undefined) status.allocatable ??= { ...status.capacity };
+  },
+  prepareForCreate: (object) => dropConfig(object),
+  prepareForUpdate(object, old) {
+    restore(object, old, 'status');
+    dropConfig(object, old);
+  },
+  validateCreate: nodeErrors,
+  validateUpdate: nodeUpdateErrors,
+  warningsOnCreate: nodeWarnings,
+  warningsOnUpdate: nodeWarnings,
+  resetFields: [['status']],
+  selectableFields: { 'spec.unschedulable': (object) => String(object.spec?.unschedulable === true) },
+  columns: nodeColumns,
+  status: {
+    prepareForUpdate(object, old) {
+      restore(object, old, 'spec');
+      dropConfig(object, old);
+    },
+    validateUpdate: nodeUpdateErrors,
+    warningsOnUpdate: nodeWarnings,
+    resetFields: [['spec']],
+  },
+};
+
+export const nodeObjectKinds = [kindRow('', 'nodes', nodes)];

@@ -1,0 +1,237 @@
+/** Volumes of the cluster: where the storage is cannot change, how large it is and who uses it can. */
+import path from 'node:path';
+import type { V1PersistentVolumeSpec, V1PersistentVolumeStatus } from '@kubernetes/client-node';
+import { accessModeErrors, positiveQuantityErrors, VOLUME_MODES } from '../../../../api/kinds/claim-validation.ts';
+import { DEPRECATED_LABELS } from '../../../../api/kinds/pod-warnings.ts';
+import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
+import type { Kind, Wire } from '../../../../api/kinds/wire.ts';
+import type { FieldError } from '../../../../api/meta/field-error.ts';
+import { cloneJson, semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { milliUnits, parseQuantity, wholeUnits } from '../../../../api/meta/quantity.ts';
+import { volumeColumns } from '../storage/columns.ts';
+import { restore, statusOnly } from '../../generic-strategy.ts';
+import { kindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
+import { dnsSubdomain, forbidden, immutable, invalid, notSupported, required } from '../field-rules.ts';
+import { specDiff } from '../spec-diff.ts';
+import { VOLUME_SOURCES, volumeSourceErrors } from './persistent-volume-sources.ts';
+
+export type VolumeSpec = Wire<V1PersistentVolumeSpec>;
+export type Volume = Kind<{ spec: V1PersistentVolumeSpec; status: V1PersistentVolumeStatus }>;
+
+const RECLAIM_POLICIES = ['Delete', 'Recycle', 'Retain'];
+const FIXED = 'spec.persistentvolumesource is immutable after creation';
+const INLINE = 'may not be specified in the context of inline volumes';
+
+function capacityErrors(capacity: Record<string, string> | undefined, at: string): FieldError[] {
+  const entries = Object.entries(capacity ?? {});
+  const errors: FieldError[] = [];
+  if (entries.length === 0) errors.push(required(at));
+  if (entries.length !== 1 || capacity?.['storage'] === undefined)
+    errors.push(notSupported(at, capacity ?? null, ['storage']));
+  for (const [name, quantity] of entries) {
+    if (parseQuantity(quantity).nano < 0n)
+      errors.push(
+        invalid(`${at}[${name}]`, Number(wholeUnits(parseQuantity(quantity))), 'must be a valid resource quantity'),
+      );
+    errors.push(...positiveQuantityErrors(`${at}[${name}]`, quantity));
+  }
+  return errors;
+}
+
+function affinityErrors(affinity: NonNullable<VolumeSpec['nodeAffinity']>, at: string): FieldError[] {
+  return affinity.required === undefined
+    ? [required(`${at}.required`, 'must specify required node constraints')]
+    : nodeSelectorErrors(affinity.required, `${at}.required`);
+}
+
+/** `inline`: the volume is written into an attachment. */
+export function volumeSpecErrors(
+  spec: VolumeSpec,
+  at: string,
+  { inline, name = '' }: { readonly inline: boolean; readonly name?: string | undefined },
+): FieldError[] {
+  const errors: FieldError[] = [];
+  const outside = (field: keyof VolumeSpec): FieldError => forbidden(`${at}.${field}`, INLINE);
+  if (inline) {
+    if (spec.claimRef !== undefined) errors.push(outside('claimRef'));
+    if (Object.keys(spec.capacity ?? {}).length > 0) errors.push(outside('capacity'));
+    if (spec.csi === undefined)
+      errors.push(required(`${at}.csi`, 'has to be specified in the context of inline volumes'));
+  }
+  if ((spec.accessModes ?? []).length === 0) errors.push(required(`${at}.accessModes`));
+  errors.push(...accessModeErrors(spec.accessModes ?? [], `${at}.accessModes`));
+  if (!inline) errors.push(...capacityErrors(spec.capacity as Record<string, string> | undefined, `${at}.capacity`));
+  const policy = spec.persistentVolumeReclaimPolicy ?? '';
+  if (policy !== '') {
+    if (inline) {
+      if (policy !== 'Retain')
+        errors.push(
+          forbidden(`${at}.persistentVolumeReclaimPolicy`, 'may only be Retain in the context of inline volumes'),
+        );
+    } else if (!RECLAIM_POLICIES.includes(policy))
+      errors.push(notSupported(`${at}.persistentVolumeReclaimPolicy`, policy, RECLAIM_POLICIES));
+  }
+  if (spec.nodeAffinity !== undefined) {
+    errors.push(...(inline ? [outside('nodeAffinity')] : affinityErrors(spec.nodeAffinity, `${at}.nodeAffinity`)));
+  }
+  errors.push(...volumeSourceErrors(spec, at, name));
+  if (policy === 'Recycle' && spec.hostPath !== undefined && path.posix.normalize(spec.hostPath.path ?? '') === '/')
+    errors.push(forbidden(`${at}.persistentVolumeReclaimPolicy`, "may not be 'recycle' for a hostPath mount of '/'"));
+  return [...errors, ...classErrors(spec, at, inline)];
+}
+
+function classErrors(spec: VolumeSpec, at: string, inline: boolean): FieldError[] {
+  const errors: FieldError[] = [];
+  const { storageClassName = '', volumeMode, volumeAttributesClassName: attributesClass } = spec;
+  if (storageClassName !== '') {
+    if (inline) errors.push(forbidden(`${at}.storageClassName`, INLINE));
+    else errors.push(...dnsSubdomain(`${at}.storageClassName`, storageClassName));
+  }
+  if (volumeMode !== undefined) {
+    if (inline) {
+      const text = 'may not specify volumeMode other than Filesystem in the context of inline volumes';
+      if (volumeMode !== 'Filesystem') errors.push(forbidden(`${at}.volumeMode`, text));
+    } else if (!VOLUME_MODES.includes(volumeMode))
+      errors.push(notSupported(`${at}.volumeMode`, volumeMode, VOLUME_MODES));
+  }
+  if (attributesClass !== undefined) {
+    if (attributesClass === '')
+      errors.push(required(`${at}.volumeAttributesClassName`, 'an empty string is disallowed'));
+    else errors.push(...dnsSubdomain(`${at}.volumeAttributesClassName`, attributesClass));
+    if (spec.csi === undefined)
+      errors.push(required(`${at}.csi`, 'has to be specified when using volumeAttributesClassName'));
+  }
+  return errors;
+}
+
+/** The source with the secret left out that may be named later. */
+function sourceOf(spec: VolumeSpec | undefined, { lateSecret }: { readonly lateSecret: boolean }): object {
+  const source: Record<string, unknown> = {};
+  for (const name of VOLUME_SOURCES) if (spec?.[name] !== undefined) source[name] = cloneJson(spec[name]);
+  if (lateSecret && spec?.csi !== undefined) {
+    const { controllerExpandSecretRef: _, ...csi } = spec.csi;
+    source['csi'] = csi;
+  }
+  return source;
+}
+
+function updateErrors(object: Volume, old: Volume): FieldError[] {
+  const errors = volumeSpecErrors(object.spec ?? {}, 'spec', { inline: false, name: object.metadata.name });
+  const lateSecret = old.spec?.csi !== undefined && old.spec.csi.controllerExpandSecretRef === undefined;
+  const now = sourceOf(object.spec, { lateSecret });
+  const source = sourceOf(old.spec, { lateSecret });
+  if (!semanticEqual(now, source))
+    errors.push(forbidden('spec.persistentvolumesource', `${FIXED}${specDiff(source, now)}`));
+  errors.push(...immutable('volumeMode', object.spec?.volumeMode, old.spec?.volumeMode));
+  const before = old.spec?.nodeAffinity;
+  if (before !== undefined && !semanticEqual(withStableLabels(before), withStableLabels(object.spec?.nodeAffinity)))
+    errors.push(
+      invalid(
+        'nodeAffinity',
+        object.spec?.nodeAffinity,
+        'field is immutable, except for updating from beta label to GA',
+      ),
+    );
+  const applied = old.spec?.volumeAttributesClassName;
+  if (applied !== undefined && object.spec?.volumeAttributesClassName === undefined)
+    errors.push(forbidden('spec.volumeAttributesClassName', 'update from non-nil value to nil is forbidden'));
+  return errors;
+}
+
+const STABLE_LABELS: Readonly<Record<string, string>> = {
+  'beta.kubernetes.io/arch': 'kubernetes.io/arch',
+  'beta.kubernetes.io/os': 'kubernetes.io/os',
+  'failure-domain.beta.kubernetes.io/region': 'topology.kubernetes.io/region',
+  'failure-domain.beta.kubernetes.io/zone': 'topology.kubernetes.io/zone',
+  'beta.kubernetes.io/instance-type': 'node.kubernetes.io/instance-type',
+};
+
+function withStableLabels(affinity: VolumeSpec['nodeAffinity']): object | undefined {
+  if (affinity === undefined) return undefined;
+  const copy = cloneJson(affinity);
+  for (const term of copy.required?.nodeSelectorTerms ?? [])
+    for (const one of term.matchExpressions ?? [])
+      if (one.key !== undefined) one.key = STABLE_LABELS[one.key] ?? one.key;
+  return copy;
+}
+
+const DEPRECATED_SOURCES: readonly (readonly [keyof VolumeSpec, string])[] = [
+  ['photonPersistentDisk', 'deprecated in v1.11, non-functional in v1.16+'],
+  ['scaleIO', 'deprecated in v1.16, non-functional in v1.22+'],
+  ['storageos', 'deprecated in v1.22, non-functional in v1.25+'],
+  ['glusterfs', 'deprecated in v1.25, non-functional in v1.26+'],
+  ['cephfs', 'deprecated in v1.28, non-functional in v1.31+'],
+  ['rbd', 'deprecated in v1.28, non-functional in v1.31+'],
+];
+
+function warnings(object: Volume): string[] {
+  const texts: string[] = [];
+  const { spec } = object;
+  const annotations = object.metadata.annotations ?? {};
+  if (annotations['volume.beta.kubernetes.io/storage-class'] !== undefined)
+    texts.push(
+      'metadata.annotations[volume.beta.kubernetes.io/storage-class]: deprecated since v1.8; use "storageClassName" attribute instead',
+    );
+  if (annotations['volume.beta.kubernetes.io/mount-options'] !== undefined)
+    texts.push(
+      'metadata.annotations[volume.beta.kubernetes.io/mount-options]: deprecated since v1.31; use "mountOptions" attribute instead',
+    );
+  if (spec?.persistentVolumeReclaimPolicy === 'Recycle')
+    texts.push(
+      'spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.',
+    );
+  for (const [index, term] of (spec?.nodeAffinity?.required?.nodeSelectorTerms ?? []).entries())
+    for (const [at, { key = '' }] of (term.matchExpressions ?? []).entries()) {
+      const text = DEPRECATED_LABELS[key];
+      if (text !== undefined)
+        texts.push(
+          `spec.nodeAffinity.required.nodeSelectorTerms[${index}].matchExpressions[${at}].key: ${key} is ${text}`,
+        );
+    }
+  for (const [source, text] of DEPRECATED_SOURCES)
+    if (spec?.[source] !== undefined) texts.push(`spec.${source === 'storageos' ? 'storageOS' : source}: ${text}`);
+  const size = (spec?.capacity as Record<string, string> | undefined)?.['storage'];
+  if (size !== undefined && milliUnits(parseQuantity(size)) % 1000n !== 0n)
+    texts.push(`spec.capacity[storage]: fractional byte value ${JSON.stringify(size)} is invalid, must be an integer`);
+  return texts;
+}
+
+const timeOf = ({ nowMs }: StrategyContext): string => new Date(nowMs).toISOString().replace(/\.\d+Z$/, 'Z');
+
+const volumes: Strategy<Volume> = {
+  applyDefaults(object) {
+    const spec = (object.spec ??= {});
+    if ((spec.persistentVolumeReclaimPolicy ?? '') === '') spec.persistentVolumeReclaimPolicy = 'Retain';
+    spec.volumeMode ??= 'Filesystem';
+    if (spec.hostPath !== undefined) spec.hostPath.type ??= '';
+    object.status ??= {};
+    object.status.phase ??= 'Pending';
+  },
+  prepareForCreate(object, context) {
+    object.status = { phase: 'Pending', lastPhaseTransitionTime: timeOf(context) };
+  },
+  prepareForUpdate: (object, old) => restore(object, old, 'status'),
+  validateCreate: (object) =>
+    volumeSpecErrors(object.spec ?? {}, 'spec', { inline: false, name: object.metadata.name }),
+  validateUpdate: updateErrors,
+  warningsOnCreate: warnings,
+  warningsOnUpdate: warnings,
+  returnsDeleted: true,
+  resetFields: [['status']],
+  columns: volumeColumns,
+  status: {
+    ...(statusOnly as UpdateStrategy<Volume>),
+    prepareForUpdate(object, old, context) {
+      (statusOnly as UpdateStrategy<Volume>).prepareForUpdate?.(object, old, context);
+      const status = (object.status ??= {});
+      const stamped = status.lastPhaseTransitionTime;
+      if (
+        status.phase !== old.status?.phase &&
+        (stamped === undefined || stamped === old.status?.lastPhaseTransitionTime)
+      )
+        status.lastPhaseTransitionTime = timeOf(context);
+    },
+  },
+};
+
+export const volumeKinds = [kindRow('', 'persistentvolumes', volumes)];

@@ -1,0 +1,40 @@
+/** The query of a log as PodLogOptions: read, validated, and as much of it as the node's agent is to know. */
+import { type FieldError, forbidden, invalid } from '../../../../api/meta/field-error.ts';
+import { newBadRequest, newInvalid } from '../../../../api/meta/status-error.ts';
+
+const SENT = ['follow', 'previous', 'timestamps', 'sinceSeconds', 'sinceTime', 'tailLines', 'limitBytes'];
+
+/** Parameters for the agent. Throws 400 where a number is none, 422 where a value is not allowed. */
+export function podLogQuery(name: string, query: URLSearchParams): URLSearchParams {
+  const errors: FieldError[] = [];
+  const tailLines = numberOf(query, 'tailLines');
+  const limitBytes = numberOf(query, 'limitBytes');
+  const sinceSeconds = numberOf(query, 'sinceSeconds');
+  const stream = query.get('stream') ?? '';
+  if (tailLines !== undefined && tailLines < 0)
+    errors.push(invalid('tailLines', tailLines, 'must be greater than or equal to 0'));
+  if (limitBytes !== undefined && limitBytes < 1)
+    errors.push(invalid('limitBytes', limitBytes, 'must be greater than 0'));
+  if (sinceSeconds !== undefined) {
+    if ((query.get('sinceTime') ?? '') !== '')
+      errors.push(forbidden('', 'at most one of `sinceTime` or `sinceSeconds` may be specified'));
+    else if (sinceSeconds < 1) errors.push(invalid('sinceSeconds', sinceSeconds, 'must be greater than 0'));
+  }
+  // One stream of a log stands behind a feature gate that is off in this release.
+  if (stream !== '') errors.push(forbidden('stream', 'may not be specified'));
+  if (errors.length > 0) throw newInvalid({ group: '', resource: 'PodLogOptions' }, name, errors);
+  const sent = new URLSearchParams();
+  for (const option of SENT) {
+    const value = query.get(option);
+    if (value !== null && value !== '') sent.set(option, value);
+  }
+  return sent;
+}
+
+function numberOf(query: URLSearchParams, name: string): number | undefined {
+  const text = query.get(name);
+  if (text === null || text === '') return undefined;
+  if (!/^[+-]?\d+$/.test(text))
+    throw newBadRequest(`strconv.ParseInt: parsing ${JSON.stringify(text)}: invalid syntax`);
+  return Number(text);
+}

@@ -1,0 +1,233 @@
+/** Pods: what resets, when they are gone, and their subresources. Defaults and validation are shared with the agent (`api/kinds`). */
+import { applyPodDefaults } from '../../../../api/kinds/pod-defaults.ts';
+import { dropDisabledPodFields } from '../../../../api/kinds/disabled-fields.ts';
+import { APP_ARMOR_ANNOTATION, containersOf } from '../../../../api/kinds/pod-annotation-validation.ts';
+import { qosClassOf } from '../../../../api/kinds/pod-qos.ts';
+import type { Pod, PodSpec } from '../../../../api/kinds/pod-types.ts';
+import {
+  podResizeErrors,
+  podStatusUpdateErrors,
+  podUpdateErrors,
+  ephemeralContainerUpdateErrors,
+} from '../../../../api/kinds/pod-update-validation.ts';
+import { validatePod } from '../../../../api/kinds/pod-validation.ts';
+import { podNameWarnings, podWarnings } from '../../../../api/kinds/pod-warnings.ts';
+import { formatTime } from '../../../../api/machinery/clock.ts';
+import { semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { podColumns } from './pod-columns.ts';
+import { restore } from '../../generic-strategy.ts';
+import { kindRow, type Strategy, type UpdateStrategy } from '../../strategy.ts';
+
+const FIELD_TEXT: Readonly<Record<string, (pod: Pod) => string>> = {
+  'spec.nodeName': ({ spec }) => spec?.nodeName ?? '',
+  'spec.restartPolicy': ({ spec }) => spec?.restartPolicy ?? '',
+  'spec.schedulerName': ({ spec }) => spec?.schedulerName ?? '',
+  'spec.serviceAccountName': ({ spec }) => spec?.serviceAccountName ?? '',
+  'spec.hostNetwork': ({ spec }) => String(spec?.hostNetwork === true),
+  'status.phase': ({ status }) => status?.phase ?? '',
+  'status.podIP': ({ status }) => status?.podIP ?? '',
+  'status.podIPs': ({ status }) => (status?.podIPs ?? []).map(({ ip = '' }) => ip).join(','),
+  'status.nominatedNodeName': ({ status }) => status?.nominatedNodeName ?? '',
+};
+
+function prepareSpec(spec: PodSpec): void {
+  if ((spec.terminationGracePeriodSeconds ?? 0) < 0) spec.terminationGracePeriodSeconds = 1;
+}
+
+/** Keys whose values come from the pod's own labels join the selectors once and for all. */
+function mergeLabelKeys(pod: Pod): void {
+  const labels = pod.metadata.labels ?? {};
+  const groups = [pod.spec?.affinity?.podAffinity, pod.spec?.affinity?.podAntiAffinity];
+  for (const group of groups) {
+    const terms = [
+      ...(group?.requiredDuringSchedulingIgnoredDuringExecution ?? []),
+      ...(group?.preferredDuringSchedulingIgnoredDuringExecution ?? []).map(
+        ({ podAffinityTerm }) => podAffinityTerm ?? {},
+      ),
+    ];
+    for (const term of terms) {
+      addRequirements(term.labelSelector, term.matchLabelKeys, labels, 'In');
+      addRequirements(term.labelSelector, term.mismatchLabelKeys, labels, 'NotIn');
+    }
+  }
+  for (const constraint of pod.spec?.topologySpreadConstraints ?? []) {
+    addRequirements(constraint.labelSelector, constraint.matchLabelKeys, labels, 'In');
+  }
+}
+
+interface Selector {
+  matchExpressions?:
+    | { key?: string | undefined; operator?: string | undefined; values?: string[] | undefined }[]
+    | undefined;
+}
+
+function addRequirements(
+  selector: Selector | undefined,
+  keys: readonly string[] | undefined,
+  labels: Readonly<Record<string, string>>,
+  operator: string,
+): void {
+  if (selector === undefined) return;
+  for (const key of keys ?? []) {
+    const value = labels[key];
+    if (value === undefined) continue;
+    selector.matchExpressions = [...(selector.matchExpressions ?? []), { key, operator, values: [value] }];
+  }
+}
+
+/** The annotation of old clients sets the field. */
+function profilesFromAnnotations(pod: Pod, warn: (text: string) => void): void {
+  if (pod.spec?.os?.name === 'windows') return;
+  const ofPod = pod.spec?.securityContext?.appArmorProfile;
+  for (const [container] of containersOf(pod.spec ?? {}, 'spec')) {
+    const key = `${APP_ARMOR_ANNOTATION}${container.name ?? ''}`;
+    const text = pod.metadata.annotations?.[key];
+    if (text === undefined) continue;
+    const profile = profileOf(text);
+    const own = container.securityContext?.appArmorProfile;
+    const copied = profile !== undefined && own === undefined && !semanticEqual(profile, ofPod);
+    if (copied) container.securityContext = { ...container.securityContext, appArmorProfile: profile };
+    if (copied || profile === undefined)
+      warn(`metadata.annotations[${key}]: deprecated since v1.30; use the "appArmorProfile" field instead`);
+  }
+}
+
+function profileOf(text: string): { type: string; localhostProfile?: string } | undefined {
+  if (text === 'runtime/default') return { type: 'RuntimeDefault' };
+  if (text === 'unconfined') return { type: 'Unconfined' };
+  const local = text.startsWith('localhost/') ? text.slice('localhost/'.length) : '';
+  return local !== '' && local.trim() === local ? { type: 'Localhost', localhostProfile: local } : undefined;
+}
+
+function gatedCondition(pod: Pod, nowMs: number): void {
+  if ((pod.spec?.schedulingGates ?? []).length === 0) return;
+  const condition = {
+    type: 'PodScheduled',
+    status: 'False',
+    lastProbeTime: null as unknown as string,
+    lastTransitionTime: formatTime(nowMs),
+    reason: 'SchedulingGated',
+    message: 'Scheduling is blocked due to non-empty scheduling gates',
+  };
+  pod.status = { ...pod.status, conditions: [condition] };
+}
+
+/** `podIP` and the first of `podIPs` are one; the single one wins. */
+function alignAddresses(pod: Pod): void {
+  const { status } = pod;
+  if (status === undefined) return;
+  const { podIP = '', podIPs = [] } = status;
+  if (podIP !== '' && podIPs[0]?.ip !== podIP) status.podIPs = [{ ip: podIP }];
+  else if (podIP === '' && podIPs[0]?.ip !== undefined) status.podIP = podIPs[0].ip;
+}
+
+const statusStrategy: UpdateStrategy<Pod> = {
+  prepareForUpdate(pod, old) {
+    restore(pod, old, 'spec');
+    delete pod.metadata.deletionTimestamp;
+    if (old.metadata.ownerReferences === undefined) delete pod.metadata.ownerReferences;
+    else pod.metadata.ownerReferences = old.metadata.ownerReferences;
+    if (pod.status !== undefined && pod.status.qosClass === undefined && old.status?.qosClass !== undefined)
+      pod.status.qosClass = old.status.qosClass;
+  },
+  validateUpdate: podStatusUpdateErrors,
+  resetFields: [['spec'], ['metadata', 'deletionTimestamp'], ['metadata', 'ownerReferences']],
+};
+
+/** Everything but what the endpoint is for stays. */
+function keepAllBut(pod: Pod, old: Pod, take: (spec: PodSpec, asked: PodSpec) => void): void {
+  const asked = pod.spec ?? {};
+  const spec = structuredClone(old.spec ?? {});
+  take(spec, asked);
+  pod.spec = spec;
+  restore(pod, old, 'status');
+  const { resourceVersion, managedFields, generation } = pod.metadata;
+  pod.metadata = { ...old.metadata };
+  if (resourceVersion !== undefined) pod.metadata.resourceVersion = resourceVersion;
+  if (generation !== undefined) pod.metadata.generation = generation;
+  if (managedFields === undefined) delete pod.metadata.managedFields;
+  else pod.metadata.managedFields = managedFields;
+}
+
+const ephemeralStrategy: UpdateStrategy<Pod> = {
+  prepareForUpdate(pod, old) {
+    keepAllBut(pod, old, (spec, asked) => {
+      if (asked.ephemeralContainers === undefined) delete spec.ephemeralContainers;
+      else spec.ephemeralContainers = asked.ephemeralContainers;
+    });
+  },
+  changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
+  validateUpdate: ephemeralContainerUpdateErrors,
+  warningsOnUpdate: (pod) => podWarnings(pod.metadata, pod.spec ?? {}),
+  resetFields: [['status']],
+};
+
+const resizeStrategy: UpdateStrategy<Pod> = {
+  prepareForUpdate(pod, old) {
+    keepAllBut(pod, old, (spec, asked) => {
+      for (const list of ['containers', 'initContainers'] as const) {
+        for (const container of spec[list] ?? []) {
+          const wanted = asked[list]?.find((one) => one.name === container.name);
+          if (wanted === undefined) continue;
+          if (wanted.resources === undefined) delete container.resources;
+          else container.resources = wanted.resources;
+          if (wanted.resizePolicy === undefined) delete container.resizePolicy;
+          else container.resizePolicy = wanted.resizePolicy;
+        }
+      }
+    });
+  },
+  changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
+  validateUpdate: podResizeErrors,
+  resetFields: [['status']],
+};
+
+const DONE: ReadonlySet<string> = new Set(['Succeeded', 'Failed']);
+
+const pods: Strategy<Pod> = {
+  managesGeneration: true,
+  applyDefaults(pod) {
+    applyPodDefaults(pod);
+    alignAddresses(pod);
+  },
+  prepareForCreate(pod, { nowMs, request }) {
+    const spec = (pod.spec ??= {});
+    pod.status = { phase: 'Pending', qosClass: qosClassOf(spec) };
+    prepareSpec(spec);
+    dropDisabledPodFields(spec, undefined);
+    mergeLabelKeys(pod);
+    profilesFromAnnotations(pod, (text) => request.warn(text));
+    gatedCondition(pod, nowMs);
+  },
+  validateCreate: (pod) => validatePod(pod),
+  warningsOnCreate: (pod) => [
+    ...podNameWarnings(pod.metadata.name ?? ''),
+    ...podWarnings(pod.metadata, pod.spec ?? {}),
+  ],
+  prepareForUpdate(pod, old) {
+    restore(pod, old, 'status');
+    if (Object.keys(pod.spec?.overhead ?? {}).length === 0) delete pod.spec?.overhead;
+    prepareSpec(pod.spec ?? {});
+    dropDisabledPodFields(pod.spec, old.spec);
+  },
+  changesGeneration: (pod, old) => !semanticEqual(pod.spec, old.spec),
+  validateUpdate: podUpdateErrors,
+  warningsOnUpdate: (pod, old) => (semanticEqual(pod.spec, old.spec) ? [] : podWarnings(pod.metadata, pod.spec ?? {})),
+  resetFields: [['status']],
+  gracefulDeletion: {
+    gracePeriodSeconds(object, requested) {
+      const pod: Pod = object;
+      if ((pod.spec?.nodeName ?? '') === '' || DONE.has(pod.status?.phase ?? '')) return 0;
+      const seconds = requested ?? pod.spec?.terminationGracePeriodSeconds ?? 30;
+      return seconds < 0 ? 1 : seconds;
+    },
+  },
+  returnsDeleted: true,
+  selectableFields: FIELD_TEXT,
+  indexedFields: ['spec.nodeName'],
+  columns: podColumns,
+  status: statusStrategy,
+  subresources: { ephemeralcontainers: ephemeralStrategy, resize: resizeStrategy },
+};
+
+export const podKinds = [kindRow('', 'pods', pods)];

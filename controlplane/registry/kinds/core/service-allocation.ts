@@ -1,0 +1,216 @@
+/**
+ * What a service is given: cluster addresses (`service-ranges.ts`) and node ports. Which ports are taken is known from the
+ * stored services alone; they are read when first asked for. What a write takes is given back if the write fails, and what
+ * it no longer needs is freed once it came through.
+ */
+import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
+import { newInternalError, newInvalid } from '../../../../api/meta/status-error.ts';
+import { selectionOf } from '../../../storage/selection.ts';
+import { unexplained } from '../../store.ts';
+import type { Reservation } from '../../strategy.ts';
+import { initFamilies, keepAllocated, normalizeAddresses, staysPreferred } from './service-families.ts';
+import { ServiceRanges, type ServiceRangesOptions } from './service-ranges.ts';
+import {
+  hasNodePorts,
+  isHeadless,
+  needsClusterIp,
+  needsHealthPort,
+  needsNodePort,
+  type Service,
+  type ServicePort,
+  type ServiceSpec,
+} from './service-types.ts';
+import { upperFirst } from '../upper-first.ts';
+
+interface AllocationOptions extends ServiceRangesOptions {
+  readonly nodePorts: { readonly from: number; readonly to: number };
+}
+
+export class ServiceAllocator {
+  readonly #options: AllocationOptions;
+  readonly #ranges: ServiceRanges;
+  readonly #ports = new Set<number>();
+  #loaded = false;
+
+  constructor(options: AllocationOptions) {
+    this.#options = options;
+    this.#ranges = new ServiceRanges(options);
+  }
+
+  /** Takes what `service` needs beyond what `old` has. Throws 422 for what cannot be given. */
+  reserve(service: Service, old: Service | undefined): Reservation {
+    this.#load();
+    const spec = (service.spec ??= {});
+    if (old?.spec !== undefined) keepAllocated(spec, old.spec);
+    normalizeAddresses(spec, old?.spec);
+    const taken: (() => void)[] = [];
+    const revert = (): void => {
+      for (const undo of taken.splice(0).reverse()) undo();
+    };
+    try {
+      this.#refuse(service, initFamilies(spec, old?.spec, this.#ranges.families));
+      this.#takeAddresses(service, old?.spec, taken);
+      this.#takePorts(service, old?.spec, taken);
+    } catch (error) {
+      revert();
+      throw error;
+    }
+    return { commit: () => (old?.spec === undefined ? undefined : this.#releaseDropped(spec, old.spec)), revert };
+  }
+
+  /** After a service is gone. */
+  release(service: Service): void {
+    this.#load();
+    for (const address of service.spec?.clusterIPs ?? []) this.#ranges.free(address);
+    for (const port of portsOf(service.spec ?? {})) this.#ports.delete(port);
+  }
+
+  #load(): void {
+    if (this.#loaded) return;
+    this.#loaded = true;
+    for (const { object } of this.#options.stores.get('', 'services').cache.list({ selection: selectionOf('') })
+      .entries) {
+      const { spec = {} } = object as Service;
+      for (const port of portsOf(spec)) this.#ports.add(port);
+    }
+  }
+
+  #refuse(service: Service, errors: readonly FieldError[]): void {
+    if (errors.length > 0) throw newInvalid({ group: '', resource: 'Service' }, service.metadata.name ?? '', errors);
+  }
+
+  #takeAddresses(service: Service, old: ServiceSpec | undefined, taken: (() => void)[]): void {
+    const spec = service.spec ?? {};
+    if (!needsClusterIp(spec) || isHeadless(spec) || staysPreferred({ spec }, old)) return;
+    const had = old !== undefined && needsClusterIp(old) ? (old.clusterIPs ?? []) : [];
+    if (had[0] === 'None') return;
+    const addresses = [...(spec.clusterIPs ?? [])];
+    for (const [index, family] of (spec.ipFamilies ?? []).entries()) {
+      // What a service has is not exchanged; validation says so.
+      if (had[index] !== undefined) continue;
+      const asked = addresses[index] ?? '';
+      if (asked === '') {
+        const address = this.#nextAddress(family);
+        addresses[index] = address;
+        taken.push(() => this.#ranges.free(address));
+      } else {
+        const refusal = this.#ranges.take(asked, family);
+        if (refusal !== undefined)
+          this.#refuse(service, [invalid('spec.clusterIPs', addresses, `failed to allocate IP ${asked}: ${refusal}`)]);
+        taken.push(() => this.#ranges.free(asked));
+      }
+    }
+    spec.clusterIPs = addresses;
+    spec.clusterIP = addresses[0];
+  }
+
+  #nextAddress(family: string): string {
+    const address = this.#ranges.takeNext(family);
+    if (address === undefined) throw newInternalError('failed to allocate a serviceIP: range is full');
+    return address;
+  }
+
+  #takePorts(service: Service, old: ServiceSpec | undefined, taken: (() => void)[]): void {
+    const spec = service.spec ?? {};
+    if (hasNodePorts(spec)) {
+      if (old === undefined) this.#newNodePorts(service, spec, taken);
+      else this.#changedNodePorts(service, spec, old, taken);
+    }
+    if (!needsHealthPort(spec) || (old !== undefined && needsHealthPort(old))) return;
+    const health = spec.healthCheckNodePort ?? 0;
+    if (health === 0) {
+      spec.healthCheckNodePort = this.#nextPort(taken);
+      return;
+    }
+    const [error] = this.#takePort(health, 'spec.healthCheckNodePort', taken);
+    if (error !== undefined) {
+      const text = `failed to allocate requested HealthCheck NodePort ${health}: ${error.detail}`;
+      throw old === undefined ? newInternalError(text) : unexplained(text);
+    }
+  }
+
+  /** One port of a service may have the same number for several protocols. */
+  #newNodePorts(service: Service, spec: ServiceSpec, taken: (() => void)[]): void {
+    const byPort = new Map<number, number>();
+    const ports = spec.ports ?? [];
+    for (const [index, port] of ports.entries()) {
+      const own = port.nodePort ?? 0;
+      if (own === 0 && !needsNodePort(spec)) continue;
+      const number = port.port ?? 0;
+      const given = byPort.get(number);
+      const field = `spec.ports[${index}].nodePort`;
+      if (given === undefined) {
+        const asked = requestedPort(number, ports);
+        if (asked === 0) port.nodePort = this.#nextPort(taken);
+        else {
+          this.#refuse(service, this.#takePort(asked, field, taken));
+          port.nodePort = asked;
+        }
+        byPort.set(number, port.nodePort);
+      } else if (own === 0) port.nodePort = given;
+      else if (own !== given) this.#refuse(service, this.#takePort(own, field, taken));
+    }
+  }
+
+  #changedNodePorts(service: Service, spec: ServiceSpec, old: ServiceSpec, taken: (() => void)[]): void {
+    const had = new Set((old.ports ?? []).map(({ nodePort }) => nodePort ?? 0));
+    const now = new Set<number>();
+    const pairs = new Set<string>();
+    for (const [index, port] of (spec.ports ?? []).entries()) {
+      const asked = port.nodePort ?? 0;
+      if (asked === 0 && !needsNodePort(spec)) continue;
+      if (asked === 0) port.nodePort = this.#nextPort(taken);
+      else if (!had.has(asked) && !now.has(asked)) {
+        this.#refuse(service, this.#takePort(asked, `spec.ports[${index}].nodePort`, taken));
+        now.add(asked);
+      }
+      const pair = `{${port.protocol ?? ''} ${port.nodePort}}`;
+      if (pairs.has(pair)) throw unexplained(`duplicate nodePort: ${pair}`);
+      pairs.add(pair);
+    }
+  }
+
+  #takePort(port: number, field: string, taken: (() => void)[]): FieldError[] {
+    const { from, to } = this.#options.nodePorts;
+    if (port < from || port > to) {
+      return [
+        invalid(field, port, `provided port is not in the valid range. The range of valid ports is ${from}-${to}`),
+      ];
+    }
+    if (this.#ports.has(port)) return [invalid(field, port, 'provided port is already allocated')];
+    this.#ports.add(port);
+    taken.push(() => this.#ports.delete(port));
+    return [];
+  }
+
+  #nextPort(taken: (() => void)[]): number {
+    const { from, to } = this.#options.nodePorts;
+    const size = to - from + 1;
+    const reserved = size <= 16 ? 0 : Math.min(Math.max(16, Math.floor(size / 32)), 128);
+    for (const index of upperFirst(size, reserved)) {
+      const port = from + index;
+      if (this.#ports.has(port)) continue;
+      this.#ports.add(port);
+      taken.push(() => this.#ports.delete(port));
+      return port;
+    }
+    throw newInternalError('failed to allocate a nodePort: range is full');
+  }
+
+  #releaseDropped(spec: ServiceSpec, old: ServiceSpec): void {
+    const addresses = new Set(spec.clusterIPs);
+    for (const address of old.clusterIPs ?? []) if (!addresses.has(address)) this.#ranges.free(address);
+    const ports = new Set(portsOf(spec));
+    for (const port of portsOf(old)) if (!ports.has(port)) this.#ports.delete(port);
+  }
+}
+
+function portsOf(spec: ServiceSpec): number[] {
+  const ports = (spec.ports ?? []).map(({ nodePort }) => nodePort ?? 0);
+  return [...ports, spec.healthCheckNodePort ?? 0].filter((port) => port !== 0);
+}
+
+/** The first number that any of a port's protocols asks for. */
+function requestedPort(number: number, ports: readonly ServicePort[]): number {
+  return ports.find(({ port, nodePort }) => port === number && (nodePort ?? 0) !== 0)?.nodePort ?? 0;
+}

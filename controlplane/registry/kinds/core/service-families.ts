@@ -1,0 +1,196 @@
+/**
+ * Which addresses a service shall have: the single and the plural field brought together, families and their policy filled
+ * in from what the client said, what the service had and what the cluster has. Called by the allocator before it takes
+ * anything, so that what it gives fits; the same rules run again with the rest of validation.
+ */
+import { ipErrors, parseIp } from '../../../../api/meta/ip-addresses.ts';
+import { duplicate, invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
+import { isHeadless, needsClusterIp, needsHealthPort, hasNodePorts, type ServiceSpec } from './service-types.ts';
+
+export type Family = 'IPv4' | 'IPv6';
+
+const FAMILIES: readonly string[] = ['IPv4', 'IPv6'];
+const POLICIES = ['PreferDualStack', 'RequireDualStack', 'SingleStack'];
+const IPS = 'spec.clusterIPs';
+const POLICY = 'spec.ipFamilyPolicy';
+
+const familyOf = (address: string): Family => (parseIp(address)?.family === 6 ? 'IPv6' : 'IPv4');
+const otherFamily = (family: string | undefined): Family => (family === 'IPv4' ? 'IPv6' : 'IPv4');
+
+function sameLists(a: readonly string[] = [], b: readonly string[] = []): boolean {
+  return a.length === b.length && a.every((one, index) => one === b[index]);
+}
+
+export const sameAddresses = (a: ServiceSpec, b: ServiceSpec): boolean => sameLists(a.clusterIPs, b.clusterIPs);
+export const sameFamilies = (a: ServiceSpec, b: ServiceSpec): boolean => sameLists(a.ipFamilies, b.ipFamilies);
+
+/** What the server gave before is kept where the client does not say. Ports are known by their names. */
+export function keepAllocated(spec: ServiceSpec, old: ServiceSpec): void {
+  if (needsClusterIp(spec) && needsClusterIp(old)) {
+    if ((spec.clusterIP ?? '') === '') spec.clusterIP = old.clusterIP;
+    if ((spec.clusterIPs ?? []).length === 0 && spec.clusterIP === old.clusterIP)
+      spec.clusterIPs = [...(old.clusterIPs ?? [])];
+  }
+  if (hasNodePorts(spec) && hasNodePorts(old)) {
+    const before = new Set((old.ports ?? []).map(({ nodePort }) => nodePort ?? 0));
+    const used = new Set((spec.ports ?? []).flatMap(({ nodePort = 0 }) => (before.has(nodePort) ? [nodePort] : [])));
+    const byName = new Map((old.ports ?? []).map(({ name = '', nodePort }) => [name, nodePort ?? 0]));
+    for (const port of spec.ports ?? []) {
+      const had = byName.get(port.name ?? '') ?? 0;
+      if ((port.nodePort ?? 0) !== 0 || had === 0 || used.has(had)) continue;
+      port.nodePort = had;
+      used.add(had);
+    }
+  }
+  if (needsHealthPort(spec) && needsHealthPort(old) && (spec.healthCheckNodePort ?? 0) === 0)
+    spec.healthCheckNodePort = old.healthCheckNodePort;
+}
+
+/** `clusterIP` is the first of `clusterIPs`: what a client that knows only one says counts for both. */
+export function normalizeAddresses(spec: ServiceSpec, old: ServiceSpec | undefined): void {
+  const { clusterIP = '', clusterIPs = [] } = spec;
+  if (old === undefined) {
+    if (clusterIP !== '' && clusterIPs.length === 0) spec.clusterIPs = [clusterIP];
+    return;
+  }
+  const before = old.clusterIP ?? '';
+  if ((old.clusterIPs ?? []).length > 0 && clusterIPs.length === 0 && clusterIP === before && clusterIP !== '')
+    spec.clusterIPs = [...(old.clusterIPs ?? [])];
+  if (clusterIP !== before && sameAddresses(spec, old)) {
+    if (clusterIP === '') delete spec.clusterIPs;
+    else spec.clusterIPs = [clusterIP];
+  }
+}
+
+/** A service that may have two families and says what it said before stays as it is, whatever the cluster has now. */
+export function staysPreferred(service: { readonly spec: ServiceSpec }, old: ServiceSpec | undefined): boolean {
+  const { spec } = service;
+  if (old === undefined || spec.type !== old.type || !needsClusterIp(spec)) return false;
+  if (spec.ipFamilyPolicy !== 'PreferDualStack') return false;
+  if (old.ipFamilyPolicy !== undefined && old.ipFamilyPolicy !== 'PreferDualStack') return false;
+  return sameAddresses(spec, old) && sameFamilies(spec, old);
+}
+
+/** Fills in families and policy; returns why the service cannot have what it asks for. `cluster`: the default first. */
+export function initFamilies(
+  spec: ServiceSpec,
+  old: ServiceSpec | undefined,
+  cluster: readonly Family[],
+): FieldError[] {
+  if (spec.type === 'ExternalName' || staysPreferred({ spec }, old)) return [];
+  const open = isHeadless(spec) && Object.keys(spec.selector ?? {}).length === 0;
+  spec.ipFamilyPolicy ??= old?.ipFamilyPolicy ?? (open ? 'RequireDualStack' : 'SingleStack');
+  const malformed = clusterAddressErrors(spec, old);
+  if (malformed.length > 0) return malformed;
+  const errors = [...reductionErrors(spec, old), ...singleStackErrors(spec), ...inferFamilies(spec, cluster)];
+  if (errors.length > 0) return errors;
+  const families = (spec.ipFamilies ??= []) as string[];
+  if (open) {
+    // No address is given, so the cluster's families do not matter.
+    if (families.length === 0) families.push(cluster[0] ?? 'IPv4');
+    if (families.length === 1 && spec.ipFamilyPolicy !== 'SingleStack') families.push(otherFamily(families[0]));
+    return [];
+  }
+  if (spec.ipFamilyPolicy === 'RequireDualStack' && cluster.length < 2)
+    errors.push(invalid(POLICY, spec.ipFamilyPolicy, 'this cluster is not configured for dual-stack services'));
+  for (const [index, family] of families.entries()) {
+    if (!cluster.some((one) => one === family))
+      errors.push(invalid(`spec.ipFamilies[${index}]`, family, 'not configured on this cluster'));
+  }
+  if (errors.length > 0) return errors;
+  if (families.length === 0) families.push(cluster[0] ?? 'IPv4');
+  if (spec.ipFamilyPolicy !== 'SingleStack' && families.length === 1 && cluster.length === 2)
+    families.push(otherFamily(families[0]));
+  return [];
+}
+
+/** To give the second address back is to say so: `SingleStack`. */
+function reductionErrors(spec: ServiceSpec, old: ServiceSpec | undefined): FieldError[] {
+  if (old === undefined) return [];
+  const { clusterIPs = [], ipFamilies = [] } = spec;
+  if (spec.ipFamilyPolicy === 'SingleStack') {
+    if (sameAddresses(spec, old) && clusterIPs.length > 1) spec.clusterIPs = clusterIPs.slice(0, 1);
+    if (sameFamilies(spec, old) && ipFamilies.length > 1) spec.ipFamilies = ipFamilies.slice(0, 1);
+    return [];
+  }
+  const reduced = (now: readonly string[], before: readonly string[] = []): boolean =>
+    now.length > 0 && now.length < before.length;
+  const errors: FieldError[] = [];
+  const refuse = (what: string): void => {
+    errors.push(invalid(POLICY, spec.ipFamilyPolicy, `must be 'SingleStack' to release the secondary ${what}`));
+  };
+  if (reduced(clusterIPs, old.clusterIPs)) refuse('cluster IP');
+  if (reduced(ipFamilies, old.ipFamilies)) refuse('IP family');
+  return errors;
+}
+
+function singleStackErrors({ clusterIPs = [], ipFamilies = [], ipFamilyPolicy }: ServiceSpec): FieldError[] {
+  if (ipFamilyPolicy !== 'SingleStack') return [];
+  const refuse = (what: string): FieldError =>
+    invalid(
+      POLICY,
+      ipFamilyPolicy,
+      `must be 'RequireDualStack' or 'PreferDualStack' when multiple ${what} are specified`,
+    );
+  return [
+    ...(clusterIPs.length === 2 ? [refuse('cluster IPs')] : []),
+    ...(ipFamilies.length === 2 ? [refuse('IP families')] : []),
+  ];
+}
+
+/** Addresses that are asked for by name tell their families. */
+function inferFamilies(spec: ServiceSpec, cluster: readonly Family[]): FieldError[] {
+  const errors: FieldError[] = [];
+  const families = [...(spec.ipFamilies ?? [])];
+  for (const [index, address] of (spec.clusterIPs ?? []).entries()) {
+    if (address === 'None') break;
+    if (index < families.length) continue;
+    const family = familyOf(address);
+    if (cluster.includes(family)) families.push(family);
+    else errors.push(invalid(`${IPS}[${index}]`, spec.clusterIPs, `${family} is not configured on this cluster`));
+  }
+  spec.ipFamilies = families;
+  return errors;
+}
+
+/** Addresses, families and policy as the client wrote them. Addresses that the service has are not looked at again. */
+export function clusterAddressErrors(spec: ServiceSpec, old?: ServiceSpec): FieldError[] {
+  if (spec.type === 'ExternalName') return [];
+  const { clusterIP = '', clusterIPs = [], ipFamilies = [], ipFamilyPolicy } = spec;
+  const errors: FieldError[] = [];
+  if (clusterIP === '') {
+    if (clusterIPs.length > 0) errors.push(invalid(IPS, clusterIPs, 'must be empty when `clusterIP` is not specified'));
+  } else if (clusterIPs.length === 0) errors.push(required(IPS));
+  else if (clusterIPs[0] !== clusterIP) errors.push(invalid(IPS, clusterIPs, 'first value must match `clusterIP`'));
+  const seen = new Set<string>();
+  for (const [index, family] of ipFamilies.entries()) {
+    const field = `spec.ipFamilies[${index}]`;
+    if (!FAMILIES.includes(family)) errors.push(notSupported(field, family, FAMILIES));
+    if (seen.has(family)) errors.push(duplicate(field, family));
+    seen.add(family);
+  }
+  if (ipFamilyPolicy !== undefined && !POLICIES.includes(ipFamilyPolicy))
+    errors.push(notSupported(POLICY, ipFamilyPolicy, POLICIES));
+  const unreadable = addressErrors(clusterIPs, new Set(old?.clusterIPs));
+  errors.push(...unreadable);
+  if (clusterIPs.length > 2) errors.push(invalid(IPS, clusterIPs, 'may only hold up to 2 values'));
+  if (unreadable.length > 0) return errors;
+  if (clusterIPs.length > 1 && new Set(clusterIPs.map(familyOf)).size < clusterIPs.length)
+    errors.push(invalid(IPS, clusterIPs, 'may specify no more than one IP for each IP family'));
+  if (isHeadless(spec)) return errors;
+  for (const [index, address] of clusterIPs.entries()) {
+    const family = ipFamilies[index];
+    if (family === undefined || family === familyOf(address) || !FAMILIES.includes(family)) continue;
+    const text = `expected an ${family} value as indicated by \`ipFamilies[${index}]\``;
+    errors.push(invalid(`${IPS}[${index}]`, address, text));
+  }
+  return errors;
+}
+
+function addressErrors(addresses: readonly string[], known: ReadonlySet<string>): FieldError[] {
+  return addresses.flatMap((address, index) => {
+    if (index === 0 && address === 'None')
+      return addresses.length > 1 ? [invalid(IPS, addresses, "'None' must be the first and only value")] : [];
+    return known.has(address) ? [] : ipErrors(`${IPS}[${index}]`, address);
+  });
+}

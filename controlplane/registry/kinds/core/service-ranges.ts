@@ -1,0 +1,158 @@
+/**
+ * Cluster addresses of services: which ranges they come from and which are taken. The ranges are those of the ServiceCIDR
+ * objects that are ready and stay; the one of the flags counts until its object is there. Taken is what an IPAddress object
+ * is there for, what a stored service has, and what a write under way asked for: all of it is known in this process, so that
+ * two services never have one address.
+ */
+import {
+  canonicalIp,
+  cidrAddress,
+  cidrContains,
+  cidrSize,
+  parseCidr,
+  parseIp,
+  type Cidr,
+} from '../../../../api/meta/ip-addresses.ts';
+import type { CacheEntry } from '../../../storage/watch-cache.ts';
+import { selectionOf } from '../../../storage/selection.ts';
+import type { Store } from '../../store.ts';
+import type { ServiceCidr } from '../networking/networking-types.ts';
+import type { Family } from './service-families.ts';
+import { clusterAddresses } from './service-ip-addresses.ts';
+import type { Service } from './service-types.ts';
+import { upperFirst } from '../upper-first.ts';
+
+export interface ServiceRangesOptions {
+  /** `--service-cluster-ip-range`. */
+  readonly clusterCidrs: readonly string[];
+  readonly stores: { get(group: string, resource: string): Store };
+}
+
+/** The object that stands for the flags. */
+export const DEFAULT_RANGE = 'kubernetes';
+const EVERYTHING = selectionOf('');
+/** Numbers stay exact, and no cluster has as many services. */
+const MAX_SIZE = 1n << 48n;
+
+interface Range {
+  readonly text: string;
+  readonly family: Family;
+  readonly cidr: Cidr;
+}
+
+export class ServiceRanges {
+  readonly #options: ServiceRangesOptions;
+  readonly #configured: readonly Range[];
+  /** Of stored services and of writes under way. */
+  readonly #held = new Set<string>();
+  /** Of each ServiceCIDR as it was last seen. */
+  readonly #parsed = new WeakMap<CacheEntry, readonly Range[]>();
+  #loaded = false;
+
+  constructor(options: ServiceRangesOptions) {
+    this.#options = options;
+    this.#configured = rangesOf(options.clusterCidrs);
+  }
+
+  /** The first one is what services get that ask for none. */
+  get families(): readonly Family[] {
+    return this.#configured.map(({ family }) => family);
+  }
+
+  /** Says why it cannot be had; `undefined`: it is taken now. */
+  take(address: string, family: string): string | undefined {
+    this.#load();
+    const ip = parseIp(address);
+    const ranges = ip === undefined ? [] : this.#usable(family).filter(({ cidr }) => cidrContains(cidr, ip));
+    const [first] = ranges;
+    if (ip === undefined || first === undefined) return 'the provided network does not match the current range';
+    if (!ranges.some(({ cidr }) => isAssignable(cidr, ip.value)))
+      return `the provided IP (${canonical(address)}) is not in the valid range. The range of valid IPs is ${first.text}`;
+    if (this.#isTaken(canonical(address))) return 'provided IP is already allocated';
+    this.#held.add(canonical(address));
+    return undefined;
+  }
+
+  /** `undefined`: all ranges of the family are full. */
+  takeNext(family: string): string | undefined {
+    this.#load();
+    for (const { cidr } of this.#usable(family)) {
+      const size = assignable(cidr);
+      const reserved = size <= 16 ? 0 : Math.min(Math.max(16, Math.floor(size / 16)), 256);
+      for (const index of upperFirst(size, reserved)) {
+        const address = cidrAddress(cidr, 1 + index);
+        if (this.#isTaken(address)) continue;
+        this.#held.add(address);
+        return address;
+      }
+    }
+    return undefined;
+  }
+
+  free(address: string): void {
+    this.#held.delete(canonical(address));
+  }
+
+  #isTaken(address: string): boolean {
+    return (
+      this.#held.has(address) || this.#store('networking.k8s.io', 'ipaddresses').cache.get('', address) !== undefined
+    );
+  }
+
+  #usable(family: string): readonly Range[] {
+    const { cache } = this.#store('networking.k8s.io', 'servicecidrs');
+    const { entries } = cache.list({ selection: EVERYTHING });
+    const found = entries.flatMap((entry) => this.#rangesOf(entry));
+    const ranges = cache.get('', DEFAULT_RANGE) === undefined ? [...this.#configured, ...found] : found;
+    return ranges.filter((range) => range.family === family);
+  }
+
+  #rangesOf(entry: CacheEntry): readonly Range[] {
+    let ranges = this.#parsed.get(entry);
+    if (ranges === undefined) {
+      const object = entry.object as ServiceCidr;
+      ranges = isUsable(object) ? rangesOf(object.spec?.cidrs ?? []) : [];
+      this.#parsed.set(entry, ranges);
+    }
+    return ranges;
+  }
+
+  #store(group: string, resource: string): Store {
+    return this.#options.stores.get(group, resource);
+  }
+
+  #load(): void {
+    if (this.#loaded) return;
+    this.#loaded = true;
+    for (const { object } of this.#store('', 'services').cache.list({ selection: EVERYTHING }).entries)
+      for (const address of clusterAddresses(object as Service)) this.#held.add(address);
+  }
+}
+
+function rangesOf(cidrs: readonly string[]): readonly Range[] {
+  return cidrs.flatMap((text) => {
+    const cidr = parseCidr(text);
+    return cidr === undefined ? [] : [{ text, family: cidr.family === 6 ? 'IPv6' : 'IPv4', cidr } as const];
+  });
+}
+
+/** One that says nothing of being ready counts: nobody may be there to say so. */
+function isUsable({ metadata, status }: ServiceCidr): boolean {
+  if (metadata.deletionTimestamp !== undefined) return false;
+  return (status?.conditions ?? []).find(({ type }) => type === 'Ready')?.status !== 'False';
+}
+
+/** The network's own address is no service's; nor is the last one of IPv4. */
+function assignable(cidr: Cidr): number {
+  const size = cidrSize(cidr) > MAX_SIZE ? MAX_SIZE : cidrSize(cidr);
+  return Math.max(0, Number(size) - (cidr.family === 4 ? 2 : 1));
+}
+
+function isAssignable(cidr: Cidr, address: bigint): boolean {
+  const last = cidr.base + cidrSize(cidr) - (cidr.family === 4 ? 2n : 1n);
+  return address > cidr.base && address <= last;
+}
+
+function canonical(address: string): string {
+  return canonicalIp(address) ?? address;
+}

@@ -1,0 +1,87 @@
+/** Runtime classes: the handler of a class is fixed, what its pods cost and where they may run is not. */
+import type { V1RuntimeClass } from '@kubernetes/client-node';
+import {
+  isHugePage,
+  isStandardContainerResource,
+  resourceNameErrors,
+  resourceValueErrors,
+} from '../../../../api/kinds/resource-validation.ts';
+import { tolerationErrors } from '../../../../api/kinds/scheduling-validation.ts';
+import { DEPRECATED_LABELS } from '../../../../api/kinds/pod-warnings.ts';
+import type { Kind } from '../../../../api/kinds/wire.ts';
+import { duplicate, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { dnsLabelErrors } from '../../../../api/meta/names.ts';
+import { validateLabels } from '../../../../api/meta/selector.ts';
+import { runtimeClassColumns } from './columns.ts';
+import { kindRow, type Strategy } from '../../strategy.ts';
+import { forbidden, immutable, invalid, invalidFor, required } from '../field-rules.ts';
+
+export type RuntimeClass = Kind<Pick<V1RuntimeClass, 'handler' | 'overhead' | 'scheduling'>>;
+
+type Scheduling = NonNullable<RuntimeClass['scheduling']>;
+
+const OPERATORS = ['Equal', 'Exists'];
+
+function overheadErrors(podFixed: Readonly<Record<string, string | undefined>>): FieldError[] {
+  const errors: FieldError[] = [];
+  const names = Object.keys(podFixed).sort();
+  for (const name of names) {
+    const field = `overhead.limits[${name}]`;
+    errors.push(...resourceNameErrors(field, name));
+    if (!name.includes('/') && !isStandardContainerResource(name))
+      errors.push(invalid(field, name, 'must be a standard resource for containers'));
+    errors.push(...resourceValueErrors(field, name, podFixed[name] ?? '0'));
+  }
+  if (names.some(isHugePage) && !names.includes('cpu') && !names.includes('memory'))
+    errors.push(forbidden('overhead', 'HugePages require cpu or memory'));
+  return errors;
+}
+
+function schedulingErrors(scheduling: Scheduling): FieldError[] {
+  const errors = validateLabels(
+    scheduling.nodeSelector as Record<string, string> | undefined,
+    'scheduling.nodeSelector',
+  );
+  const path = 'scheduling.tolerations';
+  const tolerations = scheduling.tolerations ?? [];
+  for (const error of tolerationErrors(tolerations, path)) {
+    // Comparisons of numbers are for pods only.
+    const operator = error.type === 'FieldValueNotSupported' && error.field.endsWith('.operator');
+    errors.push(operator ? unsupportedValue(error.field, error.value, OPERATORS) : error);
+  }
+  for (const [index, toleration] of tolerations.entries()) {
+    if (tolerations.slice(0, index).some((before) => semanticEqual(before, toleration)))
+      errors.push(duplicate(`${path}[${index}]`, toleration));
+  }
+  return errors;
+}
+
+function labelWarnings({ scheduling }: RuntimeClass): string[] {
+  return Object.keys(scheduling?.nodeSelector ?? {})
+    .sort()
+    .flatMap((key) => {
+      const text = DEPRECATED_LABELS[key];
+      return text === undefined ? [] : [`scheduling.nodeSelector: ${text}`];
+    });
+}
+
+function classErrors({ handler = '', overhead, scheduling }: RuntimeClass): FieldError[] {
+  return [
+    ...(handler === '' ? [required('handler')] : invalidFor('handler', handler, dnsLabelErrors(handler))),
+    ...(overhead === undefined ? [] : overheadErrors(overhead.podFixed ?? {})),
+    ...(scheduling === undefined ? [] : schedulingErrors(scheduling)),
+  ];
+}
+
+const runtimeClasses: Strategy<RuntimeClass> = {
+  allowCreateOnUpdate: true,
+  requiresResourceVersion: true,
+  validateCreate: classErrors,
+  validateUpdate: (object, old) => [...classErrors(object), ...immutable('handler', object.handler ?? '', old.handler)],
+  warningsOnCreate: labelWarnings,
+  warningsOnUpdate: labelWarnings,
+  columns: runtimeClassColumns,
+};
+
+export const nodeKinds = [kindRow('node.k8s.io', 'runtimeclasses', runtimeClasses)];

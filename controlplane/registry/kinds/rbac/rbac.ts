@@ -1,0 +1,174 @@
+/**
+ * Roles and bindings. Their names may hold colons and capitals; what a binding grants cannot be exchanged for another role.
+ * Who may write them is a matter of admission (`rbac-escalation.ts`), the rules of aggregated roles one of a controller.
+ */
+import type { V1LabelSelector } from '@kubernetes/client-node';
+import { invalid, required, unsupportedValue, type FieldError } from '../../../../api/meta/field-error.ts';
+import { jsonEqual } from '../../../../api/meta/json-equality.ts';
+import { dnsSubdomainErrors, nameIsPathSegment, pathSegmentErrors } from '../../../../api/meta/names.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { fromLabelSelector, validateLabelSelector } from '../../../../api/meta/selector.ts';
+import { isStatusError } from '../../../../api/meta/status-error.ts';
+import { clusterRoleBindingColumns, roleBindingColumns } from './columns.ts';
+import { kindRow, type Strategy } from '../../strategy.ts';
+import { invalidFor } from '../field-rules.ts';
+
+const GROUP = 'rbac.authorization.k8s.io';
+
+interface PolicyRule {
+  readonly verbs?: readonly string[];
+  readonly apiGroups?: readonly string[];
+  readonly resources?: readonly string[];
+  readonly resourceNames?: readonly string[];
+  readonly nonResourceURLs?: readonly string[];
+}
+
+type Role = KubeObject & { rules?: readonly PolicyRule[] | null };
+type ClusterRole = Role & { aggregationRule?: { readonly clusterRoleSelectors?: readonly V1LabelSelector[] } };
+
+const isEmpty = (list: readonly unknown[] | null | undefined): boolean => (list ?? []).length === 0;
+
+function ruleErrors(rule: PolicyRule, at: string, namespaced: boolean): FieldError[] {
+  const errors: FieldError[] = [];
+  if (isEmpty(rule.verbs)) errors.push(required(`${at}.verbs`, 'verbs must contain at least one value'));
+  if (!isEmpty(rule.nonResourceURLs)) {
+    const urls = `${at}.nonResourceURLs`;
+    if (namespaced)
+      errors.push(invalid(urls, rule.nonResourceURLs, 'namespaced rules cannot apply to non-resource URLs'));
+    if (!isEmpty(rule.apiGroups) || !isEmpty(rule.resources) || !isEmpty(rule.resourceNames))
+      errors.push(
+        invalid(urls, rule.nonResourceURLs, 'rules cannot apply to both regular resources and non-resource URLs'),
+      );
+    return errors;
+  }
+  if (isEmpty(rule.apiGroups))
+    errors.push(required(`${at}.apiGroups`, 'resource rules must supply at least one api group'));
+  if (isEmpty(rule.resources))
+    errors.push(required(`${at}.resources`, 'resource rules must supply at least one resource'));
+  return errors;
+}
+
+function rulesErrors(object: Role, namespaced: boolean): FieldError[] {
+  return (object.rules ?? []).flatMap((rule, index) => ruleErrors(rule, `rules[${index}]`, namespaced));
+}
+
+function aggregationErrors({ aggregationRule }: ClusterRole): FieldError[] {
+  if (aggregationRule === undefined) return [];
+  const path = 'aggregationRule.clusterRoleSelectors';
+  const selectors = aggregationRule.clusterRoleSelectors ?? [];
+  if (selectors.length === 0)
+    return [required(path, 'at least one clusterRoleSelector required if aggregationRule is non-nil')];
+  return selectors.flatMap((selector, index) => {
+    const errors = validateLabelSelector(selector, `${path}[${index}]`);
+    if (!isReadable(selector)) errors.push(invalid(`${path}[${index}]`, null, 'invalid label selector.'));
+    return errors;
+  });
+}
+
+function isReadable(selector: V1LabelSelector): boolean {
+  try {
+    fromLabelSelector(selector);
+    return true;
+  } catch (error) {
+    if (isStatusError(error)) return false;
+    throw error;
+  }
+}
+
+const roles: Strategy<Role> = {
+  nameRule: nameIsPathSegment,
+  allowCreateOnUpdate: true,
+  validateCreate: (object) => rulesErrors(object, true),
+  validateUpdate: (object) => rulesErrors(object, true),
+};
+
+const clusterRoleErrors = (object: ClusterRole): FieldError[] => [
+  ...rulesErrors(object, false),
+  ...aggregationErrors(object),
+];
+
+const clusterRoles: Strategy<ClusterRole> = {
+  nameRule: nameIsPathSegment,
+  allowCreateOnUpdate: true,
+  validateCreate: clusterRoleErrors,
+  validateUpdate: clusterRoleErrors,
+};
+
+// --- bindings
+
+interface Subject {
+  kind?: string;
+  apiGroup?: string;
+  name?: string;
+  namespace?: string;
+}
+
+type Binding = KubeObject & {
+  roleRef?: { apiGroup?: string; kind?: string; name?: string };
+  subjects?: Subject[];
+};
+
+const SUBJECT_KINDS = ['ServiceAccount', 'User', 'Group'];
+
+function bindingDefaults(object: Binding): void {
+  const ref = (object.roleRef ??= {});
+  if ((ref.apiGroup ?? '') === '') ref.apiGroup = GROUP;
+  for (const subject of object.subjects ?? []) {
+    if ((subject.kind === 'User' || subject.kind === 'Group') && (subject.apiGroup ?? '') === '')
+      subject.apiGroup = GROUP;
+  }
+}
+
+function bindingErrors(object: Binding, roleKinds: readonly string[], namespaced: boolean): FieldError[] {
+  const { apiGroup = '', kind = '', name = '' } = object.roleRef ?? {};
+  const errors: FieldError[] = [];
+  if (apiGroup !== GROUP) errors.push(unsupportedValue('roleRef.apiGroup', apiGroup, [GROUP]));
+  if (!roleKinds.includes(kind)) errors.push(unsupportedValue('roleRef.kind', kind, roleKinds));
+  if (name === '') errors.push(required('roleRef.name'));
+  else errors.push(...invalidFor('roleRef.name', name, pathSegmentErrors(name)));
+  for (const [index, subject] of (object.subjects ?? []).entries())
+    errors.push(...subjectErrors(subject, `subjects[${index}]`, namespaced));
+  return errors;
+}
+
+function subjectErrors(subject: Subject, at: string, namespaced: boolean): FieldError[] {
+  const { kind = '', apiGroup = '', name = '', namespace = '' } = subject;
+  const errors: FieldError[] = name === '' ? [required(`${at}.name`)] : [];
+  switch (kind) {
+    case 'ServiceAccount':
+      if (name !== '') errors.push(...invalidFor(`${at}.name`, name, dnsSubdomainErrors(name)));
+      if (apiGroup !== '') errors.push(unsupportedValue(`${at}.apiGroup`, apiGroup, ['']));
+      if (!namespaced && namespace === '') errors.push(required(`${at}.namespace`));
+      break;
+    case 'User':
+    case 'Group':
+      if (apiGroup !== GROUP) errors.push(unsupportedValue(`${at}.apiGroup`, apiGroup, [GROUP]));
+      break;
+    default:
+      errors.push(unsupportedValue(`${at}.kind`, kind, SUBJECT_KINDS));
+  }
+  return errors;
+}
+
+function bindingStrategy(roleKinds: readonly string[], namespaced: boolean): Strategy<Binding> {
+  return {
+    nameRule: nameIsPathSegment,
+    allowCreateOnUpdate: true,
+    applyDefaults: bindingDefaults,
+    validateCreate: (object) => bindingErrors(object, roleKinds, namespaced),
+    validateUpdate(object, old) {
+      const errors = bindingErrors(object, roleKinds, namespaced);
+      if (!jsonEqual(object.roleRef, old.roleRef))
+        errors.push(invalid('roleRef', object.roleRef, 'cannot change roleRef'));
+      return errors;
+    },
+    columns: namespaced ? roleBindingColumns : clusterRoleBindingColumns,
+  };
+}
+
+export const rbacKinds = [
+  kindRow(GROUP, 'roles', roles),
+  kindRow(GROUP, 'clusterroles', clusterRoles),
+  kindRow(GROUP, 'rolebindings', bindingStrategy(['Role', 'ClusterRole'], true)),
+  kindRow(GROUP, 'clusterrolebindings', bindingStrategy(['ClusterRole'], false)),
+];

@@ -1,0 +1,45 @@
+/** Columns of dynamic resource allocation. */
+import type { ResourceClaim, ResourceSlice } from './device-types.ts';
+import type { TableColumns } from '../../strategy.ts';
+import { age, ageColumn, column, field, nameColumn, nameOf } from '../../columns/column.ts';
+
+/** Classes, templates and taint rules show nothing of their own. */
+export const deviceClassColumns: TableColumns = {
+  columns: [nameColumn, ageColumn],
+  cells: (object) => [nameOf(object), age(object)],
+};
+
+function stateOf({ metadata, status }: ResourceClaim): string {
+  const deleted = metadata.deletionTimestamp !== undefined;
+  const states = deleted ? ['deleted'] : [];
+  if (status?.allocation === undefined) {
+    if (!deleted) states.push('pending');
+  } else {
+    states.push('allocated');
+    if ((status.reservedFor ?? []).length > 0) states.push('reserved');
+  }
+  return states.join(',');
+}
+
+export const resourceClaimColumns: TableColumns = {
+  columns: [
+    nameColumn,
+    column('State', 'A summary of the current state (allocated, pending, reserved, etc.).'),
+    ageColumn,
+  ],
+  cells: (object) => [nameOf(object), stateOf(object as ResourceClaim), age(object)],
+};
+
+export const resourceSliceColumns: TableColumns = {
+  columns: [
+    nameColumn,
+    column('Node', field('resource.v1.ResourceSliceSpec', 'nodeName')),
+    column('Driver', field('resource.v1.ResourceSliceSpec', 'driver')),
+    column('Pool', field('resource.v1.ResourcePool', 'name')),
+    ageColumn,
+  ],
+  cells(object) {
+    const { spec } = object as ResourceSlice;
+    return [nameOf(object), spec?.nodeName ?? '', spec?.driver ?? '', spec?.pool?.name ?? '', age(object)];
+  },
+};

@@ -1,0 +1,276 @@
+/** What a claim for devices may ask for, and what its status may say. */
+import type { V1NodeSelector } from '@kubernetes/client-node';
+import { nodeSelectorErrors } from '../../../../api/kinds/scheduling-validation.ts';
+import { conditionErrors, type CommonCondition } from '../../../../api/meta/conditions.ts';
+import { invalid, notSupported, required, type FieldError } from '../../../../api/meta/field-error.ts';
+import { canonicalIp, parseCidr, formatIp } from '../../../../api/meta/ip-addresses.ts';
+import { semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { dnsSubdomainErrors } from '../../../../api/meta/names.ts';
+import {
+  bindingConditionErrors,
+  driverErrors,
+  fullyQualifiedErrors,
+  labelErrors,
+  listErrors,
+  opaqueErrors,
+  poolErrors,
+  rawObjectErrors,
+  selectorErrors,
+  setErrors,
+  tolerationErrors,
+} from './device-rules.ts';
+import type {
+  AllocatedDevice,
+  Allocation,
+  ClaimConfiguration,
+  ClaimStatus,
+  DeviceClaim,
+  DeviceConstraint,
+  DeviceRequest,
+  ExactRequest,
+  ResourceClaim,
+  SubRequest,
+} from './device-types.ts';
+import type { ExpressionChecker } from '../admissionregistration/expression-checks.ts';
+import { forbidden, IMMUTABLE, invalidFor, maxBytes } from '../field-rules.ts';
+
+const MAX_REQUESTS = 32;
+const MAX_SUBREQUESTS = 8;
+const MAX_CONSTRAINTS = 32;
+const MAX_CONFIGS = 32;
+const MAX_RESULTS = 32;
+const MAX_CONSUMERS = 256;
+const MAX_STATUS_DATA_BYTES = 10 * 1024;
+const ALLOCATION_MODES = ['All', 'ExactCount'];
+const CONFIG_SOURCES = ['FromClaim', 'FromClass'];
+
+/** Requests of a claim, with the names of the alternatives that each has. */
+type RequestNames = ReadonlyMap<string, ReadonlySet<string>>;
+
+function namesOf(claim: DeviceClaim): RequestNames {
+  return new Map(
+    (claim.requests ?? []).map(({ name = '', firstAvailable = [] }) => [
+      name,
+      new Set(firstAvailable.map((sub) => sub.name ?? '')),
+    ]),
+  );
+}
+
+export function deviceClaimErrors(check: ExpressionChecker, claim: DeviceClaim, at: string): FieldError[] {
+  const names = namesOf(claim);
+  return [
+    ...setErrors(`${at}.requests`, claim.requests ?? [], MAX_REQUESTS, {
+      item: (request, own) => requestErrors(check, request, own),
+      key: ({ name = '' }) => name,
+    }),
+    ...listErrors(`${at}.constraints`, claim.constraints ?? [], MAX_CONSTRAINTS, (constraint, own) =>
+      constraintErrors(constraint, own, names),
+    ),
+    ...listErrors(`${at}.config`, claim.config ?? [], MAX_CONFIGS, (config, own) => configErrors(config, own, names)),
+  ];
+}
+
+function requestErrors(check: ExpressionChecker, request: DeviceRequest, at: string): FieldError[] {
+  const { name = '', exactly, firstAvailable = [] } = request;
+  const errors = labelErrors(`${at}.name`, name);
+  const text = 'exactly one of `exactly` or `firstAvailable` is required';
+  if (exactly === undefined && firstAvailable.length === 0) errors.push(required(at, text));
+  else if (exactly !== undefined && firstAvailable.length > 0)
+    errors.push(invalid(at, null, `${text}, but multiple fields are set`));
+  else if (exactly !== undefined) errors.push(...deviceErrors(check, exactly, `${at}.exactly`));
+  else {
+    errors.push(
+      ...setErrors(`${at}.firstAvailable`, firstAvailable, MAX_SUBREQUESTS, {
+        item: (sub, own) => [...labelErrors(`${own}.name`, sub.name ?? ''), ...deviceErrors(check, sub, own)],
+        key: (sub) => sub.name ?? '',
+      }),
+    );
+  }
+  return errors;
+}
+
+/** What a request and an alternative of one have in common. */
+function deviceErrors(check: ExpressionChecker, request: ExactRequest | SubRequest, at: string): FieldError[] {
+  const { deviceClassName: name = '', selectors = [], allocationMode = '', count = 0, tolerations = [] } = request;
+  const field = `${at}.deviceClassName`;
+  const errors = [
+    ...(name === '' ? [required(field)] : invalidFor(field, name, dnsSubdomainErrors(name))),
+    ...selectorErrors(check, `${at}.selectors`, selectors),
+  ];
+  if (!ALLOCATION_MODES.includes(allocationMode))
+    errors.push(notSupported(`${at}.allocationMode`, allocationMode, ALLOCATION_MODES));
+  else if (allocationMode === 'All') {
+    if (count !== 0) errors.push(invalid(`${at}.count`, count, "must not be specified when allocationMode is 'All'"));
+  } else if (count <= 0) errors.push(invalid(`${at}.count`, count, 'must be greater than zero'));
+  for (const [index, toleration] of tolerations.entries())
+    errors.push(...tolerationErrors(toleration, `${at}.tolerations[${index}]`));
+  return errors;
+}
+
+function requestReferenceErrors(name: string, at: string, names: RequestNames): FieldError[] {
+  const text = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
+  const segments = name.split('/');
+  if (segments.length > 2) return [invalid(at, name, text)];
+  const errors = segments.flatMap((segment) => labelErrors(at, segment));
+  const [request = '', alternative] = segments;
+  const known = names.get(request);
+  if (known === undefined || (alternative !== undefined && !known.has(alternative)))
+    errors.push(invalid(at, name, text));
+  return errors;
+}
+
+function referencesErrors(requests: readonly string[], at: string, names: RequestNames): FieldError[] {
+  return setErrors(`${at}.requests`, requests, MAX_REQUESTS, {
+    item: (name, own) => requestReferenceErrors(name, own, names),
+    key: (name) => name,
+  });
+}
+
+function constraintErrors(constraint: DeviceConstraint, at: string, names: RequestNames): FieldError[] {
+  const { requests = [], matchAttribute, distinctAttribute } = constraint;
+  const errors = referencesErrors(requests, at, names);
+  if (matchAttribute !== undefined) errors.push(...fullyQualifiedErrors(`${at}.matchAttribute`, matchAttribute));
+  else if (distinctAttribute !== undefined)
+    errors.push(...fullyQualifiedErrors(`${at}.distinctAttribute`, distinctAttribute));
+  else {
+    const text = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set';
+    errors.push(required(at, text));
+  }
+  return errors;
+}
+
+function configErrors(config: ClaimConfiguration, at: string, names: RequestNames): FieldError[] {
+  return [...referencesErrors(config.requests ?? [], at, names), ...opaqueErrors(config.opaque, at)];
+}
+
+// --- status
+
+export function claimStatusErrors(object: ResourceClaim, old: ResourceClaim): FieldError[] {
+  const status: ClaimStatus = object.status ?? {};
+  const { allocation, reservedFor = [], devices = [] } = status;
+  const allocated = new Set((allocation?.devices?.results ?? []).map((result) => deviceKey(result)));
+  const errors = [
+    ...setErrors('status.reservedFor', reservedFor, MAX_CONSUMERS, {
+      item: ({ resource = '', name = '', uid = '' }, at) =>
+        Object.entries({ resource, name, uid }).flatMap(([field, value]) =>
+          value === '' ? [required(`${at}.${field}`)] : [],
+        ),
+      key: ({ uid = '' }) => uid,
+    }),
+    ...setErrors('status.devices', devices, Number.POSITIVE_INFINITY, {
+      item: (device, at) => allocatedDeviceErrors(device, at, allocated),
+      key: deviceKey,
+    }),
+  ];
+  if (reservedFor.length > 0) errors.push(...reservationErrors(object, old));
+  const before = old.status?.allocation;
+  if (before !== undefined && allocation !== undefined) {
+    if (!semanticEqual(before, allocation)) errors.push(invalid('status.allocation', allocation, IMMUTABLE));
+  } else if (allocation !== undefined)
+    errors.push(...allocationErrors(allocation, 'status.allocation', namesOf(object.spec?.devices ?? {})));
+  return errors;
+}
+
+function deviceKey(of: {
+  driver?: string | undefined;
+  pool?: string | undefined;
+  device?: string | undefined;
+  shareID?: string | undefined;
+}): string {
+  const { driver = '', pool = '', device = '', shareID } = of;
+  const key = `${driver}/${pool}/${device}`;
+  return shareID === undefined ? key : `${key}/${shareID}`;
+}
+
+function reservationErrors(object: ResourceClaim, old: ResourceClaim): FieldError[] {
+  const field = 'status.reservedFor';
+  if (object.status?.allocation === undefined)
+    return [forbidden(field, 'may not be specified when `allocated` is not set')];
+  if (object.metadata.deletionTimestamp === undefined) return [];
+  const before = old.status?.reservedFor ?? [];
+  const fresh = (object.status.reservedFor ?? []).some(
+    (consumer) => !before.some((one) => semanticEqual(one, consumer)),
+  );
+  const text = 'new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set';
+  return fresh ? [forbidden(field, text)] : [];
+}
+
+function allocationErrors(allocation: Allocation, at: string, names: RequestNames): FieldError[] {
+  const { results = [], config = [] } = allocation.devices ?? {};
+  const errors = [
+    ...listErrors(`${at}.devices.results`, results, MAX_RESULTS, (result, own) => [
+      ...requestReferenceErrors(result.request ?? '', `${own}.request`, names),
+      ...driverErrors(`${own}.driver`, result.driver ?? ''),
+      ...poolErrors(`${own}.pool`, result.pool ?? ''),
+      ...labelErrors(`${own}.device`, result.device ?? ''),
+      ...bindingConditionErrors(result.bindingConditions ?? [], result.bindingFailureConditions ?? [], own),
+      ...(result.tolerations ?? []).flatMap((one, index) => tolerationErrors(one, `${own}.tolerations[${index}]`)),
+      ...(result.shareID === undefined ? [] : uidErrors(`${own}.shareID`, result.shareID)),
+    ]),
+    ...listErrors(`${at}.devices.config`, config, 2 * MAX_CONFIGS, ({ source = '', requests = [], opaque }, own) => [
+      ...(source === ''
+        ? [required(`${own}.source`)]
+        : CONFIG_SOURCES.includes(source)
+          ? []
+          : [notSupported(`${own}.source`, source, CONFIG_SOURCES)]),
+      ...referencesErrors(requests, own, names),
+      ...opaqueErrors(opaque, own),
+    ]),
+  ];
+  if (allocation.nodeSelector !== undefined)
+    errors.push(...nodeSelectorErrors(allocation.nodeSelector as V1NodeSelector, `${at}.nodeSelector`));
+  return errors;
+}
+
+function uidErrors(field: string, uid: string): FieldError[] {
+  if (/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(uid)) return [];
+  if (/^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$/.test(uid)) {
+    const form = '`xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`';
+    const text = `uid must be in RFC 4122 normalized form, ${form} with lowercase hexadecimal characters`;
+    return [invalid(field, uid, text)];
+  }
+  const why = uid.length === 36 ? 'invalid UUID format' : `invalid UUID length: ${uid.length}`;
+  return [invalid(field, uid, `error validating uid: ${why}`)];
+}
+
+const MAX_CONDITIONS = 8;
+const MAX_INTERFACE_BYTES = 256;
+const MAX_HARDWARE_BYTES = 128;
+const MAX_IPS = 16;
+
+function allocatedDeviceErrors(device: AllocatedDevice, at: string, allocated: ReadonlySet<string>): FieldError[] {
+  const { driver = '', pool = '', device: name = '', shareID, conditions = [], data, networkData } = device;
+  const errors = [
+    ...driverErrors(`${at}.driver`, driver),
+    ...poolErrors(`${at}.pool`, pool),
+    ...labelErrors(`${at}.device`, name),
+    ...(shareID === undefined ? [] : uidErrors(`${at}.shareID`, shareID)),
+  ];
+  const key = deviceKey(device);
+  if (!allocated.has(key)) errors.push(invalid(at, key, 'must be an allocated device in the claim'));
+  errors.push(...listErrors(`${at}.conditions`, conditions, MAX_CONDITIONS, () => []));
+  errors.push(...conditionErrors(conditions as readonly CommonCondition[], `${at}.conditions`));
+  if (data !== undefined) errors.push(...rawObjectErrors(`${at}.data`, data, MAX_STATUS_DATA_BYTES));
+  if (networkData !== undefined) {
+    const own = `${at}.networkData`;
+    errors.push(
+      ...maxBytes(`${own}.interfaceName`, networkData.interfaceName, MAX_INTERFACE_BYTES),
+      ...maxBytes(`${own}.hardwareAddress`, networkData.hardwareAddress, MAX_HARDWARE_BYTES),
+      ...setErrors(`${own}.ips`, networkData.ips ?? [], MAX_IPS, {
+        item: (address, field) => interfaceAddressErrors(field, address),
+        key: (address) => address,
+      }),
+    );
+  }
+  return errors;
+}
+
+/** An address with the length of its network, in the one usual form. */
+function interfaceAddressErrors(field: string, text: string): FieldError[] {
+  const cidr = parseCidr(text);
+  if (cidr === undefined)
+    return [invalid(field, text, 'must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)')];
+  const address = text.slice(0, text.indexOf('/'));
+  const canonical = `${canonicalIp(address) ?? formatIp(cidr.address)}/${cidr.prefixLength}`;
+  return text === canonical ? [] : [invalid(field, text, `must be in canonical form ("${canonical}")`)];
+}

@@ -1,0 +1,90 @@
+/**
+ * Between `v1beta1` of the resource group and what is stored: requests said there flatly what they ask for, devices had
+ * their properties under `basic`. `v1beta2` differs in its name only.
+ */
+import type { JsonObject, JsonValue, KubeObject } from '../../../../api/meta/object.ts';
+import type { Conversion } from '../../strategy.ts';
+
+const API = 'resource.k8s.io';
+const REQUEST_FIELDS = [
+  'deviceClassName',
+  'selectors',
+  'allocationMode',
+  'count',
+  'adminAccess',
+  'tolerations',
+  'capacity',
+] as const;
+
+function isObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function objects(value: JsonValue | undefined): JsonObject[] {
+  return Array.isArray(value) ? value.filter(isObject) : [];
+}
+
+/** The object at a path of names, if it is there. */
+function at(object: KubeObject, ...path: string[]): JsonObject | undefined {
+  let value: JsonValue | undefined = object as unknown as JsonObject;
+  for (const name of path) value = isObject(value) ? value[name] : undefined;
+  return isObject(value) ? value : undefined;
+}
+
+function nest(request: JsonObject): void {
+  const exactly: JsonObject = {};
+  for (const field of REQUEST_FIELDS) {
+    const value = request[field];
+    delete request[field];
+    if (value !== undefined) exactly[field] = value;
+  }
+  const empty = (exactly['deviceClassName'] ?? '') === '' && Object.keys(exactly).length <= 1;
+  const alternatives = objects(request['firstAvailable']).length > 0;
+  if (!(alternatives && empty)) request['exactly'] = exactly;
+}
+
+function flatten(request: JsonObject): void {
+  const { exactly } = request;
+  delete request['exactly'];
+  if (isObject(exactly)) Object.assign(request, exactly);
+}
+
+function requests(...path: string[]): Conversion {
+  const each = (object: KubeObject, version: string, change: (request: JsonObject) => void): KubeObject => {
+    object.apiVersion = `${API}/${version}`;
+    for (const request of objects(at(object, ...path)?.['requests'])) change(request);
+    return object;
+  };
+  return {
+    toStored: (object) => each(object, 'v1', nest),
+    fromStored: (object) => each(object, 'v1beta1', flatten),
+  };
+}
+
+const slices: Conversion = {
+  toStored(object) {
+    object.apiVersion = `${API}/v1`;
+    for (const device of objects(at(object, 'spec')?.['devices'])) {
+      const { basic } = device;
+      delete device['basic'];
+      if (isObject(basic)) Object.assign(device, basic);
+    }
+    return object;
+  },
+  fromStored(object) {
+    object.apiVersion = `${API}/v1beta1`;
+    for (const device of objects(at(object, 'spec')?.['devices'])) {
+      const { name, ...basic } = device;
+      for (const field of Object.keys(basic)) delete device[field];
+      if (name !== undefined) device['name'] = name;
+      device['basic'] = basic;
+    }
+    return object;
+  },
+};
+
+export const DEVICE_CONVERSIONS = {
+  claims: { v1beta1: requests('spec', 'devices') },
+  templates: { v1beta1: requests('spec', 'spec', 'devices') },
+  slices: { v1beta1: slices },
+} as const;

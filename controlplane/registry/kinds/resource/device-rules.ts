@@ -1,0 +1,187 @@
+/** Rules that the kinds of dynamic resource allocation share: names, lists with limits, selectors, taints. */
+import { stringifyJson } from '../../../../api/codec/json.ts';
+import {
+  duplicate,
+  invalid,
+  notSupported,
+  required,
+  tooLong,
+  tooMany,
+  type FieldError,
+} from '../../../../api/meta/field-error.ts';
+import {
+  cIdentifierErrors,
+  dnsLabelErrors,
+  dnsSubdomainErrors,
+  labelValueErrors,
+  qualifiedNameErrors,
+} from '../../../../api/meta/names.ts';
+import type { Selector, Taint, Toleration } from './device-types.ts';
+import { expressionErrors, type ExpressionChecker } from '../admissionregistration/expression-checks.ts';
+import { invalidFor, maxBytes } from '../field-rules.ts';
+
+const MAX_DRIVER_BYTES = 63;
+const MAX_POOL_BYTES = 253;
+const MAX_IDENTIFIER_BYTES = 32;
+const MAX_EXPRESSION_BYTES = 10 * 1024;
+const MAX_PARAMETERS_BYTES = 10 * 1024;
+const MAX_SELECTORS = 32;
+
+export function driverErrors(field: string, driver: string): FieldError[] {
+  if (driver === '') return [required(field)];
+  return [
+    ...maxBytes(field, driver, MAX_DRIVER_BYTES),
+    ...invalidFor(field, driver, dnsSubdomainErrors(driver.toLowerCase())),
+  ];
+}
+
+/** Subdomains with slashes between them. */
+export function poolErrors(field: string, pool: string): FieldError[] {
+  if (pool === '') return [required(field)];
+  return [
+    ...maxBytes(field, pool, MAX_POOL_BYTES),
+    ...pool.split('/').flatMap((part) => invalidFor(field, part, dnsSubdomainErrors(part))),
+  ];
+}
+
+export const labelErrors = (field: string, name: string): FieldError[] => invalidFor(field, name, dnsLabelErrors(name));
+
+/** `identifier` or `domain/identifier`: names of attributes and capacities. */
+export function qualifiedErrors(field: string, name: string): FieldError[] {
+  const [domain = '', identifier] = name.split('/');
+  if (name.split('/').length > 2) return [];
+  if (identifier === undefined) return identifierErrors(field, name);
+  return [
+    ...(domain === '' ? [invalid(field, '', 'the domain must not be empty')] : driverErrors(field, domain)),
+    ...(identifier === '' ? [invalid(field, '', 'the name must not be empty')] : identifierErrors(field, identifier)),
+  ];
+}
+
+export function fullyQualifiedErrors(field: string, name: string): FieldError[] {
+  const errors = qualifiedErrors(field, name);
+  if (!name.includes('/'))
+    errors.push(invalid(field, name, 'a fully qualified name must be a domain and a name separated by a slash'));
+  return errors;
+}
+
+function identifierErrors(field: string, text: string): FieldError[] {
+  return [...maxBytes(field, text, MAX_IDENTIFIER_BYTES), ...invalidFor(field, text, cIdentifierErrors(text))];
+}
+
+/** Each item, unless there are too many. */
+export function listErrors<Item>(
+  field: string,
+  items: readonly Item[],
+  max: number,
+  itemErrors: (item: Item, at: string) => FieldError[],
+): FieldError[] {
+  if (items.length > max) return [tooMany(field, items.length, max)];
+  return items.flatMap((item, index) => itemErrors(item, `${field}[${index}]`));
+}
+
+/** As `listErrors`; no two items have one key. */
+export function setErrors<Item>(
+  field: string,
+  items: readonly Item[],
+  max: number,
+  rules: { readonly item: (item: Item, at: string) => FieldError[]; readonly key: (item: Item) => string },
+): FieldError[] {
+  const errors = listErrors(field, items, max, rules.item);
+  if (items.length > max) return errors;
+  const seen = new Set<string>();
+  for (const [index, item] of items.entries()) {
+    const key = rules.key(item);
+    if (seen.has(key)) errors.push(duplicate(`${field}[${index}]`, key));
+    seen.add(key);
+  }
+  return errors;
+}
+
+export function selectorErrors(check: ExpressionChecker, field: string, selectors: readonly Selector[]): FieldError[] {
+  return listErrors(field, selectors, MAX_SELECTORS, ({ cel }, at) => {
+    if (cel === undefined) return [required(`${at}.cel`)];
+    const { expression = '' } = cel;
+    const own = `${at}.cel.expression`;
+    if (Buffer.byteLength(expression) > MAX_EXPRESSION_BYTES) return [tooLong(own, MAX_EXPRESSION_BYTES)];
+    return expressionErrors(check, own, { place: 'deviceSelector', expression, authorizer: false });
+  });
+}
+
+/** Parameters for a driver: an object, kept as it is. */
+export function opaqueErrors(
+  opaque: { driver?: string | undefined; parameters?: unknown } | undefined,
+  at: string,
+): FieldError[] {
+  if (opaque === undefined) return [required(`${at}.opaque`)];
+  const { driver = '', parameters } = opaque;
+  return [
+    ...driverErrors(`${at}.opaque.driver`, driver),
+    ...rawObjectErrors(`${at}.opaque.parameters`, parameters, MAX_PARAMETERS_BYTES),
+  ];
+}
+
+export function rawObjectErrors(field: string, value: unknown, max: number): FieldError[] {
+  if (value === undefined || value === null) return [required(field)];
+  const text = stringifyJson(value);
+  if (Buffer.byteLength(text) > max) return [tooLong(field, max)];
+  return typeof value === 'object' && !Array.isArray(value)
+    ? []
+    : [invalid(field, '<value omitted>', 'must be a valid JSON object')];
+}
+
+const EFFECTS = ['NoExecute', 'NoSchedule', 'None'];
+const OPERATORS = ['Equal', 'Exists'];
+
+const effectErrors = (field: string, effect: string): FieldError[] =>
+  EFFECTS.includes(effect) ? [] : [notSupported(field, effect, EFFECTS)];
+
+export function taintErrors(taint: Taint, at: string): FieldError[] {
+  const { key = '', value = '', effect = '' } = taint;
+  return [
+    ...invalidFor(`${at}.key`, key, qualifiedNameErrors(key)),
+    ...(value === '' ? [] : invalidFor(`${at}.value`, value, labelValueErrors(value))),
+    ...(effect === '' ? [required(`${at}.effect`)] : effectErrors(`${at}.effect`, effect)),
+  ];
+}
+
+export function tolerationErrors(toleration: Toleration, at: string): FieldError[] {
+  const { key = '', operator = '', value = '', effect = '' } = toleration;
+  const errors = key === '' ? [] : invalidFor(`${at}.key`, key, qualifiedNameErrors(key));
+  if (operator === 'Exists') {
+    if (value !== '') errors.push(invalid(`${at}.value`, value, 'must be empty for operator `Exists`'));
+  } else if (operator === 'Equal') errors.push(...invalidFor(`${at}.value`, value, labelValueErrors(value)));
+  else if (operator === '') errors.push(required(`${at}.operator`));
+  else errors.push(notSupported(`${at}.operator`, operator, OPERATORS));
+  return effect === '' ? errors : [...errors, ...effectErrors(`${at}.effect`, effect)];
+}
+
+const MAX_BINDING_CONDITIONS = 4;
+
+/** Conditions that say when a device is bound, and when that failed: both or none, no name in both. */
+export function bindingConditionErrors(bound: readonly string[], failed: readonly string[], at: string): FieldError[] {
+  const names = (name: string, field: string): FieldError[] => invalidFor(field, name, qualifiedNameErrors(name));
+  const boundField = `${at}.bindingConditions`;
+  const failedField = `${at}.bindingFailureConditions`;
+  const errors = [
+    ...listErrors(boundField, bound, MAX_BINDING_CONDITIONS, names),
+    ...listErrors(failedField, failed, MAX_BINDING_CONDITIONS, names),
+    ...repeated(boundField, bound),
+  ];
+  const seen = new Set<string>();
+  for (const [index, condition] of failed.entries()) {
+    const field = `${failedField}[${index}]`;
+    if (seen.has(condition)) errors.push(duplicate(field, condition));
+    seen.add(condition);
+    if (bound.includes(condition))
+      errors.push(invalid(field, condition, 'bindingFailureConditions must not overlap with bindingConditions'));
+  }
+  if (bound.length === 0 && failed.length > 0)
+    errors.push(invalid(boundField, null, 'bindingConditions are required to use bindingFailureConditions'));
+  if (failed.length === 0 && bound.length > 0)
+    errors.push(invalid(failedField, null, 'bindingFailureConditions are required to use bindingConditions'));
+  return errors;
+}
+
+function repeated(field: string, items: readonly string[]): FieldError[] {
+  return items.flatMap((item, index) => (items.indexOf(item) < index ? [duplicate(`${field}[${index}]`, item)] : []));
+}

@@ -1,0 +1,202 @@
+/** Dynamic resource allocation: claims for devices, classes of devices, and what drivers say they have. */
+import { invalid, type FieldError } from '../../../../api/meta/field-error.ts';
+import { semanticEqual } from '../../../../api/meta/json-equality.ts';
+import { validateAnnotations } from '../../../../api/meta/validation.ts';
+import { validateLabels } from '../../../../api/meta/selector.ts';
+import { isExtendedResource } from '../../../../api/kinds/resource-validation.ts';
+import { deviceClassColumns, resourceClaimColumns, resourceSliceColumns } from './columns.ts';
+import { specAndStatus, specChanged, statusWithoutMetadata } from '../../generic-strategy.ts';
+import type { KindOptions } from '../../kinds.ts';
+import { kindRow, type KindRow, type Strategy, type StrategyContext, type UpdateStrategy } from '../../strategy.ts';
+import { claimStatusErrors, deviceClaimErrors } from './device-claim-validation.ts';
+import { DEVICE_CONVERSIONS } from './device-conversions.ts';
+import {
+  driverErrors,
+  labelErrors,
+  listErrors,
+  opaqueErrors,
+  poolErrors,
+  selectorErrors,
+  taintErrors,
+} from './device-rules.ts';
+import { sliceErrors } from './device-slice-validation.ts';
+import type {
+  ClaimSpec,
+  DeviceClass,
+  DeviceTaintRule,
+  ResourceClaim,
+  ResourceClaimTemplate,
+  ResourceSlice,
+  Taint,
+} from './device-types.ts';
+import type { ExpressionChecker } from '../admissionregistration/expression-checks.ts';
+import { forbidden, immutable } from '../field-rules.ts';
+
+const GROUP = 'resource.k8s.io';
+const ADMIN_LABEL = 'resource.kubernetes.io/admin-access';
+const MAX_CONFIGS = 32;
+
+function claimDefaults(spec: ClaimSpec | undefined): void {
+  for (const { exactly, firstAvailable = [] } of spec?.devices?.requests ?? []) {
+    for (const request of exactly === undefined ? firstAvailable : [exactly, ...firstAvailable]) {
+      if ((request.allocationMode ?? '') === '') request.allocationMode = 'ExactCount';
+      if (request.allocationMode === 'ExactCount' && (request.count ?? 0) === 0) request.count = 1;
+      for (const toleration of request.tolerations ?? [])
+        if ((toleration.operator ?? '') === '') toleration.operator = 'Equal';
+    }
+  }
+}
+
+/** Access for administration needs a namespace that allows it. */
+function adminErrors(spec: ClaimSpec | undefined, { namespace }: StrategyContext, options: KindOptions): FieldError[] {
+  const requested = (spec?.devices?.requests ?? []).some(({ exactly }) => exactly?.adminAccess === true);
+  if (!requested) return [];
+  const found = options.stores.get('', 'namespaces').cache.get('', namespace)?.object;
+  if (found?.metadata.labels?.[ADMIN_LABEL] === 'true') return [];
+  const text = `admin access to devices requires the \`${ADMIN_LABEL}: true\` label on the containing namespace`;
+  // The path of nothing, as the reference writes it.
+  return [forbidden('[]', text)];
+}
+
+function claims(check: ExpressionChecker, options: KindOptions): Strategy<ResourceClaim> {
+  return {
+    prepareForCreate: specAndStatus.prepareForCreate,
+    prepareForUpdate: specAndStatus.prepareForUpdate,
+    resetFields: specAndStatus.resetFields,
+    applyDefaults: (object) => claimDefaults(object.spec),
+    validateCreate: (object, context) => [
+      ...adminErrors(object.spec, context, options),
+      ...deviceClaimErrors(check, object.spec?.devices ?? {}, 'spec.devices'),
+    ],
+    validateUpdate: (object, old) => immutable('spec', object.spec, old.spec),
+    returnsDeleted: true,
+    columns: resourceClaimColumns,
+    status: { ...(statusWithoutMetadata as UpdateStrategy<ResourceClaim>), validateUpdate: claimStatusErrors },
+  };
+}
+
+function claimTemplates(check: ExpressionChecker, options: KindOptions): Strategy<ResourceClaimTemplate> {
+  return {
+    applyDefaults: (object) => claimDefaults(object.spec?.spec),
+    validateCreate({ spec = {} }, context) {
+      const metadata = (spec.metadata ?? {}) as {
+        labels?: Record<string, string>;
+        annotations?: Record<string, string>;
+      };
+      return [
+        ...adminErrors(spec.spec, context, options),
+        ...validateAnnotations(metadata.annotations, 'spec.metadata.annotations'),
+        ...validateLabels(metadata.labels, 'spec.metadata.labels'),
+        ...deviceClaimErrors(check, spec.spec?.devices ?? {}, 'spec.spec.devices'),
+      ];
+    },
+    validateUpdate: (object, old) => immutable('spec', object.spec, old.spec),
+    returnsDeleted: true,
+    columns: deviceClassColumns,
+  };
+}
+
+function classErrors(check: ExpressionChecker, { spec = {} }: DeviceClass, old?: DeviceClass): FieldError[] {
+  // What is stored compiled once.
+  const known = old !== undefined && semanticEqual(spec.selectors, old.spec?.selectors);
+  const errors = [
+    ...selectorErrors(known ? () => undefined : check, 'spec.selectors', spec.selectors ?? []),
+    ...listErrors('spec.config', spec.config ?? [], MAX_CONFIGS, ({ opaque }, at) => opaqueErrors(opaque, at)),
+  ];
+  const name = spec.extendedResourceName;
+  if (name !== undefined && !isExtendedResource(name))
+    errors.push(invalid('spec.extendedResourceName', name, 'must be a valid extended resource name'));
+  return errors;
+}
+
+function deviceClasses(check: ExpressionChecker): Strategy<DeviceClass> {
+  return {
+    managesGeneration: true,
+    changesGeneration: specChanged,
+    validateCreate: (object) => classErrors(check, object),
+    validateUpdate: (object, old) => classErrors(check, object, old),
+    returnsDeleted: true,
+    columns: deviceClassColumns,
+  };
+}
+
+/** Taints say since when they are there. */
+function dateTaints(taints: readonly Taint[], nowMs: number): void {
+  for (const taint of taints) taint.timeAdded ??= new Date(nowMs).toISOString().replace(/\.\d+/, '');
+}
+
+/** Values in lists and shares of the node's own resources are not switched on: they are dropped. */
+function dropUnsupported(object: ResourceSlice): void {
+  for (const device of object.spec?.devices ?? []) {
+    delete device.nodeAllocatableResourceMappings;
+    for (const attribute of Object.values(device.attributes ?? {})) {
+      if (attribute === undefined) continue;
+      for (const field of ['bools', 'ints', 'strings', 'versions'] as const) delete attribute[field];
+    }
+  }
+}
+
+const slices: Strategy<ResourceSlice> = {
+  managesGeneration: true,
+  prepareForCreate(object, { nowMs }) {
+    dropUnsupported(object);
+    dateTaints(taintsOf(object), nowMs);
+  },
+  prepareForUpdate(object, _old, { nowMs }) {
+    dropUnsupported(object);
+    dateTaints(taintsOf(object), nowMs);
+  },
+  changesGeneration: specChanged,
+  validateCreate: (object) => sliceErrors(object.spec ?? {}),
+  validateUpdate: (object, old) => sliceErrors(object.spec ?? {}, old.spec),
+  selectableFields: {
+    'spec.nodeName': (object) => object.spec?.nodeName ?? '',
+    'spec.driver': (object) => object.spec?.driver ?? '',
+  },
+  unsupportedField: (field) => `field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: ${field}`,
+  returnsDeleted: true,
+  columns: resourceSliceColumns,
+};
+
+const taintsOf = (object: ResourceSlice): Taint[] => (object.spec?.devices ?? []).flatMap(({ taints }) => taints ?? []);
+
+function taintRuleErrors({ spec = {} }: DeviceTaintRule): FieldError[] {
+  const { driver, pool, device } = spec.deviceSelector ?? {};
+  const at = 'spec.deviceSelector';
+  return [
+    ...(driver === undefined ? [] : driverErrors(`${at}.driver`, driver)),
+    ...(pool === undefined ? [] : poolErrors(`${at}.pool`, pool)),
+    ...(device === undefined ? [] : labelErrors(`${at}.device`, device)),
+    ...taintErrors(spec.taint ?? {}, 'spec.taint'),
+  ];
+}
+
+const dateRule = ({ spec }: DeviceTaintRule, { nowMs }: StrategyContext): void =>
+  dateTaints(spec?.taint === undefined ? [] : [spec.taint], nowMs);
+
+const taintRules: Strategy<DeviceTaintRule> = {
+  ...specAndStatus,
+  prepareForCreate(object, context) {
+    specAndStatus.prepareForCreate(object);
+    dateRule(object, context);
+  },
+  prepareForUpdate(object, old, context) {
+    specAndStatus.prepareForUpdate(object, old);
+    dateRule(object, context);
+  },
+  validateCreate: taintRuleErrors,
+  validateUpdate: taintRuleErrors,
+  returnsDeleted: true,
+  columns: deviceClassColumns,
+  status: statusWithoutMetadata as UpdateStrategy<DeviceTaintRule>,
+};
+
+export function deviceKinds(check: ExpressionChecker, options: KindOptions): KindRow[] {
+  return [
+    kindRow(GROUP, 'resourceclaims', claims(check, options), DEVICE_CONVERSIONS.claims),
+    kindRow(GROUP, 'resourceclaimtemplates', claimTemplates(check, options), DEVICE_CONVERSIONS.templates),
+    kindRow(GROUP, 'deviceclasses', deviceClasses(check)),
+    kindRow(GROUP, 'resourceslices', slices, DEVICE_CONVERSIONS.slices),
+    kindRow(GROUP, 'devicetaintrules', taintRules),
+  ];
+}

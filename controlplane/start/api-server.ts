@@ -1,0 +1,179 @@
+/** The API server of the control plane: its paths, its certificates, what it is asked about its health. */
+import { StartError } from '../model/start-error.ts';
+import { createProtobufCodec } from '../../api/codec/protobuf.ts';
+import { stringifyYaml } from '../../api/codec/yaml.ts';
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { Aggregator } from '../aggregation/aggregator.ts';
+import { installBackup } from '../backup/backup.ts';
+import { installReencrypt } from '../encryption/reencrypt.ts';
+import { startFlowControl } from './flow-control-loop.ts';
+import { primaryAddress } from './host-address.ts';
+import type { ControlPlaneFlags } from '../options/controlplane-options.ts';
+import type { PkiMaterial } from '../pki/pki.ts';
+import { publishedSchema } from '../custom-resources/published-schema.ts';
+import { createEncodings } from '../registry/encodings.ts';
+import { builtinDeprecation } from '../server/deprecations.ts';
+import { passAggregated } from '../server/connect/aggregated.ts';
+import { createConnector } from '../server/connect/connector.ts';
+import { strippedHeaders } from '../server/connect/forwarded-headers.ts';
+import { installFlowControlDumps } from '../server/flowcontrol/flow-control-dumps.ts';
+import { installDiscovery } from '../server/discovery.ts';
+import { type HealthOptions, installHealth } from '../server/health.ts';
+import { installIssuer } from '../server/issuer-paths.ts';
+import type { ServingCertificate } from '../server/listener.ts';
+import { installIndex } from '../server/index-page.ts';
+import { installOpenApi } from '../server/openapi/openapi.ts';
+import { PathHandlers } from '../server/path-handlers.ts';
+import { createRequestMetrics, installMetrics } from '../server/request-metrics.ts';
+import { type ApiServer, createServer } from '../server/server.ts';
+import { textDecoders } from '../server/text-decoders.ts';
+import { installVersion } from '../server/version.ts';
+import type { Parts } from './assembly.ts';
+
+/** The release of the API that is spoken. */
+export const API_VERSION = {
+  major: '1',
+  minor: '36',
+  gitVersion: 'v1.36.2',
+  gitCommit: '',
+  gitTreeState: 'clean',
+  buildDate: '2026-06-09T00:00:00Z',
+  goVersion: 'go1.26.4',
+  compiler: 'gc',
+  platform: `linux/${process.arch === 'x64' ? 'amd64' : process.arch}`,
+} as const;
+
+export function createApiServer(parts: Parts, aggregator: Aggregator, signal: AbortSignal): ApiServer {
+  const { flags, clock, logger, registry, security, pki, schema, customResources, metrics } = parts;
+  const stripped = strippedHeaders({
+    names: [
+      ...flags.requestheaderUsernameHeaders,
+      ...flags.requestheaderUidHeaders,
+      ...flags.requestheaderGroupHeaders,
+    ],
+    prefixes: flags.requestheaderExtraHeadersPrefix,
+  });
+  const protobuf = createProtobufCodec(schema);
+  const encodings = createEncodings({
+    schema,
+    columnsOf: (info) => customResources.strategyOf(info)?.columns ?? registry.columnsOf(info),
+    protobuf,
+    yaml: stringifyYaml,
+  });
+  const paths = new PathHandlers();
+  const { catalog } = registry;
+  installVersion(paths, API_VERSION);
+  installDiscovery(paths, {
+    catalog,
+    aggregated: aggregator,
+    protobuf,
+    serverAddress: `${flags.advertiseAddress || primaryAddress()}:${flags.securePort}`,
+  });
+  installOpenApi(paths, {
+    catalog,
+    aggregated: aggregator,
+    schema,
+    release: API_VERSION.gitVersion,
+    customSchema(info) {
+      const own = customResources.servedSet(info);
+      return own === undefined ? undefined : publishedSchema(info, own.schema, own.revision);
+    },
+  });
+  installHealth(paths, { logger, ...healthChecks(parts) });
+  installIssuer(paths, security.issuer);
+  installReencrypt(paths, parts.storage, parts.encryption?.values);
+  installBackup(paths, parts.storage, resolve(flags.dataDir));
+  installMetrics(paths, metrics);
+  const fairness = startFlowControl(parts, signal);
+  if (fairness !== undefined) installFlowControlDumps(paths, fairness.control);
+  installIndex(paths, catalog);
+  const serving = servingCertificate(flags) ?? ownCertificate(pki.material());
+  const server = createServer({
+    catalog,
+    authenticator: security.authenticators.authenticator,
+    authorizer: security.authorizers.authorizer,
+    clock,
+    logger,
+    tls: {
+      ...serving,
+      clientCa: [security.clientCa.pem(), security.frontProxyCa.pem()],
+      minVersion: flags.tlsMinVersion === 'VersionTLS13' ? 'TLSv1.3' : 'TLSv1.2',
+      ...(flags.tlsCipherSuites.length === 0 ? {} : { ciphers: flags.tlsCipherSuites.join(':') }),
+    },
+    encodings,
+    decoders: textDecoders,
+    paths,
+    connector: createConnector({
+      dialer: parts.dialer,
+      stripped,
+      agentCredentials: () => {
+        const { kubeletClient } = pki.material();
+        return { cert: kubeletClient.certificatePem, key: kubeletClient.privateKeyPem };
+      },
+      clock,
+      logger,
+    }),
+    observer: createRequestMetrics(metrics, clock),
+    ...(parts.audit === undefined ? {} : { audit: parts.audit }),
+    aggregated: passAggregated(aggregator, clock, stripped, parts.dialer),
+    deprecation: (group, version, resource) =>
+      builtinDeprecation(group, version, resource) ||
+      (catalog.find(group, version, resource, '')?.info.custom?.deprecation ?? ''),
+    requestTimeoutMs: flags.requestTimeout,
+    ...(fairness === undefined ? {} : { fairness }),
+    maxReading: flags.maxRequestsInflight,
+    maxMutating: flags.maxMutatingRequestsInflight,
+  });
+  if (servingCertificate(flags) === undefined)
+    pki.onChange((material) => server.replaceCertificate(ownCertificate(material)));
+  return server;
+}
+
+const ownCertificate = ({ apiserver }: PkiMaterial): ServingCertificate => ({
+  cert: apiserver.certificatePem,
+  key: apiserver.privateKeyPem,
+});
+
+/** `--tls-cert-file` and `--tls-private-key-file`. */
+function servingCertificate({ tlsCertFile, tlsPrivateKeyFile }: ControlPlaneFlags): ServingCertificate | undefined {
+  if (tlsCertFile === '' && tlsPrivateKeyFile === '') return undefined;
+  if (tlsCertFile === '' || tlsPrivateKeyFile === '')
+    throw new StartError('--tls-cert-file and --tls-private-key-file belong together: give both or neither');
+  return { cert: readFileSync(tlsCertFile), key: readFileSync(tlsPrivateKeyFile) };
+}
+
+/**
+ * By the names that probes of kube-apiserver ask for. A full disk fails `/readyz` alone: reads are answered, and a restart
+ * would not help. A storage that failed, or whose thread does not answer, fails `/livez` as well.
+ */
+function healthChecks({
+  logger,
+  storage,
+  sources,
+  encryption,
+  startHooks,
+  isClosing,
+}: Parts): Pick<HealthOptions, 'checks' | 'readiness'> {
+  return {
+    checks: [
+      { name: 'log', check: () => logger.check?.() },
+      {
+        name: 'etcd',
+        check: () => storage.check({ writes: false }),
+      },
+      ...(encryption?.checks ?? []),
+      ...startHooks.checks,
+    ],
+    readiness: [
+      { name: 'etcd-readiness', check: () => storage.check({ writes: true }) },
+      { name: 'informer-sync', check: () => sources.synced() },
+      {
+        name: 'shutdown',
+        check: () => {
+          if (isClosing()) throw new Error('process is shutting down');
+        },
+      },
+    ],
+  };
+}

@@ -1,0 +1,121 @@
+/**
+ * Starts API priority and fairness for the API server: configures it from the stored objects as they change, lends seats
+ * between priority levels every ten seconds, and keeps the objects that every cluster has.
+ */
+import { flowSchemas, priorityLevelConfigurations } from '../../api/machinery/resources.ts';
+import type { Parts } from './assembly.ts';
+import { ensureFlowControl, keepDanglingConditions } from '../bootstrap/flow-control-objects.ts';
+import type { Stores } from '../registry/registry.ts';
+import type { PriorityAndFairnessOptions } from '../server/filters/priority-and-fairness.ts';
+import { FlowControl } from '../server/flowcontrol/flow-control.ts';
+import { FlowMetrics } from '../server/flowcontrol/flow-metrics.ts';
+import type { CountObjects, ObjectStatistics } from '../server/flowcontrol/work-estimate.ts';
+import { selectionOf } from '../storage/selection.ts';
+
+const SAMPLE_MS = 1000;
+/** In samples. */
+const ADJUST_EVERY = 10;
+const KEEP_EVERY = 60;
+
+type FlowControlParts = Pick<Parts, 'flags' | 'clock' | 'logger' | 'sources' | 'registry' | 'metrics' | 'clientFor'>;
+
+/** `undefined`: `--enable-priority-and-fairness` is false. */
+export function startFlowControl(parts: FlowControlParts, signal: AbortSignal): PriorityAndFairnessOptions | undefined {
+  const { flags, clock, registry } = parts;
+  if (!flags.enablePriorityAndFairness) return undefined;
+  const control = new FlowControl({ clock, totalSeats: flags.maxRequestsInflight + flags.maxMutatingRequestsInflight });
+  const metrics = new FlowMetrics(parts.metrics, control, clock);
+  const configure = followObjects(parts, control, signal);
+  keep(parts, { control, metrics, configure }, signal).catch((error: unknown) => {
+    if (!signal.aborted) parts.logger.error({ err: error }, 'API priority and fairness stopped adjusting its limits');
+  });
+  return {
+    control,
+    metrics,
+    countObjects: objectStatistics(registry.stores, clock),
+    waitLimitMs: flags.requestTimeout / 4,
+  };
+}
+
+const systemClient = ({ clientFor }: FlowControlParts): ReturnType<Parts['clientFor']> =>
+  clientFor('system:apiserver', ['system:masters', 'system:authenticated'], 'kube-apiserver');
+
+/** Configures at each change, once for all changes of a turn; what it returns does so now. */
+function followObjects(parts: FlowControlParts, control: FlowControl, signal: AbortSignal): () => Promise<void> {
+  const { sources, clock } = parts;
+  const client = systemClient(parts);
+  const schemas = sources.of(flowSchemas);
+  const levels = sources.of(priorityLevelConfigurations);
+  const configure = async (): Promise<void> => {
+    const configured = levels.list();
+    control.configure(schemas.list(), configured);
+    const names = new Set(configured.map(({ metadata }) => metadata.name));
+    if (names.size > 0) await keepDanglingConditions(client, schemas.list(), (name) => names.has(name), clock.now());
+  };
+  let isScheduled = false;
+  const changed = (): void => {
+    if (isScheduled || signal.aborted) return;
+    isScheduled = true;
+    clock.after(0, () => {
+      isScheduled = false;
+      if (signal.aborted) return;
+      configure().catch((error: unknown) => {
+        if (!signal.aborted) parts.logger.warn({ err: error }, 'The status of flow schemas could not be written');
+      });
+    });
+  };
+  schemas.subscribe(changed);
+  levels.subscribe(changed);
+  return configure;
+}
+
+interface Kept {
+  readonly control: FlowControl;
+  readonly metrics: FlowMetrics;
+  readonly configure: () => Promise<void>;
+}
+
+async function keep(
+  parts: FlowControlParts,
+  { control, metrics, configure }: Kept,
+  signal: AbortSignal,
+): Promise<void> {
+  const client = systemClient(parts);
+  for (let samples = 1; ; samples++) {
+    await parts.clock.sleep(SAMPLE_MS, signal);
+    metrics.sample();
+    if (samples % ADJUST_EVERY === 0) control.adjust();
+    if (samples % KEEP_EVERY !== 0) continue;
+    try {
+      await ensureFlowControl(client);
+      await configure();
+    } catch (error) {
+      if (signal.aborted) return;
+      parts.logger.warn({ err: error }, 'Flow control objects could not be kept');
+    }
+  }
+}
+
+const STATISTICS_MS = 60_000;
+const SAMPLED_OBJECTS = 50;
+
+/** Counts are exact; the average size is that of some objects, computed once a minute for a resource that is listed. */
+function objectStatistics(stores: Stores, clock: Parts['clock']): CountObjects {
+  const averages = new Map<string, { readonly atMs: number; readonly bytes: number }>();
+  return (group, resource): ObjectStatistics | undefined => {
+    const store = stores.find(group, resource);
+    if (store === undefined) return undefined;
+    const count = store.cache.count();
+    if (count === 0) return { count, averageBytes: 0 };
+    const key = `${group}/${resource}`;
+    const nowMs = clock.monotonic();
+    let average = averages.get(key);
+    if (average === undefined || nowMs - average.atMs > STATISTICS_MS) {
+      const { entries } = store.cache.list({ selection: selectionOf(''), limit: SAMPLED_OBJECTS });
+      const bytes = entries.reduce((sum, entry) => sum + entry.bytes.length, 0) / Math.max(1, entries.length);
+      average = { atMs: nowMs, bytes };
+      averages.set(key, average);
+    }
+    return { count, averageBytes: average.bytes };
+  };
+}

@@ -1,0 +1,40 @@
+/** Where this API server itself is reached, so that nothing that it dials for others leads back to it. */
+import { addressClasses, addressKey } from '../../api/machinery/address-class.ts';
+import { hostAddresses } from './host-address.ts';
+
+const SERVICE_PORT = 443;
+
+export interface OwnEndpointOptions {
+  /** `--secure-port`, until the server listens. */
+  readonly port: number;
+  /** `--advertise-address` and the like, beside the addresses that the host has. */
+  readonly addresses: readonly string[];
+  /** The service `kubernetes`. */
+  readonly serviceIp: string | undefined;
+}
+
+export class OwnEndpoint {
+  readonly #addresses: ReadonlySet<string>;
+  readonly #service: string | undefined;
+  #port: number;
+
+  constructor({ port, addresses, serviceIp }: OwnEndpointOptions) {
+    this.#port = port;
+    this.#addresses = new Set(addresses.map(addressKey));
+    this.#service = serviceIp === undefined ? undefined : addressKey(serviceIp);
+  }
+
+  listensOn(port: number): void {
+    this.#port = port;
+  }
+
+  /** The host's addresses are read each time, as they come and go. */
+  includes(address: string, port: number): boolean {
+    const key = addressKey(address);
+    if (port === SERVICE_PORT && key === this.#service) return true;
+    if (port !== this.#port) return false;
+    const classes = addressClasses(address);
+    if (classes.includes('loopback') || classes.includes('unspecified')) return true;
+    return this.#addresses.has(key) || hostAddresses().some((own) => addressKey(own) === key);
+  }
+}

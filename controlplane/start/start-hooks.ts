@@ -1,0 +1,48 @@
+/**
+ * What has to happen once after the start, as health checks by the names that the reference has and probes ask for. Each
+ * stands for a step of `main.ts` and fails until that is through.
+ */
+import type { HealthCheck } from '../server/health.ts';
+
+/** Steps of the start, in their order. */
+export type StartStep = 'admission' | 'definitions' | 'bootstrap' | 'aggregation' | 'loops';
+
+/** In the reference's order. */
+const HOOKS: readonly (readonly [string, StartStep])[] = [
+  ['poststarthook/start-apiserver-admission-initializer', 'admission'],
+  ['poststarthook/generic-apiserver-start-informers', 'admission'],
+  ['poststarthook/start-apiextensions-informers', 'definitions'],
+  ['poststarthook/start-apiextensions-controllers', 'definitions'],
+  ['poststarthook/crd-informer-synced', 'definitions'],
+  ['poststarthook/start-system-namespaces-controller', 'bootstrap'],
+  ['poststarthook/start-cluster-authentication-info-controller', 'loops'],
+  ['poststarthook/start-legacy-token-tracking-controller', 'bootstrap'],
+  ['poststarthook/start-service-ip-repair-controllers', 'loops'],
+  ['poststarthook/rbac/bootstrap-roles', 'bootstrap'],
+  ['poststarthook/scheduling/bootstrap-system-priority-classes', 'bootstrap'],
+  ['poststarthook/priority-and-fairness-config-producer', 'bootstrap'],
+  ['poststarthook/bootstrap-controller', 'loops'],
+  ['poststarthook/start-kubernetes-service-cidr-controller', 'bootstrap'],
+  ['poststarthook/start-kube-aggregator-informers', 'aggregation'],
+  ['poststarthook/apiservice-status-local-available-controller', 'aggregation'],
+  ['poststarthook/apiservice-status-remote-available-controller', 'aggregation'],
+  ['poststarthook/apiservice-registration-controller', 'aggregation'],
+  ['poststarthook/apiservice-discovery-controller', 'aggregation'],
+  ['autoregister-completion', 'aggregation'],
+  ['poststarthook/apiservice-openapi-controller', 'aggregation'],
+  ['poststarthook/apiservice-openapiv3-controller', 'aggregation'],
+];
+
+export class StartHooks {
+  readonly #done = new Set<StartStep>();
+  readonly checks: readonly HealthCheck[] = HOOKS.map(([name, step]) => ({
+    name,
+    check: () => {
+      if (!this.#done.has(step)) throw new Error('not finished');
+    },
+  }));
+
+  done(step: StartStep): void {
+    this.#done.add(step);
+  }
+}

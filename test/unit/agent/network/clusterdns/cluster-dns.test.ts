@@ -1,0 +1,186 @@
+import assert from 'node:assert/strict';
+import { createSocket } from 'node:dgram';
+import { Resolver } from 'node:dns/promises';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { after, before, describe, it } from 'node:test';
+import dnsPacket from 'dns-packet';
+import { ClusterDns } from '../../../../../agent/network/clusterdns/cluster-dns.ts';
+import type { ClusterNames } from '../../../../../agent/network/clusterdns/records.ts';
+import { framed, FramedMessages, parseUpstream } from '../../../../../agent/network/clusterdns/upstream.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
+
+const service = (name: string, spec: object): Service =>
+  ({ metadata: { name, namespace: 'shop' }, spec }) as unknown as Service;
+const services = [
+  service('web', { clusterIP: '10.96.0.7', clusterIPs: ['10.96.0.7', 'fd00::7'], ports: [{ name: 'http', port: 80 }] }),
+  service('db', { clusterIP: 'None', clusterIPs: ['None'], ports: [{ name: 'sql', port: 5432 }] }),
+  service('away', { type: 'ExternalName', externalName: 'shop.example.org' }),
+  service('alias', { type: 'ExternalName', externalName: 'web.shop.svc.cluster.local' }),
+  service('crowd', { clusterIP: 'None', clusterIPs: ['None'] }),
+];
+const slice = (name: string, endpoints: readonly object[]): EndpointSlice =>
+  ({
+    metadata: { name, namespace: 'shop', labels: { 'kubernetes.io/service-name': name } },
+    addressType: 'IPv4',
+    ports: [{ name: 'sql', port: 5432, protocol: 'TCP' }],
+    endpoints,
+  }) as unknown as EndpointSlice;
+const slices = [
+  slice('db', [
+    { addresses: ['10.0.0.1'], hostname: 'db-0' },
+    { addresses: ['10.0.0.2'] },
+    { addresses: ['10.0.0.3'], conditions: { ready: false } },
+  ]),
+  slice(
+    'crowd',
+    Array.from({ length: 120 }, (_, index) => ({ addresses: [`10.1.0.${index + 1}`] })),
+  ),
+];
+const names: ClusterNames = {
+  service: (namespace, name) =>
+    services.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
+  slicesOf: (namespace, name) =>
+    slices.filter(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
+  hasServices: (namespace) => namespace === 'shop',
+  serviceAt: (address) => services.find(({ spec }) => spec?.clusterIPs?.includes(address)),
+  slicesAt: (address) =>
+    slices.filter(({ endpoints }) => endpoints?.some(({ addresses }) => addresses.includes(address))),
+};
+
+describe("the cluster's name server", () => {
+  let dns: ClusterDns;
+  let upstream: ReturnType<typeof createSocket>;
+  let resolver: Resolver;
+  let isSynced = true;
+
+  before(async () => {
+    upstream = createSocket('udp4');
+    upstream.on('message', (message, peer) => {
+      const { id = 0, questions = [] } = dnsPacket.decode(message);
+      const [question] = questions;
+      const answers = question?.type === 'A' ? [{ type: 'A' as const, name: question.name, data: '203.0.113.5' }] : [];
+      upstream.send(dnsPacket.encode({ type: 'response', id, questions, answers }), peer.port, peer.address);
+    });
+    await new Promise<void>((resolve) => upstream.bind(0, '127.0.0.1', resolve));
+    dns = new ClusterDns({
+      names,
+      domain: 'cluster.local',
+      synced: () => isSynced,
+      upstreams: () => Promise.resolve([`127.0.0.1:${upstream.address().port}`]),
+      logger: silentLogger,
+    });
+    await dns.listen(0, '127.0.0.1');
+    resolver = new Resolver({ timeout: 5000, tries: 2 });
+    resolver.setServers([`127.0.0.1:${dns.port}`]);
+  });
+
+  after(async () => {
+    await dns.close();
+    upstream.close();
+  });
+
+  const code = (pending: Promise<unknown>): Promise<string> =>
+    pending.then(
+      () => 'answered',
+      (error: NodeJS.ErrnoException) => error.code ?? '',
+    );
+
+  it('knows services by their addresses of both families, whatever the case of the letters', async () => {
+    assert.deepEqual(await resolver.resolve4('Web.shop.svc.CLUSTER.local'), ['10.96.0.7']);
+    assert.deepEqual(await resolver.resolve6('web.shop.svc.cluster.local'), ['fd00::7']);
+  });
+
+  it('knows the ready endpoints of headless services, and each by its name', async () => {
+    assert.deepEqual((await resolver.resolve4('db.shop.svc.cluster.local')).toSorted(), ['10.0.0.1', '10.0.0.2']);
+    assert.deepEqual(await resolver.resolve4('db-0.db.shop.svc.cluster.local'), ['10.0.0.1']);
+    assert.deepEqual(await resolver.resolve4('10-0-0-2.db.shop.svc.cluster.local'), ['10.0.0.2']);
+  });
+
+  it('knows where ports are', async () => {
+    const [http] = await resolver.resolveSrv('_http._tcp.web.shop.svc.cluster.local');
+    assert.deepEqual([http?.name, http?.port], ['web.shop.svc.cluster.local', 80]);
+    const found = await resolver.resolveSrv('_sql._tcp.db.shop.svc.cluster.local');
+    assert.deepEqual(found.map(({ name, port }) => `${name}:${port}`).toSorted(), [
+      '10-0-0-2.db.shop.svc.cluster.local:5432',
+      'db-0.db.shop.svc.cluster.local:5432',
+    ]);
+    assert.equal(await code(resolver.resolveSrv('_ftp._tcp.web.shop.svc.cluster.local')), 'ENOTFOUND');
+  });
+
+  it('knows pods by their addresses, and names by theirs', async () => {
+    assert.deepEqual(await resolver.resolve4('10-0-0-9.shop.pod.cluster.local'), ['10.0.0.9']);
+    assert.deepEqual(await resolver.reverse('10.96.0.7'), ['web.shop.svc.cluster.local']);
+    assert.deepEqual(await resolver.reverse('10.0.0.1'), ['db-0.db.shop.svc.cluster.local']);
+    assert.deepEqual(await resolver.reverse('fd00::7'), ['web.shop.svc.cluster.local']);
+  });
+
+  it('tells a name that is not there from one without such records', async () => {
+    assert.equal(await code(resolver.resolve4('none.shop.svc.cluster.local')), 'ENOTFOUND');
+    assert.equal(await code(resolver.resolve4('web.none.svc.cluster.local')), 'ENOTFOUND');
+    assert.equal(await code(resolver.resolveTxt('web.shop.svc.cluster.local')), 'ENODATA');
+    assert.equal(await code(resolver.resolve4('shop.svc.cluster.local')), 'ENODATA');
+  });
+
+  it('follows services that are names for other names, in the cluster and outside', async () => {
+    assert.deepEqual(await resolver.resolveCname('away.shop.svc.cluster.local'), ['shop.example.org']);
+    assert.deepEqual(await resolver.resolve4('away.shop.svc.cluster.local'), ['203.0.113.5']);
+    assert.deepEqual(await resolver.resolve4('alias.shop.svc.cluster.local'), ['10.96.0.7']);
+  });
+
+  it("asks the host's servers for everything else", async () => {
+    assert.deepEqual(await resolver.resolve4('example.org'), ['203.0.113.5']);
+  });
+
+  it('cuts what is too long for a datagram, and has it whole over a connection', async () => {
+    assert.equal((await resolver.resolve4('crowd.shop.svc.cluster.local')).length, 120);
+    const question = dnsPacket.encode({
+      type: 'query',
+      id: 7,
+      questions: [{ type: 'A', name: 'crowd.shop.svc.cluster.local' }],
+    });
+    const client = createSocket('udp4');
+    client.send(question, dns.port, '127.0.0.1');
+    const [answer] = (await once(client, 'message')) as [Buffer];
+    client.close();
+    assert.ok(answer.length <= 512);
+    assert.equal(dnsPacket.decode(answer).flag_tc, true);
+    const socket = connect(dns.port, '127.0.0.1');
+    const whole = await new Promise<Buffer>((resolve) => {
+      const read = new FramedMessages(resolve);
+      socket.on('data', (data: Buffer) => read.push(data));
+      for (const byte of framed(question)) socket.write(Buffer.of(byte));
+    });
+    socket.destroy();
+    assert.equal(dnsPacket.decode(whole).answers?.length, 120);
+  });
+
+  it('says that it cannot tell yet while its caches are not full', async () => {
+    isSynced = false;
+    try {
+      assert.equal(await code(resolver.resolve4('web.shop.svc.cluster.local')), 'ESERVFAIL');
+    } finally {
+      isSynced = true;
+    }
+  });
+
+  it('is not disturbed by what is no question', async () => {
+    const client = createSocket('udp4');
+    for (const message of ['', 'x', '\0'.repeat(12), '\xff'.repeat(600)])
+      await new Promise((resolve) => client.send(Buffer.from(message, 'latin1'), dns.port, '127.0.0.1', resolve));
+    client.close();
+    assert.deepEqual(await resolver.resolve4('web.shop.svc.cluster.local'), ['10.96.0.7']);
+  });
+});
+
+describe('the address of a name server', () => {
+  it('may have a port', () => {
+    assert.deepEqual(
+      ['192.0.2.1', '192.0.2.1:5353', 'fd00::1', '[fd00::1]:5353'].map((text) =>
+        Object.values(parseUpstream(text)).join(' '),
+      ),
+      ['192.0.2.1 53', '192.0.2.1 5353', 'fd00::1 53', 'fd00::1 5353'],
+    );
+  });
+});

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { healthCheckPorts, servicePorts } from '../../../../../agent/network/serviceproxy/service-ports.ts';
+import type { EndpointSlice, Service } from '../../../../../api/machinery/kinds.ts';
+
+const PLACE = { nodeName: 'here', zone: 'a' };
+
+function service(spec: object, name = 'web'): Service {
+  return {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name, namespace: 'shop' },
+    spec: { clusterIPs: ['10.96.0.7'], ports: [{ port: 80, protocol: 'TCP', name: 'http' }], ...spec },
+  } as unknown as Service;
+}
+
+function slice(endpoints: readonly object[], more: object = {}): EndpointSlice {
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: { name: 's', namespace: 'shop', labels: { 'kubernetes.io/service-name': 'web' } },
+    addressType: 'IPv4',
+    ports: [{ name: 'http', port: 8080, protocol: 'TCP' }],
+    endpoints,
+    ...more,
+  } as unknown as EndpointSlice;
+}
+
+const ips = (endpoints: readonly { readonly ip: string }[]): string[] => endpoints.map(({ ip }) => ip);
+const only = (services: Service[], slices: EndpointSlice[], family: 'IPv4' | 'IPv6' = 'IPv4') =>
+  servicePorts(services, () => slices, family, PLACE);
+
+describe('what a node does with traffic to services', () => {
+  it('sends it to ready endpoints, and an absent condition is ready', () => {
+    const [port] = only(
+      [service({})],
+      [slice([{ addresses: ['10.0.0.1'] }, { addresses: ['10.0.0.2'], conditions: { ready: false } }])],
+    );
+    assert.deepEqual(port?.internal, [{ ip: '10.0.0.1', port: 8080 }]);
+  });
+
+  it('falls back to endpoints that end but still serve', () => {
+    const ending = { ready: false, serving: true, terminating: true };
+    const [port] = only(
+      [service({})],
+      [
+        slice([
+          { addresses: ['10.0.0.1'], conditions: ending },
+          { addresses: ['10.0.0.2'], conditions: { ...ending, serving: false } },
+        ]),
+      ],
+    );
+    assert.deepEqual(ips(port?.internal ?? []), ['10.0.0.1']);
+    assert.equal(port?.hasEndpoints, true);
+  });
+
+  it('keeps traffic on the node where a policy says Local, and knows of the others', () => {
+    const slices = [
+      slice([
+        { addresses: ['10.0.0.1'], nodeName: 'here' },
+        { addresses: ['10.0.0.2'], nodeName: 'there' },
+      ]),
+    ];
+    const [outside] = only([service({ externalTrafficPolicy: 'Local' })], slices);
+    assert.deepEqual(
+      [ips(outside?.internal ?? []), ips(outside?.external ?? [])],
+      [['10.0.0.1', '10.0.0.2'], ['10.0.0.1']],
+    );
+    const [inside] = only([service({ internalTrafficPolicy: 'Local' })], slices);
+    assert.deepEqual(ips(inside?.internal ?? []), ['10.0.0.1']);
+    const [nobody] = only(
+      [service({ internalTrafficPolicy: 'Local' })],
+      [slice([{ addresses: ['10.0.0.2'], nodeName: 'there' }])],
+    );
+    assert.deepEqual([nobody?.internal, nobody?.hasEndpoints], [[], true]);
+  });
+
+  it('follows hints to its zone or node where every ready endpoint has one', () => {
+    const inZone = (ip: string, zone: string) => ({ addresses: [ip], hints: { forZones: [{ name: zone }] } });
+    const [near] = only([service({})], [slice([inZone('10.0.0.1', 'a'), inZone('10.0.0.2', 'b')])]);
+    assert.deepEqual(ips(near?.internal ?? []), ['10.0.0.1']);
+    const [partly] = only([service({})], [slice([inZone('10.0.0.1', 'a'), { addresses: ['10.0.0.2'] }])]);
+    assert.deepEqual(ips(partly?.internal ?? []), ['10.0.0.1', '10.0.0.2']);
+    const [elsewhere] = only([service({})], [slice([inZone('10.0.0.2', 'b')])]);
+    assert.deepEqual(ips(elsewhere?.internal ?? []), ['10.0.0.2']);
+    const onNode = (ip: string, node: string) => ({ addresses: [ip], hints: { forNodes: [{ name: node }] } });
+    const [own] = only([service({})], [slice([onNode('10.0.0.1', 'there'), onNode('10.0.0.2', 'here')])]);
+    assert.deepEqual(ips(own?.internal ?? []), ['10.0.0.2']);
+  });
+
+  it('leaves out headless services, names for other names, and those of another proxy', () => {
+    assert.deepEqual(
+      only(
+        [
+          service({ clusterIPs: ['None'] }),
+          service({ type: 'ExternalName', clusterIPs: undefined }),
+          {
+            ...service({}),
+            metadata: { name: 'x', namespace: 'y', labels: { 'service.kubernetes.io/service-proxy-name': 'z' } },
+          },
+        ],
+        [],
+      ),
+      [],
+    );
+  });
+
+  it('has for each family its addresses and endpoints', () => {
+    const both = service({ clusterIPs: ['10.96.0.7', 'fd00::7'], externalIPs: ['192.0.2.9', '2001:db8::9'] });
+    const slices = [slice([{ addresses: ['10.0.0.1'] }]), slice([{ addresses: ['fd01::1'] }], { addressType: 'IPv6' })];
+    const [v6] = only([both], slices, 'IPv6');
+    assert.deepEqual(
+      [v6?.clusterIp, ips(v6?.internal ?? []), v6?.externalIps],
+      ['fd00::7', ['fd01::1'], ['2001:db8::9']],
+    );
+  });
+
+  it('tells balancers of endpoints on this node', () => {
+    const balanced = service({ type: 'LoadBalancer', externalTrafficPolicy: 'Local', healthCheckNodePort: 31_000 });
+    const slices = [
+      slice([
+        { addresses: ['10.0.0.1'], nodeName: 'here' },
+        { addresses: ['10.0.0.2'], nodeName: 'there' },
+      ]),
+    ];
+    assert.deepEqual(
+      healthCheckPorts([balanced, service({})], () => slices, PLACE),
+      [{ service: { namespace: 'shop', name: 'web' }, port: 31_000, localEndpoints: 1 }],
+    );
+  });
+});

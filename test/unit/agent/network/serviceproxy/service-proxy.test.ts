@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { PacketFilter } from '../../../../../agent/network/serviceproxy/iptables.ts';
+import { ServiceProxy } from '../../../../../agent/network/serviceproxy/service-proxy.ts';
+import type { Family } from '../../../../../agent/network/serviceproxy/service-ports.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { Informers } from '../../../../../api/machinery/informer.ts';
+import type { Service } from '../../../../../api/machinery/kinds.ts';
+import { endpointSlices, services } from '../../../../../api/machinery/resources.ts';
+import { FakeClient } from '../../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+function service(name: string, address: string): Service {
+  return {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name, namespace: 'shop' },
+    spec: { clusterIPs: [address], ports: [{ port: 80, protocol: 'TCP' }] },
+  } as unknown as Service;
+}
+
+function setUp(lockName: string) {
+  const clock = new FakeClock();
+  const client = new FakeClient(clock);
+  const informers = new Informers({ client, clock, logger: silentLogger });
+  const done = { applied: [] as string[], removed: [] as Family[], failures: 0, isIntact: true, unreadable: 0 };
+  const filter: PacketFilter = {
+    apply(_family, rules) {
+      if (done.failures > 0) {
+        done.failures--;
+        return Promise.reject(new Error('the tables are locked'));
+      }
+      done.applied.push(rules);
+      return Promise.resolve();
+    },
+    ensureJumps: () => Promise.resolve(),
+    intact: () =>
+      done.unreadable-- > 0 ? Promise.reject(new Error('the tables are locked')) : Promise.resolve(done.isIntact),
+    chains: () => Promise.resolve(new Set(['ORC-SVC-OF-A-KILLED-AGENT'])),
+    remove: (family) => Promise.resolve(void done.removed.push(family)),
+    problem: () => Promise.resolve(''),
+  };
+  const proxy = new ServiceProxy({
+    services: informers.for(services),
+    slices: informers.for(endpointSlices),
+    filter,
+    clock,
+    logger: silentLogger,
+    masqueradeBit: 14,
+    place: () => ({ nodeName: 'here', zone: '' }),
+    podCidrs: () => [],
+    lockName,
+  });
+  return { clock, client, informers, proxy, done };
+}
+
+const settle = async (clock: FakeClock, until: () => boolean): Promise<void> => {
+  // The lock is a real socket: nobody knows when it is there.
+  while (!until()) await clock.advance(500);
+};
+
+describe('the service proxy', () => {
+  it('applies a change once, and what a killed agent left is deleted with the first rules', async () => {
+    const { clock, client, informers, proxy, done } = setUp(`test-proxy-a-${process.pid}`);
+    const started = proxy.start(new AbortController().signal);
+    await settle(clock, () => done.applied.length === 1);
+    await started;
+    assert.match(done.applied[0] ?? '', /-X ORC-SVC-OF-A-KILLED-AGENT/);
+    await client.create(services, 'shop', service('web', '10.96.0.7'));
+    await settle(clock, () => done.applied.length === 2);
+    assert.match(done.applied[1] ?? '', /-d 10\.96\.0\.7 /);
+    proxy.changed();
+    await clock.advance(5_000);
+    assert.equal(done.applied.length, 2, 'nothing has changed');
+    await proxy.close({ remove: true });
+    await informers.close();
+    assert.deepEqual(done.removed, ['IPv4']);
+  });
+
+  it('tries again after a failure, and puts back what somebody took away', async () => {
+    const { clock, informers, proxy, done } = setUp(`test-proxy-b-${process.pid}`);
+    done.failures = 1;
+    const started = proxy.start(new AbortController().signal);
+    await settle(clock, () => done.applied.length === 1);
+    await started;
+    done.isIntact = false;
+    await settle(clock, () => done.applied.length === 2);
+    await proxy.close({ remove: false });
+    await informers.close();
+    assert.deepEqual(done.removed, []);
+  });
+
+  it('inspects and applies on after an inspection that failed', async () => {
+    const { clock, client, informers, proxy, done } = setUp(`test-proxy-d-${process.pid}`);
+    const started = proxy.start(new AbortController().signal);
+    await settle(clock, () => done.applied.length === 1);
+    await started;
+    done.unreadable = 1;
+    await clock.advance(60_001);
+    assert.equal(done.unreadable, 0);
+    await client.create(services, 'shop', service('web', '10.96.0.7'));
+    await clock.advance(5_000);
+    assert.equal(done.applied.length, 2);
+    done.isIntact = false;
+    await clock.advance(120_000);
+    assert.ok(done.applied.length > 2);
+    await proxy.close({ remove: false });
+    await informers.close();
+  });
+
+  it('leaves the rules to another proxy of the host, and takes them when that one has gone', async () => {
+    const name = `test-proxy-c-${process.pid}`;
+    const first = setUp(name);
+    const started = first.proxy.start(new AbortController().signal);
+    await settle(first.clock, () => first.done.applied.length === 1);
+    await started;
+    const second = setUp(name);
+    await second.proxy.start(new AbortController().signal);
+    assert.equal(second.done.applied.length, 0);
+    await first.proxy.close({ remove: true });
+    await settle(second.clock, () => second.done.applied.length === 1);
+    await second.proxy.close({ remove: true });
+    await Promise.all([first.informers.close(), second.informers.close()]);
+  });
+});

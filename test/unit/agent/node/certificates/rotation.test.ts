@@ -1,0 +1,246 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { describe, it, type TestContext } from 'node:test';
+import {
+  currentPath,
+  readPair,
+  type StoredPair,
+  writePair,
+} from '../../../../../agent/node/certificates/certificate-store.ts';
+import { requestCertificate } from '../../../../../agent/node/certificates/request-certificate.ts';
+import { keepCertificate, renewalTime } from '../../../../../agent/node/certificates/rotation.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import type { TransportResponse } from '../../../../../api/machinery/http-transport.ts';
+import { certificatePem, createCertificate } from '../../../../../api/pki/certificate.ts';
+import { generateKey, privateKeyPem } from '../../../../../api/pki/signing.ts';
+import { newForbidden } from '../../../../../api/meta/status-error.ts';
+import { FakeClient } from '../../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+const HOUR_MS = 3_600_000;
+
+async function issue(notBeforeMs: number, lifeMs: number): Promise<{ certificatePem: string; keyPem: string }> {
+  const keys = await generateKey('ecdsa');
+  const der = createCertificate(
+    {
+      subject: { commonName: 'system:node:n' },
+      publicKey: keys.publicKey,
+      notBeforeMs,
+      notAfterMs: notBeforeMs + lifeMs,
+      names: { dns: ['n'], ip: [] },
+      keyUsages: ['digital signature'],
+      extendedKeyUsages: ['client auth'],
+    },
+    { privateKey: keys.privateKey },
+  );
+  return { certificatePem: certificatePem(der), keyPem: privateKeyPem(keys.privateKey) };
+}
+
+async function directoryOf(t: TestContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'certificates-'));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  return directory;
+}
+
+async function setUp(t: TestContext, lifeMs: number, fits?: (pair: StoredPair) => boolean) {
+  const directory = await mkdtemp(join(tmpdir(), 'certificates-'));
+  const clock = new FakeClock();
+  const state = { asked: 0, failing: false, rotated: 0 };
+  const stop = new AbortController();
+  const running = keepCertificate(
+    {
+      directory,
+      name: 'kubelet-client',
+      clock,
+      logger: silentLogger,
+      random: () => 0.5,
+      ...(fits === undefined ? {} : { fits }),
+      onRotated: () => void (state.rotated += 1),
+      request: async () => {
+        state.asked += 1;
+        if (state.failing) throw new Error('away');
+        return issue(clock.now(), lifeMs);
+      },
+    },
+    stop.signal,
+  );
+  t.after(async () => {
+    stop.abort();
+    await running;
+    await rm(directory, { recursive: true, force: true });
+  });
+  /** Moves time in steps of which the real file work keeps up, until so many were asked for. */
+  const until = async (asked: number, stepMs: number): Promise<number> => {
+    let steps = 0;
+    while (state.asked < asked) {
+      await clock.advance(clock.pendingTimers > 0 ? stepMs : 0);
+      steps += 1;
+    }
+    return steps;
+  };
+  return { directory, clock, state, until };
+}
+
+describe('a certificate', () => {
+  it('is renewed though looking at the old one failed before', async (t) => {
+    let failures = 0;
+    const { state, until } = await setUp(t, 10 * HOUR_MS, () => {
+      if (state.rotated === 1 && failures === 0) {
+        failures += 1;
+        throw new Error('unreadable');
+      }
+      return true;
+    });
+    await until(2, 60_000);
+    assert.equal(failures, 1);
+  });
+
+  it('is due between 70 and 90 % of its life', () => {
+    const certificate = { notBeforeMs: 1000, notAfterMs: 11_000 };
+    assert.deepEqual(
+      [0, 0.5, 1].map((random) => renewalTime(certificate, random)),
+      [8000, 9000, 10_000],
+    );
+  });
+
+  it('that was made to begin some minutes ago is due by what was left of it when it came', () => {
+    const certificate = { notBeforeMs: 0, notAfterMs: 310_000 };
+    assert.equal(renewalTime(certificate, 0, 300_000), 307_000);
+    // A time that cannot be: another clock.
+    assert.equal(renewalTime(certificate, 0, 400_000), 217_000);
+  });
+
+  it('is asked for where there is none, and renewed when it is due', async (t) => {
+    const { directory, clock, state, until } = await setUp(t, 10 * HOUR_MS);
+    await until(1, 0);
+    while (state.rotated < 1) await clock.settle();
+    const first = await readPair(directory, 'kubelet-client');
+    const start = clock.now();
+    await until(2, 60_000);
+    assert.ok(clock.now() - start >= 8 * HOUR_MS);
+    while (state.rotated < 2) await clock.settle();
+    const second = await readPair(directory, 'kubelet-client');
+    assert.notEqual(first?.certificatePem, second?.certificatePem);
+  });
+
+  it('is asked for again with growing pauses while that fails', async (t) => {
+    const { clock, state, until } = await setUp(t, HOUR_MS);
+    state.failing = true;
+    await until(1, 0);
+    const times: number[] = [];
+    for (const count of [2, 3, 4]) {
+      const from = clock.now();
+      await until(count, 500);
+      times.push(clock.now() - from);
+    }
+    assert.ok((times[1] ?? 0) > (times[0] ?? 0) && (times[2] ?? 0) > (times[1] ?? 0), String(times));
+  });
+
+  it('that is not what was asked for does not flood the signer', async (t) => {
+    const { clock, state, until } = await setUp(t, HOUR_MS, () => false);
+    await until(1, 0);
+    while (state.rotated < 1) await clock.settle();
+    const from = clock.now();
+    await until(3, 500);
+    assert.ok(clock.now() - from >= 6000);
+  });
+});
+
+describe('the store of certificates', () => {
+  it('swaps key and certificate in one file that only the owner reads', async (t) => {
+    const directory = await directoryOf(t);
+    const one = await issue(Date.UTC(2026, 0, 1), HOUR_MS);
+    await writePair(directory, 'x', one, new Date(Date.UTC(2026, 0, 1)));
+    const two = await issue(Date.UTC(2026, 0, 2), HOUR_MS);
+    await writePair(directory, 'x', two, new Date(Date.UTC(2026, 0, 2)));
+    assert.equal(await readlink(currentPath(directory, 'x')), 'x-2026-01-02-00-00-00.pem');
+    assert.equal((await readPair(directory, 'x'))?.keyPem.trim(), two.keyPem.trim());
+    assert.match(await readFile(currentPath(directory, 'x'), 'utf8'), /CERTIFICATE[\s\S]*PRIVATE KEY/);
+    assert.equal(
+      (await readdir(directory)).some((name) => name.endsWith('.new')),
+      false,
+    );
+  });
+
+  it('has no pair where a file is missing or broken', async (t) => {
+    const directory = await directoryOf(t);
+    assert.equal(await readPair(directory, 'x'), undefined);
+    await writeFile(currentPath(directory, 'x'), 'nonsense');
+    assert.equal(await readPair(directory, 'x'), undefined);
+  });
+});
+
+describe('a certificate signing request', () => {
+  const wish = { signerName: 'example.org/s', subject: { commonName: 'n' }, usages: ['client auth'] };
+
+  async function ask(statuses: (object | Error)[], { signerName = wish.signerName, minor = '36' } = {}) {
+    const clock = new FakeClock();
+    const client = new FakeClient(clock);
+    const raw = async (): Promise<TransportResponse> => {
+      if (minor === 'secret') throw newForbidden({ group: '', resource: '' }, '', 'cannot get path "/version"');
+      return {
+        status: 200,
+        headers: {},
+        body: Readable.from([Buffer.from(JSON.stringify({ major: '1', minor }))]),
+      };
+    };
+    client.intercept((call) => {
+      if (call.verb !== 'get') return undefined;
+      const next = statuses.length > 1 ? statuses.shift() : statuses[0];
+      if (next instanceof Error) throw next;
+      return { metadata: {}, status: next } as never;
+    });
+    const signing = Object.assign(client, { raw });
+    const result = requestCertificate(
+      signing,
+      { ...wish, signerName },
+      {
+        clock,
+        logger: silentLogger,
+        timeoutMs: 60_000,
+        signal: new AbortController().signal,
+      },
+    );
+    const settled = result.then(
+      (pair) => pair.certificatePem,
+      (error: Error) => error.message,
+    );
+    let done = false;
+    void settled.then(() => (done = true));
+    while (!done) await clock.advance(500);
+    return { answer: await settled, client };
+  }
+
+  it('stands while the API server is away, and gives the certificate when it is signed', async () => {
+    const { answer, client } = await ask([
+      {},
+      new Error('away'),
+      { certificate: Buffer.from('PEM').toString('base64') },
+    ]);
+    assert.equal(answer, 'PEM');
+    assert.equal(client.writes('create').length, 1);
+  });
+
+  it('of a node has the usage that control planes before 1.25 insist on, and newer ones without', async () => {
+    const signed = { certificate: Buffer.from('PEM').toString('base64') };
+    const usages = async (signerName: string, minor: string): Promise<unknown> => {
+      const { client } = await ask([signed], { signerName, minor });
+      return (client.writes('create')[0]?.object as { spec?: { usages?: string[] } } | undefined)?.spec?.usages;
+    };
+    for (const signerName of ['kubernetes.io/kube-apiserver-client-kubelet', 'kubernetes.io/kubelet-serving']) {
+      assert.deepEqual(await usages(signerName, '24+'), ['key encipherment', 'client auth']);
+      assert.deepEqual(await usages(signerName, '25'), ['client auth']);
+      assert.deepEqual(await usages(signerName, 'secret'), ['key encipherment', 'client auth']);
+    }
+    assert.deepEqual(await usages('example.org/s', '20'), ['client auth']);
+  });
+
+  it('tells why it was denied, and how to approve it when nobody does', async () => {
+    const denied = await ask([{ conditions: [{ type: 'Denied', reason: 'No', message: 'not you' }] }]);
+    assert.match(denied.answer, /was denied: No not you$/);
+    assert.match((await ask([{}])).answer, /kubectl certificate approve csr-/);
+  });
+});

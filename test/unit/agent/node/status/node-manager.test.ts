@@ -1,0 +1,241 @@
+/** The node manager against an API in memory, on virtual time: registration, when the status is sent, the lease. */
+import assert from 'node:assert/strict';
+import { tmpdir } from 'node:os';
+import { test } from 'node:test';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { leases, nodes } from '../../../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../../../api/meta/object.ts';
+import type { NodeObject } from '../../../../../agent/model/core-types.ts';
+import { NodeManager, type NodeManagerOptions } from '../../../../../agent/node/status/node-manager.ts';
+import { FakeClient } from '../../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { FakeRuntime } from '../../../../fakes/fake-runtime.ts';
+
+interface Rig {
+  readonly client: FakeClient;
+  readonly clock: FakeClock;
+  readonly manager: NodeManager;
+  readonly steps: string[];
+  /** What the device plugins have. */
+  readonly devices: Record<string, string>;
+  node(): NodeObject | undefined;
+  /** Patches of the status until now. */
+  sent(): number;
+  stop(): Promise<void>;
+}
+
+function setUp(options: Partial<NodeManagerOptions> = {}, existing?: object): Rig {
+  const clock = new FakeClock();
+  const client = new FakeClient(clock);
+  if (existing !== undefined) client.seed(nodes, existing as KubeObject);
+  const steps: string[] = [];
+  const devices: Record<string, string> = {};
+  const manager = new NodeManager({
+    client,
+    clock,
+    logger: silentLogger,
+    runtime: new FakeRuntime(clock),
+    nodeName: 'n1',
+    rootDirectory: tmpdir(),
+    version: 'v1.36.2',
+    serverPort: 10250,
+    nodeIps: ['192.0.2.7'],
+    registerNode: true,
+    registerSchedulable: true,
+    labels: {},
+    taints: [],
+    providerId: '',
+    annotations: { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true' },
+    maxPods: 110,
+    podsPerCore: 0,
+    maxImages: 50,
+    reserved: () => ({}),
+    tellStorage: false,
+    deviceCapacity: () => ({ capacity: { ...devices }, allocatable: { ...devices } }),
+    declaredFeatures: [],
+    volumesInUse: () => [],
+    statusIntervalMs: 10_000,
+    reportIntervalMs: 300_000,
+    leaseDurationSeconds: 40,
+    podCidr: '10.1.0.0/24',
+    random: () => 0.5,
+    onStep: (step) => steps.push(step),
+    ...options,
+  });
+  const abort = new AbortController();
+  const running = manager.run(abort.signal);
+  return {
+    client,
+    clock,
+    manager,
+    steps,
+    devices,
+    node: () => client.peek(nodes, '', 'n1') as unknown as NodeObject | undefined,
+    sent: () => client.calls.filter(({ verb, subresource }) => verb === 'patch' && subresource === 'status').length,
+    async stop() {
+      abort.abort();
+      await clock.advance(60_000);
+      await running;
+    },
+  };
+}
+
+/** Lets the host's files be read and what waits for them go on. */
+async function settled(rig: Rig, condition: () => boolean): Promise<void> {
+  for (let tries = 0; !condition(); tries++) {
+    assert.ok(tries < 2_000, `did not come: ${condition}`);
+    await rig.clock.advance(10);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+test('a new node comes with its labels, taints, provider id and annotations, unschedulable where that is wanted', async () => {
+  const rig = setUp({
+    labels: { 'node.kubernetes.io/pool': 'a' },
+    taints: [{ key: 'k', value: 'v', effect: 'NoSchedule' }],
+    providerId: 'metal://7',
+    registerSchedulable: false,
+  });
+  await settled(rig, () => rig.node() !== undefined);
+  const node = rig.node();
+  assert.equal(node?.metadata.labels?.['node.kubernetes.io/pool'], 'a');
+  assert.equal(node?.metadata.labels?.['kubernetes.io/hostname'], 'n1');
+  assert.equal(node?.metadata.annotations?.['volumes.kubernetes.io/controller-managed-attach-detach'], 'true');
+  assert.deepEqual(node?.spec, {
+    providerID: 'metal://7',
+    taints: [{ key: 'k', value: 'v', effect: 'NoSchedule' }],
+    unschedulable: true,
+  });
+  assert.deepEqual(node?.status?.addresses, [
+    { type: 'InternalIP', address: '192.0.2.7' },
+    { type: 'Hostname', address: 'n1' },
+  ]);
+  await settled(rig, () => rig.manager.registered);
+  assert.deepEqual([...new Set(rig.steps)].toSorted(), ['ready', 'registered', 'registering']);
+  await rig.stop();
+});
+
+test('a node that is there is taken over: ours is set, what others wrote stays', async () => {
+  const rig = setUp(
+    { annotations: {}, taints: [{ key: 'k', effect: 'NoSchedule' }] },
+    {
+      apiVersion: 'v1',
+      kind: 'Node',
+      metadata: {
+        name: 'n1',
+        labels: { 'example.com/mine': 'x', 'kubernetes.io/os': 'wrong' },
+        annotations: { 'volumes.kubernetes.io/controller-managed-attach-detach': 'true', 'example.com/note': 'y' },
+      },
+      spec: { taints: [{ key: 'other', effect: 'NoExecute' }] },
+    },
+  );
+  await settled(rig, () => rig.manager.registered);
+  const node = rig.node();
+  assert.equal(node?.metadata.labels?.['example.com/mine'], 'x');
+  assert.equal(node?.metadata.labels?.['kubernetes.io/os'], 'linux');
+  assert.deepEqual(node?.metadata.annotations, { 'example.com/note': 'y' });
+  assert.deepEqual(node?.spec?.taints, [{ key: 'other', effect: 'NoExecute' }], 'taints are of a new node only');
+  await rig.stop();
+});
+
+test('a node that shall not register waits until somebody has made it', async () => {
+  const rig = setUp({ registerNode: false });
+  await rig.clock.advance(30_000);
+  assert.equal(rig.node(), undefined);
+  rig.client.seed(nodes, { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n1' } } as KubeObject);
+  await settled(rig, () => rig.node()?.status?.conditions !== undefined);
+  await rig.stop();
+});
+
+test('the status is sent when it has changed, and every five minutes though nothing has', async () => {
+  const rig = setUp();
+  await settled(rig, () => rig.manager.registered);
+  await settled(rig, () => rig.sent() === 1);
+  await rig.clock.advance(120_000);
+  assert.equal(rig.sent(), 1, 'nothing changed');
+  rig.devices['example.com/gpu'] = '2';
+  rig.manager.changed();
+  await settled(rig, () => rig.sent() === 2);
+  assert.equal(rig.node()?.status?.capacity?.['example.com/gpu'], '2');
+  const heartbeat = rig.node()?.status?.conditions?.[0]?.lastHeartbeatTime;
+  await rig.clock.advance(280_000);
+  assert.equal(rig.sent(), 2);
+  await settled(rig, () => rig.sent() === 3);
+  assert.notEqual(rig.node()?.status?.conditions?.[0]?.lastHeartbeatTime, heartbeat);
+  await rig.stop();
+});
+
+test('what an older API server leaves out of the status is not sent again and again', async () => {
+  const rig = setUp({ declaredFeatures: ['GuaranteedQoSPodCPUResize'] });
+  rig.client.intercept(({ verb, subresource, patch }) => {
+    if (verb === 'patch' && subresource === 'status')
+      delete (patch as { status: Record<string, unknown> }).status['declaredFeatures'];
+    return undefined;
+  });
+  rig.client.intercept(({ verb, object }) => {
+    if (verb === 'create') delete (object as NodeObject).status?.declaredFeatures;
+    return undefined;
+  });
+  await settled(rig, () => rig.manager.registered && rig.sent() >= 1);
+  await rig.clock.advance(120_000);
+  const sent = rig.sent();
+  assert.ok(sent <= 2, `sent ${sent} times`);
+  assert.equal(rig.node()?.status?.declaredFeatures, undefined);
+  rig.devices['example.com/gpu'] = '2';
+  rig.manager.changed();
+  await settled(rig, () => rig.node()?.status?.capacity?.['example.com/gpu'] === '2');
+  await rig.clock.advance(120_000);
+  assert.equal(rig.sent(), sent + 1);
+  await rig.stop();
+});
+
+test('a node that was deleted is registered anew', async () => {
+  const rig = setUp();
+  await settled(rig, () => rig.manager.registered && rig.sent() === 1);
+  const { uid } = rig.node()?.metadata ?? {};
+  await rig.client.delete(nodes, '', 'n1');
+  // Seen when the status is due.
+  await rig.clock.advance(300_000);
+  await settled(rig, () => rig.node() !== undefined && rig.node()?.metadata.uid !== uid);
+  await rig.stop();
+});
+
+test('the lease is the node\u2019s, and renewed a good ten seconds apart', async () => {
+  const rig = setUp();
+  const lease = (): { metadata: KubeObject['metadata']; spec: Record<string, unknown> } | undefined =>
+    rig.client.peek(leases, 'kube-node-lease', 'n1') as never;
+  await settled(rig, () => lease() !== undefined);
+  const first = lease();
+  assert.equal(first?.spec['holderIdentity'], 'n1');
+  assert.equal(first?.spec['leaseDurationSeconds'], 40);
+  assert.deepEqual(first?.metadata.ownerReferences, [
+    { apiVersion: 'v1', kind: 'Node', name: 'n1', uid: rig.node()?.metadata.uid },
+  ]);
+  const writes = (): number =>
+    rig.client.calls.filter(({ resource, verb }) => resource === leases && verb === 'update').length;
+  const before = writes();
+  await rig.clock.advance(102_500);
+  assert.ok(writes() - before >= 9 && writes() - before <= 10, `${writes() - before} renewals in 102.5 s`);
+  assert.notEqual(lease()?.spec['renewTime'], first?.spec['renewTime']);
+  await rig.stop();
+});
+
+test('the addresses of the host are read with the status, not for each pod, and new ones are seen within ten seconds', async () => {
+  let [address, reads] = ['192.0.2.8', 0];
+  const rig = setUp({
+    nodeIps: [],
+    addresses: () => {
+      reads++;
+      return [address];
+    },
+  });
+  await settled(rig, () => rig.manager.registered);
+  rig.manager.hostIps();
+  const before = reads;
+  for (let pod = 0; pod < 100; pod++) assert.deepEqual(rig.manager.hostIps(), ['192.0.2.8']);
+  assert.equal(reads, before);
+  address = '192.0.2.9';
+  await rig.clock.advance(10_000);
+  assert.deepEqual(rig.manager.hostIps(), ['192.0.2.9']);
+  await rig.stop();
+});

@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict';
+import { it } from 'node:test';
+import type { NodeObject } from '../../../../../agent/model/core-types.ts';
+import { transitions } from '../../../../../agent/node/status/node-manager.ts';
+
+const node = (conditions: Record<string, string>): NodeObject =>
+  ({
+    metadata: { name: 'n' },
+    status: { conditions: Object.entries(conditions).map(([type, status]) => ({ type, status })) },
+  }) as unknown as NodeObject;
+
+it('tells of the conditions that came and went, and of no others', () => {
+  assert.deepEqual(
+    transitions(
+      node({ Ready: 'False', DiskPressure: 'False', MemoryPressure: 'True' }),
+      node({ Ready: 'True', DiskPressure: 'False', MemoryPressure: 'False', Odd: 'True' }),
+    ),
+    ['NodeReady', 'NodeHasSufficientMemory'],
+  );
+});
+
+it('tells of all conditions of a new node', () => {
+  assert.deepEqual(transitions({ metadata: { name: 'n' } }, node({ PIDPressure: 'False', Ready: 'False' })), [
+    'NodeHasSufficientPID',
+    'NodeNotReady',
+  ]);
+});

@@ -1,0 +1,358 @@
+import assert from 'node:assert/strict';
+import { describe, it, type TestContext } from 'node:test';
+import type { Pod, PodCondition, PodStatus } from '../../../../../agent/model/core-types.ts';
+import { mergeStatus, statusPatch } from '../../../../../agent/pods/status/pod-status.ts';
+import { createStatusManager, withReadiness } from '../../../../../agent/pods/status/status-manager.ts';
+import { type Logger, silentLogger } from '../../../../../api/component/logger.ts';
+import { pods } from '../../../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../../../api/meta/object.ts';
+import { newForbidden } from '../../../../../api/meta/status-error.ts';
+import { FakeClient } from '../../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+const condition = (type: string, status: string, more: Partial<PodCondition> = {}): PodCondition => ({
+  type,
+  status,
+  ...more,
+});
+const podOf = (uid: string, more: Partial<Pod> = {}): Pod => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name: 'p', namespace: 'ns', uid },
+  spec: { nodeName: 'n', containers: [{ name: 'main' }] },
+  ...more,
+});
+
+function setUp(t: TestContext, pod = podOf('u'), logger: Logger = silentLogger) {
+  const clock = new FakeClock();
+  const client = new FakeClient(clock);
+  client.seed(pods, structuredClone(pod) as unknown as KubeObject);
+  const safety = { mayRun: false, finished: false };
+  const mirrors: { current: Pod | undefined } = { current: undefined };
+  const manager = createStatusManager({
+    client,
+    clock,
+    logger,
+    mirrorOf: () => mirrors.current,
+    safety: { podCouldHaveRunningContainers: () => safety.mayRun, podIsFinished: () => safety.finished },
+  });
+  const stop = new AbortController();
+  const running = manager.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await running;
+  });
+  const stored = (name = 'p'): Pod | undefined => client.peek(pods, 'ns', name) as unknown as Pod | undefined;
+  return { clock, client, manager, safety, mirrors, stored, pod };
+}
+
+describe('the status manager', () => {
+  for (const [name, error, warnings] of [
+    ['warns once of a status that cannot be sent', new Error('connection refused'), [1, 1, 1]],
+    [
+      'does not warn at once when the node may not read the pod, which then is gone mostly',
+      newForbidden({ group: '', resource: 'pods' }, 'p', 'no relationship found'),
+      [0, 1, 1],
+    ],
+  ] as const)
+    it(name, async (t) => {
+      const seen: string[] = [];
+      const logger = { ...silentLogger, warn: (_fields: object, message: string) => void seen.push(message) };
+      const { clock, client, manager, pod } = setUp(t, podOf('u'), logger);
+      client.intercept(() => Promise.reject(error));
+      manager.set(pod, { phase: 'Running' });
+      const counts: number[] = [];
+      for (const ms of [0, 10_000, 10_000]) {
+        await clock.advance(ms);
+        await clock.settle();
+        counts.push(seen.length);
+      }
+      assert.deepEqual(counts, warnings);
+    });
+
+  it('sends the newest of several statuses once', async (t) => {
+    const { clock, client, manager, stored, pod } = setUp(t);
+    for (const phase of ['Pending', 'Running'] as const) manager.set(pod, { phase });
+    manager.set(pod, { phase: 'Running' });
+    await clock.settle();
+    assert.equal(stored()?.status?.phase, 'Running');
+    assert.equal(client.writes('patch').length, 1);
+    manager.set(pod, { phase: 'Running' });
+    await clock.advance(60_000);
+    assert.equal(client.writes('patch').length, 1);
+  });
+
+  it('says again what somebody else changed, and is silent where nothing differs', async (t) => {
+    const { clock, client, manager, stored, pod } = setUp(t);
+    const conditions = [condition('ContainersReady', 'True'), condition('Ready', 'True')];
+    const containerStatuses = [{ name: 'main', ready: true, image: '', imageID: '', restartCount: 0 }];
+    manager.set(pod, { phase: 'Running', conditions, containerStatuses });
+    await clock.settle();
+    const said = stored();
+    assert.ok(said);
+    manager.reconcile(said);
+    await clock.settle();
+    assert.equal(client.writes('patch').length, 1);
+    // As the node controller does when a node is silent.
+    await client.patch(pods, 'ns', 'p', 'strategic', { status: { conditions: [condition('Ready', 'False')] } });
+    const changed = stored();
+    assert.ok(changed);
+    manager.reconcile(changed);
+    await clock.settle();
+    const ready = stored()?.status?.conditions?.find(({ type }) => type === 'Ready');
+    assert.equal(ready?.status, 'True');
+  });
+
+  it('does not repeat what an older API server leaves out', async (t) => {
+    const { clock, client, manager, stored, pod } = setUp(t);
+    client.intercept(({ verb, patch }) => {
+      if (verb === 'patch') delete (patch as { status: PodStatus }).status.hostIPs;
+      return undefined;
+    });
+    manager.set(pod, { phase: 'Running', hostIP: '192.0.2.1', hostIPs: [{ ip: '192.0.2.1' }] });
+    await clock.settle();
+    const said = stored();
+    assert.ok(said);
+    assert.equal(said.status?.hostIPs, undefined);
+    manager.reconcile(said);
+    await clock.advance(60_000);
+    assert.equal(client.writes('patch').length, 1);
+    manager.set(
+      { ...said, metadata: { ...said.metadata, deletionTimestamp: '2026-01-01T00:00:00Z' } },
+      said.status ?? {},
+    );
+    await clock.advance(60_000);
+    const foreign = { status: { hostIP: '192.0.2.2' } };
+    await client.patch(pods, 'ns', 'p', 'strategic', foreign, { subresource: 'status' });
+    assert.equal(stored()?.status?.hostIP, '192.0.2.2');
+    const changed = stored();
+    assert.ok(changed);
+    manager.reconcile(changed);
+    await clock.settle();
+    assert.equal(stored()?.status?.hostIP, '192.0.2.1');
+    assert.equal(client.writes('patch').length, 3);
+  });
+
+  it('never has two writes of one pod under way, and ends with the newest', async (t) => {
+    const { clock, client, manager, stored, pod } = setUp(t);
+    const gate = Promise.withResolvers<void>();
+    let open = 0;
+    let most = 0;
+    client.intercept(async (call) => {
+      if (call.verb !== 'patch') return undefined;
+      most = Math.max(most, ++open);
+      await gate.promise;
+      open -= 1;
+      return undefined;
+    });
+    manager.set(pod, { phase: 'Pending' });
+    await clock.settle();
+    manager.set(pod, { phase: 'Running', message: 'a' });
+    manager.set(pod, { phase: 'Running', message: 'b' });
+    await clock.settle();
+    gate.resolve();
+    await clock.settle();
+    assert.deepEqual([most, stored()?.status?.message], [1, 'b']);
+    assert.equal(client.writes('patch').length, 2);
+  });
+
+  it('tries again after a failure', async (t) => {
+    const { clock, client, manager, stored, pod } = setUp(t);
+    let away = true;
+    client.intercept(() => {
+      if (away) throw new Error('away');
+      return undefined;
+    });
+    manager.set(pod, { phase: 'Running' });
+    await clock.settle();
+    assert.equal(stored()?.status, undefined);
+    away = false;
+    await clock.advance(10_000);
+    assert.equal(stored()?.status?.phase, 'Running');
+  });
+
+  it('writes nothing to another pod of the same name', async (t) => {
+    const { clock, client, manager } = setUp(t);
+    manager.set(podOf('older'), { phase: 'Failed' });
+    await clock.advance(60_000);
+    assert.deepEqual(client.writes(), []);
+  });
+
+  it('keeps conditions of others, and the time of its own that did not change', async (t) => {
+    const gate = condition('example.org/gate', 'True', { lastTransitionTime: '2025-01-01T00:00:00Z' });
+    const before = condition('Ready', 'False', { lastTransitionTime: '2025-01-01T00:00:00Z' });
+    const { clock, manager, stored, pod } = setUp(t, podOf('u', { status: { conditions: [gate, before] } }));
+    manager.set(pod, { phase: 'Pending', conditions: [condition('Ready', 'False', { reason: 'X' })] });
+    await clock.settle();
+    const conditions = stored()?.status?.conditions ?? [];
+    assert.deepEqual(
+      conditions.find(({ type }) => type === gate.type),
+      gate,
+    );
+    assert.equal(conditions.find(({ type }) => type === 'Ready')?.lastTransitionTime, '2025-01-01T00:00:00Z');
+  });
+
+  it('does not say that a pod is over while a container may run', async (t) => {
+    const { clock, manager, safety, stored, pod } = setUp(t, podOf('u', { status: { phase: 'Running' } }));
+    safety.mayRun = true;
+    manager.set(pod, { phase: 'Failed', reason: 'Evicted', message: 'why' });
+    await clock.settle();
+    assert.deepEqual([stored()?.status?.phase, stored()?.status?.reason], ['Running', undefined]);
+    safety.mayRun = false;
+    manager.set(pod, { phase: 'Failed', reason: 'Evicted', message: 'why!' });
+    await clock.settle();
+    assert.deepEqual([stored()?.status?.phase, stored()?.status?.reason], ['Failed', 'Evicted']);
+  });
+
+  it('does not let a pod that is over run again', async (t) => {
+    const { clock, manager, stored, pod } = setUp(t);
+    manager.set(pod, { phase: 'Succeeded' });
+    manager.set(pod, { phase: 'Running' });
+    await clock.settle();
+    assert.equal(stored()?.status?.phase, 'Succeeded');
+    assert.equal(manager.get('u')?.phase, 'Succeeded');
+  });
+
+  it('deletes a pod that is marked for it once nothing of it is left, and that very pod only', async (t) => {
+    const marked = podOf('u');
+    marked.metadata.deletionTimestamp = '2026-01-02T03:04:05Z';
+    const { clock, client, manager, safety, stored } = setUp(t, marked);
+    manager.set(marked, { phase: 'Running' });
+    await clock.settle();
+    assert.notEqual(stored(), undefined);
+    safety.finished = true;
+    await clock.advance(10_000);
+    assert.equal(stored(), undefined);
+    assert.deepEqual(
+      client.writes('delete').map((call) => [call.options?.gracePeriodSeconds, call.options?.preconditions]),
+      [[0, { uid: 'u' }]],
+    );
+  });
+
+  it('carries the status of a static pod to its mirror, and does not delete that', async (t) => {
+    const mirror = podOf('mirror');
+    mirror.metadata.annotations = { 'kubernetes.io/config.mirror': 'h' };
+    const { clock, client, manager, mirrors, safety, stored } = setUp(t, mirror);
+    const own = podOf('static');
+    own.metadata.annotations = { 'kubernetes.io/config.source': 'file' };
+    own.metadata.deletionTimestamp = '2026-01-02T03:04:05Z';
+    safety.finished = true;
+    manager.set(own, { phase: 'Running' });
+    await clock.settle();
+    assert.equal(stored()?.status, undefined);
+    mirrors.current = mirror;
+    await clock.advance(10_000);
+    assert.equal(stored()?.status?.phase, 'Running');
+    assert.deepEqual(client.writes('delete'), []);
+  });
+
+  it('says how containers ended that nobody saw end', (t) => {
+    const { manager, pod } = setUp(t);
+    const container = { name: 'main', image: '', imageID: '', ready: true, restartCount: 0, state: { running: {} } };
+    manager.set(pod, { phase: 'Running', containerStatuses: [container] });
+    manager.terminate(pod);
+    const status = manager.get('u');
+    assert.equal(status?.phase, 'Failed');
+    assert.deepEqual(status?.containerStatuses?.[0]?.state?.terminated, {
+      reason: 'ContainerStatusUnknown',
+      message: 'The container could not be located when the pod was terminated',
+      exitCode: 137,
+    });
+  });
+
+  it('makes a pod ready and unready with its containers', (t) => {
+    const { manager, pod } = setUp(t);
+    const container = { name: 'main', containerID: 'x://1', image: '', imageID: '', ready: false, restartCount: 0 };
+    const conditions = [condition('Ready', 'False'), condition('ContainersReady', 'False')];
+    manager.set(pod, { phase: 'Running', containerStatuses: [container], conditions });
+    manager.setContainerReadiness('u', 'x://1', true);
+    const states = (): (string | undefined)[] =>
+      (manager.get('u')?.conditions ?? []).map(({ status, message }) => `${status} ${message ?? ''}`);
+    assert.deepEqual(states(), ['True ', 'True ']);
+    manager.setContainerReadiness('u', 'x://1', false);
+    const message = 'False containers with unready status: [main]';
+    assert.deepEqual(states(), [message, message]);
+  });
+});
+
+describe('readiness gates', () => {
+  const status = (conditions: PodCondition[]): PodStatus => ({
+    conditions: [condition('Ready', 'False'), condition('ContainersReady', 'False'), ...conditions],
+    containerStatuses: [{ name: 'main', image: '', imageID: '', ready: true, restartCount: 0 }],
+  });
+  const pod = podOf('u', {
+    spec: { containers: [{ name: 'main' }], readinessGates: [{ conditionType: 'a' }, { conditionType: 'b' }] },
+  });
+  const readyOf = (conditions: PodCondition[]): PodCondition | undefined =>
+    withReadiness(pod, status(conditions)).conditions?.find(({ type }) => type === 'Ready');
+
+  it('hold a pod back with the words of the reference', () => {
+    const ready = readyOf([condition('a', 'False')]);
+    assert.deepEqual([ready?.status, ready?.reason], ['False', 'ReadinessGatesNotReady']);
+    assert.equal(
+      ready?.message,
+      'the status of pod readiness gate "a" is not "True", but False, corresponding condition of pod readiness gate "b" does not exist.',
+    );
+  });
+
+  it('let it be ready when all are true', () => {
+    assert.equal(readyOf([condition('a', 'True'), condition('b', 'True')])?.status, 'True');
+  });
+});
+
+describe('the patch of a status', () => {
+  const remote: PodStatus = {
+    phase: 'Pending',
+    podIPs: [{ ip: '10.0.0.1' }],
+    conditions: [
+      condition('PodScheduled', 'True'),
+      condition('foreign', 'True'),
+      condition('PodResizePending', 'True'),
+    ],
+  };
+  const ours: PodStatus = {
+    phase: 'Running',
+    podIPs: [{ ip: '10.0.0.2' }],
+    conditions: [condition('Ready', 'True'), condition('PodScheduled', 'True')],
+  };
+  const pod = podOf('u', { status: remote });
+
+  it('names the pod, changed conditions only, their order, and what goes', () => {
+    assert.deepEqual(statusPatch(pod, mergeStatus(remote, ours, false)), {
+      metadata: { uid: 'u' },
+      status: {
+        phase: 'Running',
+        '$setElementOrder/podIPs': [{ ip: '10.0.0.2' }],
+        podIPs: [{ ip: '10.0.0.2' }, { ip: '10.0.0.1', $patch: 'delete' }],
+        '$setElementOrder/conditions': [{ type: 'Ready' }, { type: 'PodScheduled' }, { type: 'foreign' }],
+        conditions: [condition('Ready', 'True'), { type: 'PodResizePending', $patch: 'delete' }],
+      },
+    });
+  });
+
+  it('has no directives in lists that are new, which older API servers would keep', () => {
+    const { podIPs = [], conditions = [] } = ours;
+    assert.deepEqual(statusPatch(podOf('u', { status: {} }), { podIPs, conditions }), {
+      metadata: { uid: 'u' },
+      status: { podIPs, conditions },
+    });
+  });
+
+  it('is an order alone where addresses changed places', () => {
+    const [first, second] = [{ ip: '10.0.0.1' }, { ip: 'fd00::1' }];
+    assert.deepEqual(statusPatch(podOf('u', { status: { podIPs: [first, second] } }), { podIPs: [second, first] }), {
+      metadata: { uid: 'u' },
+      status: { '$setElementOrder/podIPs': [second, first] },
+    });
+  });
+
+  it('is nothing where nothing changed', () => {
+    assert.equal(statusPatch(pod, mergeStatus(remote, remote, false)), undefined);
+  });
+
+  it('never says that a pod that is over is ready', () => {
+    const merged = mergeStatus(remote, { ...ours, phase: 'Succeeded' }, false);
+    const ready = merged.conditions?.find(({ type }) => type === 'Ready');
+    assert.deepEqual([ready?.status, ready?.reason], ['False', 'PodCompleted']);
+  });
+});

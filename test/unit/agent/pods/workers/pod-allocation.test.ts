@@ -1,0 +1,139 @@
+/** Resizes in place: taken up where they fit, put off or refused with the reference's words, the pod going on as it was. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { NodeObject, Pod } from '../../../../../agent/model/core-types.ts';
+import { PodAllocations } from '../../../../../agent/pods/workers/pod-allocation.ts';
+
+function pod(uid: string, cpu: string, more: { generation?: number; memory?: string; status?: object } = {}): Pod {
+  const { generation = 1, memory = '100Mi', status } = more;
+  return {
+    metadata: { name: uid, namespace: 'd', uid, generation, annotations: { 'kubernetes.io/config.source': 'api' } },
+    spec: { containers: [{ name: 'c', image: 'i', resources: { requests: { cpu, memory } } }] },
+    ...(status === undefined ? {} : { status }),
+  } as unknown as Pod;
+}
+
+const node = { status: { allocatable: { cpu: '4', memory: '4Gi', pods: '110' } } } as unknown as NodeObject;
+
+function setUp(options: { others?: Pod[]; cpuManagerPolicy?: string } = {}): {
+  allocations: PodAllocations;
+  events: string[];
+} {
+  const events: string[] = [];
+  const allocations = new PodAllocations({
+    node: () => node,
+    events: { event: (_pod, type, reason, message) => void events.push(`${type} ${reason} ${message}`) },
+    others: () => options.others ?? [],
+    cpuManagerPolicy: options.cpuManagerPolicy ?? 'none',
+    memoryManagerPolicy: 'None',
+  });
+  return { allocations, events };
+}
+
+const cpuOf = (of: Pod): string | undefined =>
+  of.spec.containers[0]?.resources?.requests?.['cpu'] as string | undefined;
+
+describe('a resize', () => {
+  it('that fits is taken up, in progress until the runtime has done it', () => {
+    const { allocations, events } = setUp();
+    allocations.decide(pod('u', '1'));
+    const wished = pod('u', '2', { generation: 2 });
+    assert.equal(cpuOf(allocations.decide(wished)), '2');
+    assert.deepEqual(allocations.conditions('u'), { inProgress: { generation: 2 } });
+    allocations.actuated(wished, { left: 1 });
+    assert.deepEqual(allocations.conditions('u'), { inProgress: { generation: 2 } });
+    allocations.actuated(wished, { left: 0 });
+    assert.deepEqual(allocations.conditions('u'), {});
+    const details =
+      '{"containers":[{"name":"c","resources":{"requests":{"cpu":"2","memory":"100Mi"}}}],"generation":2}';
+    assert.deepEqual(events, [
+      `Normal ResizeStarted Pod resize started: ${details}`,
+      `Normal ResizeCompleted Pod resize completed: ${details}`,
+    ]);
+  });
+
+  it('that goes wrong says so, once, and is tried again', () => {
+    const { allocations, events } = setUp();
+    allocations.decide(pod('u', '1'));
+    const wished = pod('u', '2', { generation: 2 });
+    allocations.decide(wished);
+    for (let round = 0; round < 2; round++) allocations.actuated(wished, { left: 1, error: 'no' });
+    assert.deepEqual(allocations.conditions('u'), { inProgress: { generation: 2, error: 'no' } });
+    assert.equal(events.filter((event) => event.startsWith('Warning ResizeError')).length, 1);
+  });
+
+  it('beyond the node is infeasible, and the pod goes on as it was', () => {
+    const { allocations, events } = setUp();
+    allocations.decide(pod('u', '1'));
+    for (let round = 0; round < 2; round++)
+      assert.equal(cpuOf(allocations.decide(pod('u', '5', { generation: 2 }))), '1');
+    assert.deepEqual(allocations.conditions('u'), {
+      pending: {
+        reason: 'Infeasible',
+        message: "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000",
+        generation: 2,
+      },
+    });
+    assert.equal(events.length, 1);
+    assert.match(events[0] ?? '', /^Warning ResizeInfeasible Pod resize infeasible: \{.*"error":"Node didn't/);
+  });
+
+  it('that does not fit beside the others is deferred until they go', () => {
+    const others = [pod('o', '2500m')];
+    const { allocations } = setUp({ others });
+    allocations.decide(pod('u', '1'));
+    assert.equal(cpuOf(allocations.decide(pod('u', '2', { generation: 2 }))), '1');
+    assert.equal(
+      allocations.conditions('u').pending?.message,
+      "Node didn't have enough resource: cpu, requested: 2000, used: 2500, capacity: 4000",
+    );
+    assert.deepEqual(allocations.deferred(), ['u']);
+    others.pop();
+    assert.equal(cpuOf(allocations.decide(pod('u', '2', { generation: 2 }))), '2');
+    assert.deepEqual(allocations.deferred(), []);
+  });
+
+  it('that asks for less is taken up however full the node is', () => {
+    const { allocations } = setUp({ others: [pod('o', '4')] });
+    allocations.decide(pod('u', '1'));
+    assert.equal(cpuOf(allocations.decide(pod('u', '500m', { generation: 2 }))), '500m');
+  });
+
+  it('that is taken back leaves nothing behind', () => {
+    const { allocations } = setUp();
+    allocations.decide(pod('u', '1'));
+    allocations.decide(pod('u', '5', { generation: 2 }));
+    assert.equal(cpuOf(allocations.decide(pod('u', '1', { generation: 3 }))), '1');
+    assert.deepEqual(allocations.conditions('u'), {});
+  });
+
+  it('is not for guaranteed pods whose processors are pinned', () => {
+    const { allocations } = setUp({ cpuManagerPolicy: 'static' });
+    const guaranteed = (cpu: string): Pod => {
+      const made = pod('u', cpu);
+      const resources = { requests: { cpu, memory: '1Gi' }, limits: { cpu, memory: '1Gi' } };
+      return { ...made, spec: { containers: [{ name: 'c', image: 'i', resources }] } } as unknown as Pod;
+    };
+    allocations.decide(guaranteed('1'));
+    allocations.decide(guaranteed('2'));
+    assert.equal(
+      allocations.conditions('u').pending?.message,
+      'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
+    );
+  });
+
+  it('that was under way before a restart of the agent is known by the status', () => {
+    const { allocations } = setUp({ others: [pod('o', '2500m')] });
+    const status = {
+      containerStatuses: [
+        { name: 'c', containerID: 'x://1', resources: { requests: { cpu: '1000m', memory: '100Mi' } } },
+      ],
+    };
+    const running = allocations.decide(pod('u', '2', { generation: 2, status }));
+    assert.equal(cpuOf(running), '1000m');
+    assert.equal(allocations.conditions('u').pending?.reason, 'Deferred');
+    // Written differently is not different.
+    const same = pod('v', '1', { status });
+    assert.equal(allocations.decide(same), same);
+  });
+});

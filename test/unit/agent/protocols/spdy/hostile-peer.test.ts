@@ -1,0 +1,68 @@
+/** What a peer may send without holding the connection or its memory. */
+import assert from 'node:assert/strict';
+import { Duplex } from 'node:stream';
+import { test } from 'node:test';
+import { constants, deflateSync } from 'node:zlib';
+import { SpdyConnection } from '../../../../../agent/protocols/spdy/connection.ts';
+import { DICTIONARY } from '../../../../../agent/protocols/spdy/dictionary.ts';
+import {
+  controlFrame,
+  dataHeader,
+  encodeHeaders,
+  FLAG_FIN,
+  FRAME,
+} from '../../../../../agent/protocols/spdy/frames.ts';
+
+function open(id: number, headers: Buffer, flags = 0): Buffer {
+  const fixed = Buffer.alloc(10);
+  fixed.writeUInt32BE(id);
+  const block = deflateSync(headers, { dictionary: DICTIONARY, finishFlush: constants.Z_SYNC_FLUSH });
+  return controlFrame(FRAME.synStream, flags, Buffer.concat([fixed, block]));
+}
+
+const data = (id: number, text: string): Buffer =>
+  Buffer.concat([dataHeader(id, false, text.length), Buffer.from(text)]);
+
+class Transport extends Duplex {
+  readonly #bytes: Buffer;
+
+  constructor(bytes: Buffer) {
+    super();
+    this.#bytes = bytes;
+  }
+
+  override _read(): void {
+    this.push(this.#bytes);
+    this.push(null);
+  }
+
+  override _write(_chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    done();
+  }
+}
+
+/** Resolves when the connection has taken all and ended; gives the streams that were opened. */
+async function serve(bytes: Buffer): Promise<number> {
+  let streams = 0;
+  const connection = new SpdyConnection(new Transport(bytes), Buffer.alloc(0), (stream) => {
+    streams += 1;
+    stream.resume();
+  });
+  await connection.closed;
+  return streams;
+}
+
+test('data after the end of a stream does not hold the connection', async () => {
+  const headers = encodeHeaders({ a: 'b' });
+  assert.equal(await serve(Buffer.concat([open(1, headers, FLAG_FIN), data(1, 'late'), data(1, 'later')])), 1);
+});
+
+test('headers that unpack to megabytes end the connection', async () => {
+  const bomb = encodeHeaders({ a: 'x'.repeat(20_000_000) });
+  assert.equal(await serve(open(1, bomb)), 0);
+});
+
+test('headers that cannot be unpacked end the connection', async () => {
+  const fixed = Buffer.alloc(10, 1);
+  assert.equal(await serve(controlFrame(FRAME.synStream, 0, Buffer.concat([fixed, Buffer.from('nonsense')]))), 0);
+});

@@ -1,0 +1,263 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import type { Pod } from '../../../../../agent/model/core-types.ts';
+import { EvictionManager } from '../../../../../agent/resources/eviction/eviction-manager.ts';
+import { type Observation, parseThresholds, type Signal } from '../../../../../agent/resources/eviction/thresholds.ts';
+import type { PodStorage } from '../../../../../agent/resources/statistics/storage-usage.ts';
+import { NO_USAGE, type UsageSnapshot } from '../../../../../agent/resources/statistics/usage.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { pod } from './pods.ts';
+
+const MI = 1024 * 1024;
+const filesystem = {
+  capacityBytes: 1000 * MI,
+  availableBytes: 500 * MI,
+  usedBytes: 500 * MI,
+  inodes: 1000,
+  inodesFree: 900,
+  device: 1,
+};
+const nothing = { usedBytes: 0, inodesUsed: 0 };
+
+interface World {
+  readonly pods: Pod[];
+  readonly observations: Map<Signal, Observation>;
+  readonly memory: Map<string, number>;
+  readonly storage: Map<string, PodStorage>;
+  readonly done: string[];
+  readonly manager: EvictionManager;
+  readonly clock: FakeClock;
+  onImagesDeleted: () => void;
+  /** Evicted pods end at once. */
+  isQuick: boolean;
+}
+
+function world(hard: Record<string, string>, soft: Record<string, string> = {}): World {
+  const clock = new FakeClock();
+  const made: Omit<World, 'manager'> = {
+    pods: [],
+    observations: new Map(),
+    memory: new Map(),
+    storage: new Map(),
+    done: [],
+    clock,
+    onImagesDeleted: () => undefined,
+    isQuick: true,
+  };
+  const snapshot = (): UsageSnapshot => ({
+    timeMs: clock.now(),
+    node: NO_USAGE,
+    nodeNanoCores: 0,
+    allPods: undefined,
+    pods: made.pods.map((one) => {
+      const usage = {
+        ...NO_USAGE,
+        memory: { ...NO_USAGE.memory, workingSetBytes: made.memory.get(one.metadata.name) ?? 0 },
+      };
+      return {
+        pod: one,
+        cgroup: '',
+        timeMs: clock.now(),
+        usage,
+        nanoCores: 0,
+        interfaces: [],
+        containers: [{ name: 'main', id: 'c', image: 'x', startedAtMs: 0, cgroup: '', timeMs: 0, usage, nanoCores: 0 }],
+      };
+    }),
+  });
+  const say = (text: string) => (): Promise<void> => {
+    made.done.push(text);
+    return Promise.resolve();
+  };
+  const manager = new EvictionManager({
+    settings: {
+      thresholds: parseThresholds({
+        hard,
+        soft,
+        softGracePeriod: Object.fromEntries(Object.keys(soft).map((name) => [name, '30s'])),
+        minimumReclaim: {},
+        enforcePods: false,
+      }),
+      transitionPeriodMs: 60_000,
+      maxPodGracePeriodSeconds: 20,
+      localStorage: true,
+    },
+    clock,
+    logger: silentLogger,
+    observe: () =>
+      Promise.resolve({
+        observations: new Map(made.observations),
+        storage: { root: filesystem, images: { filesystem, used: nothing }, containers: { filesystem, used: nothing } },
+      }),
+    usage: () => Promise.resolve(snapshot()),
+    storage: () => Promise.resolve(made.storage),
+    activePods: () => made.pods,
+    evict(one, { gracePeriodSeconds, message }) {
+      made.done.push(`evict ${one.metadata.name} within ${gracePeriodSeconds}s: ${message}`);
+      made.pods.splice(made.pods.indexOf(one), 1);
+      return made.isQuick ? Promise.resolve() : new Promise(() => undefined);
+    },
+    events: { event: (one, type, reason) => void made.done.push(`${type} ${reason} ${one.metadata.name}`) },
+    aboutNode: (reason, message) => void made.done.push(`node ${reason}: ${message}`),
+    deleteDeadContainers: say('delete dead containers'),
+    deleteUnusedImages: () => {
+      made.onImagesDeleted();
+      return say('delete unused images')();
+    },
+    onConditionsChange: () => void made.done.push('conditions changed'),
+  });
+  return Object.assign(made, { manager });
+}
+
+describe('the eviction manager', () => {
+  it('does nothing while nothing is short', async () => {
+    const it_ = world({ 'memory.available': '100Mi' });
+    it_.observations.set('memory.available', { available: 500 * MI, capacity: 1000 * MI });
+    it_.pods.push(pod({ name: 'a' }));
+    assert.equal(await it_.manager.synchronize(), false);
+    assert.deepEqual(it_.done, []);
+  });
+
+  it('ends at once though an evicted pod takes its time, and leaves no timer after one that was quick', async () => {
+    for (const isQuick of [false, true]) {
+      const it_ = world({ 'memory.available': '100Mi' });
+      it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
+      it_.pods.push(pod({ name: 'a' }));
+      it_.isQuick = isQuick;
+      const stop = new AbortController();
+      const running = it_.manager.run(stop.signal);
+      await it_.clock.advance(100);
+      stop.abort();
+      await running;
+      assert.ok(it_.done.some((line) => line.startsWith('evict a')));
+      assert.equal(it_.clock.pendingTimers, 0);
+    }
+  });
+
+  it('evicts the first of the ranking, one at a time, with the words of the reference', async () => {
+    const it_ = world({ 'memory.available': '100Mi' });
+    it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
+    it_.pods.push(pod({ name: 'within', memory: '400Mi' }), pod({ name: 'above', memory: '100Mi' }));
+    it_.memory.set('within', 300 * MI).set('above', 200 * MI);
+    assert.equal(await it_.manager.synchronize(), true);
+    assert.deepEqual(it_.done, [
+      'conditions changed',
+      'node EvictionThresholdMet: Attempting to reclaim memory',
+      'Warning Evicted above',
+      'evict above within 1s: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container main was using 200Mi, request is 100Mi, has larger consumption of memory. ',
+    ]);
+    assert.equal(it_.manager.pressure('memory'), true);
+    assert.equal(it_.manager.pressure('disk'), false);
+  });
+
+  it('gives pods of a soft threshold their own grace period up to the maximum', async () => {
+    const it_ = world({}, { 'memory.available': '100Mi' });
+    it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
+    it_.pods.push(pod({ name: 'a', graceSeconds: 5 }));
+    await it_.manager.synchronize();
+    await it_.clock.advance(30_000);
+    await it_.manager.synchronize();
+    assert.match(it_.done.at(-1) ?? '', /^evict a within 5s/);
+  });
+
+  it('spares static and critical pods even when there is nobody else', async () => {
+    const it_ = world({ 'memory.available': '100Mi' });
+    it_.observations.set('memory.available', { available: 50 * MI, capacity: 1000 * MI });
+    it_.pods.push(pod({ name: 'static', isStatic: true }), pod({ name: 'critical', priority: 2_000_000_000 }));
+    assert.equal(await it_.manager.synchronize(), false);
+    assert.equal(it_.pods.length, 2);
+  });
+
+  it("frees disk by the node's own means first, and evicts nobody when that is enough", async () => {
+    const it_ = world({ 'nodefs.available': '10%' });
+    it_.observations.set('nodefs.available', { available: 50, capacity: 1000 });
+    it_.onImagesDeleted = () => it_.observations.set('nodefs.available', { available: 500, capacity: 1000 });
+    it_.pods.push(pod({ name: 'a' }));
+    assert.equal(await it_.manager.synchronize(), false);
+    assert.deepEqual(it_.done.slice(2), ['delete dead containers', 'delete unused images']);
+    assert.equal(it_.pods.length, 1);
+  });
+
+  it("evicts for disk when the node's own means are not enough", async () => {
+    const it_ = world({ 'nodefs.available': '10%' });
+    it_.observations.set('nodefs.available', { available: 50, capacity: 1000 });
+    it_.pods.push(pod({ name: 'a' }));
+    assert.equal(await it_.manager.synchronize(), true);
+    assert.match(
+      it_.done.at(-1) ?? '',
+      /^evict a within 1s: The node was low on resource: ephemeral-storage\. Threshold quantity: 100, available: 50\. /,
+    );
+  });
+
+  for (const [name, shape, storage, message] of [
+    [
+      'an emptyDir above its limit',
+      { emptyDirLimit: '5Mi' },
+      {
+        volumes: [
+          {
+            name: 'scratch',
+            usage: { usedBytes: 6 * MI, inodesUsed: 1 },
+            filesystem,
+            ephemeral: true,
+            memory: false,
+            claim: '',
+          },
+        ],
+        ephemeral: nothing,
+      },
+      'Usage of EmptyDir volume "scratch" exceeds the limit "5Mi". ',
+    ],
+    [
+      'a pod above the sum of its limits',
+      { storageLimit: '10Mi' },
+      { volumes: [], ephemeral: { usedBytes: 11 * MI, inodesUsed: 1 } },
+      'Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. ',
+    ],
+  ] as const) {
+    it(`evicts a pod for ${name}, whatever the node has left`, async () => {
+      const it_ = world({});
+      it_.pods.push(pod({ name: 'a', ...shape }), pod({ name: 'other' }));
+      it_.storage.set('uid-a', { containers: new Map(), ...storage });
+      assert.equal(await it_.manager.synchronize(), true);
+      assert.deepEqual(it_.done, ['Warning Evicted a', `evict a within 1s: ${message}`]);
+    });
+  }
+
+  it('explains a supposed pressure without doing anything', async () => {
+    const it_ = world({ 'memory.available': '100Mi' });
+    it_.observations.set('memory.available', { available: 500 * MI, capacity: 1000 * MI });
+    it_.pods.push(pod({ name: 'a', memory: '10Mi' }), pod({ name: 'static', isStatic: true }));
+    it_.memory.set('a', 30 * MI);
+    const report = await it_.manager.explain({ signal: 'memory.available' });
+    assert.deepEqual(
+      report.ranking.map(({ pod: name, verdict, why }) => [name, verdict, why]),
+      [
+        ['default/a', 'first', 'uses 30Mi of memory, 20Mi above its request of 10Mi; priority 0'],
+        ['default/static', 'spared', 'static and system-critical pods are never evicted'],
+      ],
+    );
+    assert.deepEqual(report.pressure, {
+      signal: 'memory.available',
+      resource: 'memory',
+      condition: 'MemoryPressure',
+      supposed: true,
+    });
+    assert.deepEqual(it_.done, []);
+  });
+
+  it('explains that nobody goes while nothing is short', async () => {
+    const it_ = world({ 'memory.available': '100Mi' });
+    it_.observations.set('memory.available', { available: 500 * MI, capacity: 1000 * MI });
+    it_.pods.push(pod({ name: 'a' }));
+    const report = await it_.manager.explain({ signal: undefined });
+    assert.deepEqual([report.pressure.signal, report.ranking], ['', []]);
+    assert.deepEqual(report.signals[0], {
+      signal: 'memory.available',
+      available: '500Mi',
+      capacity: '1000Mi',
+      thresholds: [{ value: '100Mi', quantity: '100Mi', kind: 'hard', gracePeriodSeconds: 0, met: false }],
+    });
+  });
+});

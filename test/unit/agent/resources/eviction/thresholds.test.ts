@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import fc from 'fast-check';
+import {
+  amountOf,
+  byUrgency,
+  formatAmount,
+  formatValue,
+  isMet,
+  parseThresholds,
+  type Threshold,
+  type ThresholdFlags,
+  ThresholdError,
+  thresholdsMet,
+} from '../../../../../agent/resources/eviction/thresholds.ts';
+
+const flags = (given: Partial<ThresholdFlags>): ThresholdFlags => ({
+  hard: {},
+  soft: {},
+  softGracePeriod: {},
+  minimumReclaim: {},
+  enforcePods: false,
+  ...given,
+});
+const only = (given: Partial<ThresholdFlags>): Threshold => {
+  const [first, second] = parseThresholds(flags(given));
+  assert.ok(first !== undefined && second === undefined);
+  return first;
+};
+
+describe('eviction thresholds', () => {
+  it('are quantities or percentages, with or without the sign of a comparison', () => {
+    assert.equal(formatValue(only({ hard: { 'memory.available': '100Mi' } }).value), '100Mi');
+    assert.equal(formatValue(only({ hard: { 'nodefs.available': '<10%' } }).value), '10%');
+  });
+
+  it('count percentages as the reference does, so that what is allocatable is the same to the byte', () => {
+    const { value } = only({ hard: { 'nodefs.available': '10%' } });
+    assert.equal(270_553_174_016 - amountOf(value, 270_553_174_016), 243_497_856_212);
+  });
+
+  it('are switched off by 0 % and 100 %', () => {
+    assert.deepEqual(parseThresholds(flags({ hard: { 'nodefs.available': '0%', 'imagefs.available': '100%' } })), []);
+  });
+
+  it('take the grace period of soft ones and the minimum reclaim of both', () => {
+    const soft = only({
+      soft: { 'memory.available': '1Gi' },
+      softGracePeriod: { 'memory.available': '1m30s' },
+      minimumReclaim: { 'memory.available': '500Mi' },
+    });
+    assert.equal(soft.gracePeriodMs, 90_000);
+    assert.equal(soft.minimumReclaim === undefined ? '' : formatValue(soft.minimumReclaim), '500Mi');
+  });
+
+  it('hold the pods together to the same amount where what is allocatable is enforced', () => {
+    const signals = parseThresholds(flags({ hard: { 'memory.available': '100Mi' }, enforcePods: true })).map(
+      ({ signal }) => signal,
+    );
+    assert.deepEqual(signals, ['memory.available', 'allocatableMemory.available']);
+  });
+
+  for (const [name, given, message] of [
+    ['an unknown signal', { hard: { 'memory.free': '1Gi' } }, 'unsupported eviction signal memory.free'],
+    [
+      'a soft threshold without a grace period',
+      { soft: { 'memory.available': '1Gi' } },
+      'grace period must be specified for the soft eviction threshold memory.available',
+    ],
+    [
+      'a share above the whole',
+      { hard: { 'nodefs.available': '110%' } },
+      'eviction percentage threshold nodefs.available must be <= 100%: 110%',
+    ],
+    [
+      'a negative amount',
+      { hard: { 'memory.available': '-1Gi' } },
+      'eviction threshold memory.available must be positive: -1Gi',
+    ],
+    [
+      'a negative grace period',
+      { soft: { 'memory.available': '1Gi' }, softGracePeriod: { 'memory.available': '-1m' } },
+      'invalid eviction grace period specified: -1m, must be a positive value',
+    ],
+  ] as const) {
+    it(`refuse ${name}`, () => {
+      assert.throws(
+        () => parseThresholds(flags(given)),
+        (error) => error instanceof ThresholdError && error.message === message,
+      );
+    });
+  }
+
+  it('are met below the amount, and until so much more is free where a minimum is to be reclaimed', () => {
+    const threshold = only({ hard: { 'memory.available': '100' }, minimumReclaim: { 'memory.available': '50' } });
+    const at = (available: number, withReclaim: boolean): boolean =>
+      isMet(threshold, { available, capacity: 1000 }, { withReclaim });
+    assert.deepEqual([at(99, false), at(100, false), at(120, true), at(150, true)], [true, false, true, false]);
+  });
+
+  it('are not met where nothing is known of their signal', () => {
+    assert.deepEqual(
+      thresholdsMet(parseThresholds(flags({ hard: { 'pid.available': '10%' } })), new Map(), { withReclaim: false }),
+      [],
+    );
+  });
+
+  it('put memory first', () => {
+    const parsed = parseThresholds(flags({ hard: { 'nodefs.available': '10%', 'memory.available': '1Gi' } }));
+    assert.equal(byUrgency(parsed)[0]?.signal, 'memory.available');
+  });
+
+  it('stay met with more capacity and less of it free', () => {
+    const threshold = only({ hard: { 'nodefs.available': '10%' } });
+    fc.assert(
+      fc.property(fc.nat(1e12), fc.nat(1e12), fc.nat(1e9), (capacity, available, less) => {
+        const met = isMet(threshold, { available, capacity }, { withReclaim: false });
+        return !met || isMet(threshold, { available: Math.max(0, available - less), capacity }, { withReclaim: false });
+      }),
+    );
+  });
+
+  it('are told in binary units for bytes and plain ones for counts', () => {
+    assert.equal(formatAmount('memory', 100 * 1024 * 1024), '100Mi');
+    assert.equal(formatAmount('inodes', 838_860), '838860');
+  });
+});

@@ -1,0 +1,219 @@
+/** Dynamic resources, with a driver over a real socket: preparing, sharing, the runtime's devices, unpreparing, a restart. */
+import assert from 'node:assert/strict';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { resourceClaims } from '../../../../../api/machinery/resources.ts';
+import type { KubeObject } from '../../../../../api/meta/object.ts';
+import type { Pod } from '../../../../../agent/model/core-types.ts';
+import { serveGrpc } from '../../../../../agent/protocols/grpc/grpc-server.ts';
+import type { IncomingOf, OutgoingOf } from '../../../../../agent/protocols/grpc/messages.ts';
+import { ClaimManager } from '../../../../../agent/resources/managers/dra/claim-manager.ts';
+import { DRA_MESSAGES, DRA_METHODS } from '../../../../../agent/resources/managers/dra/schema.ts';
+import { FakeClient } from '../../../../fakes/fake-client.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+type Messages = typeof DRA_MESSAGES;
+const DRIVER = 'gpu.example.com';
+
+interface Rig {
+  readonly rootDirectory: string;
+  readonly client: FakeClient;
+  readonly manager: ClaimManager;
+  readonly calls: string[];
+  error: string;
+  register(manager: ClaimManager): Promise<void>;
+}
+
+async function setUp(t: TestContext, version: keyof typeof DRA_METHODS = 'v1.DRAPlugin'): Promise<Rig> {
+  const rootDirectory = await mkdtemp(join(tmpdir(), 'dra-'));
+  const clock = new FakeClock();
+  const client = new FakeClient(clock);
+  const socket = join(rootDirectory, 'driver.sock');
+  const manager = await ClaimManager.start({ rootDirectory, client, clock, logger: silentLogger });
+  const rig: Rig = {
+    rootDirectory,
+    client,
+    manager,
+    calls: [],
+    error: '',
+    register: async (with_) => {
+      const plugin = { name: DRIVER, endpoint: socket, supportedVersions: [version] };
+      with_.handler().validate(plugin);
+      await with_.handler().register(plugin, new AbortController().signal);
+    },
+  };
+  const device = (request: string): OutgoingOf<Messages, 'Device'> => ({
+    requestNames: [request],
+    poolName: 'pool',
+    deviceName: request,
+    cdiDeviceIds: [`example.com/gpu=${request}`],
+  });
+  const stop = await serveGrpc({
+    socket,
+    services: [
+      {
+        packageName: 'dra',
+        messages: DRA_MESSAGES,
+        methods: DRA_METHODS[version],
+        handlers: {
+          nodePrepareResources: ({ claims }: IncomingOf<Messages, 'NodePrepareResourcesRequest'>) => ({
+            claims: claims.map(({ name, uid }) => {
+              rig.calls.push(`prepare ${name}`);
+              return { key: uid, value: { devices: [device('big'), device('small')], error: rig.error } };
+            }),
+          }),
+          nodeUnprepareResources: ({ claims }: IncomingOf<Messages, 'NodeUnprepareResourcesRequest'>) => ({
+            claims: claims.map(({ name, uid }) => {
+              rig.calls.push(`unprepare ${name}`);
+              return { key: uid, value: { error: rig.error } };
+            }),
+          }),
+        },
+      },
+    ],
+  });
+  t.after(stop);
+  return rig;
+}
+
+const claim = (
+  reservedFor: readonly string[],
+  allocation: object | undefined = { devices: { results: [{ driver: DRIVER }] } },
+) =>
+  ({
+    apiVersion: 'resource.k8s.io/v1',
+    kind: 'ResourceClaim',
+    metadata: { name: 'mine', namespace: 'default' },
+    status: {
+      reservedFor: reservedFor.map((uid) => ({ resource: 'pods', name: uid, uid })),
+      ...(allocation === undefined ? {} : { allocation }),
+    },
+  }) as unknown as KubeObject;
+
+const pod = (uid: string, request?: string): Pod => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: { name: uid, namespace: 'default', uid },
+  spec: {
+    resourceClaims: [{ name: 'gpu', resourceClaimName: 'mine' }],
+    containers: [
+      {
+        name: 'c',
+        image: 'i',
+        resources: { claims: [{ name: 'gpu', ...(request === undefined ? {} : { request }) }] },
+      },
+      { name: 'other', image: 'i' },
+    ],
+  },
+});
+
+const devices = (manager: ClaimManager, of: Pod): (readonly string[])[] =>
+  of.spec.containers.map((container) => manager.cdiDevices(of, container));
+
+test('a claim is prepared once for all its pods, and unprepared with the last of them', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  rig.client.seed(resourceClaims, claim(['a', 'b']));
+  for (const uid of ['a', 'b', 'a']) await rig.manager.prepare(pod(uid));
+  assert.deepEqual(rig.calls, ['prepare mine']);
+  assert.deepEqual(devices(rig.manager, pod('a')), [['example.com/gpu=big', 'example.com/gpu=small'], []]);
+  assert.deepEqual(devices(rig.manager, pod('b', 'small')), [['example.com/gpu=small'], []]);
+  const [container] = pod('b', 'small').spec.containers;
+  assert.ok(container);
+  const small = { driver: DRIVER, pool: 'pool', device: 'small', cdiIds: ['example.com/gpu=small'] };
+  assert.deepEqual(rig.manager.claimed(pod('b'), container), [
+    { claim: 'mine', namespace: 'default', devices: [small] },
+  ]);
+  await rig.manager.release('a');
+  assert.deepEqual(devices(rig.manager, pod('a')), [[], []]);
+  await rig.manager.release('b');
+  await rig.manager.release('b');
+  assert.deepEqual(rig.calls, ['prepare mine', 'unprepare mine']);
+});
+
+test('two pods that prepare one claim at once both hold it', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  rig.client.seed(resourceClaims, claim(['a', 'b']));
+  await Promise.all([rig.manager.prepare(pod('a')), rig.manager.prepare(pod('b'))]);
+  assert.deepEqual(rig.calls, ['prepare mine']);
+  for (const uid of ['a', 'b']) assert.equal(devices(rig.manager, pod(uid))[0]?.length, 2, uid);
+});
+
+test('a pod that prepares a claim while the last holder releases it has its devices prepared afterwards', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  rig.client.seed(resourceClaims, claim(['a', 'b']));
+  await rig.manager.prepare(pod('a'));
+  await Promise.all([rig.manager.release('a'), rig.manager.prepare(pod('b'))]);
+  assert.deepEqual(rig.calls, ['prepare mine', 'unprepare mine', 'prepare mine']);
+  assert.equal(devices(rig.manager, pod('b'))[0]?.length, 2);
+  assert.deepEqual(rig.manager.pods(), ['b']);
+});
+
+test('a pod waits where its claim is not its own, not allocated, or the driver is not there or does not want', async (t) => {
+  const rig = await setUp(t, 'v1beta1.DRAPlugin');
+  const refused = (why: RegExp): Promise<void> => assert.rejects(rig.manager.prepare(pod('a')), why);
+  await refused(/not found/);
+  rig.client.seed(resourceClaims, claim(['other']));
+  await refused(/pod a\(a\) is not allowed to use ResourceClaim mine/);
+  rig.client.seed(resourceClaims, {
+    ...claim(['a']),
+    status: { reservedFor: [{ uid: 'a' }] },
+  } as unknown as KubeObject);
+  await refused(/ResourceClaim mine is not allocated yet/);
+  rig.client.seed(resourceClaims, claim(['a']));
+  await refused(/DRA driver gpu\.example\.com is not registered/);
+  await rig.register(rig.manager);
+  rig.error = 'no power';
+  await refused(/NodePrepareResources failed for ResourceClaim mine: no power/);
+  rig.error = '';
+  await rig.manager.prepare(pod('a'));
+  assert.deepEqual(devices(rig.manager, pod('a'))[0]?.length, 2);
+});
+
+test('the claim of a template is waited for, and one that needs no object is none', async (t) => {
+  const rig = await setUp(t);
+  const templated = (status: object): Pod => {
+    const of = pod('a');
+    return {
+      ...of,
+      spec: { ...of.spec, resourceClaims: [{ name: 'gpu', resourceClaimTemplateName: 'template' }] },
+      status,
+    };
+  };
+  await assert.rejects(rig.manager.prepare(templated({})), /resource claim not created yet/);
+  await rig.manager.prepare(templated({ resourceClaimStatuses: [{ name: 'gpu' }] }));
+  assert.deepEqual(rig.calls, []);
+});
+
+test('after a restart what is prepared is known, and what a driver could not take back is tried again', async (t) => {
+  const rig = await setUp(t);
+  await rig.register(rig.manager);
+  rig.client.seed(resourceClaims, claim(['a']));
+  await rig.manager.prepare(pod('a'));
+  const again = await ClaimManager.start({
+    rootDirectory: rig.rootDirectory,
+    client: rig.client,
+    clock: new FakeClock(),
+    logger: silentLogger,
+  });
+  assert.equal(devices(again, pod('a'))[0]?.length, 2);
+  await again.release('a');
+  assert.deepEqual(again.pods(), ['a'], 'the driver is not there yet');
+  await rig.register(again);
+  await again.release('a');
+  assert.deepEqual(again.pods(), []);
+  assert.deepEqual(rig.calls, ['prepare mine', 'unprepare mine']);
+});
+
+test('a driver that speaks nothing of ours is refused', async (t) => {
+  const rig = await setUp(t);
+  assert.throws(
+    () => rig.manager.handler().validate({ name: DRIVER, endpoint: '/x', supportedVersions: ['v9.DRAPlugin'] }),
+    /none of the DRA gRPC services v9\.DRAPlugin is supported/,
+  );
+});

@@ -1,0 +1,298 @@
+/** The managers together: alignment by policy and scope, refusals, what is taken back, and what the pod-resources socket tells. */
+import assert from 'node:assert/strict';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test, type TestContext } from 'node:test';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import type { Pod } from '../../../../../agent/model/core-types.ts';
+import { connectGrpc } from '../../../../../agent/protocols/grpc/grpc-client.ts';
+import { POD_RESOURCES_MESSAGES, POD_RESOURCES_METHODS } from '../../../../../agent/resources/podresources/schema.ts';
+import { servePodResources } from '../../../../../agent/resources/podresources/pod-resources-server.ts';
+import { CpuManager } from '../../../../../agent/resources/managers/cpumanager/cpu-manager.ts';
+import { parseCpuSet } from '../../../../../agent/resources/managers/cpu-set.ts';
+import { ClaimManager } from '../../../../../agent/resources/managers/dra/claim-manager.ts';
+import { DeviceManager } from '../../../../../agent/resources/managers/devicemanager/device-manager.ts';
+import { serveRegistration } from '../../../../../agent/resources/managers/devicemanager/registration-server.ts';
+import { MemoryManager } from '../../../../../agent/resources/managers/memorymanager/memory-manager.ts';
+import { cpuPolicyOptions, topologyPolicyOptions } from '../../../../../agent/resources/managers/policy-options.ts';
+import { ResourceManagers } from '../../../../../agent/resources/managers/resource-managers.ts';
+import { CpuTopology } from '../../../../../agent/resources/managers/topology/host-topology.ts';
+import type { TopologyPolicy } from '../../../../../agent/resources/managers/topologymanager/hints.ts';
+import { TopologyManager } from '../../../../../agent/resources/managers/topologymanager/topology-manager.ts';
+import { FakeDevicePlugin, healthy } from '../../../../fakes/device-plugin.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { resourcePod } from '../../../../fakes/resource-pod.ts';
+import { hostOf } from '../../../../fakes/sysfs-tree.ts';
+import { until } from '../../../../until.ts';
+
+const GPU = 'example.com/gpu';
+const GATES = { alpha: true, beta: true };
+const GIB = 2 ** 30;
+
+interface Rig {
+  readonly managers: ResourceManagers;
+  readonly rootDirectory: string;
+  readonly active: Set<string>;
+  readonly clock: FakeClock;
+  readonly admissions: { refused: boolean }[];
+  /** The next question for the active pods throws. */
+  readonly failure: { next: boolean };
+}
+
+/** Two sockets of four cores and 8 GiB; two GPUs on node 1, one on node 0. */
+async function setUp(t: TestContext, policy: TopologyPolicy, scope: 'container' | 'pod' = 'container'): Promise<Rig> {
+  const rootDirectory = await mkdtemp(join(tmpdir(), 'rm-'));
+  const directory = join(rootDirectory, 'device-plugins');
+  const host = await hostOf({ sockets: 2, coresPerNode: 4, memoryPerNodeBytes: 8 * GIB });
+  const clock = new FakeClock();
+  const admissions: { refused: boolean }[] = [];
+  const active = new Set<string>();
+  const failure = { next: false };
+  const topology = new TopologyManager({
+    policy,
+    scope,
+    options: topologyPolicyOptions({}, GATES),
+    numaNodes: host.numaNodes,
+    clock,
+    observe: ({ refused }) => admissions.push({ refused }),
+  });
+  const devices = await DeviceManager.start({
+    directory,
+    clock,
+    logger: silentLogger,
+    numaNodes: [0, 1],
+    affinity: topology,
+    onNodeChange: () => undefined,
+    onPodsChange: () => undefined,
+    observe: () => undefined,
+  });
+  const cpus = await CpuManager.start({
+    policy: 'static',
+    rootDirectory,
+    clock,
+    logger: silentLogger,
+    topology: new CpuTopology(host),
+    options: cpuPolicyOptions({}, GATES),
+    affinity: topology,
+    reservedCpus: parseCpuSet('0'),
+    reservedCount: 1,
+    running: () => Promise.resolve([]),
+    reconcileMs: 10_000,
+  });
+  const memory = await MemoryManager.start({
+    policy: 'Static',
+    rootDirectory,
+    logger: silentLogger,
+    numaNodes: host.numaNodes,
+    reserved: '0:memory=1Gi',
+    nodeReserved: { memory: GIB },
+    affinity: topology,
+  });
+  const managers = new ResourceManagers({
+    topology,
+    cpus,
+    memory,
+    devices,
+    claims: await ClaimManager.start({ rootDirectory, client: undefined, clock, logger: silentLogger }),
+    clock,
+    logger: silentLogger,
+    activePods: () => {
+      if (failure.next) {
+        failure.next = false;
+        throw new Error('boom');
+      }
+      return active;
+    },
+    tellsHealth: true,
+  });
+  const abort = new AbortController();
+  const close = await serveRegistration({ directory, devices, logger: silentLogger, signal: abort.signal });
+  const plugin = new FakeDevicePlugin({ directory, devices: healthy({ g0: 0, g1: 1, h1: 1 }) });
+  await plugin.serve();
+  await plugin.register(GPU);
+  await until('the devices', () => managers.capacity().capacity[GPU] === '3');
+  t.after(async () => {
+    abort.abort();
+    await plugin.close();
+    await close();
+  });
+  return { managers, rootDirectory, active, clock, admissions, failure };
+}
+
+const pod = (uid: string, cpu: number, memory: string, gpus = 0): Pod =>
+  resourcePod(uid, [{ limits: { cpu: String(cpu), memory, ...(gpus === 0 ? {} : { [GPU]: String(gpus) }) } }]);
+
+/** The pod is known to the agent from then on. */
+function admit(rig: Rig, of: Pod) {
+  rig.active.add(of.metadata.uid);
+  return rig.managers.admit(of);
+}
+
+const placement = ({ managers }: Rig, of: Pod) => {
+  const [container] = of.spec.containers;
+  assert.ok(container);
+  return managers.placement(of, container);
+};
+
+test('single-numa-node: processors, memory and devices of one node, or none at all', async (t) => {
+  const rig = await setUp(t, 'single-numa-node');
+  const two = pod('two', 2, '2Gi', 2);
+  assert.equal(await admit(rig, two), undefined);
+  assert.deepEqual(placement(rig, two), { cpus: '4-5', mems: '1', isExclusive: true });
+  // The node with a free GPU has processors enough, but not the memory.
+  assert.deepEqual(await admit(rig, pod('much', 2, '7500Mi', 1)), {
+    reason: 'TopologyAffinityError',
+    message: 'Resources cannot be allocated with Topology locality',
+  });
+  assert.deepEqual(rig.admissions, [{ refused: false }, { refused: true }]);
+});
+
+test('best-effort: what cannot be aligned is taken from where it is', async (t) => {
+  const rig = await setUp(t, 'best-effort');
+  const three = pod('three', 2, '1Gi', 3);
+  assert.equal(await admit(rig, three), undefined);
+  assert.equal(placement(rig, three).isExclusive, true);
+});
+
+test('restricted: refused where as few nodes as an empty host needs cannot serve it', async (t) => {
+  const rig = await setUp(t, 'restricted');
+  assert.equal(await admit(rig, pod('first', 2, '1Gi', 2)), undefined);
+  assert.equal((await admit(rig, pod('second', 4, '1Gi', 1)))?.reason, 'TopologyAffinityError');
+});
+
+test('scope pod: containers that would fit on two nodes are put on one', async (t) => {
+  const limits = { cpu: '2', memory: '1Gi' };
+  const containers = [
+    { name: 'a', limits: { ...limits, [GPU]: '1' } },
+    { name: 'b', limits },
+  ];
+  const rig = await setUp(t, 'single-numa-node', 'pod');
+  assert.equal(await admit(rig, pod('before', 3, '1Gi')), undefined);
+  const both = resourcePod('both', containers);
+  assert.equal(await admit(rig, both), undefined);
+  const [first, second] = both.spec.containers.map((container) => rig.managers.placement(both, container));
+  assert.deepEqual([first?.mems, second?.mems], ['1', '1']);
+  assert.deepEqual(parseCpuSet(`${first?.cpus},${second?.cpus}`), parseCpuSet('4-7'));
+});
+
+test('what nobody expects is told as such, and what was taken before is given back', async (t) => {
+  const rig = await setUp(t, 'none');
+  assert.deepEqual(await admit(rig, pod('much', 9, '1Gi', 2)), {
+    reason: 'UnexpectedAdmissionError',
+    message:
+      'Allocate failed due to not enough cpus available to satisfy request: requested=9, available=7, which is unexpected',
+  });
+  assert.equal(await admit(rig, pod('all', 1, '1Gi', 3)), undefined);
+});
+
+test('pods are admitted one after the other: what one was given the next one cannot have', async (t) => {
+  const rig = await setUp(t, 'none');
+  const answers = await Promise.all(['a', 'b', 'c'].map((uid) => admit(rig, pod(uid, 1, '1Gi', 2))));
+  assert.deepEqual(
+    answers.map((answer) => answer?.reason),
+    [undefined, 'UnexpectedAdmissionError', 'UnexpectedAdmissionError'],
+  );
+});
+
+test('a failure in one admission refuses that pod and no later one', async (t) => {
+  const rig = await setUp(t, 'none');
+  rig.failure.next = true;
+  assert.equal((await admit(rig, pod('unlucky', 1, '1Gi')))?.reason, 'UnexpectedAdmissionError');
+  assert.equal(await admit(rig, pod('next', 1, '1Gi')), undefined);
+  assert.equal(placement(rig, pod('next', 1, '1Gi')).isExclusive, true);
+});
+
+test('a pod that asks for nothing of the kind need not wait', async (t) => {
+  const rig = await setUp(t, 'restricted');
+  assert.equal(admit(rig, resourcePod('plain', [{ limits: { cpu: '100m' } }])), undefined);
+});
+
+test('what pods have that are gone is taken back, of those that are active it is not', async (t) => {
+  const rig = await setUp(t, 'none');
+  await admit(rig, pod('gone', 2, '1Gi', 1));
+  await admit(rig, pod('here', 2, '1Gi', 1));
+  rig.active.delete('gone');
+  await admit(rig, pod('next', 3, '1Gi', 2));
+  assert.equal(placement(rig, pod('gone', 2, '1Gi')).isExclusive, false);
+  assert.equal(placement(rig, pod('here', 2, '1Gi')).isExclusive, true);
+});
+
+test('the pod-resources socket tells who has what, and what there is', async (t) => {
+  const rig = await setUp(t, 'single-numa-node');
+  const mine = pod('mine', 2, '2Gi', 2);
+  await admit(rig, mine);
+  const observed: string[] = [];
+  const close = await servePodResources({
+    rootDirectory: rig.rootDirectory,
+    clock: rig.clock,
+    accounts: rig.managers.accounts(),
+    activePods: () => [mine],
+    podByName: (_namespace, name) => (name === 'mine' ? mine : undefined),
+    observe: (endpoint, failed) => observed.push(`${endpoint} ${failed}`),
+  });
+  t.after(close);
+  const client = await connectGrpc({
+    socket: join(rig.rootDirectory, 'pod-resources', 'kubelet.sock'),
+    packageName: 'v1',
+    messages: POD_RESOURCES_MESSAGES,
+    methods: POD_RESOURCES_METHODS,
+  });
+  t.after(() => client.close());
+  const options = { timeoutMs: 20_000 };
+  const { podResources } = await client.call('list', {}, options);
+  const node1 = { nodes: [{ id: 1 }] };
+  const device = (id: string) => ({ resourceName: GPU, deviceIds: [id], topology: node1 });
+  assert.deepEqual(podResources, [
+    {
+      name: 'mine',
+      namespace: 'default',
+      containers: [
+        {
+          name: 'main',
+          devices: [device('g1'), device('h1')],
+          cpuIds: [4, 5],
+          memory: [{ memoryType: 'memory', size: 2 * GIB, topology: node1 }],
+          dynamicResources: [],
+        },
+      ],
+    },
+  ]);
+  const all = await client.call('getAllocatableResources', {}, options);
+  assert.deepEqual(all.cpuIds, [1, 2, 3, 4, 5, 6, 7]);
+  assert.equal(all.devices.length, 3);
+  assert.deepEqual(
+    all.memory.filter(({ memoryType }) => memoryType === 'memory').map(({ size }) => size / GIB),
+    [7, 8],
+  );
+  const one = await client.call('get', { podName: 'mine', podNamespace: 'default' }, options);
+  assert.equal(one.podResources?.name, 'mine');
+  await assert.rejects(
+    client.call('get', { podName: 'other', podNamespace: 'default' }, options),
+    /pod other in namespace default not found/,
+  );
+  // Ten at once, then a hundred a second.
+  const answers = await Promise.allSettled(Array.from({ length: 10 }, () => client.call('list', {}, options)));
+  const refused = answers.filter((answer) => answer.status === 'rejected');
+  assert.equal(refused.length, 4);
+  assert.match(String(refused[0]?.reason), /code = ResourceExhausted desc = rejected by rate limit/);
+  await rig.clock.advance(1_000);
+  await client.call('list', {}, options);
+  assert.equal(observed.at(-1), 'list false');
+});
+
+test('a host with more NUMA nodes than are allowed is refused', async () => {
+  const host = await hostOf({ sockets: 9, coresPerNode: 1 });
+  assert.throws(
+    () =>
+      new TopologyManager({
+        policy: 'best-effort',
+        scope: 'container',
+        options: topologyPolicyOptions({}, GATES),
+        numaNodes: host.numaNodes,
+        clock: new FakeClock(),
+        observe: () => undefined,
+      }),
+    /unsupported on machines with more than 8 NUMA Nodes/,
+  );
+});

@@ -1,0 +1,118 @@
+/** Figures have the names, types and labels that the reference's pages showed, so that dashboards need not be changed. */
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { request } from 'node:https';
+import { after, before, test } from 'node:test';
+import type { Agent } from '../../../../../agent/main.ts';
+import { keepAlive } from '../../../../../api/machinery/clock.ts';
+import { startAgentInMemory } from '../../../../fakes/agent-in-memory.ts';
+
+type Page = 'metrics' | 'resource' | 'probes' | 'cadvisor';
+
+/** Name to type and labels, as recorded; what Go's runtime and the API machinery's libraries tell of themselves is left out. */
+const recorded = JSON.parse(await readFile(join(import.meta.dirname, 'reference-metrics.json'), 'utf8')) as Record<
+  Page,
+  Record<string, string>
+>;
+
+/** Recorded, and not here: there is nothing in this agent that they would count. */
+const ABSENT: readonly (readonly [pattern: RegExp, why: string])[] = [
+  [
+    /^force_cleaned_failed_volume|^reconstruct_volume/,
+    'volumes are found on the host itself, not rebuilt from directories',
+  ],
+  [/^kubelet_volume_metric/, 'what volumes hold is measured for the whole node'],
+  [/^kubelet_cri_losing_support/, 'the runtime interface has one version'],
+  [
+    /^kubelet_evented_pleg|^kubelet_pleg_discard|^kubelet_pleg_pod_relist/,
+    'the PLEG has one way, and no buffer that overflows',
+  ],
+  [/^kubelet_first_network_pod/, 'nothing waits for the first pod'],
+  [/^kubelet_graceful_shutdown/, 'set only by a shutdown of the host'],
+  [/^kubelet_imagemanager_inmemory/, 'the records in memory have no limit to be a part of'],
+  [/^kubelet_image_volume/, 'not counted by themselves'],
+  [/^kubelet_lifecycle_handler|^kubelet_sleep_action/, 'handlers have no second way'],
+  [/^kubelet_pod_watch_events|^kubelet_pod_worker_start/, 'told by other figures'],
+  [/^rest_client_exec_plugin|^rest_client_transport|^workqueue_/, 'of the client library of the reference'],
+  [/^process_network_/, 'the process has no network of its own'],
+];
+
+let directory = '';
+let agent: Agent;
+const alive = keepAlive();
+
+before(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'agent-metrics-'));
+  const podManifestPath = join(directory, 'manifests');
+  await mkdir(podManifestPath);
+  await writeFile(
+    join(podManifestPath, 'a.yaml'),
+    'apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c, image: "shell:1", imagePullPolicy: Never, command: [sleep, "1000"], readinessProbe: {exec: {command: [echo]}, periodSeconds: 1}}], volumes: [{name: v, emptyDir: {}}]}\n',
+  );
+  agent = await startAgentInMemory(directory, { podManifestPath, authorizationMode: 'AlwaysAllow' });
+});
+after(async () => {
+  alive.cancel();
+  await agent.close();
+  await rm(directory, { recursive: true, force: true });
+});
+
+function page(path: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    request({ host: '127.0.0.1', port: agent.port, path, rejectUnauthorized: false, agent: false }, (response) => {
+      let text = '';
+      response.on('data', (part: Buffer) => (text += part.toString('utf8')));
+      response.on('end', () => resolve(text));
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+/** Name to type and labels; a histogram once. */
+function shown(text: string): Map<string, string> {
+  const types = new Map([...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name = '', type = '']) => [name, type]));
+  const found = new Map<string, string>();
+  for (const [, full = '', list = ''] of text.matchAll(/^([a-z_][a-z0-9_]*)(?:\{(.*)\})? \S+/gim)) {
+    const base = full.replace(/_(bucket|count|sum)$/, '');
+    const name = types.get(base) === 'histogram' ? base : full;
+    const labels = [...list.matchAll(/(\w+)="/g)]
+      .map(([, label = '']) => label)
+      .filter((label) => label !== 'le' || types.get(name) !== 'histogram');
+    found.set(name, `${types.get(name) ?? '?'} ${labels.toSorted().join(',')}`.trim());
+  }
+  return found;
+}
+
+for (const [name, path] of [
+  ['metrics', '/metrics'],
+  ['resource', '/metrics/resource'],
+  ['probes', '/metrics/probes'],
+  ['cadvisor', '/metrics/cadvisor'],
+] as const) {
+  test(`${path}: what is shown has the recorded type and labels`, async () => {
+    const found = shown(await page(path));
+    assert.ok(name === 'probes' || found.size > 2, `${path} shows something`);
+    const differing = [...found].filter(
+      ([metric, form]) => recorded[name][metric] !== undefined && recorded[name][metric] !== form,
+    );
+    assert.deepEqual(
+      differing.map(([metric, form]) => `${metric}: ${form} instead of ${recorded[name][metric]}`),
+      [],
+    );
+  });
+}
+
+test('/metrics: every recorded figure is there, or it is said why not', () => {
+  const families = new Map(
+    agent.metrics.families().map(({ name, kind, labels }) => [name, `${kind} ${labels.toSorted().join(',')}`.trim()]),
+  );
+  const missing: string[] = [];
+  for (const [name, form] of Object.entries(recorded.metrics)) {
+    if (ABSENT.some(([pattern]) => pattern.test(name))) continue;
+    if (families.get(name) !== form) missing.push(`${name}: ${families.get(name) ?? 'absent'} instead of ${form}`);
+  }
+  assert.deepEqual(missing, []);
+});

@@ -1,0 +1,131 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import {
+  bytesToFree,
+  ImageGc,
+  type ImageGcPolicy,
+  type ImageSpace,
+} from '../../../../../agent/runtime/images/image-gc.ts';
+import type { ContainerStatus, ImageInfo } from '../../../../../agent/runtime/runtime.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+const policy: ImageGcPolicy = { highThresholdPercent: 85, lowThresholdPercent: 80, minAgeMs: 120_000, maxAgeMs: 0 };
+const image = (name: string, sizeBytes: number, pinned = false): ImageInfo => ({
+  id: `sha256:${name}`,
+  repoTags: [`example.org/${name}:1`],
+  repoDigests: [],
+  sizeBytes,
+  user: '',
+  pinned,
+});
+
+function setUp(given: {
+  readonly images: ImageInfo[];
+  readonly used?: readonly string[];
+  readonly kept?: readonly string[];
+  readonly space?: ImageSpace;
+  readonly policy?: Partial<ImageGcPolicy>;
+}) {
+  const clock = new FakeClock();
+  const removed: string[] = [];
+  const told: string[] = [];
+  const used = new Set(given.used ?? []);
+  const gc = new ImageGc({
+    policy: { ...policy, ...given.policy },
+    clock,
+    logger: silentLogger,
+    runtime: {
+      listImages: () => Promise.resolve(given.images.filter((one) => !removed.includes(one.id))),
+      listContainers: () =>
+        Promise.resolve(
+          [...used].map(
+            (name) => ({ imageId: `sha256:${name}`, image: '', imageRef: '' }) as unknown as ContainerStatus,
+          ),
+        ),
+      removeImage(id) {
+        removed.push(id);
+        return Promise.resolve();
+      },
+    },
+    space: () => Promise.resolve(given.space ?? { capacityBytes: 1000, availableBytes: 100 }),
+    kept: () => Promise.resolve(new Set(given.kept ?? [])),
+    aboutNode: (reason, message) => void told.push(`${reason}: ${message}`),
+  });
+  return { clock, gc, removed, told, used };
+}
+
+describe('image collection', () => {
+  it('frees down to the low threshold from the high one on', () => {
+    assert.equal(bytesToFree({ capacityBytes: 1000, availableBytes: 100 }, policy), 100);
+    assert.equal(bytesToFree({ capacityBytes: 1000, availableBytes: 160 }, policy), 0);
+    assert.equal(bytesToFree({ capacityBytes: 1000, availableBytes: 0 }, { ...policy, highThresholdPercent: 100 }), 0);
+  });
+
+  it('takes what was used longest ago, and no more than it has to', async () => {
+    const { clock, gc, removed, used } = setUp({
+      images: [image('old', 60), image('older', 60), image('newest', 60)],
+      used: ['old', 'older', 'newest'],
+      space: { capacityBytes: 1000, availableBytes: 100 },
+    });
+    await gc.collect().catch(() => undefined);
+    for (const name of ['older', 'old']) {
+      used.delete(name);
+      await clock.advance(200_000);
+      await gc.collect().catch(() => undefined);
+    }
+    used.delete('newest');
+    await clock.advance(200_000);
+    await gc.collect().catch(() => undefined);
+    assert.deepEqual(removed, ['sha256:older', 'sha256:old', 'sha256:newest']);
+  });
+
+  it('never takes images in use, pinned ones and those that came with the installation', async () => {
+    const { clock, gc, removed, told } = setUp({
+      images: [image('used', 500), image('pinned', 500, true), image('kept', 500), image('free', 10)],
+      used: ['used'],
+      kept: ['example.org/kept:1'],
+    });
+    await gc.collect().catch(() => undefined);
+    await clock.advance(200_000);
+    await assert.rejects(gc.collect(), /only found 10 bytes eligible to free/);
+    assert.deepEqual(removed, ['sha256:free']);
+    assert.match(
+      told.at(-1) ?? '',
+      /^FreeDiskSpaceFailed: Failed to garbage collect required amount of images\. Attempted to free 100 bytes, but only found 10 bytes eligible to free\.$/,
+    );
+  });
+
+  it('leaves images alone that are younger than the minimum age', async () => {
+    const { clock, gc, removed } = setUp({ images: [image('fresh', 500)] });
+    await gc.collect().catch(() => undefined);
+    await clock.advance(60_000);
+    await gc.deleteUnused();
+    assert.deepEqual(removed, []);
+    await clock.advance(60_000);
+    await gc.deleteUnused();
+    assert.deepEqual(removed, ['sha256:fresh']);
+  });
+
+  it('takes images that nothing used for the maximum age, though there is room', async () => {
+    const { clock, gc, removed } = setUp({
+      images: [image('stale', 1), image('used', 1)],
+      used: ['used'],
+      space: { capacityBytes: 1000, availableBytes: 900 },
+      policy: { maxAgeMs: 3_600_000 },
+    });
+    await gc.collect();
+    await clock.advance(3_000_000);
+    await gc.collect();
+    assert.deepEqual(removed, []);
+    await clock.advance(700_000);
+    await gc.collect();
+    assert.deepEqual(removed, ['sha256:stale']);
+  });
+
+  it('says so when the file system has no size', async () => {
+    const { gc, told } = setUp({ images: [], space: { capacityBytes: 0, availableBytes: 0 } });
+    await assert.rejects(gc.collect());
+    assert.deepEqual(told, ['InvalidDiskCapacity: invalid capacity 0 on image filesystem']);
+  });
+});

@@ -1,0 +1,322 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Container, Pod, ReferencedObjects } from '../../../../../agent/model/core-types.ts';
+import {
+  ImageError,
+  ImageManager,
+  type ImageManagerOptions,
+} from '../../../../../agent/runtime/images/image-manager.ts';
+import type { PullCredential } from '../../../../../agent/runtime/images/pull-credentials.ts';
+import type { PullVerification } from '../../../../../agent/runtime/images/pull-verification.ts';
+import type { ImageInfo, RegistryAuth } from '../../../../../agent/runtime/runtime.ts';
+import type { KubeObject } from '../../../../../api/meta/object.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+const IMAGE = 'reg.example.com/team/app:1';
+
+const podOf = (name: string, secrets: readonly string[] = []): Pod => ({
+  metadata: { name, namespace: 'ns', uid: `uid-${name}` },
+  spec: { containers: [], imagePullSecrets: secrets.map((secret) => ({ name: secret })) },
+});
+
+const secretOf = (auths: object, type: '.dockerconfigjson' | '.dockercfg' = '.dockerconfigjson'): KubeObject => {
+  const text = JSON.stringify(type === '.dockerconfigjson' ? { auths } : auths);
+  return {
+    metadata: { name: 's', namespace: 'ns', uid: 'uid-s' },
+    data: { [type]: Buffer.from(text).toString('base64') },
+  } as unknown as KubeObject;
+};
+
+const login = (username: string): object => ({ auth: Buffer.from(`${username}:p`).toString('base64') });
+
+function setUp(
+  changes: Partial<ImageManagerOptions> = {},
+  given: { readonly present?: readonly string[]; readonly secrets?: Readonly<Record<string, KubeObject>> } = {},
+) {
+  const clock = new FakeClock();
+  const present = new Set(given.present ?? []);
+  const told: string[] = [];
+  const pulls: { readonly image: string; readonly auth: RegistryAuth | undefined; end(error?: Error): void }[] = [];
+  const requests: string[] = [];
+  const info = (id: string): ImageInfo => ({
+    id,
+    repoTags: [id],
+    repoDigests: [],
+    sizeBytes: 7,
+    user: '',
+    pinned: false,
+  });
+  const manager = new ImageManager({
+    runtime: {
+      imageStatus: (reference) => Promise.resolve(present.has(reference) ? info(reference) : undefined),
+      pullImage: (image, auth, { signal: aborted }) =>
+        new Promise((resolve, reject) => {
+          aborted.addEventListener('abort', () => reject(new Error('context canceled')), { once: true });
+          pulls.push({
+            image,
+            auth,
+            end(error) {
+              if (error !== undefined) return reject(error);
+              present.add(image);
+              resolve(image);
+            },
+          });
+        }),
+    },
+    clock,
+    events: {
+      event: (_pod, type, reason, message) => void told.push(`${type} ${reason} ${message}`),
+    } as ImageManagerOptions['events'],
+    objects: { secret: (_namespace, name) => Promise.resolve(given.secrets?.[name]) } as ReferencedObjects,
+    serialPulls: false,
+    maxParallelPulls: 0,
+    registryQps: 0,
+    registryBurst: 0,
+    onRequest: ({ pullPolicy, isPresent, isPullRequired }) =>
+      void requests.push([pullPolicy, isPresent, isPullRequired].map(String).join(' ')),
+    ...changes,
+  });
+  const signal = new AbortController().signal;
+  const ensure = (pod: Pod, image = IMAGE, imagePullPolicy = 'IfNotPresent', until = signal): Promise<ImageInfo> =>
+    manager.ensure(pod, { name: 'c', image, imagePullPolicy } as Container, 'regular', until);
+  /** Lets all that can go on without time go on. */
+  const settle = (): Promise<void> => clock.advance(0);
+  return { clock, told, pulls, requests, manager, ensure, settle };
+}
+
+const refused = (reason: string, message: string | RegExp) => (error: unknown) => {
+  assert.ok(error instanceof ImageError);
+  assert.equal(error.reason, reason);
+  if (typeof message === 'string') assert.equal(error.message, message);
+  else assert.match(error.message, message);
+  return true;
+};
+
+describe('the pull policy', () => {
+  it('IfNotPresent takes what is there, and pulls what is not', async () => {
+    const { ensure, pulls, told, settle, requests } = setUp({}, { present: ['there:1'] });
+    await ensure(podOf('p'), 'there:1');
+    assert.deepEqual(told, ['Normal Pulled Container image "there:1" already present on machine']);
+    const wanted = ensure(podOf('p'));
+    await settle();
+    pulls[0]?.end();
+    await wanted;
+    assert.deepEqual(told.slice(1), [
+      `Normal Pulling Pulling image "${IMAGE}"`,
+      `Normal Pulled Successfully pulled image "${IMAGE}" in 0s (0s including waiting). Image size: 7 bytes.`,
+    ]);
+    assert.deepEqual(requests, ['IfNotPresent true false', 'IfNotPresent false true']);
+  });
+
+  it('Always pulls what is there', async () => {
+    const { ensure, pulls, settle, requests } = setUp({}, { present: [IMAGE] });
+    const wanted = ensure(podOf('p'), IMAGE, 'Always');
+    await settle();
+    pulls[0]?.end();
+    assert.equal((await wanted).id, IMAGE);
+    assert.deepEqual(requests, ['Always undefined true']);
+  });
+
+  it('Never tells the same of what is not there and of what the pod may not use', async () => {
+    const message = `Container image "${IMAGE}" is not present with pull policy of Never`;
+    const missing = setUp();
+    await assert.rejects(missing.ensure(podOf('p'), IMAGE, 'Never'), refused('ErrImageNeverPull', message));
+    const verification = { mustPull: () => Promise.resolve(true) } as unknown as PullVerification;
+    const guarded = setUp({ verification }, { present: [IMAGE] });
+    await assert.rejects(guarded.ensure(podOf('p'), IMAGE, 'Never'), refused('ErrImageNeverPull', message));
+    assert.deepEqual(guarded.told, [`Warning ErrImageNeverPull ${message}`]);
+    assert.deepEqual(guarded.told, missing.told);
+  });
+
+  it('of an image that is no name does not matter', async () => {
+    const { ensure } = setUp();
+    await assert.rejects(
+      ensure(podOf('p'), 'No:Name:'),
+      refused('InvalidImageName', /couldn't parse image name "No:Name:"/),
+    );
+  });
+});
+
+describe('an image that is there, of which credentials are verified', () => {
+  it('is pulled by who has to show them, and what they showed is recorded', async () => {
+    const log: string[] = [];
+    const verification = {
+      mustPull: async (_image: string, _id: string, credentials: () => Promise<readonly PullCredential[]>) => {
+        const given = await credentials();
+        log.push(`check ${given.map(({ auth }) => auth.username).join()}`);
+        return true;
+      },
+      starts: (image: string) => Promise.resolve(void log.push(`starts ${image}`)),
+      pulled: (_image: string, id: string, used: PullCredential) =>
+        Promise.resolve(void log.push(`pulled ${id} ${used.source?.name}`)),
+      failed: () => Promise.resolve(void log.push('failed')),
+    } as unknown as PullVerification;
+    const { ensure, pulls, settle } = setUp(
+      { verification },
+      { present: [IMAGE], secrets: { a: secretOf({ 'reg.example.com': login('ann') }) } },
+    );
+    const wanted = ensure(podOf('p', ['a']));
+    await settle();
+    pulls[0]?.end();
+    await wanted;
+    assert.deepEqual(log, ['check ann', `starts ${IMAGE}`, `pulled ${IMAGE} a`]);
+    log.length = 0;
+    const denied = ensure(podOf('q', ['a']));
+    await settle();
+    pulls[1]?.end(new Error('denied'));
+    await assert.rejects(denied, refused('ErrImagePull', 'denied'));
+    assert.deepEqual(log, ['check ann', `starts ${IMAGE}`, 'failed']);
+    await assert.rejects(ensure(podOf('q', ['a'])), refused('ImagePullBackOff', /ErrImagePull: denied$/));
+  });
+
+  it('is told to be accessible', async () => {
+    const verification = { mustPull: () => Promise.resolve(false) } as unknown as PullVerification;
+    const { ensure, told } = setUp({ verification }, { present: [IMAGE] });
+    await ensure(podOf('p'));
+    assert.deepEqual(told, [
+      `Normal Pulled Container image "${IMAGE}" already present on machine and can be accessed by the pod`,
+    ]);
+  });
+});
+
+describe('a pull', () => {
+  it('that fails is tried again after 10 s doubling, and says why meanwhile', async () => {
+    const { ensure, pulls, settle, clock, told } = setUp();
+    const why = 'manifest unknown';
+    for (const seconds of [10, 20, 40]) {
+      const wanted = ensure(podOf('p'));
+      await settle();
+      pulls.at(-1)?.end(new Error(why));
+      await assert.rejects(wanted, refused('ErrImagePull', why));
+      await clock.advance(seconds * 1000 - 1);
+      await assert.rejects(
+        ensure(podOf('p')),
+        refused('ImagePullBackOff', `Back-off pulling image "${IMAGE}": ErrImagePull: ${why}`),
+      );
+      await clock.advance(1);
+    }
+    assert.equal(pulls.length, 3);
+    assert.ok(told.includes(`Warning Failed Failed to pull image "${IMAGE}": ${why}`));
+    assert.ok(told.includes(`Normal BackOff Back-off pulling image "${IMAGE}"`));
+  });
+
+  for (const [said, reason, message] of [
+    [
+      'RegistryUnavailable: 503',
+      'RegistryUnavailable',
+      `image pull failed for ${IMAGE} because the registry is unavailable: 503`,
+    ],
+    [
+      'rpc error: code = Unknown desc = SignatureValidationFailed: bad',
+      'SignatureValidationFailed',
+      `image pull failed for ${IMAGE} because the signature validation failed: bad`,
+    ],
+  ] as const)
+    it(`has the runtime's reason ${reason}`, async () => {
+      const { ensure, pulls, settle } = setUp();
+      const wanted = ensure(podOf('p'));
+      await settle();
+      pulls[0]?.end(new Error(said));
+      await assert.rejects(wanted, refused(reason, message));
+    });
+
+  it('is one for pods that want one image at one time without credentials', async () => {
+    const { ensure, pulls, settle } = setUp();
+    const wanted = ['p', 'q', 'r'].map((name) => ensure(podOf(name)));
+    await settle();
+    assert.equal(pulls.length, 1);
+    pulls[0]?.end();
+    await Promise.all(wanted);
+  });
+
+  it('goes on for the other pods when the pod that began it is deleted, and ends with the last', async () => {
+    const { ensure, pulls, settle, told } = setUp();
+    const [first, second] = [new AbortController(), new AbortController()];
+    const deleted = assert.rejects(ensure(podOf('p'), IMAGE, 'IfNotPresent', first.signal), /deleted/);
+    const wanted = ensure(podOf('q'), IMAGE, 'IfNotPresent', second.signal);
+    await settle();
+    first.abort(new Error('deleted'));
+    await deleted;
+    pulls[0]?.end();
+    await wanted;
+    assert.deepEqual([pulls.length, told.filter((line) => line.startsWith('Warning'))], [1, []]);
+    const alone = new AbortController();
+    const last = assert.rejects(ensure(podOf('r'), 'app:2', 'IfNotPresent', alone.signal), /deleted/);
+    await settle();
+    alone.abort(new Error('deleted'));
+    await last;
+    const again = ensure(podOf('r'), 'app:2');
+    await settle();
+    assert.equal(pulls.length, 3, 'a pull that was cancelled is not shared');
+    pulls[2]?.end();
+    await again;
+  });
+
+  for (const [what, changes, atOnce] of [
+    ['serial', { serialPulls: true }, 1],
+    ['at most two at a time', { maxParallelPulls: 2 }, 2],
+    ['as many as are wanted', {}, 4],
+  ] as const)
+    it(`waits its turn: ${what}`, async () => {
+      const { ensure, pulls, settle } = setUp(changes);
+      const wanted = [1, 2, 3, 4].map((tag) => ensure(podOf('p'), `app:${tag}`));
+      let ended = 0;
+      for (let left = 4; left > 0; left--) {
+        await settle();
+        assert.equal(pulls.length - ended, Math.min(atOnce, left));
+        pulls[ended++]?.end();
+      }
+      await Promise.all(wanted);
+    });
+
+  it('beyond the rate of the registry is refused, as the reference does', async () => {
+    const { ensure, pulls, settle, clock } = setUp({ registryQps: 1, registryBurst: 2 });
+    const wanted = [1, 2].map((tag) => ensure(podOf('p'), `app:${tag}`));
+    await settle();
+    await assert.rejects(ensure(podOf('p'), 'app:3'), refused('ErrImagePull', 'pull QPS exceeded'));
+    await clock.advance(1_000);
+    wanted.push(ensure(podOf('p'), 'app:4'));
+    await settle();
+    assert.equal(pulls.length, 3);
+    for (const pull of pulls) pull.end();
+    await Promise.all(wanted);
+  });
+
+  it('tries the credentials of all secrets, the most specific first, then those of plugins', async () => {
+    const plugin: PullCredential = { auth: { username: 'plugin', password: 'p' }, source: undefined, hash: '' };
+    const { ensure, pulls, settle } = setUp(
+      { providers: () => Promise.resolve([plugin]) },
+      {
+        secrets: {
+          a: secretOf({
+            'reg.example.com': login('registry'),
+            'reg.example.com/team': login('team'),
+            other: login('x'),
+          }),
+          b: secretOf({ 'https://reg.example.com/v1/': login('old') }, '.dockercfg'),
+        },
+      },
+    );
+    const wanted = ensure(podOf('p', ['a', 'b', 'missing']));
+    for (let index = 0; index < 4; index++) {
+      await settle();
+      pulls[index]?.end(new Error('unauthorized'));
+    }
+    // One sentence where all say the same.
+    await assert.rejects(wanted, refused('ErrImagePull', 'unauthorized'));
+    assert.deepEqual(
+      pulls.map(({ auth }) => auth?.username),
+      ['team', 'registry', 'old', 'plugin'],
+    );
+  });
+
+  it('of a digest asks for the digest', async () => {
+    const pinned = `reg.example.com/app@sha256:${'a'.repeat(64)}`;
+    const { ensure, pulls, settle } = setUp();
+    const wanted = ensure(podOf('p'), pinned);
+    await settle();
+    pulls[0]?.end();
+    await wanted;
+    assert.equal(pulls[0]?.image, pinned);
+  });
+});

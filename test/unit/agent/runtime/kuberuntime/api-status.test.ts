@@ -1,0 +1,128 @@
+/** What the API is told of containers that the runtime does not have yet. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Pod, PodStatus } from '../../../../../agent/model/core-types.ts';
+import { apiPodStatus } from '../../../../../agent/runtime/kuberuntime/api-status.ts';
+import { assembleRuntimeStatus } from '../../../../../agent/runtime/kuberuntime/runtime-status.ts';
+import type { ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
+
+interface Seen {
+  readonly recursiveReadOnly: boolean;
+  readonly containers?: readonly ContainerStatus[];
+  readonly message?: string;
+}
+
+function statusOf(spec: object, { recursiveReadOnly, containers = [], message = '' }: Seen): PodStatus {
+  const pod = { metadata: { name: 'p', namespace: 'd', uid: 'u' }, spec: { nodeName: 'n', ...spec } } as unknown as Pod;
+  return apiPodStatus({
+    pod,
+    runtime: assembleRuntimeStatus({ uid: 'u', name: 'p', namespace: 'd' }, [], containers),
+    previous: undefined,
+    terminal: false,
+    resizing: [],
+    resize: {},
+    nowMs: 0,
+    hostIps: [],
+    recursiveReadOnly,
+    runtimeName: 'docker',
+    waiting: () => undefined,
+    readiness: () => undefined,
+    terminationMessage: () => message,
+  });
+}
+
+function waitingReasons(spec: object): Record<string, string | undefined> {
+  const status = statusOf(spec, { recursiveReadOnly: false });
+  const all = [
+    ...(status.initContainerStatuses ?? []),
+    ...(status.containerStatuses ?? []),
+    ...(status.ephemeralContainerStatuses ?? []),
+  ];
+  return Object.fromEntries(all.map(({ name, state }) => [name, state?.waiting?.reason]));
+}
+
+describe('a container that was not made yet waits', () => {
+  const container = (name: string): object => ({ name, image: 'i' });
+  it('for its creation in a pod without init containers', () =>
+    assert.deepEqual(waitingReasons({ containers: [container('a')] }), { a: 'ContainerCreating' }));
+  it('for the initialization in a pod with init containers, these and debugging ones included', () =>
+    assert.deepEqual(
+      waitingReasons({
+        initContainers: [container('one'), container('two')],
+        containers: [container('a')],
+        ephemeralContainers: [container('debug')],
+      }),
+      { one: 'PodInitializing', two: 'PodInitializing', a: 'PodInitializing', debug: 'PodInitializing' },
+    ));
+});
+
+it('A mount that is read-only says whether all below it is too, never that this was a wish', () => {
+  const mount = (name: string, recursiveReadOnly?: string): object => ({
+    name,
+    mountPath: `/${name}`,
+    readOnly: true,
+    recursiveReadOnly,
+  });
+  const spec = {
+    containers: [
+      {
+        name: 'a',
+        volumeMounts: [
+          mount('wished', 'IfPossible'),
+          mount('no', 'Disabled'),
+          mount('unsaid'),
+          { name: 'written', mountPath: '/w' },
+        ],
+      },
+    ],
+  };
+  const modes = (recursiveReadOnly: boolean): unknown[] =>
+    (statusOf(spec, { recursiveReadOnly }).containerStatuses?.[0]?.volumeMounts ?? []).map(
+      (shown) => shown.recursiveReadOnly,
+    );
+  assert.deepEqual(modes(false), ['Disabled', 'Disabled', 'Disabled', undefined]);
+  assert.deepEqual(modes(true), ['Enabled', 'Disabled', 'Disabled', undefined]);
+});
+
+describe('the termination messages of a pod', () => {
+  const exited = (name: string, attempt: number): ContainerStatus =>
+    ({
+      ...{ id: `${name}-${attempt}`, name, attempt, state: 'exited', exitCode: 1, reason: 'Error', message: '' },
+      ...{ createdAtMs: attempt, startedAtMs: 1, finishedAtMs: 2, image: 'i', imageId: 'i', imageRef: 'i' },
+      ...{ annotations: {}, mounts: [], logPath: '' },
+    }) as unknown as ContainerStatus;
+  const messagesOf = (containers: number, message: string): readonly (string | undefined)[] => {
+    const names = Array.from({ length: containers }, (_, index) => `c${index}`);
+    const [init = '', debug = '', ...rest] = names;
+    const spec = {
+      initContainers: [{ name: init, image: 'i' }],
+      ephemeralContainers: [{ name: debug, image: 'i' }],
+      containers: rest.map((name) => ({ name, image: 'i' })),
+      restartPolicy: 'Never',
+    };
+    const status = statusOf(spec, {
+      recursiveReadOnly: false,
+      containers: names.flatMap((name) => [exited(name, 0), exited(name, 1)]),
+      message,
+    });
+    return [
+      ...(status.initContainerStatuses ?? []),
+      ...(status.containerStatuses ?? []),
+      ...(status.ephemeralContainerStatuses ?? []),
+    ].flatMap(({ state, lastState }) => [state?.terminated?.message, lastState?.terminated?.message]);
+  };
+
+  it('stay whole where three containers have the most that each may write', () => {
+    const message = 'x'.repeat(4096);
+    assert.deepEqual(new Set(messagesOf(3, message)), new Set([message]));
+  });
+  it('are 12 KiB together, an equal share for each container of any kind, also those of the attempt before', () => {
+    const messages = messagesOf(24, `begin${'x'.repeat(4091)}`);
+    assert.equal(messages.length, 48);
+    assert.deepEqual(new Set(messages), new Set([`begin${'x'.repeat(507)}`]));
+  });
+  it('are counted in bytes and cut between characters', () => {
+    // 12288 / 5 = 2457 bytes, of which 2456 are 614 whole characters.
+    assert.deepEqual(new Set(messagesOf(5, '😀'.repeat(1024))), new Set(['😀'.repeat(614)]));
+  });
+});

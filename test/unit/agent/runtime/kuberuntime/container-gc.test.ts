@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it } from 'node:test';
+import {
+  collectContainers,
+  containersToRemove,
+  type DeadContainerPolicy,
+} from '../../../../../agent/runtime/kuberuntime/container-gc.ts';
+import type { ContainerStatus } from '../../../../../agent/runtime/runtime.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { createFakeHost, FakeRuntime } from '../../../../fakes/fake-runtime.ts';
+
+const policy: DeadContainerPolicy = { keptPerContainer: 1, keptInTotal: -1, madeBeforeMs: Number.POSITIVE_INFINITY };
+
+/** `uid/name/attempt`, made at the time of its attempt. */
+const dead = (key: string, createdAtMs?: number): ContainerStatus => {
+  const [uid = '', name = '', attempt = '0'] = key.split('/');
+  return {
+    id: key,
+    name,
+    attempt: Number(attempt),
+    state: 'exited',
+    createdAtMs: createdAtMs ?? Number(attempt),
+    labels: { 'io.kubernetes.pod.uid': uid },
+  } as unknown as ContainerStatus;
+};
+const gone = (
+  containers: readonly ContainerStatus[],
+  given: Partial<DeadContainerPolicy> = {},
+  exists = (_uid: string): boolean => true,
+): string[] =>
+  containersToRemove(containers, exists, { ...policy, ...given })
+    .map((container) => container.id)
+    .toSorted();
+
+describe('dead containers', () => {
+  it('of a pod that is there go but for the newest of each', () => {
+    assert.deepEqual(gone([dead('a/main/0'), dead('a/main/1'), dead('a/main/2'), dead('a/side/0')]), [
+      'a/main/0',
+      'a/main/1',
+    ]);
+  });
+
+  it('of a pod that is gone all go', () => {
+    assert.deepEqual(
+      gone([dead('a/main/0'), dead('b/main/0')], {}, (uid) => uid === 'b'),
+      ['a/main/0'],
+    );
+  });
+
+  it('stay while they run, or are about to', () => {
+    const running = { ...dead('a/main/0'), state: 'running' } as ContainerStatus;
+    const created = { ...dead('a/side/0'), state: 'created' } as ContainerStatus;
+    assert.deepEqual(
+      gone([running, created], {}, () => false),
+      [],
+    );
+  });
+
+  it('stay while they are younger than the minimum age', () => {
+    assert.deepEqual(
+      gone([dead('a/main/0', 50), dead('a/main/1', 200), dead('a/main/2', 300)], {
+        madeBeforeMs: 100,
+        keptPerContainer: 0,
+      }),
+      ['a/main/0'],
+    );
+  });
+
+  it('in total are as many as are kept, each container having its part, the oldest going first', () => {
+    const containers = [dead('a/main/0', 1), dead('a/main/1', 2), dead('b/main/0', 3), dead('c/main/0', 4)];
+    assert.deepEqual(gone(containers, { keptPerContainer: 2, keptInTotal: 2 }), ['a/main/0', 'a/main/1']);
+    assert.deepEqual(gone(containers, { keptPerContainer: -1, keptInTotal: -1 }), []);
+  });
+});
+
+describe('logs', () => {
+  it('of pods that are gone go with their folders, and no others; so do links that lead nowhere', async (t) => {
+    const directory = await mkdtemp(join(tmpdir(), 'logs-'));
+    t.after(() => rm(directory, { recursive: true, force: true }));
+    const [logs, pods, links] = ['logs', 'pods', 'links'].map((name) => join(directory, name)) as [
+      string,
+      string,
+      string,
+    ];
+    const folder = (uid: string): string => join(logs, `ns_pod_${uid}`);
+    for (const uid of ['gone', 'here', 'foreign', 'empty']) await mkdir(join(folder(uid), 'c'), { recursive: true });
+    for (const uid of ['gone', 'here', 'foreign']) await writeFile(join(folder(uid), 'c/0.log'), 'words');
+    for (const uid of ['gone', 'here']) await mkdir(join(pods, uid), { recursive: true });
+    await mkdir(links);
+    for (const uid of ['gone', 'here']) await symlink(join(folder(uid), 'c/0.log'), join(links, uid));
+    await collectContainers({
+      runtime: new FakeRuntime(new FakeClock(), createFakeHost([])),
+      logger: silentLogger,
+      podLogsDirectory: logs,
+      podsDirectory: pods,
+      containerLogsDirectory: links,
+      podExists: (uid) => uid === 'here',
+    });
+    assert.deepEqual((await readdir(logs)).toSorted(), ['ns_pod_foreign', 'ns_pod_here']);
+    assert.deepEqual(await readdir(links), ['here']);
+  });
+});

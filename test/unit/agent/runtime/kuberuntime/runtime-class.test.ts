@@ -1,0 +1,24 @@
+/** Which handler of the runtime a pod gets. */
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Pod } from '../../../../../agent/model/core-types.ts';
+import { runtimeHandlerOf } from '../../../../../agent/runtime/kuberuntime/runtime-class.ts';
+import type { Client } from '../../../../../api/machinery/client.ts';
+import { newNotFound } from '../../../../../api/meta/status-error.ts';
+
+const client = {
+  get: async (_resource: unknown, _namespace: string, name: string) => {
+    if (name !== 'sandboxed') throw newNotFound({ group: 'node.k8s.io', resource: 'runtimeclasses' }, name);
+    return { metadata: { name }, handler: 'kata' };
+  },
+} as unknown as Pick<Client, 'get'>;
+const pod = (runtimeClassName?: string): Pod => ({ metadata: {}, spec: { runtimeClassName } }) as unknown as Pod;
+
+describe('the handler of a pod', () => {
+  it("is the runtime's own without a class", async () => assert.equal(await runtimeHandlerOf(pod(), client), ''));
+  it('is what its class names', async () => assert.equal(await runtimeHandlerOf(pod('sandboxed'), client), 'kata'));
+  it("is the runtime's own where no API server is asked", async () =>
+    assert.equal(await runtimeHandlerOf(pod('sandboxed'), undefined), ''));
+  it('is not guessed for a class that is not there', () =>
+    assert.rejects(runtimeHandlerOf(pod('gone'), client), /runtimeclasses.node.k8s.io "gone" not found/));
+});

@@ -1,0 +1,192 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { appendFile, mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough, Writable } from 'node:stream';
+import { after, before, describe, it } from 'node:test';
+import type { LogOptions } from '../../../../../agent/model/core-types.ts';
+import { readLog } from '../../../../../agent/runtime/logs/log-reader.ts';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+const plain: LogOptions = { follow: false, previous: false, timestamps: false };
+const line = (second: number, text: string, tag = 'F', stream = 'stdout'): string =>
+  `2026-01-02T03:04:${String(second).padStart(2, '0')}.000000000Z ${stream} ${tag} ${text}\n`;
+
+describe('reading a container log', () => {
+  let directory = '';
+  before(async () => void (directory = await mkdtemp(join(tmpdir(), 'log-reader-'))));
+  after(() => rm(directory, { recursive: true, force: true }));
+
+  async function read(content: string, options: Partial<LogOptions>): Promise<string> {
+    const path = join(directory, 'fixed.log');
+    await writeFile(path, content);
+    const out = new PassThrough();
+    const chunks: Buffer[] = [];
+    out.on('data', (chunk: Buffer) => chunks.push(chunk));
+    await readLog(
+      path,
+      { ...plain, ...options },
+      out,
+      { clock: systemClock, isRunning: () => Promise.resolve(false) },
+      new AbortController().signal,
+    );
+    return Buffer.concat(chunks).toString();
+  }
+
+  const three = line(1, 'a') + line(2, 'b', 'F', 'stderr') + line(3, 'c');
+  it('shows the text of every line', async () => assert.equal(await read(three, {}), 'a\nb\nc\n'));
+  it('shows times where they are wanted', async () =>
+    assert.equal(await read(line(1, 'a'), { timestamps: true }), '2026-01-02T03:04:01.000000000Z a\n'));
+  it('shows the last lines', async () => assert.equal(await read(three, { tailLines: 2 }), 'b\nc\n'));
+  it('shows nothing for a tail of none', async () => assert.equal(await read(three, { tailLines: 0 }), ''));
+  it('shows everything where the tail is longer', async () =>
+    assert.equal(await read(three, { tailLines: 9 }), 'a\nb\nc\n'));
+  it('counts a line in parts once', async () =>
+    assert.equal(await read(line(1, 'x') + line(2, 'long ', 'P') + line(2, 'line'), { tailLines: 1 }), 'long line\n'));
+  it('shows what came since a time', async () =>
+    assert.equal(await read(three, { sinceTime: '2026-01-02T03:04:02Z' }), 'b\nc\n'));
+  it('ends at the limit of bytes', async () => assert.equal(await read(three, { limitBytes: 3 }), 'a\nb'));
+  it('shows one stream', async () => assert.equal(await read(three, { stream: 'Stderr' }), 'b\n'));
+  it('shows one time a line, with all nine digits, however the runtime cut it', async () => {
+    const cut = '2026-01-02T03:04:05.25Z stdout P long \n2026-01-02T03:04:05.250001Z stdout F line\n';
+    assert.equal(
+      await read(`${cut}2026-01-02T04:04:06.1+01:00 stdout F next\n`, { timestamps: true }),
+      '2026-01-02T03:04:05.250000000Z long line\n2026-01-02T04:04:06.100000000+01:00 next\n',
+    );
+  });
+  it('compares times to the nanosecond, of any zone', async () => {
+    const log = ['03:04:05.1Z', '03:04:05.100000001Z', '04:04:05.2+01:00', '03:04:06Z']
+      .map((time) => `2026-01-02T${time} stdout F ${time}\n`)
+      .join('');
+    assert.equal(
+      await read(log, { sinceTime: '2026-01-02T03:04:05.100000001Z' }),
+      '03:04:05.100000001Z\n04:04:05.2+01:00\n03:04:06Z\n',
+    );
+  });
+  it('shows a line whose time cannot be read as it is', async () =>
+    assert.equal(
+      await read(`no time here at all\n${line(2, 'b')}`, { sinceTime: '2026-01-02T03:04:02Z' }),
+      'no time here at all\nb\n',
+    ));
+  it('shows a last line that has no end', async () =>
+    assert.equal(await read(`${line(1, 'a')}${line(2, 'b').trimEnd()}`, {}), 'a\nb'));
+  it('counts whole lines for a tail, and one that is cut over chunks once', async () => {
+    const cut = `${line(3, 'x'.repeat(16_384), 'P').repeat(9)}${line(3, 'end')}`;
+    const log = `${line(1, 'a')}${line(2, 'b')}${cut}${line(4, 'd')}`;
+    const last = `${'x'.repeat(9 * 16_384)}end\nd\n`;
+    assert.equal(await read(log, { tailLines: 2 }), last);
+    assert.equal(await read(log, { tailLines: 3 }), `b\n${last}`);
+    assert.equal(await read(log, { tailLines: 4 }), `a\nb\n${last}`);
+    assert.equal(await read(log, { tailLines: 1 }), 'd\n');
+  });
+  it('waits for the log of a container that has just started, where it is followed', async () => {
+    const path = join(directory, 'not-yet.log');
+    const out = new PassThrough();
+    let text = '';
+    out.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    const clock = new FakeClock();
+    let running = true;
+    const deps = { clock, isRunning: () => Promise.resolve(running) };
+    let ended = false;
+    const reading = readLog(path, { ...plain, follow: true }, out, deps, new AbortController().signal);
+    void reading.then(() => (ended = true));
+    for (let looks = 0; looks < 3; looks++) await clock.advance(100);
+    await writeFile(path, line(1, 'a'));
+    running = false;
+    while (!ended) await clock.advance(100);
+    assert.equal(text, 'a\n');
+  });
+  it('finds the tail of a large log', async () => {
+    const many = Array.from({ length: 5_000 }, (_value, index) => line(index % 60, `line ${index}`)).join('');
+    assert.equal(await read(many, { tailLines: 3 }), 'line 4997\nline 4998\nline 4999\n');
+  });
+
+  it('shows a line of 64 MiB that the runtime wrote in parts, holding no more than a part of it', async () => {
+    const part = 'x'.repeat(16 * 1024);
+    const parts = 4096;
+    const path = join(directory, 'parts.log');
+    await writeFile(path, '');
+    for (let written = 0; written < parts; written += 256)
+      await appendFile(path, line(1, part, 'P').repeat(Math.min(256, parts - written)));
+    await appendFile(path, line(1, 'end'));
+    let size = 0;
+    let newlines = 0;
+    let largest = 0;
+    const out = new Writable({
+      highWaterMark: 1,
+      write(chunk: Buffer, _encoding, done) {
+        size += chunk.length;
+        largest = Math.max(largest, chunk.length);
+        if (chunk.includes(10)) newlines++;
+        setImmediate(done);
+      },
+    });
+    const deps = { clock: systemClock, isRunning: () => Promise.resolve(false) };
+    await readLog(path, plain, out, deps, new AbortController().signal);
+    assert.deepEqual([size, newlines], [parts * part.length + 'end\n'.length, 1]);
+    assert.ok(largest <= 64 * 1024, `${largest} bytes at once`);
+  });
+
+  it('keeps only the beginning of a line that no runtime writes, and goes on after it', async () => {
+    const shown = await read(`${line(1, 'a')}${line(2, 'y'.repeat(8 * 1024 * 1024))}${line(3, 'c')}`, {});
+    const [first, long = '', last] = shown.split('\n');
+    assert.deepEqual([first, last], ['a', 'c']);
+    assert.ok(long.length >= 1024 * 1024 - 100 && long.length < 2 * 1024 * 1024, `${long.length}`);
+  });
+
+  it('reads what was still written to the log that was moved away after the new one was there', async () => {
+    const path = join(directory, 'late.log');
+    await writeFile(path, line(1, 'a'));
+    const out = new PassThrough();
+    let text = '';
+    out.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    const clock = new FakeClock();
+    let running = true;
+    const deps = { clock, isRunning: () => Promise.resolve(running) };
+    const reading = readLog(path, { ...plain, follow: true }, out, deps, new AbortController().signal);
+    // The log is open from here on.
+    await once(out, 'data');
+    await rename(path, `${path}.1`);
+    await writeFile(path, line(3, 'c'));
+    // Some looks at the new one pass before the writer has changed over.
+    await clock.advance(100);
+    await appendFile(`${path}.1`, line(2, 'b'));
+    running = false;
+    let ended = false;
+    void reading.then(() => (ended = true));
+    while (!ended) await clock.advance(100);
+    assert.equal(text, 'a\nb\nc\n');
+  });
+
+  it('follows over a rotation until the container ends', async () => {
+    const path = join(directory, 'followed.log');
+    await writeFile(path, line(1, 'a'));
+    const out = new PassThrough();
+    let text = '';
+    let running = true;
+    const keep = setInterval(() => undefined, 1_000);
+    const until = async (wanted: string): Promise<void> => {
+      while (text !== wanted) await once(out, 'data');
+    };
+    out.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    const reading = readLog(
+      path,
+      { ...plain, follow: true },
+      out,
+      { clock: systemClock, isRunning: () => Promise.resolve(running) },
+      new AbortController().signal,
+    );
+    await until('a\n');
+    await appendFile(path, line(2, 'b'));
+    await rename(path, `${path}.1`);
+    await writeFile(path, line(3, 'c'));
+    await until('a\nb\nc\n');
+    running = false;
+    await appendFile(path, line(4, 'd'));
+    await until('a\nb\nc\nd\n');
+    await reading;
+    clearInterval(keep);
+  });
+});

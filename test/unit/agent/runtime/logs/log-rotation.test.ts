@@ -1,0 +1,143 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { appendFile, lstat, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, it } from 'node:test';
+import { gunzipSync } from 'node:zlib';
+import { LogRotation } from '../../../../../agent/runtime/logs/log-rotation.ts';
+import { type ContainerId, type ContainerStatus, RuntimeError } from '../../../../../agent/runtime/runtime.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+
+describe('rotating container logs', () => {
+  let directory = '';
+  let log = '';
+  let clock: FakeClock;
+  let reopen: () => Promise<void>;
+  let state: ContainerStatus['state'];
+
+  beforeEach(async () => {
+    directory = await mkdtemp(join(tmpdir(), 'log-rotation-'));
+    log = join(directory, '0.log');
+    clock = new FakeClock(Date.parse('2026-01-02T03:04:05Z'));
+    reopen = () => writeFile(log, '');
+    state = 'running';
+  });
+  afterEach(() => rm(directory, { recursive: true, force: true }));
+
+  const rotation = (maxFiles: number): LogRotation =>
+    new LogRotation({
+      runtime: {
+        listContainers: () =>
+          Promise.resolve([{ id: 'c' as ContainerId, state, logPath: log } as unknown as ContainerStatus]),
+        reopenLog: () => reopen(),
+      },
+      clock,
+      logger: silentLogger,
+      maxSizeBytes: 10,
+      maxFiles,
+      checkMs: 1000,
+      workers: 1,
+    });
+  const once = (maxFiles = 3): Promise<void> => rotation(maxFiles).rotateAll(new AbortController().signal);
+  const files = async (): Promise<readonly string[]> => (await readdir(directory)).toSorted();
+
+  it('leaves a log alone that has not grown', async () => {
+    await writeFile(log, 'short');
+    await once();
+    assert.deepEqual(await files(), ['0.log']);
+  });
+
+  it('leaves the log of an ended container alone', async () => {
+    await writeFile(log, 'long enough to go');
+    state = 'exited';
+    await once();
+    assert.deepEqual(await files(), ['0.log']);
+  });
+
+  it('moves a log away, and compresses the one before', async () => {
+    await writeFile(log, 'the first content');
+    await once();
+    assert.deepEqual(await files(), ['0.log', '0.log.20260102-030405']);
+    await appendFile(log, 'the second content');
+    await clock.advance(1000);
+    await once();
+    assert.deepEqual(await files(), ['0.log', '0.log.20260102-030405.gz', '0.log.20260102-030406']);
+    const compressed = await readFile(join(directory, '0.log.20260102-030405.gz'));
+    assert.equal(gunzipSync(compressed).toString(), 'the first content');
+  });
+
+  it('keeps as many files as are wanted', async () => {
+    await writeFile(log, 'content of a log');
+    for (let turn = 0; turn < 5; turn++) {
+      await once(3);
+      await appendFile(log, `content of turn ${turn}`);
+      await clock.advance(1000);
+    }
+    assert.deepEqual(await files(), ['0.log', '0.log.20260102-030408.gz', '0.log.20260102-030409']);
+    await once(2);
+    assert.deepEqual(await files(), ['0.log', '0.log.20260102-030410']);
+  });
+
+  it('puts right what a killed agent left', async () => {
+    await writeFile(log, 'content of a log');
+    await writeFile(`${log}.20260101-000000`, 'compressed already');
+    await writeFile(`${log}.20260101-000000.gz`, 'compressed');
+    await writeFile(`${log}.20260101-000001`, 'not yet');
+    await writeFile(`${log}.20260101-000001.tmp`, 'half');
+    await once(5);
+    assert.deepEqual(await files(), [
+      '0.log',
+      '0.log.20260101-000000.gz',
+      '0.log.20260101-000001.gz',
+      '0.log.20260102-030405',
+    ]);
+  });
+
+  it('does not write over a file of the same second', async () => {
+    await writeFile(log, 'content of a log');
+    await once();
+    await appendFile(log, 'and more content');
+    await once();
+    assert.equal(await readFile(log, 'utf8'), 'and more content');
+  });
+
+  it('takes the log back when the runtime does not open a new one', async () => {
+    await writeFile(log, 'content of a log');
+    reopen = () => Promise.reject(new RuntimeError('not-found', 'it has ended'));
+    await once();
+    assert.deepEqual(await files(), ['0.log']);
+    assert.equal(await readFile(log, 'utf8'), 'content of a log');
+  });
+
+  it('has a new log opened where somebody took it away', async () => {
+    await once();
+    assert.deepEqual(await files(), ['0.log']);
+  });
+
+  it('compresses and moves nothing that a link or a FIFO leads to', { timeout: 20_000 }, async () => {
+    const outside = await mkdtemp(join(tmpdir(), 'log-rotation-outside-'));
+    try {
+      await writeFile(join(outside, 'secret'), 'the secret of the host');
+      await writeFile(log, 'long enough to go');
+      await symlink(join(outside, 'secret'), `${log}.20250101-000000`);
+      await once();
+      assert.equal(
+        (await files()).some((name) => name.endsWith('.gz')),
+        false,
+      );
+      await rm(`${log}.20250101-000000`, { force: true });
+      await rm(log, { force: true });
+      execFileSync('mkfifo', [log]);
+      await once();
+      await rm(log);
+      await symlink(join(outside, 'secret'), log);
+      await once();
+      assert.equal((await lstat(log)).isSymbolicLink(), true);
+      assert.deepEqual(await readdir(outside), ['secret']);
+    } finally {
+      await rm(outside, { recursive: true, force: true });
+    }
+  });
+});

@@ -1,0 +1,389 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import type { Pod, PodUpdate } from '../../../../agent/model/core-types.ts';
+import { createFileSource } from '../../../../agent/sources/file-source.ts';
+import { createPodConfig, diff } from '../../../../agent/sources/pod-config.ts';
+import type { PodSource } from '../../../../agent/sources/pod-source.ts';
+import { lineOf, type PodReader, readManifest } from '../../../../agent/sources/static-pod.ts';
+import { createSubmittedPods } from '../../../../agent/sources/submitted-source.ts';
+import { createUrlSource } from '../../../../agent/sources/url-source.ts';
+import { silentLogger } from '../../../../api/component/logger.ts';
+import { FakeClock } from '../../../fakes/fake-clock.ts';
+
+const reader: PodReader = { read: (value) => ({ pod: value as Pod, warnings: [], errors: [] }) };
+const manifest = (name: string, image = 'a'): string =>
+  `apiVersion: v1\nkind: Pod\nmetadata:\n  name: ${name}\nspec:\n  containers:\n  - name: main\n    image: ${image}\n`;
+const shown = (pods: readonly Pod[]): string[] =>
+  pods.map((pod) => `${pod.metadata.name} ${pod.spec.containers[0]?.image}`);
+
+async function setUp(t: TestContext) {
+  const root = await mkdtemp(join(tmpdir(), 'sources-'));
+  const clock = new FakeClock();
+  const stop = new AbortController();
+  const seen: string[][] = [];
+  const complaints: string[] = [];
+  const runs: Promise<void>[] = [];
+  const run = (source: PodSource): void =>
+    void runs.push(source.run(stop.signal, (pods) => void seen.push(shown(pods))));
+  t.after(async () => {
+    stop.abort();
+    await Promise.all(runs);
+    await rm(root, { recursive: true, force: true });
+  });
+  const directory = join(root, 'manifests');
+  await mkdir(directory);
+  const file = (path = directory): PodSource =>
+    createFileSource({
+      path,
+      nodeName: 'Node',
+      checkMs: 20_000,
+      clock,
+      logger: silentLogger,
+      reader,
+      onBadManifest: (_file, message) => void complaints.push(message),
+    });
+  /** Lets the source look until it shows these. */
+  const until = async (wanted: string[]): Promise<void> => {
+    for (;;) {
+      if (JSON.stringify(seen.at(-1)) === JSON.stringify(wanted)) return;
+      await clock.advance(1000);
+    }
+  };
+  /** A whole look of the source. */
+  const look = async (): Promise<void> => {
+    for (const before = seen.length; seen.length < before + 2;) await clock.advance(1000);
+  };
+  return { root, directory, clock, seen, complaints, run, file, until, look };
+}
+
+describe('manifests in a folder', () => {
+  it('are pods of this node; dot-files and folders are none', async (t) => {
+    const { directory, run, file, until } = await setUp(t);
+    await writeFile(join(directory, 'b.yaml'), manifest('b'));
+    await writeFile(
+      join(directory, 'a.json'),
+      JSON.stringify({ kind: 'Pod', metadata: { name: 'a' }, spec: { containers: [{ name: 'm', image: 'j' }] } }),
+    );
+    await writeFile(join(directory, '.hidden.yaml'), manifest('hidden'));
+    await mkdir(join(directory, 'folder'));
+    run(file());
+    await until(['a-node j', 'b-node a']);
+  });
+
+  it('are followed: changed, added, removed, swapped', async (t) => {
+    const { directory, run, file, until } = await setUp(t);
+    run(file());
+    await until([]);
+    await writeFile(join(directory, 'a'), manifest('a'));
+    await until(['a-node a']);
+    await writeFile(join(directory, '.a.new'), manifest('a', 'b'));
+    await rename(join(directory, '.a.new'), join(directory, 'a'));
+    await until(['a-node b']);
+    await rm(join(directory, 'a'));
+    await until([]);
+  });
+
+  it('are followed at once by a run that came after another one', async (t) => {
+    const { clock, seen, directory, file } = await setUp(t);
+    const source = file();
+    for (const name of ['a', 'b']) {
+      const stop = new AbortController();
+      const running = source.run(stop.signal, (pods) => void seen.push(shown(pods)));
+      await clock.advance(0);
+      while (seen.length === 0) await clock.advance(1);
+      seen.length = 0;
+      await writeFile(join(directory, name), manifest(name));
+      // The rescan comes after 20 s: what is seen before that was watched.
+      for (let ms = 0; ms < 10_000 && seen.length === 0; ms += 100) {
+        await new Promise((resolve) => setTimeout(resolve, 2));
+        await clock.advance(100);
+      }
+      assert.match(seen.at(-1)?.join() ?? '', new RegExp(`${name}-node`), `run of ${name}`);
+      stop.abort();
+      await running;
+      seen.length = 0;
+    }
+  });
+
+  it('keep their last good pod while they are half written or empty', async (t) => {
+    const { directory, run, file, until, look, seen, complaints } = await setUp(t);
+    await writeFile(join(directory, 'a'), manifest('a'));
+    run(file());
+    await until(['a-node a']);
+    for (const half of ['', 'apiVersion: v1\nkind: Pod\nmetadata: {', 'kind: ConfigMap\n']) {
+      await writeFile(join(directory, 'a'), half);
+      await look();
+      assert.deepEqual(seen.at(-1), ['a-node a']);
+    }
+    assert.equal(complaints.length, 3);
+    await writeFile(join(directory, 'a'), manifest('a', 'b'));
+    await until(['a-node b']);
+  });
+
+  it('with one name run once: the first file has it', async (t) => {
+    const { directory, run, file, until, complaints } = await setUp(t);
+    await writeFile(join(directory, '1'), manifest('a', 'first'));
+    await writeFile(join(directory, '2'), manifest('a', 'second'));
+    run(file());
+    await until(['a-node first']);
+    assert.match(complaints[0] ?? '', /2: the pod default\/a-node stands in .*1 already/);
+  });
+
+  it('are found again when the folder is deleted and made anew', async (t) => {
+    const { directory, run, file, until } = await setUp(t);
+    await writeFile(join(directory, 'a'), manifest('a'));
+    run(file());
+    await until(['a-node a']);
+    await rm(directory, { recursive: true });
+    await until([]);
+    await mkdir(directory);
+    await writeFile(join(directory, 'b'), manifest('b'));
+    await until(['b-node a']);
+  });
+
+  it('are followed through links that are swapped, as a config map is mounted', async (t) => {
+    const { directory, run, file, until } = await setUp(t);
+    const publish = async (generation: string, manifests: Readonly<Record<string, string>>): Promise<void> => {
+      await mkdir(join(directory, generation));
+      for (const [name, text] of Object.entries(manifests)) await writeFile(join(directory, generation, name), text);
+      await symlink(generation, join(directory, '..data_tmp'));
+      await rename(join(directory, '..data_tmp'), join(directory, '..data'));
+    };
+    await publish('..1', { 'a.yaml': manifest('a'), 'b.yaml': manifest('b') });
+    for (const name of ['a.yaml', 'b.yaml']) await symlink(join('..data', name), join(directory, name));
+    run(file());
+    await until(['a-node a', 'b-node a']);
+    await publish('..2', { 'a.yaml': manifest('a', 'new') });
+    // The link of b leads nowhere until it is taken away.
+    await until(['a-node new']);
+  });
+
+  it('of a folder behind a link are those of the folder that it leads to now', async (t) => {
+    const { root, directory, run, file, until } = await setUp(t);
+    await writeFile(join(directory, 'a'), manifest('a'));
+    const [other, link] = [join(root, 'other'), join(root, 'link')];
+    await symlink(directory, link);
+    run(file(link));
+    await until(['a-node a']);
+    await mkdir(other);
+    await writeFile(join(other, 'b'), manifest('b'));
+    await symlink(other, `${link}.new`);
+    await rename(`${link}.new`, link);
+    await until(['b-node a']);
+    await writeFile(join(other, 'c'), manifest('c'));
+    await until(['b-node a', 'c-node a']);
+  });
+
+  it('may be one file alone', async (t) => {
+    const { directory, run, file, until } = await setUp(t);
+    const path = join(directory, 'only.yaml');
+    await writeFile(path, `${manifest('a')}---\n${manifest('b')}`);
+    run(file(path));
+    await until(['a-node a', 'b-node a']);
+  });
+});
+
+describe('a static pod', () => {
+  const read = (text: string, with_: PodReader = reader) =>
+    readManifest(Buffer.from(text), {
+      source: 'file',
+      origin: 'f',
+      nodeName: 'Node',
+      clock: new FakeClock(),
+      reader: with_,
+    }).pods[0];
+
+  it('has a uid of its content and place, and stays on its node', () => {
+    const [one, same, other] = [read(manifest('a')), read(manifest('a')), read(manifest('a', 'b'))];
+    assert.equal(one?.metadata.uid, same?.metadata.uid);
+    assert.notEqual(one?.metadata.uid, other?.metadata.uid);
+    assert.equal(one?.spec.nodeName, 'Node');
+    assert.deepEqual(one?.spec.tolerations, [{ operator: 'Exists', effect: 'NoExecute' }]);
+    assert.equal(one?.metadata.annotations?.['kubernetes.io/config.source'], 'file');
+  });
+
+  it('may name nothing that only an API server has', () => {
+    const spec = {
+      serviceAccountName: 's',
+      containers: [{ name: 'c', envFrom: [{ secretRef: { name: 'x' } }] }],
+      volumes: [{ name: 'v', configMap: { name: 'x' } }],
+    };
+    assert.throws(
+      () => read(JSON.stringify({ kind: 'Pod', metadata: { name: 'a' }, spec })),
+      /may not use .*serviceAccountName.*config maps.*envFrom/,
+    );
+  });
+
+  it('names the line of what is wrong, in the right item of a list', () => {
+    const text = Buffer.from(
+      'metadata:\n  name: a\nspec:\n  containers:\n  - name: one\n    env:\n    - name: X\n  - name: two\n    image: b\n    ports:\n    - containerPort: 1\n    - containerPort: x\n',
+    );
+    assert.equal(lineOf(text, 'spec.containers[1].ports[1].containerPort'), 'line 12: ');
+    assert.equal(lineOf(text, 'spec.containers[0].image'), 'line 5: ');
+    assert.equal(lineOf(text, 'metadata.name'), 'line 2: ');
+    assert.equal(lineOf(text, 'nothing'), '');
+  });
+});
+
+describe('manifests at a URL', () => {
+  it('are asked for with the headers and the last ETag, and stay while the server is in trouble', async (t) => {
+    const { run, until, clock, seen } = await setUp(t);
+    const state = { body: manifest('a'), status: 200, requests: 0, tags: [] as (string | undefined)[], token: '' };
+    const server = createServer((request, response) => {
+      state.requests += 1;
+      state.tags.push(request.headers['if-none-match']);
+      state.token = String(request.headers['x-token']);
+      const etag = `"${state.body.length}"`;
+      if (request.headers['if-none-match'] === etag && state.status === 200) response.writeHead(304).end();
+      else response.writeHead(state.status, { etag }).end(state.body);
+    }).listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    t.after(() => server.close().closeAllConnections());
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    run(
+      createUrlSource({
+        url,
+        headers: { 'X-Token': 'secret' },
+        checkMs: 20_000,
+        nodeName: 'n',
+        clock,
+        logger: silentLogger,
+        reader,
+      }),
+    );
+    await until(['a-n a']);
+    assert.deepEqual([state.tags[0], state.token], [undefined, 'secret']);
+    const asked = async (): Promise<void> => {
+      for (const before = state.requests; state.requests < before + 2;) await clock.advance(5000);
+    };
+    await asked();
+    assert.equal(state.tags.at(-1), `"${manifest('a').length}"`);
+    assert.equal(seen.length, 1);
+    state.status = 500;
+    await asked();
+    assert.equal(seen.length, 1);
+    state.status = 200;
+    state.body = JSON.stringify({ kind: 'PodList', items: [] });
+    await until([]);
+  });
+});
+
+describe('redirects of a manifest URL', () => {
+  it('are followed on the same origin with the headers, and not to an address of this host on another', async (t) => {
+    const { run, until, clock } = await setUp(t);
+    const state = { location: '/moved', token: '', other: 0 };
+    const other = createServer((_request, response) => {
+      state.other += 1;
+      response.end(manifest('stranger'));
+    }).listen(0, '127.0.0.1');
+    await new Promise((resolve) => other.once('listening', resolve));
+    const server = createServer((request, response) => {
+      if (request.url === '/moved') {
+        state.token = String(request.headers['x-token']);
+        response.end(manifest('moved'));
+      } else response.writeHead(302, { location: state.location }).end();
+    }).listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    t.after(() => {
+      for (const one of [server, other]) one.close().closeAllConnections();
+    });
+    const failures: string[] = [];
+    const logger = { ...silentLogger, error: (_fields: object, message: string) => void failures.push(message) };
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    const common = { headers: { 'X-Token': 'secret' }, checkMs: 1000, nodeName: 'n', clock, reader };
+    run(createUrlSource({ ...common, url, logger }));
+    await until(['moved-n a']);
+    assert.equal(state.token, 'secret');
+    state.location = `http://localhost:${(other.address() as AddressInfo).port}/`;
+    while (failures.length === 0) await clock.advance(1000);
+    assert.match(failures[0] ?? '', /address not allowed/);
+    assert.equal(state.other, 0);
+  });
+});
+
+describe('submitted pods', () => {
+  it('survive a restart, are replaced by name, and are removed', async (t) => {
+    const { root, clock } = await setUp(t);
+    const options = { directory: join(root, 'submitted'), nodeName: 'n', clock, logger: silentLogger, reader };
+    const first = createSubmittedPods(options);
+    await first.submit(Buffer.from(manifest('a')));
+    const stored = await first.submit(Buffer.from(manifest('a', 'b')));
+    const again = createSubmittedPods(options);
+    const stop = new AbortController();
+    const given = Promise.withResolvers<readonly Pod[]>();
+    const running = again.run(stop.signal, given.resolve);
+    const pods = await given.promise;
+    assert.deepEqual(shown(pods), ['a-n b']);
+    assert.equal(pods[0]?.metadata.uid, stored.metadata.uid);
+    await again.remove('default', 'a-n');
+    assert.deepEqual(again.list(), []);
+    await assert.rejects(again.remove('default', '../a'), { code: 404 });
+    await assert.rejects(again.submit(Buffer.from(`${manifest('a')}---\n${manifest('b')}`)), { code: 400 });
+    stop.abort();
+    await running;
+  });
+});
+
+describe('the mux of sources', () => {
+  const pod = (uid: string, more: Partial<Pod['metadata']> = {}, image = 'a'): Pod => ({
+    metadata: { name: uid, namespace: 'ns', uid, ...more },
+    spec: { containers: [{ name: 'c', image }] },
+  });
+  const of = (...pods: Pod[]): Map<string, Pod> => new Map(pods.map((each) => [each.metadata.uid, each]));
+  const types = (updates: readonly PodUpdate[]): string[] =>
+    updates.map(({ type, pods }) => `${type} ${pods.map(({ metadata }) => metadata.uid).join(' ')}`);
+
+  it('tells what was removed, added, changed, marked for deletion and reported', () => {
+    const before = of(pod('gone'), pod('same'), pod('changed'), pod('ends'), pod('reported'));
+    const next = [
+      pod('late', { creationTimestamp: '2026-01-02T00:00:00Z' }),
+      pod('early', { creationTimestamp: '2026-01-01T00:00:00Z' }),
+      pod('same', { annotations: { 'kubernetes.io/config.seen': 'later' } }),
+      pod('changed', {}, 'b'),
+      pod('ends', { deletionTimestamp: '2026-01-01T00:00:00Z' }),
+      { ...pod('reported'), status: { phase: 'Failed' } },
+    ];
+    assert.deepEqual(types(diff('api', before, next)), [
+      'remove gone',
+      'add early late',
+      'update changed',
+      'delete ends',
+      'reconcile reported',
+    ]);
+  });
+
+  it('is ready when each source has spoken, and keeps the pods of one that broke', async () => {
+    const clock = new FakeClock();
+    const updates: string[] = [];
+    let speak: (pods: readonly Pod[]) => void = () => undefined;
+    const quiet: PodSource = {
+      name: 'api',
+      run: (signal, onPods) => {
+        speak = onPods;
+        return new Promise((resolve) => signal.addEventListener('abort', () => resolve()));
+      },
+    };
+    const broken: PodSource = {
+      name: 'file',
+      run: async (_signal, onPods) => {
+        onPods([pod('a'), { ...pod('b'), metadata: { name: 'a', namespace: 'ns', uid: 'twin' } }]);
+        throw new Error('broken');
+      },
+    };
+    const config = createPodConfig({ sources: [quiet, broken], clock, logger: silentLogger });
+    const stop = new AbortController();
+    const running = config.run(stop.signal, (update) => updates.push(...types([update])));
+    await clock.advance(12_000);
+    assert.deepEqual(updates, ['add a']);
+    assert.equal(config.allSourcesReady(), false);
+    speak([]);
+    assert.equal(config.allSourcesReady(), true);
+    stop.abort();
+    await running;
+  });
+});

@@ -1,0 +1,177 @@
+import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
+import { mkdir, mkdtemp, realpath, rename, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, it, test, type TestContext } from 'node:test';
+import { PluginManager, type PluginHandler } from '../../../../../agent/volumes/plugins/plugin-manager.ts';
+import { REGISTRATION_MESSAGES, REGISTRATION_METHODS } from '../../../../../agent/volumes/plugins/schema.ts';
+import { silentLogger } from '../../../../../api/component/logger.ts';
+import { systemClock } from '../../../../../api/machinery/clock.ts';
+import { FakeClock } from '../../../../fakes/fake-clock.ts';
+import { serveGrpc } from '../../../../fakes/grpc-plugin.ts';
+import { until } from '../../../../until.ts';
+
+interface Told {
+  readonly pluginRegistered: boolean;
+  readonly error: string;
+}
+
+/** A plugin's registration socket: what it says of itself, and what it was told. */
+async function plugin(socket: string, info: object): Promise<{ readonly told: Told[]; stop: () => Promise<void> }> {
+  const told: Told[] = [];
+  const stop = await serveGrpc(socket, [
+    {
+      packageName: 'pluginregistration',
+      messages: REGISTRATION_MESSAGES,
+      methods: REGISTRATION_METHODS,
+      implementation: {
+        getInfo: () => info,
+        notifyRegistrationStatus: (status: Told) => {
+          told.push({ ...status });
+          return {};
+        },
+      },
+    },
+  ]);
+  return { told, stop };
+}
+
+async function setUp(t: TestContext, handler: Partial<PluginHandler> = {}) {
+  const root = await realpath(await mkdtemp(join(tmpdir(), 'plugins-')));
+  const registry = join(root, 'plugins_registry');
+  await mkdir(registry);
+  const calls: string[] = [];
+  const manager = new PluginManager({
+    rootDirectory: root,
+    clock: systemClock,
+    logger: silentLogger,
+    handlers: {
+      CSIPlugin: {
+        validate: () => undefined,
+        register: async ({ name, endpoint, supportedVersions }) =>
+          void calls.push(`register ${name} ${endpoint} ${supportedVersions.join()}`),
+        deregister: async (name, endpoint) => void calls.push(`deregister ${name} ${endpoint}`),
+        ...handler,
+      },
+    },
+  });
+  const stop = new AbortController();
+  const running = manager.run(stop.signal);
+  t.after(async () => {
+    stop.abort();
+    await running;
+    await rm(root, { recursive: true, force: true });
+  });
+  return { registry, calls };
+}
+
+const info = { type: 'CSIPlugin', name: 'd.example.com', endpoint: '/x/csi.sock', supportedVersions: ['1.0.0'] };
+
+describe('the plugin manager', { timeout: 60_000 }, () => {
+  it('registers a plugin whose socket appears, tells it so, and takes it out when the socket goes', async (t) => {
+    const { registry, calls } = await setUp(t);
+    const { told, stop } = await plugin(join(registry, 'd-reg.sock'), info);
+    await until('the answer to the plugin', () => told.length > 0);
+    assert.deepEqual(told, [{ pluginRegistered: true, error: '' }]);
+    assert.deepEqual(calls, ['register d.example.com /x/csi.sock 1.0.0']);
+    await stop();
+    await until('the call of the handler', () => calls.length > 1);
+    assert.equal(calls[1], 'deregister d.example.com /x/csi.sock');
+  });
+
+  it('finds sockets in sub-directories, and gives the socket itself where the plugin names none', async (t) => {
+    const { registry, calls } = await setUp(t);
+    await mkdir(join(registry, 'd.example.com'));
+    const socket = join(registry, 'd.example.com/reg.sock');
+    const { stop } = await plugin(socket, { ...info, endpoint: '' });
+    t.after(stop);
+    await until('the call of the handler', () => calls.length > 0);
+    assert.deepEqual(calls, [`register d.example.com ${socket} 1.0.0`]);
+  });
+
+  it('registers anew a plugin that made its socket anew', async (t) => {
+    const { registry, calls } = await setUp(t);
+    const socket = join(registry, 'd-reg.sock');
+    const first = await plugin(socket, info);
+    await until('the call of the handler', () => calls.length === 1);
+    const second = await plugin(join(registry, '.next.sock'), { ...info, supportedVersions: ['1.1.0'] });
+    await rename(join(registry, '.next.sock'), socket);
+    t.after(first.stop);
+    t.after(second.stop);
+    await until('the call of the handler', () => calls.length === 3);
+    assert.deepEqual(calls.slice(1), [
+      'deregister d.example.com /x/csi.sock',
+      'register d.example.com /x/csi.sock 1.1.0',
+    ]);
+  });
+
+  it('leaves sockets alone whose name begins with a dot', async (t) => {
+    const { registry, calls } = await setUp(t);
+    const hidden = await plugin(join(registry, '.hidden.sock'), info);
+    t.after(hidden.stop);
+    const shown = await plugin(join(registry, 'shown.sock'), { ...info, name: 'shown' });
+    t.after(shown.stop);
+    await until('the call of the handler', () => calls.length > 0);
+    assert.deepEqual(calls, ['register shown /x/csi.sock 1.0.0']);
+    assert.deepEqual(hidden.told, []);
+  });
+
+  it('tells a plugin of a type that nobody handles', async (t) => {
+    const { registry } = await setUp(t);
+    const socket = join(registry, 'x.sock');
+    const { told, stop } = await plugin(socket, { ...info, type: 'Other' });
+    t.after(stop);
+    await until('the answer to the plugin', () => told.length > 0);
+    assert.deepEqual(told[0], {
+      pluginRegistered: false,
+      error: `RegisterPlugin error -- no handler registered for plugin type: Other at socket ${socket}`,
+    });
+  });
+
+  it('tells why a plugin will not do', async (t) => {
+    const { registry, calls } = await setUp(t, {
+      validate: () => {
+        throw new Error('too old');
+      },
+    });
+    const { told, stop } = await plugin(join(registry, 'x.sock'), info);
+    t.after(stop);
+    await until('the answer to the plugin', () => told.length > 0);
+    assert.equal(told[0]?.error, 'RegisterPlugin error -- plugin validation failed with err: too old');
+    assert.deepEqual(calls, []);
+  });
+
+  it('tries again when registration failed, and says each time why', async (t) => {
+    let attempts = 0;
+    const { registry } = await setUp(t, {
+      register: async () => {
+        attempts += 1;
+        if (attempts === 1) throw new Error('not yet');
+      },
+    });
+    const { told, stop } = await plugin(join(registry, 'x.sock'), info);
+    t.after(stop);
+    await until('the answer to the plugin', () => told.length > 1);
+    assert.deepEqual(told, [
+      { pluginRegistered: false, error: 'RegisterPlugin error -- plugin registration failed with err: not yet' },
+      { pluginRegistered: true, error: '' },
+    ]);
+  });
+});
+
+test('scans leave no listeners behind', async (t) => {
+  const rootDirectory = await realpath(await mkdtemp(join(tmpdir(), 'plugins-')));
+  const clock = new FakeClock();
+  const manager = new PluginManager({ rootDirectory, clock, logger: silentLogger, handlers: {} });
+  const stop = new AbortController();
+  const running = manager.run(stop.signal);
+  t.after(() => rm(rootDirectory, { recursive: true, force: true }));
+  for (let scan = 0; scan < 10; scan++) {
+    await until('a scan', () => clock.pendingTimers > 0);
+    await clock.advance(60 * 60_000);
+  }
+  assert.equal(getEventListeners(stop.signal, 'abort').length, 1);
+  stop.abort();
+  await running;
+});

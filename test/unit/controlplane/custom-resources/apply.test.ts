@@ -1,0 +1,99 @@
+/** Server-side apply of custom resources: what is set and empty, nulls, lists and values that no schema describes. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import { systemClock } from '../../../../api/machinery/clock.ts';
+import type { KubeObject } from '../../../../api/meta/object.ts';
+import { loadSchema } from '../../../../api/schema/table.ts';
+import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
+import { createSchemaReader } from '../../../../controlplane/custom-resources/schema-reader.ts';
+import { structTypeOf } from '../../../../controlplane/custom-resources/schema-type.ts';
+import { createFieldManagement } from '../../../../controlplane/registry/managed-fields.ts';
+
+const metadata = loadSchema().struct('io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta');
+assert(metadata !== undefined);
+const gvk = { group: 'example.com', version: 'v1', kind: 'Thing' };
+
+/** Applies specs one after the other as one manager; the spec after the last. */
+function applied(properties: Readonly<Record<string, JsonSchema>>, ...specs: readonly unknown[]): unknown {
+  const schema: JsonSchema = { type: 'object', properties: { spec: { type: 'object', properties } } };
+  assert(metadata !== undefined);
+  const struct = structTypeOf(gvk, schema, metadata);
+  const reader = createSchemaReader(schema, metadata);
+  const management = createFieldManagement(systemClock, { ...gvk, struct, reader, applyDefaults: undefined });
+  let live: KubeObject | undefined;
+  for (const spec of specs) {
+    const body = { apiVersion: 'example.com/v1', kind: 'Thing', metadata: { name: 'a' }, spec };
+    const made = management.apply(
+      live,
+      { type: 'apply', body, duplicates: [], force: false },
+      {
+        manager: 'm',
+        apiVersion: 'example.com/v1',
+        subresource: '',
+        resetFields: [],
+        target: { namespace: '', name: 'a' },
+        validation: 'Strict',
+        warn: () => undefined,
+      },
+    );
+    live = { ...made, metadata: { ...made.metadata, uid: 'u' } };
+  }
+  return (live as { spec?: unknown } | undefined)?.spec;
+}
+
+const text: JsonSchema = { type: 'string' };
+const open = { 'x-kubernetes-preserve-unknown-fields': true } as const;
+
+describe('what loses its last member is empty and stays', () => {
+  test('an object of the schema', () => {
+    const properties = { a: { type: 'object', properties: { x: text } } };
+    assert.deepEqual(applied(properties, { a: { x: '1' } }, { a: {} }), { a: {} });
+    assert.deepEqual(applied(properties, { a: { x: '1' } }, {}), {});
+  });
+  test('a map', () => {
+    const properties = { a: { type: 'object', additionalProperties: text } };
+    assert.deepEqual(applied(properties, { a: { x: '1' } }, { a: {} }), { a: {} });
+  });
+  test('an object that no schema describes', () => {
+    const properties = { p: { type: 'object', ...open } };
+    assert.deepEqual(applied(properties, { p: { q: { r: 1 } } }, { p: { q: {} } }), { p: { q: {} } });
+  });
+});
+
+describe('a list that preserves unknown fields', () => {
+  const l: JsonSchema = { type: 'array', ...open, items: { type: 'object', properties: { n: { type: 'integer' } } } };
+  test('keeps those of its items', () => {
+    assert.deepEqual(applied({ l }, { l: [{ a: 1, n: 2 }] }), { l: [{ a: 1, n: 2 }] });
+  });
+  test('is checked where it is described', () => {
+    assert.throws(() => applied({ l }, { l: [{ n: 'x' }] }), /\.spec\.l\[0\]\.n: expected numeric/);
+  });
+});
+
+describe('an unknown field is refused', () => {
+  const item: JsonSchema = { type: 'object', properties: { x: text } };
+  test('inside an atomic list', () => {
+    const l: JsonSchema = { type: 'array', items: item };
+    assert.throws(() => applied({ l }, { l: [{ y: 1 }] }), /\.spec\.l\[0\]\.y: field not declared in schema/);
+  });
+  test('inside an atomic object', () => {
+    const o: JsonSchema = { ...item, 'x-kubernetes-map-type': 'atomic' };
+    assert.throws(() => applied({ o }, { o: { y: 1 } }), /\.spec\.o\.y: field not declared in schema/);
+  });
+  test('but not where no schema describes the value, which may be of any type', () => {
+    const l: JsonSchema = { type: 'array', items: { type: 'object', properties: { v: { ...open } } } };
+    const spec = { l: [{ v: 'a' }, { v: [1] }, { v: { b: 1 } }] };
+    assert.deepEqual(applied({ l }, spec), spec);
+  });
+});
+
+test('a null that is applied is kept for validation, unless a default replaces it', () => {
+  const properties: Record<string, JsonSchema> = { a: text, b: { type: 'string', default: 'x' } };
+  assert.deepEqual(applied(properties, { a: null, b: null }), { a: null, b: 'x' });
+});
+
+test('an item of a list with keys may lack its key until it is validated', () => {
+  const items: JsonSchema = { type: 'object', properties: { k: text, v: text }, required: ['k'] };
+  const l: JsonSchema = { type: 'array', items, 'x-kubernetes-list-type': 'map', 'x-kubernetes-list-map-keys': ['k'] };
+  assert.deepEqual(applied({ l }, { l: [{ k: 'a' }, { v: 'b' }] }), { l: [{ k: 'a' }, { v: 'b' }] });
+});

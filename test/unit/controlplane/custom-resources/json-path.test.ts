@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { findAll, parseJsonPath } from '../../../../controlplane/custom-resources/json-path.ts';
+
+const OBJECT = {
+  items: [
+    { type: 'Ready', n: 1 },
+    { type: 'Other', n: 2 },
+    { type: 'a==b', n: 3 },
+  ],
+  'a.b': 7,
+  list: [0, 1, 2, 3],
+};
+
+const CASES: readonly (readonly [path: string, found: readonly unknown[] | undefined])[] = [
+  ['.items[?(@.type=="Ready")].n', [1]],
+  ["..items[?( @.type != 'Ready' )].n", [2, 3]],
+  ['.items[?(@.n>=2)].n', [2, 3]],
+  ['.items[?(@.n<2)].type', ['Ready']],
+  ["['a.b']", [7]],
+  ['.a\\.b', [7]],
+  ['.list[1:3]', [1, 2]],
+  ['.list[-1]', [3]],
+  ['.list[:2]', [0, 1]],
+  ['.list[2:]', [2, 3]],
+  ['.list[*]', [0, 1, 2, 3]],
+  ['.items[?(@.type)].n', [1, 2, 3]],
+  ['.items[?(@.type', undefined],
+];
+
+for (const [path, found] of CASES) {
+  test(`${path} finds ${JSON.stringify(found) ?? 'nothing: it is no path'}`, () => {
+    const parsed = parseJsonPath(path);
+    assert.deepEqual(parsed === undefined ? undefined : findAll(OBJECT, parsed), found);
+  });
+}

@@ -1,0 +1,324 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { JsonObject } from '../../../../api/meta/object.ts';
+import { applyDefaults, dropNulls } from '../../../../controlplane/custom-resources/defaulting.ts';
+import { fitsFormat, unknownFormats } from '../../../../controlplane/custom-resources/formats.ts';
+import type { JsonSchema } from '../../../../controlplane/custom-resources/json-schema.ts';
+import { prune } from '../../../../controlplane/custom-resources/pruning.ts';
+import { validateSchema } from '../../../../controlplane/custom-resources/schema-validation.ts';
+import { validateObject } from '../../../../controlplane/custom-resources/value-validation.ts';
+
+const text: JsonSchema = { type: 'string' };
+const object = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): JsonSchema => ({
+  type: 'object',
+  properties,
+  ...more,
+});
+const ofSpec = (spec: JsonSchema): JsonSchema => object({ spec });
+
+function faults(spec: JsonSchema, value: unknown): string[] {
+  return validateObject({ spec: value } as JsonObject, ofSpec(spec)).map(String);
+}
+
+test('single values are refused in the known words', () => {
+  const spec = object({
+    s: { type: 'string', minLength: 2, maxLength: 4, pattern: '^[a-z]+$' },
+    i: { type: 'integer', minimum: 1, maximum: 10, multipleOf: 2 },
+    n: { type: 'number', exclusiveMinimum: true, minimum: 0 },
+    e: { type: 'string', enum: ['one', 'two'] },
+    d: { type: 'string', format: 'date-time' },
+    port: { 'x-kubernetes-int-or-string': true },
+  });
+  const cases: [object, string[]][] = [
+    [{ s: 5 }, ['spec.s: Invalid value: "integer": spec.s in body must be of type string: "integer"']],
+    [{ s: 'x' }, ['spec.s: Invalid value: "x": spec.s in body should be at least 2 chars long']],
+    [{ s: 'abcde' }, ['spec.s: Too long: may not be more than 4 bytes']],
+    [{ s: 'AB' }, ['spec.s: Invalid value: "AB": spec.s in body should match \'^[a-z]+$\'']],
+    [{ i: 0 }, ['spec.i: Invalid value: 0: spec.i in body should be greater than or equal to 1']],
+    [
+      { i: 11 },
+      [
+        'spec.i: Invalid value: 11: spec.i in body should be a multiple of 2',
+        'spec.i: Invalid value: 11: spec.i in body should be less than or equal to 10',
+      ],
+    ],
+    [{ n: 0 }, ['spec.n: Invalid value: 0: spec.n in body should be greater than 0']],
+    [{ e: 'three' }, ['spec.e: Unsupported value: "three": supported values: "one", "two"']],
+    [{ d: 'yesterday' }, ['spec.d: Invalid value: "yesterday": spec.d in body must be of type date-time: "yesterday"']],
+    [
+      { port: true },
+      ['spec.port: Invalid value: "boolean": spec.port in body must be of type integer,string: "boolean"'],
+    ],
+    [{ s: 'ab', i: 2, n: 0.5, e: 'one', d: '2026-01-01T00:00:00Z', port: 'http' }, []],
+  ];
+  for (const [value, wanted] of cases) assert.deepEqual(faults(spec, value), wanted);
+});
+
+test('lists, objects and maps are refused in the known words', () => {
+  const spec = object({
+    l: { type: 'array', minItems: 1, maxItems: 2, items: text },
+    o: object({ r: text, s: text }, { required: ['r', 's'] }),
+    m: { type: 'object', maxProperties: 1, additionalProperties: { type: 'integer' } },
+    set: { type: 'array', 'x-kubernetes-list-type': 'set', items: text },
+    map: {
+      type: 'array',
+      'x-kubernetes-list-type': 'map',
+      'x-kubernetes-list-map-keys': ['k'],
+      items: object({ k: text, v: text }, { required: ['k'] }),
+    },
+  });
+  const cases: [object, string[]][] = [
+    [{ l: [] }, ['spec.l: Invalid value: 0: spec.l in body should have at least 1 items']],
+    [
+      { l: ['a', 'b', 5] },
+      [
+        'spec.l[2]: Invalid value: "integer": spec.l[2] in body must be of type string: "integer"',
+        'spec.l: Too many: 3: must have at most 2 items',
+      ],
+    ],
+    [{ o: {} }, ['spec.o.r: Required value', 'spec.o.s: Required value']],
+    [
+      { m: { a: 1, b: 'x' } },
+      [
+        'spec.m: Too many: 2: must have at most 1 item',
+        'spec.m.b: Invalid value: "string": spec.m.b in body must be of type integer: "string"',
+      ],
+    ],
+    [{ set: ['a', 'b', 'a'] }, ['spec.set[2]: Duplicate value: "a"']],
+    [{ map: [{ k: 'x' }, { k: 'x' }] }, ['spec.map[1]: Duplicate value: {"k":"x"}']],
+    [{ map: [{ v: 'x' }] }, ['spec.map[0].k: Required value']],
+  ];
+  for (const [value, wanted] of cases) assert.deepEqual(faults(spec, value), wanted);
+});
+
+test('what the schema does not name is dropped and named', () => {
+  const free: JsonSchema = { type: 'object', 'x-kubernetes-preserve-unknown-fields': true };
+  const schema = ofSpec(
+    object({
+      known: text,
+      free,
+      half: { ...free, properties: { n: object({ m: text }) } },
+      map: { type: 'object', additionalProperties: object({ x: { type: 'integer' } }) },
+    }),
+  );
+  const given = {
+    apiVersion: 'v1',
+    extra: 1,
+    spec: {
+      known: 'k',
+      unknown: 'u',
+      free: { any: { thing: 1 } },
+      half: { other: 1, n: { m: 'x', p: 'y' } },
+      map: { a: { x: 1, y: 2 } },
+    },
+  };
+  const { value, unknown } = prune(given, schema);
+  assert.deepEqual(unknown, ['extra', 'spec.unknown', 'spec.half.n.p', 'spec.map.a.y']);
+  assert.deepEqual(value, {
+    apiVersion: 'v1',
+    spec: { known: 'k', free: { any: { thing: 1 } }, half: { other: 1, n: { m: 'x' } }, map: { a: { x: 1 } } },
+  });
+});
+
+test('defaults fill what is absent, and null where null may not be', () => {
+  const schema = ofSpec(
+    object({
+      size: { type: 'integer', default: 3 },
+      nested: object({ on: { type: 'boolean', default: true } }, { default: {} }),
+      maybe: { type: 'string', nullable: true, default: 'd' },
+      none: text,
+    }),
+  );
+  const value: JsonObject = { spec: { size: null, maybe: null, none: null } };
+  applyDefaults(value, schema);
+  dropNulls(value, schema);
+  assert.deepEqual(value, { spec: { size: 3, maybe: null, nested: { on: true } } });
+});
+
+test('schemas that cannot be served are refused', () => {
+  const at = 'spec.validation.openAPIV3Schema';
+  const place = { schemaPath: at, hasStatus: false, isKnown: false };
+  const a = `${at}.properties[spec].properties[a]`;
+  const cases: [JsonSchema, string][] = [
+    [
+      { properties: { a: text } },
+      `${at}.properties[spec].type: Required value: must not be empty for specified object fields`,
+    ],
+    [
+      object({ a: { type: 'text' } }),
+      `${a}.type: Unsupported value: "text": supported values: "array", "boolean", "integer", "number", "object", "string"`,
+    ],
+    [object({ a: { type: 'array' } }), `${a}.items: Required value: must be specified`],
+    [
+      object({ a: { type: 'string', default: 5 } }),
+      `${a}.default: Invalid value: "integer":  in body must be of type string: "integer"`,
+    ],
+    [
+      object({ a: { type: 'integer', minimum: 5, default: 1 } }),
+      `${a}.default: Invalid value: 1:  in body should be greater than or equal to 5`,
+    ],
+    [
+      object({ a: { type: 'array', 'x-kubernetes-list-type': 'map', items: object({ k: text }) } }),
+      `${a}.x-kubernetes-list-map-keys: Required value: must not be empty if x-kubernetes-list-type is map`,
+    ],
+    [object({ a: { $ref: '#/definitions/x' } }), `${a}.$ref: Forbidden: $ref is not supported`],
+    [
+      object({ a: object({ b: text }, { default: { b: 'x', c: 1 } }) }),
+      `${a}.default: Invalid value: {"b":"x","c":1}: must not have unknown fields`,
+    ],
+    [
+      object({ a: { ...text, default: 'no', 'x-kubernetes-validations': [{ rule: "self == 'yes'" }] } }),
+      `${a}.default: Invalid value: "no": failed rule: self == 'yes'`,
+    ],
+    [
+      object({ a: { ...text, 'x-kubernetes-map-type': 'atomic' } }),
+      `${a}.type: Invalid value: "string": must be object if x-kubernetes-map-type is specified`,
+    ],
+    [
+      object({ a: { type: 'array', 'x-kubernetes-list-type': 'set', items: object({ b: text }) } }),
+      `${a}.items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with x-kubernetes-list-type=set`,
+    ],
+    [
+      object({ a: { type: 'array', 'x-kubernetes-list-type': 'set', items: { ...text, nullable: true } } }),
+      `${a}.items.nullable: Forbidden: cannot be nullable when x-kubernetes-list-type is set`,
+    ],
+    [
+      object({ a: { type: 'object', 'x-kubernetes-embedded-resource': true } }),
+      `${a}.properties: Required value: must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields`,
+    ],
+    [
+      object({ a: { 'x-kubernetes-int-or-string': true, 'x-kubernetes-preserve-unknown-fields': true } }),
+      `${a}.x-kubernetes-preserve-unknown-fields: Invalid value: true: must be false if x-kubernetes-int-or-string is true`,
+    ],
+    [
+      object({ a: { ...text, oneOf: [{ type: 'string' }] } }),
+      `${a}.oneOf[0].type: Forbidden: must be empty to be structural`,
+    ],
+    [
+      object({ a: { ...text, allOf: [{ nullable: true }] } }),
+      `${a}.allOf[0].nullable: Forbidden: must be false to be structural`,
+    ],
+    [
+      object({
+        a: {
+          type: 'array',
+          items: { ...text, 'x-kubernetes-validations': [{ rule: 'self == oldSelf' }], maxLength: 9 },
+        },
+      }),
+      `${a}.items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within ${a}`,
+    ],
+    [
+      object({ a: { ...text, 'x-kubernetes-validations': [{ rule: 'true', optionalOldSelf: true }] } }),
+      `${a}.x-kubernetes-validations[0].optionalOldSelf: Invalid value: true: may not be set if oldSelf is not used in rule`,
+    ],
+    [
+      object({ a: { ...text, 'x-kubernetes-validations': [{ rule: 'true', fieldPath: '.b' }] } }),
+      `${a}.x-kubernetes-validations[0].fieldPath: Invalid value: ".b": fieldPath must be a valid path`,
+    ],
+  ];
+  for (const [spec, wanted] of cases) assert.deepEqual(validateSchema(ofSpec(spec), place).map(String), [wanted]);
+  const [pattern] = validateSchema(ofSpec(object({ a: { type: 'string', pattern: '[' } })), place);
+  assert.match(String(pattern), /must be a valid regular expression, but isn't: error parsing regexp/);
+  assert.deepEqual(validateSchema(ofSpec(object({ a: text })), place), []);
+  // What junctions below the root name need not be told outside; what stands for an int or a string may have types.
+  const loose = object(
+    { a: { 'x-kubernetes-int-or-string': true, anyOf: [{ type: 'integer' }, { type: 'string' }] } },
+    { oneOf: [{ properties: { b: { minLength: 1 } } }] },
+  );
+  assert.deepEqual(validateSchema(ofSpec(loose), place), []);
+  const complete = validateSchema({ ...ofSpec(object({})), allOf: [{ properties: { b: { minLength: 1 } } }] }, place);
+  assert.deepEqual(complete.map(String), [
+    `${at}.properties[b]: Required value: because it is defined in ${at}.allOf[0].properties[b]`,
+  ]);
+  const [atRoot] = validateSchema({ ...ofSpec(object({})), minProperties: 1 }, { ...place, hasStatus: true });
+  assert.match(
+    String(atRoot),
+    /only \[Description Type .* XValidations\] fields are allowed at the root of the schema/,
+  );
+});
+
+test('of alternatives that do not fit, what the closest one misses is told too', () => {
+  const alternatives: JsonSchema[] = [
+    { required: ['a'] },
+    { required: ['b', 'c'], properties: { b: { minLength: 2 } } },
+  ];
+  const spec = (junction: JsonSchema): JsonSchema => object({ a: text, b: text, c: text }, junction);
+  const none = '"spec" must validate one and only one schema (oneOf). Found none valid';
+  assert.deepEqual(faults(spec({ oneOf: alternatives }), {}), [
+    `<nil>: Invalid value: "": ${none}`,
+    'spec.a: Required value',
+  ]);
+  assert.deepEqual(faults(spec({ oneOf: alternatives }), { b: 'x' }), [
+    `<nil>: Invalid value: "": ${none}`,
+    'spec.c: Required value',
+    'spec.b: Invalid value: "x": spec.b in body should be at least 2 chars long',
+  ]);
+  assert.deepEqual(faults(spec({ oneOf: alternatives }), { a: 'x', b: 'xx', c: 'x' }), [
+    '<nil>: Invalid value: "": "spec" must validate one and only one schema (oneOf). Found 2 valid alternatives',
+  ]);
+  assert.deepEqual(faults(spec({ anyOf: alternatives }), { c: 'x' }), [
+    '<nil>: Invalid value: "": "spec" must validate at least one schema (anyOf)',
+    'spec.a: Required value',
+  ]);
+  assert.deepEqual(faults(spec({ allOf: alternatives }), {}), [
+    'spec.a: Required value',
+    'spec.b: Required value',
+    'spec.c: Required value',
+    '<nil>: Invalid value: "": "spec" must validate all the schemas (allOf). None validated',
+  ]);
+  assert.deepEqual(faults(spec({ not: { required: ['a'] } }), { a: 'x' }), [
+    '<nil>: Invalid value: "": "spec" must not validate the schema (not)',
+  ]);
+});
+
+test('formats take what has their form', () => {
+  const cases: readonly (readonly [string, readonly string[], readonly string[]])[] = [
+    ['date', ['2024-02-29'], ['2023-02-29', '2024']],
+    ['date-time', ['2024-02-29T01:02:03Z', '2024-02-29T01:02:03.5+01:00'], ['2024-02-29', 'yesterday']],
+    ['duration', ['1h30m', '0', '2 days', '1.5s'], ['1', 'soon', '3 moons']],
+    ['ipv4', ['10.0.0.1'], ['10.0.0', '::1']],
+    ['ipv6', ['::1'], ['10.0.0.1']],
+    ['cidr', ['10.0.0.0/8', '::/0'], ['10.0.0.0']],
+    ['mac', ['00:1b:63:84:45:e6', '001b.6384.45e6'], ['00:1b:63:84:45']],
+    ['uuid', ['123e4567-e89b-12d3-a456-426614174000'], ['123e4567']],
+    ['hexcolor', ['#fff', 'a0B1c2'], ['#ffff']],
+    ['rgbcolor', ['rgb(1, 2,255)'], ['rgb(1,2,256)']],
+    ['isbn', ['0-306-40615-2', '978-3-16-148410-0'], ['0-306-40615-3']],
+    ['creditcard', ['4111 1111 1111 1111'], ['4111 1111 1111 1112']],
+    ['ssn', ['111-22-3333'], ['11-22-3333']],
+    ['byte', ['aGk='], ['aGk']],
+    ['k8s-short-name', ['a-b'], ['A', 'a.b']],
+    ['k8s-long-name', ['a.b'], ['A']],
+    ['unknown', ['anything'], []],
+  ];
+  for (const [format, right, wrong] of cases) {
+    for (const value of right) assert.ok(fitsFormat(format, value), `${format}: ${value}`);
+    for (const value of wrong) assert.ok(!fitsFormat(format, value), `${format}: not ${value}`);
+  }
+});
+
+test('formats that a type does not have are found anywhere in a schema', () => {
+  const schema: JsonSchema = {
+    type: 'object',
+    properties: {
+      a: { type: 'string', format: 'int64' },
+      b: { type: 'array', format: 'cidr', items: { type: 'string', format: 'bogus' } },
+      c: { type: 'string', format: 'cidr' },
+      d: { type: 'integer', format: 'int32' },
+      e: { type: 'object', additionalProperties: { type: 'string', format: 'date-time' } },
+    },
+  };
+  assert.deepEqual(unknownFormats(schema).sort(), ['bogus', 'cidr', 'int64']);
+});
+
+test('an integer fits the range of its format', () => {
+  const of = (format: string): JsonSchema => ({
+    type: 'object',
+    properties: { n: { type: 'integer', format } },
+  });
+  assert.deepEqual(faults(of('int32'), { n: 2147483647 }), []);
+  assert.equal(faults(of('int32'), { n: 3_000_000_000 }).length, 1);
+  assert.equal(faults(of('int32'), { n: -2147483649 }).length, 1);
+  assert.deepEqual(faults(of('int64'), { n: 9223372036854775807n }), []);
+  assert.equal(faults(of('int64'), { n: 1e19 }).length, 1);
+});

@@ -1,0 +1,34 @@
+/** What expressions of kinds may name, come to and cost. */
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import {
+  expressionErrors,
+  type ExpressionPlace,
+} from '../../../../../../controlplane/registry/kinds/admissionregistration/expression-checks.ts';
+import { checkExpression } from '../../../../../../controlplane/registry/kinds/admissionregistration/expression-environment.ts';
+
+const errorsOf = (place: ExpressionPlace, expression: string): string[] =>
+  expressionErrors(checkExpression, 'f', { place, expression }).map(String);
+
+describe('a selector of devices', () => {
+  const right = [
+    "device.driver == 'gpu.example.com' && device.attributes['gpu.example.com'].model == 'a'",
+    "device.attributes.all(d, device.attributes[d].all(k, k.startsWith('x')))",
+    "device.capacity['gpu.example.com'].memory.isGreaterThan(quantity('1Gi'))",
+    "device.attributes['gpu.example.com'].model.matches('^a.*')",
+  ];
+  for (const expression of right) {
+    test(`may be ${expression}`, () => assert.deepEqual(errorsOf('deviceSelector', expression), []));
+  }
+  test('may not cost more than a million', () => {
+    const nested =
+      'device.attributes.all(a, device.attributes.all(b, device.attributes.all(c, device.attributes.all(d, a != b && c != d))))';
+    assert.deepEqual(errorsOf('deviceSelector', nested), ['f: Forbidden: too complex, exceeds cost limit']);
+  });
+});
+
+test('policies may name what a namespace has, and nothing else of it', () => {
+  assert.deepEqual(errorsOf('validation', "namespaceObject.metadata.labels['a'] == 'b'"), []);
+  const [fault] = errorsOf('validation', "namespaceObject.metadata.nothing == 'b'");
+  assert.match(fault ?? '', /undefined field 'nothing'/);
+});

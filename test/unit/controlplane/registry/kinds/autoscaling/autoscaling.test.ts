@@ -1,0 +1,164 @@
+import assert from 'node:assert/strict';
+import fc from 'fast-check';
+import { after, before, describe, it } from 'node:test';
+import { cloneJson } from '../../../../../../api/meta/json-equality.ts';
+import type { KubeObject } from '../../../../../../api/meta/object.ts';
+import { versionOne } from '../../../../../../controlplane/registry/kinds/autoscaling/autoscaling-conversion.ts';
+import { openFixture, type Fixture } from '../../registry-fixture.ts';
+
+const plain = (value: object): KubeObject => JSON.parse(JSON.stringify(value)) as KubeObject;
+
+const amount = fc.integer({ min: 1, max: 10_000 }).map(String);
+const percent = fc.integer({ min: 1, max: 200 });
+const name = fc.stringMatching(/^[a-z][a-z0-9]{0,8}$/);
+const identifier = fc.record(
+  { name, selector: fc.record({ matchLabels: fc.dictionary(name, name, { minKeys: 1, maxKeys: 2 }) }) },
+  { requiredKeys: ['name'] },
+);
+const value = amount.map((text) => ({ type: 'Value', value: text }));
+const average = amount.map((text) => ({ type: 'AverageValue', averageValue: text }));
+const utilization = percent.map((use) => ({ type: 'Utilization', averageUtilization: use }));
+const resourceName = fc.constantFrom('memory', 'example.com/gpu');
+const metric = fc.oneof(
+  fc.record({
+    type: fc.constant('Resource'),
+    resource: fc.record({ name: resourceName, target: fc.oneof(utilization, average) }),
+  }),
+  fc.record({
+    type: fc.constant('ContainerResource'),
+    containerResource: fc.record({ name: resourceName, container: name, target: fc.oneof(utilization, average) }),
+  }),
+  fc.record({ type: fc.constant('Pods'), pods: fc.record({ metric: identifier, target: average }) }),
+  fc.record({
+    type: fc.constant('Object'),
+    object: fc.record({
+      describedObject: fc.record({ kind: name, name, apiVersion: name }),
+      metric: identifier,
+      target: fc.oneof(value, average),
+    }),
+  }),
+  fc.record({
+    type: fc.constant('External'),
+    external: fc.record({ metric: identifier, target: fc.oneof(value, average) }),
+  }),
+);
+const rules = fc.record(
+  {
+    stabilizationWindowSeconds: fc.integer({ min: 0, max: 3600 }),
+    selectPolicy: fc.constantFrom('Max', 'Min', 'Disabled'),
+    tolerance: amount,
+    policies: fc.array(
+      fc.record({ type: fc.constantFrom('Pods', 'Percent'), value: percent, periodSeconds: percent }),
+      { minLength: 1, maxLength: 3 },
+    ),
+  },
+  { requiredKeys: [] },
+);
+
+describe('autoscalers through version 1', () => {
+  it('lose nothing', () => {
+    fc.assert(
+      fc.property(
+        fc.array(metric, { maxLength: 4 }),
+        percent,
+        fc.option(fc.record({ scaleUp: rules, scaleDown: rules }), { nil: undefined }),
+        (metrics, cpu, behavior) => {
+          const stored = plain({
+            apiVersion: 'autoscaling/v2',
+            kind: 'HorizontalPodAutoscaler',
+            metadata: { name: 'h', annotations: { note: 'x' } },
+            spec: {
+              scaleTargetRef: { apiVersion: 'apps/v1', kind: 'Deployment', name: 'web' },
+              minReplicas: 2,
+              maxReplicas: 5,
+              metrics: [
+                ...metrics,
+                {
+                  type: 'Resource',
+                  resource: { name: 'cpu', target: { type: 'Utilization', averageUtilization: cpu } },
+                },
+              ],
+              ...(behavior === undefined ? {} : { behavior }),
+            },
+            status: { currentReplicas: 3, desiredReplicas: 4 },
+          });
+          assert.deepEqual(versionOne.toStored(versionOne.fromStored(cloneJson(stored))), stored);
+        },
+      ),
+    );
+  });
+
+  it('ignore annotations that do not read', () => {
+    const one = versionOne.toStored({
+      apiVersion: 'autoscaling/v1',
+      kind: 'HorizontalPodAutoscaler',
+      metadata: { name: 'h', annotations: { 'autoscaling.alpha.kubernetes.io/metrics': '{nonsense' } },
+      spec: { maxReplicas: 1 },
+    } as unknown as KubeObject);
+    assert.deepEqual(one['spec'], { maxReplicas: 1 });
+  });
+});
+
+describe('the columns of autoscalers', () => {
+  let fixture: Fixture;
+  before(async () => {
+    fixture = await openFixture();
+  });
+  after(() => fixture.close());
+
+  it('show two metrics and how many more there are', async () => {
+    const cpu = (averageUtilization: number) => ({
+      type: 'Resource',
+      resource: { name: 'cpu', target: { type: 'Utilization', averageUtilization } },
+    });
+    const made = await fixture.create('autoscaling/v2/horizontalpodautoscalers', {
+      apiVersion: 'autoscaling/v2',
+      kind: 'HorizontalPodAutoscaler',
+      metadata: { name: 'h' },
+      spec: {
+        scaleTargetRef: { apiVersion: 'apps/v1', kind: 'Deployment', name: 'web' },
+        maxReplicas: 5,
+        metrics: [cpu(50), cpu(60), cpu(70)],
+      },
+    });
+    const { info } = fixture.rest('autoscaling', 'v2', 'horizontalpodautoscalers');
+    const cells = fixture.registry.columnsOf(info)?.cells(made);
+    assert.deepEqual(cells?.slice(0, 6), [
+      'h',
+      'Deployment/web',
+      'cpu: <unknown>/50%, cpu: <unknown>/60% + 1 more...',
+      '1',
+      5,
+      0,
+    ]);
+  });
+
+  it('read the stored form in every version that is served', async () => {
+    const made = await fixture.create('autoscaling/v1/horizontalpodautoscalers', {
+      apiVersion: 'autoscaling/v1',
+      kind: 'HorizontalPodAutoscaler',
+      metadata: { name: 'old' },
+      spec: {
+        scaleTargetRef: { apiVersion: 'apps/v1', kind: 'Deployment', name: 'web' },
+        maxReplicas: 5,
+        targetCPUUtilizationPercentage: 70,
+      },
+    });
+    const { info } = fixture.rest('autoscaling', 'v1', 'horizontalpodautoscalers');
+    const before = structuredClone(made);
+    const cells = fixture.registry.columnsOf(info)?.cells(made);
+    assert.deepEqual(cells?.slice(0, 3), ['old', 'Deployment/web', 'cpu: <unknown>/70%']);
+    assert.deepEqual(made, before);
+    const events = fixture.rest('events.k8s.io', 'v1', 'events').info;
+    const event = {
+      apiVersion: 'events.k8s.io/v1',
+      kind: 'Event',
+      metadata: { name: 'e' },
+      note: 'told',
+      type: 'Normal',
+    };
+    const columns = fixture.registry.columnsOf(events);
+    assert.equal(columns?.columns[0]?.name, 'Last Seen');
+    assert.equal(columns?.cells(event)[6], 'told');
+  });
+});
