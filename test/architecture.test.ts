@@ -81,6 +81,95 @@ test('imports point the allowed way', () => {
   assert.deepEqual(wrong, []);
 });
 
+/**
+ * The folders of each side from the lowest to the highest. A file imports from its own folder and from lower ones only, types
+ * included, so that each side can be read from the bottom.
+ */
+const FLOORS: Readonly<Record<string, readonly string[]>> = {
+  agent: [
+    'files',
+    'model',
+    'protocols',
+    'network',
+    'runtime',
+    'sources',
+    'host',
+    'volumes',
+    'pods',
+    'resources',
+    'node',
+    'server',
+    'options',
+    'assembly',
+  ],
+  controlplane: [
+    'model',
+    'readers',
+    'pki',
+    'scheduler',
+    'storage',
+    'authentication',
+    'authorization',
+    'aggregation',
+    'admission',
+    'registry',
+    'custom-resources',
+    'metrics-api',
+    'controllers',
+    'bootstrap',
+    'options',
+    'server',
+    'reviews',
+    'encryption',
+    'backup',
+    'audit',
+    'start',
+  ],
+};
+
+/** Imports that run up, and why they may. */
+const UPWARD: ReadonlyMap<string, string> = new Map([
+  [
+    'agent/model/core-types.ts -> agent/runtime/runtime.ts',
+    'types alone: the interfaces of volumes and of the server name values of the runtime boundary',
+  ],
+  [
+    'controlplane/registry/kinds/apiextensions/apiextensions.ts -> controlplane/custom-resources/definition.ts',
+    'CustomResourceDefinition is a kind of the registry that defines the custom resources above it',
+  ],
+  [
+    'controlplane/registry/kinds/apiextensions/apiextensions.ts -> controlplane/custom-resources/definition-validation.ts',
+    'the same',
+  ],
+  [
+    'controlplane/registry/kinds/apiextensions/apiextensions.ts -> controlplane/custom-resources/formats.ts',
+    'the same',
+  ],
+]);
+
+test('within a side, imports point to lower folders only', () => {
+  const floorOf = (path: string): number => {
+    const [side = '', folder = '', ...rest] = path.split('/');
+    const floors = FLOORS[side] ?? [];
+    // Files of the side's root put the folders together.
+    return rest.length === 0 ? floors.length : floors.indexOf(folder);
+  };
+  const homeless = sources
+    .map(({ path }) => path)
+    .filter((path) => floorOf(path) < 0 && (FLOORS[folderOf(path)] ?? []).length > 0);
+  assert.deepEqual(homeless, []);
+  const upward = sources.flatMap(({ path, imports, typeImports }) =>
+    [...imports, ...typeImports]
+      .filter(
+        (target) =>
+          target.endsWith('.ts') && folderOf(target) === folderOf(path) && FLOORS[folderOf(path)] !== undefined,
+      )
+      .filter((target) => floorOf(target) > floorOf(path))
+      .map((target) => `${path} -> ${target}`),
+  );
+  assert.deepEqual(upward.toSorted(), [...UPWARD.keys()].toSorted());
+});
+
 test('files do not import each other in circles', () => {
   const graph = new Map(sources.map((source) => [source.path, source.imports]));
   const state = new Map<string, 'open' | 'done'>();
@@ -299,6 +388,7 @@ const BARE_FILE_ACCESS: Readonly<Record<string, string>> = {
   'agent/volumes/host-path.ts': 'checks and creates what the pod names on the host, with the rights of the agent',
   'agent/volumes/mounter.ts': 'reads the mount table of the kernel',
   'agent/volumes/ownership.ts': 'changes owners and modes through descriptors of files/beneath.ts',
+  'agent/volumes/plugins/plugin-manager.ts': 'watches the folder in which plugins put their sockets',
   'agent/volumes/pod-mounts.ts': 'removes mount points in folders of the agent',
   'agent/volumes/subpath.ts':
     'creates mount points in folders of the agent; the volume itself goes through files/beneath.ts',
@@ -308,7 +398,7 @@ const BARE_FILE_ACCESS: Readonly<Record<string, string>> = {
 
 test('the agent reaches what containers can write only through files/beneath.ts', () => {
   const bare = sources
-    .filter(({ path }) => /^agent\/(volumes|logs|kuberuntime|csi)\//.test(path))
+    .filter(({ path }) => /^agent\/(volumes|runtime\/logs|runtime\/kuberuntime)\//.test(path))
     .filter(({ text }) => {
       const imported = [...text.matchAll(/^import\s+\{([^}]*)\}\s+from 'node:fs(?:\/promises)?';/gm)];
       const names = imported.flatMap(([, list = '']) => list.split(',').map((name) => name.trim()));

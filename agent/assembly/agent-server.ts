@@ -13,7 +13,7 @@ import type { AgentFlags } from '../options/agent-options.ts';
 import type { SubmittedPods } from '../sources/submitted-source.ts';
 import { createAccess } from '../server/access.ts';
 import type { Runtime } from '../runtime/runtime.ts';
-import type { StatisticsPages } from '../server/routes.ts';
+import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { SystemLogsOptions } from '../server/system-logs.ts';
 import type { Zpages } from '../server/zpages.ts';
 import { type AgentServer, type AgentServerOptions, startAgentServer } from '../server/server.ts';

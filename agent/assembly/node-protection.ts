@@ -22,7 +22,7 @@ import type { AgentFlags } from '../options/agent-options.ts';
 import type { PodManager } from '../pods/workers/pod-manager.ts';
 import type { PodWorkers } from '../pods/workers/pod-workers.ts';
 import type { Runtime } from '../runtime/runtime.ts';
-import type { StatisticsPages } from '../server/routes.ts';
+import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import { registerAgentMetrics } from '../resources/statistics/agent-metrics.ts';
 import { createCgroupReader } from '../resources/statistics/cgroup-reader.ts';
 import { createProbeMetrics, type ProbeMetrics } from '../resources/statistics/probe-metrics.ts';

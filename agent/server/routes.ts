@@ -1,4 +1,5 @@
 /** The agent's plain routes: health, pods, logs, configuration, statistics, submitted pods. Streams stand in `streaming/`. */
+import type { StatisticsPages } from '../resources/statistics/statistics-pages.ts';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Verbosity } from '../../api/component/logging.ts';
 import { newBadRequest, newStatusError } from '../../api/meta/status-error.ts';
@@ -10,18 +11,6 @@ import { installContainerLogs } from './container-logs.ts';
 import { METRICS_TYPE } from './health.ts';
 import { installSystemLogs, type SystemLogsOptions } from './system-logs.ts';
 import { installZpages, type Zpages } from './zpages.ts';
-
-/** What a page of figures says, made when it is asked for. */
-export interface StatisticsPages {
-  /** `/metrics`: the agent's own. */
-  metrics(): Promise<string>;
-  /** `/metrics/cadvisor`, `/metrics/resource`, `/metrics/probes`. */
-  cadvisor(): Promise<string>;
-  resource(): Promise<string>;
-  probes(): Promise<string>;
-  /** `/stats/summary`, as JSON. */
-  summary(onlyCpuAndMemory: boolean): Promise<object>;
-}
 
 export interface RoutesOptions {
   readonly host: PodHost;

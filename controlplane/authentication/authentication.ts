@@ -1,12 +1,8 @@
 /** What an authenticator is. Each stands in a file of its own; `union.ts` tries them until one knows the caller. */
+import type { UserInfo } from '../model/user-info.ts';
 import type { X509Certificate } from 'node:crypto';
 
-export interface UserInfo {
-  readonly name: string;
-  readonly uid?: string;
-  readonly groups: readonly string[];
-  readonly extra?: Readonly<Record<string, readonly string[]>>;
-}
+export type { UserInfo };
 
 export interface Credentials {
   /** Lower-case names, as node:http gives them. */

@@ -9,7 +9,7 @@ import type { Selector } from '../../api/meta/selector.ts';
 import type { FieldSelector } from '../../api/meta/field-selector.ts';
 import type { KubeObject } from '../../api/meta/object.ts';
 import type { ResourceInfo, SubresourceInfo } from '../../api/schema/schema.ts';
-import type { UserInfo } from '../authentication/authentication.ts';
+import type { UserInfo } from './user-info.ts';
 
 /** An object with `apiVersion`, `kind` and `metadata.resourceVersion`, in the version that the resource serves. Frozen by convention. */
 export interface Entry {

@@ -1,5 +1,11 @@
-/** Formats a user as in the status of reviews. */
-import type { UserInfo } from '../authentication/authentication.ts';
+/** The user of a request, and how reviews, webhooks and audit events show it. */
+
+export interface UserInfo {
+  readonly name: string;
+  readonly uid?: string;
+  readonly groups: readonly string[];
+  readonly extra?: Readonly<Record<string, readonly string[]>>;
+}
 
 export function userInfoJson(user: UserInfo): Record<string, unknown> {
   return {

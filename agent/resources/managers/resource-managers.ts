@@ -17,7 +17,7 @@ import { sortedCpus } from './cpu-set.ts';
 import type { ClaimManager } from './dra/claim-manager.ts';
 import type { DeviceManager } from './devicemanager/device-manager.ts';
 import type { DeviceCapacity } from './devicemanager/plugin-resources.ts';
-import type { DeviceRunOptions } from './devicemanager/pod-devices.ts';
+import type { DeviceRunOptions } from '../../runtime/kuberuntime/device-options.ts';
 import { AdmissionError, resourceContainers } from './hint-provider.ts';
 import type { MemoryManager } from './memorymanager/memory-manager.ts';
 import type { TopologyManager } from './topologymanager/topology-manager.ts';

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import type { MetricsRegistry } from '../../../api/component/metrics.ts';
 import type { Pod } from '../../model/core-types.ts';
 import { hostCapacity, maxPids, runningPids, systemInfo } from '../../host/host-facts.ts';
-import type { StatisticsPages } from '../../server/routes.ts';
+import type { StatisticsPages } from './statistics-pages.ts';
 import { cadvisorMetrics } from './cadvisor-metrics.ts';
 import type { InterfaceCounters } from './cgroup-files.ts';
 import { resourceMetrics } from './resource-metrics.ts';

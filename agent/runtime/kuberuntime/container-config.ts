@@ -14,7 +14,7 @@ import type {
   VolumeManager,
 } from '../../model/core-types.ts';
 import { inDirectory } from '../../files/beneath.ts';
-import type { DeviceRunOptions } from '../../resources/managers/devicemanager/pod-devices.ts';
+import type { DeviceRunOptions } from './device-options.ts';
 import type { ContainerConfig, ContainerId, ImageInfo, Mount, PortMapping, SandboxConfig } from '../runtime.ts';
 import { type DnsSettings, type DnsWarning, hostDns, podDns, podHostname } from './dns.ts';
 import { fieldValue, resourceValue } from './downward-api.ts';

@@ -26,7 +26,8 @@ import type { ProviderHints, TopologyHint } from '../topologymanager/hints.ts';
 import { CHECKPOINT_NAME, deviceCheckpoint, readDeviceCheckpoint } from './device-checkpoint.ts';
 import type { PluginDevice } from './device-endpoint.ts';
 import { type DeviceCapacity, PluginResources } from './plugin-resources.ts';
-import { type DeviceRunOptions, idsOf, PodDevices } from './pod-devices.ts';
+import type { DeviceRunOptions } from '../../../runtime/kuberuntime/device-options.ts';
+import { idsOf, PodDevices } from './pod-devices.ts';
 import { DEVICE_MESSAGES, SUPPORTED_VERSIONS } from './schema.ts';
 
 export interface DeviceManagerOptions {

@@ -2,6 +2,7 @@
  * Records the devices of each container, with the allocation responses of their plugins. It holds data only and
  * performs no I/O. The device manager owns it.
  */
+import type { DeviceRunOptions } from '../../../runtime/kuberuntime/device-options.ts';
 import type { MessageCodec } from '../../../protocols/grpc/codec.ts';
 import type { PodDevicesEntry } from './device-checkpoint.ts';
 import type { AllocateAnswer } from './device-endpoint.ts';
@@ -11,19 +12,6 @@ export interface DeviceAllocation {
   /** Device ids by NUMA node; -1 for devices without a NUMA node. */
   readonly byNode: ReadonlyMap<number, readonly string[]>;
   readonly answer: AllocateAnswer;
-}
-
-/** The container options that the runtime needs for the container's devices. */
-export interface DeviceRunOptions {
-  readonly env: ReadonlyMap<string, string>;
-  readonly mounts: readonly { readonly containerPath: string; readonly hostPath: string; readonly readonly: boolean }[];
-  readonly devices: readonly {
-    readonly containerPath: string;
-    readonly hostPath: string;
-    readonly permissions: string;
-  }[];
-  readonly annotations: Readonly<Record<string, string>>;
-  readonly cdiDevices: readonly string[];
 }
 
 export const idsOf = ({ byNode }: DeviceAllocation): Set<string> => new Set([...byNode.values()].flat());

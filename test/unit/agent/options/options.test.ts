@@ -21,7 +21,11 @@ function upstream(file: string): string[][] {
 
 /** Where values are used: the agent and its commands, without the table and what only copies or compares. */
 const readers = globSync(['agent/**/*.ts', 'cli/commands/agent.ts'], { cwd: ROOT })
-  .filter((path) => !path.startsWith('agent/options') && !/config\/(configz|validate-options)\.ts$/.test(path))
+  .filter(
+    (path) =>
+      (!path.startsWith('agent/options/') || path.startsWith('agent/options/config/')) &&
+      !/config\/(configz|validate-options)\.ts$/.test(path),
+  )
   .map((path) => readFileSync(join(ROOT, path), 'utf8'))
   .join('\n');
 

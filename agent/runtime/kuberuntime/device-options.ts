@@ -1,0 +1,14 @@
+/** What a container gets for its devices. The device manager and the DRA manager produce it; `container-config.ts` applies it. */
+
+/** The container options that the runtime needs for the container's devices. */
+export interface DeviceRunOptions {
+  readonly env: ReadonlyMap<string, string>;
+  readonly mounts: readonly { readonly containerPath: string; readonly hostPath: string; readonly readonly: boolean }[];
+  readonly devices: readonly {
+    readonly containerPath: string;
+    readonly hostPath: string;
+    readonly permissions: string;
+  }[];
+  readonly annotations: Readonly<Record<string, string>>;
+  readonly cdiDevices: readonly string[];
+}
